@@ -1,0 +1,87 @@
+# Twolane. `make help` lists the targets.
+
+PYTHON ?= python3
+VENV   ?= .venv
+CLIENTS_VENV ?= .venv-clients
+ARGS   ?=
+
+PY  := $(VENV)/bin/python
+PIP  = -m pip install --quiet --disable-pip-version-check --require-hashes
+
+.DEFAULT_GOAL := help
+.PHONY: help run demo-words test test-clients test-clients-all soak check fmt selftest bench docs lock wheel clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(VENV)/.run ## serve on 127.0.0.1:8080 (ARGS="--port 9000 --upstream https://api.openai.com/v1")
+	@exec $(PY) -m gateway run $(ARGS)
+
+demo-words: $(VENV)/.run ## print the words that the demo model obeys
+	@$(PY) -m gateway.demo --words
+
+test: $(VENV)/.dev ## run the tests
+	$(PY) -m pytest -m "not clients and not soak" $(ARGS)
+
+test-clients: $(CLIENTS_VENV)/.clients tests/clients/node/node_modules/.installed ## run the README's snippets with real clients
+	$(CLIENTS_VENV)/bin/python -m pytest -m "clients and not clients_all" tests/clients $(ARGS)
+
+test-clients-all: $(CLIENTS_VENV)/.clients-all tests/clients/node/node_modules/.installed ## the same with every client (about 2 GB)
+	$(CLIENTS_VENV)/bin/python -m pytest -m clients tests/clients $(ARGS)
+
+soak: $(VENV)/.dev ## reliability under load and faults; prints the figures (TWOLANE_FUZZ=10 for more)
+	$(PY) -m pytest -m soak -s $(ARGS)
+
+check: $(VENV)/.dev ## lint, types, formatting, shipped configuration, generated files
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(PY) -m gateway check-config -c gateway.yaml
+	$(PY) -m gateway.config.reference --check
+
+fmt: $(VENV)/.dev ## format the code
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+selftest: $(VENV)/.run ## prove on this machine that passthrough is unchanged
+	@$(PY) -m gateway selftest
+
+bench: $(VENV)/.run ## cost per request beside nginx where it is installed (ARGS="--quick")
+	$(PY) -m bench.run $(ARGS)
+
+docs: $(VENV)/.dev ## write the generated pages (docs/configuration.md, gateway.schema.json)
+	$(PY) -m gateway.config.reference
+
+wheel: $(VENV)/.dev ## build the wheel into dist/
+	$(PY) -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+lock: ## write the requirements files anew (needs uv)
+	$(LOCK) -o requirements.txt
+	$(LOCK) --extra dev -o requirements-dev.txt
+	$(LOCK) --extra dev --extra clients -o requirements-clients.txt
+LOCK = uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --quiet --upgrade pyproject.toml
+
+clean: ## remove environments, caches and build results
+	rm -rf $(VENV) $(CLIENTS_VENV) .venv-3.13 tests/clients/node/node_modules dist build .bench .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=/path/to/python3")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run: requirements.txt | $(VENV)/bin/python
+	$(PY) $(PIP) -r requirements.txt
+	@touch $@
+
+$(VENV)/.dev: requirements-dev.txt | $(VENV)/bin/python
+	$(PY) $(PIP) -r requirements-dev.txt
+	@touch $@ $(VENV)/.run
+
+$(CLIENTS_VENV)/.clients: requirements-clients.txt
+	test -x $(CLIENTS_VENV)/bin/python || $(PYTHON) -m venv $(CLIENTS_VENV)
+	$(CLIENTS_VENV)/bin/python $(PIP) -r requirements-clients.txt
+	@touch $@
+
+tests/clients/node/node_modules/.installed: tests/clients/node/package-lock.json
+	npm ci --prefix tests/clients/node --no-audit --no-fund --silent
+	@touch $@

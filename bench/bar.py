@@ -1,0 +1,116 @@
+"""The bar: which figures are printed, what they are held against, and the tables."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+REFERENCE = "nginx"
+
+# One round of one system: its figures by measure; a run that failed has none.
+Row = dict[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """A column of the first table; `bar` and `aim` are multiples of the reference's figure, or in `unit`."""
+
+    key: str
+    title: str
+    what: str
+    digits: int = 0
+    bar: float
+    aim: float | None = None
+    unit: str | None = None  # of an absolute bar; None: the bar is a ratio
+    above: str | None = None  # the measure of the same system that an absolute bar counts from
+
+
+MEASURES = (
+    Measure(key="request_us", title="us/request", what="CPU per request, saturated", digits=1, bar=2.0, aim=1.5),
+    Measure(key="answer_30kb_us", title="us/30 KB", what="CPU per 30 KB answer", digits=1, bar=0.8, aim=0.6),
+    Measure(key="stream_us", title="us/stream", what="CPU per stream of 64 events", bar=1.1, aim=1.0),
+    Measure(key="event_us", title="us/event", what="CPU per event at 10,000 events/s", digits=1, bar=1.2, aim=1.0),
+    Measure(key="added_p50_us", title="+p50 us", what="added p50 at 100 requests/s", bar=1.5, aim=1.2),
+    Measure(key="idle_mb", title="MB idle", what="memory, idle", digits=1, bar=60, unit="MB"),
+    Measure(
+        key="streams_mb",
+        title="MB 1,000 streams",
+        what="memory added by 1,000 open streams",
+        digits=1,
+        bar=15,
+        unit="MB",
+        above="idle_mb",
+    ),
+    Measure(key="ready_s", title="ready s", what="ready after start", digits=2, bar=1.0, aim=0.5, unit="s"),
+)
+
+
+class Figures:
+    """All rounds of all systems, and the figures read from them."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, list[Row]] = {}
+
+    def add(self, system: str, row: Row) -> None:
+        self.rows.setdefault(system, []).append(row)
+
+    def of(self, system: str, key: str) -> list[float]:
+        return [row[key] for row in self.rows.get(system, []) if key in row]
+
+    def held(self, system: str, measure: Measure) -> list[float]:
+        """What is held against the bar, by round: ratios within one round, so that a change of the machine cancels."""
+        own = self.rows.get(system, [])
+        other = own if measure.above else self.rows.get(REFERENCE, [])
+        if measure.unit and not measure.above:
+            return self.of(system, measure.key)
+        combine: Callable[[float, float], float] = float.__sub__ if measure.above else float.__truediv__
+        key = measure.above or measure.key
+        pairs = ((a.get(measure.key), b.get(key)) for a, b in zip(own, other, strict=False))
+        return [combine(mine, its) for mine, its in pairs if mine is not None and its]
+
+
+def figures_table(figures: Figures) -> str:
+    """One line a system: the medians over the rounds."""
+    lines = []
+    for system in figures.rows:
+        values = ((measure, figures.of(system, measure.key)) for measure in MEASURES)
+        lines.append([system, *(number(median(seen), measure.digits) if seen else "-" for measure, seen in values)])
+    return table(["system", *(measure.title for measure in MEASURES)], lines)
+
+
+def bar_table(figures: Figures, system: str) -> str:
+    """One line a measure: the system beside its bar."""
+    lines = []
+    for measure in MEASURES:
+        held = figures.held(system, measure)
+        suffix = f" {measure.unit}" if measure.unit else f" x {REFERENCE}"
+        found = f"{number(median(held), 2)}{suffix}" if held else "-"
+        spread = f"{number(min(held), 2)} to {number(max(held), 2)}" if len(held) > 1 else "-"
+        limits = (f"<= {limit:g}{suffix}" if limit is not None else "-" for limit in (measure.bar, measure.aim))
+        lines.append([measure.what, found, spread, *limits, mark(measure, held)])
+    return table(["what", system, "over the rounds", "bar", "aim", ""], lines)
+
+
+def mark(measure: Measure, held: Sequence[float]) -> str:
+    if not held:
+        return "not measured"
+    if measure.aim is not None and median(held) <= measure.aim:
+        return "pass, aim met"
+    return "pass" if median(held) <= measure.bar else "MISS"
+
+
+def number(value: float, digits: int) -> str:
+    return f"{value:,.{digits}f}"
+
+
+def table(heading: Iterable[str], lines: Iterable[Iterable[str]]) -> str:
+    """A Markdown table with its columns lined up: the first to the left, the others to the right."""
+    rows = [list(heading), *(list(line) for line in lines)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+    rows.insert(1, rule)
+    return "\n".join(f"| {' | '.join(pad(row, widths))} |" for row in rows)
+
+
+def pad(row: Sequence[str], widths: Sequence[int]) -> list[str]:
+    first, *others = zip(row, widths, strict=True)
+    return [first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in others)]

@@ -1,0 +1,101 @@
+"""One round: every system is started afresh, then all take turns within each workload."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import kernel
+from bar import Row
+from systems import NotReadyError, Running, System
+from workloads import (
+    ANSWERS_30KB,
+    EVENTS_10K,
+    LOW_LOAD,
+    SATURATED,
+    STREAMS_64,
+    STREAMS_OPEN,
+    Client,
+    LoadError,
+    Workload,
+)
+
+# The measure, its workload, and what the CPU is divided by.
+CPU_MEASURES = (
+    ("request_us", SATURATED, "requests"),
+    ("answer_30kb_us", ANSWERS_30KB, "requests"),
+    ("stream_us", STREAMS_64, "requests"),
+    ("event_us", EVENTS_10K, "events"),
+)
+SETTLE_S = 1.0
+
+
+class Round:
+    """Owns the running systems of one round. All but the one whose turn it is are frozen, and turns on the same
+    workload follow each other at once, so that the systems meet the machine in the same mood."""
+
+    def __init__(self, client: Client, *, seconds: float, hold_s: float) -> None:
+        self._client = client
+        self._seconds = seconds
+        self._hold_s = hold_s
+        self._running: list[Running] = []
+        self._stack = ExitStack()
+        self.rows: dict[str, Row] = {}
+        self.failures: list[str] = []
+        self.disturbed: list[float] = []
+
+    def __enter__(self) -> "Round":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def start(self, order: Sequence[System], *, core: int, folder: Path) -> None:
+        """Starts the systems one after the other; one that does not answer is told in `failures` and left out."""
+        for system in order:
+            running = Running(system, core=core, folder=folder)
+            self._stack.callback(running.stop)
+            row = self.rows[system.name] = {}
+            try:
+                row["ready_s"] = running.await_ready(SATURATED.request(system.port))
+            except NotReadyError as failure:
+                self.failures.append(f"{system.name}: {failure}")
+                continue
+            time.sleep(SETTLE_S)
+            row["idle_mb"] = kernel.memory_mb(running.processes)
+            running.freeze()
+            self._running.append(running)
+
+    def measure(self, *, open_streams: bool) -> None:
+        for key, workload, per in CPU_MEASURES:
+            for running in self._running:
+                self._cpu(running, key=key, workload=workload, per=per)
+        direct_us = self._client.run(LOW_LOAD, system=None, seconds=self._seconds).p50_us
+        for running in self._running:
+            with self._turn(running, key="added_p50_us") as row:
+                outcome = self._client.run(LOW_LOAD, system=running, seconds=self._seconds)
+                row["added_p50_us"] = outcome.p50_us - direct_us
+        for running in self._running if open_streams else ():
+            with self._turn(running, key="streams_mb") as row:
+                row["streams_mb"] = self._client.memory_mb_while(STREAMS_OPEN, system=running, seconds=self._hold_s)
+
+    def _cpu(self, running: Running, *, key: str, workload: Workload, per: str) -> None:
+        with self._turn(running, key=key) as row:
+            self._client.run(workload, system=running, seconds=self._seconds / 4)
+            outcome = self._client.run(workload, system=running, seconds=self._seconds)
+            self.disturbed.append(outcome.disturbed_share)
+            done = outcome.requests if per == "requests" else outcome.events
+            if not done:
+                raise LoadError("nothing was answered")
+            row[key] = outcome.cpu_s * 1e6 / done
+
+    @contextmanager
+    def _turn(self, running: Running, *, key: str) -> Iterator[Row]:
+        """Lets only `running` run; its failure costs it this one figure."""
+        running.thaw()
+        try:
+            yield self.rows[running.system.name]
+        except LoadError as failure:
+            self.failures.append(f"{running.system.name}, {key}: {failure}")
+        finally:
+            running.freeze()

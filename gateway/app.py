@@ -1,0 +1,164 @@
+"""The composition root: configuration becomes pools, routes, pages and a listener. Only the processes import it."""
+
+import asyncio
+import ipaddress
+import logging
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from aiohttp import web
+
+from gateway.build import OWN_PATHS, ROOT_PATHS, build_admin_entry, build_entry
+from gateway.config import ConfigError, Loaded, redactable
+from gateway.exposition import Exposition
+from gateway.lanes.admin import Pages
+from gateway.lanes.connection import ClientConnection
+from gateway.lanes.entry import Entry
+from gateway.lanes.listener import Listener
+from gateway.logs import LogSink, access_record
+from gateway.metrics import Metrics
+
+log = logging.getLogger("gateway")
+
+DATA, ADMIN = "listen", "admin.listen"
+
+
+class Gateway:
+    """One worker's object graph. `load` reads the configuration anew; `folder` is where workers exchange metrics."""
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        *,
+        load: Callable[[], Loaded],
+        sink: LogSink,
+        metrics: Metrics,
+        folder: Path | None = None,
+        index: int = 0,
+    ) -> None:
+        self._loaded = loaded
+        self._load = load
+        self._sink = sink
+        self._metrics = metrics
+        self._exposition = Exposition(metrics, folder=folder, index=index)
+        self._stack = AsyncExitStack()
+        self._listeners: dict[str, Listener] = {}
+        self._demo_url: str | None = None
+        self._reloading: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Builds everything; afterwards `connection_factory` serves."""
+        settings = self._loaded.settings
+        if not settings.upstreams:
+            # Imported here because nothing else needs the demo model, and it costs start-up time.
+            from gateway.demo.app import start_demo
+
+            demo = await start_demo()
+            self._stack.push_async_callback(demo.close)
+            self._demo_url = demo.base_url
+        await self._exposition.start()
+        self._stack.push_async_callback(self._exposition.close)
+        self._listeners[DATA] = await self._listener(self._entry())
+        if settings.admin.listen is not None:
+            self._listeners[ADMIN] = await self._listener(build_admin_entry(settings, metrics=self._metrics))
+        for listener in self._listeners.values():
+            listener.start()
+        self._metrics.last_reload_success_s = time.time()
+
+    def connection_factory(self, name: str) -> Callable[[], ClientConnection]:
+        return self._listeners[name].connection
+
+    def reload_soon(self) -> None:
+        """Starts a reload, unless one is under way."""
+        if self._reloading is None or self._reloading.done():
+            self._reloading = asyncio.get_running_loop().create_task(self.reload())
+
+    async def drain(self) -> None:
+        """Waits for requests under way, at most `limits.drain`."""
+        limit_s = self._loaded.settings.limits.drain
+        await asyncio.gather(*(listener.drain(limit_s) for listener in self._listeners.values()))
+
+    async def close(self) -> None:
+        """Ends everything at once. Idempotent."""
+        for listener in self._listeners.values():
+            listener.stop()
+        await self._stack.aclose()
+
+    async def reload(self) -> None:
+        """Reads the configuration and swaps to it; on any error the old one stays in use."""
+        try:
+            loaded = await asyncio.to_thread(self._load)
+            for name in ("listen", "workers", "admin"):
+                if getattr(loaded.settings, name) != getattr(self._loaded.settings, name):
+                    log.warning("reload: %r changed, which needs a restart; the old value stays in use", name)
+            if not loaded.settings.upstreams and self._demo_url is None:
+                log.warning("reload: no upstreams are left; the demo model starts only at start-up")
+            old, self._loaded = self._loaded, loaded
+            try:
+                self._listeners[DATA].swap(self._entry())
+            except Exception:
+                self._loaded = old
+                raise
+        except ConfigError as error:
+            self._metrics.reloads["failure"] += 1
+            log.error("reload failed, the old configuration stays in use: %s", error)
+        else:
+            self._metrics.reloads["success"] += 1
+            self._metrics.last_reload_success_s = time.time()
+            self._sink.secrets = tuple(redactable(loaded.settings))
+            access_log = self._access if loaded.settings.logging.access else None
+            for listener in self._listeners.values():
+                listener.access_log = access_log
+            log.info("configuration reloaded")
+
+    def _entry(self) -> Entry:
+        settings = self._loaded.settings
+        return build_entry(
+            settings,
+            metrics=self._metrics,
+            clock=asyncio.get_running_loop().time,
+            demo_url=self._demo_url,
+            own_paths=ROOT_PATHS if settings.admin.listen else OWN_PATHS,
+        )
+
+    async def _listener(self, entry: Entry) -> Listener:
+        pages = Pages(exposition=self._exposition.page, ready=self._ready, allowed_hosts=self._allowed_hosts)
+        runner = web.AppRunner(
+            pages.application(),
+            access_log=None,
+            auto_decompress=False,
+            handler_cancellation=True,
+            keepalive_timeout=0,
+        )
+        await runner.setup()
+        self._stack.push_async_callback(runner.cleanup)
+        assert runner.server is not None
+        return Listener(
+            loop=asyncio.get_running_loop(),
+            entry=entry,
+            metrics=self._metrics,
+            new_handler=runner.server,
+            access_log=self._access if self._loaded.settings.logging.access else None,
+        )
+
+    def _ready(self) -> bool:
+        return not any(listener.draining for listener in self._listeners.values())
+
+    def _allowed_hosts(self) -> frozenset[str]:
+        """The names our own pages answer to: the listen addresses and `allowed_hosts`."""
+        settings = self._loaded.settings
+        listens = [listen for listen in (settings.listen, settings.admin.listen) if listen is not None]
+        names = {"*" if _is_wildcard(listen.host) else listen.host.lower() for listen in listens}
+        return frozenset(names | set(settings.allowed_hosts))
+
+    def _access(self, **facts: object) -> None:
+        self._sink.put(access_record(facts))
+
+
+def _is_wildcard(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False

@@ -1,0 +1,119 @@
+"""Configuration as the facts that the lanes work with: endpoints, routes, keys, limits."""
+
+import ssl
+from collections.abc import Callable, Collection
+from urllib.parse import urlsplit
+
+from gateway.config import Settings
+from gateway.config.traffic import Upstream
+from gateway.lanes.entry import Entry, Limits, Timeouts
+from gateway.metrics import Metrics
+from gateway.routing.keys import Caller, Key, KeyRing
+from gateway.routing.routes import Route
+from gateway.upstream.endpoint import Endpoint
+from gateway.upstream.pool import Pool
+from gateway.wire.head import HeadLimits
+
+ROOT_PATHS = frozenset((b"/",))
+OWN_PATHS = ROOT_PATHS | {b"/health/live", b"/health/ready", b"/metrics"}
+
+
+def build_entry(
+    settings: Settings,
+    *,
+    metrics: Metrics,
+    clock: Callable[[], float],
+    demo_url: str | None,
+    own_paths: Collection[bytes],
+) -> Entry:
+    """The data listener's way in."""
+    upstreams = settings.upstreams
+    if not upstreams and demo_url is not None:
+        upstreams = (Upstream(name="demo", base_url=demo_url),)
+    endpoints = [endpoint(upstream) for upstream in upstreams]
+    prefixes = [upstream.paths or settings.passthrough.paths for upstream in upstreams]
+    routes = [Route(prefix.encode(), i) for i, paths in enumerate(prefixes) for prefix in paths]
+    return Entry(
+        routes=routes,
+        pools=[Pool(e, clock=clock) for e in endpoints],
+        keys=KeyRing(_keys(settings)),
+        metrics=metrics,
+        own_paths={path for path in own_paths if not any(r.matches(path) for r in routes)},
+        limits=_limits(settings),
+        timeouts=_timeouts(settings),
+    )
+
+
+def build_admin_entry(settings: Settings, *, metrics: Metrics) -> Entry:
+    """The way in of `admin.listen`: our own pages and nothing else."""
+    return Entry(
+        routes=(),
+        pools=(),
+        keys=KeyRing(()),
+        metrics=metrics,
+        own_paths=OWN_PATHS,
+        limits=_limits(settings),
+        timeouts=_timeouts(settings),
+    )
+
+
+def endpoint(upstream: Upstream) -> Endpoint:
+    """Raises OSError (ssl.SSLError) if the TLS files cannot be used."""
+    url = urlsplit(upstream.base_url)
+    secure = url.scheme == "https"
+    host = url.hostname or ""
+    port = url.port or (443 if secure else 80)
+    return Endpoint(
+        name=upstream.name,
+        host=host,
+        port=port,
+        authority=url.netloc.encode(),
+        base_path=url.path.rstrip("/").encode(),
+        api_key=upstream.api_key.reveal().encode() if upstream.api_key else None,
+        auth_header=upstream.auth_header.lower().encode() if upstream.auth_header else None,
+        tls=_tls(upstream) if secure else None,
+        server_name=upstream.tls.server_name or host,
+        connect_s=upstream.timeouts.connect,
+        first_byte_s=upstream.timeouts.first_byte,
+        idle_s=upstream.timeouts.idle,
+    )
+
+
+def _tls(upstream: Upstream) -> ssl.SSLContext:
+    tls = upstream.tls
+    context = ssl.create_default_context(cafile=tls.ca_file)
+    context.set_alpn_protocols(["http/1.1"])
+    # A connection that ends without close_notify was cut: it must not look like the end of an answer.
+    context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
+    if not tls.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if tls.cert_file:
+        context.load_cert_chain(tls.cert_file, tls.key_file)
+    return context
+
+
+def _keys(settings: Settings) -> list[Key]:
+    return [
+        Key(bytes.fromhex(key.sha256), Caller(key.name, key.tenant_name, frozenset(key.scopes)))
+        for key in settings.keys
+    ]
+
+
+def _limits(settings: Settings) -> Limits:
+    limits = settings.limits
+    return Limits(
+        head=HeadLimits(bytes=limits.head, fields=limits.headers),
+        connections=limits.connections,
+        concurrent=limits.concurrent,
+    )
+
+
+def _timeouts(settings: Settings) -> Timeouts:
+    limits = settings.limits
+    return Timeouts(
+        head_s=limits.head_timeout,
+        body_idle_s=limits.body_idle,
+        write_s=limits.write,
+        keepalive_s=limits.keepalive,
+    )

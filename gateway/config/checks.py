@@ -1,0 +1,133 @@
+"""What must fit together across keys; the rules read the tree, so that they speak even when single values are wrong."""
+
+from collections.abc import Iterable
+
+from gateway.config.addresses import parse_address
+from gateway.config.draft import Draft
+from gateway.config.explain import nearest
+from gateway.config.problems import KeyPath, shown
+from gateway.config.settings import DEFAULT_LISTEN
+from gateway.config.source import BROKEN
+from gateway.config.tools import FOREIGN_MCP_KEYS
+
+# How other programs turn a server off: `disabled: true`, the others: false.
+_SWITCHES = frozenset({"disabled", "enabled", "isActive"})
+
+
+def check(draft: Draft) -> None:
+    """Notes everything that does not fit together."""
+    _check_unique(draft, draft.matches("upstreams", "*", "name"))
+    _check_unique(draft, draft.matches("keys", "*", "name"))
+    _check_unique(draft, draft.matches("keys", "*", "sha256"))
+    _check_declared(draft)
+    _check_listen(draft)
+    _check_upstreams(draft)
+    _check_chains(draft)
+    _check_alternatives(draft)
+
+
+def set_aside_foreign_keys(draft: Draft) -> None:
+    """Drops what other programs write into an `mcpServers` block, and says so."""
+    for path in list(draft.matches("mcp", "servers", "*", "*")):
+        if path[-1] in FOREIGN_MCP_KEYS:
+            is_off = draft.get(*path) is (path[-1] == "disabled") and path[-1] in _SWITCHES
+            advice = "; the server is on: remove its entry to turn it off" if is_off else ""
+            draft.warn(path, f"ignored: a key of another program{advice}")
+            draft.drop(path)
+
+
+def _check_unique(draft: Draft, paths: Iterable[KeyPath]) -> None:
+    first: dict[str, KeyPath] = {}
+    for path in paths:
+        value = draft.get(*path)
+        if isinstance(value, str):
+            twin = first.setdefault(value.lower(), path)
+            if twin != path:
+                draft.complain(path, f"the same {path[-1]} as at {draft.place_of(twin)}: each is used once")
+
+
+def _check_declared(draft: Draft) -> None:
+    _check_reference(
+        draft, ("context", "upstream"), [draft.get(*path) for path in draft.matches("upstreams", "*", "name")]
+    )
+    for key, section in (("chain", "chains"), ("prompt", "prompts")):
+        _check_reference(draft, ("context", key), [path[-1] for path in draft.matches(section, "*")])
+
+
+def _check_reference(draft: Draft, path: KeyPath, declared: list[object]) -> None:
+    name = draft.get(*path)
+    if not isinstance(name, str) or name in declared or BROKEN in declared:
+        return
+    names = [known for known in declared if isinstance(known, str)]
+    hint = nearest(name, names) or (f"; declared: {', '.join(names)}" if names else "; none is")
+    draft.complain(path, f"no {path[-1]} {shown(name)} is declared{hint}")
+
+
+def _check_listen(draft: Draft) -> None:
+    """Without keys everybody who reaches the port may do everything."""
+    addresses = {}
+    for path in (("listen",), ("admin", "listen")):
+        value = draft.get(*path)
+        if value is None and path == ("listen",):
+            value = DEFAULT_LISTEN
+        try:
+            addresses[path] = parse_address(value)
+        except ValueError:
+            continue
+    if draft.get("keys") in (None, []):
+        for path, address in addresses.items():
+            if not address.is_loopback:
+                message = f"{str(address)!r} is open to others and there are no keys"
+                draft.complain(path, f"{message}: add keys, or listen on 127.0.0.1:{address.port}")
+    listen, admin = addresses.get(("listen",)), addresses.get(("admin", "listen"))
+    if admin is not None and admin == listen and admin.port:
+        draft.complain(
+            ("admin", "listen"), "the same address as listen: choose another port, or null for listen itself"
+        )
+
+
+def _check_upstreams(draft: Draft) -> None:
+    for path in draft.matches("upstreams", "*"):
+        base_url, tls = draft.get(*path, "base_url"), [given[-1] for given in draft.matches_below((*path, "tls"))]
+        if tls and isinstance(base_url, str) and base_url.startswith("http:"):
+            draft.complain(
+                (*path, "tls"), "there is no TLS with an http:// URL: write https://, or remove it", key=True
+            )
+        if "key_file" in tls and "cert_file" not in tls:
+            draft.complain((*path, "tls", "key_file"), "needs cert_file as well", key=True)
+        if draft.get(*path, "auth_header") is not None and draft.get(*path, "api_key") is None:
+            draft.warn((*path, "auth_header"), "has no effect without api_key")
+
+
+def _check_chains(draft: Draft) -> None:
+    """Tools in the prompt that nothing would run make a model promise what never happens."""
+    for path in draft.matches("chains", "*"):
+        stages = draft.get(*path)
+        uses = [draft.get(*path, index, "use") for index in range(len(stages))] if isinstance(stages, list) else []
+        for index, use in enumerate(uses):
+            if use != "prompt_enhancer" or "agent_loop" in uses[index + 1 :] or BROKEN in uses:
+                continue
+            tools = (*path, index, "with", "tools")
+            if draft.get(*tools) in (None, True):
+                draft.complain(tools, "offers tools and no agent_loop below runs them: add one, or write tools: false")
+
+
+def _check_alternatives(draft: Draft) -> None:
+    for path in draft.matches("prompts", "*"):
+        _check_one_of(draft, path, "text", "file")
+    for path in draft.matches("mcp", "servers", "*"):
+        _check_one_of(draft, path, "command", "url")
+    for path in draft.matches("approvals", "notify", "*"):
+        _check_one_of(draft, path, "webhook")
+    for path in draft.matches("tools", "execute_sql"):
+        _check_one_of(draft, path, "url")
+
+
+def _check_one_of(draft: Draft, path: KeyPath, *keys: str) -> None:
+    if not isinstance(draft.get(*path), dict):
+        return
+    given = [key for key in keys if draft.get(*path, key) is not None]
+    if not given:
+        draft.complain(path, f"expected {' or '.join(keys)}")
+    elif len(given) > 1:
+        draft.complain((*path, given[1]), f"{' and '.join(given)} are both given: keep one of the two", key=True)

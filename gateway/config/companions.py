@@ -1,0 +1,46 @@
+"""`api_key_file` beside `api_key` and its like: the secret is read from a file when the configuration is."""
+
+from gateway.config.draft import Draft
+from gateway.config.problems import KeyPath
+from gateway.config.scalars import parse_path
+from gateway.config.secret import Secret
+from gateway.config.source import BROKEN, read_text
+
+SECRETS_WITH_FILES = (
+    ("store",),
+    ("upstreams", "*", "api_key"),
+    ("approvals", "notify", "*", "webhook"),
+    ("approvals", "notify", "*", "secret"),
+    ("tools", "execute_sql", "url"),
+    ("mcp", "servers", "*", "url"),
+)
+_SUFFIX = "_file"
+_MAX_SECRET_BYTES = 64 * 1024
+
+
+def read_companions(draft: Draft) -> None:
+    """Puts the content of each `*_file` where the secret itself would stand."""
+    for pattern in SECRETS_WITH_FILES:
+        for path in list(draft.matches(*pattern[:-1], f"{pattern[-1]}{_SUFFIX}")):
+            _read_companion(draft, path)
+    for path in list(draft.matches("mcp", "servers", "*", "headers", "*")):
+        # No header ends like this, so the name is free for the file.
+        if str(path[-1]).endswith(_SUFFIX):
+            _read_companion(draft, path)
+            draft.drop(path)
+
+
+def _read_companion(draft: Draft, path: KeyPath) -> None:
+    secret_path = (*path[:-1], str(path[-1]).removesuffix(_SUFFIX))
+    if draft.get(*secret_path) is not None:
+        draft.complain(path, f"{secret_path[-1]!r} is given as well: keep one of the two", key=True)
+        return
+    place = draft.place_of(path)
+    try:
+        text = read_text(parse_path(draft.get(*path), draft.folder), limit_bytes=_MAX_SECRET_BYTES).rstrip("\r\n")
+        if not text.strip():
+            raise ValueError("the file is empty")
+        draft.put(secret_path, Secret(text), place=place)
+    except ValueError as error:
+        draft.complain(path, str(error))
+        draft.put(secret_path, BROKEN, place=place)

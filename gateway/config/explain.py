@@ -1,0 +1,69 @@
+"""What pydantic found, in the words of a configuration file; never with a value, which could be a secret."""
+
+import difflib
+from typing import get_args
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from gateway.config.draft import Draft
+from gateway.config.leaf import kind_of
+from gateway.config.problems import KeyPath, shown
+from gateway.config.section import Section, is_section, strip, type_at
+
+# How pydantic's loc marks that a key, not its value, is wrong.
+_KEY_MARK = "[key]"
+# A list of more keys than this would bury the message.
+_MOST_KEYS_SHOWN = 12
+
+
+def explain(draft: Draft, error: ValidationError, *, root: type[Section]) -> None:
+    """Notes each finding of `error` in the draft, with its place."""
+    for details in error.errors(include_url=False):
+        is_key = details["loc"][-1:] == (_KEY_MARK,) or details["type"] == "extra_forbidden"
+        path = tuple(part for part in details["loc"] if part != _KEY_MARK)
+        draft.complain(path, _message(details, path, root=root), key=is_key)
+
+
+def nearest(word: str, candidates: list[str]) -> str:
+    """`; did you mean 'x'?`, or nothing when nothing is near."""
+    found = difflib.get_close_matches(word.lower(), candidates, n=1)
+    return f"; did you mean {found[0]!r}?" if found else ""
+
+
+def _message(details: ErrorDetails, path: KeyPath, *, root: type[Section]) -> str:
+    found = kind_of(details.get("input"))
+    match details["type"]:
+        case "extra_forbidden":
+            return _unknown_key(path, root=root)
+        case "missing":
+            return "this key is required"
+        case "literal_error":
+            return _not_a_choice(details.get("input"), type_at(root, path))
+        case "model_type" | "model_attributes_type" | "mapping_type" | "dict_type":
+            return f"expected a section (lines of key: value), found {found}"
+        case "tuple_type":
+            return f"expected a list, found {found}"
+        case "too_short":
+            return "expected at least one entry"
+        case "value_error":
+            return str(details["ctx"]["error"])
+        case _:
+            return details["msg"]
+
+
+def _unknown_key(path: KeyPath, *, root: type[Section]) -> str:
+    word, section = str(path[-1]), strip(type_at(root, path[:-1]))
+    if not is_section(section):
+        return f"unknown key {shown(word)}"
+    keys = sorted(field.alias or name for name, field in section.model_fields.items())
+    hint = nearest(word, keys)
+    if not hint and len(keys) <= _MOST_KEYS_SHOWN:
+        hint = f"; known here: {', '.join(keys)}"
+    return f"unknown key {shown(word)}{hint}"
+
+
+def _not_a_choice(value: object, annotation: object) -> str:
+    choices = [str(choice) for choice in get_args(strip(annotation))]
+    hint = nearest(value, choices) if isinstance(value, str) else ""
+    return f"expected one of {', '.join(choices)}{hint}"

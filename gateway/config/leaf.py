@@ -1,0 +1,81 @@
+"""How a single value is read, shown, described to editors and named on the reference page."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
+from pydantic_core import CoreSchema, core_schema
+
+JsonObject = dict[str, Any]
+
+# Wherever an editor would expect another type than text, a reference to a variable is right as well.
+REFERENCE = r"\$\{"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaf:
+    """Annotation of a value type: `parse` turns what the file holds into the value, or raises ValueError.
+
+    Written out instead of pydantic's BeforeValidator and its kin: those inspect every function at every use.
+    """
+
+    kind: str
+    parse: Callable[[object], object]
+    write: Callable[[Any], str] | None = None
+    json_type: str = "string"
+    pattern: str = REFERENCE
+    limits: tuple[int, int] | None = None
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.parse, serialization=_written_by(self.write))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonObject:
+        text: JsonObject = {"type": "string"}
+        if self.json_type == "string":
+            return text
+        value: JsonObject = {"type": self.json_type}
+        if self.limits:
+            value |= {"minimum": self.limits[0], "maximum": self.limits[1]}
+        return {"anyOf": [value, {**text, "pattern": self.pattern}]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathLeaf:
+    """As Leaf, for paths: `parse` also gets the folder in which a relative path begins."""
+
+    kind: str
+    parse: Callable[[object, Path], Path]
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def parse(value: object, info: ValidationInfo) -> Path:
+            return self.parse(value, info.context["folder"] if info.context else Path())
+
+        return core_schema.with_info_plain_validator_function(parse, serialization=_written_by(str))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonObject:
+        return {"type": "string"}
+
+
+def _written_by(write: Callable[[Any], str] | None) -> core_schema.PlainSerializerFunctionSerSchema | None:
+    return write and core_schema.plain_serializer_function_ser_schema(write, when_used="json")
+
+
+def kind_of(value: object) -> str:
+    """What was found, in the words of a configuration file and without its content."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "true or false"
+        case int() | float():
+            return "a number"
+        case str():
+            return "text"
+        case list() | tuple():
+            return "a list"
+        case dict():
+            return "a section"
+        case _:
+            return "something else"

@@ -1,0 +1,81 @@
+"""Reads the configuration: defaults, below the file, below the environment, below the flags; all problems at once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from gateway.config.checks import check, set_aside_foreign_keys
+from gateway.config.companions import read_companions
+from gateway.config.context import DEFAULT_CHAINS, DEFAULT_PROMPTS
+from gateway.config.draft import Draft
+from gateway.config.explain import explain
+from gateway.config.leaf import JsonObject
+from gateway.config.overlay import apply_flags, apply_variables
+from gateway.config.problems import ConfigError, Problem
+from gateway.config.settings import Settings
+from gateway.config.source import MAX_FILE_BYTES, Source, parse, read_text
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A configuration that can be used. Relative paths of the file begin at `folder`; `file` None: there was none."""
+
+    settings: Settings
+    warnings: tuple[str, ...]
+    file: Path | None
+    folder: Path
+
+
+def load(path: Path | None, *, environ: Mapping[str, str], flags: Mapping[str, object]) -> Loaded:
+    """The configuration of `path` (None: no file), variables and flags; ConfigError carries everything wrong with it.
+
+    `flags` may hold listen, port, workers and upstream; None stands for a flag that was not given.
+    """
+    folder = (path.parent if path else Path()).absolute()
+    draft = _read(path, environ=environ, folder=folder)
+    _add_defaults(draft)
+    apply_variables(draft, environ, root=Settings)
+    apply_flags(draft, flags)
+    set_aside_foreign_keys(draft)
+    read_companions(draft)
+    settings: Settings | None = None
+    try:
+        settings = Settings.model_validate(draft.tree, context={"folder": folder})
+    except ValidationError as error:
+        explain(draft, error, root=Settings)
+    check(draft)
+    draft.raise_problems()
+    assert settings is not None
+    return Loaded(settings=settings, warnings=draft.warnings(), file=path, folder=folder)
+
+
+def _read(path: Path | None, *, environ: Mapping[str, str], folder: Path) -> Draft:
+    """The file as a draft. A file that cannot be read to its end says nothing certain, so it is reported alone."""
+    if path is None:
+        return Draft(Source(tree={}), file="configuration", folder=folder)
+    try:
+        source = parse(read_text(path, limit_bytes=MAX_FILE_BYTES), environ=environ)
+    except ValueError as error:
+        raise ConfigError((Problem(str(path), "", str(error)),)) from None
+    draft = Draft(source, file=str(path), folder=folder)
+    if source.complete and source.tree is None:
+        draft.tree = {}
+    elif source.complete and not isinstance(source.tree, dict):
+        draft.complain((), "expected a section (lines of key: value)")
+    if not isinstance(draft.tree, dict):
+        draft.raise_problems()
+    return draft
+
+
+def _add_defaults(draft: Draft) -> None:
+    """The chain and the prompt that exist undeclared, so that variables can change parts of them."""
+    for key, default in (("chains", DEFAULT_CHAINS), ("prompts", DEFAULT_PROMPTS)):
+        _add_default(draft, key, default)
+
+
+def _add_default(draft: Draft, key: str, default: JsonObject) -> None:
+    declared = draft.get(key)
+    if isinstance(draft.tree, dict) and (declared is None or isinstance(declared, dict)):
+        draft.tree = {**draft.tree, key: {**default, **(declared or {})}}

@@ -1,0 +1,49 @@
+"""A text that never shows itself: `repr`, `str`, formatting and JSON of a Secret are `***`."""
+
+import hmac
+from collections.abc import Iterator, Mapping
+
+from pydantic import BaseModel
+
+_MASK = "***"
+# Shorter values are ordinary words; replacing those in a log would only garble it.
+_SHORTEST_REDACTED = 8
+
+
+class Secret:
+    """A text from the configuration; `reveal()` is the one way to read it."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return _MASK
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Secret):
+            return NotImplemented
+        return hmac.compare_digest(self._text.encode(), other._text.encode())
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+def redactable(value: object) -> Iterator[str]:
+    """The texts of all secrets below `value` (a section, mapping or tuple) that a log sink should replace."""
+    if isinstance(value, Secret):
+        if len(value.reveal()) >= _SHORTEST_REDACTED:
+            yield value.reveal()
+    elif isinstance(value, BaseModel):
+        for _, field in value:
+            yield from redactable(field)
+    elif isinstance(value, Mapping):
+        for field in value.values():
+            yield from redactable(field)
+    elif isinstance(value, tuple):
+        for field in value:
+            yield from redactable(field)

@@ -1,0 +1,69 @@
+"""The root of the configuration: gateway.yaml as one frozen model."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from gateway.config.addresses import Address, BaseUrl, DatabaseUrl, HostName, ListenAddress
+from gateway.config.context import Chains, Context, Prompts, Workflows
+from gateway.config.scalars import FilePath, Flag, counted
+from gateway.config.secret import Secret
+from gateway.config.section import Section
+from gateway.config.tools import Approvals, Mcp, Risk, Tools
+from gateway.config.traffic import Admin, Key, Limits, Passthrough, Upstream
+
+DEFAULT_LISTEN = Address("127.0.0.1", 8080)
+
+
+class Metrics(Section):
+    enabled: Flag = Field(default=True, description="Count and serve `/metrics`.")
+
+
+class Logging(Section):
+    level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least level to log.")
+    format: Literal["auto", "json", "text"] = Field(
+        default="auto", description="One JSON object per line, or text; auto: text on a terminal, else JSON."
+    )
+    access: Flag = Field(default=False, description="One line per request; bodies are never logged.")
+
+
+class Settings(Section):
+    """gateway.yaml, complete: every key has its value."""
+
+    listen: ListenAddress = Field(
+        default=DEFAULT_LISTEN, description="Address to listen on; beyond loopback only with `keys`."
+    )
+    workers: Annotated[int, counted(1, 256)] = Field(default=1, description="Worker processes.")
+    admin: Admin = Field(default_factory=Admin, description="Where operators look.")
+    upstreams: tuple[Upstream, ...] = Field(
+        default=(), description="Where requests go, the first by default; empty: the built-in demo model."
+    )
+    passthrough: Passthrough = Field(default_factory=Passthrough, description="What is passed on unchanged.")
+    keys: tuple[Key, ...] = Field(default=(), description="Who may come in; empty: everybody on this machine.")
+    public_url: BaseUrl | None = Field(
+        default=None, description="How people reach the gateway; null: approvals are shown without a link."
+    )
+    allowed_hosts: tuple[HostName, ...] = Field(
+        default=(), description="Further hosts under which our own routes answer, besides localhost and `listen`."
+    )
+    limits: Limits = Field(default_factory=Limits, description="What one client can take.")
+    context: Context = Field(default_factory=Context, description="Defaults of the context lane.")
+    prompts: Prompts = Field(
+        default={}, validate_default=True, description="Base prompts by id; `default` is there unless it is replaced."
+    )
+    chains: Chains = Field(
+        default={},
+        validate_default=True,
+        description="Stages of a request by chain, outermost first; `assistant` is there unless it is replaced.",
+    )
+    tools: Tools = Field(default_factory=Tools, description="Tools of the model; none is on unless it is named here.")
+    risk: Risk = Field(default_factory=Risk, description="Which tool calls run without asking.")
+    approvals: Approvals = Field(default_factory=Approvals, description="How a person is asked.")
+    mcp: Mcp = Field(default_factory=Mcp, description="Tools of MCP servers.")
+    workflows: Workflows = Field(default_factory=Workflows, description="Workflows that users start.")
+    store: DatabaseUrl = Field(
+        default=Secret("sqlite:///./gateway.db"), description="Where runs, approvals and prompts are kept."
+    )
+    store_file: FilePath | None = Field(default=None, description="File that holds `store`.")
+    metrics: Metrics = Field(default_factory=Metrics, description="What is counted.")
+    logging: Logging = Field(default_factory=Logging, description="What is logged.")

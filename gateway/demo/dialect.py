@@ -1,0 +1,29 @@
+"""What one API must bring so that the demo model speaks it: how to read a request and how to write an answer."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import orjson
+
+from gateway.demo.conversation import Conversation, Json
+from gateway.demo.script import Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """`render` is the body of a plain answer; `frames` are the whole stream, one SSE event each."""
+
+    read: Callable[[Json], Conversation]
+    render: Callable[[Answer], Json]
+    frames: Callable[[Answer, Conversation], Iterator[bytes]]
+
+
+def sse(payload: Json, *, event: str | None = None) -> bytes:
+    """One event of a stream."""
+    name = b"" if event is None else b"event: " + event.encode() + b"\n"
+    return name + b"data: " + orjson.dumps(payload) + b"\n\n"
+
+
+def call_id(prefix: str, *, digest: str, index: int) -> str:
+    """The id of the answer's call number `index`."""
+    return f"{prefix}_{digest[:20]}{index:04d}"

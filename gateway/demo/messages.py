@@ -1,0 +1,149 @@
+"""POST /v1/messages and /v1/messages/count_tokens: Anthropic's Messages."""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
+
+import orjson
+
+from gateway.demo.conversation import (
+    Conversation,
+    Entry,
+    Json,
+    RefusalError,
+    is_json,
+    read_conversation,
+    read_list,
+    read_texts,
+    said,
+)
+from gateway.demo.dialect import Dialect, call_id, sse
+from gateway.demo.script import Answer, Finish, pieces
+from gateway.demo.words import Call
+
+_STOP_REASONS: Final[Mapping[Finish, str]] = MappingProxyType(
+    {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
+)
+_SIGNATURE: Final = "ZGVtbw=="  # what a thinking block is sent back with; here it proves nothing
+_BROKEN: Final = "__broken_json"
+
+
+def read(body: Json) -> Conversation:
+    entries = [Entry("system", read_texts(body.get("system"), param="system"))]
+    for message in read_list(body, "messages"):
+        entries += _read_message(message)
+    return read_conversation(body, entries=entries, max_tokens=("max_tokens",))
+
+
+def render(answer: Answer) -> Json:
+    return {
+        **_message(answer, output_tokens=answer.completion_tokens),
+        "content": [block for block, _ in _blocks(answer)],
+        "stop_reason": _STOP_REASONS[answer.finish],
+    }
+
+
+def frames(answer: Answer, _: Conversation) -> Iterator[bytes]:
+    yield _frame("message_start", message=_message(answer, output_tokens=0))
+    yield _frame("ping")
+    for index, (block, deltas) in enumerate(_blocks(answer)):
+        yield _frame("content_block_start", index=index, content_block=_opened(block))
+        for delta in deltas:
+            yield _frame("content_block_delta", index=index, delta=delta)
+        yield _frame("content_block_stop", index=index)
+    ending = {"stop_reason": _STOP_REASONS[answer.finish], "stop_sequence": None}
+    yield _frame("message_delta", delta=ending, usage={"output_tokens": answer.completion_tokens})
+    yield _frame("message_stop")
+
+
+def _read_message(message: Json) -> list[Entry]:
+    """The entries of a message; results that share it with the user's words are entries of their own, before them."""
+    role, content = message.get("role"), message.get("content")
+    texts = read_texts(content, param="messages")
+    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    match role:
+        case "system":
+            return [Entry("system", texts)]
+        case "assistant":
+            inputs = [block.get("input") for block in blocks if block.get("type") == "tool_use"]
+            return [_read_calls(inputs)] if inputs else [said(texts)]
+        case "user":
+            results = [block for block in blocks if block.get("type") == "tool_result"]
+            entries = [Entry("result", ("\n".join(_read_result(block)),)) for block in results]
+            return [*entries, Entry("user", texts)] if texts or not entries else entries
+        case _:
+            raise RefusalError(f"A message has the role {role!r}. Use user or assistant.", param="messages")
+
+
+def _read_calls(inputs: list[object]) -> Entry:
+    is_whole = all(isinstance(arguments, dict) and _BROKEN not in arguments for arguments in inputs)
+    return Entry("call" if is_whole else "broken_call", tuple(orjson.dumps(arguments).decode() for arguments in inputs))
+
+
+def _read_result(block: Json) -> tuple[str, ...]:
+    return read_texts(block.get("content"), param="messages")
+
+
+def _message(answer: Answer, *, output_tokens: int) -> Json:
+    return {
+        "id": f"msg_{answer.digest[:24]}",
+        "type": "message",
+        "role": "assistant",
+        "model": answer.model,
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": {
+            "input_tokens": answer.prompt_tokens,
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": 0,
+            "output_tokens": output_tokens,
+        },
+    }
+
+
+def _blocks(answer: Answer) -> list[tuple[Json, list[Json]]]:
+    """The finished blocks, each with the deltas that a stream builds it from."""
+    blocks: list[tuple[Json, list[Json]]] = []
+    if answer.thoughts:
+        thinking: Json = {"type": "thinking", "thinking": "".join(answer.thoughts), "signature": _SIGNATURE}
+        deltas: list[Json] = [{"type": "thinking_delta", "thinking": piece} for piece in answer.thoughts]
+        blocks.append((thinking, [*deltas, {"type": "signature_delta", "signature": _SIGNATURE}]))
+    if answer.text:
+        text = {"type": "text", "text": "".join(answer.text)}
+        blocks.append((text, [{"type": "text_delta", "text": piece} for piece in answer.text]))
+    for index, call in enumerate(answer.calls):
+        use: Json = {
+            "type": "tool_use",
+            "id": call_id("toolu", digest=answer.digest, index=index),
+            "name": call.name,
+            "input": _input(call),
+        }
+        blocks.append((use, [{"type": "input_json_delta", "partial_json": piece} for piece in pieces(call.arguments)]))
+    return blocks
+
+
+def _opened(block: Json) -> Json:
+    """The block as it is announced, before anything has been said."""
+    match block["type"]:
+        case "thinking":
+            return {**block, "thinking": "", "signature": ""}
+        case "text":
+            return {**block, "text": ""}
+        case _:
+            return {**block, "input": {}}
+
+
+def _input(call: Call) -> Json:
+    """The arguments as the object that this API wants; broken ones cannot be one and are wrapped."""
+    if not is_json(call.arguments):
+        return {_BROKEN: call.arguments}
+    arguments: Json = orjson.loads(call.arguments)
+    return arguments
+
+
+def _frame(kind: str, **fields: object) -> bytes:
+    return sse({"type": kind, **fields}, event=kind)
+
+
+MESSAGES: Final = Dialect(read=read, render=render, frames=frames)

@@ -1,0 +1,23 @@
+"""GET /v1/models: what the demo model calls itself; the generating routes take any other name too."""
+
+from typing import Final
+
+from gateway.demo.conversation import Json, RefusalError
+from gateway.demo.script import CREATED
+
+MODELS: Final = ("demo", "demo-embedding")
+
+
+def model_list() -> Json:
+    return {"object": "list", "data": [model(name) for name in MODELS]}
+
+
+def model(name: str) -> Json:
+    if name not in MODELS:
+        raise RefusalError(
+            f"The model {name!r} does not exist. Use one of: {', '.join(MODELS)}.",
+            status=404,
+            code="model_not_found",
+            param="model",
+        )
+    return {"id": name, "object": "model", "created": CREATED, "owned_by": "twolane-demo"}

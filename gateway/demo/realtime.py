@@ -1,0 +1,175 @@
+"""GET /v1/realtime: a small session over WebSocket that follows the same script, in text only."""
+
+import asyncio
+import hashlib
+import itertools
+from typing import Final
+
+import orjson
+from aiohttp import WSMsgType, web
+
+from gateway.demo.conversation import Conversation, Entry, Json, RefusalError, read_body, read_texts, said
+from gateway.demo.delivery import cut_connection, first_half, paced
+from gateway.demo.script import Answer, answer_to, refuse_when_asked
+from gateway.demo.words import Ask
+
+MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
+SUBPROTOCOLS: Final = ("realtime",)
+
+
+async def realtime(request: web.Request) -> web.WebSocketResponse:
+    """One session, until the client closes it or an answer is cut."""
+    socket = web.WebSocketResponse(protocols=SUBPROTOCOLS, max_msg_size=MAX_EVENT_BYTES)
+    await socket.prepare(request)
+    session = Session(model=request.query.get("model", "demo"))
+    try:
+        await socket.send_str(_dumped(session.opening()))
+        async for message in socket:
+            if message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
+                break
+            ask, events = session.receive(message.data)
+            await asyncio.sleep(ask.delay_s)
+            async for event in paced(first_half(events) if ask.cut else events, gap_s=ask.gap_s):
+                await socket.send_str(_dumped(event))
+            if ask.cut:
+                cut_connection(request)
+                break
+    except ConnectionError:
+        pass  # the client has gone; there is nobody left to tell
+    return socket
+
+
+class Session:
+    """What one client has said and what it is told, without the socket."""
+
+    def __init__(self, *, model: str) -> None:
+        self._entries: list[Entry] = []
+        self._event_numbers = itertools.count(1)
+        self._item_numbers = itertools.count(1)
+        self._last_item_id: str | None = None
+        self._session: Json = {
+            "id": "sess_demo",
+            "object": "realtime.session",
+            "type": "realtime",
+            "model": model,
+            "output_modalities": ["text"],
+            "instructions": "",
+        }
+
+    def opening(self) -> Json:
+        return self._event("session.created", session=self._session)
+
+    def receive(self, raw: str | bytes) -> tuple[Ask, list[Json]]:
+        """The events that answer one event of the client, and the ask that says how they are sent."""
+        event: Json = {}
+        try:
+            event = read_body(raw)
+            match event.get("type"):
+                case "session.update":
+                    return Ask(), [self._update(event)]
+                case "conversation.item.create":
+                    return Ask(), [self._add_item(event)]
+                case "response.create":
+                    answer = self._answer()
+                    refuse_when_asked(answer)
+                    return answer.ask, self._respond(answer)
+                case kind:
+                    raise RefusalError(
+                        f"The event type {kind!r} is unknown. "
+                        "Use session.update, conversation.item.create or response.create.",
+                        param="type",
+                    )
+        except RefusalError as refusal:
+            return Ask(), [self._event("error", error={**refusal.error(), "event_id": event.get("event_id")})]
+
+    def _update(self, event: Json) -> Json:
+        self._session = {**self._session, **_read_object(event, "session")}
+        return self._event("session.updated", session=self._session)
+
+    def _add_item(self, event: Json) -> Json:
+        item = _read_object(event, "item")
+        self._entries.append(_read_item(item))
+        return self._created({"id": self._next_item_id(), "object": "realtime.item", "status": "completed", **item})
+
+    def _answer(self) -> Answer:
+        model, instructions = self._session["model"], self._session["instructions"]
+        conversation = Conversation(
+            model=model if isinstance(model, str) else "demo",
+            entries=(Entry("system", (str(instructions),)), *self._entries),
+            stream=True,
+            max_tokens=None,
+            native_calls=False,
+        )
+        return answer_to(conversation, digest=hashlib.sha256(repr(conversation).encode()).hexdigest())
+
+    def _respond(self, answer: Answer) -> list[Json]:
+        text = "".join(answer.text)
+        response: Json = {
+            "id": f"resp_{answer.digest[:24]}",
+            "object": "realtime.response",
+            "status": "in_progress",
+            "output": [],
+            "output_modalities": ["text"],
+        }
+        item: Json = {
+            "id": self._next_item_id(),
+            "object": "realtime.item",
+            "type": "message",
+            "role": "assistant",
+            "status": "in_progress",
+            "content": [],
+        }
+        done: Json = {**item, "status": "completed", "content": [{"type": "output_text", "text": text}]}
+        at = {"response_id": response["id"], "output_index": 0}
+        inside = {**at, "item_id": item["id"], "content_index": 0}
+        usage = {
+            "input_tokens": answer.prompt_tokens,
+            "output_tokens": answer.completion_tokens,
+            "total_tokens": answer.prompt_tokens + answer.completion_tokens,
+        }
+        self._entries.append(said((text,)))
+        return [
+            self._event("response.created", response=response),
+            self._event("response.output_item.added", **at, item=item),
+            self._created(item),
+            *(self._event("response.output_text.delta", **inside, delta=piece) for piece in answer.text),
+            self._event("response.output_text.done", **inside, text=text),
+            self._event("response.output_item.done", **at, item=done),
+            self._event(
+                "response.done", response={**response, "status": "completed", "output": [done], "usage": usage}
+            ),
+        ]
+
+    def _created(self, item: Json) -> Json:
+        before, self._last_item_id = self._last_item_id, item["id"]
+        return self._event("conversation.item.created", previous_item_id=before, item=item)
+
+    def _event(self, kind: str, **fields: object) -> Json:
+        return {"type": kind, "event_id": f"event_{next(self._event_numbers)}", **fields}
+
+    def _next_item_id(self) -> str:
+        return f"item_{next(self._item_numbers)}"
+
+
+def _read_object(event: Json, name: str) -> Json:
+    value = event.get(name)
+    if not isinstance(value, dict):
+        raise RefusalError(f"{name!r} must be an object.", param=name)
+    return value
+
+
+def _read_item(item: Json) -> Entry:
+    texts = read_texts(item.get("content"), param="item")
+    match item.get("type", "message"), item.get("role"):
+        case "function_call_output", _:
+            return Entry("result", read_texts(item.get("output"), param="item"))
+        case _, "assistant":
+            return said(texts)
+        case _, "user":
+            return Entry("user", texts)
+        case _:
+            return Entry("system", texts)
+
+
+def _dumped(event: Json) -> str:
+    return orjson.dumps(event).decode()

@@ -1,0 +1,182 @@
+"""POST /v1/responses: OpenAI's Responses; nothing is stored, so `previous_response_id` is not looked up."""
+
+import itertools
+from collections.abc import Iterator
+from typing import Final
+
+from gateway.demo.conversation import (
+    Conversation,
+    Entry,
+    Json,
+    RefusalError,
+    is_json,
+    read_conversation,
+    read_list,
+    read_texts,
+    said,
+)
+from gateway.demo.dialect import Dialect, call_id, sse
+from gateway.demo.script import CREATED, Answer, pieces
+
+
+def read(body: Json) -> Conversation:
+    entries = [Entry("system", read_texts(body.get("instructions"), param="instructions"))]
+    if isinstance(body.get("input"), str):
+        entries.append(Entry("user", (body["input"],)))
+    else:
+        entries += [entry for item in read_list(body, "input") if (entry := _read_item(item)) is not None]
+    return read_conversation(body, entries=entries, max_tokens=("max_output_tokens",))
+
+
+def render(answer: Answer) -> Json:
+    status = "incomplete" if answer.finish == "length" else "completed"
+    return {**_response(answer, status=status), "output": _items(answer), "usage": _usage(answer)}
+
+
+def frames(answer: Answer, _: Conversation) -> Iterator[bytes]:
+    number = itertools.count()
+
+    def frame(kind: str, **fields: object) -> bytes:
+        return sse({"type": kind, "sequence_number": next(number), **fields}, event=kind)
+
+    opening = _response(answer, status="in_progress")
+    yield frame("response.created", response=opening)
+    yield frame("response.in_progress", response=opening)
+    for index, item in enumerate(_items(answer)):
+        yield frame("response.output_item.added", output_index=index, item=_opened(item))
+        for kind, fields in _growth(item, answer=answer):
+            yield frame(kind, item_id=item["id"], output_index=index, **fields)
+        yield frame("response.output_item.done", output_index=index, item=item)
+    closing = render(answer)
+    yield frame(f"response.{closing['status']}", response=closing)
+
+
+def _read_item(item: Json) -> Entry | None:
+    kind = item.get("type", "message")
+    if kind == "message":
+        texts = read_texts(item.get("content"), param="input")
+        role = item.get("role")
+        if role == "assistant":
+            return said(texts)
+        if role not in ("user", "system", "developer"):
+            raise RefusalError(
+                f"A message has the role {role!r}. Use system, developer, user or assistant.", param="input"
+            )
+        return Entry("user" if role == "user" else "system", texts)
+    if not isinstance(kind, str):
+        raise RefusalError(f"An item of 'input' has the type {kind!r}. Use a string, such as 'message'.", param="input")
+    if kind.endswith("_call_output"):
+        return Entry("result", ("\n".join(read_texts(item.get("output"), param="input")),))
+    if kind.endswith("_call"):
+        arguments = str(item.get("arguments") or "")
+        return Entry("call" if is_json(arguments) else "broken_call", (arguments,))
+    return None  # reasoning, references and what else the API may come to know
+
+
+def _response(answer: Answer, *, status: str) -> Json:
+    incomplete = {"reason": "max_output_tokens"} if status == "incomplete" else None
+    return {
+        "id": f"resp_{answer.digest[:24]}",
+        "object": "response",
+        "created_at": CREATED,
+        "status": status,
+        "error": None,
+        "incomplete_details": incomplete,
+        "instructions": None,
+        "max_output_tokens": None,
+        "metadata": {},
+        "model": answer.model,
+        "output": [],
+        "parallel_tool_calls": True,
+        "previous_response_id": None,
+        "reasoning": {"effort": None, "summary": None},
+        "store": False,
+        "temperature": 1.0,
+        "text": {"format": {"type": "text"}},
+        "tool_choice": "auto",
+        "tools": [],
+        "top_p": 1.0,
+        "truncation": "disabled",
+        "usage": None,
+    }
+
+
+def _usage(answer: Answer) -> Json:
+    return {
+        "input_tokens": answer.prompt_tokens,
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+        "output_tokens": answer.completion_tokens,
+        "output_tokens_details": {"reasoning_tokens": len(answer.thoughts)},
+        "total_tokens": answer.prompt_tokens + answer.completion_tokens,
+    }
+
+
+def _items(answer: Answer) -> list[Json]:
+    """The finished items of the output, in order."""
+    items: list[Json] = []
+    if answer.thoughts:
+        summary = [{"type": "summary_text", "text": "".join(answer.thoughts)}]
+        items.append({"id": f"rs_{answer.digest[:24]}", "type": "reasoning", "summary": summary})
+    if not answer.calls:
+        items.append(
+            {
+                "id": f"msg_{answer.digest[:24]}",
+                "type": "message",
+                "role": "assistant",
+                "status": "incomplete" if answer.finish == "length" else "completed",
+                "content": [_text_part("".join(answer.text))],
+            }
+        )
+    for index, call in enumerate(answer.calls):
+        items.append(
+            {
+                "id": call_id("fc", digest=answer.digest, index=index),
+                "type": "function_call",
+                "call_id": call_id("call", digest=answer.digest, index=index),
+                "name": call.name,
+                "arguments": call.arguments,
+                "status": "completed",
+            }
+        )
+    return items
+
+
+def _opened(item: Json) -> Json:
+    """The item as it is announced, before anything has been said."""
+    match item["type"]:
+        case "reasoning":
+            return {**item, "summary": []}
+        case "message":
+            return {**item, "status": "in_progress", "content": []}
+        case _:
+            return {**item, "status": "in_progress", "arguments": ""}
+
+
+def _growth(item: Json, *, answer: Answer) -> Iterator[tuple[str, Json]]:
+    """The events between an item's announcement and its end."""
+    match item["type"]:
+        case "reasoning":
+            at = {"summary_index": 0}
+            yield "response.reasoning_summary_part.added", {**at, "part": {"type": "summary_text", "text": ""}}
+            for piece in answer.thoughts:
+                yield "response.reasoning_summary_text.delta", {**at, "delta": piece}
+            yield "response.reasoning_summary_text.done", {**at, "text": item["summary"][0]["text"]}
+            yield "response.reasoning_summary_part.done", {**at, "part": item["summary"][0]}
+        case "message":
+            at = {"content_index": 0}
+            yield "response.content_part.added", {**at, "part": _text_part("")}
+            for piece in answer.text:
+                yield "response.output_text.delta", {**at, "delta": piece, "logprobs": []}
+            yield "response.output_text.done", {**at, "text": item["content"][0]["text"], "logprobs": []}
+            yield "response.content_part.done", {**at, "part": item["content"][0]}
+        case _:
+            for piece in pieces(item["arguments"]):
+                yield "response.function_call_arguments.delta", {"delta": piece}
+            yield "response.function_call_arguments.done", {"name": item["name"], "arguments": item["arguments"]}
+
+
+def _text_part(text: str) -> Json:
+    return {"type": "output_text", "annotations": [], "logprobs": [], "text": text}
+
+
+RESPONSES: Final = Dialect(read=read, render=render, frames=frames)

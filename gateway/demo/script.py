@@ -1,0 +1,199 @@
+"""The script: from a conversation to the demo model's answer, without I/O, a clock or chance."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+import orjson
+
+from gateway.demo.conversation import Conversation, Entry, RefusalError
+from gateway.demo.words import STEP, Ask, Call, read_ask
+
+Finish = Literal["stop", "length", "tool_calls"]
+
+CREATED: Final = 1_767_225_600  # 2026-01-01T00:00:00Z: the same request has the same answer on any day
+THOUGHT: Final = "The first words of the prompt say what to do. I only follow the script."
+GREETING: Final = "Hello! This is the demo model: a script on your own machine, without a key and without a network."
+DEFAULT_CALL: Final = Call("execute_sql", '{"sql": "SELECT $step"}')
+
+_QUOTE_CHARS: Final = 500
+_PIECE: Final = re.compile(r"\S{1,12}\s*|\s+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What the model says; `thoughts` and `text` are in the pieces that a stream sends."""
+
+    ask: Ask
+    digest: str
+    model: str
+    thoughts: tuple[str, ...]
+    text: tuple[str, ...]
+    calls: tuple[Call, ...]
+    finish: Finish
+    prompt_tokens: int
+
+    @property
+    def completion_tokens(self) -> int:
+        """One token for each piece."""
+        return len(self.thoughts) + len(self.text) + sum(len(pieces(call.arguments)) for call in self.calls)
+
+
+@dataclass(frozen=True, slots=True)
+class _Progress:
+    """What has happened since the ask."""
+
+    rounds: int
+    complaints: int
+    results: tuple[str, ...]
+
+
+def answer_to(conversation: Conversation, *, digest: str) -> Answer:
+    """The answer to a conversation; `digest` is the request's hash in hex, from which every id is made."""
+    ask, since = _find_ask(_current_turn(conversation.entries))
+    if not conversation.native_calls:
+        ask = replace(ask, native=False)
+    progress = _read_progress(since)
+    calls = _calls(ask, progress=progress) if progress.rounds < ask.wanted_rounds else ()
+    native = calls if ask.native else ()
+    text = () if native else _text(ask, progress=progress, calls=calls)
+    finish: Finish = "tool_calls" if native else "stop"
+    limit = conversation.max_tokens
+    if limit is not None and limit < len(text):
+        text, finish = text[:limit], "length"
+    return Answer(
+        ask=ask,
+        digest=digest,
+        model=conversation.model,
+        thoughts=pieces(THOUGHT) if ask.thinking == "field" else (),
+        text=text,
+        calls=native,
+        finish=finish,
+        prompt_tokens=count_tokens(conversation),
+    )
+
+
+def refuse_when_asked(answer: Answer) -> None:
+    """Raise the error that the words `error CODE` ask for."""
+    status = answer.ask.status
+    if status is not None:
+        message = f"The prompt asked the demo model for this status, with the words 'error {status}'."
+        raise RefusalError(message, status=status, code="demo_error")
+
+
+def count_tokens(conversation: Conversation) -> int:
+    """The size of the prompt: UTF-8 bytes / 4, rounded up."""
+    return -(-sum(len(text.encode()) for entry in conversation.entries for text in entry.texts) // 4)
+
+
+def pieces(text: str) -> tuple[str, ...]:
+    """The text cut into the pieces of a stream: words, and long words at every twelfth character."""
+    return tuple(_PIECE.findall(text))
+
+
+def _current_turn(entries: Sequence[Entry]) -> Sequence[Entry]:
+    """The entries since the model's last answer that the user has replied to."""
+    for index in range(len(entries) - 1, 0, -1):
+        if entries[index - 1].kind == "answer" and entries[index].kind == "user":
+            return entries[index:]
+    return entries
+
+
+def _find_ask(turn: Sequence[Entry]) -> tuple[Ask, Sequence[Entry]]:
+    """The ask of a turn and what follows it.
+
+    It is in the last user message. Only when that has no words, an earlier one may still be worked on: gateways also
+    put results and complaints into user messages.
+    """
+    asks = [(_ask_of(entry), turn[index + 1 :]) for index, entry in enumerate(turn) if entry.kind == "user"]
+    if not asks:
+        return Ask(), turn
+    last = asks[-1]
+    if last[0].scripted:
+        return last
+    return next((asked for asked in reversed(asks) if _is_under_way(*asked)), last)
+
+
+def _is_under_way(ask: Ask, since: Sequence[Entry]) -> bool:
+    return ask.broken > 0 or (ask.wanted_rounds > 0 and any(entry.kind == "call" for entry in since))
+
+
+def _ask_of(entry: Entry) -> Ask:
+    """The ask of a user message: its last part with words, else its last part that a person may have written.
+
+    Clients add parts of their own around a prompt, and these begin with a tag.
+    """
+    asks = [read_ask(text) for text in entry.texts]
+    scripted = [ask for ask in asks if ask.scripted]
+    written = [ask for ask in asks if not ask.rest.startswith("<")]
+    return (scripted or written or asks or [Ask()])[-1]
+
+
+def _read_progress(since: Sequence[Entry]) -> _Progress:
+    rounds = complaints = 0
+    results: list[str] = []
+    speech = before = ""
+    for entry in since:
+        if entry.kind in ("call", "broken_call", "answer"):
+            if entry.kind == "call" and before != "call":  # calls side by side are one round
+                rounds, results = rounds + 1, []
+            speech = entry.kind
+        elif speech == "call" or (entry.kind == "result" and speech != "broken_call"):
+            results.append(entry.text)
+        else:
+            complaints += 1
+        before = entry.kind
+    return _Progress(rounds, complaints, tuple(results))
+
+
+def _calls(ask: Ask, *, progress: _Progress) -> tuple[Call, ...]:
+    """The calls of the next round."""
+    calls = []
+    for call in ask.calls or (DEFAULT_CALL,):
+        arguments = call.arguments.replace(STEP, str(progress.rounds + 1))
+        if ask.risk_level is not None:
+            inside = arguments[1:-1].strip()
+            arguments = f'{{{inside}{", " if inside else ""}"risk_level": {_quoted(ask.risk_level)}}}'
+        if ask.native and _is_broken(ask, progress=progress):
+            arguments = arguments[:-1]
+        calls.append(Call(call.name, arguments))
+    return tuple(calls)
+
+
+def _text(ask: Ask, *, progress: _Progress, calls: Sequence[Call]) -> tuple[str, ...]:
+    if ask.events is not None and not calls:
+        return tuple(f"word{number} " for number in range(1, ask.events + 1))
+    text = _prompted(calls, ask=ask, progress=progress) if calls else _told(ask, progress=progress)
+    return pieces(f"<think>{THOUGHT}</think>\n{text}" if ask.thinking == "tag" else text)
+
+
+def _prompted(calls: Sequence[Call], *, ask: Ask, progress: _Progress) -> str:
+    """The calls in the JSON format that a system prompt asks for."""
+    last = progress.rounds + 1 == ask.wanted_rounds
+    terminate = "true" if ask.terminate and last else "false"
+    written = [
+        f'{{"tool": {_quoted(call.name)}, "parameters": {call.arguments}, "terminate": {terminate}}}' for call in calls
+    ]
+    text = written[0] if len(written) == 1 else f"[{', '.join(written)}]"
+    return text[:-1] if _is_broken(ask, progress=progress) else text
+
+
+def _is_broken(ask: Ask, *, progress: _Progress) -> bool:
+    return progress.rounds == 0 and progress.complaints < ask.broken
+
+
+def _told(ask: Ask, *, progress: _Progress) -> str:
+    """The text answer: the results of the last round when there are any, else the prompt's words."""
+    if progress.results:
+        results = "\n".join(_clipped(result) for result in progress.results)
+        return f"Demo model: round {progress.rounds} of tool calls is done. The result: {results}"
+    return f'{GREETING} You said: "{_clipped(ask.rest)}"' if ask.rest else f"{GREETING} You said nothing."
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= _QUOTE_CHARS else f"{text[:_QUOTE_CHARS]}..."
+
+
+def _quoted(text: str) -> str:
+    return orjson.dumps(text).decode()

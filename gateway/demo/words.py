@@ -1,0 +1,210 @@
+"""The magic words: what the beginning of a prompt asks the demo model to do.
+
+Words are read one after the other from the first character of the prompt; the first thing that is no word ends the
+reading, and the rest is ordinary text. A later word wins over an earlier one of the same name, except that each `tool`
+and each `native` adds a call.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+MAX_DELAY_S: Final = 600.0
+MAX_EVENTS: Final = 10_000
+STEP: Final = "$step"
+
+_STEP_STAND_IN: Final = "10000"  # a number of the same length, so that the places in the text stay the same
+
+Thinking = Literal["no", "field", "tag"]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call as the prompt wrote it: `arguments` is JSON text and is passed on letter for letter."""
+
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What the words of one prompt ask for; the defaults are the plain, immediate answer."""
+
+    scripted: bool = False
+    rest: str = ""
+    delay_s: float = 0.0
+    gap_s: float = 0.0
+    events: int | None = None
+    status: int | None = None
+    cut: bool = False
+    thinking: Thinking = "no"
+    calls: tuple[Call, ...] = ()
+    native: bool = False
+    rounds: int | None = None
+    broken: int = 0
+    terminate: bool = False
+    risk_level: str | None = None
+
+    @property
+    def wanted_rounds(self) -> int:
+        """How often the model calls tools before it answers with text."""
+        if self.rounds is not None:
+            return self.rounds
+        return 1 if self.calls or self.broken else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One row of the table: how it is written, what it does, and how it changes an Ask (argument, JSON text)."""
+
+    usage: str
+    meaning: str
+    pattern: re.Pattern[str]
+    apply: Callable[[Ask, str, str], Ask]
+    takes_object: bool = False
+
+
+def read_ask(text: str) -> Ask:
+    """Read the words at the beginning of `text`; what follows them is the ask's `rest`."""
+    ask, at = Ask(), _next_start(text, 0)
+    while (step := _read_word(text, at, ask=ask)) is not None:
+        ask, at = step
+    return replace(ask, rest=text[at:].strip())
+
+
+def words_table() -> str:
+    """The words as a Markdown table, for the README."""
+    rows = [f"| `{word.usage}` | {word.meaning} |" for word in WORDS]
+    return "\n".join(["| words | what the demo model does |", "|---|---|", *rows]) + "\n"
+
+
+def _read_word(text: str, at: int, *, ask: Ask) -> tuple[Ask, int] | None:
+    for word in WORDS:
+        found = word.pattern.match(text, at)
+        if found is None:
+            continue
+        end = _object_end(text, found.end()) if word.takes_object else found.end()
+        if end is None:
+            continue
+        changed = word.apply(ask, found[1] if word.pattern.groups else "", text[found.end() : end])
+        return replace(changed, scripted=True), _next_start(text, end)
+    return None
+
+
+def _next_start(text: str, at: int) -> int:
+    while at < len(text) and (text[at].isspace() or text[at] in ",;"):
+        at += 1
+    return at
+
+
+def _object_end(text: str, at: int) -> int | None:
+    """Where the JSON object that starts at `at` ends, or None when there is none."""
+    try:
+        return json.JSONDecoder().raw_decode(text.replace(STEP, _STEP_STAND_IN), at)[1]
+    except (ValueError, RecursionError):
+        return None
+
+
+def _add_call(ask: Ask, name: str, arguments: str) -> Ask:
+    return replace(ask, calls=(*ask.calls, Call(name, arguments)))
+
+
+def _word(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern.replace(" ", r"\s+") + r"(?=[\s,;]|$)", re.IGNORECASE)
+
+
+def _call_word(word: str) -> re.Pattern[str]:
+    return re.compile(rf"{word}\s+([^\s{{]{{1,200}})\s*(?=\{{)", re.IGNORECASE)
+
+
+WORDS: Final[tuple[Word, ...]] = (
+    Word(
+        "slow S",
+        "waits S seconds before the first byte",
+        _word(r"slow ([0-9]{1,6}(?:\.[0-9]{1,3})?)"),
+        lambda ask, seconds, _: replace(ask, delay_s=min(float(seconds), MAX_DELAY_S)),
+    ),
+    Word(
+        "drip MS",
+        "waits MS milliseconds between two events of a stream",
+        _word(r"drip ([0-9]{1,6})"),
+        lambda ask, milliseconds, _: replace(ask, gap_s=min(int(milliseconds) / 1000, MAX_DELAY_S)),
+    ),
+    Word(
+        "long N",
+        "answers with N words, in a stream one event each; at most 10,000",
+        _word(r"long ([0-9]{1,6})"),
+        lambda ask, events, _: replace(ask, events=min(int(events), MAX_EVENTS)),
+    ),
+    Word(
+        "error CODE",
+        "answers with this status (400 to 599) and an error body; 429 and 503 carry `Retry-After: 1`",
+        _word(r"error ([45][0-9]{2})"),
+        lambda ask, status, _: replace(ask, status=int(status)),
+    ),
+    Word(
+        "cut",
+        "dies half-way through the body or the stream, without its end",
+        _word(r"cut"),
+        lambda ask, _argument, _object: replace(ask, cut=True),
+    ),
+    Word(
+        "think tag",
+        "begins the text with a `<think>` block",
+        _word(r"think tag"),
+        lambda ask, _argument, _object: replace(ask, thinking="tag"),
+    ),
+    Word(
+        "think",
+        "thinks first, in the field of the API (`reasoning_content`, a reasoning item, a thinking block)",
+        _word(r"think"),
+        lambda ask, _argument, _object: replace(ask, thinking="field"),
+    ),
+    Word(
+        "tool NAME {...}",
+        "calls the tool in the prompted JSON format, then tells its result; several of them make one group; "
+        "`$step` in the object becomes the number of the round",
+        _call_word("tool"),
+        _add_call,
+        takes_object=True,
+    ),
+    Word(
+        "native NAME {...}",
+        "the same with the native tool calls of the API",
+        _call_word("native"),
+        lambda ask, name, arguments: replace(_add_call(ask, name, arguments), native=True),
+        takes_object=True,
+    ),
+    Word(
+        "steps N",
+        "calls its tools in N rounds before it tells the result; alone it calls `execute_sql`",
+        _word(r"steps ([0-9]{1,6})"),
+        lambda ask, rounds, _: replace(ask, rounds=int(rounds)),
+    ),
+    Word(
+        "terminate",
+        'says `"terminate": true` in its last call',
+        _word(r"terminate"),
+        lambda ask, _argument, _object: replace(ask, terminate=True),
+    ),
+    Word(
+        "risk_level LEVEL",
+        "adds this `risk_level` to the parameters of its calls",
+        _word(r"risk_level ([^\s,;]{1,50})"),
+        lambda ask, level, _: replace(ask, risk_level=level),
+    ),
+    Word(
+        "malformed N",
+        "breaks the JSON of its first N calls, until as many complaints stand in the history",
+        _word(r"malformed ([0-9]{1,6})"),
+        lambda ask, times, _: replace(ask, broken=int(times)),
+    ),
+    Word(
+        "malformed",
+        "breaks the JSON of its first call only",
+        _word(r"malformed"),
+        lambda ask, _argument, _object: replace(ask, broken=1),
+    ),
+)

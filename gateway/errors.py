@@ -1,0 +1,67 @@
+"""What can go wrong at the gateway itself: one exception, and the closed table of its codes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+Source = Literal["client", "policy", "upstream", "gateway"]
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """How one error code is told: HTTP status, OpenAI error type, who is to blame, whether trying again can help."""
+
+    status: int
+    type: str
+    source: Source
+    retryable: bool = False
+
+
+_INVALID = "invalid_request_error"
+
+#: Every error that the gateway answers by itself (docs/errors.md). The type fits the status: LiteLLM classifies by it.
+CODES: Mapping[str, Code] = MappingProxyType(
+    {
+        "bad_framing": Code(400, _INVALID, "client"),
+        "invalid_header": Code(400, _INVALID, "client"),
+        "missing_api_key": Code(401, "authentication_error", "policy"),
+        "invalid_api_key": Code(401, "authentication_error", "policy"),
+        "scope_missing": Code(403, "permission_error", "policy"),
+        "host_not_allowed": Code(403, "permission_error", "policy"),
+        "origin_not_allowed": Code(403, "permission_error", "policy"),
+        "unknown_route": Code(404, "not_found_error", "client"),
+        "method_not_allowed": Code(405, _INVALID, "client"),
+        "request_timeout": Code(408, _INVALID, "client", retryable=True),
+        "request_too_large": Code(413, _INVALID, "client"),
+        "target_too_long": Code(414, _INVALID, "client"),
+        "expectation_failed": Code(417, _INVALID, "client"),
+        "headers_too_large": Code(431, _INVALID, "client"),
+        "internal_error": Code(500, "server_error", "gateway"),
+        "unsupported_transfer_coding": Code(501, _INVALID, "client"),
+        "not_implemented": Code(501, _INVALID, "gateway"),
+        "upstream_error": Code(502, "server_error", "upstream", retryable=True),
+        "overloaded": Code(503, "server_error", "gateway", retryable=True),
+        "upstream_timeout": Code(504, "server_error", "upstream", retryable=True),
+        "http_version": Code(505, _INVALID, "client"),
+    }
+)
+
+
+class GatewayError(Exception):
+    """An answer that the gateway gives by itself.
+
+    `code` is a key of CODES. `message` names the cause and the next step; it never repeats bytes of the request.
+    `param` names the header or field at fault. `retry_after_s` becomes `Retry-After`.
+    """
+
+    def __init__(self, code: str, message: str, *, param: str | None = None, retry_after_s: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.facts = CODES[code]
+        self.message = message
+        self.param = param
+        self.retry_after_s = retry_after_s
+
+    def __repr__(self) -> str:
+        return f"GatewayError({self.code!r}, {self.message!r})"

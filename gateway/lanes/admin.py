@@ -1,0 +1,107 @@
+"""Our own pages: liveness, readiness, metrics. Only this gateway's names reach them, and no foreign origin."""
+
+import ipaddress
+from collections.abc import Awaitable, Callable, Collection
+
+from aiohttp import web
+
+from gateway.errors import GatewayError
+from gateway.lanes.own import take_back
+from gateway.wire.answer import error_body, new_request_id
+
+EXPOSITION_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+#: Answered to anybody, under any name: it says nothing (Claude Code asks `HEAD /` first).
+ROOT = "/"
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Pages:
+    """The pages of one worker. `exposition` gives the metrics of all workers; `ready` whether requests are welcome."""
+
+    def __init__(
+        self,
+        *,
+        exposition: Callable[[], Awaitable[bytes]] | None,
+        ready: Callable[[], bool],
+        allowed_hosts: Callable[[], Collection[str]],
+    ) -> None:
+        self._exposition = exposition
+        self._ready = ready
+        self._allowed_hosts = allowed_hosts
+
+    def application(self) -> web.Application:
+        app = web.Application(middlewares=[self._guard])
+        app.router.add_get(ROOT, self._root)
+        app.router.add_get("/health/live", self._live)
+        app.router.add_get("/health/ready", self._readiness)
+        if self._exposition is not None:
+            app.router.add_get("/metrics", self._metrics)
+        app.on_response_prepare.append(take_back)
+        return app
+
+    async def _root(self, _request: web.Request) -> web.Response:
+        return _json({"status": "ok"})
+
+    async def _live(self, _request: web.Request) -> web.Response:
+        return _json({"status": "ok"})
+
+    async def _readiness(self, _request: web.Request) -> web.Response:
+        if self._ready():
+            return _json({"status": "ready"})
+        return _json({"status": "draining"}, status=503)
+
+    async def _metrics(self, _request: web.Request) -> web.Response:
+        assert self._exposition is not None
+        return web.Response(body=await self._exposition(), headers={"Content-Type": EXPOSITION_TYPE})
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            if request.path != ROOT:
+                self._check(request)
+            return await handler(request)
+        except web.HTTPMethodNotAllowed:
+            return _error(GatewayError("method_not_allowed", "This page answers GET and HEAD only."))
+        except web.HTTPNotFound:
+            return _error(GatewayError("unknown_route", "There is no such page."))
+        except GatewayError as error:
+            return _error(error)
+
+    def _check(self, request: web.Request) -> None:
+        """A browser page of another site, or a name that was rebound to us, must not reach our pages (K8)."""
+        allowed = self._allowed_hosts()
+        if not _is_ours(request.headers.get("Host", ""), allowed):
+            raise GatewayError(
+                "host_not_allowed",
+                "This Host is not served here; add it to 'allowed_hosts' if it is yours.",
+                param="host",
+            )
+        origin = request.headers.get("Origin")
+        if origin is not None and not _is_ours(origin.partition("://")[2], allowed):
+            raise GatewayError("origin_not_allowed", "Requests from other sites are refused here.", param="origin")
+
+
+def _is_ours(host: str, allowed: Collection[str]) -> bool:
+    """Whether `host` (with or without port) is localhost or an allowed name. `*` stands for every address literal."""
+    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    if name.lower() == "localhost" or name.lower() in allowed:
+        return True
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return address.is_loopback or "*" in allowed
+
+
+def _json(content: dict[str, str], *, status: int = 200) -> web.Response:
+    return web.json_response(content, status=status)
+
+
+def _error(error: GatewayError) -> web.Response:
+    request_id = new_request_id()
+    return web.Response(
+        status=error.facts.status,
+        body=error_body(error, request_id=request_id),
+        headers={"Content-Type": "application/json", "x-request-id": request_id},
+    )

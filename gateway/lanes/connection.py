@@ -1,0 +1,325 @@
+"""The client's connection: reads heads, gives each request its turn, and keeps what came too early.
+
+Invariants: one turn at a time, answers in the order of the requests; a head that does not fit the grammar is answered
+and ends the connection; nothing is parsed behind it. Reading is paused for a
+set of reasons and goes on when none is left.
+"""
+
+import asyncio
+from time import perf_counter
+from typing import TYPE_CHECKING, cast
+
+from gateway.errors import GatewayError
+from gateway.lanes.own import OwnTurn
+from gateway.lanes.passthrough import Splice
+from gateway.lanes.plan import Plan
+from gateway.lanes.turn import Turn
+from gateway.routing.routes import path_of
+from gateway.upstream.connection import HIGH_WATER_BYTES, LOW_WATER_BYTES, reset
+from gateway.wire.answer import error_answer, new_request_id
+from gateway.wire.head import RequestHead, check_beginning, parse_request_head
+
+if TYPE_CHECKING:
+    from gateway.lanes.listener import Listener
+
+#: What may be held for later (pipelined requests) before reading is paused.
+HELD_LIMIT_BYTES = 65536
+#: How long, and how much, is still read from a client that was refused in the middle of its request: without that the
+#: kernel would answer its bytes with RST and take our answer away from it.
+LINGER_S = 2.0
+LINGER_LIMIT_BYTES = 1 << 20
+#: Empty lines tolerated before a request line (RFC 9112 section 2.2 asks for one).
+EMPTY_LINES_LIMIT = 4
+
+#: Reasons to pause reading.
+HELD, SENDING = 1, 2
+
+
+class ClientConnection(asyncio.Protocol):
+    """One client, from accept to close."""
+
+    __slots__ = (
+        "_held",
+        "_lingered",
+        "_paused",
+        "blocked_since",
+        "closing",
+        "deadline",
+        "deadline_name",
+        "listener",
+        "transport",
+        "turn",
+    )
+
+    def __init__(self, listener: "Listener") -> None:
+        self.listener = listener
+        self.transport: asyncio.Transport = None  # type: ignore[assignment]  # set before anything can happen
+        self.turn: Turn | None = None
+        self.closing = False
+        self.blocked_since: float | None = None
+        self.deadline = 0.0
+        self.deadline_name = "head"
+        self._held = b""
+        self._paused = 0
+        self._lingered = 0
+
+    # The transport's side.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(high=HIGH_WATER_BYTES, low=LOW_WATER_BYTES)
+        listener = self.listener
+        self._expect("connect", listener.entry.timeouts.head_s)
+        listener.connections.add(self)
+        if len(listener.connections) > listener.entry.limits.connections:
+            self._refuse(
+                GatewayError("overloaded", "Too many connections are open; try again shortly.", retry_after_s=1)
+            )
+
+    def data_received(self, data: bytes) -> None:
+        turn = self.turn
+        if turn is not None:
+            turn.request_received(data)
+        elif self.closing:
+            self._lingered += len(data)
+            if self._lingered > LINGER_LIMIT_BYTES:
+                self.transport.abort()
+        else:
+            self._read(self._held + data if self._held else data)
+
+    def eof_received(self) -> bool:
+        turn = self.turn
+        if turn is None:
+            return False
+        if turn.client_eof():
+            return True
+        # A client that stops sending has left (as nginx sees it): what is unsent would only delay the news.
+        self.transport.abort()
+        return False
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        self.listener.connections.discard(self)
+        self.listener.paused.discard(self)
+        turn, self.turn = self.turn, None
+        if turn is not None:
+            self.listener.turn_over()
+            turn.client_gone()
+
+    def pause_writing(self) -> None:
+        self.blocked_since = self.listener.clock()
+        if self.turn is not None:
+            self.turn.client_full()
+
+    def resume_writing(self) -> None:
+        self.blocked_since = None
+        if self.turn is not None:
+            self.turn.client_drained()
+
+    # The turn's side.
+
+    def write(self, data: bytes) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(data)
+
+    def hold(self, data: bytes) -> None:
+        """Keeps what came behind the request under way; a client that sends ever more is paused."""
+        self._held += data
+        if len(self._held) > HELD_LIMIT_BYTES:
+            self.pause(HELD)
+
+    def unhold(self) -> bytes:
+        """Gives back what was held, for a turn that takes over the connection."""
+        held, self._held = self._held, b""
+        self.resume(HELD)
+        return held
+
+    def pause(self, reason: int) -> None:
+        if not self._paused and not self.transport.is_closing():
+            self.transport.pause_reading()
+            self.listener.watch(self)
+        self._paused |= reason
+
+    def resume(self, reason: int) -> None:
+        before, self._paused = self._paused, self._paused & ~reason
+        if before and not self._paused and not self.transport.is_closing():
+            self.transport.resume_reading()
+            self.listener.paused.discard(self)
+
+    def turn_done(self, *, keep: bool, linger: bool = False) -> None:
+        """The answer is written. `keep`: the connection takes another request. `linger`: the request is not whole yet."""
+        self.turn = None
+        self.listener.turn_over()
+        if not keep:
+            self.close(linger=linger)
+            return
+        self._expect("keepalive", self.listener.entry.timeouts.keepalive_s)
+        if self._held:
+            held = self.unhold()
+            self._read(held)
+        else:
+            self.resume(HELD | SENDING)
+
+    def cut(self, *, framed: bool) -> None:
+        """Ends the connection in the middle of an answer so that the client can see it.
+
+        `framed`: the answer's own framing shows that bytes are missing, so what was received is still delivered.
+        """
+        self.turn = None
+        self.listener.turn_over()
+        self.closing = True
+        if framed:
+            self._expect("close", LINGER_S)
+            self.transport.close()
+        else:
+            self._reset_when_sent()
+
+    def close(self, *, linger: bool) -> None:
+        """Ends the connection after what was written. `linger`: the client may still be sending."""
+        self.closing = True
+        self._held = b""
+        if linger and not self.transport.is_closing():
+            self._expect("close", LINGER_S)
+            self.resume(HELD | SENDING)
+            self.transport.write_eof()
+        else:
+            self._expect("close", self.listener.entry.timeouts.write_s)
+            self.transport.close()
+
+    def abort(self) -> None:
+        """Ends the connection at once."""
+        reset(self.transport)
+
+    def close_if_idle(self, now: float, idle_s: float) -> None:
+        """Closes a connection that waits for a request since `idle_s` seconds; for draining."""
+        keepalive_s = self.listener.entry.timeouts.keepalive_s
+        waiting = self.deadline_name == "keepalive" and now > self.deadline - keepalive_s + idle_s
+        if self.turn is None and not self.closing and (waiting or (self.deadline_name == "connect" and not self._held)):
+            self.close(linger=False)
+
+    # Deadlines.
+
+    def sweep(self, now: float) -> None:
+        """Ends what takes too long: called about once a second."""
+        turn = self.turn
+        if turn is not None:
+            if self.blocked_since is not None and now - self.blocked_since > self.listener.entry.timeouts.write_s:
+                self.listener.metrics.deadlines["write"] += 1
+                self.abort()
+            else:
+                turn.sweep(now)
+        elif now > self.deadline:
+            self._overdue()
+
+    def _overdue(self) -> None:
+        if self.deadline_name != "keepalive":
+            self.listener.metrics.deadlines[self.deadline_name] += 1
+        if self.closing:
+            self.abort()
+        elif self.deadline_name == "head":
+            seconds = self.listener.entry.timeouts.head_s
+            self._refuse(GatewayError("request_timeout", f"The request head did not arrive within {seconds:g} s."))
+        else:
+            self.close(linger=False)
+
+    def _expect(self, name: str, seconds: float) -> None:
+        self.deadline_name = name
+        self.deadline = self.listener.clock() + seconds
+
+    # Reading heads.
+
+    def _read(self, data: bytes) -> None:
+        """Starts the turn of the request that `data` begins with; answers what is refused, and goes on behind it."""
+        listener = self.listener
+        while data:
+            if data[0] == 0x0D:
+                data = self._without_empty_lines(data)
+            end = data.find(b"\r\n\r\n")
+            if end < 0:
+                self._wait_for_more(data)
+                return
+            began = perf_counter()
+            found = listener.entry.recall(data, end)
+            if found is None or listener.full:
+                data = self._read_anew(data, end, began)
+            else:
+                self._splice(*found, data[end + 4 :], began)
+                return
+
+    def _splice(self, plan: Plan, digits: bytes, body: bytes, began: float) -> None:
+        self.listener.inflight += 1
+        self.turn = turn = Splice(self, plan, began)
+        turn.start(digits, body)
+
+    def _read_anew(self, data: bytes, end: int, began: float) -> bytes:
+        """Parses a head and acts on it. What is left to read; nothing once a turn holds the connection."""
+        entry, rest = self.listener.entry, data[end + 4 :]
+        try:
+            head = parse_request_head(data[: end + 4], entry.limits.head)
+        except GatewayError as error:
+            self._refuse(error)
+            return b""
+        try:
+            self.listener.admit()
+            found = entry.decide(head, data[:end])
+        except GatewayError as error:
+            return self._decline(error, head, rest)
+        if found is None:
+            self.listener.inflight += 1
+            self.turn = turn = OwnTurn(self, head)
+            turn.start(data[: end + 4], rest)
+        else:
+            self._splice(*found, rest, began)
+        return b""
+
+    def _decline(self, error: GatewayError, head: RequestHead, rest: bytes) -> bytes:
+        """Answers a well-formed request with an error; the connection goes on if the request's body is all here."""
+        length = head.length or 0
+        keep = head.keep_alive and not head.chunked and length <= len(rest) and not self.listener.draining
+        self._answer(error, close=not keep, method=head.method, path=path_of(head.target))
+        if keep:
+            self._expect("keepalive", self.listener.entry.timeouts.keepalive_s)
+            return rest[length:]
+        self.close(linger=True)
+        return b""
+
+    def _refuse(self, error: GatewayError) -> None:
+        """Answers what is not a request, or not whole, and ends the connection."""
+        self._answer(error, close=True, method=b"-", path=b"-")
+        self.close(linger=True)
+
+    def _answer(self, error: GatewayError, *, close: bool, method: bytes, path: bytes) -> None:
+        request_id = new_request_id()
+        self.write(error_answer(error, request_id=request_id, close=close, head_only=method == b"HEAD"))
+        self.listener.declined(error, request_id=request_id, method=method, path=path)
+
+    def _wait_for_more(self, data: bytes) -> None:
+        """Keeps the beginning of a head; its deadline counts from the first byte."""
+        self._held = data
+        try:
+            check_beginning(data, self.listener.entry.limits.head)
+        except GatewayError as error:
+            self._refuse(error)
+        else:
+            if self.deadline_name != "head":
+                self._expect("head", self.listener.entry.timeouts.head_s)
+
+    def _without_empty_lines(self, data: bytes) -> bytes:
+        """Empty lines before a request are skipped, within reason (RFC 9112 section 2.2)."""
+        lines = 0
+        while lines < EMPTY_LINES_LIMIT and data.startswith(b"\r\n"):
+            data, lines = data[2:], lines + 1
+        return data
+
+    def _reset_when_sent(self) -> None:
+        """RST would drop what the kernel was not yet given: waits for that, bounded."""
+        last_look = self.listener.clock() + LINGER_S
+
+        def look() -> None:
+            if self.transport.is_closing():
+                return
+            if self.transport.get_write_buffer_size() == 0 or self.listener.clock() > last_look:
+                reset(self.transport)
+            else:
+                self.listener.loop.call_later(0.01, look)
+
+        look()

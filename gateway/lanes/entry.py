@@ -1,0 +1,160 @@
+"""The spine of one configuration: match the route, authenticate, classify, and plan.
+
+Everything here is frozen; a reload builds another Entry. Plans are kept by the exact bytes they were made from, so a
+revoked key or a changed route cannot live on in them.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from gateway.errors import GatewayError
+from gateway.lanes.plan import REPEATABLE, Plan, upstream_head
+from gateway.metrics import Metrics
+from gateway.routing.classify import classify
+from gateway.routing.keys import KeyRing
+from gateway.routing.routes import Route, RouteTable, path_of, resolve_alias
+from gateway.upstream.pool import Pool
+from gateway.wire.head import HeadLimits, RequestHead
+
+#: Plans kept at once, and the largest head worth keeping: about 2 MB at most.
+PLANS_LIMIT = 256
+PLAN_HEAD_LIMIT_BYTES = 4096
+
+_NEEDLES = (b"ontent-Length: ", b"ontent-length: ")
+_LENGTH_FIELD = b"\r\ncontent-length: "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """How long a client may take, in seconds (configuration: `limits`)."""
+
+    head_s: float = 10.0
+    body_idle_s: float = 60.0
+    write_s: float = 60.0
+    keepalive_s: float = 75.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much is accepted at once (configuration: `limits`)."""
+
+    head: HeadLimits = field(default_factory=HeadLimits)
+    connections: int = 10000
+    concurrent: int | None = None
+
+
+class Entry:
+    """One configuration's way in. Used on one event loop only."""
+
+    def __init__(
+        self,
+        *,
+        routes: Sequence[Route],
+        pools: Sequence[Pool],
+        keys: KeyRing,
+        metrics: Metrics,
+        own_paths: Collection[bytes],
+        limits: Limits,
+        timeouts: Timeouts,
+    ) -> None:
+        self.pools = tuple(pools)
+        self.limits = limits
+        self.timeouts = timeouts
+        self._routes = RouteTable(routes)
+        self._keys = keys
+        self._metrics = metrics
+        self._own_paths = frozenset(own_paths)
+        self._plans: dict[bytes, Plan] = {}
+
+    def recall(self, data: bytes, end: int) -> tuple[Plan, bytes] | None:
+        """The plan for the head `data[:end]` (its empty line not included) if an equal one was seen, and its digits."""
+        key, cut, digits = _split(data, end)
+        plan = self._plans.get(key)
+        if plan is None or plan.cut != cut or (cut >= 0 and not (digits.isdigit() and len(digits) <= 18)):
+            return None
+        return plan, digits
+
+    def decide(self, head: RequestHead, raw: bytes) -> tuple[Plan, bytes] | None:
+        """The plan for a head (`raw`: its bytes without the empty line) and its digits, or None for our own routes.
+
+        Raises GatewayError with the answer to give instead.
+        """
+        if head.method in (b"CONNECT", b"TRACE") or head.target == b"*":
+            raise GatewayError("method_not_allowed", "CONNECT, TRACE and OPTIONS * are not served here.")
+        target = resolve_alias(head.target)
+        mode = classify(head, target, self._own_paths)
+        if mode == "own":
+            return None
+        if mode == "context":
+            raise GatewayError(
+                "not_implemented",
+                "The context lane is not part of this version. For passthrough use the base URL '/v1' and send no "
+                "X-Context-* header.",
+            )
+        key, cut, digits = _split(raw, len(raw))
+        if cut >= 0 and not raw[:cut].lower().endswith(_LENGTH_FIELD):
+            # The words stand inside another field: such a head is planned whole, each time.
+            return self._plan(head, target, -1), b""
+        plan = self._plan(head, target, cut)
+        if len(raw) <= PLAN_HEAD_LIMIT_BYTES:
+            if len(self._plans) >= PLANS_LIMIT:
+                self._plans.clear()
+            self._plans[key] = plan
+        return plan, digits
+
+    def close(self) -> None:
+        """Closes idle upstream connections; busy ones close when their turn ends. Idempotent."""
+        for pool in self.pools:
+            pool.close()
+
+    def _plan(self, head: RequestHead, target: bytes, cut: int) -> Plan:
+        route = self._routes.match(target)
+        if route is None:
+            raise GatewayError(
+                "unknown_route",
+                "No route for this path. The OpenAI API is served under '/v1': set the client's base URL to "
+                "'http://<this host>/v1'.",
+            )
+        pool = self.pools[route.index]
+        endpoint = pool.endpoint
+        identity = self._keys.identify(head, upstream_has_key=endpoint.api_key is not None, scope="passthrough")
+        before, after = upstream_head(head, route.rewritten(target, endpoint.base_path), endpoint, identity)
+        if cut < 0 and head.length is not None:
+            before, after = b"%b%d%b" % (before, head.length, after), b""
+        tally = self._metrics.route(route.prefix.decode(), "passthrough")
+        return Plan(
+            pool=pool,
+            route=tally,
+            codes=tally.codes(head.method.decode()),
+            upstream=self._metrics.upstream(endpoint.name),
+            caller=identity.caller,
+            method=head.method,
+            path=path_of(target),
+            before=before,
+            after=after,
+            cut=cut,
+            length=head.length or 0,
+            chunked=head.chunked,
+            minor=head.minor,
+            keep_alive=head.keep_alive,
+            expects_continue=head.expects_continue,
+            websocket=head.websocket,
+            repeatable=head.method in REPEATABLE,
+            plain=head.keep_alive and head.method != b"HEAD" and not head.websocket,
+        )
+
+
+def _split(data: bytes, end: int) -> tuple[bytes, int, bytes]:
+    """The head `data[:end]` without the digits of its Content-Length, where they stand (-1: nowhere), and the digits.
+
+    Two heads with an equal key and an equal place differ in those digits only.
+    """
+    for needle in _NEEDLES:
+        at = data.find(needle, 0, end)
+        if at >= 0:
+            at += len(needle)
+            stop = data.find(b"\r\n", at, end)
+            if stop < 0:
+                stop = end
+            return data[:at] + data[stop:end], at, data[at:stop]
+    return data[:end], -1, b""

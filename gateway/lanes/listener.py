@@ -1,0 +1,160 @@
+"""What all client connections of a worker share: the configuration in use, who is connected, and the sweep."""
+
+import asyncio
+import select
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from aiohttp.web import RequestHandler
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from gateway.errors import GatewayError
+from gateway.lanes.connection import ClientConnection
+from gateway.lanes.entry import Entry
+from gateway.metrics import Metrics
+
+SWEEP_S = 1.0
+#: How often paused connections are asked whether their client has left: while reading is paused a FIN is not delivered.
+PAUSED_LOOK_S = 0.05
+#: While draining, a connection is closed after this long without a request; until then a next request is answered with
+#: `Connection: close`, so that a busy client is never cut between two requests.
+DRAIN_IDLE_S = 1.0
+
+
+class AccessLog(Protocol):
+    """Takes the facts of one answered request."""
+
+    def __call__(self, **facts: object) -> None: ...
+
+
+class Listener:
+    """The shared state of a worker's client side. `listener.connection` is the protocol factory."""
+
+    def __init__(
+        self,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        entry: Entry,
+        metrics: Metrics,
+        new_handler: Callable[[], RequestHandler],
+        access_log: AccessLog | None = None,
+    ) -> None:
+        self.loop = loop
+        self.clock = loop.time
+        self.entry = entry
+        self.metrics = metrics
+        self.new_handler = new_handler
+        self.access_log = access_log
+        self.connections: set[ClientConnection] = set()
+        self.paused: set[ClientConnection] = set()
+        self.inflight = 0
+        self.draining = False
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._watcher: asyncio.TimerHandle | None = None
+        metrics.sources.append(self._families)
+
+    def connection(self) -> ClientConnection:
+        return ClientConnection(self)
+
+    def start(self) -> None:
+        """Begins sweeping."""
+        self._sweeper = self.loop.call_later(SWEEP_S, self._sweep, self.clock() + SWEEP_S)
+
+    def watch(self, connection: ClientConnection) -> None:
+        """Looks after a connection whose reading is paused, so that a client that leaves is noticed all the same."""
+        self.paused.add(connection)
+        if self._watcher is None:
+            self._watcher = self.loop.call_later(PAUSED_LOOK_S, self._look_at_paused)
+
+    def swap(self, entry: Entry) -> None:
+        """Uses another configuration from the next request on; requests under way end on what they began with."""
+        old, self.entry = self.entry, entry
+        old.close()
+
+    @property
+    def full(self) -> bool:
+        limit = self.entry.limits.concurrent
+        return limit is not None and self.inflight >= limit
+
+    def admit(self) -> None:
+        """Raises GatewayError when no further request may begin."""
+        if self.full:
+            raise GatewayError("overloaded", "Too many requests are under way; try again shortly.", retry_after_s=1)
+
+    def turn_over(self) -> None:
+        """Called once for each turn that ended."""
+        self.inflight -= 1
+
+    def declined(self, error: GatewayError, *, request_id: str, method: bytes, path: bytes) -> None:
+        """Accounts for a request that was answered with an error before it had a turn."""
+        self.metrics.route("none", "none").codes(method.decode())[error.facts.status] += 1
+        if self.access_log is not None:
+            self.access_log(
+                mode="none", method=method, path=path, status=error.facts.status, error=error, request_id=request_id
+            )
+
+    async def drain(self, limit_s: float) -> None:
+        """Waits until every connection is through, at most `limit_s`; then ends what is left, visibly cut."""
+        self.draining = True
+        deadline = self.clock() + limit_s
+        while self.connections and self.clock() < deadline:
+            self._close_idle()
+            await asyncio.sleep(min(0.05, max(deadline - self.clock(), 0.0)))
+        self.stop()
+
+    def stop(self) -> None:
+        """Ends all connections at once. Idempotent."""
+        self.draining = True
+        for timer in (self._sweeper, self._watcher):
+            if timer is not None:
+                timer.cancel()
+        for connection in list(self.connections):
+            connection.abort()
+        self.entry.close()
+
+    def _close_idle(self) -> None:
+        now = self.clock()
+        for connection in list(self.connections):
+            connection.close_if_idle(now, DRAIN_IDLE_S)
+
+    def _sweep(self, due: float) -> None:
+        now = self.clock()
+        self.metrics.loop_lag.observe(max(now - due, 0.0))
+        for connection in list(self.connections):
+            connection.sweep(now)
+        for pool in self.entry.pools:
+            pool.sweep(now)
+        self._sweeper = self.loop.call_later(SWEEP_S, self._sweep, now + SWEEP_S)
+
+    def _look_at_paused(self) -> None:
+        self._watcher = None
+        by_fd = {c.transport.get_extra_info("socket").fileno(): c for c in self.paused}
+        poll = select.poll()
+        for fd in by_fd:
+            poll.register(fd, select.POLLRDHUP)
+        for fd, _ in poll.poll(0):
+            by_fd[fd].transport.abort()
+        if by_fd:
+            self._watcher = self.loop.call_later(PAUSED_LOOK_S, self._look_at_paused)
+
+    def _families(self) -> Iterator[Metric]:
+        connections = GaugeMetricFamily(
+            "gateway_client_connections", "Open client connections", value=len(self.connections)
+        )
+        inflight = GaugeMetricFamily("gateway_inflight_requests", "Requests under way", labels=["mode"])
+        modes = [c.turn.mode for c in self.connections if c.turn is not None]
+        for mode in ("passthrough", "tunnel", "own"):
+            inflight.add_metric([mode], modes.count(mode))
+        streams = GaugeMetricFamily("gateway_open_streams", "Event streams under way")
+        streams.add_metric([], sum(c.turn is not None and c.turn.streaming for c in self.connections))
+        up = GaugeMetricFamily(
+            "gateway_upstream_up", "1 unless the last connection attempt failed", labels=["upstream"]
+        )
+        pool = GaugeMetricFamily(
+            "gateway_upstream_pool_connections", "Connections to the upstream", labels=["upstream", "state"]
+        )
+        for p in self.entry.pools:
+            up.add_metric([p.endpoint.name], float(p.counts.up))
+            pool.add_metric([p.endpoint.name, "idle"], len(p.idle))
+            pool.add_metric([p.endpoint.name, "busy"], len(p.open) - len(p.idle))
+        yield from (connections, inflight, streams, up, pool)

@@ -1,0 +1,158 @@
+"""A turn of our own routes: one message handed to an aiohttp handler behind a facade transport, then taken back.
+
+Each request gets a fresh handler, which is fed exactly its own bytes and then discarded; no private name of aiohttp is
+used. The connection goes on only if the handler prepared a keep-alive answer and the body was fed whole:
+the facade's default is to close.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from gateway.errors import GatewayError
+from gateway.wire.answer import error_answer, new_request_id
+from gateway.wire.body import Body, BodyError, ChunkedBody, LengthBody
+from gateway.wire.head import RequestHead
+
+if TYPE_CHECKING:
+    from gateway.lanes.connection import ClientConnection
+
+#: Reason for the client's reading to be paused: the handler does not keep up.
+SENDING = 2
+
+
+class Facade(asyncio.Transport):
+    """The transport that one aiohttp handler sees, for one request."""
+
+    def __init__(self, turn: "OwnTurn", client: "ClientConnection") -> None:
+        super().__init__()
+        self._turn = turn
+        self._client = client
+        self._closed = False
+        self.keep_alive = False
+        self.answered = False
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default if name == "socket" else self._client.transport.get_extra_info(name, default)
+
+    def is_closing(self) -> bool:
+        return self._closed or self._client.transport.is_closing()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if not self._closed:
+            self.answered = True
+            self._client.write(bytes(data))
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        self.write(b"".join(list_of_data))
+
+    def pause_reading(self) -> None:
+        self._client.pause(SENDING)
+
+    def resume_reading(self) -> None:
+        self._client.resume(SENDING)
+
+    def get_write_buffer_size(self) -> int:
+        return self._client.transport.get_write_buffer_size()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """The connection's limits are the lane's."""
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._client.listener.loop.call_soon(self._turn.handler_closed)
+
+    def abort(self) -> None:
+        self.keep_alive = False
+        self.close()
+
+
+async def take_back(request: web.Request, response: web.StreamResponse) -> None:
+    """`on_response_prepare` hook: the Connection header is chosen by now, so the wire stays as it is.
+
+    Ends the handler after this answer, and tells the facade whether the connection may take another request.
+    """
+    if isinstance(request.transport, Facade):
+        request.transport.keep_alive = bool(response.keep_alive)
+        response.force_close()
+        response.headers.pop("Server", None)  # it would tell the versions in use
+
+
+class OwnTurn:
+    """A request to one of our own routes."""
+
+    __slots__ = ("_body", "_client", "_facade", "_handler", "_head")
+
+    mode = "own"
+    streaming = False
+
+    def __init__(self, client: "ClientConnection", head: RequestHead) -> None:
+        self._client = client
+        self._head = head
+        self._body: Body | None = None
+        self._facade = Facade(self, client)
+        self._handler = client.listener.new_handler()
+
+    def start(self, raw: bytes, rest: bytes) -> None:
+        """Hands over the head `raw` and what is here of the body."""
+        head = self._head
+        self._handler.connection_made(self._facade)
+        if self._client.blocked_since is not None:
+            self._handler.pause_writing()
+        self._handler.data_received(raw)
+        if head.chunked or head.length:
+            self._body = ChunkedBody() if head.chunked else LengthBody(head.length or 0)
+        if rest:
+            self.request_received(rest)
+
+    def request_received(self, data: bytes) -> None:
+        body = self._body
+        if body is None:
+            self._client.hold(data)
+            return
+        try:
+            fed = body.feed(data)
+        except BodyError as error:
+            self._break_off(GatewayError("bad_framing", f"The request body is malformed: {error}."))
+            return
+        if body.done:
+            self._body = None
+            if body.rest:
+                self._client.hold(body.rest)
+        if fed:
+            self._handler.data_received(fed)
+
+    def handler_closed(self) -> None:
+        """The handler is through with its one request."""
+        client = self._client
+        if client.turn is not self:
+            return
+        self._handler.connection_lost(None)
+        whole = self._body is None
+        keep = self._facade.keep_alive and whole and self._head.keep_alive and not client.listener.draining
+        client.turn_done(keep=keep, linger=not whole)
+
+    def client_eof(self) -> bool:
+        return False
+
+    def client_gone(self) -> None:
+        self._handler.connection_lost(None)
+
+    def client_full(self) -> None:
+        self._handler.pause_writing()
+
+    def client_drained(self) -> None:
+        self._handler.resume_writing()
+
+    def sweep(self, now: float) -> None:
+        """Own routes have no deadline here: their handlers set their own."""
+
+    def _break_off(self, error: GatewayError) -> None:
+        client = self._client
+        if not self._facade.answered:
+            client.write(error_answer(error, request_id=new_request_id(), close=True))
+        self._handler.connection_lost(None)
+        client.turn_done(keep=False, linger=True)

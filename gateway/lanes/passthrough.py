@@ -1,0 +1,401 @@
+"""The passthrough lane: one request spliced to an upstream connection, byte for byte, both ways.
+
+Invariants: no byte of a body is looked at, but for the chunk framing; what the upstream did not finish never looks
+finished to the client; a client that leaves takes its upstream connection with it; an upstream connection goes back to
+the pool only after a whole request and a whole answer.
+"""
+
+import asyncio
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from gateway.errors import GatewayError
+from gateway.lanes.plan import Plan
+from gateway.lanes.tunnel import Tunnel
+from gateway.upstream.connection import HIGH_WATER_BYTES, UpstreamConnection
+from gateway.wire.answer import error_answer, new_request_id
+from gateway.wire.body import Body, BodyError, ChunkedBody, LengthBody, OpenBody
+from gateway.wire.response import (
+    ResponseError,
+    ResponseHead,
+    ResponseHeads,
+    body_of,
+    forwarded_head,
+    measure_regular,
+)
+
+if TYPE_CHECKING:
+    from gateway.lanes.connection import ClientConnection
+
+#: Reason for the client's reading to be paused: the upstream does not keep up.
+SENDING = 2
+CLIENT_LEFT = 499
+
+
+class Splice:
+    """A passthrough turn."""
+
+    mode = "passthrough"
+
+    @property
+    def streaming(self) -> bool:
+        return self._stream
+
+    # Each turn begins with these; as class attributes they cost nothing until they change.
+    _request: Body | None = None  # the rest of the request's body, None once it is whole
+    _answer: Body | None = None  # the answer's body, None before its head
+    _heads: ResponseHeads | None = None  # an answer's head that was not regular or not whole
+    _upstream: UpstreamConnection | None = None
+    _connecting: asyncio.Task[None] | None = None
+    _replay = b""  # the whole request, if it may be sent again
+    _keep_client = True
+    _keep_upstream = True
+    _framed = True  # a cut answer shows by its own framing
+    _idle_timeout_s: float | None = None
+    _upstream_full = False
+    _status = 0
+    _stream = False
+    _moved = 0.0  # loop time at which something last moved
+    _sent_at = 0.0
+    _overhead_s = 0.0
+    _received_bytes = 0
+    _sent_bytes = 0
+
+    def __init__(self, client: "ClientConnection", plan: Plan, began: float) -> None:
+        self._client = client
+        self._plan = plan
+        self._began = began
+        self._pending: list[bytes] = []
+
+    # The request's way.
+
+    def start(self, digits: bytes, body: bytes) -> None:
+        """Sends the request's head, with what is here of its body, to an upstream connection."""
+        plan, client = self._plan, self._client
+        length = int(digits) if digits else plan.length
+        if plan.chunked or len(body) < length:
+            self._request = ChunkedBody() if plan.chunked else LengthBody(length)
+            if (fed := self._feed_request(body)) is None:
+                return
+            body = fed
+        elif len(body) > length:
+            client.hold(body[length:])
+            body = body[:length]
+        request = b"".join((plan.before, digits, plan.after, body))
+        self._received_bytes = len(body)
+        if plan.repeatable and self._request is None:
+            self._replay = request
+        self._moved = client.listener.clock()
+        upstream = plan.pool.take(repeatable=plan.repeatable)
+        if upstream is None:
+            self._open(request)
+        else:
+            self._attach(upstream, request)
+        self._overhead_s = perf_counter() - self._began
+
+    def request_received(self, data: bytes) -> None:
+        if self._request is None:
+            self._client.hold(data)
+            return
+        fed = self._feed_request(data)
+        if not fed:
+            return
+        self._received_bytes += len(fed)
+        self._moved = self._client.listener.clock()
+        if self._upstream is not None:
+            self._upstream.write(fed)
+        else:
+            self._pending.append(fed)
+            if sum(map(len, self._pending)) > HIGH_WATER_BYTES:
+                self._client.pause(SENDING)
+
+    def _feed_request(self, data: bytes) -> bytes | None:
+        """What of the client's bytes goes upstream; None after its framing broke and the turn ended."""
+        body = self._request
+        assert body is not None
+        try:
+            fed = body.feed(data)
+        except BodyError as error:
+            if self._answer is None:
+                self._fail(GatewayError("bad_framing", f"The request body is malformed: {error}."), outcome="cancelled")
+            else:
+                self._cut("cancelled")
+            return None
+        if body.done:
+            self._request = None
+            if body.rest:
+                self._client.hold(body.rest)
+        return fed
+
+    def _open(self, request: bytes) -> None:
+        self._pending.append(request)
+        self._connecting = self._client.listener.loop.create_task(self._connect())
+
+    async def _connect(self) -> None:
+        try:
+            upstream = await self._plan.pool.connect()
+        except GatewayError as error:
+            self._connecting = None
+            outcome = "timeout" if error.code == "upstream_timeout" else "connect"
+            self._fail(error, outcome=outcome)
+            return
+        self._connecting = None
+        pending, self._pending = b"".join(self._pending), []
+        self._attach(upstream, pending)
+
+    def _attach(self, upstream: UpstreamConnection, data: bytes) -> None:
+        client = self._client
+        self._upstream = upstream
+        upstream.turn = self
+        if client.blocked_since is not None:
+            upstream.pause()
+        upstream.write(data)
+        self._moved = client.listener.clock()
+        self._sent_at = perf_counter()
+        if not self._upstream_full:
+            client.resume(SENDING)
+
+    def upstream_full(self) -> None:
+        self._upstream_full = True
+        if self._request is not None:
+            self._client.pause(SENDING)
+
+    def upstream_drained(self) -> None:
+        self._upstream_full = False
+        self._moved = self._client.listener.clock()
+        self._client.resume(SENDING)
+
+    # The answer's way.
+
+    def response_received(self, data: bytes) -> None:
+        body = self._answer
+        if body is None:
+            self._head_received(data)
+            return
+        try:
+            data = body.feed(data)
+        except BodyError:
+            self._cut("invalid")
+            return
+        self._sent_bytes += len(data)
+        if data:
+            self._client.write(data)
+        if body.done:
+            self._complete(body)
+        else:
+            self._moved = self._client.listener.clock()
+
+    def _head_received(self, data: bytes) -> None:
+        """The beginning of an answer. Nearly always it is regular, and often it is whole."""
+        came = perf_counter()
+        client = self._client
+        if self._plan.plain and self._request is None and self._heads is None and not client.listener.draining:
+            regular = measure_regular(data)
+            if regular is not None:
+                self._status, head_bytes, length = regular
+                self._answer = body = LengthBody(length)
+                fed = body.feed(data[head_bytes:])
+                client.write(data if not body.rest else data[: head_bytes + length])
+                self._sent_bytes = len(fed)
+                self._observe_head(came)
+                if body.done:
+                    self._complete(body)
+                return
+        self._irregular_head(data, came)
+
+    def _irregular_head(self, data: bytes, came: float) -> None:
+        """Interim answers, other framings, hop-by-hop fields, heads in pieces."""
+        client, plan = self._client, self._plan
+        if self._heads is None:
+            self._heads = ResponseHeads(plan.method)
+        self._moved = client.listener.clock()
+        try:
+            for head in self._heads.feed(data):
+                if head.status >= 200:
+                    self._begin_answer(head, self._heads.rest, came)
+                elif head.status != 101:
+                    if plan.minor == 1 and (head.status != 100 or plan.expects_continue):
+                        client.write(forwarded_head(head, close=False))
+                elif plan.websocket:
+                    self._switch(head, self._heads.rest, came)
+                else:
+                    raise ResponseError("it switched protocols, which nobody asked for")
+        except ResponseError as error:
+            self._fail(self._invalid(str(error)), outcome="invalid")
+
+    def _begin_answer(self, head: ResponseHead, data: bytes, came: float) -> None:
+        """Forwards a final head that was not regular, with the beginning of its body."""
+        client, plan = self._client, self._plan
+        self._status = head.status
+        self._stream = head.event_stream
+        self._keep_upstream = head.keep_alive
+        self._idle_timeout_s = head.idle_timeout_s
+        dechunk = head.framing == "chunked" and plan.minor == 0
+        self._keep_client = head.framing != "close" and not dechunk and self._client_stays()
+        self._framed = head.framing != "close" and not dechunk
+        self._answer = body = body_of(head, payload_only=dechunk)
+        try:
+            fed = b"" if body.done else body.feed(data)
+        except BodyError as error:
+            self._answer = None
+            raise ResponseError(f"its body is malformed: {error}") from None
+        if head.framing == "none":
+            body.rest = data
+        client.write(forwarded_head(head, close=not self._keep_client, dechunked=dechunk) + fed)
+        self._sent_bytes = len(fed)
+        self._observe_head(came)
+        if body.done:
+            self._complete(body)
+
+    def _switch(self, head: ResponseHead, data: bytes, came: float) -> None:
+        """The upstream agreed to speak WebSocket: from here on bytes are copied both ways."""
+        client, upstream = self._client, self._upstream
+        assert upstream is not None
+        self._status = head.status
+        client.write(forwarded_head(head, close=False, upgrade=True) + data)
+        self._observe_head(came)
+        self._account("ok")
+        tunnel = Tunnel(client, upstream, idle_s=self._plan.pool.endpoint.idle_s)
+        client.turn = upstream.turn = tunnel
+        if held := client.unhold():
+            tunnel.request_received(held)
+
+    # Ends.
+
+    def _complete(self, body: Body) -> None:
+        """The answer is whole. What is not clean about the upstream connection keeps it out of the pool."""
+        upstream, self._upstream = self._upstream, None
+        whole = self._request is None
+        if upstream is not None:
+            if whole and self._keep_upstream and not body.rest:
+                self._plan.pool.give(upstream, idle_timeout_s=self._idle_timeout_s)
+            else:
+                upstream.abort()
+        self._account("ok" if self._status < 500 else "error")
+        self._client.turn_done(keep=self._keep_client and whole, linger=not whole)
+
+    def _fail(self, error: GatewayError, *, outcome: str) -> None:
+        """Answers with an error: nothing of the upstream's answer was forwarded yet."""
+        self._drop_upstream()
+        self._status = error.facts.status
+        keep, whole = self._client_stays(), self._request is None
+        request_id = new_request_id()
+        self._client.write(
+            error_answer(error, request_id=request_id, close=not keep, head_only=self._plan.method == b"HEAD")
+        )
+        self._account(outcome, error=error, request_id=request_id)
+        self._client.turn_done(keep=keep, linger=not whole)
+
+    def _cut(self, outcome: str) -> None:
+        """Ends an answer that cannot be finished, so that the client sees it."""
+        self._drop_upstream()
+        self._account(outcome)
+        self._client.cut(framed=self._framed)
+
+    def upstream_eof(self) -> bool:
+        # What is unsent would only delay the news: `connection_lost` follows at once.
+        if self._upstream is not None:
+            self._upstream.transport.abort()
+        return False
+
+    def upstream_lost(self, error: Exception | None) -> None:
+        upstream, self._upstream = self._upstream, None
+        if self._answer is not None:
+            if isinstance(self._answer, OpenBody) and error is None:
+                self._complete(self._answer)
+            else:
+                self._cut("truncated")
+        elif self._replay and upstream is not None and upstream.reused and self._heads is None:
+            self._plan.upstream.retries["stale"] += 1
+            replay, self._replay = self._replay, b""
+            self._open(replay)
+        else:
+            self._fail(self._invalid("it closed the connection before it answered"), outcome="reset")
+
+    def client_eof(self) -> bool:
+        return False
+
+    def client_gone(self) -> None:
+        self._drop_upstream()
+        self._status = CLIENT_LEFT
+        self._client.listener.metrics.client_disconnects += 1
+        self._account("cancelled")
+
+    def client_full(self) -> None:
+        if self._upstream is not None:
+            self._upstream.pause()
+
+    def client_drained(self) -> None:
+        self._moved = self._client.listener.clock()
+        if self._upstream is not None:
+            self._upstream.resume()
+
+    def sweep(self, now: float) -> None:
+        if self._upstream is None or self._client.blocked_since is not None:
+            return  # connecting has a deadline of its own, and so has a client that does not read
+        plan, waited = self._plan, now - self._moved
+        endpoint, limit_s = plan.pool.endpoint, self._client.listener.entry.timeouts.body_idle_s
+        uploading = self._request is not None and not self._upstream_full
+        if uploading and self._answer is None and not (plan.expects_continue and not self._received_bytes):
+            if waited > limit_s:
+                self._overdue("body", f"The request body stopped arriving for {limit_s:g} s.", code="request_timeout")
+        elif self._answer is None and not self._upstream_full:
+            if waited > endpoint.first_byte_s:
+                self._overdue(
+                    "first_byte", f"Upstream {endpoint.name!r} did not answer within {endpoint.first_byte_s:g} s."
+                )
+        elif waited > endpoint.idle_s:
+            self._overdue("idle", f"Upstream {endpoint.name!r} was silent for {endpoint.idle_s:g} s.")
+
+    def _overdue(self, deadline: str, message: str, *, code: str = "upstream_timeout") -> None:
+        self._client.listener.metrics.deadlines[deadline] += 1
+        if self._answer is None:
+            self._fail(GatewayError(code, message), outcome="timeout")
+        else:
+            self._cut("timeout")
+
+    def _client_stays(self) -> bool:
+        """Whether the client's connection can take another request after this answer."""
+        return self._plan.keep_alive and self._request is None and not self._client.listener.draining
+
+    def _drop_upstream(self) -> None:
+        if self._connecting is not None:
+            self._connecting.cancel()
+            self._connecting = None
+        upstream, self._upstream = self._upstream, None
+        if upstream is not None:
+            upstream.abort()
+
+    def _invalid(self, reason: str) -> GatewayError:
+        return GatewayError("upstream_error", f"Upstream {self._plan.pool.endpoint.name!r} failed: {reason}.")
+
+    # Accounts.
+
+    def _observe_head(self, came: float) -> None:
+        """Called when the answer's head was forwarded."""
+        plan = self._plan
+        plan.upstream.first_byte.observe(came - self._sent_at)
+        plan.route.overhead.observe(self._overhead_s + perf_counter() - came)
+
+    def _account(self, outcome: str, *, error: GatewayError | None = None, request_id: str | None = None) -> None:
+        plan, duration_s = self._plan, perf_counter() - self._began
+        plan.codes[self._status] += 1
+        plan.upstream.outcomes[outcome] += 1
+        (plan.route.streamed if self._stream else plan.route.answered).observe(duration_s)
+        listener = self._client.listener
+        if listener.access_log is not None:
+            listener.access_log(
+                mode=self.mode,
+                route=plan.route.route,
+                method=plan.method,
+                path=plan.path,
+                status=self._status,
+                duration_s=duration_s,
+                upstream=plan.pool.endpoint.name,
+                outcome=outcome,
+                key=plan.caller.name,
+                bytes_in=self._received_bytes,
+                bytes_out=self._sent_bytes,
+                error=error,
+                request_id=request_id,
+            )

@@ -1,0 +1,1 @@
+"""Pure decisions about a request: which route, which lane, whose key."""

@@ -1,0 +1,50 @@
+"""Which lane a request takes, decided on the raw path and the X-Context-* headers alone."""
+
+from collections.abc import Collection
+from typing import Literal
+
+from gateway.errors import GatewayError
+from gateway.routing.routes import path_of
+from gateway.wire.head import RequestHead
+
+Mode = Literal["own", "context", "passthrough"]
+
+CONTEXT_PREFIX = b"x-context-"
+_CONTEXT_CHAT = b"/v1/chat/completions"
+
+
+def classify(head: RequestHead, target: bytes, own_paths: Collection[bytes]) -> Mode:
+    """The lane of a request for `target` (aliases resolved). Raises GatewayError for contradictory context headers.
+
+    Own routes come first, by exact path. `/context` and everything under it is context; so is a chat completion with an
+    X-Context-* header, unless X-Context-Mode says `passthrough`. Everything else is passthrough.
+    """
+    path = path_of(target)
+    if path in own_paths:
+        return "own"
+    if path == b"/context" or path.startswith(b"/context/"):
+        return "context"
+    headers = _context_headers(head)
+    mode = headers.get(b"x-context-mode")
+    if mode not in (None, b"context", b"passthrough"):
+        raise GatewayError(
+            "invalid_header", "X-Context-Mode must be 'context' or 'passthrough'.", param="x-context-mode"
+        )
+    if headers and mode != b"passthrough" and head.method == b"POST" and path == _CONTEXT_CHAT:
+        return "context"
+    return "passthrough"
+
+
+def _context_headers(head: RequestHead) -> dict[bytes, bytes]:
+    """The X-Context-* headers; one that comes twice is refused: two values would be a choice of the reader's."""
+    headers: dict[bytes, bytes] = {}
+    for field in head.fields:
+        if field.name.startswith(CONTEXT_PREFIX):
+            if field.name in headers:
+                raise GatewayError(
+                    "invalid_header",
+                    "A X-Context-* header was sent twice; send each once, with one value.",
+                    param=field.name.decode(),
+                )
+            headers[field.name] = field.value
+    return headers

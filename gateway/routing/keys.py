@@ -1,0 +1,101 @@
+"""Who calls: the one place that reads credentials.
+
+Keys are known by their SHA-256 only; the look-up is by the full hash and the comparison takes constant time.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gateway.errors import GatewayError
+from gateway.wire.head import RequestHead
+
+GATEWAY_HEADER = b"x-gateway-key"
+#: Where clients put the credential for an upstream; one of them may carry the gateway's key instead.
+CREDENTIAL_HEADERS = (b"authorization", b"x-api-key")
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who a request comes from. Without keys everybody is `local`, with every scope, from loopback only."""
+
+    name: str
+    tenant: str
+    scopes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A configured key: `digest` is the SHA-256 (32 bytes) of its text."""
+
+    digest: bytes
+    caller: Caller
+
+
+LOCAL = Caller("local", "local", frozenset(("passthrough", "context", "approve", "admin")))
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The caller, and the header fields (lower-case names) that carry the gateway's key and must not go on."""
+
+    caller: Caller
+    consumed: frozenset[bytes]
+
+
+class KeyRing:
+    """The keys of one configuration."""
+
+    def __init__(self, keys: Iterable[Key]) -> None:
+        self._keys = {key.digest: key for key in keys}
+
+    def identify(self, head: RequestHead, *, upstream_has_key: bool, scope: str) -> Identity:
+        """The caller of `head`, who must hold `scope`. Raises GatewayError (401, 403, 400 for a repeated credential).
+
+        The key is read from X-Gateway-Key, else from `Authorization: Bearer`, else from `x-api-key`; the latter two
+        only if the upstream has a key of its own: otherwise they are the client's credential for the upstream.
+        """
+        if not self._keys:
+            return Identity(LOCAL, frozenset((GATEWAY_HEADER,)))
+        credentials = {name: _single(head, name) for name in (GATEWAY_HEADER, *CREDENTIAL_HEADERS)}
+        sources = (GATEWAY_HEADER, *CREDENTIAL_HEADERS) if upstream_has_key else (GATEWAY_HEADER,)
+        token = next((token for name in sources if (token := _token(name, credentials[name]))), None)
+        if token is None:
+            raise GatewayError("missing_api_key", _missing(upstream_has_key=upstream_has_key))
+        key = self._find(token)
+        if key is None:
+            raise GatewayError("invalid_api_key", "The gateway key is not valid; check it with who runs this gateway.")
+        if scope not in key.caller.scopes:
+            raise GatewayError("scope_missing", f"This gateway key lacks the scope {scope!r}.")
+        copies = {name for name, value in credentials.items() if _token(name, value) == token}
+        return Identity(key.caller, frozenset(copies | {GATEWAY_HEADER}))
+
+    def _find(self, token: bytes) -> Key | None:
+        digest = hashlib.sha256(token).digest()
+        key = self._keys.get(digest)
+        return key if key is not None and hmac.compare_digest(key.digest, digest) else None
+
+
+def _single(head: RequestHead, name: bytes) -> bytes | None:
+    """The value of a credential header; a second one is refused, whoever would have read which."""
+    values = [field.value for field in head.fields if field.name == name]
+    if len(values) > 1:
+        raise GatewayError("invalid_header", "A credential header was sent twice.", param=name.decode())
+    return values[0] if values else None
+
+
+def _token(name: bytes, value: bytes | None) -> bytes | None:
+    """The secret in a credential header's value."""
+    if not value:
+        return None
+    if name != b"authorization":
+        return value
+    scheme, _, token = value.partition(b" ")
+    return token.strip() or None if scheme.lower() == b"bearer" else None
+
+
+def _missing(*, upstream_has_key: bool) -> str:
+    if upstream_has_key:
+        return "No gateway key: send it as 'Authorization: Bearer <key>' (the api_key of an OpenAI client)."
+    return "No gateway key: send it in the header X-Gateway-Key; Authorization goes to the upstream as it comes."

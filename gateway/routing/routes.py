@@ -1,0 +1,48 @@
+"""Which upstream a target belongs to: by prefix of the raw path, the longest first."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+#: The commonest mistake in a base URL (no `/v1`) is served as what was meant.
+ALIASES = {b"/chat/completions": b"/v1/chat/completions"}
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Targets under `prefix` go to the upstream at `index`; the path is compared as it came, nothing is decoded."""
+
+    prefix: bytes
+    index: int
+
+    def matches(self, target: bytes) -> bool:
+        if not target.startswith(self.prefix):
+            return False
+        return self.prefix.endswith(b"/") or target[len(self.prefix) : len(self.prefix) + 1] in (b"", b"/", b"?")
+
+    def rewritten(self, target: bytes, base_path: bytes) -> bytes:
+        """The target for the upstream: `base_path` in place of the prefix, or unchanged without one."""
+        if not base_path:
+            return target
+        return base_path + target[len(self.prefix.rstrip(b"/")) :]
+
+
+class RouteTable:
+    """The passthrough routes of one configuration."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        # A stable sort: of two equal prefixes the first configured one wins.
+        self._routes = tuple(sorted(routes, key=lambda route: -len(route.prefix)))
+
+    def match(self, target: bytes) -> Route | None:
+        return next((route for route in self._routes if route.matches(target)), None)
+
+
+def path_of(target: bytes) -> bytes:
+    """The raw path, without the query."""
+    return target.split(b"?", 1)[0]
+
+
+def resolve_alias(target: bytes) -> bytes:
+    """The target meant: a known alias replaced, its query kept."""
+    path, mark, query = target.partition(b"?")
+    return ALIASES.get(path, path) + mark + query

@@ -1,0 +1,105 @@
+"""`gateway run`: from a checked configuration to serving processes, and to their orderly end."""
+
+import os
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gateway import __version__
+from gateway.app import ADMIN, DATA, Gateway
+from gateway.config import Loaded, redactable
+from gateway.logs import LogSink, install, wants_json
+from gateway.metrics import Metrics
+from gateway.notify import notify
+from gateway.sockets import Listening, listen
+from gateway.supervisor import Supervisor
+from gateway.worker import run_worker
+
+#: How much longer than `limits.drain` the processes may take to end before they are killed.
+GRACE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One `gateway run`. `load` reads the configuration anew for a reload."""
+
+    loaded: Loaded
+    load: Callable[[], Loaded]
+    join: bool
+
+    def run(self) -> int:
+        """Serves until told to stop; the exit code. Raises ListenError."""
+        settings = self.loaded.settings
+        addresses = {DATA: settings.listen}
+        if settings.admin.listen is not None:
+            addresses[ADMIN] = settings.admin.listen
+        listening = {
+            name: listen(address.host, address.port, workers=settings.workers, join=self.join)
+            for name, address in addresses.items()
+        }
+        if settings.workers == 1:
+            self._worker(0, lambda: self._announce(listening), listening, folder=None)
+            return 0
+        folder = Path(tempfile.mkdtemp(prefix="gateway-"))
+        try:
+            return Supervisor(
+                lambda index, ready: self._worker(index, ready, listening, folder=folder),
+                count=settings.workers,
+                on_ready=lambda: self._announce(listening),
+                on_stop=lambda: _stop(listening),
+                limit_s=settings.limits.drain + GRACE_S,
+            ).run()
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _worker(
+        self, index: int, ready: Callable[[], None], listening: dict[str, Listening], *, folder: Path | None
+    ) -> None:
+        """One worker process, from its log to its end."""
+        metrics, logging = Metrics(), self.loaded.settings.logging
+        sink = LogSink(
+            sys.stderr,
+            as_json=wants_json(logging.format),
+            secrets=redactable(self.loaded.settings),
+            dropped=metrics.log_line_dropped,
+        )
+        install(sink, level=logging.level)
+        mine: dict[str, socket.socket] = {}
+        for name, address in listening.items():
+            for i, sock in enumerate(address.sockets):
+                if i == index:
+                    mine[name] = sock
+                else:
+                    sock.close()
+        run_worker(
+            lambda: Gateway(self.loaded, load=self.load, sink=sink, metrics=metrics, folder=folder, index=index),
+            mine,
+            on_ready=ready,
+        )
+        sink.close()
+
+    def _announce(self, listening: dict[str, Listening]) -> None:
+        """Says where to point a client, on standard output, and tells systemd."""
+        settings, url = self.loaded.settings, listening[DATA].url
+        print(f"Twolane {__version__} is ready.")
+        print(f"  base URL    {url}/v1")
+        if settings.upstreams:
+            names = ", ".join(f"{upstream.name} ({upstream.base_url})" for upstream in settings.upstreams)
+            print(f"  upstreams   {names}")
+        else:
+            print("  upstreams   none configured: the built-in demo model answers (no key, no network)")
+        print(f"  metrics     {listening.get(ADMIN, listening[DATA]).url}/metrics")
+        print(f"  stop        Ctrl-C (process {os.getpid()})", flush=True)
+        notify("READY=1")
+
+
+def _stop(listening: dict[str, Listening]) -> None:
+    """Lets go of the sockets, so that none of them keeps taking connections that nobody accepts."""
+    notify("STOPPING=1")
+    for address in listening.values():
+        for sock in address.sockets:
+            sock.close()

@@ -1,0 +1,61 @@
+"""Listening sockets: one a worker and address, all on one port (SO_REUSEPORT)."""
+
+import errno
+import socket
+from dataclasses import dataclass
+
+
+class ListenError(Exception):
+    """An address that cannot be listened on; the text is one line for the operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """One address: a socket for each worker, and the port they share."""
+
+    host: str
+    port: int
+    sockets: tuple[socket.socket, ...]
+
+    @property
+    def url(self) -> str:
+        """Where a client on this machine reaches it."""
+        host = reachable(self.host)
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+
+def listen(host: str, port: int, *, workers: int, join: bool) -> Listening:
+    """Binds an address for `workers` processes. Raises ListenError.
+
+    A second gateway could bind the port unnoticed and take half of the connections; so it is probed first, unless
+    `join` says that this is meant (a rolling restart).
+    """
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        if port and not join:
+            with socket.socket(family, socket.SOCK_STREAM) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(address)
+        sockets: list[socket.socket] = []
+        for _ in range(workers):
+            sock = socket.socket(family, socket.SOCK_STREAM)
+            sockets.append(sock)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            sock.setblocking(False)
+            sock.bind((address[0], port, *address[2:]))
+            port = sock.getsockname()[1]
+    except OSError as error:
+        raise ListenError(f"cannot listen on {host}:{port}: {error.strerror or error}.{_advice(error)}") from None
+    return Listening(host, port, tuple(sockets))
+
+
+def _advice(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return " Stop what runs there, choose another with --port, or join it with --reuse-port for a rolling restart."
+    return ""
+
+
+def reachable(host: str) -> str:
+    """A host to connect to for one that is listened on: a wildcard stands for loopback."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104

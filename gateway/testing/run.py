@@ -1,0 +1,226 @@
+"""A gateway as a process of its own: started on a free loopback port, awaited, signalled, stopped, nothing left."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from asyncio.subprocess import DEVNULL, Process
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from gateway.testing import processes
+from gateway.testing.peer import connect
+from gateway.testing.ports import free_port
+from gateway.testing.streams import require_loopback
+
+GATEWAY: Final = (sys.executable, "-m", "gateway")
+
+_POLL_S: Final = 0.02
+_TAIL_CHARACTERS: Final = 2000
+
+
+class GatewayProcess:
+    """`COMMAND run -c FILE --listen HOST:PORT ARGS` in a session of its own.
+
+    `async with` starts it and returns when `GET /health/ready` answers 200; on leaving, it is stopped with SIGTERM, and
+    a process of its family that outlives it is killed and an AssertionError. After it ended, `start` starts it again
+    on the same port, with the same file.
+    """
+
+    def __init__(
+        self,
+        config: str,
+        *,
+        args: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        command: Sequence[str] = GATEWAY,
+        host: str = "127.0.0.1",
+        port: int | None = None,
+        ready_timeout_s: float = 20.0,
+        stop_timeout_s: float = 20.0,
+        leftovers_grace_s: float = 2.0,
+    ) -> None:
+        """`env` is added to the environment of this process; children may outlive it by `leftovers_grace_s`."""
+        self.host = require_loopback(host)
+        self.port = free_port(self.host) if port is None else port
+        self._config = config
+        self._args = tuple(args)
+        self._env = dict(env or {})
+        self._command = tuple(command)
+        self._ready_timeout_s = ready_timeout_s
+        self._stop_timeout_s = stop_timeout_s
+        self._leftovers_grace_s = leftovers_grace_s
+        self._process: Process | None = None
+        self._leader: processes.Process | None = None
+        self._family: set[processes.Process] = set()
+        self._folder: Path | None = None
+        self._output = {"stdout": "", "stderr": ""}
+
+    def __repr__(self) -> str:
+        return f"<GatewayProcess {self.base_url}, returncode={self.returncode}>"
+
+    @property
+    def base_url(self) -> str:
+        return f"http://[{self.host}]:{self.port}" if ":" in self.host else f"http://{self.host}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        return self._started().pid
+
+    @property
+    def returncode(self) -> int | None:
+        """None while it runs, or was never started; negative: the signal that ended it."""
+        return None if self._process is None else self._process.returncode
+
+    @property
+    def folder(self) -> Path:
+        """Where its configuration file is; exists from entering to leaving."""
+        if self._folder is None:
+            raise RuntimeError("the folder of a GatewayProcess exists inside `async with` only")
+        return self._folder
+
+    async def __aenter__(self) -> Self:
+        self._folder = Path(tempfile.mkdtemp(prefix="gateway-run-"))
+        try:
+            self.folder.joinpath("gateway.yaml").write_text(self._config, encoding="utf-8")
+            await self.start()
+        except BaseException:
+            await self._leave()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self._leave()
+            return
+        try:
+            await self._leave()
+        except Exception as failure:
+            error.add_note(f"and then, while the gateway was stopped: {failure}")
+        error.add_note(self._report())
+
+    async def start(self) -> None:
+        """Starts it and waits until it is ready; RuntimeError if it exits, TimeoutError if it does not get there."""
+        if self._process is not None and self._process.returncode is None:
+            raise RuntimeError(f"process {self._process.pid} is running: stop() it before start()")
+        listen = f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        arguments = ("run", "-c", str(self.folder / "gateway.yaml"), "--listen", listen, *self._args)
+        with self._path("stdout").open("ab") as stdout, self._path("stderr").open("ab") as stderr:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command,
+                *arguments,
+                stdin=DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                env={**os.environ, **self._env},
+                start_new_session=True,
+            )
+        self._leader = processes.living_process(self._process.pid)
+        await self._until_ready(self._process)
+
+    def signal(self, number: signal.Signals) -> None:
+        self._remember_family()
+        self._started().send_signal(number)
+
+    async def wait(self, timeout_s: float = 20.0) -> int:
+        """The exit code."""
+        process = self._started()
+        try:
+            return await asyncio.wait_for(process.wait(), timeout_s)
+        except TimeoutError as error:
+            raise TimeoutError(f"process {process.pid} still runs after {timeout_s} s; {self._report()}") from error
+
+    async def stop(self) -> None:
+        """SIGTERM if it runs, SIGKILL if that does not help; AssertionError if that, or if anybody is left."""
+        if self._process is None:
+            return
+        self._remember_family()
+        late = ""
+        if self._process.returncode is None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                await self.wait(self._stop_timeout_s)
+            except TimeoutError as error:
+                late = str(error)
+        left = await self._leftovers(grace_s=0.0 if late else self._leftovers_grace_s)
+        for process in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
+        await self._process.wait()
+        if late or left:
+            names = ", ".join(f"{process.pid} {process.name!r}" for process in left)
+            raise AssertionError(f"SIGTERM did not end everything, killed: {names}. {late or self._report()}")
+
+    def stdout_text(self) -> str:
+        """What it has written to stdout so far."""
+        return self._text("stdout")
+
+    def stderr_text(self) -> str:
+        """What it has written to stderr so far."""
+        return self._text("stderr")
+
+    async def _until_ready(self, process: Process) -> None:
+        try:
+            async with asyncio.timeout(self._ready_timeout_s):
+                while not await self._is_ready():
+                    if process.returncode is not None:
+                        raise RuntimeError(f"exited with {process.returncode} before it was ready; {self._report()}")
+                    await asyncio.sleep(_POLL_S)
+        except TimeoutError as error:
+            what = f"GET {self.base_url}/health/ready did not answer 200 within {self._ready_timeout_s} s"
+            raise TimeoutError(f"{what}; {self._report()}") from error
+
+    async def _is_ready(self) -> bool:
+        request = f"GET /health/ready HTTP/1.1\r\nHost: {self.host}:{self.port}\r\nConnection: close\r\n\r\n"
+        try:
+            async with connect(self.host, self.port) as peer:
+                await peer.send(request.encode())
+                return (await peer.read_response()).status == 200
+        except (OSError, EOFError, ValueError):
+            return False
+
+    def _remember_family(self) -> None:
+        if self._leader is not None:
+            self._family |= processes.family(self._leader)
+
+    async def _leftovers(self, *, grace_s: float) -> list[processes.Process]:
+        """Who is left of the family; children of a process that has just exited get a moment to follow it."""
+        self._remember_family()
+        waited_s = 0.0
+        while (left := processes.still_living(self._family)) and waited_s < grace_s:
+            await asyncio.sleep(_POLL_S)
+            waited_s += _POLL_S
+        return left
+
+    async def _leave(self) -> None:
+        try:
+            await self.stop()
+        finally:
+            self._output = {"stdout": self.stdout_text(), "stderr": self.stderr_text()}
+            folder, self._folder = self.folder, None
+            shutil.rmtree(folder)
+
+    def _started(self) -> Process:
+        if self._process is None:
+            raise RuntimeError("this GatewayProcess was never started: use it with `async with`")
+        return self._process
+
+    def _path(self, stream: str) -> Path:
+        return self.folder / f"{stream}.txt"
+
+    def _text(self, stream: str) -> str:
+        if self._folder is None:
+            return self._output[stream]
+        path = self._path(stream)
+        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+    def _report(self) -> str:
+        tails = (f"{name}:\n{self._text(name)[-_TAIL_CHARACTERS:]}" for name in ("stdout", "stderr"))
+        return f"returncode {self.returncode}, " + "\n".join(tails)

@@ -1,0 +1,103 @@
+"""What a scripted origin says: whole answers, event streams, and the loop that serves them."""
+
+import http.client
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+from gateway.testing.messages import Request, content_length, is_chunked, split_head, status, values
+from gateway.testing.peer import Peer
+
+Text = str | bytes
+Headers = Iterable[tuple[Text, Text]]
+
+CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+LAST_CHUNK: Final = b"0\r\n\r\n"
+
+
+def head(code: int, headers: Headers = (), *, reason: str | None = None) -> bytes:
+    """A head with exactly these headers; nothing is added."""
+    if reason is None:
+        reason = http.client.responses.get(code, "")
+    lines = [f"HTTP/1.1 {code} {reason}".encode(), *(_raw(name) + b": " + _raw(value) for name, value in headers)]
+    return b"\r\n".join(lines) + b"\r\n\r\n"
+
+
+def answer(status: int = 200, body: bytes = b"", headers: Headers = (), *, chunked: bool = False) -> bytes:
+    """A whole response: the headers given, then Content-Length or, `chunked`, one chunk; 1xx, 204, 304: no framing.
+
+    A Content-Length or Transfer-Encoding among the headers is believed, and the body is sent as it is.
+    """
+    given = list(headers)
+    names = {_raw(name).lower() for name, _ in given}
+    if status < 200 or status in (204, 304) or names & {b"content-length", b"transfer-encoding"}:
+        return head(status, given) + body
+    if chunked:
+        return head(status, [*given, ("Transfer-Encoding", "chunked")]) + chunk(body) + LAST_CHUNK
+    return head(status, [*given, ("Content-Length", str(len(body)))]) + body
+
+
+def ok(body: bytes = b'{"ok":true}') -> bytes:
+    """200 with a JSON body."""
+    return answer(200, body, [("Content-Type", "application/json")])
+
+
+def chunk(data: bytes) -> bytes:
+    """`data` as one chunk; nothing for nothing, since an empty chunk would end the body."""
+    return b"%x\r\n%b\r\n" % (len(data), data) if data else b""
+
+
+def event(data: Text) -> bytes:
+    """One server-sent event of one line of data."""
+    return b"data: " + _raw(data) + b"\n\n"
+
+
+def sse(events: Iterable[bytes]) -> bytes:
+    """The chunked body of an event stream, one chunk per event, and the last chunk; events end in a blank line."""
+    body = bytearray()
+    for one in events:
+        if not one.endswith((b"\n\n", b"\r\n\r\n", b"\r\r")):
+            raise ValueError(f"an event ends in a blank line, not so {one!r}: use event(data) to make one")
+        body += chunk(one)
+    return bytes(body) + LAST_CHUNK
+
+
+def sse_answer(events: Iterable[bytes], headers: Headers = ()) -> bytes:
+    """A whole 200 response with `sse(events)` as its body."""
+    framing = (("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked"))
+    return head(200, [*headers, *framing]) + sse(events)
+
+
+def serve(response: bytes | Callable[[Request], bytes]) -> Callable[[Peer], Awaitable[None]]:
+    """A keep-alive origin: answers every request until the client leaves.
+
+    It does what an honest origin does: 100 Continue where asked for, no body for HEAD, and a close after an answer that
+    says so, that only a close can end, or to a request that asked for it.
+    """
+
+    async def script(peer: Peer) -> None:
+        persistent = True
+        while persistent:
+            request_head = await peer.read_head(timeout_s=None)
+            if values(split_head(request_head)[1], b"expect") == [b"100-continue"]:
+                await peer.send(CONTINUE)
+            request = await peer.finish_request(request_head, timeout_s=None)
+            reply = response if isinstance(response, bytes) else response(request)
+            reply_head = reply[: reply.index(b"\r\n\r\n") + 4]
+            await peer.send(reply_head if request.method == b"HEAD" else reply, timeout_s=None)
+            persistent = _keeps_alive(request, reply_head)
+
+    return script
+
+
+def _keeps_alive(request: Request, reply_head: bytes) -> bool:
+    _start_line, headers = split_head(reply_head)
+    options = b",".join(request.values(b"connection") + values(headers, b"connection")).lower()
+    if b"close" in options or request.version != b"HTTP/1.1":
+        return False
+    if request.method == b"HEAD" or (code := status(reply_head)) in (204, 304):
+        return True
+    return code != 101 and (is_chunked(headers) or content_length(headers) is not None)
+
+
+def _raw(text: Text) -> bytes:
+    return text if isinstance(text, bytes) else text.encode("latin-1")

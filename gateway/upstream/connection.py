@@ -1,0 +1,109 @@
+"""One raw connection to an upstream: it carries one turn at a time and belongs to its pool between turns."""
+
+import asyncio
+import select
+import socket
+import struct
+from typing import TYPE_CHECKING, Protocol, cast
+
+if TYPE_CHECKING:
+    from gateway.upstream.pool import Pool
+
+#: Above `HIGH` unsent bytes the sender is paused, below `LOW` it goes on. uvloop's own default low mark is 16 bytes.
+HIGH_WATER_BYTES = 65536
+LOW_WATER_BYTES = 16384
+
+
+class UpstreamTurn(Protocol):
+    """What a request does with the upstream connection that carries it."""
+
+    def response_received(self, data: bytes) -> None: ...
+    def upstream_eof(self) -> bool:
+        """The upstream sent FIN; True keeps our side of the connection open."""
+        ...
+
+    def upstream_lost(self, error: Exception | None) -> None:
+        """The connection is gone; `error` is None after a FIN."""
+        ...
+
+    def upstream_full(self) -> None: ...
+    def upstream_drained(self) -> None: ...
+
+
+class UpstreamConnection(asyncio.Protocol):
+    """A connection to an upstream. Bytes that arrive while no turn holds it belong to nobody: it is closed."""
+
+    __slots__ = ("_poll", "idle_limit_s", "idle_since", "paused", "pool", "reused", "transport", "turn")
+
+    def __init__(self, pool: "Pool") -> None:
+        self.pool = pool
+        self.transport: asyncio.Transport = None  # type: ignore[assignment]  # set before anything can happen
+        self.turn: UpstreamTurn | None = None
+        self.reused = False
+        self.paused = False
+        self.idle_since = 0.0
+        self.idle_limit_s = 0.0
+        self._poll: select.poll | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(high=HIGH_WATER_BYTES, low=LOW_WATER_BYTES)
+
+    def data_received(self, data: bytes) -> None:
+        turn = self.turn
+        if turn is None:
+            self.abort()
+        else:
+            turn.response_received(data)
+
+    def eof_received(self) -> bool:
+        return self.turn is not None and self.turn.upstream_eof()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        turn, self.turn = self.turn, None
+        self.pool.lost(self)
+        if turn is not None:
+            turn.upstream_lost(exc)
+
+    def pause_writing(self) -> None:
+        if self.turn is not None:
+            self.turn.upstream_full()
+
+    def resume_writing(self) -> None:
+        if self.turn is not None:
+            self.turn.upstream_drained()
+
+    def write(self, data: bytes) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(data)
+
+    def pause(self) -> None:
+        """Stops reading: the client does not keep up."""
+        if not self.paused and not self.transport.is_closing():
+            self.paused = True
+            self.transport.pause_reading()
+
+    def resume(self) -> None:
+        if self.paused and not self.transport.is_closing():
+            self.paused = False
+            self.transport.resume_reading()
+
+    def stale(self) -> bool:
+        """Whether something (a FIN, unasked bytes) already waits unread on this idle connection."""
+        if self._poll is None:
+            self._poll = select.poll()
+            self._poll.register(self.transport.get_extra_info("socket").fileno(), select.POLLIN | select.POLLRDHUP)
+        return bool(self._poll.poll(0))
+
+    def abort(self) -> None:
+        """Ends the connection at once, whatever is still unsent, and forgets the turn."""
+        self.turn = None
+        self.transport.abort()
+
+
+def reset(transport: asyncio.Transport) -> None:
+    """Ends a connection with RST, dropping unsent bytes: the peer sees an error, never a clean end."""
+    sock = transport.get_extra_info("socket")
+    if sock is not None and not transport.is_closing():
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    transport.abort()

@@ -1,0 +1,127 @@
+"""Keep-alive connections to one upstream: the last one used is the first one taken.
+
+Invariants: a connection is in the pool only after a whole answer to a whole request, with nothing left over; a byte or
+a FIN that arrives there ends it; nothing is queued here, a request without an idle connection opens one.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gateway.errors import GatewayError
+from gateway.upstream.connection import UpstreamConnection
+from gateway.upstream.endpoint import Endpoint
+
+#: Idle connections are closed after this long, or a second before the upstream's own `Keep-Alive: timeout`.
+IDLE_LIMIT_S = 30.0
+#: An idle time after which a request that must not be sent twice looks for a FIN first (one system call, about 1 us).
+FRESH_S = 0.001
+
+
+@dataclass(slots=True)
+class PoolCounts:
+    """What happened at one upstream so far; read at scrape time."""
+
+    opened: int = 0
+    connect_errors: int = 0
+    up: bool = True
+
+
+class Pool:
+    """The connections to one endpoint. Used on one event loop only."""
+
+    def __init__(self, endpoint: Endpoint, *, clock: Callable[[], float]) -> None:
+        self.endpoint = endpoint
+        self.counts = PoolCounts()
+        self.open: set[UpstreamConnection] = set()
+        self.idle: list[UpstreamConnection] = []
+        self._clock = clock
+        self._closed = False
+
+    def take(self, *, repeatable: bool) -> UpstreamConnection | None:
+        """An idle connection that looks alive, or None. `repeatable`: the request may be sent again if it is not."""
+        idle = self.idle
+        while idle:
+            connection = idle.pop()
+            if connection.transport.is_closing():
+                continue
+            if not repeatable and self._clock() - connection.idle_since > FRESH_S and connection.stale():
+                connection.abort()
+                continue
+            connection.reused = True
+            return connection
+        return None
+
+    def give(self, connection: UpstreamConnection, *, idle_timeout_s: float | None) -> None:
+        """Takes back a connection whose turn ended cleanly; closes it if the pool is closed or it is not alive."""
+        connection.turn = None
+        if self._closed or connection.transport.is_closing():
+            connection.transport.close()
+            return
+        connection.resume()
+        connection.idle_since = self._clock()
+        if idle_timeout_s is not None:
+            connection.idle_limit_s = min(IDLE_LIMIT_S, max(idle_timeout_s - 1.0, 0.0))
+        self.idle.append(connection)
+
+    async def connect(self) -> UpstreamConnection:
+        """A new connection, TLS included. Raises GatewayError (upstream_error, upstream_timeout)."""
+        endpoint = self.endpoint
+        try:
+            async with asyncio.timeout(endpoint.connect_s):
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    lambda: UpstreamConnection(self),
+                    endpoint.host,
+                    endpoint.port,
+                    ssl=endpoint.tls,
+                    server_hostname=endpoint.server_name if endpoint.tls else None,
+                )
+        except TimeoutError:
+            self._failed()
+            raise GatewayError(
+                "upstream_timeout",
+                f"Upstream {endpoint.name!r} did not accept a connection within {endpoint.connect_s:g} s.",
+            ) from None
+        except (OSError, ssl.CertificateError) as error:
+            self._failed()
+            raise GatewayError(
+                "upstream_error", f"Upstream {endpoint.name!r} could not be reached: {_reason(error)}."
+            ) from None
+        self.counts.opened += 1
+        self.counts.up = True
+        connection.idle_limit_s = IDLE_LIMIT_S
+        self.open.add(connection)
+        return connection
+
+    def lost(self, connection: UpstreamConnection) -> None:
+        """Forgets a connection that is gone."""
+        self.open.discard(connection)
+        if connection in self.idle:
+            self.idle.remove(connection)
+
+    def sweep(self, now: float) -> None:
+        """Closes what has been idle for too long."""
+        for connection in [c for c in self.idle if now - c.idle_since > c.idle_limit_s]:
+            self.idle.remove(connection)
+            connection.transport.close()
+
+    def close(self) -> None:
+        """Closes idle connections now and busy ones when their turn ends. Idempotent."""
+        self._closed = True
+        idle, self.idle = self.idle, []
+        for connection in idle:
+            connection.transport.close()
+
+    def _failed(self) -> None:
+        self.counts.connect_errors += 1
+        self.counts.up = False
+
+
+def _reason(error: OSError | ssl.CertificateError) -> str:
+    """A short cause without addresses or paths."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate was not accepted ({error.verify_message})"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed ({error.reason or 'handshake error'})"
+    return error.strerror or type(error).__name__

@@ -1,0 +1,47 @@
+"""The gateway's own answers as bytes: errors in OpenAI's shape (design: the HTTP contract, "Errors")."""
+
+import json
+import secrets
+from http import HTTPStatus
+
+from gateway.errors import GatewayError
+
+
+def new_request_id() -> str:
+    """A request id for `x-request-id`, logs and error texts: `req_` and 24 hex digits."""
+    return "req_" + secrets.token_hex(12)
+
+
+def error_body(error: GatewayError, *, request_id: str) -> bytes:
+    """The JSON body; openai-python shows only `message`, so cause, next step and request id are all in there."""
+    return json.dumps(
+        {
+            "error": {
+                "message": f"{error.message} (request id: {request_id})",
+                "type": error.facts.type,
+                "param": error.param,
+                "code": error.code,
+            }
+        },
+        ensure_ascii=False,
+    ).encode()
+
+
+def error_answer(error: GatewayError, *, request_id: str, close: bool, head_only: bool = False) -> bytes:
+    """The whole answer. `close`: the connection ends with it. `head_only`: the request was HEAD."""
+    body = error_body(error, request_id=request_id)
+    status = error.facts.status
+    lines = [
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+        f"x-request-id: {request_id}",
+    ]
+    if status == HTTPStatus.UNAUTHORIZED:
+        lines.append("WWW-Authenticate: Bearer")
+    if error.retry_after_s is not None:
+        lines.append(f"Retry-After: {error.retry_after_s}")
+    if close:
+        lines.append("Connection: close")
+    head = "\r\n".join([*lines, "", ""]).encode()
+    return head if head_only else head + body

@@ -1,0 +1,109 @@
+"""The field grammar of HTTP/1.1 (RFC 9110 section 5, RFC 9112 section 5), and which fields end at this hop.
+
+A field is kept as the line that came (name in its case, white space, value): what is forwarded is never written anew.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
+VALUE = rb"[\t\x20-\x7e\x80-\xff]"
+
+_FIELD = re.compile(rb"(" + TOKEN + rb"++):[ \t]*+(" + VALUE + rb"*+)\r\n")
+_FIELDS = re.compile(rb"(?:" + TOKEN + rb"++:" + VALUE + rb"*+\r\n)*+\r\n")
+
+#: RFC 9110 section 7.6.1. Transfer-Encoding is absent: chunk framing is forwarded as it came, and its field with it.
+HOP_BY_HOP = frozenset((b"connection", b"keep-alive", b"proxy-connection", b"te", b"upgrade"))
+
+#: What `Connection` cannot nominate away: a message without these means something else.
+_PROTECTED = frozenset(
+    (
+        b"authorization",
+        b"content-length",
+        b"content-type",
+        b"host",
+        b"set-cookie",
+        b"transfer-encoding",
+        b"x-api-key",
+        b"x-gateway-key",
+    )
+)
+
+#: Fields that a trailer section must not carry (RFC 9110 section 6.5.1): framing, routing, credentials, content format.
+_NOT_IN_TRAILERS = frozenset(
+    (
+        b"authorization",
+        b"connection",
+        b"content-encoding",
+        b"content-length",
+        b"content-range",
+        b"content-type",
+        b"cookie",
+        b"expect",
+        b"host",
+        b"keep-alive",
+        b"proxy-authorization",
+        b"set-cookie",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+        b"x-api-key",
+        b"x-gateway-key",
+    )
+)
+
+
+class FieldError(ValueError):
+    """A field line outside the grammar; the text says which line and why, without repeating it."""
+
+
+class Field(NamedTuple):
+    """One field: `name` in lower case, `value` without white space around it, `line` as it came, CRLF included."""
+
+    name: bytes
+    value: bytes
+    line: bytes
+
+
+def parse_fields(section: bytes, start: int = 0) -> list[Field]:
+    """The fields of `section[start:]`, which must be field lines and then one empty line, and nothing else."""
+    found = _FIELDS.match(section, start)
+    if found is None or found.end() != len(section):
+        raise FieldError(_complaint(section, start))
+    return [Field(m[1].lower(), m[2].rstrip(b" \t"), m[0]) for m in _FIELD.finditer(section, start)]
+
+
+def check_trailers(section: bytes) -> None:
+    """Refuses a trailer section (lines and the empty line) that is malformed or could change what the message means."""
+    for field in parse_fields(section):
+        if field.name in _NOT_IN_TRAILERS or field.name.startswith(b"x-context-"):
+            raise FieldError("a trailer carries a field that is not allowed there (RFC 9110 section 6.5.1)")
+
+
+def tokens(fields: Iterable[Field], name: bytes) -> list[bytes]:
+    """The members of a list field in lower case, over all its lines."""
+    members = b",".join(f.value for f in fields if f.name == name).split(b",")
+    return [member for m in members if (member := m.strip(b" \t").lower())]
+
+
+def nominated(connection: Iterable[bytes]) -> frozenset[bytes]:
+    """The fields that `Connection` ends at this hop, given its members."""
+    return frozenset(connection) - _PROTECTED
+
+
+def _complaint(section: bytes, start: int) -> str:
+    """Which line breaks the grammar, and how: for the error text, on the slow path only."""
+    number = 0
+    while (m := _FIELD.match(section, start)) is not None:
+        start, number = m.end(), number + 1
+    line = section[start:].split(b"\r\n", 1)[0]
+    where = f"header line {number + 1}"
+    if line[:1] in (b" ", b"\t"):
+        return f"{where} begins with white space: folded headers are not accepted, send each on one line"
+    if re.match(TOKEN + rb"+[ \t]+:", line):
+        return f"{where} has white space before its colon"
+    if re.search(rb"[\x00-\x08\x0a-\x1f\x7f]", line):
+        return f"{where} contains a control character; lines end with CR LF"
+    return f"{where} is not 'name: value'"

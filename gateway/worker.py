@@ -1,0 +1,97 @@
+"""One worker process on its event loop: listens, reloads, drains, ends."""
+
+import asyncio
+import contextlib
+import logging
+import resource
+import signal
+import socket
+from collections.abc import Callable
+
+import uvloop
+
+from gateway.app import Gateway
+from gateway.notify import notify
+
+log = logging.getLogger("gateway")
+
+#: Pending connections that the kernel keeps for us.
+BACKLOG = 4096
+
+
+class Worker:
+    """Runs a Gateway on listening sockets until it is told to stop. `on_ready` is called once it serves."""
+
+    def __init__(self, gateway: Gateway, sockets: dict[str, socket.socket], *, on_ready: Callable[[], None]) -> None:
+        self._gateway = gateway
+        self._sockets = sockets
+        self._on_ready = on_ready
+        self._stopping = asyncio.Event()
+        self._stop_fast = asyncio.Event()
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        await self._gateway.start()
+        servers = []
+        for name, sock in self._sockets.items():
+            # A copy keeps the socket open past the server's end, so that what it had not accepted yet is not reset.
+            spare = sock.dup()
+            factory = self._gateway.connection_factory(name)
+            servers.append((await loop.create_server(factory, sock=sock, backlog=BACKLOG), spare, factory))
+        loop.add_signal_handler(signal.SIGTERM, self._terminate)
+        loop.add_signal_handler(signal.SIGINT, self._terminate)
+        loop.add_signal_handler(signal.SIGHUP, self._gateway.reload_soon)
+        self._on_ready()
+        await self._stopping.wait()
+        for server, spare, factory in servers:
+            server.close()
+            await _accept_rest(loop, spare, factory)
+        drained = asyncio.ensure_future(self._gateway.drain())
+        stopped = asyncio.ensure_future(self._stop_fast.wait())
+        await asyncio.wait({drained, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (drained, stopped):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        await self._gateway.close()
+
+    def _terminate(self) -> None:
+        """The first signal drains, the second ends at once."""
+        if self._stopping.is_set():
+            self._stop_fast.set()
+        else:
+            notify("STOPPING=1")
+            log.info("draining: no new connections, requests under way go on")
+            self._stopping.set()
+
+
+async def _accept_rest(
+    loop: asyncio.AbstractEventLoop, sock: socket.socket, factory: Callable[[], asyncio.Protocol]
+) -> None:
+    """Serves the connections that the kernel had queued, then closes the socket for good."""
+    sock.setblocking(False)
+    accepted: list[socket.socket] = []
+    with contextlib.suppress(OSError):
+        while len(accepted) < BACKLOG:
+            accepted.append(sock.accept()[0])
+    sock.close()
+    for connection in accepted:
+        with contextlib.suppress(OSError):
+            await loop.connect_accepted_socket(factory, connection)
+
+
+def run_worker(make: Callable[[], Gateway], sockets: dict[str, socket.socket], *, on_ready: Callable[[], None]) -> None:
+    """Runs one worker to its end on a uvloop event loop."""
+    raise_file_limit()
+
+    async def main() -> None:
+        await Worker(make(), sockets, on_ready=on_ready).run()
+
+    uvloop.run(main())
+
+
+def raise_file_limit() -> None:
+    """As many open files as the system allows, and no core dumps: they would hold keys."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -1,0 +1,33 @@
+"""`python -m gateway.demo` as a user starts it."""
+
+import asyncio
+import signal
+import sys
+
+import aiohttp
+
+from gateway.demo.words import words_table
+
+
+async def start(*arguments: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "gateway.demo", *arguments, stdout=asyncio.subprocess.PIPE
+    )
+
+
+async def test_words() -> None:
+    """--words prints the table and leaves."""
+    output, _ = await (await start("--words")).communicate()
+    assert output.decode() == words_table()
+
+
+async def test_serves_until_told_to_stop() -> None:
+    """It says where it listens, answers there, and leaves in peace on SIGTERM."""
+    process = await start("--port", "0")
+    assert process.stdout is not None
+    line = (await asyncio.wait_for(process.stdout.readline(), 30)).decode()
+    base_url = line.removeprefix("demo model on ").strip()
+    async with aiohttp.ClientSession() as session, session.get(f"{base_url}/models") as response:
+        assert response.status == 200
+    process.send_signal(signal.SIGTERM)
+    assert await asyncio.wait_for(process.wait(), 30) == 0

@@ -1,0 +1,211 @@
+"""The script's answers, told as conversations."""
+
+import json
+from typing import Any
+
+import pytest
+
+from gateway.demo.conversation import Conversation, Entry, RefusalError, said
+from gateway.demo.script import Answer, answer_to, count_tokens, pieces, refuse_when_asked
+
+
+def ask(*entries: Entry | str, max_tokens: int | None = None, native_calls: bool = True) -> Answer:
+    conversation = Conversation(
+        model="demo",
+        entries=tuple(Entry("user", (entry,)) if isinstance(entry, str) else entry for entry in entries),
+        stream=False,
+        max_tokens=max_tokens,
+        native_calls=native_calls,
+    )
+    return answer_to(conversation, digest="0" * 64)
+
+
+def text_of(answer: Answer) -> str:
+    return "".join(answer.text)
+
+
+def call_of(answer: Answer) -> Any:
+    return json.loads(text_of(answer))
+
+
+def said_by(answer: Answer) -> Entry:
+    if answer.calls:
+        return Entry("call", tuple(call.arguments for call in answer.calls))
+    return said(answer.text)
+
+
+def result(text: str) -> Entry:
+    return Entry("result", (text,))
+
+
+def test_plain_answer() -> None:
+    """A plain prompt is answered in words that name the demo model and repeat the prompt's."""
+    answer = ask("How are you?")
+    assert "demo model" in text_of(answer) and '"How are you?"' in text_of(answer)
+    assert answer == ask("How are you?")
+    assert (answer.finish, answer.prompt_tokens, answer.completion_tokens) == ("stop", 3, len(answer.text))
+
+
+def test_empty_and_long_prompts() -> None:
+    """No prompt is no error, and a long one is repeated in part."""
+    assert "You said nothing" in text_of(ask())
+    assert len(text_of(ask("x" * 100_000))) < 1000
+
+
+def test_long() -> None:
+    """`long N` has exactly N pieces."""
+    assert len(ask("long 10000").text) == 10_000
+    assert text_of(ask("long 3")) == "word1 word2 word3 "
+    assert ask("long 0").text == ()
+
+
+def test_limit() -> None:
+    """A token limit cuts the text and is told as the reason for the end."""
+    answer = ask("long 10", max_tokens=4)
+    assert (text_of(answer), answer.finish) == ("word1 word2 word3 word4 ", "length")
+    assert ask("long 4", max_tokens=4).finish == "stop"
+
+
+def test_thinking() -> None:
+    """`think` thinks beside the text, `think tag` inside it."""
+    assert ask("think hi").thoughts and "<think>" not in text_of(ask("think hi"))
+    assert not ask("think tag hi").thoughts and text_of(ask("think tag hi")).startswith("<think>")
+    assert said(ask("think tag tool x {}").text).kind == "call"
+
+
+def test_error() -> None:
+    """`error CODE` raises it, and every other ask does not."""
+    with pytest.raises(RefusalError) as refusal:
+        refuse_when_asked(ask("error 418"))
+    assert refusal.value.status == 418
+    refuse_when_asked(ask("error"))
+
+
+def test_prompted_call_and_its_result() -> None:
+    """`tool` is the call in the prompted format; after the tool's result the answer mentions it."""
+    prompt = 'tool execute_sql {"sql": "SELECT 1", "risk_level": "high"}'
+    first = ask(prompt)
+    parameters = {"sql": "SELECT 1", "risk_level": "high"}
+    assert call_of(first) == {"tool": "execute_sql", "parameters": parameters, "terminate": False}
+    assert first.finish == "stop"
+    assert "42 rows" in text_of(ask(prompt, said_by(first), result("42 rows")))
+
+
+def test_result_as_user_message() -> None:
+    """A result that comes as a user message is a result too."""
+    prompt = "tool x {}"
+    assert "42 rows" in text_of(ask(prompt, said_by(ask(prompt)), "42 rows"))
+
+
+def test_next_prompt_begins_anew() -> None:
+    """What was asked in an earlier turn does not come back, whether the turn was finished or failed."""
+    prompt = "tool x {}"
+    call = said_by(ask(prompt))
+    finished = said_by(ask(prompt, call, result("42")))
+    assert '"thanks"' in text_of(ask(prompt, call, result("42"), finished, "thanks"))
+    assert '"thanks"' in text_of(ask("cut", "thanks"))
+    assert '"thanks"' in text_of(ask(prompt, "thanks"))
+
+
+def test_group() -> None:
+    """Several `tool` make a JSON array, and all results of the round are told."""
+    prompt = 'tool a {"n": 1} tool b {"n": 2}'
+    first = ask(prompt)
+    assert [call["tool"] for call in call_of(first)] == ["a", "b"]
+    answer = text_of(ask(prompt, said_by(first), result("one"), result("two")))
+    assert "one" in answer and "two" in answer
+
+
+def test_steps() -> None:
+    """`steps N` calls N times, `$step` counts, and only the last call terminates."""
+    prompt = 'steps 3 terminate tool t {"n": $step, "risk_level": "low"}'
+    entries: list[Entry | str] = [prompt]
+    for step in (1, 2, 3):
+        answer = ask(*entries)
+        call = {"tool": "t", "parameters": {"n": step, "risk_level": "low"}, "terminate": step == 3}
+        assert call_of(answer) == call
+        entries += [said_by(answer), result(f"result {step}")]
+    assert "result 3" in text_of(ask(*entries))
+    assert "result 2" not in text_of(ask(*entries))
+
+
+def test_steps_alone() -> None:
+    """Without a tool of its own, `steps` calls execute_sql."""
+    assert call_of(ask("steps 2"))["parameters"] == {"sql": "SELECT 1"}
+
+
+@pytest.mark.parametrize(("parameters", "merged"), [("{}", {}), ('{"a": 1}', {"a": 1})])
+def test_risk_level(parameters: str, merged: dict[str, object]) -> None:
+    """`risk_level` adds the level to the parameters."""
+    call = call_of(ask(f"risk_level high tool x {parameters}"))
+    assert call["parameters"] == {**merged, "risk_level": "high"}
+
+
+def test_native_calls() -> None:
+    """`native` calls side by side are one round, in whichever entries the history has them."""
+    prompt = 'native a {"n": $step} native b {}'
+    first = ask(prompt)
+    assert (first.text, first.finish) == ((), "tool_calls")
+    assert [(call.name, call.arguments) for call in first.calls] == [("a", '{"n": 1}'), ("b", "{}")]
+    calls = [Entry("call", (call.arguments,)) for call in first.calls]
+    answer = ask(prompt, *calls, result("one"), result("two"))
+    assert answer.calls == () and "one" in text_of(answer) and "two" in text_of(answer)
+
+
+def test_native_without_native_calls() -> None:
+    """Where the API has no tool calls, `native` is the prompted format."""
+    assert call_of(ask("native a {}", native_calls=False))["tool"] == "a"
+
+
+@pytest.mark.parametrize("complaint", [Entry("user", ("Not JSON: try again",)), Entry("system", ("Not JSON",))])
+@pytest.mark.parametrize("keeps_bad_message", [False, True])
+def test_malformed(complaint: Entry, keeps_bad_message: bool) -> None:
+    """The JSON is broken until as many complaints as asked for stand in the history, and then right."""
+    entries: list[Entry | str] = ['malformed 2 tool x {"a": 1}']
+    for _ in range(2):
+        answer = ask(*entries)
+        assert said_by(answer).kind == "broken_call"
+        entries += [said_by(answer), complaint] if keeps_bad_message else [complaint]
+    answer = ask(*entries)
+    assert call_of(answer) == {"tool": "x", "parameters": {"a": 1}, "terminate": False}
+    assert "42" in text_of(ask(*entries, said_by(answer), result("42")))
+
+
+def test_malformed_native() -> None:
+    """Broken native arguments are no JSON; the complaint about them may be a tool message."""
+    prompt = "malformed native x {}"
+    assert ask(prompt).calls[0].arguments == "{"
+    history = [Entry("broken_call", ("{",)), result("arguments are not JSON")]
+    assert ask(prompt, *history).calls[0].arguments == "{}"
+
+
+def test_parts_around_a_prompt() -> None:
+    """Tagged parts that a client adds to a user message, or sends before it, are not the prompt."""
+    around = Entry("user", ("<context>long 3</context>", "hello", "<reminder>be kind</reminder>"))
+    assert '"hello"' in text_of(ask(around))
+    assert text_of(ask("<environment>", Entry("user", ("long 2", "<reminder>")))) == "word1 word2 "
+
+
+def test_reminder_after_a_result() -> None:
+    """A client's own user message after a result does not hide the ask that is being worked on."""
+    prompt = 'tool x {"a": 1}'
+    history = [said_by(ask(prompt)), result("42")]
+    assert "42" in text_of(ask(prompt, *history, "<reminder>be kind</reminder>"))
+
+
+def test_result_of_an_unscripted_call() -> None:
+    """A tool's result is mentioned even if the demo model never asked for it."""
+    assert "sunny" in text_of(ask("weather?", Entry("call", ("{}",)), result("sunny")))
+    assert "sunny" in text_of(ask("weather?", result("sunny")))
+
+
+@pytest.mark.parametrize("text", ["", " a  b\n", "x" * 100, "你好，世界 " * 9, "\t\n"])
+def test_pieces(text: str) -> None:
+    """The pieces of a text are the whole text."""
+    assert "".join(pieces(text)) == text
+
+
+def test_count_tokens() -> None:
+    """A prompt is estimated as UTF-8 bytes / 4, rounded up."""
+    conversation = Conversation(model="demo", entries=(Entry("user", ("你好",)),), stream=False, max_tokens=None)
+    assert count_tokens(conversation) == 2

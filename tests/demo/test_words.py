@@ -1,0 +1,79 @@
+"""The magic words are read from the beginning of a prompt and nowhere else."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.demo.words import MAX_DELAY_S, MAX_EVENTS, WORDS, Ask, Call, read_ask, words_table
+
+
+@pytest.mark.parametrize(
+    ("text", "ask"),
+    [
+        ("hello", Ask(rest="hello")),
+        ("slow 3", Ask(scripted=True, delay_s=3)),
+        ("SLOW 0.25 please", Ask(scripted=True, delay_s=0.25, rest="please")),
+        ("drip 50, long 7", Ask(scripted=True, gap_s=0.05, events=7)),
+        ("error 429", Ask(scripted=True, status=429)),
+        ("  slow \t 3;drip\n20", Ask(scripted=True, delay_s=3, gap_s=0.02)),
+        ("cut\nhello", Ask(scripted=True, cut=True, rest="hello")),
+        ("think hello", Ask(scripted=True, thinking="field", rest="hello")),
+        ("think tag hello", Ask(scripted=True, thinking="tag", rest="hello")),
+        ("terminate", Ask(scripted=True, terminate=True)),
+        ("steps 12", Ask(scripted=True, rounds=12)),
+        ("risk_level high", Ask(scripted=True, risk_level="high")),
+        ("malformed", Ask(scripted=True, broken=1)),
+        ("malformed 3", Ask(scripted=True, broken=3)),
+    ],
+)
+def test_words(text: str, ask: Ask) -> None:
+    """Each word is read in any case, and what follows it is the rest."""
+    assert read_ask(text) == ask
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["slow down", "long story", "error in line 4", "error 200", "error 4290", "cutting", "please slow 3", "tool time",
+     "tool x {broken", 'tool x ["list"]', "thinking of you", "slow 9999999"],
+)  # fmt: skip
+def test_ordinary_text(text: str) -> None:
+    """Text that only resembles a word, or stands after other text, is ordinary."""
+    assert read_ask(text) == Ask(rest=text)
+
+
+def test_calls_are_kept_letter_for_letter() -> None:
+    """Each `tool` adds a call with its JSON as written: spaces, repeated keys and `$step` too."""
+    ask = read_ask('tool a.b {"x":  {"y": "}"}, "x": $step} tool c{} and so on')
+    assert ask.calls == (Call("a.b", '{"x":  {"y": "}"}, "x": $step}'), Call("c", "{}"))
+    assert (ask.native, ask.wanted_rounds, ask.rest) == (False, 1, "and so on")
+
+
+def test_native_calls() -> None:
+    """`native` adds a call and asks for the API's own form."""
+    assert read_ask("native  f{}") == Ask(scripted=True, native=True, calls=(Call("f", "{}"),))
+
+
+def test_limits() -> None:
+    """Numbers beyond the limits count as the limit."""
+    ask = read_ask("slow 999999 long 999999")
+    assert (ask.delay_s, ask.events) == (MAX_DELAY_S, MAX_EVENTS)
+
+
+@given(st.text() | st.from_regex(r"((slow|drip|long|tool|native|cut|think|steps) ?[a-z0-9]* ?(\{[^}]*\})? ?)*"))
+def test_any_text_is_readable(text: str) -> None:
+    """No text makes the reading fail, and the rest is always the end of the text."""
+    ask = read_ask(text)
+    assert text.strip().endswith(ask.rest)
+    assert ask.scripted or ask == Ask(rest=ask.rest)
+
+
+def test_deep_nesting() -> None:
+    """A JSON object too deep to be read is ordinary text."""
+    assert not read_ask("tool x " + '{"a":' * 100_000).scripted
+
+
+def test_table_names_every_word() -> None:
+    """The Markdown table has a row for each word."""
+    rows = words_table().splitlines()
+    assert len(rows) == len(WORDS) + 2
+    assert all(row.count("|") == 3 for row in rows)

@@ -1,0 +1,128 @@
+"""The rules of the house, checked: layers, sizes, purity (docs/architecture.md)."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FILES = sorted([*ROOT.glob("gateway/**/*.py"), *ROOT.glob("plugins/**/*.py")])
+IDS = [str(path.relative_to(ROOT)) for path in FILES]
+
+#: Each part may import itself and the parts to its right, and the leaves.
+LAYERS = ("lanes", "routing", "config", "upstream", "wire", "errors")
+LEAVES = {"logs", "metrics", "notify"}
+#: The processes and the composition root, which may import everything below them.
+TOP = {"cli", "server", "supervisor", "worker", "sockets", "app", "build", "exposition", "selftest", "healthcheck"}
+MAY_IMPORT_WEB = ("gateway/lanes/", "gateway/demo/", "gateway/app.py", "gateway/server.py")
+
+#: Imports inside a function, each with the reason it carries in the code.
+LAZY = {
+    ("gateway/app.py", "gateway.demo.app"),
+    ("gateway/cli.py", "gateway.healthcheck"),
+    ("gateway/cli.py", "gateway.selftest"),
+    ("gateway/cli.py", "gateway.server"),
+    ("gateway/cli.py", "gateway.sockets"),
+}
+FILE_LINES, FUNCTION_LINES = 400, 60
+
+
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), str(path))
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def part(module: str) -> str:
+    return module.split(".")[1] if module.startswith("gateway.") else module
+
+
+def runtime_imports(node: ast.AST) -> list[str]:
+    """The modules imported when the code runs: not under TYPE_CHECKING."""
+    found: list[str] = []
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(child, ast.Import):
+            found += [alias.name for alias in child.names]
+        elif isinstance(child, ast.ImportFrom) and child.module:
+            found.append(child.module)
+            found += [f"{child.module}.{alias.name}" for alias in child.names if child.module == "gateway"]
+        found += runtime_imports(child)
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=IDS)
+def test_imports_go_down_the_layers_only(path: Path) -> None:
+    """A part imports only what stands below it."""
+    own = part("gateway." + name(path).removeprefix("gateway/").removesuffix(".py").replace("/", "."))
+    for module in runtime_imports(tree(path)):
+        if not module.startswith("gateway.") or own in TOP or own in ("demo", "testing"):
+            continue
+        other = part(module)
+        if other == own or other in LEAVES:
+            continue
+        assert own not in LEAVES, f"{name(path)}: a leaf imports {module}"
+        assert other in LAYERS and LAYERS.index(other) > LAYERS.index(own), f"{name(path)} imports {module}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=IDS)
+def test_files_and_functions_are_small(path: Path) -> None:
+    """No file over 400 lines, no function over 60."""
+    assert len(path.read_text().splitlines()) <= FILE_LINES
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert (node.end_lineno or 0) - node.lineno < FUNCTION_LINES, f"{node.name} is too long"
+
+
+@pytest.mark.parametrize("path", FILES, ids=IDS)
+def test_no_globals_and_no_hidden_imports(path: Path) -> None:
+    """No `global`; an import inside a function is one of the known, reasoned ones; a module says what it owns."""
+    module = tree(path)
+    assert ast.get_docstring(module), "the module's first line says what it owns"
+    for node in ast.walk(module):
+        assert not isinstance(node, ast.Global)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            for inner in runtime_imports(node):
+                assert (name(path), inner) in LAZY, f"{inner} is imported inside {node.name}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=IDS)
+def test_aiohttp_web_stays_at_the_border(path: Path) -> None:
+    """Only the lanes, the demo model and the composition root know aiohttp's server."""
+    if not name(path).startswith(MAY_IMPORT_WEB):
+        source = path.read_text()
+        assert "aiohttp.web" not in source
+        assert "from aiohttp import web" not in source
+
+
+def test_the_passthrough_lane_knows_no_plugin_and_no_model() -> None:
+    """Importing the passthrough lane loads neither pydantic nor orjson, nor configuration, plugins or the demo."""
+    code = "import sys, gateway.lanes.passthrough; print('\\n'.join(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    modules = set(loaded.split())
+    for forbidden in ("pydantic", "orjson", "yaml", "gateway.config", "gateway.demo", "plugins"):
+        assert not any(m == forbidden or m.startswith(forbidden + ".") for m in modules), forbidden
+
+
+@pytest.mark.parametrize("path", FILES, ids=IDS)
+def test_every_module_imports_alone(path: Path) -> None:
+    """A module can be imported first and alone, and doing so prints nothing."""
+    if path.name == "__main__.py":
+        return
+    module = name(path).removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    done = subprocess.run([sys.executable, "-W", "error", "-c", f"import {module}"], capture_output=True, cwd=ROOT)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+@pytest.mark.parametrize("path", FILES, ids=IDS)
+def test_every_module_has_its_test_file(path: Path) -> None:
+    """tests/ mirrors the package."""
+    if path.name in ("__init__.py", "__main__.py"):
+        return
+    relative = path.relative_to(ROOT / "gateway") if name(path).startswith("gateway/") else path.relative_to(ROOT)
+    assert (ROOT / "tests" / relative.with_name(f"test_{path.name}")).exists()

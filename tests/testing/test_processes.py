@@ -1,0 +1,58 @@
+"""A program's family is found by descent and by session, and strangers are never part of it."""
+
+import asyncio
+import os
+import sys
+from asyncio.subprocess import PIPE
+from dataclasses import replace
+
+from gateway.testing.processes import family, living, living_process, still_living
+
+# A child in a session of its own and one in ours, both waiting for ever; then the parent waits for a line.
+PARENT = """
+import subprocess, sys
+sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
+for own_session in (True, False):
+    child = subprocess.Popen(sleep, start_new_session=own_session, stdout=subprocess.DEVNULL)
+    print(child.pid, flush=True)
+sys.stdin.readline()
+"""
+
+
+async def test_a_family_is_found_while_the_parent_lives_and_after_it_ended() -> None:
+    """Afterwards only the session tells: what had left it must have been looked at before."""
+    parent = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", PARENT, stdin=PIPE, stdout=PIPE, start_new_session=True
+    )
+    assert parent.stdin is not None and parent.stdout is not None
+    away, near = [int(await parent.stdout.readline()) for _ in range(2)]
+    leader = living_process(parent.pid)
+    assert leader is not None and leader.parent == os.getpid() and leader.session == parent.pid
+
+    before = family(leader)
+    assert {process.pid for process in before} == {parent.pid, away, near}
+
+    parent.stdin.write(b"\n")
+    await parent.wait()
+    assert {process.pid for process in family(leader)} == {near}
+    assert [process.pid for process in still_living(before)] == sorted((away, near))
+
+    for process in still_living(before):
+        os.kill(process.pid, 9)
+    async with asyncio.timeout(5):
+        while still_living(before):
+            await asyncio.sleep(0.01)
+    assert family(leader) == set()
+
+
+def test_a_process_number_that_was_given_anew_is_a_stranger() -> None:
+    """It is not in the family, and it is not still living."""
+    me = living()[os.getpid()]
+    earlier = replace(me, started=me.started - 1)
+    assert family(earlier) == set() and still_living({earlier}) == []
+    assert still_living({me}) == [me]
+
+
+def test_there_is_no_process_of_number_zero() -> None:
+    """None, not an error."""
+    assert living_process(0) is None

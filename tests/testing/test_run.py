@@ -1,0 +1,129 @@
+"""A gateway process is awaited, signalled and stopped, and nobody of its family outlives it."""
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gateway.testing.peer import connect
+from gateway.testing.processes import living_process
+from gateway.testing.run import GatewayProcess
+
+STAND_IN = (sys.executable, str(Path(__file__).with_name("stand_in.py")))
+
+
+async def until(reached: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not reached():
+            await asyncio.sleep(0.01)
+
+
+async def test_it_is_ready_when_entered_and_gone_when_left() -> None:
+    """With its configuration, arguments and environment; what it wrote can be read afterwards."""
+    gateway = GatewayProcess("listen: here\n", command=STAND_IN, env={"GREETING": "hello", "NOT_READY": "2"})
+    async with gateway:
+        assert gateway.base_url == f"http://127.0.0.1:{gateway.port}"
+        assert living_process(gateway.pid) is not None
+        folder = gateway.folder
+        assert folder.joinpath("gateway.yaml").read_text() == "listen: here\n"
+    assert gateway.returncode == 0 and living_process(gateway.pid) is None and not folder.exists()
+    assert gateway.stdout_text() == "listen: here\n hello\n"
+    assert gateway.stderr_text().count("503") == 2
+    with pytest.raises(ConnectionRefusedError):
+        await connect("127.0.0.1", gateway.port)
+
+
+async def test_signals_reach_it() -> None:
+    """SIGHUP is answered, SIGTERM awaited."""
+    async with GatewayProcess("", command=STAND_IN) as gateway:
+        gateway.signal(signal.SIGHUP)
+        await until(lambda: "reloaded" in gateway.stdout_text())
+        gateway.signal(signal.SIGTERM)
+        assert await gateway.wait(5) == 0
+
+
+async def test_it_can_be_started_again_after_it_was_killed() -> None:
+    """On the same port, with the same file."""
+    async with GatewayProcess("", command=STAND_IN) as gateway:
+        first = gateway.pid
+        with pytest.raises(RuntimeError, match=f"process {first} is running: stop"):
+            await gateway.start()
+        gateway.signal(signal.SIGKILL)
+        assert await gateway.wait(5) == -signal.SIGKILL
+        await gateway.start()
+        assert gateway.pid != first and gateway.returncode is None
+
+
+async def test_a_process_that_exits_at_once_is_told_with_its_words() -> None:
+    """The exit code and stderr, without waiting for the limit."""
+    gateway = GatewayProcess("", command=STAND_IN, args=["--misbehave", "exit"])
+    with pytest.raises(RuntimeError, match=r"(?s)exited with 3 before it was ready.*cannot start: no such thing"):
+        await gateway.__aenter__()
+
+
+async def test_a_process_that_never_gets_ready_is_stopped() -> None:
+    """TimeoutError, and it is gone."""
+    gateway = GatewayProcess("", command=STAND_IN, args=["--misbehave", "never-ready"], ready_timeout_s=0.5)
+    with pytest.raises(TimeoutError, match=r"/health/ready did not answer 200 within 0.5 s"):
+        await gateway.__aenter__()
+    assert gateway.returncode == 0
+
+
+async def test_waiting_in_vain_says_for_whom() -> None:
+    """With what it wrote."""
+    async with GatewayProcess("", command=STAND_IN) as gateway:
+        with pytest.raises(TimeoutError, match=f"process {gateway.pid} still runs after 0.01 s"):
+            await gateway.wait(0.01)
+
+
+async def test_a_process_that_ignores_sigterm_is_killed_and_an_error() -> None:
+    """Nothing is left either way."""
+    gateway = GatewayProcess("", command=STAND_IN, args=["--misbehave", "deaf"], stop_timeout_s=0.2)
+    await gateway.__aenter__()
+    with pytest.raises(AssertionError, match=r"SIGTERM did not end everything, killed: \d+ 'python"):
+        await gateway.__aexit__(None, None, None)
+    assert gateway.returncode == -signal.SIGKILL
+
+
+async def test_a_child_that_outlives_it_is_killed_and_an_error() -> None:
+    """Even one that left its session."""
+    gateway = GatewayProcess("", command=STAND_IN, args=["--misbehave", "child"], leftovers_grace_s=0.1)
+    await gateway.__aenter__()
+    found = re.search(r"child (\d+)", gateway.stdout_text())
+    assert found is not None
+    with pytest.raises(AssertionError, match=f"killed: {found[1]} "):
+        await gateway.__aexit__(None, None, None)
+    await until(lambda: living_process(int(found[1])) is None)
+
+
+async def test_a_failing_test_sees_what_the_gateway_wrote() -> None:
+    """As a note on its own exception."""
+
+    async def test() -> None:
+        async with GatewayProcess("", command=STAND_IN):
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine") as caught:
+        await test()
+    assert '"GET /health/ready HTTP/1.1" 200' in caught.value.__notes__[0]
+
+
+def test_outside_of_async_with_there_is_no_process() -> None:
+    """The error says how to get one."""
+    gateway = GatewayProcess("")
+    assert gateway.returncode is None and gateway.stdout_text() == ""
+    with pytest.raises(RuntimeError, match="use it with `async with`"):
+        os.kill(gateway.pid, 0)
+    with pytest.raises(RuntimeError, match="inside `async with` only"):
+        _ = gateway.folder
+
+
+def test_it_listens_on_loopback_only() -> None:
+    """Other addresses are refused before anything starts."""
+    with pytest.raises(ValueError, match="loopback only"):
+        GatewayProcess("", host="0.0.0.0")
