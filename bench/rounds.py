@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import kernel
-from bar import Row
-from systems import NotReadyError, Running, System
-from workloads import (
+from bench import kernel
+from bench.bar import Row
+from bench.systems import NotReadyError, Running, System
+from bench.workloads import (
     ANSWERS_30KB,
     EVENTS_10K,
     LOW_LOAD,

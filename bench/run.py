@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-import systems
-from bar import REFERENCE, Figures, bar_table, figures_table
-from rounds import Round
-from systems import Running, System
-from workloads import SATURATED, Client
+from bench import systems
+from bench.bar import REFERENCE, Figures, bar_table, figures_table
+from bench.rounds import Round
+from bench.systems import Running, System
+from bench.workloads import SATURATED, Client
 
 HERE = Path(__file__).resolve().parent
 SOURCES = ("mock_upstream", "load")
@@ -40,7 +40,7 @@ class Options:
 
 
 def parse(arguments: Sequence[str]) -> Options:
-    parser = argparse.ArgumentParser(prog="bench/run.py", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.run", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="medians are taken over so many (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=2.0, help="of each run (default: %(default)s)")
     parser.add_argument("--quick", action="store_true", help="one round of half-second runs: does it work at all?")

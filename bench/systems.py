@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import kernel
+from bench import kernel
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CLIENT_KEY = "sk-bench-client-0123456789abcdef0123456789abcdef"

@@ -7,8 +7,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import kernel
-from systems import CLIENT_KEY, Running
+from bench import kernel
+from bench.systems import CLIENT_KEY, Running
 
 OPEN_STREAMS = 1000
 # A run during which anything else used more than this share of a core is tried once more.
@@ -21,7 +21,9 @@ SYSTEM_PROMPT = (
 USER_PROMPT = (
     "Please write a short note to a colleague who was not in the meeting: the release moves to Thursday, the two open "
     "regressions have an owner, the load test is repeated on the new machine before the release, the question of the "
-    "budget waits for the review at the end of the month, and the next meeting is on Tuesday at ten in the usual room."
+    "budget waits for the review at the end of the month, and the next meeting is on Tuesday at ten in the usual room. "
+    "Begin with what changes for the colleague, which is the date and the load test, and leave out who said what. End "
+    "with the one question that is still open: whether the old machine is kept as a reserve until the end of the year."
 )
 
 

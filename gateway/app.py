@@ -60,7 +60,8 @@ class Gateway:
             self._demo_url = demo.base_url
         await self._exposition.start()
         self._stack.push_async_callback(self._exposition.close)
-        self._listeners[DATA] = await self._listener(self._entry())
+        self._listeners[DATA] = listener = await self._listener(self._entry())
+        self._metrics.sources.append(listener.families)
         if settings.admin.listen is not None:
             self._listeners[ADMIN] = await self._listener(build_admin_entry(settings, metrics=self._metrics))
         for listener in self._listeners.values():
@@ -104,6 +105,9 @@ class Gateway:
         except ConfigError as error:
             self._metrics.reloads["failure"] += 1
             log.error("reload failed, the old configuration stays in use: %s", error)
+        except Exception:
+            self._metrics.reloads["failure"] += 1
+            log.exception("reload failed, the old configuration stays in use")
         else:
             self._metrics.reloads["success"] += 1
             self._metrics.last_reload_success_s = time.time()
@@ -124,7 +128,8 @@ class Gateway:
         )
 
     async def _listener(self, entry: Entry) -> Listener:
-        pages = Pages(exposition=self._exposition.page, ready=self._ready, allowed_hosts=self._allowed_hosts)
+        exposition = self._exposition.page if self._loaded.settings.metrics.enabled else None
+        pages = Pages(exposition=exposition, ready=self._ready, allowed_hosts=self._allowed_hosts)
         runner = web.AppRunner(
             pages.application(),
             access_log=None,

@@ -4,7 +4,7 @@ import ssl
 from collections.abc import Callable, Collection
 from urllib.parse import urlsplit
 
-from gateway.config import Settings
+from gateway.config import ConfigError, Problem, Settings
 from gateway.config.traffic import Upstream
 from gateway.lanes.entry import Entry, Limits, Timeouts
 from gateway.metrics import Metrics
@@ -55,6 +55,19 @@ def build_admin_entry(settings: Settings, *, metrics: Metrics) -> Entry:
         limits=_limits(settings),
         timeouts=_timeouts(settings),
     )
+
+
+def check_files(settings: Settings) -> None:
+    """Raises ConfigError for TLS files that cannot be used, all at once."""
+    problems = []
+    for i, upstream in enumerate(settings.upstreams):
+        try:
+            endpoint(upstream)
+        except OSError as error:
+            reason = (isinstance(error, ssl.SSLError) and error.reason) or error.strerror or "unusable"
+            problems.append(Problem("configuration", f"upstreams[{i}].tls", f"its files cannot be used: {reason}"))
+    if problems:
+        raise ConfigError(tuple(problems))
 
 
 def endpoint(upstream: Upstream) -> Endpoint:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from gateway import __version__
+from gateway.build import check_files
 from gateway.config import ConfigError, Loaded, load
 
 DEFAULT_FILE = Path("gateway.yaml")
@@ -18,6 +19,7 @@ DEFAULT_FILE = Path("gateway.yaml")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; the exit code."""
+    _open_closed_streams()
     parser = _parser()
     args = parser.parse_args(_with_default_command(list(sys.argv[1:] if argv is None else argv)))
     command: Callable[[argparse.Namespace], int] = args.command
@@ -68,6 +70,24 @@ def healthcheck(args: argparse.Namespace) -> int:
     return check(args.url or address, timeout_s=args.timeout)
 
 
+def _open_closed_streams() -> None:
+    """A standard stream that was closed for us would give its number to the next socket; it becomes /dev/null."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < float("inf"):
+        raise ValueError
+    return seconds
+
+
 def _load(args: argparse.Namespace) -> Loaded:
     """The configuration as the command line names it; warnings go to standard error."""
     file = args.config
@@ -75,6 +95,7 @@ def _load(args: argparse.Namespace) -> Loaded:
         file = DEFAULT_FILE
     flags = {name: getattr(args, name, None) for name in ("listen", "port", "workers", "upstream")}
     loaded = load(file, environ=os.environ, flags=flags)
+    check_files(loaded.settings)
     for warning in loaded.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     return loaded
@@ -107,7 +128,7 @@ def _parser() -> argparse.ArgumentParser:
     p = _command(commands, "selftest", selftest, "prove on this machine that passthrough is unchanged")
     p = _command(commands, "healthcheck", healthcheck, "ask a running gateway whether it is ready (for containers)")
     p.add_argument("--url", help="the gateway's address (default: as configured)")
-    p.add_argument("--timeout", type=float, default=3.0, metavar="S", help="seconds to wait (default: 3)")
+    p.add_argument("--timeout", type=_seconds, default=3.0, metavar="S", help="seconds to wait (default: 3)")
     return parser
 
 

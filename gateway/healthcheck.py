@@ -10,16 +10,16 @@ from gateway.sockets import reachable
 
 def check(where: str | Address, *, timeout_s: float) -> int:
     """0 if the gateway is ready, else 1 with the reason on standard error."""
-    if isinstance(where, str):
-        url = urlsplit(where if "//" in where else f"//{where}")
-        host, port = url.hostname or "127.0.0.1", url.port or 80
-    else:
-        host, port = reachable(where.host), where.port
+    try:
+        host, port = _target(where)
+    except ValueError as error:
+        print(f"gateway: --url: {error}", file=sys.stderr)
+        return 1
     connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
     try:
         connection.request("GET", "/health/ready")
         status = connection.getresponse().status
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         print(f"gateway: {host}:{port} does not answer: {error}", file=sys.stderr)
         return 1
     finally:
@@ -28,3 +28,13 @@ def check(where: str | Address, *, timeout_s: float) -> int:
         print(f"gateway: {host}:{port} is not ready (status {status})", file=sys.stderr)
         return 1
     return 0
+
+
+def _target(where: str | Address) -> tuple[str, int]:
+    """Host and port. Raises ValueError for a URL that cannot be asked."""
+    if isinstance(where, Address):
+        return reachable(where.host), where.port
+    url = urlsplit(where if "//" in where else f"//{where}")
+    if url.scheme not in ("", "http") or not url.hostname:
+        raise ValueError("expected http://HOST:PORT")
+    return url.hostname, url.port or 80

@@ -58,11 +58,7 @@ class LogSink:
 
     def line(self, record: Record) -> str:
         """One record as its line, without the line end."""
-        facts = {name: _clean(value) for name, value in record.items() if value is not None}
-        text = orjson.dumps(facts, default=str).decode() if self._as_json else _readable(facts)
-        for secret in self.secrets:
-            text = text.replace(secret, "***")
-        return _PATTERNS.sub(lambda m: (m[1] or "") + "***", text)
+        return format_line(record, as_json=self._as_json, secrets=self.secrets)
 
     def _write_all(self) -> None:
         while True:
@@ -82,10 +78,23 @@ class LogSink:
                 return
 
 
+class DirectSink:
+    """Writes each record at once, for the parent of workers: it forks, so it must have no thread."""
+
+    def __init__(self, stream: TextIO, *, as_json: bool, secrets: Iterable[str]) -> None:
+        self._stream = stream
+        self._as_json = as_json
+        self._secrets = tuple(secrets)
+
+    def put(self, record: Record) -> None:
+        self._stream.write(format_line(record, as_json=self._as_json, secrets=self._secrets) + "\n")
+        self._stream.flush()
+
+
 class SinkHandler(logging.Handler):
     """Carries the records of `logging` to the sink."""
 
-    def __init__(self, sink: LogSink) -> None:
+    def __init__(self, sink: LogSink | DirectSink) -> None:
         super().__init__()
         self._sink = sink
 
@@ -96,7 +105,7 @@ class SinkHandler(logging.Handler):
         self._sink.put(facts)
 
 
-def install(sink: LogSink, *, level: str) -> None:
+def install(sink: LogSink | DirectSink, *, level: str) -> None:
     """Sends everything that is logged in this process to the sink."""
     root = logging.getLogger()
     root.handlers = [SinkHandler(sink)]
@@ -106,6 +115,15 @@ def install(sink: LogSink, *, level: str) -> None:
 def wants_json(log_format: str, stream: TextIO = sys.stderr) -> bool:
     """`auto` is text for a person at a terminal, JSON for everything else."""
     return log_format == "json" or (log_format == "auto" and not stream.isatty())
+
+
+def format_line(record: Record, *, as_json: bool, secrets: Iterable[str]) -> str:
+    """The record as one line of JSON, or of text for a person; secrets cut out."""
+    facts = {name: _clean(value) for name, value in record.items() if value is not None}
+    text = orjson.dumps(facts, default=str).decode() if as_json else _readable(facts)
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return _PATTERNS.sub(lambda m: (m[1] or "") + "***", text)
 
 
 def access_record(facts: Mapping[str, object]) -> Record:

@@ -110,7 +110,7 @@ class Metrics:
 
     def route(self, route: str, mode: str) -> RouteTally:
         """The tally of a configured route; further routes than the limit share one."""
-        if (route, mode) not in self._routes and len(self._routes) >= ROUTES_LIMIT:
+        if (route, mode) not in self._routes and sum(m == mode for _, m in self._routes) >= ROUTES_LIMIT:
             route = "other"
         tally = self._routes.get((route, mode))
         if tally is None:

@@ -1,5 +1,6 @@
 """`gateway run`: from a checked configuration to serving processes, and to their orderly end."""
 
+import contextlib
 import os
 import shutil
 import socket
@@ -11,8 +12,8 @@ from pathlib import Path
 
 from gateway import __version__
 from gateway.app import ADMIN, DATA, Gateway
-from gateway.config import Loaded, redactable
-from gateway.logs import LogSink, install, wants_json
+from gateway.config import ConfigError, Loaded, redactable
+from gateway.logs import DirectSink, LogSink, install, wants_json
 from gateway.metrics import Metrics
 from gateway.notify import notify
 from gateway.sockets import Listening, listen
@@ -23,7 +24,7 @@ from gateway.worker import run_worker
 GRACE_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Server:
     """One `gateway run`. `load` reads the configuration anew for a reload."""
 
@@ -44,17 +45,25 @@ class Server:
         if settings.workers == 1:
             self._worker(0, lambda: self._announce(listening), listening, folder=None)
             return 0
+        as_json = wants_json(settings.logging.format)
+        install(DirectSink(sys.stderr, as_json=as_json, secrets=redactable(settings)), level=settings.logging.level)
         folder = Path(tempfile.mkdtemp(prefix="gateway-"))
         try:
             return Supervisor(
                 lambda index, ready: self._worker(index, ready, listening, folder=folder),
                 count=settings.workers,
                 on_ready=lambda: self._announce(listening),
+                on_reload=self._reload,
                 on_stop=lambda: _stop(listening),
                 limit_s=settings.limits.drain + GRACE_S,
             ).run()
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def _reload(self) -> None:
+        """A worker that is started again begins with the configuration that the others reloaded."""
+        with contextlib.suppress(ConfigError):
+            self.loaded = self.load()
 
     def _worker(
         self, index: int, ready: Callable[[], None], listening: dict[str, Listening], *, folder: Path | None

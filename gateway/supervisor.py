@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable
 
 log = logging.getLogger("gateway")
@@ -28,12 +29,14 @@ class Supervisor:
         *,
         count: int,
         on_ready: Callable[[], None],
+        on_reload: Callable[[], None],
         on_stop: Callable[[], None],
         limit_s: float,
     ) -> None:
         self._work = work
         self._count = count
         self._on_ready = on_ready
+        self._on_reload = on_reload
         self._on_stop = on_stop
         self._limit_s = limit_s
         self._workers: dict[int, int] = {}
@@ -79,6 +82,8 @@ class Supervisor:
             if os.getppid() == parent:
                 self._work(index, lambda: _tell(ready_end))
                 code = 0
+        except Exception:
+            traceback.print_exc()
         finally:
             sys.stdout.flush()
             os._exit(code)
@@ -99,6 +104,7 @@ class Supervisor:
 
     def _on_signal(self, number: int) -> None:
         if number == signal.SIGHUP:
+            self._on_reload()
             self._signal_all(signal.SIGHUP)
             return
         self._signals_seen += 1

@@ -39,7 +39,8 @@ class Worker:
             factory = self._gateway.connection_factory(name)
             servers.append((await loop.create_server(factory, sock=sock, backlog=BACKLOG), spare, factory))
         loop.add_signal_handler(signal.SIGTERM, self._terminate)
-        loop.add_signal_handler(signal.SIGINT, self._terminate)
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # a supervisor passes Ctrl-C on
+            loop.add_signal_handler(signal.SIGINT, self._terminate)
         loop.add_signal_handler(signal.SIGHUP, self._gateway.reload_soon)
         self._on_ready()
         await self._stopping.wait()

@@ -1,5 +1,6 @@
 """What must fit together across keys; the rules read the tree, so that they speak even when single values are wrong."""
 
+import re
 from collections.abc import Iterable
 
 from gateway.config.addresses import parse_address
@@ -10,6 +11,8 @@ from gateway.config.settings import DEFAULT_LISTEN
 from gateway.config.source import BROKEN
 from gateway.config.tools import FOREIGN_MCP_KEYS
 
+# What models accept as the name of a function.
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 # How other programs turn a server off: `disabled: true`, the others: false.
 _SWITCHES = frozenset({"disabled", "enabled", "isActive"})
 
@@ -24,6 +27,7 @@ def check(draft: Draft) -> None:
     _check_upstreams(draft)
     _check_chains(draft)
     _check_alternatives(draft)
+    _check_tools(draft)
 
 
 def set_aside_foreign_keys(draft: Draft) -> None:
@@ -41,7 +45,7 @@ def _check_unique(draft: Draft, paths: Iterable[KeyPath]) -> None:
     for path in paths:
         value = draft.get(*path)
         if isinstance(value, str):
-            twin = first.setdefault(value.lower(), path)
+            twin = first.setdefault(value.lower() if path[-1] == "sha256" else value, path)
             if twin != path:
                 draft.complain(path, f"the same {path[-1]} as at {draft.place_of(twin)}: each is used once")
 
@@ -119,8 +123,16 @@ def _check_alternatives(draft: Draft) -> None:
         _check_one_of(draft, path, "command", "url")
     for path in draft.matches("approvals", "notify", "*"):
         _check_one_of(draft, path, "webhook")
-    for path in draft.matches("tools", "execute_sql"):
-        _check_one_of(draft, path, "url")
+
+
+def _check_tools(draft: Draft) -> None:
+    """A tool that is named is meant to be on; null would be read as off."""
+    tools = draft.get("tools")
+    for name, tool in tools.items() if isinstance(tools, dict) else ():
+        if tool is None:
+            draft.complain(("tools", name), "write {} to have it with its defaults, or remove it")
+        elif not _TOOL_NAME.match(name):
+            draft.complain(("tools", name), "expected a name of 1 to 64 letters, digits, '_' or '-'", key=True)
 
 
 def _check_one_of(draft: Draft, path: KeyPath, *keys: str) -> None:

@@ -30,6 +30,19 @@ def read_companions(draft: Draft) -> None:
             draft.drop(path)
 
 
+def companion_of(path: KeyPath) -> KeyPath | None:
+    """The path of `api_key_file` for that of `api_key`, and the other way round; None: there is none."""
+    name = str(path[-1])
+    secret = (*path[:-1], name.removesuffix(_SUFFIX))
+    fits = any(
+        len(pattern) == len(secret) and all(part in ("*", key) for part, key in zip(pattern, secret, strict=True))
+        for pattern in SECRETS_WITH_FILES
+    )
+    if not fits:
+        return None
+    return secret if name.endswith(_SUFFIX) else (*path[:-1], f"{name}{_SUFFIX}")
+
+
 def _read_companion(draft: Draft, path: KeyPath) -> None:
     secret_path = (*path[:-1], str(path[-1]).removesuffix(_SUFFIX))
     if draft.get(*secret_path) is not None:

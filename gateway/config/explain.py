@@ -13,16 +13,21 @@ from gateway.config.section import Section, is_section, strip, type_at
 
 # How pydantic's loc marks that a key, not its value, is wrong.
 _KEY_MARK = "[key]"
+# Nobody reads further, and looking for what was meant takes time.
+_MOST_FINDINGS = 500
 # A list of more keys than this would bury the message.
 _MOST_KEYS_SHOWN = 12
 
 
 def explain(draft: Draft, error: ValidationError, *, root: type[Section]) -> None:
     """Notes each finding of `error` in the draft, with its place."""
-    for details in error.errors(include_url=False):
+    findings = error.errors(include_url=False)
+    for details in findings[:_MOST_FINDINGS]:
         is_key = details["loc"][-1:] == (_KEY_MARK,) or details["type"] == "extra_forbidden"
         path = tuple(part for part in details["loc"] if part != _KEY_MARK)
         draft.complain(path, _message(details, path, root=root), key=is_key)
+    if len(findings) > _MOST_FINDINGS:
+        draft.complain_about("...", f"{len(findings) - _MOST_FINDINGS} more problems of this kind")
 
 
 def nearest(word: str, candidates: list[str]) -> str:

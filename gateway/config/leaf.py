@@ -23,7 +23,7 @@ class Leaf:
 
     kind: str
     parse: Callable[[object], object]
-    write: Callable[[Any], str] | None = None
+    write: Callable[[Any], object] | None = None
     json_type: str = "string"
     pattern: str = REFERENCE
     limits: tuple[int, int] | None = None
@@ -58,7 +58,7 @@ class PathLeaf:
         return {"type": "string"}
 
 
-def _written_by(write: Callable[[Any], str] | None) -> core_schema.PlainSerializerFunctionSerSchema | None:
+def _written_by(write: Callable[[Any], object] | None) -> core_schema.PlainSerializerFunctionSerSchema | None:
     return write and core_schema.plain_serializer_function_ser_schema(write, when_used="json")
 
 

@@ -33,7 +33,7 @@ def load(path: Path | None, *, environ: Mapping[str, str], flags: Mapping[str, o
 
     `flags` may hold listen, port, workers and upstream; None stands for a flag that was not given.
     """
-    folder = (path.parent if path else Path()).absolute()
+    folder = _folder_of(path)
     draft = _read(path, environ=environ, folder=folder)
     _add_defaults(draft)
     apply_variables(draft, environ, root=Settings)
@@ -49,6 +49,13 @@ def load(path: Path | None, *, environ: Mapping[str, str], flags: Mapping[str, o
     draft.raise_problems()
     assert settings is not None
     return Loaded(settings=settings, warnings=draft.warnings(), file=path, folder=folder)
+
+
+def _folder_of(path: Path | None) -> Path:
+    try:
+        return (path.parent if path else Path()).absolute()
+    except OSError:
+        raise ConfigError((Problem("configuration", "", "the current folder is gone: start in another one"),)) from None
 
 
 def _read(path: Path | None, *, environ: Mapping[str, str], folder: Path) -> Draft:

@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from typing import get_origin
 
 from gateway.config.addresses import HIGHEST_PORT, Address, parse_address
+from gateway.config.companions import companion_of
 from gateway.config.draft import Draft
 from gateway.config.plain import resolve_plain
 from gateway.config.problems import KeyPath, Place, format_path
 from gateway.config.scalars import parse_count
+from gateway.config.secret import Hidden
 from gateway.config.section import Section, is_collection, strip, type_at
 from gateway.config.settings import DEFAULT_LISTEN
 from gateway.config.source import parse
@@ -32,7 +34,10 @@ def apply_variables(draft: Draft, environ: Mapping[str, str], *, root: type[Sect
         except ValueError as error:
             draft.complain_about(_printable(name), str(error))
             continue
-        _drop_companion(draft, path)
+        companion = companion_of(path)
+        if companion:
+            # `api_key` laid over the `api_key_file` of the file replaces it, and the other way round.
+            draft.drop(companion)
         draft.put(path, value, place=Place(_printable(name)))
 
 
@@ -110,26 +115,19 @@ def _read(text: str, annotation: object) -> object:
         return source.tree
     if text in {"null", "~"}:
         return None
-    return _read_free(text) if annotation in (None, object) else text
+    return _read_free(text) if annotation in (None, object) else Hidden(text)
 
 
 def _read_free(text: str) -> object:
     """A plugin's own value, whose type is not known here: as the file would read it."""
     if text.startswith(("[", "{", '"', "'")):
         source = parse(text, environ=None)
-        return text if source.faults else source.tree
+        return Hidden(text) if source.faults else source.tree
     try:
-        return resolve_plain(text)
+        value = resolve_plain(text)
     except ValueError:
-        return text
-
-
-def _drop_companion(draft: Draft, path: KeyPath) -> None:
-    """`api_key` laid over `api_key_file` of the file below replaces it, and the other way round."""
-    name = path[-1]
-    if isinstance(name, str):
-        other = name.removesuffix("_file") if name.endswith("_file") else f"{name}_file"
-        draft.drop((*path[:-1], other))
+        return Hidden(text)
+    return Hidden(text) if isinstance(value, str) else value
 
 
 def _printable(name: str) -> str:

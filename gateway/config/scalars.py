@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 from gateway.config.leaf import Leaf, PathLeaf, kind_of
+from gateway.config.secret import Hidden, mask
 
 _FLAG_WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 _COUNT = re.compile(r"[-+]?[0-9]{1,18}\Z")
@@ -20,7 +21,13 @@ def parse_text(value: object) -> str:
         raise ValueError(f"expected text, found {kind_of(value)}")
     if any("\ud800" <= char <= "\udfff" for char in value):
         raise ValueError("expected text in UTF-8")
-    return value
+    return str(value)
+
+
+def parse_free_text(value: object) -> str:
+    """As `parse_text`; what a variable brought in stays hidden."""
+    text = parse_text(value)
+    return value if isinstance(value, Hidden) else text
 
 
 def parse_flag(value: object) -> bool:
@@ -85,12 +92,16 @@ def parse_path(value: object, folder: Path) -> Path:
 
 def parse_existing_file(value: object, folder: Path) -> Path:
     path = parse_path(value, folder)
-    if not path.is_file():
+    try:
+        is_file = path.is_file()
+    except OSError as error:
+        raise ValueError(f"cannot look at {str(path)!r}: {error.strerror}") from None
+    if not is_file:
         raise ValueError(f"no such file: {str(path)!r}")
     return path
 
 
-Text = Annotated[str, Leaf(kind="text", parse=parse_text)]
+Text = Annotated[str, Leaf(kind="text", parse=parse_free_text, write=mask)]
 Flag = Annotated[bool, Leaf(kind="true or false", parse=parse_flag, json_type="boolean")]
 Name = Annotated[str, Leaf(kind="name", parse=parse_name)]
 Label = Annotated[str, Leaf(kind="name", parse=parse_label)]

@@ -1,17 +1,17 @@
-"""A text that never shows itself: `repr`, `str`, formatting and JSON of a Secret are `***`."""
+"""Texts that do not show themselves: a Secret never, a Hidden text not by accident."""
 
 import hmac
 from collections.abc import Iterator, Mapping
 
 from pydantic import BaseModel
 
-_MASK = "***"
+MASK = "***"
 # Shorter values are ordinary words; replacing those in a log would only garble it.
 _SHORTEST_REDACTED = 8
 
 
 class Secret:
-    """A text from the configuration; `reveal()` is the one way to read it."""
+    """A text whose `repr`, `str`, formatting and JSON are `***`; `reveal()` is the one way to read it."""
 
     __slots__ = ("_text",)
 
@@ -22,7 +22,7 @@ class Secret:
         return self._text
 
     def __repr__(self) -> str:
-        return _MASK
+        return MASK
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
@@ -31,6 +31,24 @@ class Secret:
 
     def __hash__(self) -> int:
         return hash(self._text)
+
+
+class Hidden(str):
+    """Text that a variable brought in where no secret is expected: an ordinary str, but its `repr` is `***`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return MASK
+
+
+def mask(value: object) -> object:
+    """A copy of free-form content that can be shown."""
+    if isinstance(value, Hidden):
+        return MASK
+    if isinstance(value, Mapping):
+        return {key: mask(item) for key, item in value.items()}
+    return [mask(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def redactable(value: object) -> Iterator[str]:

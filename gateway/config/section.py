@@ -1,14 +1,17 @@
 """What all sections share, and the walk along their types that error texts and the reference page need."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, TypeGuard, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, model_validator
+from pydantic_core import CoreSchema, core_schema
 
 from gateway.config.problems import KeyPath
 from gateway.config.scalars import Name
+from gateway.config.secret import mask
 
 
 class Section(BaseModel):
@@ -28,11 +31,25 @@ class Section(BaseModel):
         return sections | {key: value for key, value in tree.items() if value is not None or key not in collections}
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Free:
+    """Annotation of a plugin's own configuration: any content, hidden texts masked when it is printed."""
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return {
+            **handler(source),
+            "serialization": core_schema.plain_serializer_function_ser_schema(mask, when_used="json"),
+        }
+
+
+PluginSettings = Annotated[Mapping[str, object], Free()]
+
+
 class PluginUse(Section):
     """A plugin by the name of its file, and what it is given."""
 
     use: Name = Field(description="Name of the plugin, which is also the name of its file.")
-    with_: Mapping[str, object] = Field(
+    with_: PluginSettings = Field(
         default_factory=dict, alias="with", description="The configuration of the plugin itself."
     )
 

@@ -15,6 +15,7 @@ import yaml
 from gateway.config.interpolate import InterpolationError, expand
 from gateway.config.plain import resolve_plain
 from gateway.config.problems import KeyPath
+from gateway.config.secret import Hidden
 
 MAX_FILE_BYTES = 1 << 20
 MAX_DEPTH = 32
@@ -196,7 +197,9 @@ class _Reader:
         try:
             if self._environ is not None and "$" in text:
                 expanded = expand(text, environ=self._environ)
-                return None if is_plain and expanded in {"null", "~"} else expanded
+                if is_plain and expanded in {"null", "~"}:
+                    return None
+                return Hidden(expanded) if "${" in text else expanded
             return resolve_plain(text) if is_plain else text
         except InterpolationError as error:
             for message in error.messages:

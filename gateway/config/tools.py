@@ -1,6 +1,7 @@
 """The sections about tools and who decides on them: tools, risk, approvals, MCP servers."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Literal
 
 from pydantic import ConfigDict, Field
@@ -15,7 +16,8 @@ from gateway.config.addresses import (
     VariableValue,
 )
 from gateway.config.scalars import FilePath, Flag, Label, Name, Text, VariableName
-from gateway.config.section import PluginUse, Section
+from gateway.config.secret import Secret
+from gateway.config.section import PluginSettings, PluginUse, Section
 from gateway.config.units import Duration
 
 # Keys of other programs' `mcpServers` blocks that mean nothing here.
@@ -50,7 +52,9 @@ class Tool(Section):
 
 
 class FileOperations(Tool):
-    roots: tuple[FilePath, ...] = Field(min_length=1, description="Folders that the tool may see.")
+    roots: tuple[FilePath, ...] = Field(
+        default=(Path("work"),), validate_default=True, min_length=1, description="Folders that the tool may see."
+    )
     write: Flag = Field(default=False, description="Allow writing at all.")
 
 
@@ -61,13 +65,15 @@ class HttpRequest(Tool):
 
 
 class ExecuteSql(Tool):
-    url: DatabaseUrl | None = Field(default=None, description="The database: `sqlite:///FILE` or `postgresql://...`.")
+    url: DatabaseUrl = Field(
+        default=Secret("sqlite:///./data.db"), description="The database: `sqlite:///FILE` or `postgresql://...`."
+    )
     url_file: FilePath | None = Field(default=None, description="File that holds `url`.")
     read_only: Flag = Field(default=True, description="Open the database for reading only.")
 
 
 class ExecuteCommand(Tool):
-    cwd: FilePath = Field(description="Folder in which commands run.")
+    cwd: FilePath = Field(default=Path("work"), validate_default=True, description="Folder in which commands run.")
     timeout: Duration = Field(default=30.0, description="Longest run of a command.")
     sandbox: Literal["auto", "bubblewrap", "landlock", "none"] = Field(
         default="auto", description="What confines a command; auto: the strongest that this machine has."
@@ -76,7 +82,7 @@ class ExecuteCommand(Tool):
 
 class PluginTool(Tool):
     use: Name | None = Field(default=None, description="Name of the plugin; null: the name of the tool.")
-    with_: Mapping[str, object] = Field(
+    with_: PluginSettings = Field(
         default_factory=dict, alias="with", description="The configuration of the plugin itself."
     )
 

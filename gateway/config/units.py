@@ -50,11 +50,13 @@ def parse_size(value: object) -> int:
 
 
 def format_duration(seconds: float) -> str:
-    """The shortest exact spelling: 600.0 is `10m`, 0.5 is `500ms`."""
-    for unit in ("h", "m", "s"):
-        if seconds >= _SECONDS[unit] and seconds % _SECONDS[unit] == 0:
+    """The usual exact spelling: 600.0 is `10m`, 60.0 is `60s`, 0.5 is `500ms`."""
+    for unit in ("h", "m"):
+        if seconds >= 2 * _SECONDS[unit] and seconds % _SECONDS[unit] == 0:
             return f"{int(seconds / _SECONDS[unit])}{unit}"
-    return f"{seconds * 1000:g}ms" if seconds else "0s"
+    if seconds == int(seconds):
+        return f"{int(seconds)}s"
+    return f"{seconds * 1000:.6f}".rstrip("0").rstrip(".") + "ms"
 
 
 def format_size(size_bytes: int) -> str:

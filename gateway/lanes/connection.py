@@ -6,6 +6,9 @@ set of reasons and goes on when none is left.
 """
 
 import asyncio
+import fcntl
+import sys
+import termios
 from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
@@ -42,6 +45,8 @@ class ClientConnection(asyncio.Protocol):
         "_held",
         "_lingered",
         "_paused",
+        "_since",
+        "_unread",
         "blocked_since",
         "closing",
         "deadline",
@@ -58,10 +63,12 @@ class ClientConnection(asyncio.Protocol):
         self.closing = False
         self.blocked_since: float | None = None
         self.deadline = 0.0
+        self._since = 0.0
         self.deadline_name = "head"
         self._held = b""
         self._paused = 0
         self._lingered = 0
+        self._unread = 0
 
     # The transport's side.
 
@@ -85,7 +92,9 @@ class ClientConnection(asyncio.Protocol):
             if self._lingered > LINGER_LIMIT_BYTES:
                 self.transport.abort()
         else:
-            self._read(self._held + data if self._held else data)
+            if self._held:
+                data, self._held = self._held + data, b""
+            self._read(data)
 
     def eof_received(self) -> bool:
         turn = self.turn
@@ -146,7 +155,7 @@ class ClientConnection(asyncio.Protocol):
             self.listener.paused.discard(self)
 
     def turn_done(self, *, keep: bool, linger: bool = False) -> None:
-        """The answer is written. `keep`: the connection takes another request. `linger`: the request is not whole yet."""
+        """The answer is written. `keep`: the connection takes another request. `linger`: this one is not whole yet."""
         self.turn = None
         self.listener.turn_over()
         if not keep:
@@ -191,9 +200,8 @@ class ClientConnection(asyncio.Protocol):
 
     def close_if_idle(self, now: float, idle_s: float) -> None:
         """Closes a connection that waits for a request since `idle_s` seconds; for draining."""
-        keepalive_s = self.listener.entry.timeouts.keepalive_s
-        waiting = self.deadline_name == "keepalive" and now > self.deadline - keepalive_s + idle_s
-        if self.turn is None and not self.closing and (waiting or (self.deadline_name == "connect" and not self._held)):
+        waiting = self.turn is None and self.deadline_name in ("connect", "keepalive")
+        if waiting and not self._held and now - self._since > idle_s:
             self.close(linger=False)
 
     # Deadlines.
@@ -202,13 +210,23 @@ class ClientConnection(asyncio.Protocol):
         """Ends what takes too long: called about once a second."""
         turn = self.turn
         if turn is not None:
-            if self.blocked_since is not None and now - self.blocked_since > self.listener.entry.timeouts.write_s:
+            if self._stalled(now):
                 self.listener.metrics.deadlines["write"] += 1
                 self.abort()
             else:
                 turn.sweep(now)
         elif now > self.deadline:
             self._overdue()
+
+    def _stalled(self, now: float) -> bool:
+        """Whether the client has read nothing for too long. The kernel says what it has not acknowledged yet."""
+        if self.blocked_since is None:
+            return False
+        queue = fcntl.ioctl(self.transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, b"\0\0\0\0")
+        unread = int.from_bytes(queue, sys.byteorder) + self.transport.get_write_buffer_size()
+        if unread != self._unread:
+            self._unread, self.blocked_since = unread, now
+        return now - self.blocked_since > self.listener.entry.timeouts.write_s
 
     def _overdue(self) -> None:
         if self.deadline_name != "keepalive":
@@ -223,7 +241,8 @@ class ClientConnection(asyncio.Protocol):
 
     def _expect(self, name: str, seconds: float) -> None:
         self.deadline_name = name
-        self.deadline = self.listener.clock() + seconds
+        self._since = self.listener.clock()
+        self.deadline = self._since + seconds
 
     # Reading heads.
 
@@ -231,8 +250,8 @@ class ClientConnection(asyncio.Protocol):
         """Starts the turn of the request that `data` begins with; answers what is refused, and goes on behind it."""
         listener = self.listener
         while data:
-            if data[0] == 0x0D:
-                data = self._without_empty_lines(data)
+            if data[0] == 0x0D and not (data := self._without_empty_lines(data)):
+                return
             end = data.find(b"\r\n\r\n")
             if end < 0:
                 self._wait_for_more(data)
@@ -305,10 +324,12 @@ class ClientConnection(asyncio.Protocol):
 
     def _without_empty_lines(self, data: bytes) -> bytes:
         """Empty lines before a request are skipped, within reason (RFC 9112 section 2.2)."""
-        lines = 0
-        while lines < EMPTY_LINES_LIMIT and data.startswith(b"\r\n"):
-            data, lines = data[2:], lines + 1
-        return data
+        start = 0
+        while start < 2 * EMPTY_LINES_LIMIT and data.startswith(b"\r\n", start):
+            start += 2
+        if start == len(data):
+            self._wait_for_more(data)
+        return data[start:]
 
     def _reset_when_sent(self) -> None:
         """RST would drop what the kernel was not yet given: waits for that, bounded."""

@@ -92,8 +92,8 @@ class Entry:
                 "X-Context-* header.",
             )
         key, cut, digits = _split(raw, len(raw))
-        if cut >= 0 and not raw[:cut].lower().endswith(_LENGTH_FIELD):
-            # The words stand inside another field: such a head is planned whole, each time.
+        if cut >= 0 and not (digits.isdigit() and raw[:cut].lower().endswith(_LENGTH_FIELD)):
+            # Unusual white space, or the words stand inside another field: planned whole, each time.
             return self._plan(head, target, -1), b""
         plan = self._plan(head, target, cut)
         if len(raw) <= PLAN_HEAD_LIMIT_BYTES:
@@ -120,7 +120,7 @@ class Entry:
         identity = self._keys.identify(head, upstream_has_key=endpoint.api_key is not None, scope="passthrough")
         before, after = upstream_head(head, route.rewritten(target, endpoint.base_path), endpoint, identity)
         if cut < 0 and head.length is not None:
-            before, after = b"%b%d%b" % (before, head.length, after), b""
+            before, after = before + (head.value(b"content-length") or b"") + after, b""
         tally = self._metrics.route(route.prefix.decode(), "passthrough")
         return Plan(
             pool=pool,

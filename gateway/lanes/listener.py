@@ -51,7 +51,6 @@ class Listener:
         self.draining = False
         self._sweeper: asyncio.TimerHandle | None = None
         self._watcher: asyncio.TimerHandle | None = None
-        metrics.sources.append(self._families)
 
     def connection(self) -> ClientConnection:
         return ClientConnection(self)
@@ -112,6 +111,29 @@ class Listener:
             connection.abort()
         self.entry.close()
 
+    def families(self) -> Iterator[Metric]:
+        """What is open right now, for a scrape."""
+        connections = GaugeMetricFamily(
+            "gateway_client_connections", "Open client connections", value=len(self.connections)
+        )
+        inflight = GaugeMetricFamily("gateway_inflight_requests", "Requests under way", labels=["mode"])
+        modes = [c.turn.mode for c in self.connections if c.turn is not None]
+        for mode in ("passthrough", "tunnel", "own"):
+            inflight.add_metric([mode], modes.count(mode))
+        streams = GaugeMetricFamily("gateway_open_streams", "Event streams under way")
+        streams.add_metric([], sum(c.turn is not None and c.turn.streaming for c in self.connections))
+        up = GaugeMetricFamily(
+            "gateway_upstream_up", "1 unless the last connection attempt failed", labels=["upstream"]
+        )
+        pool = GaugeMetricFamily(
+            "gateway_upstream_pool_connections", "Connections to the upstream", labels=["upstream", "state"]
+        )
+        for p in self.entry.pools:
+            up.add_metric([p.endpoint.name], float(p.counts.up))
+            pool.add_metric([p.endpoint.name, "idle"], len(p.idle))
+            pool.add_metric([p.endpoint.name, "busy"], len(p.open) - len(p.idle))
+        yield from (connections, inflight, streams, up, pool)
+
     def _close_idle(self) -> None:
         now = self.clock()
         for connection in list(self.connections):
@@ -136,25 +158,3 @@ class Listener:
             by_fd[fd].transport.abort()
         if by_fd:
             self._watcher = self.loop.call_later(PAUSED_LOOK_S, self._look_at_paused)
-
-    def _families(self) -> Iterator[Metric]:
-        connections = GaugeMetricFamily(
-            "gateway_client_connections", "Open client connections", value=len(self.connections)
-        )
-        inflight = GaugeMetricFamily("gateway_inflight_requests", "Requests under way", labels=["mode"])
-        modes = [c.turn.mode for c in self.connections if c.turn is not None]
-        for mode in ("passthrough", "tunnel", "own"):
-            inflight.add_metric([mode], modes.count(mode))
-        streams = GaugeMetricFamily("gateway_open_streams", "Event streams under way")
-        streams.add_metric([], sum(c.turn is not None and c.turn.streaming for c in self.connections))
-        up = GaugeMetricFamily(
-            "gateway_upstream_up", "1 unless the last connection attempt failed", labels=["upstream"]
-        )
-        pool = GaugeMetricFamily(
-            "gateway_upstream_pool_connections", "Connections to the upstream", labels=["upstream", "state"]
-        )
-        for p in self.entry.pools:
-            up.add_metric([p.endpoint.name], float(p.counts.up))
-            pool.add_metric([p.endpoint.name, "idle"], len(p.idle))
-            pool.add_metric([p.endpoint.name, "busy"], len(p.open) - len(p.idle))
-        yield from (connections, inflight, streams, up, pool)

@@ -7,11 +7,13 @@ the facade's default is to close.
 
 import asyncio
 from collections.abc import Iterable
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
 from gateway.errors import GatewayError
+from gateway.routing.routes import path_of
 from gateway.wire.answer import error_answer, new_request_id
 from gateway.wire.body import Body, BodyError, ChunkedBody, LengthBody
 from gateway.wire.head import RequestHead
@@ -33,6 +35,7 @@ class Facade(asyncio.Transport):
         self._closed = False
         self.keep_alive = False
         self.answered = False
+        self.status = 0
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return default if name == "socket" else self._client.transport.get_extra_info(name, default)
@@ -77,6 +80,7 @@ async def take_back(request: web.Request, response: web.StreamResponse) -> None:
     """
     if isinstance(request.transport, Facade):
         request.transport.keep_alive = bool(response.keep_alive)
+        request.transport.status = response.status
         response.force_close()
         response.headers.pop("Server", None)  # it would tell the versions in use
 
@@ -84,7 +88,7 @@ async def take_back(request: web.Request, response: web.StreamResponse) -> None:
 class OwnTurn:
     """A request to one of our own routes."""
 
-    __slots__ = ("_body", "_client", "_facade", "_handler", "_head")
+    __slots__ = ("_began", "_body", "_client", "_facade", "_handler", "_head", "_moved")
 
     mode = "own"
     streaming = False
@@ -92,6 +96,8 @@ class OwnTurn:
     def __init__(self, client: "ClientConnection", head: RequestHead) -> None:
         self._client = client
         self._head = head
+        self._began = perf_counter()
+        self._moved = client.listener.clock()
         self._body: Body | None = None
         self._facade = Facade(self, client)
         self._handler = client.listener.new_handler()
@@ -113,6 +119,7 @@ class OwnTurn:
         if body is None:
             self._client.hold(data)
             return
+        self._moved = self._client.listener.clock()
         try:
             fed = body.feed(data)
         except BodyError as error:
@@ -131,6 +138,7 @@ class OwnTurn:
         if client.turn is not self:
             return
         self._handler.connection_lost(None)
+        self._account(self._facade.status)
         whole = self._body is None
         keep = self._facade.keep_alive and whole and self._head.keep_alive and not client.listener.draining
         client.turn_done(keep=keep, linger=not whole)
@@ -148,11 +156,24 @@ class OwnTurn:
         self._handler.resume_writing()
 
     def sweep(self, now: float) -> None:
-        """Own routes have no deadline here: their handlers set their own."""
+        """A body that stops arriving has a deadline; how long a handler may take is the handler's own matter."""
+        limit_s = self._client.listener.entry.timeouts.body_idle_s
+        if self._body is not None and now - self._moved > limit_s:
+            self._client.listener.metrics.deadlines["body"] += 1
+            self._break_off(GatewayError("request_timeout", f"The request body stopped arriving for {limit_s:g} s."))
 
     def _break_off(self, error: GatewayError) -> None:
         client = self._client
         if not self._facade.answered:
             client.write(error_answer(error, request_id=new_request_id(), close=True))
         self._handler.connection_lost(None)
+        self._account(error.facts.status)
         client.turn_done(keep=False, linger=True)
+
+    def _account(self, status: int) -> None:
+        listener, head = self._client.listener, self._head
+        tally = listener.metrics.route("own", self.mode)
+        tally.codes(head.method.decode())[status] += 1
+        tally.answered.observe(perf_counter() - self._began)
+        if listener.access_log is not None:
+            listener.access_log(mode=self.mode, method=head.method, path=path_of(head.target), status=status)

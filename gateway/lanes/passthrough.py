@@ -37,10 +37,6 @@ class Splice:
 
     mode = "passthrough"
 
-    @property
-    def streaming(self) -> bool:
-        return self._stream
-
     # Each turn begins with these; as class attributes they cost nothing until they change.
     _request: Body | None = None  # the rest of the request's body, None once it is whole
     _answer: Body | None = None  # the answer's body, None before its head
@@ -54,7 +50,7 @@ class Splice:
     _idle_timeout_s: float | None = None
     _upstream_full = False
     _status = 0
-    _stream = False
+    streaming = False  # the answer is an event stream
     _moved = 0.0  # loop time at which something last moved
     _sent_at = 0.0
     _overhead_s = 0.0
@@ -86,7 +82,7 @@ class Splice:
         if plan.repeatable and self._request is None:
             self._replay = request
         self._moved = client.listener.clock()
-        upstream = plan.pool.take(repeatable=plan.repeatable)
+        upstream = plan.pool.take()
         if upstream is None:
             self._open(request)
         else:
@@ -178,12 +174,13 @@ class Splice:
             self._cut("invalid")
             return
         self._sent_bytes += len(data)
-        if data:
-            self._client.write(data)
+        client = self._client
+        if data and not client.transport.is_closing():
+            client.transport.write(data)
         if body.done:
             self._complete(body)
         else:
-            self._moved = self._client.listener.clock()
+            self._moved = client.listener.clock()
 
     def _head_received(self, data: bytes) -> None:
         """The beginning of an answer. Nearly always it is regular, and often it is whole."""
@@ -227,7 +224,7 @@ class Splice:
         """Forwards a final head that was not regular, with the beginning of its body."""
         client, plan = self._client, self._plan
         self._status = head.status
-        self._stream = head.event_stream
+        self.streaming = head.event_stream
         self._keep_upstream = head.keep_alive
         self._idle_timeout_s = head.idle_timeout_s
         dechunk = head.framing == "chunked" and plan.minor == 0
@@ -381,7 +378,7 @@ class Splice:
         plan, duration_s = self._plan, perf_counter() - self._began
         plan.codes[self._status] += 1
         plan.upstream.outcomes[outcome] += 1
-        (plan.route.streamed if self._stream else plan.route.answered).observe(duration_s)
+        (plan.route.streamed if self.streaming else plan.route.answered).observe(duration_s)
         listener = self._client.listener
         if listener.access_log is not None:
             listener.access_log(

@@ -48,8 +48,10 @@ class Tunnel:
         return self._half_closed(self._client.transport)
 
     def client_gone(self) -> None:
-        self._upstream.turn = None
-        self._upstream.transport.close()
+        if self._client_ended:
+            self._upstream.pool.finish(self._upstream)
+        else:
+            self._upstream.abort()
 
     def upstream_lost(self, error: Exception | None) -> None:
         if error is None:

@@ -1,4 +1,4 @@
-"""A gateway in this process, on a free loopback port: the real object graph and real sockets, without a child process."""
+"""A gateway in this process on a free loopback port: the real object graph and real sockets, no child process."""
 
 import asyncio
 import io

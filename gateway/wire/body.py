@@ -8,13 +8,18 @@ that a body that was cut never looks finished to the next reader.
 import re
 from typing import Protocol
 
-from gateway.wire.fields import VALUE, FieldError, check_trailers
+from gateway.wire.fields import TOKEN, VALUE, FieldError, check_trailers
 
 #: Longest chunk-size line with its extensions, and longest trailer section, in bytes.
 LINE_LIMIT_BYTES = 4096
 TRAILERS_LIMIT_BYTES = 16384
 
-_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;" + VALUE + rb"*)?\r\n")
+#: RFC 9112 section 7.1.1 without its optional white space, which llhttp and h11 refuse.
+_QUOTED = rb"\"(?:[\t \x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\" + VALUE + rb")*+\""
+_EXTENSIONS = rb"(?:;" + TOKEN + rb"++(?:=(?:" + TOKEN + rb"++|" + _QUOTED + rb"))?)*+"
+_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})" + _EXTENSIONS + rb"\r\n")
+#: What more bytes could still make a size line of; the extensions are checked once the line is whole.
+_BEGINNING = re.compile(rb"[0-9A-Fa-f]{1,15}(?:;" + VALUE + rb"*+)?\r?")
 _FROM_LINE, _IN_DATA, _AFTER_DATA, _FROM_LAST = range(4)
 
 
@@ -82,6 +87,14 @@ class ChunkedBody:
         self._payload_only = payload_only
 
     def feed(self, data: bytes) -> bytes:
+        if self._at == _FROM_LINE and not self._held and not self._payload_only:
+            # A streamed event is nearly always one whole chunk.
+            found = _SIZE_LINE.match(data)
+            if found is not None:
+                size = int(found[1], 16)
+                whole = found.end() + size + 2 == len(data) and data.endswith(b"\r\n")
+                if whole and size and found.end() <= LINE_LIMIT_BYTES:
+                    return data
         if self._held:
             data, self._held = self._held + data, b""
         start, end, payload = 0, len(data), []
@@ -126,7 +139,7 @@ class ChunkedBody:
         found = _SIZE_LINE.match(data, start)
         if found is None:
             line_end = data.find(b"\n", start)
-            if line_end >= 0 or len(data) - start > LINE_LIMIT_BYTES or not _may_become_size_line(data[start:]):
+            if line_end >= 0 or len(data) - start > LINE_LIMIT_BYTES or not _BEGINNING.fullmatch(data, start):
                 raise BodyError("a chunk-size line is malformed or too long")
             return -1
         if found.end() - start > LINE_LIMIT_BYTES:
@@ -142,9 +155,9 @@ class ChunkedBody:
         """Reads the last chunk's line and the trailers as one piece; the offset behind them, or -1."""
         trailers = data.index(b"\r\n", start) + 2
         end = trailers if data.startswith(b"\r\n", trailers) else data.find(b"\r\n\r\n", trailers)
+        if max(end, len(data) if end < 0 else 0) - trailers > TRAILERS_LIMIT_BYTES:
+            raise BodyError("the trailers are too long")
         if end < 0:
-            if len(data) - trailers > TRAILERS_LIMIT_BYTES:
-                raise BodyError("the trailers are too long")
             return -1
         end += 2 if end == trailers else 4
         try:
@@ -153,8 +166,3 @@ class ChunkedBody:
             raise BodyError(str(error)) from None
         self.done = True
         return end
-
-
-def _may_become_size_line(text: bytes) -> bool:
-    """Whether more bytes could still make a size line of `text`."""
-    return re.fullmatch(rb"[0-9A-Fa-f]{1,15}(?:[ \t]*(?:;" + VALUE + rb"*)?)?\r?", text) is not None

@@ -55,6 +55,12 @@ _NOT_IN_TRAILERS = frozenset(
 )
 
 
+_CONTROLS = bytes(c for c in (*range(32), 127) if c not in b"\t\r\n")
+#: How far back the beginning of a head is looked at: what came earlier was looked at when it came.
+_RECENT_BYTES = 4096
+_CHUNKED = re.compile(rb"transfer-encoding: *chunked\r\n", re.IGNORECASE)
+
+
 class FieldError(ValueError):
     """A field line outside the grammar; the text says which line and why, without repeating it."""
 
@@ -80,6 +86,22 @@ def check_trailers(section: bytes) -> None:
     for field in parse_fields(section):
         if field.name in _NOT_IN_TRAILERS or field.name.startswith(b"x-context-"):
             raise FieldError("a trailer carries a field that is not allowed there (RFC 9110 section 6.5.1)")
+
+
+def is_chunked(field: Field) -> bool:
+    """Whether a Transfer-Encoding field says `chunked` and nothing else, spelled so that every reader agrees."""
+    return _CHUNKED.fullmatch(field.line) is not None
+
+
+def cannot_become_lines(data: bytes) -> bool:
+    """Whether text that is still to be continued has a bare CR, a bare LF or a control character near its end."""
+    recent = data[-_RECENT_BYTES:].removeprefix(b"\n")
+    ends = recent.count(b"\n")
+    return (
+        ends != recent.count(b"\r\n")
+        or ends != recent.count(b"\r") - recent.endswith(b"\r")
+        or len(recent.translate(None, _CONTROLS)) != len(recent)
+    )
 
 
 def tokens(fields: Iterable[Field], name: bytes) -> list[bytes]:

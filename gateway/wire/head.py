@@ -10,14 +10,13 @@ import re
 from dataclasses import dataclass
 
 from gateway.errors import GatewayError
-from gateway.wire.fields import TOKEN, Field, FieldError, parse_fields, tokens
+from gateway.wire.fields import TOKEN, Field, FieldError, cannot_become_lines, is_chunked, parse_fields, tokens
 
 _REQUEST_LINE = re.compile(rb"(" + TOKEN + rb"++) ([\x21-\x7e]++) HTTP/(\d)\.(\d)\r\n")
 _ANY_VERSION = re.compile(rb"[^\r\n]* HTTP/\d+(?:\.\d+)?\r\n")
 _ABSOLUTE = re.compile(rb"https?://([^/?#]*)(.*)", re.IGNORECASE)
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~-]+|\[([0-9A-Fa-f:.]+)\])(?::(\d{0,5}))?")
-#: A bare LF, a bare CR, a control character or a first byte that no method begins with (such as TLS on a plain port).
-_HOPELESS = re.compile(rb"(?<!\r)\n|\r(?!\n|\Z)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\A(?!" + TOKEN + rb"|\r)")
+_TOKEN_OR_CR = re.compile(TOKEN + rb"|\r")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _CODING_LIST = re.compile(TOKEN + rb"+(?:[ \t]*[;,][ \t]*[^\x00-\x1f]*)?")
 
@@ -106,7 +105,7 @@ def check_size(head: bytes, limits: HeadLimits) -> None:
 def check_beginning(data: bytes, limits: HeadLimits) -> None:
     """Refuses the beginning of a head that cannot become a good one: no need to wait for the rest."""
     check_size(data, limits)
-    if _HOPELESS.search(data):
+    if cannot_become_lines(data) or not _TOKEN_OR_CR.match(data):
         raise GatewayError(
             "bad_framing", "The request head is malformed: every line ends with CR LF, and none has control characters."
         )
@@ -154,15 +153,16 @@ def _target_and_host(target: bytes, fields: list[Field], *, minor: int) -> tuple
 def _framing(fields: list[Field], *, minor: int) -> tuple[int | None, bool]:
     """Content-Length and whether the body is chunked; anything that two readers could read in two ways is refused."""
     lengths = [f.value for f in fields if f.name == b"content-length"]
-    codings = [f.value for f in fields if f.name == b"transfer-encoding"]
+    codings = [f for f in fields if f.name == b"transfer-encoding"]
     if codings:
         if lengths:
             raise GatewayError("bad_framing", "Content-Length and Transfer-Encoding exclude each other.")
         if minor == 0:
             raise GatewayError("bad_framing", "Transfer-Encoding does not exist in HTTP/1.0.")
-        if len(codings) == 1 and codings[0].lower() == b"chunked":
+        if len(codings) == 1 and is_chunked(codings[0]):
             return None, True
-        if len(codings) == 1 and codings[0] and _CODING_LIST.fullmatch(codings[0]):
+        value = codings[0].value
+        if len(codings) == 1 and value.lower() != b"chunked" and _CODING_LIST.fullmatch(value):
             raise GatewayError("unsupported_transfer_coding", "The only transfer coding accepted is 'chunked'.")
         raise GatewayError("bad_framing", "The request needs at most one Transfer-Encoding header, 'chunked'.")
     if not lengths:

@@ -10,7 +10,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gateway.wire.body import Body, ChunkedBody, LengthBody, OpenBody
-from gateway.wire.fields import HOP_BY_HOP, TOKEN, VALUE, Field, FieldError, nominated, parse_fields, tokens
+from gateway.wire.fields import (
+    HOP_BY_HOP,
+    TOKEN,
+    VALUE,
+    Field,
+    FieldError,
+    cannot_become_lines,
+    is_chunked,
+    nominated,
+    parse_fields,
+    tokens,
+)
 
 #: Largest head and most fields taken from an upstream.
 HEAD_LIMIT_BYTES = 65536
@@ -22,8 +33,6 @@ _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9]\d\d)(?: " + VALUE + rb"*+)?\r
 _REGULAR = re.compile(
     rb"HTTP/1\.1 ([2-5]\d\d)(?: " + VALUE + rb"*+)?\r\n(?:" + TOKEN + rb"++:" + VALUE + rb"*+\r\n)*+\r\n"
 )
-#: A bare LF, a bare CR or a control character.
-_HOPELESS = re.compile(rb"(?<!\r)\n|\r(?!\n|\Z)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _BEGINNING = re.compile(rb"HTTP/1\.|" + b"|".join(re.escape(b"HTTP/1."[:n]) + rb"\Z" for n in range(7)))
 _TELLING = re.compile(
     rb"\r\n(?:(content-length):[ \t]*([0-9]{1,18})[ \t]*(?=\r)|"
@@ -66,6 +75,8 @@ def measure_regular(data: bytes) -> tuple[int, int, int] | None:
     if found is None:
         return None
     end = found.end()
+    if end > HEAD_LIMIT_BYTES or data.count(b"\r\n", 0, end) > FIELDS_LIMIT + 2:
+        return None
     telling = _TELLING.findall(data[:end].lower())
     if len(telling) != 1 or not telling[0][0]:
         return None
@@ -121,7 +132,7 @@ class ResponseHeads:
             if max(end, 0 if end >= 0 else len(self.rest)) > HEAD_LIMIT_BYTES:
                 raise ResponseError("its head is too large")
             if end < 0:
-                if _HOPELESS.search(self.rest) or not _BEGINNING.match(self.rest):
+                if cannot_become_lines(self.rest) or not _BEGINNING.match(self.rest):
                     raise ResponseError("its head is malformed")
                 return
             head = parse_response_head(self.rest[: end + 4], method=self._method)
@@ -140,10 +151,10 @@ def forwarded_head(head: ResponseHead, *, close: bool, dechunked: bool = False, 
     drop = HOP_BY_HOP | nominated(connection)
     if upgrade:
         drop -= {b"connection", b"upgrade"}
-    if dechunked or head.status == 204:
+    if head.status < 200 or head.status == 204:
+        drop |= {b"content-length", b"transfer-encoding"}  # RFC 9110 section 8.6, RFC 9112 section 6.1
+    elif dechunked:
         drop |= {b"transfer-encoding"}
-    if head.status == 204:
-        drop |= {b"content-length"}
     lines = [head.line, *(f.line for f in head.fields if f.name not in drop)]
     if close and not upgrade:
         lines.append(b"Connection: close\r\n")
@@ -163,10 +174,10 @@ def body_of(head: ResponseHead, *, payload_only: bool) -> Body:
 def _framing(fields: list[Field], *, minor: int, status: int, method: bytes) -> tuple[Framing, int]:
     """How the body ends (RFC 9112 section 6.3), refusing what could be read in two ways."""
     lengths = [f.value for f in fields if f.name == b"content-length"]
-    codings = [f.value.lower() for f in fields if f.name == b"transfer-encoding"]
+    codings = [f for f in fields if f.name == b"transfer-encoding"]
     if len(lengths) > 1 or (lengths and re.fullmatch(rb"[0-9]{1,18}", lengths[0]) is None):
         raise ResponseError("Content-Length is repeated or not a number")
-    if codings and (lengths or minor == 0 or codings != [b"chunked"]):
+    if codings and (lengths or minor == 0 or len(codings) > 1 or not is_chunked(codings[0])):
         raise ResponseError("Transfer-Encoding is not 'chunked' alone")
     if method == b"HEAD" or status in (204, 304) or status < 200:
         return "none", 0

@@ -1,0 +1,1 @@
+"""Real client libraries and programs, driven through a running gateway."""

@@ -1,0 +1,77 @@
+"""The question that every client is asked, and what came of it."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tests.clients.provider import PROVIDER_KEY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """One prompt for the model `demo`; `root` is the base URL without `/v1`."""
+
+    root: str
+    prompt: str
+    stream: bool = False
+    api_key: str = PROVIDER_KEY
+    headers: Mapping[str, str] = field(default_factory=dict)
+    retries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The exception of the client library; `status` and `headers` where it knows an answer."""
+
+    kind: str
+    message: str
+    status: int | None
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The pieces of text that came (none is empty), when, in seconds since any moment, and how it failed if it did."""
+
+    pieces: tuple[str, ...]
+    times_s: tuple[float, ...]
+    failure: Failure | None
+
+    @property
+    def text(self) -> str:
+        """The whole answer; a failure is the test's failure."""
+        assert self.failure is None, self.failure
+        return "".join(self.pieces)
+
+    @property
+    def failed(self) -> Failure:
+        """The failure; a success is the test's failure."""
+        assert self.failure is not None, f"no error, but {len(self.pieces)} pieces that end in {self.pieces[-1:]!r}"
+        return self.failure
+
+
+Client = Callable[[Ask], Outcome]
+
+
+def observed(pieces_of: Callable[[Ask], Iterator[str]]) -> Client:
+    """A client from the generator of its pieces of text."""
+
+    def client(ask: Ask) -> Outcome:
+        pieces: list[str] = []
+        times_s: list[float] = []
+        failure = None
+        try:
+            for piece in filter(None, pieces_of(ask)):
+                pieces.append(piece)
+                times_s.append(time.monotonic())
+        except Exception as error:
+            failure = _failure(error)
+        return Outcome(tuple(pieces), tuple(times_s), failure)
+
+    return client
+
+
+def _failure(error: Exception) -> Failure:
+    status = getattr(error, "status_code", None)
+    headers = getattr(getattr(error, "response", None), "headers", {})
+    return Failure(type(error).__name__, str(error), status, dict(headers))

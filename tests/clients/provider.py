@@ -1,0 +1,118 @@
+"""A provider under observation: the demo model in a thread of its own, which wants a key and remembers what reached it.
+
+It has two routes more (`/v1/echo`, `/v1/ws`), sends the headers that providers send, and fails at first when asked to.
+"""
+
+import asyncio
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self
+
+from aiohttp import web
+from multidict import CIMultiDict
+
+from gateway.demo.app import Handler, create_app
+
+PROVIDER_KEY: Final = "provider-secret"
+#: A request with this header gets 429 in its first N tries, told apart by `x-stainless-retry-count`.
+FAILURES: Final = "X-Test-Failures"
+LIMITS: Final[Mapping[str, str]] = {
+    "x-ratelimit-limit-requests": "60",
+    "x-ratelimit-remaining-requests": "59",
+    "anthropic-ratelimit-requests-remaining": "59",
+    "openai-processing-ms": "7",
+    "request-id": "req_of_the_provider",
+}
+RETRY: Final[Mapping[str, str]] = {"retry-after": "20", "retry-after-ms": "5", "x-should-retry": "true"}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A request as it reached the provider; `target` is the path with the query."""
+
+    method: str
+    target: str
+    headers: CIMultiDict[str]
+
+    @property
+    def credentials(self) -> set[str]:
+        """Every secret in it."""
+        values = (self.headers.get(name) for name in ("Authorization", "x-api-key", "X-Gateway-Key"))
+        return {value.removeprefix("Bearer ") for value in values if value is not None}
+
+
+class Provider:
+    """`with Provider() as provider` serves on `provider.base_url` (which has no path) until it is left."""
+
+    def __init__(self) -> None:
+        self.seen: list[Seen] = []
+        self.base_url = ""
+        self._stop: Future[None] = Future()
+        self._address: Future[str] = Future()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="provider")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self.base_url = self._address.result(timeout=10)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        self._stop.set_result(None)
+        self._thread.join()
+
+    async def _serve(self) -> None:
+        app = create_app()
+        app.middlewares.insert(0, self._watch)
+        app.on_response_prepare.append(_add_limits)
+        app.add_routes([web.route("*", "/v1/echo", _echo), web.get("/v1/ws", _echo_messages)])
+        runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.2)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            self._address.set_result(f"http://127.0.0.1:{runner.addresses[0][1]}")
+            await asyncio.wrap_future(self._stop)
+        finally:
+            await runner.cleanup()
+
+    @web.middleware
+    async def _watch(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        seen = Seen(request.method, request.path_qs, CIMultiDict(request.headers))
+        self.seen.append(seen)
+        if PROVIDER_KEY not in seen.credentials:
+            return _refusal(401, kind="authentication_error", message="Incorrect API key provided.")
+        if int(seen.headers.get("x-stainless-retry-count", "0")) < int(seen.headers.get(FAILURES, "0")):
+            return _refusal(429, kind="rate_limit_error", message="Slow down.", headers=RETRY)
+        return await handler(request)
+
+
+async def _add_limits(_: web.Request, response: web.StreamResponse) -> None:
+    response.headers.update(LIMITS)
+
+
+async def _echo(request: web.Request) -> web.StreamResponse:
+    """The body, with its type, as it arrives."""
+    response = web.StreamResponse(headers={"Content-Type": request.headers.get("Content-Type", "text/plain")})
+    await response.prepare(request)
+    async for data in request.content.iter_any():
+        await response.write(data)
+    return response
+
+
+async def _echo_messages(request: web.Request) -> web.WebSocketResponse:
+    socket = web.WebSocketResponse(protocols=("echo",), max_msg_size=0)
+    await socket.prepare(request)
+    async for message in socket:
+        if message.type is web.WSMsgType.TEXT:
+            await socket.send_str(message.data)
+        else:
+            await socket.send_bytes(message.data)
+    return socket
+
+
+def _refusal(status: int, *, kind: str, message: str, headers: Mapping[str, str] | None = None) -> web.Response:
+    """An error that OpenAI's and Anthropic's clients both read."""
+    body = {"type": "error", "error": {"type": kind, "message": message, "param": None, "code": None}}
+    return web.json_response(body, status=status, headers=headers)

@@ -1,0 +1,58 @@
+"""What anthropic-python does beyond a chat, through the gateway."""
+
+from collections.abc import Iterator
+
+import anthropic
+import pytest
+
+from tests.clients.conftest import GATEWAY_KEY
+from tests.clients.provider import PROVIDER_KEY, Seen
+
+pytestmark = pytest.mark.clients
+
+ASK: list[anthropic.types.MessageParam] = [{"role": "user", "content": "Say hello"}]
+CALL: list[anthropic.types.MessageParam] = [{"role": "user", "content": 'native lookup {"id": 7}'}]
+TOOL: anthropic.types.ToolParam = {"name": "lookup", "input_schema": {"type": "object"}}
+
+
+@pytest.fixture
+def client(gateway: str) -> Iterator[anthropic.Anthropic]:
+    with anthropic.Anthropic(base_url=gateway, api_key=PROVIDER_KEY, max_retries=0) as client:
+        yield client
+
+
+def test_beta_messages_keep_their_query(client: anthropic.Anthropic, seen: list[Seen]) -> None:
+    """`/v1/messages?beta=true`, with the headers that go with it."""
+    answer = client.beta.messages.create(model="demo", max_tokens=100, messages=ASK, betas=["context-1m-2025-08-07"])
+    assert answer.content[0].type == "text" and answer.content[0].text.endswith('"Say hello"')
+    assert seen[0].target == "/v1/messages?beta=true"
+    assert seen[0].headers["anthropic-beta"] == "context-1m-2025-08-07" and seen[0].headers["anthropic-version"]
+
+
+def test_tokens_are_counted(client: anthropic.Anthropic) -> None:
+    """By the route below messages."""
+    assert client.messages.count_tokens(model="demo", messages=ASK).input_tokens == 3
+
+
+def test_a_tool_is_used(client: anthropic.Anthropic) -> None:
+    """Whole and as a stream, which says the same."""
+    whole = client.messages.create(model="demo", max_tokens=100, messages=CALL, tools=[TOOL])
+    with client.messages.stream(model="demo", max_tokens=100, messages=CALL, tools=[TOOL]) as stream:
+        streamed = stream.get_final_message()
+    for answer in (whole, streamed):
+        assert answer.stop_reason == "tool_use" and answer.content[-1].type == "tool_use"
+        assert (answer.content[-1].name, answer.content[-1].input) == ("lookup", {"id": 7})
+
+
+def test_thinking_comes_as_a_block(client: anthropic.Anthropic) -> None:
+    """Before the text."""
+    prompt: list[anthropic.types.MessageParam] = [{"role": "user", "content": "think, say hello"}]
+    answer = client.messages.create(model="demo", max_tokens=100, messages=prompt)
+    assert [block.type for block in answer.content] == ["thinking", "text"]
+
+
+def test_the_gateways_key_may_be_a_token(keyed_gateway: str, seen: list[Seen]) -> None:
+    """`auth_token` (ANTHROPIC_AUTH_TOKEN) serves as well as `api_key`."""
+    with anthropic.Anthropic(base_url=keyed_gateway, auth_token=GATEWAY_KEY, max_retries=0) as client:
+        assert client.messages.create(model="demo", max_tokens=100, messages=ASK).stop_reason == "end_turn"
+    assert seen[0].credentials == {PROVIDER_KEY}

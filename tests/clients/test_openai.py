@@ -1,0 +1,144 @@
+"""What openai-python does beyond a chat, through the gateway."""
+
+import hashlib
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import openai
+import pytest
+import pytest_asyncio
+from openai.types.chat import ChatCompletionToolParam
+
+from gateway.demo.embeddings import vector_of
+from gateway.testing.ports import refusing_port
+from gateway.testing.run import GatewayProcess
+from tests.clients.conftest import GATEWAY_KEY
+from tests.clients.provider import PROVIDER_KEY, Seen
+
+pytestmark = pytest.mark.clients
+
+MEBIBYTE = 1024 * 1024
+TOOL: ChatCompletionToolParam = {
+    "type": "function",
+    "function": {"name": "lookup", "parameters": {"type": "object", "properties": {"id": {"type": "integer"}}}},
+}
+CALL = 'native lookup {"id": 7}'
+
+
+@pytest.fixture
+def client(gateway: str) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{gateway}/v1", api_key=PROVIDER_KEY, max_retries=0) as client:
+        yield client
+
+
+@pytest_asyncio.fixture
+async def unreachable() -> AsyncIterator[str]:
+    """A gateway whose upstream refuses connections."""
+    with refusing_port() as port:
+        async with GatewayProcess(f"upstreams: [{{name: nobody, base_url: 'http://127.0.0.1:{port}/v1'}}]") as process:
+            yield process.base_url
+
+
+def test_models_are_listed(client: openai.OpenAI) -> None:
+    """The provider's, and one by its name."""
+    assert [model.id for model in client.models.list()] == ["demo", "demo-embedding"]
+    assert client.models.retrieve("demo").owned_by == "twolane-demo"
+    with pytest.raises(openai.NotFoundError, match="'nope' does not exist"):
+        client.models.retrieve("nope")
+
+
+def test_embeddings_are_the_providers(client: openai.OpenAI) -> None:
+    """In the client's default encoding, base64, and as numbers."""
+    expected = vector_of(b"two lanes", dimensions=256)
+    default = client.embeddings.create(model="demo-embedding", input="two lanes")
+    numbers = client.embeddings.create(model="demo-embedding", input=["two lanes"], encoding_format="float")
+    assert default.data[0].embedding == pytest.approx(expected) and numbers.data[0].embedding == expected
+
+
+def test_legacy_completions(client: openai.OpenAI) -> None:
+    """The API before chat."""
+    assert client.completions.create(model="demo", prompt="Say hello").choices[0].text.endswith('"Say hello"')
+
+
+def test_a_tool_is_called(client: openai.OpenAI) -> None:
+    """Whole and as a stream, which says the same."""
+    messages = [openai.types.chat.ChatCompletionUserMessageParam(role="user", content=CALL)]
+    whole = client.chat.completions.create(model="demo", messages=messages, tools=[TOOL]).choices[0]
+    with client.chat.completions.stream(model="demo", messages=messages, tools=[TOOL]) as stream:
+        streamed = stream.get_final_completion().choices[0]
+    for choice in (whole, streamed):
+        assert choice.finish_reason == "tool_calls" and choice.message.tool_calls is not None
+        function = choice.message.tool_calls[0].function
+        assert (function.name, function.arguments) == ("lookup", '{"id": 7}')
+
+
+def test_usage_is_streamed_when_asked_for(client: openai.OpenAI) -> None:
+    """In the frame without choices that the provider sends, and only then."""
+    messages = [openai.types.chat.ChatCompletionUserMessageParam(role="user", content="long 3")]
+    asked = client.chat.completions.create(
+        model="demo", messages=messages, stream=True, stream_options={"include_usage": True}
+    )
+    assert [chunk.usage.completion_tokens for chunk in asked if chunk.usage] == [3]
+    assert all(chunk.choices for chunk in client.chat.completions.create(model="demo", messages=messages, stream=True))
+
+
+def test_responses_stream_their_events(client: openai.OpenAI) -> None:
+    """From `response.created` to `response.completed`."""
+    with client.responses.stream(model="demo", input="Say hello") as stream:
+        kinds = [event.type for event in stream]
+        assert stream.get_final_response().output_text.endswith('"Say hello"')
+    assert kinds[0] == "response.created" and kinds[-1] == "response.completed"
+
+
+def test_200_megabytes_are_uploaded(client: openai.OpenAI, tmp_path: Path) -> None:
+    """As multipart, and what arrives has the hash of what was sent."""
+    path, digest = tmp_path / "large.bin", hashlib.sha256()
+    with path.open("wb") as file:
+        for number in range(200):
+            block = hashlib.shake_128(b"%d" % number).digest(MEBIBYTE)
+            digest.update(block)
+            file.write(block)
+    uploaded = client.files.create(file=path, purpose="user_data")
+    assert uploaded.bytes == 200 * MEBIBYTE and uploaded.filename == "large.bin"
+    assert uploaded.model_extra == {"sha256": digest.hexdigest()}
+
+
+def test_headers_of_both_sides_arrive(client: openai.OpenAI, seen: list[Seen]) -> None:
+    """The provider sees what the client says of itself, the client what the provider says of its limits."""
+    answer = client.with_options(default_headers={"X-Own": "kept"}).models.with_raw_response.list()
+    assert answer.headers["x-ratelimit-remaining-requests"] == "59"
+    assert answer.headers["openai-processing-ms"] == "7"
+    assert seen[0].headers["X-Own"] == "kept" and seen[0].headers["x-stainless-lang"] == "python"
+
+
+def test_the_gateways_own_errors_are_told(keyed_gateway: str) -> None:
+    """With status, type and code, and what to do in the message."""
+    with openai.OpenAI(base_url=f"{keyed_gateway}/v1", api_key="wrong", max_retries=0) as client:
+        with pytest.raises(openai.AuthenticationError, match="gateway key is not valid") as refused:
+            client.models.list()
+        assert (refused.value.code, refused.value.type) == ("invalid_api_key", "authentication_error")
+        known = client.with_options(api_key=GATEWAY_KEY)
+        with pytest.raises(openai.APIStatusError, match="not part of this version") as missing:
+            known.with_options(base_url=f"{keyed_gateway}/context/v1").chat.completions.create(
+                model="demo", messages=[{"role": "user", "content": "Say hello"}]
+            )
+        assert (missing.value.status_code, missing.value.code) == (501, "not_implemented")
+        with pytest.raises(openai.NotFoundError, match="set the client's base URL to"):
+            known.with_options(base_url=keyed_gateway).models.list()
+
+
+def test_without_v1_a_chat_is_understood(gateway: str) -> None:
+    """The commonest mistake in a base URL is served as what was meant."""
+    with openai.OpenAI(base_url=gateway, api_key=PROVIDER_KEY) as client:
+        answer = client.chat.completions.create(model="demo", messages=[{"role": "user", "content": "Say hello"}])
+    assert answer.choices[0].message.content is not None
+
+
+def test_an_upstream_that_is_down_is_a_502(unreachable: str) -> None:
+    """Of the gateway, which says so."""
+    with (
+        openai.OpenAI(base_url=f"{unreachable}/v1", api_key=PROVIDER_KEY, max_retries=0) as client,
+        pytest.raises(openai.InternalServerError) as failed,
+    ):
+        client.models.list()
+    assert (failed.value.status_code, failed.value.code) == (502, "upstream_error")

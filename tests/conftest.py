@@ -1,0 +1,32 @@
+"""What the tests share: both event loops where sockets are, certificates, and an ear for errors nobody awaits."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping
+
+import pytest
+import uvloop
+
+from gateway.testing.tls import Certificates, self_signed
+
+#: Folders whose tests must hold on both loops; elsewhere a test drives a process, or no socket at all.
+BOTH_LOOPS = frozenset(("demo", "functional", "lanes", "testing", "upstream"))
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    if item.path.parent.name in BOTH_LOOPS:
+        return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+    return {"asyncio": asyncio.new_event_loop}
+
+
+@pytest.fixture(autouse=True)
+def nothing_fails_unseen(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """An exception in a callback, a protocol or a task that nobody awaits fails the test: the loop only logs it."""
+    yield
+    unseen = [r.getMessage() for r in caplog.get_records("call") if r.name == "asyncio" and r.levelno >= logging.ERROR]
+    assert not unseen
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return self_signed(tmp_path_factory.mktemp("certificates"))

@@ -1,0 +1,330 @@
+"""A client that leaves takes its upstream connection with it, at once, whatever was going on."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import pytest
+from functional.through import client_of, get, post, through
+from running import Stopwatch, scrape, until
+
+from gateway.testing.local import LocalGateway
+from gateway.testing.peer import PEER_LEFT, Peer
+from gateway.testing.ports import silent_port
+from gateway.testing.scripts import chunk, event, head
+
+#: The promise.
+CANCEL_S = 0.1
+
+UPLOAD_BYTES = 50_000_000
+FLOOD = b"x" * UPLOAD_BYTES
+STREAM_HEAD = head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")])
+WEBSOCKET = get(b"/v1/realtime", b"Upgrade: websocket", b"Connection: Upgrade", b"Sec-WebSocket-Key: x")
+SWITCHED = head(101, [("Upgrade", "websocket"), ("Connection", "Upgrade")])
+
+
+async def close(client: Peer) -> None:
+    client.close()
+
+
+async def reset(client: Peer) -> None:
+    client.reset()
+
+
+LEAVING = {"close": close, "reset": reset, "fin": Peer.half_close}
+
+
+class Phase:
+    """A request brought to a certain point; `ended` is set when the upstream sees its connection end."""
+
+    def __init__(self) -> None:
+        self.reached = asyncio.Event()
+        self.ended = asyncio.Event()
+
+    async def watch(self, peer: Peer) -> None:
+        self.reached.set()
+        with contextlib.suppress(*PEER_LEFT):
+            await peer.wait_end(timeout_s=None)
+        self.ended.set()
+
+
+async def uploading_length(phase: Phase, peer: Peer) -> None:
+    await peer.read_until(b"first part")
+    await phase.watch(peer)
+
+
+async def waiting(phase: Phase, peer: Peer) -> None:
+    await peer.read_request()
+    await phase.watch(peer)
+
+
+async def streaming(phase: Phase, peer: Peer) -> None:
+    await peer.read_request()
+    await peer.send(STREAM_HEAD + chunk(event("1")))
+    await phase.watch(peer)
+
+
+async def half_a_head(phase: Phase, peer: Peer) -> None:
+    await peer.read_request()
+    await peer.send(STREAM_HEAD[:-2])
+    await phase.watch(peer)
+
+
+async def after_an_interim_answer(phase: Phase, peer: Peer) -> None:
+    await peer.read_request()
+    await peer.send(head(103, [("Link", "</x>")]))
+    await phase.watch(peer)
+
+
+async def tunnelling(phase: Phase, peer: Peer) -> None:
+    await peer.read_head()
+    await peer.send(SWITCHED + b"welcome")
+    await phase.watch(peer)
+
+
+PHASES = {
+    "uploading": (post(b"first part" + b"x" * 1000)[:-1000], uploading_length, b""),
+    "uploading-chunked": (
+        get(b"/v1/x", b"Transfer-Encoding: chunked", method=b"POST") + chunk(b"first part"),
+        uploading_length,
+        b"",
+    ),
+    "waiting-for-the-head": (post(b"{}"), waiting, b""),
+    "within-the-head": (post(b"{}"), half_a_head, b""),
+    "after-an-interim-answer": (post(b"{}"), after_an_interim_answer, b"\r\n\r\n"),
+    "streaming": (post(b"{}"), streaming, event("1")),
+    "tunnelling": (WEBSOCKET, tunnelling, b"welcome"),
+}
+
+
+@pytest.mark.parametrize("leaving", LEAVING)
+@pytest.mark.parametrize("name", PHASES)
+async def test_the_upstream_connection_ends_with_the_clients(name: str, leaving: str) -> None:
+    """Within 100 ms, in each phase of a request, by FIN or by RST, also by a FIN in one direction only."""
+    sent, play, awaited = PHASES[name]
+    phase = Phase()
+    async with through(lambda peer: play(phase, peer)) as (gateway, upstream), client_of(gateway) as client:
+        await client.send(sent)
+        await asyncio.wait_for(phase.reached.wait(), 5)
+        if awaited:
+            await client.read_until(awaited)
+        left = Stopwatch()
+        await LEAVING[leaving](client)
+        await asyncio.wait_for(phase.ended.wait(), 5)
+        assert left.s <= CANCEL_S
+        await upstream.wait_open(0)
+        await nothing_is_left(gateway)
+
+
+async def nothing_is_left(gateway: LocalGateway) -> None:
+    """No connection to the upstream is busy, no client but the one that asks is counted, none under way but its own."""
+    counts = await scrape(gateway)
+    assert counts['gateway_upstream_pool_connections{state="busy",upstream="up"}'] == 0
+    assert counts["gateway_client_connections"] == 1
+    assert counts['gateway_inflight_requests{mode="passthrough"}'] == 0
+    assert counts['gateway_inflight_requests{mode="tunnel"}'] == 0
+
+
+async def flood(client: Peer) -> int:
+    """Sends until nobody takes any more; how much that was."""
+    before = client.n_sent
+    with pytest.raises(TimeoutError):
+        await client.send(FLOOD, timeout_s=0.3)
+    return client.n_sent - before
+
+
+async def read_only_when_told(peer: Peer, told: asyncio.Event) -> None:
+    """Reads a head, then nothing until it is told to; what is left of the connection then ends it."""
+    await peer.read_head()
+    await told.wait()
+    with contextlib.suppress(*PEER_LEFT):
+        await peer.wait_end(timeout_s=None)
+
+
+@pytest.mark.parametrize("leaving", LEAVING)
+async def test_an_upload_that_the_upstream_does_not_read(leaving: str) -> None:
+    """The client is paused meanwhile, so its leaving arrives as no event: it is looked for."""
+    told = asyncio.Event()
+    async with (
+        through(lambda peer: read_only_when_told(peer, told), rcvbuf=4096) as (gateway, upstream),
+        client_of(gateway) as client,
+    ):
+        await client.send(post(FLOOD)[:-UPLOAD_BYTES])
+        assert await flood(client) < UPLOAD_BYTES, "the client is held back"
+        left = Stopwatch()
+        await LEAVING[leaving](client)
+        await busy_connections(gateway, 0)
+        assert left.s <= CANCEL_S
+        told.set()
+        await upstream.wait_open(0)
+        assert upstream.connections[0].n_received < UPLOAD_BYTES
+        await nothing_is_left(gateway)
+
+
+@pytest.mark.parametrize("leaving", LEAVING)
+async def test_a_stream_that_the_client_does_not_read(leaving: str) -> None:
+    """The upstream is held back meanwhile, and let go when the client leaves."""
+    blocked, ended = asyncio.Event(), asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(head(200, [("Content-Length", str(UPLOAD_BYTES))]))
+        with contextlib.suppress(TimeoutError):
+            await peer.send(FLOOD, timeout_s=0.3)
+        blocked.set()
+        with contextlib.suppress(*PEER_LEFT):
+            await peer.wait_end(timeout_s=None)
+        ended.set()
+
+    async with through(script) as (gateway, upstream), client_of(gateway, rcvbuf=4096) as client:
+        await client.send(get())
+        await client.read_head()
+        await asyncio.wait_for(blocked.wait(), 5)
+        assert upstream.connections[0].n_sent < UPLOAD_BYTES, "the upstream is held back"
+        left = Stopwatch()
+        await LEAVING[leaving](client)
+        await asyncio.wait_for(ended.wait(), 5)
+        assert left.s <= CANCEL_S
+        await nothing_is_left(gateway)
+
+
+@pytest.mark.parametrize("leaving", ["close", "reset"])
+async def test_a_tunnel_that_the_upstream_does_not_read(leaving: str) -> None:
+    """What is unsent does not keep the connection open."""
+    told = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.read_head()
+        await peer.send(SWITCHED)
+        await told.wait()
+        with contextlib.suppress(*PEER_LEFT):
+            await peer.wait_end(timeout_s=None)
+
+    async with through(script, rcvbuf=4096) as (gateway, upstream), client_of(gateway) as client:
+        await client.send(WEBSOCKET)
+        await client.read_head()
+        await flood(client)
+        left = Stopwatch()
+        await LEAVING[leaving](client)
+        await busy_connections(gateway, 0)
+        assert left.s <= CANCEL_S
+        told.set()
+        await upstream.wait_open(0)
+        await nothing_is_left(gateway)
+
+
+@pytest.mark.parametrize("leaving", ["close", "reset"])
+async def test_a_tunnel_that_the_client_does_not_read(leaving: str) -> None:
+    """The upstream is held back, and let go when the client leaves."""
+    blocked, ended = asyncio.Event(), asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.read_head()
+        await peer.send(SWITCHED)
+        with contextlib.suppress(TimeoutError):
+            await peer.send(FLOOD, timeout_s=0.3)
+        blocked.set()
+        with contextlib.suppress(*PEER_LEFT):
+            await peer.wait_end(timeout_s=None)
+        ended.set()
+
+    async with through(script) as (gateway, _), client_of(gateway, rcvbuf=4096) as client:
+        await client.send(WEBSOCKET)
+        await client.read_head()
+        await asyncio.wait_for(blocked.wait(), 5)
+        left = Stopwatch()
+        await LEAVING[leaving](client)
+        await asyncio.wait_for(ended.wait(), 5)
+        assert left.s <= CANCEL_S
+        await nothing_is_left(gateway)
+
+
+@pytest.mark.parametrize("leaving", LEAVING)
+@pytest.mark.parametrize("uploading", [False, True])
+async def test_a_connection_that_is_still_being_made(leaving: str, *, uploading: bool) -> None:
+    """The attempt is given up, also while the client is paused because its body waits for it."""
+    with silent_port() as port:
+        already = connects_to(port)
+        upstream = {"base_url": f"http://127.0.0.1:{port}", "timeouts": {"connect": 30}}
+        async with through(upstream=upstream) as (gateway, _), client_of(gateway) as client:
+            await client.send(post(FLOOD)[:-UPLOAD_BYTES])
+            if uploading:
+                assert await flood(client) < UPLOAD_BYTES, "the client is held back"
+            await until(lambda: connects_to(port) == already + 1)
+            left = Stopwatch()
+            await LEAVING[leaving](client)
+            await until(lambda: connects_to(port) == already)
+            assert left.s <= CANCEL_S
+            await nothing_is_left(gateway)
+
+
+def connects_to(port: int) -> int:
+    """How many TCP connections of this machine are being made to a loopback port (state 02, SYN_SENT)."""
+    lines = Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]
+    return sum(line.split()[2:4] == [f"0100007F:{port:04X}", "02"] for line in lines)
+
+
+async def busy_connections(gateway: LocalGateway, number: int) -> None:
+    """Returns as soon as this many upstream connections are busy."""
+    name = 'gateway_upstream_pool_connections{state="busy",upstream="up"}'
+    async with asyncio.timeout(5):
+        while (await scrape(gateway))[name] != number:
+            await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize("leaving", LEAVING)
+async def test_a_client_that_sends_ahead_without_end(leaving: str) -> None:
+    """What comes behind a request under way is held, within bounds; leaving is noticed all the same."""
+    phase = Phase()
+    async with through(lambda peer: waiting(phase, peer)) as (gateway, upstream), client_of(gateway) as client:
+        await client.send(get())
+        await asyncio.wait_for(phase.reached.wait(), 5)
+        assert await flood(client) < UPLOAD_BYTES, "the client is held back"
+        left = Stopwatch()
+        await LEAVING[leaving](client)
+        await asyncio.wait_for(phase.ended.wait(), 5)
+        assert left.s <= CANCEL_S
+        await nothing_is_left(gateway)
+        assert len(upstream.requests) == 1
+
+
+async def test_half_a_request_never_reaches_the_upstream() -> None:
+    """A client that leaves within the head leaves nothing behind."""
+    async with through() as (gateway, upstream):
+        for end in range(1, len(get()) - 1, 5):
+            async with client_of(gateway) as client:
+                await client.send(get()[:end])
+        await until_alone(gateway)
+        assert not upstream.connections
+
+
+async def until_alone(gateway: LocalGateway) -> None:
+    async with asyncio.timeout(5):
+        while (await scrape(gateway))["gateway_client_connections"] != 1:
+            await asyncio.sleep(0.005)
+
+
+async def test_leaving_is_counted() -> None:
+    """As a disconnect, as status 499 and as a cancelled upstream request, once."""
+    phase = Phase()
+    async with through(lambda peer: waiting(phase, peer)) as (gateway, upstream):
+        async with client_of(gateway) as client:
+            await client.send(post(b"{}"))
+            await asyncio.wait_for(phase.reached.wait(), 5)
+        await upstream.wait_open(0)
+        counts = await scrape(gateway)
+    assert counts["gateway_client_disconnects_total"] == 1
+    labels = 'code="499",method="POST",mode="passthrough",route="/v1/"'
+    assert counts[f"gateway_http_requests_total{{{labels}}}"] == 1
+    assert counts['gateway_upstream_requests_total{outcome="cancelled",upstream="up"}'] == 1
+
+
+async def test_a_client_that_leaves_after_its_answer_costs_nothing() -> None:
+    """The upstream connection stays for the next client."""
+    async with through() as (gateway, upstream):
+        for _ in range(3):
+            async with client_of(gateway) as client:
+                await client.send(get())
+                await client.read_response()
+        assert len(upstream.connections) == 1
+        assert (await scrape(gateway))["gateway_client_disconnects_total"] == 0

@@ -1,0 +1,1 @@
+"""The gateway as its clients and its upstreams see it: real sockets, exact bytes."""

@@ -1,0 +1,99 @@
+"""A gateway with one scripted upstream behind it, both in this process, and the words to talk to it."""
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from gateway.testing.local import LocalGateway
+from gateway.testing.peer import KEEP_BYTES, Connecting, Peer, Response, connect
+from gateway.testing.upstream import FakeUpstream, Script
+
+Json = dict[str, Any]
+
+#: What the gateway may change in a request and in an answer (the HTTP contract, "Passthrough, exactly").
+HOP = frozenset((b"connection", b"keep-alive", b"proxy-connection", b"te", b"upgrade"))
+REQUEST_MAY_DIFFER = HOP | {b"host"}
+
+
+@asynccontextmanager
+async def through(
+    *scripts: Script,
+    upstream: Mapping[str, object] | None = None,
+    tls: ssl.SSLContext | None = None,
+    rcvbuf: int | None = None,
+    keep_bytes: int = KEEP_BYTES,
+    host: str = "127.0.0.1",
+    **settings: object,
+) -> AsyncIterator[tuple[LocalGateway, FakeUpstream]]:
+    """`upstream` is added to its entry in the configuration, `settings` to the configuration itself."""
+    async with FakeUpstream(*scripts, ssl=tls, rcvbuf=rcvbuf, keep_bytes=keep_bytes, host=host) as fake:
+        config = {"upstreams": [{"name": "up", "base_url": fake.base_url, **(upstream or {})}], **settings}
+        async with LocalGateway(config) as gateway:
+            yield gateway, fake
+
+
+def client_of(gateway: LocalGateway, **options: Any) -> Connecting:
+    return connect(gateway.host, gateway.port, **options)
+
+
+def get(target: bytes = b"/v1/x", *lines: bytes, method: bytes = b"GET", version: bytes = b"1.1") -> bytes:
+    """A request without a body; `lines` are header lines without their CRLF."""
+    return b"\r\n".join([b"%b %b HTTP/%b" % (method, target, version), b"Host: gw.example", *lines, b"", b""])
+
+
+def post(body: bytes, target: bytes = b"/v1/x", *lines: bytes, method: bytes = b"POST") -> bytes:
+    return get(target, *lines, b"Content-Length: %d" % len(body), method=method) + body
+
+
+def post_chunked(raw_body: bytes, target: bytes = b"/v1/x", *lines: bytes, method: bytes = b"POST") -> bytes:
+    """`raw_body` has its chunk framing."""
+    return get(target, *lines, b"Transfer-Encoding: chunked", method=method) + raw_body
+
+
+async def ask(gateway: LocalGateway, request: bytes, *, timeout_s: float = 5.0) -> Response:
+    """The answer to one request on a connection of its own."""
+    async with client_of(gateway) as client:
+        await client.send(request)
+        return await client.read_response(method=request.split(b" ", 1)[0].decode("latin-1"), timeout_s=timeout_s)
+
+
+async def breathe(turns: int = 5) -> None:
+    """Lets the gateway read what was sent: it lives on this loop, which polls its sockets once a turn."""
+    for _ in range(turns):
+        await asyncio.sleep(0)
+
+
+async def in_pieces(peer: Peer, *pieces: bytes) -> None:
+    """Sends each piece so that it arrives alone."""
+    for piece in pieces:
+        await peer.send(piece)
+        await breathe()
+
+
+def error_of(response: Response) -> Json:
+    """The error that the gateway answered with, after a check of its form."""
+    body = json.loads(response.payload)
+    assert body.keys() == {"error"} and body["error"].keys() == {"message", "type", "param", "code"}
+    (request_id,) = response.values(b"x-request-id")
+    assert request_id.decode() in body["error"]["message"]
+    assert response.values(b"content-type") == [b"application/json"]
+    assert not response.values(b"server")
+    error: Json = body["error"]
+    return error
+
+
+async def refusal(gateway: LocalGateway, data: bytes, *, timeout_s: float = 5.0) -> Response:
+    """The one error answer that `data` gets; the connection must end with it, cleanly, and say so."""
+    async with client_of(gateway) as client:
+        await client.send(data)
+        raw = await client.read_rest(timeout_s=timeout_s)
+    head, end, body = raw.partition(b"\r\n\r\n")
+    response = Response(head + end, body)
+    error_of(response)
+    assert response.values(b"content-length") == [b"%d" % len(body)]
+    assert response.values(b"connection") == [b"close"]
+    assert response.status >= 400
+    return response

@@ -1,0 +1,109 @@
+"""What the tests of running gateways share: configuration as text, exchanges, metrics, measuring and waiting."""
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from functional.through import get
+
+from gateway.testing import processes
+from gateway.testing.peer import Peer, Response, connect
+from gateway.testing.run import GatewayProcess
+
+#: A loose bound for what happens at once, on a machine that others use too.
+SOON_S = 5.0
+#: Deadlines are looked at once a second; the rest is for a busy machine.
+SWEEP_S = 1.5
+
+
+class Reachable(Protocol):
+    """A gateway in this process, or one of its own."""
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def port(self) -> int: ...
+
+
+def config(upstream_url: str | None, *, upstream: Mapping[str, object] | None = None, **sections: object) -> str:
+    """The text of a gateway.yaml (JSON is YAML); `upstream` is added to the entry of the one upstream."""
+    upstreams = [] if upstream_url is None else [{"name": "up", "base_url": upstream_url, **(upstream or {})}]
+    return json.dumps({"upstreams": upstreams, **sections})
+
+
+def key(text: str, *scopes: str) -> dict[str, object]:
+    """The entry of `keys` for this key; without scopes: passthrough."""
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return {"name": f"key-{digest[:6]}", "sha256": digest, "scopes": list(scopes or ("passthrough",))}
+
+
+async def exchange(peer: Peer, message: bytes | None = None, *, timeout_s: float = SOON_S) -> Response:
+    """One request and its answer on an open connection."""
+    await peer.send(message or get())
+    return await peer.read_response(timeout_s=timeout_s)
+
+
+async def fetch(gateway: Reachable, target: bytes = b"/v1/x", *lines: bytes, timeout_s: float = SOON_S) -> Response:
+    """One GET on a connection of its own; `lines` are header lines without their CRLF."""
+    async with connect(gateway.host, gateway.port, keep_bytes=1 << 24) as peer:
+        return await exchange(peer, get(target, *lines).replace(b"gw.example", b"localhost"), timeout_s=timeout_s)
+
+
+def samples(page: bytes) -> dict[str, float]:
+    """Name with labels, as they stand in an exposition, to value."""
+    lines = (line.rpartition(" ") for line in page.decode().splitlines() if line and not line.startswith("#"))
+    return {name: float(value) for name, _, value in lines}
+
+
+async def scrape(gateway: Reachable) -> dict[str, float]:
+    """The samples of /metrics."""
+    page = await fetch(gateway, b"/metrics")
+    assert page.status == 200, page
+    return samples(page.payload)
+
+
+async def until(reached: Callable[[], object], *, timeout_s: float = SOON_S) -> None:
+    """Returns as soon as `reached()` is true."""
+    async with asyncio.timeout(timeout_s):
+        while not reached():
+            await asyncio.sleep(0.005)
+
+
+async def until_sample(gateway: Reachable, name: str, value: float, *, timeout_s: float = SOON_S) -> None:
+    """Returns as soon as /metrics has this value for this sample."""
+    async with asyncio.timeout(timeout_s):
+        while (await scrape(gateway)).get(name, 0.0) != value:
+            await asyncio.sleep(0.02)
+
+
+class Stopwatch:
+    """Seconds since it was made."""
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter()
+
+    @property
+    def s(self) -> float:
+        return time.perf_counter() - self._began
+
+
+def workers_of(gateway: GatewayProcess) -> list[processes.Process]:
+    """The worker processes of a gateway that has several."""
+    leader = processes.living_process(gateway.pid)
+    return [] if leader is None else sorted(processes.family(leader) - {leader}, key=lambda process: process.pid)
+
+
+def rss_bytes(pid: int) -> int:
+    """The memory that a process holds by itself (PSS): forked workers share the rest."""
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) * 1024 for line in rollup if line.startswith("Pss:"))
+
+
+def open_files(pid: int) -> int:
+    """How many file descriptors a process has open."""
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
