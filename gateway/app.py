@@ -47,6 +47,7 @@ class Gateway:
         self._listeners: dict[str, Listener] = {}
         self._demo_url: str | None = None
         self._reloading: asyncio.Task[None] | None = None
+        self._reloads_due = 0
 
     async def start(self) -> None:
         """Builds everything; afterwards `connection_factory` serves."""
@@ -72,9 +73,10 @@ class Gateway:
         return self._listeners[name].connection
 
     def reload_soon(self) -> None:
-        """Starts a reload, unless one is under way."""
+        """Starts a reload; one that is asked for during another follows it."""
+        self._reloads_due += 1
         if self._reloading is None or self._reloading.done():
-            self._reloading = asyncio.get_running_loop().create_task(self.reload())
+            self._reloading = asyncio.get_running_loop().create_task(self._reload_until_done())
 
     async def drain(self) -> None:
         """Waits for requests under way, at most `limits.drain`."""
@@ -116,6 +118,11 @@ class Gateway:
             for listener in self._listeners.values():
                 listener.access_log = access_log
             log.info("configuration reloaded")
+
+    async def _reload_until_done(self) -> None:
+        while self._reloads_due:
+            self._reloads_due = 0
+            await self.reload()
 
     def _entry(self) -> Entry:
         settings = self._loaded.settings

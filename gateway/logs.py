@@ -1,7 +1,7 @@
 """Log lines: one record per line, JSON or text, written by a thread of their own so that no request waits for a reader.
 
-Secrets are cut out at the sink, by value and by pattern, whatever a message contains. When the reader stops, lines are
-dropped and counted; requests go on.
+Secrets are cut out of every value before anything else is done to it, by value and by pattern. When the reader stops,
+lines are dropped and counted; requests go on. No record, whatever is in it, ends the log.
 """
 
 import logging
@@ -18,21 +18,23 @@ import orjson
 #: Lines waiting to be written before further ones are dropped.
 BACKLOG_LIMIT = 10_000
 _BATCH = 256
-_PATTERNS = re.compile(r"(?i)\b(bearer\s+)[\w.~+/=-]{4,}|\bsk-[\w-]{6,}")
+_VALUE_LIMIT, _TRACEBACK_LIMIT = 500, 16_384
+_DEPTH_LIMIT = 4
+_LARGEST_INTEGER = 1 << 63
+_PATTERNS = re.compile(r"(?i)(bearer\s+)[\w.~+/=-]{4,}|(?<![a-z0-9])sk-[\w-]{6,}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_VALUE_LIMIT = 500
 _LAID_OUT = frozenset(("ts", "level", "event", "traceback"))
 
 Record = Mapping[str, object]
 
 
 class LogSink:
-    """Takes records from any thread and writes them to `stream`. `dropped` is told for each one that found no room."""
+    """Takes records from any thread and writes them to `stream`. `dropped` is told of each one that was not written."""
 
     def __init__(self, stream: TextIO, *, as_json: bool, secrets: Iterable[str], dropped: Callable[[], None]) -> None:
         self._stream = stream
         self._as_json = as_json
-        self.secrets = tuple(s for s in secrets if s)
+        self.secrets: Iterable[str] = tuple(secrets)
         self._dropped = dropped
         self._records: queue.SimpleQueue[Record | threading.Event | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write_all, name="log-writer", daemon=True)
@@ -62,19 +64,20 @@ class LogSink:
 
     def _write_all(self) -> None:
         while True:
-            records = [self._records.get()]
-            while len(records) < _BATCH and not self._records.empty():
-                records.append(self._records.get())
-            lines = [self.line(record) for record in records if isinstance(record, Mapping)]
+            batch = [self._records.get()]
+            while len(batch) < _BATCH and not self._records.empty():
+                batch.append(self._records.get())
+            lines = [self.line(record) for record in batch if isinstance(record, Mapping)]
             try:
                 self._stream.write("".join(f"{line}\n" for line in lines))
                 self._stream.flush()
             except (OSError, ValueError):
-                self._dropped()
-            for record in records:
+                for _ in lines:
+                    self._dropped()
+            for record in batch:
                 if isinstance(record, threading.Event):
                     record.set()
-            if None in records:
+            if None in batch:
                 return
 
 
@@ -87,21 +90,29 @@ class DirectSink:
         self._secrets = tuple(secrets)
 
     def put(self, record: Record) -> None:
-        self._stream.write(format_line(record, as_json=self._as_json, secrets=self._secrets) + "\n")
-        self._stream.flush()
+        """A reader that has gone loses the line; the parent goes on."""
+        try:
+            self._stream.write(format_line(record, as_json=self._as_json, secrets=self._secrets) + "\n")
+            self._stream.flush()
+        except (OSError, ValueError):
+            return
 
 
 class SinkHandler(logging.Handler):
-    """Carries the records of `logging` to the sink."""
+    """Carries the records of `logging` to a sink. A log call that is wrong in itself is logged as that."""
 
     def __init__(self, sink: LogSink | DirectSink) -> None:
         super().__init__()
         self._sink = sink
 
     def emit(self, record: logging.LogRecord) -> None:
-        facts = {"ts": _timestamp(record.created), "level": record.levelname.lower(), "event": record.getMessage()}
-        if record.exc_info and record.exc_info[0] is not None:
-            facts["traceback"] = logging.Formatter().formatException(record.exc_info)
+        facts: dict[str, object] = {"ts": _timestamp(record.created), "level": record.levelname.lower()}
+        try:
+            facts["event"] = record.getMessage()
+            if record.exc_info and record.exc_info[0] is not None:
+                facts["traceback"] = logging.Formatter().formatException(record.exc_info)
+        except Exception as error:
+            facts |= {"event": "a log call failed", "place": f"{record.pathname}:{record.lineno}", "error": repr(error)}
         self._sink.put(facts)
 
 
@@ -117,18 +128,22 @@ def wants_json(log_format: str, stream: TextIO = sys.stderr) -> bool:
     return log_format == "json" or (log_format == "auto" and not stream.isatty())
 
 
-def format_line(record: Record, *, as_json: bool, secrets: Iterable[str]) -> str:
-    """The record as one line of JSON, or of text for a person; secrets cut out."""
-    facts = {name: _clean(value) for name, value in record.items() if value is not None}
-    text = orjson.dumps(facts, default=str).decode() if as_json else _readable(facts)
-    for secret in secrets:
-        text = text.replace(secret, "***")
-    return _PATTERNS.sub(lambda m: (m[1] or "") + "***", text)
-
-
 def access_record(facts: Mapping[str, object]) -> Record:
     """The record of one answered request."""
     return {"ts": _timestamp(time.time()), "level": "info", "event": "request", **facts}
+
+
+def format_line(record: Record, *, as_json: bool, secrets: Iterable[str]) -> str:
+    """The record as one line of JSON, or of text for a person; secrets cut out. Takes any record."""
+    hidden = sorted((secret for secret in secrets if secret), key=len, reverse=True)
+    facts = {
+        str(name): _clean(value, hidden, limit=_TRACEBACK_LIMIT if name == "traceback" else _VALUE_LIMIT)
+        for name, value in record.items()
+        if value is not None
+    }
+    if not as_json:
+        return _readable(facts)
+    return _CONTROL.sub(lambda m: f"\\u{ord(m[0]):04x}", orjson.dumps(facts).decode())
 
 
 def _timestamp(seconds: float) -> str:
@@ -136,21 +151,37 @@ def _timestamp(seconds: float) -> str:
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(whole))}.{int(part * 1000):03d}Z"
 
 
-def _clean(value: object) -> object:
-    """Bytes as text; long texts capped, but for tracebacks."""
-    if isinstance(value, bytes):
-        value = value.decode("latin-1")
-    if isinstance(value, str) and len(value) > _VALUE_LIMIT and "\n" not in value:
-        return value[:_VALUE_LIMIT] + "..."
-    return value
+def _clean(value: object, hidden: list[str], *, limit: int, depth: int = 0) -> object:
+    """The value as JSON can hold it: texts without secrets, then capped; containers down to a bounded depth."""
+    if value is None or isinstance(value, bool | float) or (isinstance(value, int) and abs(value) < _LARGEST_INTEGER):
+        return value
+    if depth < _DEPTH_LIMIT and isinstance(value, Mapping):
+        items = list(value.items())[:limit]
+        return {_text(k, hidden)[:limit]: _clean(v, hidden, limit=limit, depth=depth + 1) for k, v in items}
+    if depth < _DEPTH_LIMIT and isinstance(value, list | tuple):
+        return [_clean(item, hidden, limit=limit, depth=depth + 1) for item in value[:limit]]
+    text = _text(value, hidden)
+    return text if len(text) <= limit else text[:limit] + "..."
+
+
+def _text(value: object, hidden: list[str]) -> str:
+    """Any value as text in UTF-8, secrets cut out."""
+    try:
+        text = value.decode("latin-1") if isinstance(value, bytes) else str(value)
+    except Exception as error:
+        text = f"<{type(value).__name__} without text: {type(error).__name__}>"
+    for secret in hidden:
+        text = text.replace(secret, "***")
+    text = _PATTERNS.sub(lambda m: (m[1] or "") + "***", text)
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _readable(facts: Mapping[str, object]) -> str:
-    """The record for a person: control characters escaped, a traceback on lines of its own."""
-    trace = facts.get("traceback")
-    rest = "".join(f" {name}={_escaped(value)}" for name, value in facts.items() if name not in _LAID_OUT)
-    line = f"{str(facts['ts'])[11:19]} {facts['level']:<7} {_escaped(facts['event'])}{rest}"
-    return line if trace is None else f"{line}\n{trace}"
+    """The record for a person: control characters escaped, a traceback on indented lines of its own."""
+    rest = "".join(f" {_escaped(name)}={_escaped(value)}" for name, value in facts.items() if name not in _LAID_OUT)
+    line = f"{str(facts.get('ts', ''))[11:19]} {facts.get('level', ''):<7} {_escaped(facts.get('event', ''))}{rest}"
+    trace = str(facts.get("traceback", "")).split("\n")
+    return "\n".join([line, *(f"    {_escaped(part)}" for part in trace if part)])
 
 
 def _escaped(value: object) -> str:

@@ -1,6 +1,6 @@
 """`gateway run`: from a checked configuration to serving processes, and to their orderly end."""
 
-import contextlib
+import logging
 import os
 import shutil
 import socket
@@ -19,6 +19,8 @@ from gateway.notify import notify
 from gateway.sockets import Listening, listen
 from gateway.supervisor import Supervisor
 from gateway.worker import run_worker
+
+log = logging.getLogger("gateway")
 
 #: How much longer than `limits.drain` the processes may take to end before they are killed.
 GRACE_S = 5.0
@@ -62,21 +64,25 @@ class Server:
 
     def _reload(self) -> None:
         """A worker that is started again begins with the configuration that the others reloaded."""
-        with contextlib.suppress(ConfigError):
+        try:
             self.loaded = self.load()
+        except ConfigError:
+            return  # each worker logs it
+        except Exception:
+            log.exception("reload failed, the old configuration stays in use")
 
     def _worker(
         self, index: int, ready: Callable[[], None], listening: dict[str, Listening], *, folder: Path | None
     ) -> None:
         """One worker process, from its log to its end."""
-        metrics, logging = Metrics(), self.loaded.settings.logging
+        metrics, chosen = Metrics(), self.loaded.settings.logging
         sink = LogSink(
             sys.stderr,
-            as_json=wants_json(logging.format),
+            as_json=wants_json(chosen.format),
             secrets=redactable(self.loaded.settings),
             dropped=metrics.log_line_dropped,
         )
-        install(sink, level=logging.level)
+        install(sink, level=chosen.level)
         mine: dict[str, socket.socket] = {}
         for name, address in listening.items():
             for i, sock in enumerate(address.sockets):

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 import resource
 import signal
@@ -42,6 +43,9 @@ class Worker:
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # a supervisor passes Ctrl-C on
             loop.add_signal_handler(signal.SIGINT, self._terminate)
         loop.add_signal_handler(signal.SIGHUP, self._gateway.reload_soon)
+        # What was built for the start lives as long as the process: the collector need not look at it again.
+        gc.collect()
+        gc.freeze()
         self._on_ready()
         await self._stopping.wait()
         for server, spare, factory in servers:

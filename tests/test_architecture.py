@@ -15,7 +15,19 @@ IDS = [str(path.relative_to(ROOT)) for path in FILES]
 LAYERS = ("lanes", "routing", "config", "upstream", "wire", "errors")
 LEAVES = {"logs", "metrics", "notify"}
 #: The processes and the composition root, which may import everything below them.
-TOP = {"cli", "server", "supervisor", "worker", "sockets", "app", "build", "exposition", "selftest", "healthcheck"}
+TOP = {
+    "__main__",
+    "cli",
+    "server",
+    "supervisor",
+    "worker",
+    "sockets",
+    "app",
+    "build",
+    "exposition",
+    "selftest",
+    "healthcheck",
+}
 MAY_IMPORT_WEB = ("gateway/lanes/", "gateway/demo/", "gateway/app.py", "gateway/server.py")
 
 #: Imports inside a function, each with the reason it carries in the code.

@@ -76,9 +76,9 @@ def _check_host(host: str, *, bracketed: bool) -> None:
         try:
             ipaddress.IPv6Address(host) if bracketed else ipaddress.IPv4Address(host)
         except ValueError:
-            raise ValueError(f"{host!r} is not an IP address") from None
+            raise ValueError("the host is not an IP address") from None
     elif not _HOST_NAME.match(host):
-        raise ValueError(f"{host!r} is not a host name")
+        raise ValueError("the host is not a host name")
 
 
 def parse_base_url(value: object) -> str:

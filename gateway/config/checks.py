@@ -7,12 +7,14 @@ from gateway.config.addresses import parse_address
 from gateway.config.draft import Draft
 from gateway.config.explain import nearest
 from gateway.config.problems import KeyPath, shown
+from gateway.config.secret import Hidden
 from gateway.config.settings import DEFAULT_LISTEN
 from gateway.config.source import BROKEN
 from gateway.config.tools import FOREIGN_MCP_KEYS
 
 # What models accept as the name of a function.
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+_MOST_NAMES_SHOWN = 12
 # How other programs turn a server off: `disabled: true`, the others: false.
 _SWITCHES = frozenset({"disabled", "enabled", "isActive"})
 
@@ -22,6 +24,7 @@ def check(draft: Draft) -> None:
     _check_unique(draft, draft.matches("upstreams", "*", "name"))
     _check_unique(draft, draft.matches("keys", "*", "name"))
     _check_unique(draft, draft.matches("keys", "*", "sha256"))
+    _check_scopes(draft)
     _check_declared(draft)
     _check_listen(draft)
     _check_upstreams(draft)
@@ -50,6 +53,12 @@ def _check_unique(draft: Draft, paths: Iterable[KeyPath]) -> None:
                 draft.complain(path, f"the same {path[-1]} as at {draft.place_of(twin)}: each is used once")
 
 
+def _check_scopes(draft: Draft) -> None:
+    for path in draft.matches("keys", "*", "scopes"):
+        if draft.get(*path) == []:
+            draft.complain(path, "expected at least one scope: without any the key may do nothing")
+
+
 def _check_declared(draft: Draft) -> None:
     _check_reference(
         draft, ("context", "upstream"), [draft.get(*path) for path in draft.matches("upstreams", "*", "name")]
@@ -62,9 +71,11 @@ def _check_reference(draft: Draft, path: KeyPath, declared: list[object]) -> Non
     name = draft.get(*path)
     if not isinstance(name, str) or name in declared or BROKEN in declared:
         return
-    names = [known for known in declared if isinstance(known, str)]
-    hint = nearest(name, names) or (f"; declared: {', '.join(names)}" if names else "; none is")
-    draft.complain(path, f"no {path[-1]} {shown(name)} is declared{hint}")
+    names = [known for known in declared if isinstance(known, str) and not isinstance(known, Hidden)]
+    some = ", ".join(shown(known) for known in names[:_MOST_NAMES_SHOWN])
+    hint = nearest(name, names) or (f"; declared: {some}" if names else "; none is")
+    what = f"such {path[-1]}" if isinstance(name, Hidden) else f"{path[-1]} {shown(name)}"
+    draft.complain(path, f"no {what} is declared{hint}")
 
 
 def _check_listen(draft: Draft) -> None:

@@ -33,7 +33,7 @@ def explain(draft: Draft, error: ValidationError, *, root: type[Section]) -> Non
 def nearest(word: str, candidates: list[str]) -> str:
     """`; did you mean 'x'?`, or nothing when nothing is near."""
     found = difflib.get_close_matches(word.lower(), candidates, n=1)
-    return f"; did you mean {found[0]!r}?" if found else ""
+    return f"; did you mean {shown(found[0])}?" if found else ""
 
 
 def _message(details: ErrorDetails, path: KeyPath, *, root: type[Section]) -> str:
@@ -49,8 +49,6 @@ def _message(details: ErrorDetails, path: KeyPath, *, root: type[Section]) -> st
             return f"expected a section (lines of key: value), found {found}"
         case "tuple_type":
             return f"expected a list, found {found}"
-        case "too_short":
-            return "expected at least one entry"
         case "value_error":
             return str(details["ctx"]["error"])
         case _:

@@ -31,7 +31,7 @@ def expand(text: str, *, environ: Mapping[str, str]) -> str:
             messages.append(f"a reference that is not complete or not known: {_FORMS}")
             return ""
         value = environ.get(name)
-        if value is not None and not _is_text(value):
+        if value is not None and not is_utf_8(value):
             messages.append(f"variable {name} is not valid UTF-8")
             return ""
         if value or (value is not None and operator is None):
@@ -50,6 +50,6 @@ def expand(text: str, *, environ: Mapping[str, str]) -> str:
     return expanded
 
 
-def _is_text(value: str) -> bool:
-    """Bytes of the environment that are no UTF-8 arrive as lone surrogates."""
-    return value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value)
+def is_utf_8(text: str) -> bool:
+    """Other bytes of the environment or the command line arrive as lone surrogates."""
+    return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)

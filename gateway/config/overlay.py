@@ -7,6 +7,7 @@ from typing import get_origin
 from gateway.config.addresses import HIGHEST_PORT, Address, parse_address
 from gateway.config.companions import companion_of
 from gateway.config.draft import Draft
+from gateway.config.interpolate import is_utf_8
 from gateway.config.plain import resolve_plain
 from gateway.config.problems import KeyPath, Place, format_path
 from gateway.config.scalars import parse_count
@@ -24,6 +25,9 @@ def apply_variables(draft: Draft, environ: Mapping[str, str], *, root: type[Sect
     """Lays every `GATEWAY__...` variable over the draft, shorter paths first."""
     seen: dict[str, str] = {}
     for name in sorted((name for name in environ if name.upper().startswith(_PREFIX)), key=_order):
+        if not is_utf_8(name + environ[name]):
+            draft.complain_about(name.encode("utf-8", "backslashreplace").decode(), "is not valid UTF-8")
+            continue
         twin = seen.setdefault(name.upper(), name)
         if twin != name:
             draft.complain_about(name, f"is also set as {twin}: upper and lower case are the same here")
@@ -32,13 +36,13 @@ def apply_variables(draft: Draft, environ: Mapping[str, str], *, root: type[Sect
             path = _locate(draft, name[len(_PREFIX) :].split("__"), root=root)
             value = _read(environ[name], type_at(root, path))
         except ValueError as error:
-            draft.complain_about(_printable(name), str(error))
+            draft.complain_about(name, str(error))
             continue
         companion = companion_of(path)
         if companion:
             # `api_key` laid over the `api_key_file` of the file replaces it, and the other way round.
             draft.drop(companion)
-        draft.put(path, value, place=Place(_printable(name)))
+        draft.put(path, value, place=Place(name))
 
 
 def apply_flags(draft: Draft, flags: Mapping[str, object]) -> None:
@@ -106,8 +110,6 @@ def _matching_key(node: Mapping[str, object], segment: str) -> str:
 
 def _read(text: str, annotation: object) -> object:
     """A list or a section is read as YAML, a single value is taken as it is; `null` and `~` are nothing."""
-    if any("\ud800" <= char <= "\udfff" for char in text):
-        raise ValueError("is not valid UTF-8")
     if annotation is not None and is_collection(annotation):
         source = parse(text, environ=None)
         if source.faults:
@@ -128,7 +130,3 @@ def _read_free(text: str) -> object:
     except ValueError:
         return Hidden(text)
     return Hidden(text) if isinstance(value, str) else value
-
-
-def _printable(name: str) -> str:
-    return name.encode("utf-8", "backslashreplace").decode()

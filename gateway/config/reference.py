@@ -2,10 +2,10 @@
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import yaml
 from pydantic.fields import FieldInfo
@@ -168,7 +168,10 @@ def _table(section: type[Section]) -> Iterator[str]:
 
 
 def _after(path: str) -> list[str]:
-    """What a table cannot show: the entries that exist undeclared."""
+    """What a table cannot show: entries that exist undeclared, keys that are ignored."""
+    if path == "mcp.servers.<name>":
+        keys = ", ".join(f"`{key}`" for key in sorted(FOREIGN_MCP_KEYS))
+        return ["", f"Keys of other programs are ignored with a warning: {keys}."]
     defaults = {"prompts.<name>": {"prompts": DEFAULT_PROMPTS}, "chains.<name>[]": {"chains": DEFAULT_CHAINS}}
     if path not in defaults:
         return []
@@ -207,10 +210,14 @@ def _plain(value: object, field: FieldInfo) -> str:
     """A default as it would stand in the file; the default of a secret is none."""
     if isinstance(value, Secret):
         return value.reveal()
-    for fact in field.metadata:
-        if isinstance(fact, Leaf) and fact.write and value is not None:
-            return str(fact.write(value))
+    write = _write_of(field)
+    if write and value is not None:
+        return str(write(value))
     return str(value) if isinstance(value, Path | str) else json.dumps(value, default=str)
+
+
+def _write_of(field: FieldInfo) -> Callable[[Any], object] | None:
+    return next((fact.write for fact in field.metadata if isinstance(fact, Leaf)), None)
 
 
 def _complete(schema: JsonObject, section: type[Section]) -> None:
@@ -221,7 +228,7 @@ def _complete(schema: JsonObject, section: type[Section]) -> None:
         if get_origin(strip(field.annotation)) is Literal:
             del known["type"]
             known["anyOf"] = [{"enum": known.pop("enum")}, {"type": "string", "pattern": REFERENCE}]
-        if field.default is not PydanticUndefined and not isinstance(field.default, bool | int | tuple | dict | None):
+        if _write_of(field) and not field.is_required():
             known["default"] = _plain(field.default, field)
         if is_collection(field.annotation) and not field.is_required() and not accepts_null(field.annotation):
             facts = {name: known.pop(name) for name in ("description", "default") if name in known}

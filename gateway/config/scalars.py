@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Annotated
 
+from gateway.config.interpolate import is_utf_8
 from gateway.config.leaf import Leaf, PathLeaf, kind_of
 from gateway.config.secret import Hidden, mask
 
@@ -19,7 +20,7 @@ def parse_text(value: object) -> str:
         raise ValueError(f"expected text, found {kind_of(value)}: put it in quotes")
     if not isinstance(value, str):
         raise ValueError(f"expected text, found {kind_of(value)}")
-    if any("\ud800" <= char <= "\udfff" for char in value):
+    if not is_utf_8(value):
         raise ValueError("expected text in UTF-8")
     return str(value)
 

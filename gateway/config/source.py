@@ -24,6 +24,11 @@ MAX_ALIASES = 100
 MAX_VALUES = 100_000
 
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# To YAML the braces of `{key: ${VAR}}` are its own. While it reads, a reference is a row of as many private characters,
+# which mean nothing to it; those with a quote or a backslash stay as they are, because quoted text may need them.
+_REFERENCE = re.compile(r"\$\{[^{}\n\r\"'\\]*\}")
+_PRIVATE_BASE = 0xF0000
+_PRIVATE = re.compile("[\U000f0000-\U000f007f]")
 # libyaml is 20 times as fast; both give the same events and marks.
 _LOADER: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -87,12 +92,12 @@ def read_text(path: Path, *, limit_bytes: int) -> str:
 def parse(text: str, *, environ: Mapping[str, str] | None) -> Source:
     """Reads a configuration; never raises for what the text holds. `environ` None: `$` has no meaning."""
     source = Source()
-    unprintable = _UNPRINTABLE.search(text)
+    unprintable = _UNPRINTABLE.search(text) or _PRIVATE.search(text)
     if unprintable:
         mark = _mark_of(text, unprintable.start())
         source.faults.append(Fault(mark, (), f"the character U+{ord(unprintable[0]):04X} is not allowed in YAML"))
         return source
-    reader = _Reader(source, yaml.parse(text, Loader=_LOADER), environ=environ)
+    reader = _Reader(source, yaml.parse(_veiled(text), Loader=_LOADER), environ=environ)
     try:
         source.tree = reader.document()
         source.complete = True
@@ -101,6 +106,19 @@ def parse(text: str, *, environ: Mapping[str, str] | None) -> Source:
     except yaml.MarkedYAMLError as error:
         source.faults.append(_syntax_fault(text, error))
     return source
+
+
+def _veiled(text: str) -> str:
+    """`text` with its references as private characters, one for one, so that every place stays the same."""
+    return _REFERENCE.sub(lambda match: "".join(_veil(char) for char in match[0]), text)
+
+
+def _veil(char: str) -> str:
+    return chr(_PRIVATE_BASE + ord(char)) if char.isascii() else char
+
+
+def _unveiled(text: str) -> str:
+    return _PRIVATE.sub(lambda match: chr(ord(match[0]) - _PRIVATE_BASE), text)
 
 
 class _UnusableError(Exception):
@@ -177,13 +195,14 @@ class _Reader:
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent):
                 raise _UnusableError(_mark(event), path, "a key must be plain text")
-            key_path = (*path, event.value)
+            key = _unveiled(event.value)
+            key_path = (*path, key)
             self._count(event, key_path, values=1, depth=len(path))
-            if event.value == "<<" and not event.style:
+            if key == "<<" and not event.style:
                 self._fault(event, key_path, "merge keys (<<) are not used here: write the keys out")
-            if event.value not in entries:
+            if key not in entries:
                 self._source.keys[key_path] = _mark(event)
-                entries[event.value] = self._node(next(self._events), key_path)
+                entries[key] = self._node(next(self._events), key_path)
                 continue
             first = self._source.keys[key_path]
             self._fault(event, key_path, f"this key is already at {first.line}:{first.column}: keep one of the two")
@@ -193,7 +212,7 @@ class _Reader:
 
     def _scalar(self, event: yaml.ScalarEvent, path: KeyPath) -> object:
         is_plain = not event.style
-        text: str = event.value
+        text = _unveiled(event.value)
         try:
             if self._environ is not None and "$" in text:
                 expanded = expand(text, environ=self._environ)

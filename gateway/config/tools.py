@@ -53,7 +53,7 @@ class Tool(Section):
 
 class FileOperations(Tool):
     roots: tuple[FilePath, ...] = Field(
-        default=(Path("work"),), validate_default=True, min_length=1, description="Folders that the tool may see."
+        default=(Path("work"),), validate_default=True, description="Folders that the tool may see."
     )
     write: Flag = Field(default=False, description="Allow writing at all.")
 

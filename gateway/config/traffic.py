@@ -82,7 +82,7 @@ class Passthrough(Section):
 class Key(Section):
     name: Label = Field(description="Name in logs and lists; used once.")
     sha256: Sha256 = Field(description="SHA-256 of the key; the key itself is nowhere in the configuration.")
-    scopes: tuple[Scope, ...] = Field(min_length=1, description="What the key may do.")
+    scopes: tuple[Scope, ...] = Field(description="What the key may do; at least one.")
     tenant: Label | None = Field(
         default=None, description="Whose approvals, runs and memories it shares; null: the name of the key."
     )

@@ -1,6 +1,7 @@
 """Our own pages: liveness, readiness, metrics. Only this gateway's names reach them, and no foreign origin."""
 
 import ipaddress
+import logging
 from collections.abc import Awaitable, Callable, Collection
 
 from aiohttp import web
@@ -10,6 +11,8 @@ from gateway.lanes.own import take_back
 from gateway.wire.answer import error_body, new_request_id
 
 EXPOSITION_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+log = logging.getLogger("gateway")
+
 #: Answered to anybody, under any name: it says nothing (Claude Code asks `HEAD /` first).
 ROOT = "/"
 
@@ -65,8 +68,15 @@ class Pages:
             return _error(GatewayError("method_not_allowed", "This page answers GET and HEAD only."))
         except web.HTTPNotFound:
             return _error(GatewayError("unknown_route", "There is no such page."))
+        except web.HTTPRequestEntityTooLarge:
+            return _error(GatewayError("request_too_large", "The request body is larger than this page takes."))
         except GatewayError as error:
             return _error(error)
+        except Exception:
+            failure = GatewayError("internal_error", "The gateway failed; its log has this request id.")
+            answer = _error(failure)
+            log.exception("a page failed, request id %s", answer.headers["x-request-id"])
+            return answer
 
     def _check(self, request: web.Request) -> None:
         """A browser page of another site, or a name that was rebound to us, must not reach our pages (K8)."""

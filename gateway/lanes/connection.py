@@ -278,8 +278,9 @@ class ClientConnection(asyncio.Protocol):
             self._refuse(error)
             return b""
         try:
-            self.listener.admit()
             found = entry.decide(head, data[:end])
+            if found is not None:
+                self.listener.admit()
         except GatewayError as error:
             return self._decline(error, head, rest)
         if found is None:

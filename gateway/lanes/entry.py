@@ -127,6 +127,7 @@ class Entry:
             route=tally,
             codes=tally.codes(head.method.decode()),
             upstream=self._metrics.upstream(endpoint.name),
+            secret=endpoint.api_key,
             caller=identity.caller,
             method=head.method,
             path=path_of(target),

@@ -89,7 +89,12 @@ class Listener:
         self.metrics.route("none", "none").codes(method.decode())[error.facts.status] += 1
         if self.access_log is not None:
             self.access_log(
-                mode="none", method=method, path=path, status=error.facts.status, error=error, request_id=request_id
+                mode="none",
+                method=method,
+                path=path,
+                status=error.facts.status,
+                error_code=error.code,
+                request_id=request_id,
             )
 
     async def drain(self, limit_s: float) -> None:

@@ -14,7 +14,8 @@ from gateway.lanes.plan import Plan
 from gateway.lanes.tunnel import Tunnel
 from gateway.upstream.connection import HIGH_WATER_BYTES, UpstreamConnection
 from gateway.wire.answer import error_answer, new_request_id
-from gateway.wire.body import Body, BodyError, ChunkedBody, LengthBody, OpenBody
+from gateway.wire.body import Body, BodyError, ChunkedBody, LengthBody
+from gateway.wire.mask import MaskedBody, mask
 from gateway.wire.response import (
     ResponseError,
     ResponseHead,
@@ -46,6 +47,7 @@ class Splice:
     _replay = b""  # the whole request, if it may be sent again
     _keep_client = True
     _keep_upstream = True
+    _until_close = False
     _framed = True  # a cut answer shows by its own framing
     _idle_timeout_s: float | None = None
     _upstream_full = False
@@ -188,7 +190,7 @@ class Splice:
         client = self._client
         if self._plan.plain and self._request is None and self._heads is None and not client.listener.draining:
             regular = measure_regular(data)
-            if regular is not None:
+            if regular is not None and not (regular[0] >= 400 and self._plan.secret):
                 self._status, head_bytes, length = regular
                 self._answer = body = LengthBody(length)
                 fed = body.feed(data[head_bytes:])
@@ -230,15 +232,18 @@ class Splice:
         dechunk = head.framing == "chunked" and plan.minor == 0
         self._keep_client = head.framing != "close" and not dechunk and self._client_stays()
         self._framed = head.framing != "close" and not dechunk
+        self._until_close = head.framing == "close"
         self._answer = body = body_of(head, payload_only=dechunk)
+        text = forwarded_head(head, close=not self._keep_client, dechunked=dechunk)
+        if plan.secret and head.status >= 400 and head.framing != "none":
+            self._answer = body = MaskedBody(body, plan.secret, hold=not self._until_close)
+            text = mask(text, plan.secret)
         try:
-            fed = b"" if body.done else body.feed(data)
+            fed = body.feed(data)
         except BodyError as error:
             self._answer = None
             raise ResponseError(f"its body is malformed: {error}") from None
-        if head.framing == "none":
-            body.rest = data
-        client.write(forwarded_head(head, close=not self._keep_client, dechunked=dechunk) + fed)
+        client.write(text + fed)
         self._sent_bytes = len(fed)
         self._observe_head(came)
         if body.done:
@@ -298,7 +303,7 @@ class Splice:
     def upstream_lost(self, error: Exception | None) -> None:
         upstream, self._upstream = self._upstream, None
         if self._answer is not None:
-            if isinstance(self._answer, OpenBody) and error is None:
+            if self._until_close and error is None:
                 self._complete(self._answer)
             else:
                 self._cut("truncated")
@@ -381,18 +386,13 @@ class Splice:
         (plan.route.streamed if self.streaming else plan.route.answered).observe(duration_s)
         listener = self._client.listener
         if listener.access_log is not None:
-            listener.access_log(
-                mode=self.mode,
-                route=plan.route.route,
-                method=plan.method,
-                path=plan.path,
-                status=self._status,
-                duration_s=duration_s,
-                upstream=plan.pool.endpoint.name,
-                outcome=outcome,
-                key=plan.caller.name,
-                bytes_in=self._received_bytes,
-                bytes_out=self._sent_bytes,
-                error=error,
-                request_id=request_id,
-            )
+            facts: dict[str, object] = {
+                "mode": self.mode,
+                "route": plan.route.route,
+                "method": plan.method,
+                "path": plan.path,
+            }
+            facts |= {"status": self._status, "duration_ms": round(duration_s * 1000, 3), "outcome": outcome}
+            facts |= {"upstream": plan.pool.endpoint.name, "key": plan.caller.name, "request_id": request_id}
+            facts |= {"bytes_in": self._received_bytes, "bytes_out": self._sent_bytes}
+            listener.access_log(**facts, error_code=error and error.code)

@@ -6,6 +6,7 @@ request with an equal head: clients send the same one again and again.
 
 from collections import defaultdict
 from dataclasses import dataclass
+from dataclasses import field as attribute
 
 from gateway.metrics import RouteTally, UpstreamTally
 from gateway.routing.classify import CONTEXT_PREFIX
@@ -32,6 +33,7 @@ class Plan:
     route: RouteTally
     codes: defaultdict[int, int]
     upstream: UpstreamTally
+    secret: bytes | None = attribute(repr=False)
     caller: Caller
     method: bytes
     path: bytes

@@ -68,8 +68,13 @@ class KeyRing:
             raise GatewayError("invalid_api_key", "The gateway key is not valid; check it with who runs this gateway.")
         if scope not in key.caller.scopes:
             raise GatewayError("scope_missing", f"This gateway key lacks the scope {scope!r}.")
-        copies = {name for name, value in credentials.items() if _token(name, value) == token}
-        return Identity(key.caller, frozenset(copies | {GATEWAY_HEADER}))
+        ours = {name for name, value in credentials.items() if value and (token in value or self._knows(name, value))}
+        return Identity(key.caller, frozenset(ours | {GATEWAY_HEADER}))
+
+    def _knows(self, name: bytes, value: bytes) -> bool:
+        """Whether a credential header carries any key of this gateway."""
+        token = _token(name, value)
+        return token is not None and self._find(token) is not None
 
     def _find(self, token: bytes) -> Key | None:
         digest = hashlib.sha256(token).digest()

@@ -5,6 +5,8 @@ a FIN that arrives there ends it; nothing is queued here, a request without an i
 """
 
 import asyncio
+import os
+import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -136,4 +138,6 @@ def _reason(error: OSError | ssl.CertificateError) -> str:
         return f"its certificate was not accepted ({error.verify_message})"
     if isinstance(error, ssl.SSLError):
         return f"TLS failed ({error.reason or 'handshake error'})"
-    return error.strerror or type(error).__name__
+    if isinstance(error, socket.gaierror) or not error.errno:
+        return error.strerror or type(error).__name__
+    return os.strerror(error.errno)  # asyncio's own texts name the address

@@ -30,8 +30,11 @@ class BodyError(ValueError):
 class Body(Protocol):
     """A body on its way. `done` once its last byte was fed; `rest` then holds what came after it."""
 
-    done: bool
-    rest: bytes
+    @property
+    def done(self) -> bool: ...
+
+    @property
+    def rest(self) -> bytes: ...
 
     def feed(self, data: bytes) -> bytes:
         """What of `data` (and of what was held) may be forwarded now. Raises BodyError."""

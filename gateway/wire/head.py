@@ -17,6 +17,8 @@ _ANY_VERSION = re.compile(rb"[^\r\n]* HTTP/\d+(?:\.\d+)?\r\n")
 _ABSOLUTE = re.compile(rb"https?://([^/?#]*)(.*)", re.IGNORECASE)
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~-]+|\[([0-9A-Fa-f:.]+)\])(?::(\d{0,5}))?")
 _TOKEN_OR_CR = re.compile(TOKEN + rb"|\r")
+#: CGI-like servers read these as the fields spelled with `-` (CVE-2024-1135 and its kin).
+_LOOKALIKES = frozenset((b"content_length", b"transfer_encoding"))
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _CODING_LIST = re.compile(TOKEN + rb"+(?:[ \t]*[;,][ \t]*[^\x00-\x1f]*)?")
 
@@ -152,6 +154,8 @@ def _target_and_host(target: bytes, fields: list[Field], *, minor: int) -> tuple
 
 def _framing(fields: list[Field], *, minor: int) -> tuple[int | None, bool]:
     """Content-Length and whether the body is chunked; anything that two readers could read in two ways is refused."""
+    if any(f.name in _LOOKALIKES for f in fields):
+        raise GatewayError("bad_framing", "Content_Length and Transfer_Encoding are not accepted: spell them with '-'.")
     lengths = [f.value for f in fields if f.name == b"content-length"]
     codings = [f for f in fields if f.name == b"transfer-encoding"]
     if codings:

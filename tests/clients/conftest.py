@@ -1,15 +1,16 @@
 """The processes between which a client is tested; without the client libraries nothing here is collected."""
 
+import asyncio
+import contextlib
 import hashlib
 import importlib.util
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 import pytest
-import pytest_asyncio
 
 from gateway.testing.run import GatewayProcess
-from tests.clients.javascript import Node
 from tests.clients.provider import PROVIDER_KEY, Provider, Seen
+from tests.clients.worker import NODE, Worker
 
 # `make test` has no client libraries. The other modules need none to be collected, so test_readme.py tells when they
 # are missing where they should be.
@@ -17,6 +18,18 @@ _IMPORTING = ("test_every_client.py", "test_openai.py", "test_anthropic.py")
 collect_ignore = () if importlib.util.find_spec("openai") else _IMPORTING
 
 GATEWAY_KEY = "gateway-secret"
+
+
+@contextlib.contextmanager
+def running(config: str) -> Iterator[GatewayProcess]:
+    """A gateway on a loop of its own, which the loops of the tests do not meet."""
+    process = GatewayProcess(config)
+    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+        runner.run(process.__aenter__())
+        try:
+            yield process
+        finally:
+            runner.run(process.__aexit__(None, None, None))
 
 
 @pytest.fixture(scope="session")
@@ -33,34 +46,26 @@ def seen(provider: Provider) -> list[Seen]:
 
 
 @pytest.fixture(scope="session")
-def node() -> Iterator[Node]:
-    with Node() as node:
-        yield node
+def node() -> Iterator[Worker]:
+    with Worker(*NODE) as worker:
+        yield worker
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def demo_gateway() -> AsyncIterator[str]:
-    """As `make run` starts it: no upstream, no keys, the demo model."""
-    async with GatewayProcess("") as process:
-        yield process.base_url
-
-
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def gateway(provider: Provider) -> AsyncIterator[str]:
+@pytest.fixture(scope="session")
+def gateway(provider: Provider) -> Iterator[str]:
     """In front of the provider, without keys: the client's key is the provider's."""
-    config = f"upstreams: [{{name: provider, base_url: '{provider.base_url}/v1'}}]"
-    async with GatewayProcess(config) as process:
+    with running(f"upstreams: [{{name: provider, base_url: '{provider.base_url}/v1'}}]") as process:
         yield process.base_url
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def keyed_gateway(provider: Provider) -> AsyncIterator[str]:
+@pytest.fixture(scope="session")
+def keyed_gateway(provider: Provider) -> Iterator[str]:
     """With a key: under `/` the upstream has a key of its own, under `/own-key` the client brings the provider's."""
     config = f"""
-keys: [{{name: tests, sha256: {hashlib.sha256(GATEWAY_KEY.encode()).hexdigest()}, scopes: [passthrough]}}]
+keys: [{{name: tests, sha256: {hashlib.sha256(GATEWAY_KEY.encode()).hexdigest()}, scopes: [passthrough, context]}}]
 upstreams:
   - {{name: ours, base_url: "{provider.base_url}/v1", api_key: {PROVIDER_KEY}}}
   - {{name: theirs, base_url: "{provider.base_url}/v1", paths: [/own-key/v1/]}}
 """
-    async with GatewayProcess(config) as process:
+    with running(config) as process:
         yield process.base_url

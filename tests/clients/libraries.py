@@ -1,4 +1,4 @@
-"""The Python clients, each reduced to the pieces of text that it hands to its caller; the asynchronous ones share a loop."""
+"""The Python clients, each reduced to the pieces of text that it hands to its caller."""
 
 import asyncio
 import codecs
@@ -30,7 +30,7 @@ class Libraries:
     """`with Libraries() as libraries`; `libraries.client(name)` is one of `PYTHON`."""
 
     def __enter__(self) -> Self:
-        self._runner = asyncio.Runner()
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:

@@ -105,7 +105,9 @@ async def _echo_messages(request: web.Request) -> web.WebSocketResponse:
     socket = web.WebSocketResponse(protocols=("echo",), max_msg_size=0)
     await socket.prepare(request)
     async for message in socket:
-        if message.type is web.WSMsgType.TEXT:
+        if message.data == "close":
+            await socket.close(code=4001, message=b"as you wish")
+        elif message.type is web.WSMsgType.TEXT:
             await socket.send_str(message.data)
         else:
             await socket.send_bytes(message.data)

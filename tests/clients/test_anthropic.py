@@ -12,6 +12,8 @@ pytestmark = pytest.mark.clients
 
 ASK: list[anthropic.types.MessageParam] = [{"role": "user", "content": "Say hello"}]
 CALL: list[anthropic.types.MessageParam] = [{"role": "user", "content": 'native lookup {"id": 7}'}]
+BETA = "context-1m-2025-08-07"
+BETA_ASK: list[anthropic.types.beta.BetaMessageParam] = [{"role": "user", "content": "Say hello"}]
 TOOL: anthropic.types.ToolParam = {"name": "lookup", "input_schema": {"type": "object"}}
 
 
@@ -22,11 +24,13 @@ def client(gateway: str) -> Iterator[anthropic.Anthropic]:
 
 
 def test_beta_messages_keep_their_query(client: anthropic.Anthropic, seen: list[Seen]) -> None:
-    """`/v1/messages?beta=true`, with the headers that go with it."""
-    answer = client.beta.messages.create(model="demo", max_tokens=100, messages=ASK, betas=["context-1m-2025-08-07"])
+    """`/v1/messages?beta=true`, as Claude Code asks, with the headers that go with it."""
+    answer = client.beta.messages.create(
+        model="demo", max_tokens=100, messages=BETA_ASK, betas=[BETA], extra_query={"beta": "true"}
+    )
     assert answer.content[0].type == "text" and answer.content[0].text.endswith('"Say hello"')
     assert seen[0].target == "/v1/messages?beta=true"
-    assert seen[0].headers["anthropic-beta"] == "context-1m-2025-08-07" and seen[0].headers["anthropic-version"]
+    assert seen[0].headers["anthropic-beta"] == BETA and seen[0].headers["anthropic-version"]
 
 
 def test_tokens_are_counted(client: anthropic.Anthropic) -> None:

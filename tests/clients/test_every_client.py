@@ -1,27 +1,34 @@
 """What every client library finds through the gateway: its answers, its keys, its errors, in whatever language."""
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterator
 
 import pytest
 
 from gateway.demo.script import GREETING
 from tests.clients.ask import Ask, Client
 from tests.clients.conftest import GATEWAY_KEY
-from tests.clients.javascript import JAVASCRIPT, Node
 from tests.clients.libraries import PYTHON, Libraries
 from tests.clients.provider import FAILURES, LIMITS, PROVIDER_KEY, Seen
+from tests.clients.worker import JAVASCRIPT, LITELLM, Worker
 
 pytestmark = pytest.mark.clients
 
 HELLO = f'{GREETING} You said: "Say hello"'
-CLIENTS = (*(f"python {name}" for name in PYTHON), *(f"node {name}" for name in JAVASCRIPT))
+CLIENTS = (*(f"python {name}" for name in PYTHON), *(f"node {name}" for name in JAVASCRIPT), "litellm")
 PROGRAMS = ("python llm",)
 #: They do not tell in a request how often they have tried before.
 SILENT_ABOUT_RETRIES = ("python llm", "node ai-sdk", "node langchain")
 
 
-def without(*names: str) -> Sequence[str]:
-    return [name for name in CLIENTS if name not in names]
+def every_client_but(*names: str) -> pytest.MarkDecorator:
+    """LiteLLM among them, where the larger tier is asked for."""
+    params = [
+        pytest.param(name, marks=[pytest.mark.clients_all] if name == "litellm" else [])
+        for name in CLIENTS
+        if name not in names
+    ]
+    return pytest.mark.parametrize("client", params, indirect=True)
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +37,18 @@ def libraries() -> Iterator[Libraries]:
         yield libraries
 
 
-@pytest.fixture(params=CLIENTS)
-def client(request: pytest.FixtureRequest, libraries: Libraries, node: Node) -> Client:
+@pytest.fixture(scope="module")
+def litellm() -> Iterator[Worker]:
+    with Worker(*LITELLM, env={**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}) as worker:
+        yield worker
+
+
+@pytest.fixture
+def client(request: pytest.FixtureRequest) -> Client:
     language, _, name = request.param.partition(" ")
-    return libraries.client(name) if language == "python" else node.client(name)
+    fixture = {"python": "libraries"}.get(language, language)
+    found: Client = request.getfixturevalue(fixture).client(name)
+    return found
 
 
 @pytest.fixture(params=[False, True], ids=["whole", "stream"])
@@ -42,11 +57,13 @@ def stream(request: pytest.FixtureRequest) -> bool:
     return streams
 
 
+@every_client_but()
 def test_it_gets_the_answer(client: Client, stream: bool, gateway: str) -> None:
     """Letter for letter."""
     assert client(Ask(root=gateway, prompt="Say hello", stream=stream)).text == HELLO
 
 
+@every_client_but()
 def test_a_stream_is_not_held_back(client: Client, gateway: str) -> None:
     """The pieces arrive as the model sends them: half a second of them does not come at once."""
     outcome = client(Ask(root=gateway, prompt="drip 50 long 11", stream=True))
@@ -54,18 +71,21 @@ def test_a_stream_is_not_held_back(client: Client, gateway: str) -> None:
     assert len(outcome.pieces) > 1 and outcome.times_s[-1] - outcome.times_s[0] > 0.25
 
 
+@every_client_but()
 def test_ten_thousand_events_arrive(client: Client, gateway: str) -> None:
     """In their order, none twice."""
     outcome = client(Ask(root=gateway, prompt="long 10000", stream=True))
     assert outcome.text.split() == [f"word{number}" for number in range(1, 10_001)]
 
 
+@every_client_but()
 def test_its_api_key_is_the_gateways(client: Client, stream: bool, keyed_gateway: str, seen: list[Seen]) -> None:
     """Where the upstream has a key of its own, that one replaces the client's."""
     assert client(Ask(root=keyed_gateway, prompt="Say hello", stream=stream, api_key=GATEWAY_KEY)).text == HELLO
     assert [request.credentials for request in seen] == [{PROVIDER_KEY}]
 
 
+@every_client_but()
 def test_its_api_key_is_the_providers(client: Client, stream: bool, keyed_gateway: str, seen: list[Seen]) -> None:
     """Where the upstream has none, the gateway's key comes in a header of its own and goes no further."""
     headers = {"X-Gateway-Key": GATEWAY_KEY}
@@ -74,6 +94,7 @@ def test_its_api_key_is_the_providers(client: Client, stream: bool, keyed_gatewa
     assert [request.credentials for request in seen] == [{PROVIDER_KEY}]
 
 
+@every_client_but()
 def test_a_wrong_key_is_told(client: Client, stream: bool, keyed_gateway: str, seen: list[Seen]) -> None:
     """As its own exception for 401, with the gateway's words; the provider hears nothing."""
     failed = client(Ask(root=keyed_gateway, prompt="Say hello", stream=stream, api_key="wrong")).failed
@@ -81,6 +102,7 @@ def test_a_wrong_key_is_told(client: Client, stream: bool, keyed_gateway: str, s
     assert failed.status in (401, None) and seen == []
 
 
+@every_client_but()
 def test_a_cut_answer_is_an_error(client: Client, stream: bool, gateway: str) -> None:
     """An answer that ends before its end never looks whole."""
     outcome = client(Ask(root=gateway, prompt="cut, drip 2, long 100", stream=stream))
@@ -88,7 +110,7 @@ def test_a_cut_answer_is_an_error(client: Client, stream: bool, gateway: str) ->
     assert "word100" not in "".join(outcome.pieces) and bool(outcome.pieces) == stream
 
 
-@pytest.mark.parametrize("client", without(*PROGRAMS), indirect=True)
+@every_client_but(*PROGRAMS)
 @pytest.mark.parametrize("status", [400, 404, 409, 429, 500, 529])
 def test_an_error_is_the_providers(client: Client, stream: bool, status: int, gateway: str) -> None:
     """Status, message and headers, those about limits and retries among them."""
@@ -98,7 +120,7 @@ def test_an_error_is_the_providers(client: Client, stream: bool, status: int, ga
     assert {name: failed.headers.get(name) for name in expected} == expected
 
 
-@pytest.mark.parametrize("client", without(*SILENT_ABOUT_RETRIES), indirect=True)
+@every_client_but(*SILENT_ABOUT_RETRIES)
 def test_it_tries_again_when_told_to(client: Client, stream: bool, gateway: str, seen: list[Seen]) -> None:
     """In the milliseconds that the provider asked for, not its seconds: those would be twice 20."""
     ask = Ask(root=gateway, prompt="Say hello", stream=stream, headers={FAILURES: "2"}, retries=2)

@@ -3,25 +3,25 @@
 import pytest
 
 from gateway.demo.embeddings import vector_of
-from tests.clients.javascript import Node
 from tests.clients.provider import Seen
+from tests.clients.worker import Worker
 
 pytestmark = pytest.mark.clients
 
 
-def test_models_are_listed(node: Node, gateway: str) -> None:
+def test_models_are_listed(node: Worker, gateway: str) -> None:
     """The provider's, and one by its name."""
     assert [model["id"] for model in node.call("models.list", root=gateway)["data"]] == ["demo", "demo-embedding"]
     assert node.call("models.retrieve", "demo", root=gateway)["owned_by"] == "twolane-demo"
 
 
-def test_embeddings_are_the_providers(node: Node, gateway: str) -> None:
+def test_embeddings_are_the_providers(node: Worker, gateway: str) -> None:
     """In the client's default encoding, which it decodes."""
     answer = node.call("embeddings.create", {"model": "demo-embedding", "input": "two lanes"}, root=gateway)
     assert answer["data"][0]["embedding"] == pytest.approx(vector_of(b"two lanes", dimensions=256))
 
 
-def test_it_tells_of_itself(node: Node, gateway: str, seen: list[Seen]) -> None:
+def test_it_tells_of_itself(node: Worker, gateway: str, seen: list[Seen]) -> None:
     """The provider sees the headers of the library."""
     node.call("models.list", root=gateway)
     assert seen[0].headers["x-stainless-lang"] == "js"

@@ -1,18 +1,16 @@
 """What openai-python does beyond a chat, through the gateway."""
 
 import hashlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import openai
 import pytest
-import pytest_asyncio
 from openai.types.chat import ChatCompletionToolParam
 
 from gateway.demo.embeddings import vector_of
 from gateway.testing.ports import refusing_port
-from gateway.testing.run import GatewayProcess
-from tests.clients.conftest import GATEWAY_KEY
+from tests.clients.conftest import GATEWAY_KEY, running
 from tests.clients.provider import PROVIDER_KEY, Seen
 
 pytestmark = pytest.mark.clients
@@ -31,11 +29,12 @@ def client(gateway: str) -> Iterator[openai.OpenAI]:
         yield client
 
 
-@pytest_asyncio.fixture
-async def unreachable() -> AsyncIterator[str]:
+@pytest.fixture
+def unreachable() -> Iterator[str]:
     """A gateway whose upstream refuses connections."""
     with refusing_port() as port:
-        async with GatewayProcess(f"upstreams: [{{name: nobody, base_url: 'http://127.0.0.1:{port}/v1'}}]") as process:
+        config = f"upstreams: [{{name: nobody, base_url: 'http://127.0.0.1:{port}/v1'}}]"
+        with running(config) as process:
             yield process.base_url
 
 

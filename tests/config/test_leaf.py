@@ -52,7 +52,7 @@ def test_editors_accept_a_reference_in_place_of_a_number() -> None:
 
 def test_kinds_are_named_in_the_words_of_a_file() -> None:
     """Never with the content."""
-    values = (None, True, 1, 1.5, "secret", [], (), {}, object())
+    values: list[object] = [None, True, 1, 1.5, "secret", [], (), {}, object()]
     assert [kind_of(value) for value in values] == [
         "nothing",
         "true or false",

@@ -25,9 +25,10 @@ def test_text_is_text_and_a_number_needs_quotes() -> None:
     for value, found in ((1, "a number"), (1.5, "a number"), (True, "true or false")):
         with pytest.raises(ValueError, match=f"found {found}: put it in quotes"):
             parse_text(value)
-    for value, found in (([], "a list"), ({}, "a section"), (None, "nothing"), (object(), "something else")):
+    others: list[tuple[object, str]] = [([], "a list"), ({}, "a section"), (None, "nothing"), (object(), "something")]
+    for other, found in others:
         with pytest.raises(ValueError, match=f"found {found}"):
-            parse_text(value)
+            parse_text(other)
     with pytest.raises(ValueError, match="UTF-8"):
         parse_text("\udcff")
 
@@ -44,7 +45,8 @@ def test_flags_are_true_and_false() -> None:
     assert parse_flag(True) is True
     assert [parse_flag(word) for word in ("true", "Yes", "on", "1")] == [True] * 4
     assert [parse_flag(word) for word in ("false", "NO", "off", "0")] == [False] * 4
-    for value in (1, 0, None, "maybe", "", [], 1.0):
+    values: list[object] = [1, 0, None, "maybe", "", [], 1.0]
+    for value in values:
         with pytest.raises(ValueError, match="expected true or false"):
             parse_flag(value)
 
@@ -52,14 +54,15 @@ def test_flags_are_true_and_false() -> None:
 def test_counts_are_whole_numbers_within_limits() -> None:
     """Text from a variable counts; a fraction, a flag or a number without end does not."""
     assert parse_count(3) == parse_count("3") == parse_count(" 3 ") == 3
-    for value in (True, 1.0, "1.5", "", None, "9" * 5000, "٣", []):
+    values: list[object] = [True, 1.0, "1.5", "", None, "9" * 5000, "٣", []]
+    for value in values:
         with pytest.raises(ValueError, match="expected a whole number"):
             parse_count(value)
     leaf = counted(1, 256)
     assert (leaf.parse(1), leaf.parse("256")) == (1, 256)
-    for value in (0, 257, -1):
+    for count in (0, 257, -1):
         with pytest.raises(ValueError, match="must be between 1 and 256"):
-            leaf.parse(value)
+            leaf.parse(count)
 
 
 def test_names_are_safe_wherever_they_appear() -> None:

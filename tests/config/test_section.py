@@ -3,8 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from gateway.config.section import PluginUse, Section, child_of, is_collection, is_section, strip, type_at
 from gateway.config.secret import Hidden
+from gateway.config.section import PluginUse, Section, child_of, is_collection, is_section, strip, type_at
 from gateway.config.settings import Settings
 from gateway.config.tools import PluginTool
 from gateway.config.traffic import Limits, Upstream

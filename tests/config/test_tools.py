@@ -12,13 +12,14 @@ from gateway.config.tools import Approvals, McpServer, Risk, Tools
 def test_nothing_is_on_unless_it_is_named() -> None:
     """Without a word about tools there are none."""
     tools = Tools.model_validate({})
-    assert tools.file_operations is tools.http_request is tools.execute_sql is tools.execute_command is None
+    named = (tools.file_operations, tools.http_request, tools.execute_sql, tools.execute_command)
+    assert named == (None, None, None, None)
     assert tools.plugins == {}
 
 
 def test_a_built_in_tool_that_is_named_has_safe_defaults() -> None:
     """No writing, no private networks, no changes to a database, a sandbox; paths begin at the file."""
-    named = {"file_operations": {}, "http_request": {}, "execute_sql": {}, "execute_command": {}}
+    named: dict[str, object] = {"file_operations": {}, "http_request": {}, "execute_sql": {}, "execute_command": {}}
     tools = Tools.model_validate(named, context={"folder": Path("/f")})
     assert tools.file_operations and tools.http_request and tools.execute_sql and tools.execute_command
     assert (tools.file_operations.roots, tools.file_operations.write) == ((Path("/f/work"),), False)

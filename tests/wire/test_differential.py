@@ -28,8 +28,9 @@ from gateway.wire.response import (
     measure_regular,
     parse_response_head,
 )
-from tests.wire import wild
-from tests.wire.second_opinions import (
+
+from . import wild
+from .second_opinions import (
     RefusedError,
     h11_request,
     h11_response,

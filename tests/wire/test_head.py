@@ -156,25 +156,7 @@ def test_expect_100_continue() -> None:
 
 
 @pytest.mark.parametrize(
-    "value",
-    [
-        *(
-            b"+3",
-            b"-3",
-            b"0x3",
-            b"1_0",
-            b"3 3",
-            b"",
-            b"9" * 19,
-            b"9" * 20,
-            "٣".encode(),
-            b"3, 3",
-            b"3,",
-            b"3.0",
-            b"1e3",
-        ),
-        *(b'"3"', b"\xa03", CANARY),
-    ],
+    "value", [*b'+3|-3|0x3|1_0|3 3||3, 3|3,|3.0|1e3|"3"|\xa03'.split(b"|"), b"9" * 19, b"9" * 20, "٣".encode(), CANARY]
 )
 def test_a_content_length_is_plain_digits(value: bytes) -> None:
     """F4: 1 to 18 decimal digits, nothing that another reader could read otherwise."""
@@ -198,8 +180,11 @@ def test_content_length_and_transfer_encoding_exclude_each_other(value: bytes, o
 @pytest.mark.parametrize(
     "value",
     [
-        *(b"gzip", b"gzip, chunked", b"chunked, gzip", b"chunked, chunked", b"chunked,", b"identity", b"xchunked"),
-        *(b"chunked;q=1", b"chunked ,identity", b"cow", CANARY),
+        *(
+            b"gzip|gzip, chunked|chunked, gzip|chunked, chunked|chunked,|identity|xchunked|chunked;q=1|"
+            b"chunked ,identity|cow"
+        ).split(b"|"),
+        CANARY,
     ],
 )
 def test_other_transfer_codings_are_not_implemented(value: bytes) -> None:
@@ -210,17 +195,8 @@ def test_other_transfer_codings_are_not_implemented(value: bytes) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        *(
-            b"",
-            b",chunked",
-            b'"chunked"',
-            b"\x85chunked",
-            b"chunked\xa0",
-            b"chunked chunked",
-            b"chunked\t",
-            b"chun\xc4\x91ked",
-        ),
-        *(b"@chunked", CANARY + b" x"),
+        *b'|,chunked|"chunked"|\x85chunked|chunked\xa0|chunked chunked|chunked\t|chun\xc4\x91ked|@chunked'.split(b"|"),
+        CANARY + b" x",
     ],
 )
 def test_a_transfer_coding_in_disguise_is_refused(value: bytes) -> None:
@@ -237,7 +213,13 @@ def test_one_transfer_encoding_field_in_http_1_1_only() -> None:
     assert refusal(asking(b"POST / HTTP/1.0", chunked)) == (400, "bad_framing")
 
 
-@pytest.mark.parametrize("host", [b"a b", b"a/b", b"u:p@h", b"[::1", b"h:99999", b"h,h", b"", b"[x]", b"h:-1", b"h:8a", b"h?", b"h#", b"%41", b"[fe80::1%25e0]", b"[1.2.3.4]", b"h:123456", b"h\xe9", CANARY + b"/"])  # fmt: skip
+@pytest.mark.parametrize(
+    "host",
+    [
+        *b"a b|a/b|u:p@h|[::1|h:99999|h:123456|h:-1|h:8a|h,h||[x]|h?|h#|%41|[fe80::1%25e0]|[1.2.3.4]|h\xe9".split(b"|"),
+        CANARY + b"/",
+    ],
+)
 def test_exactly_one_valid_host(host: bytes) -> None:
     """RFC 9112 section 3.2: none, two, or one that is no authority is 400."""
     assert refusal(asking(b"GET / HTTP/1.1", host=b"Host: " + host)) == (400, "bad_framing")
@@ -258,17 +240,11 @@ def test_hosts_that_are_valid(host: bytes) -> None:
     "target",
     [
         *(
-            b"x:443",
-            b"a/b",
-            b"",
-            b"?x",
-            b"ftp://h/",
-            b"http:///x",
-            b"http://u:p@h/",
-            b"http://h:99999/",
-            b"http://a b/",
-        ),
-        *("/é/ÿ".encode(), b"/\xff", b"/\x7f", b"/a\x00", b"/a\tb", b"/a b", b"/a#b", b"#", b"http:/x", CANARY),
+            b"x:443|a/b||?x|ftp://h/|http:///x|http://u:p@h/|http://h:99999/|http://a b/|/\xff|/\x7f|/a\x00|/a\tb|"
+            b"/a b|/a#b|#|http:/x"
+        ).split(b"|"),
+        "/é/ÿ".encode(),
+        CANARY,
     ],
 )
 def test_a_target_is_a_path_or_an_http_url(target: bytes) -> None:
@@ -280,16 +256,13 @@ def test_a_target_is_a_path_or_an_http_url(target: bytes) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        *(b"GET /", b"GET", b"", b"GET  / HTTP/1.1", b"GET /  HTTP/1.1", b" GET / HTTP/1.1", b"GET\t/\tHTTP/1.1"),
         *(
-            b"GET / HTTP/1.1 ",
-            b"GET / http/1.1",
-            b"GET / HTTP/1.1x",
-            b"GET / HTTP/+1.1",
-            b"GET / HTTP/1,1",
-            b"GET / ICY/1.1",
-        ),
-        *(b"G(T / HTTP/1.1", b"G\xc3\x89T / HTTP/1.1", b"GET / /x HTTP/1.1", b"GET / " + CANARY, CANARY + b"\x00"),
+            b"GET /|GET||GET  / HTTP/1.1|GET /  HTTP/1.1| GET / HTTP/1.1|GET\t/\tHTTP/1.1|GET / HTTP/1.1 |"
+            b"GET / http/1.1|GET / HTTP/1.1x|GET / HTTP/+1.1|GET / HTTP/1,1|GET / ICY/1.1|G(T / HTTP/1.1|"
+            b"G\xc3\x89T / HTTP/1.1|GET / /x HTTP/1.1"
+        ).split(b"|"),
+        b"GET / " + CANARY,
+        CANARY + b"\x00",
     ],
 )
 def test_a_request_line_has_three_words_and_single_spaces(line: bytes) -> None:
@@ -305,20 +278,7 @@ def test_other_versions_are_505(version: bytes) -> None:
 
 @pytest.mark.parametrize(
     "fields",
-    [
-        *(
-            b"X: a\r\n b",
-            b"X : a",
-            b"X\t: a",
-            b"X: a\nY: b",
-            b"X: a\rY: b",
-            b"X: a\0",
-            b"X: a\x0b",
-            b"X: a\x7f",
-            b"nothing",
-        ),
-        *(b": a", b"X(: a", b"\xe9: a"),
-    ],
+    b"X: a\r\n b|X : a|X\t: a|X: a\nY: b|X: a\rY: b|X: a\x00|X: a\x0b|X: a\x7f|nothing|: a|X(: a|\xe9: a".split(b"|"),
 )
 def test_header_lines_keep_to_the_grammar(fields: bytes) -> None:
     """F7, F16: obs-fold, white space before the colon, bare CR or LF, NUL and other controls."""
@@ -399,7 +359,7 @@ def test_no_beginning_of_a_good_head_is_refused() -> None:
 
 
 def test_looking_at_a_growing_head_is_cheap() -> None:
-    """A client that drips its head byte by byte costs less than a second of processor time for a whole one."""
+    """A head of 32 KiB that drips in by 100 bytes costs milliseconds of processor time."""
     data = posting(b"X: " + b"a" * 32_000)[:-4]
     began = time.process_time()
     for cut in range(1, len(data), 100):

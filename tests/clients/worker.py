@@ -1,8 +1,8 @@
-"""The JavaScript clients: one Node process that answers question after question (node/clients.mjs)."""
+"""Clients that live in a process of their own, which answers question after question, one line of JSON each."""
 
 import json
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -12,7 +12,13 @@ from tests.clients.ask import Ask, Client, Failure, Outcome
 
 Json = dict[str, Any]
 
-FOLDER: Final = Path(__file__).with_name("node")
+ROOT: Final = Path(__file__).parents[2]
+NODE: Final = (("node", "--unhandled-rejections=strict", "clients.mjs"), Path(__file__).with_name("node"))
+#: Of `make test-clients-all`: LiteLLM wants an older openai-python than the others.
+LITELLM: Final = (
+    (str(ROOT / ".venv-clients-all" / "bin" / "python"), "litellm_client.py"),
+    Path(__file__).with_name("programs"),
+)
 JAVASCRIPT: Final[Sequence[str]] = (
     "openai",
     "openai .stream()",
@@ -23,12 +29,18 @@ JAVASCRIPT: Final[Sequence[str]] = (
 )
 
 
-class Node:
-    """`with Node() as node`; `node.client(name)` is one of `JAVASCRIPT`."""
+class Worker:
+    """`with Worker(command, folder) as worker`; it is told to end by the end of its input."""
+
+    def __init__(self, command: Sequence[str], folder: Path, *, env: Mapping[str, str] | None = None) -> None:
+        self._command = command
+        self._folder = folder
+        self._env = env
 
     def __enter__(self) -> Self:
-        command = ["node", "--unhandled-rejections=strict", "clients.mjs"]
-        self._process = subprocess.Popen(command, cwd=FOLDER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            self._command, cwd=self._folder, env=self._env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
@@ -42,8 +54,8 @@ class Node:
 
         return client
 
-    def call(self, method: str, argument: Json | None = None, *, root: str) -> Json:
-        """What the method of the OpenAI client (`embeddings.create`) answers."""
+    def call(self, method: str, argument: Json | str | None = None, *, root: str) -> Json:
+        """What the method of the OpenAI client (`embeddings.create`) answers; Node only."""
         ask = Ask(root=root, prompt="")
         return self._exchange({"method": method, "argument": argument, "ask": asdict(ask)})
 

@@ -1,0 +1,49 @@
+"""What a metrics page says, by Prometheus's own parser and linter; and a process that has counted everything."""
+
+import shutil
+import subprocess
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from gateway.metrics import Metrics
+
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def samples(text: bytes) -> Samples:
+    """(name, sorted labels) -> value. A series that comes twice is an error."""
+    found: Samples = {}
+    for family in text_string_to_metric_families(text.decode()):
+        for sample in family.samples:
+            key = (sample.name, tuple(sorted(sample.labels.items())))
+            assert key not in found, key
+            found[key] = sample.value
+    return found
+
+
+def check_by_promtool(text: bytes) -> None:
+    """Prometheus's own linter has nothing to say, where it is installed."""
+    if promtool := shutil.which("promtool"):
+        done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True)
+        assert (done.returncode, done.stdout + done.stderr) == (0, b"")
+
+
+def busy() -> Metrics:
+    """Every kind of number, counted at least once."""
+    metrics = Metrics()
+    tally = metrics.route("/v1/", "passthrough")
+    tally.codes("POST")[200] += 3
+    tally.answered.observe(0.5)
+    tally.streamed.observe(100.0)
+    tally.overhead.observe(0.0002)
+    upstream = metrics.upstream("openai")
+    upstream.outcomes["ok"] += 2
+    upstream.retries["stale"] += 1
+    upstream.first_byte.observe(0.02)
+    metrics.client_disconnects += 4
+    metrics.deadlines["head"] += 5
+    metrics.reloads["failure"] += 1
+    metrics.last_reload_success_s = 1_700_000_000.5
+    metrics.log_line_dropped()
+    metrics.loop_lag.observe(0.001)
+    return metrics

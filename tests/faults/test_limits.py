@@ -1,0 +1,329 @@
+"""Slow, greedy and too many clients are ended in time, and those that behave do not notice."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+from functional.through import ask, client_of, error_of, get, post, through
+from running import SWEEP_S, Stopwatch, exchange, fetch, scrape, until_sample
+
+from gateway.testing.local import LocalGateway
+from gateway.testing.peer import PEER_LEFT, Peer
+from gateway.testing.scripts import answer, head, ok, serve
+
+#: Each deadline in its test, unless the test says otherwise.
+DEADLINE_S = 0.3
+
+
+async def end_of(client: Peer, *, deadline_s: float = DEADLINE_S) -> bytes:
+    """What the client still got; its connection must end by the deadline, and not before it."""
+    waited = Stopwatch()
+    await client.wait_end()
+    assert 0.9 * deadline_s < waited.s < deadline_s + SWEEP_S
+    return bytes(client.received)
+
+
+async def deadlines(gateway: LocalGateway) -> dict[str, float]:
+    """How often each deadline has struck."""
+    prefix = 'gateway_deadlines_total{deadline="'
+    return {name[len(prefix) : -2]: n for name, n in (await scrape(gateway)).items() if name.startswith(prefix)}
+
+
+@contextlib.asynccontextmanager
+async def dripping(client: Peer, data: bytes) -> AsyncIterator[None]:
+    """Meanwhile the client sends a byte every 50 ms."""
+    task = asyncio.create_task(client.drip(data, every_s=0.05))
+    yield
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError, *PEER_LEFT):
+        await task
+
+
+async def test_a_client_that_sends_nothing() -> None:
+    """Closed without a word: there is no request to answer."""
+    async with through(limits={"head_timeout": DEADLINE_S}) as (gateway, _), client_of(gateway) as client:
+        assert await end_of(client) == b""
+
+
+@pytest.mark.parametrize("begun", [b"G", get()[:-2], b"\r\n"], ids=["one-byte", "nearly-all", "empty-line"])
+async def test_a_head_that_does_not_end(begun: bytes) -> None:
+    """408, and nothing at the upstream."""
+    async with through(limits={"head_timeout": DEADLINE_S}) as (gateway, upstream), client_of(gateway) as client:
+        await client.send(begun)
+        received = await end_of(client)
+        assert received.startswith(b"HTTP/1.1 408 ") or begun == b"\r\n"
+        assert not upstream.connections
+
+
+async def test_the_head_deadline_counts_from_the_first_byte() -> None:
+    """Whatever trickles in; also for the second request of a connection, long after the first."""
+    slow = b"GET /v1/x HTTP/1.1\r\nHost: h\r\nX: " + b"a" * 1000
+    async with (
+        through(limits={"head_timeout": DEADLINE_S}) as (gateway, _),
+        client_of(gateway) as new,
+        client_of(gateway) as used,
+    ):
+        await exchange(used)
+        await asyncio.sleep(2 * DEADLINE_S)
+        async with dripping(new, slow), dripping(used, slow):
+            received = await asyncio.gather(end_of(new), end_of(used))
+        assert all(b"HTTP/1.1 408 " in data for data in received)
+        assert (await deadlines(gateway))["head"] == 2
+
+
+async def test_an_idle_connection_is_closed() -> None:
+    """`limits.keepalive` after the last answer, without a word."""
+    async with through(limits={"keepalive": DEADLINE_S}) as (gateway, _), client_of(gateway) as client:
+        response = await exchange(client)
+        assert await end_of(client) == response.raw and client.ended == "eof"
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        pytest.param(post(b"x" * 100)[:-1], id="length"),
+        pytest.param(get(b"/v1/x", b"Transfer-Encoding: chunked", method=b"POST") + b"5\r\nhel", id="chunked"),
+        pytest.param(post(b"x" * 100)[:-100], id="no-byte-of-it"),
+    ],
+)
+async def test_a_body_that_stops(begun: bytes) -> None:
+    """408 after `limits.body_idle`; the upstream connection is closed too."""
+    async with through(limits={"body_idle": DEADLINE_S}) as (gateway, upstream), client_of(gateway) as client:
+        await client.send(begun)
+        received = await end_of(client)
+        assert received.startswith(b"HTTP/1.1 408 ") and b"request_timeout" in received
+        await upstream.wait_open(0)
+        assert not upstream.requests and await deadlines(gateway) == {"body": 1}
+
+
+async def test_a_body_to_one_of_our_own_pages_that_stops() -> None:
+    """The same deadline; the page's answer, if it came at once, is the last one."""
+    begun = get(b"/health/live", b"Content-Length: 10").replace(b"gw.example", b"localhost") + b"12345"
+    async with through(limits={"body_idle": DEADLINE_S}) as (gateway, _), client_of(gateway) as client:
+        await client.send(begun)
+        waited = Stopwatch()
+        await client.wait_end()
+        assert waited.s < DEADLINE_S + SWEEP_S
+
+
+async def test_a_slow_body_is_not_a_stopped_one() -> None:
+    """A byte now and then, for several times the deadline."""
+    async with through(limits={"body_idle": DEADLINE_S}) as (gateway, _), client_of(gateway) as client:
+        await client.drip(post(b"x" * 9), size=10, every_s=0.2)
+        assert (await client.read_response()).status == 200
+
+
+def flooding(stated_bytes: int) -> object:
+    """An upstream whose answer has this many bytes; it stops with its connection."""
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(head(200, [("Content-Length", str(stated_bytes))]))
+        for _ in range(stated_bytes // 100_000):
+            await peer.send(bytes(100_000), timeout_s=None)
+        await peer.wait_end(timeout_s=None)
+
+    return script
+
+
+async def test_a_client_that_does_not_read() -> None:
+    """RST after `limits.write`; the upstream is held back meanwhile and let go then."""
+    script = flooding(50_000_000)
+    async with through(script, limits={"write": DEADLINE_S}) as (gateway, upstream):
+        async with client_of(gateway, rcvbuf=4096) as client:
+            await client.send(get())
+            waited = Stopwatch()
+            await upstream.wait_connections(1)
+            await upstream.wait_open(0)
+            assert waited.s < DEADLINE_S + SWEEP_S
+            assert upstream.connections[0].n_sent < 25_000_000, "the upstream was held back"
+            assert await client.wait_end() == "reset"
+        assert await deadlines(gateway) == {"write": 1}
+
+
+async def test_a_slow_reader_is_not_a_stalled_one() -> None:
+    """It reads steadily, far less than the kernel could hold, for several times the deadline."""
+    async with (
+        through(flooding(50_000_000), limits={"write": 1}) as (gateway, _),
+        client_of(gateway, rcvbuf=16384, keep_bytes=0) as client,
+    ):
+        await client.send(get())
+        reading = Stopwatch()
+        while reading.s < 3:
+            await client.discard(4000)
+            await asyncio.sleep(0.01)
+        assert await deadlines(gateway) == {}
+
+
+async def test_a_finished_answer_that_is_not_read() -> None:
+    """Its connection is not kept for ever, and an answer that only the connection's end delimits does not seem whole."""
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(head(200) + bytes(8_000_000), timeout_s=None)
+
+    limits = {"write": DEADLINE_S}
+    async with through(script, limits=limits) as (gateway, upstream), client_of(gateway, rcvbuf=4096) as client:
+        await client.send(get())
+        await upstream.wait_connections(1)
+        await upstream.wait_open(0)
+        await until_sample(gateway, "gateway_client_connections", 1, timeout_s=DEADLINE_S + SWEEP_S)
+        assert await client.wait_end() == "reset"
+        assert client.n_received < 8_000_000
+
+
+async def test_the_upstream_is_held_back_while_the_client_does_not_read() -> None:
+    """And its whole answer arrives once the client reads again."""
+    total = 20_000_000
+    async with (
+        through(flooding(total)) as (gateway, upstream),
+        client_of(gateway, rcvbuf=4096, keep_bytes=0) as client,
+    ):
+        await client.send(get())
+        await client.read_head()
+        await upstream.wait_connections(1)
+        sent = -1
+        while sent != (sent := upstream.connections[0].n_sent) or sent == 0:
+            await asyncio.sleep(0.1)
+        assert sent < total, "held back"
+        await client.discard(total, timeout_s=20)
+
+
+async def test_too_many_connections() -> None:
+    """The excess is told 503 with Retry-After in 100 ms; those that are in go on; a free place is taken again."""
+    limits = {"connections": 5}
+    async with through(limits=limits) as (gateway, upstream), contextlib.AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(client_of(gateway)) for _ in range(5)]
+        for client in clients:
+            await exchange(client)
+        for _ in range(20):
+            told = Stopwatch()
+            async with client_of(gateway) as excess:
+                await excess.send(get())
+                response = await excess.read_response()
+                assert told.s < 0.1
+                assert response.status == 503 and error_of(response)["code"] == "overloaded"
+                assert response.values(b"retry-after") == [b"1"] and response.values(b"connection") == [b"close"]
+                assert await excess.wait_end() == "eof"
+        for client in clients:
+            assert (await exchange(client)).status == 200
+        assert len(upstream.requests) == 10
+        clients[0].close()
+        async with asyncio.timeout(5):
+            while (await ask(gateway, get())).status != 200:
+                await asyncio.sleep(0.01)
+
+
+async def test_too_many_requests() -> None:
+    """Ten times what may be under way: the excess gets 503 in 100 ms, the accepted ones finish."""
+    finish = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        while True:
+            await peer.read_request(timeout_s=None)
+            await finish.wait()
+            await peer.send(ok())
+
+    async def one() -> tuple[int, float]:
+        async with client_of(gateway) as client:
+            told = Stopwatch()
+            response = await exchange(client, post(b"{}"))
+            if response.status == 503:
+                assert error_of(response)["code"] == "overloaded" and response.values(b"retry-after") == [b"1"]
+            return response.status, told.s
+
+    async with through(script, limits={"concurrent": 5}) as (gateway, upstream):
+        tasks = [asyncio.create_task(one()) for _ in range(50)]
+        _, waiting = await asyncio.wait(tasks, timeout=1)
+        assert len(waiting) == 5
+        assert len(upstream.requests) == 5
+        finish.set()
+        results = [await task for task in tasks]
+        refused = [seconds for status, seconds in results if status == 503]
+        assert len(refused) == 45 and max(refused) < 0.1
+        assert sorted({status for status, _ in results}) == [200, 503]
+        assert (await ask(gateway, post(b"{}"))).status == 200
+
+
+async def test_own_pages_answer_when_the_gateway_is_full() -> None:
+    """A probe or a scrape is not a request too many: it would be the end of the process, or of seeing why."""
+
+    async def silent(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.wait_end(timeout_s=None)
+
+    async with through(silent, limits={"concurrent": 1}) as (gateway, upstream), client_of(gateway) as client:
+        await client.send(get())
+        await upstream.wait_requests(1)
+        assert (await ask(gateway, get())).status == 503
+        for page in (b"/health/live", b"/health/ready", b"/metrics"):
+            assert (await fetch(gateway, page)).status == 200
+
+
+async def test_a_refusal_keeps_the_connection_where_it_can() -> None:
+    """A full gateway refuses one request, not the client."""
+    finish = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await finish.wait()
+        await peer.send(ok())
+
+    async with (
+        through(script, limits={"concurrent": 1}) as (gateway, upstream),
+        client_of(gateway) as first,
+        client_of(gateway) as second,
+    ):
+        await first.send(get())
+        await upstream.wait_requests(1)
+        for _ in range(3):
+            assert (await exchange(second, post(b"{}"))).status == 503
+        finish.set()
+        await first.read_response()
+        assert (await exchange(second)).status == 200
+
+
+async def test_slow_heads_do_not_slow_the_others() -> None:
+    """300 of them, and a healthy client whose answers come within 50 ms."""
+    async with through(limits={"head_timeout": 1}) as (gateway, _), contextlib.AsyncExitStack() as stack:
+        slow = [await stack.enter_async_context(client_of(gateway)) for _ in range(300)]
+        await asyncio.gather(*(client.send(get()[:20]) for client in slow))
+        healthy = await stack.enter_async_context(client_of(gateway))
+        times_s = []
+        ended = asyncio.gather(*(client.wait_end() for client in slow))
+        waited = Stopwatch()
+        while not ended.done():
+            took = Stopwatch()
+            assert (await exchange(healthy)).status == 200
+            times_s.append(took.s)
+            await asyncio.sleep(0.01)
+        assert waited.s < 1 + SWEEP_S
+        assert sorted(times_s)[int(0.99 * len(times_s))] < 0.05
+
+
+async def test_whatever_clients_send_the_series_stay_few() -> None:
+    """Paths, methods, models, keys and status codes are the clients' and upstreams' choice; labels are not."""
+    script = serve(lambda request: answer(int(request.target.rpartition(b"/")[2]), b""))
+    async with through(script) as (gateway, _), client_of(gateway) as client:
+        for n in range(200, 600):
+            await exchange(client, get(b"/v1/%d" % n, b"Authorization: Bearer k%d" % n))
+        for n in range(400):
+            body = b'{"model": "m%d"}' % n
+            await exchange(client, post(body, b"/v1/%d/200" % n, method=b"M%d" % n))
+            await exchange(client, get(b"/nowhere/%d" % n))
+        page = await fetch(gateway, b"/metrics")
+    assert len([line for line in page.payload.splitlines() if not line.startswith(b"#")]) < 500
+    assert len(page.payload) < 200_000
+
+
+async def test_many_requests_on_one_connection_leave_nothing_behind() -> None:
+    """2,000 of them, pipelined: as many answers, one upstream connection, nothing under way at the end."""
+    async with through() as (gateway, upstream), client_of(gateway, keep_bytes=0) as client:
+        for _ in range(20):
+            await client.send(get() * 50 + post(b"{}") * 50)
+            for _ in range(100):
+                assert (await client.read_response()).status == 200
+        counts = await scrape(gateway)
+        assert len(upstream.requests) == 2000 and len(upstream.connections) == 1
+        assert counts['gateway_inflight_requests{mode="passthrough"}'] == 0

@@ -1,0 +1,358 @@
+"""Pooled upstream connections: stale ones, stray bytes, dead or late or unknown upstreams, clients that cancel."""
+
+import asyncio
+import contextlib
+import random
+import signal
+
+import pytest
+from functional.through import ask, client_of, error_of, get, post, through
+from running import SWEEP_S, Stopwatch, config, exchange, scrape, until_sample
+
+from gateway.testing.local import LocalGateway
+from gateway.testing.peer import PEER_LEFT, Peer, connect
+from gateway.testing.ports import free_port, refusing_port, silent_port
+from gateway.testing.run import GatewayProcess
+from gateway.testing.scripts import answer, chunk, head, ok, serve, sse_answer
+from gateway.testing.upstream import FakeUpstream
+
+TRIES, PAIRS = 1000, 10
+
+
+@pytest.mark.parametrize("method", [b"GET", b"POST"])
+async def test_an_upstream_that_closes_idle_connections_is_not_the_clients_trouble(method: bytes) -> None:
+    """1,000 requests, each up to 5 ms after the close: no GET fails; of POSTs one may, none is sent twice."""
+    rng = random.Random(7)
+    statuses: list[int] = []
+
+    async def requests(number: int, upstream: FakeUpstream) -> None:
+        async with client_of(gateway) as client:
+            for n in range(TRIES // PAIRS):
+                target = b"/v1/%d/%d" % (number, n)
+                response = await exchange(client, get(target) if method == b"GET" else post(b"{}", target))
+                statuses.append(response.status)
+                upstream.connections[-1].close()
+                if rng.random() < 0.8:
+                    await asyncio.sleep(rng.uniform(0, 0.005))
+
+    async with contextlib.AsyncExitStack() as stack:
+        upstreams = [await stack.enter_async_context(FakeUpstream()) for _ in range(PAIRS)]
+        entries = [
+            {"name": f"u{i}", "base_url": upstream.base_url, "paths": [f"/v1/{i}/"]}
+            for i, upstream in enumerate(upstreams)
+        ]
+        gateway = await stack.enter_async_context(LocalGateway({"upstreams": entries}))
+        await asyncio.gather(*(requests(number, upstream) for number, upstream in enumerate(upstreams)))
+        targets = [request.target for upstream in upstreams for request in upstream.requests]
+    failures = [status for status in statuses if status != 200]
+    assert len(statuses) == TRIES
+    if method == b"GET":
+        assert not failures
+    else:
+        assert len(failures) <= TRIES // 1000 and set(failures) <= {502}
+        assert len(set(targets)) == len(targets), "no POST was sent twice"
+
+
+@pytest.mark.parametrize(
+    "stray",
+    [
+        pytest.param(answer(200, b"EVIL"), id="whole-answer"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Le", id="half-a-head"),
+        pytest.param(b"H", id="one-byte"),
+        pytest.param(b"\r\n", id="empty-line"),
+        pytest.param(b"0\r\n\r\n", id="last-chunk"),
+        pytest.param(head(408, [("Connection", "close"), ("Content-Length", "0")]), id="request-timeout"),
+    ],
+)
+@pytest.mark.parametrize("request_", [get(), post(b"{}")], ids=["GET", "POST"])
+async def test_bytes_that_nobody_asked_for_end_the_idle_connection(stray: bytes, request_: bytes) -> None:
+    """The next request gets its own answer, on another connection; the poisoned one is closed."""
+
+    async def poisoned(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(answer(200, b"AAAA"))
+        await asyncio.sleep(0.01)
+        await peer.send(stray)
+        await peer.wait_end(timeout_s=2)
+        ended.set()
+
+    ended = asyncio.Event()
+    async with through(poisoned, serve(answer(200, b"GOOD"))) as (gateway, upstream):
+        assert (await ask(gateway, request_)).payload == b"AAAA"
+        await asyncio.wait_for(ended.wait(), 2)
+        assert (await ask(gateway, request_)).payload == b"GOOD"
+        assert len(upstream.connections) == 2
+
+
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+async def test_a_stray_answer_that_waits_when_the_request_comes_is_not_its_answer() -> None:
+    """The gateway stands still while first the request and then the stray arrive: it sees both at once."""
+
+    async def poisoned(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(answer(200, b"AAAA"))
+        await poison.wait()
+        await peer.send(answer(200, b"EVIL"))
+        sent.set()
+        await peer.wait_end(timeout_s=None)
+
+    for request_ in (get(), post(b"{}")):
+        poison, sent = asyncio.Event(), asyncio.Event()
+        async with (
+            FakeUpstream(poisoned, serve(answer(200, b"GOOD"))) as upstream,
+            GatewayProcess(config(upstream.base_url)) as gateway,
+            connect(gateway.host, gateway.port) as client,
+        ):
+            assert (await exchange(client, request_)).payload == b"AAAA"
+            gateway.signal(signal.SIGSTOP)
+            await client.send(request_)
+            poison.set()
+            await sent.wait()
+            gateway.signal(signal.SIGCONT)
+            assert (await client.read_response()).payload == b"GOOD"
+
+
+async def test_requests_one_after_the_other_share_one_connection() -> None:
+    """Whatever client they come from, and however the answer is framed."""
+    script = serve(lambda request: sse_answer([]) if request.target.endswith(b"/stream") else ok())
+    async with through(script) as (gateway, upstream):
+        for number in range(20):
+            async with client_of(gateway) as client:
+                await exchange(client, get(b"/v1/stream" if number % 3 == 0 else b"/v1/x"))
+                await exchange(client, post(b"{}"))
+        assert len(upstream.connections) == 1 and len(upstream.requests) == 40
+
+
+async def test_what_the_upstream_says_about_idle_time_is_kept() -> None:
+    """`Keep-Alive: timeout=1`: the connection is closed before the upstream would."""
+    reply = answer(200, b"ok", [("Keep-Alive", "timeout=1, max=100")])
+    async with through(serve(reply)) as (gateway, upstream):
+        await ask(gateway, get())
+        await upstream.wait_open(0, timeout_s=SWEEP_S)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        pytest.param(answer(200, b"ok", [("Connection", "close")]), id="says-close"),
+        pytest.param(answer(200, b"ok").replace(b"HTTP/1.1", b"HTTP/1.0"), id="is-1.0"),
+        pytest.param(answer(200, b"ok") + b"more", id="sends-more"),
+    ],
+)
+async def test_a_connection_that_is_not_clean_is_not_used_again(reply: bytes) -> None:
+    """The answer is delivered, and the next request has a connection of its own."""
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(reply)
+        await peer.wait_end()
+
+    async with through(script) as (gateway, upstream), client_of(gateway) as client:
+        for number in range(1, 4):
+            assert (await exchange(client)).payload == b"ok"
+            assert len(upstream.connections) == number
+
+
+async def test_a_connection_with_an_unfinished_request_is_not_used_again() -> None:
+    """An early answer goes to the client at once; the rest of its request goes nowhere."""
+
+    async def early(peer: Peer) -> None:
+        await peer.read_head()
+        await peer.send(answer(413, b"too large"))
+        await peer.wait_end()
+
+    async with through(early, serve(ok())) as (gateway, upstream):
+        async with client_of(gateway) as client:
+            await client.send(post(b"x" * 1000)[:-1])
+            response = await client.read_response()
+            assert response.status == 413 and response.payload == b"too large"
+            assert response.values(b"connection") == [b"close"]
+            assert await client.wait_end() == "eof"
+        assert (await ask(gateway, get())).status == 200
+        assert len(upstream.connections) == 2
+
+
+class Falls:
+    """Upstreams that end the connection at a certain point, and count what they saw."""
+
+    @staticmethod
+    async def at_once(peer: Peer) -> None:
+        await peer.read_request()
+        peer.reset()
+
+    @staticmethod
+    async def within_the_head(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(b"HTTP/1.1 200 OK\r\nContent-")
+
+    @staticmethod
+    async def without_reading(peer: Peer) -> None:
+        await peer.read_exactly(1)
+
+    @staticmethod
+    async def after_an_answer(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(ok())
+        await peer.read_request(timeout_s=None)
+
+
+@pytest.mark.parametrize("fall", [Falls.at_once, Falls.within_the_head, Falls.without_reading])
+@pytest.mark.parametrize("request_", [get(), post(b"{}")], ids=["GET", "POST"])
+async def test_a_fresh_connection_that_fails_is_not_tried_again(fall: object, request_: bytes) -> None:
+    """One connection, one 502 in our shape; the client's connection goes on."""
+    async with through(fall, serve(ok())) as (gateway, upstream), client_of(gateway) as client:
+        response = await exchange(client, request_)
+        assert response.status == 502 and error_of(response)["code"] == "upstream_error"
+        assert len(upstream.connections) == 1
+        assert (await exchange(client, request_)).status == 200
+
+
+async def test_a_get_on_a_connection_that_turns_out_to_be_closed_is_sent_once_more() -> None:
+    """Its reuse was the gateway's choice, so is the second try; a POST is not sent again, whatever happened."""
+    async with through(Falls.after_an_answer, serve(ok())) as (gateway, upstream), client_of(gateway) as client:
+        await exchange(client)
+        assert (await exchange(client)).status == 200
+        assert len(upstream.requests) == 3 and len(upstream.connections) == 2
+        counts = await scrape(gateway)
+        assert counts['gateway_upstream_retries_total{reason="stale",upstream="up"}'] == 1
+    async with through(Falls.after_an_answer, serve(ok())) as (gateway, upstream), client_of(gateway) as client:
+        await exchange(client)
+        assert (await exchange(client, post(b"{}"))).status == 502
+        assert len(upstream.requests) == 2 and len(upstream.connections) == 1
+
+
+async def test_one_more_try_is_one_more_try() -> None:
+    """If the fresh connection fails too, that is the answer."""
+    async with through(Falls.after_an_answer, Falls.at_once) as (gateway, upstream), client_of(gateway) as client:
+        await exchange(client)
+        assert (await exchange(client)).status == 502
+        assert len(upstream.connections) == 2
+
+
+async def test_no_request_is_sent_again_once_the_answer_began() -> None:
+    """Half a head is a beginning."""
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(ok())
+        await peer.read_request(timeout_s=None)
+        await peer.send(b"HTTP/1.1 200 OK\r\n")
+
+    async with through(script, serve(ok())) as (gateway, upstream), client_of(gateway) as client:
+        await exchange(client)
+        assert (await exchange(client)).status == 502
+        assert len(upstream.requests) == 2
+
+
+async def test_a_slow_upstream_is_waited_for_and_asked_once() -> None:
+    """Just within its limit: one request, one answer, no second try."""
+
+    async def slow(peer: Peer) -> None:
+        await peer.read_request()
+        await asyncio.sleep(0.4)
+        await peer.send(ok())
+
+    timeouts = {"timeouts": {"first_byte": 2}}
+    async with through(slow, upstream=timeouts) as (gateway, upstream):
+        assert (await ask(gateway, post(b"{}"))).status == 200
+        assert len(upstream.requests) == 1
+
+
+async def test_an_upstream_that_was_dead_is_used_as_soon_as_it_is_back() -> None:
+    """Meanwhile each request is told at once; no restart, no waiting time."""
+    port = free_port()
+    up = 'gateway_upstream_up{upstream="up"}'
+    async with through(upstream={"base_url": f"http://127.0.0.1:{port}"}) as (gateway, _), client_of(gateway) as client:
+        for _ in range(2):
+            for request_ in (get(), post(b"{}")):
+                told = Stopwatch()
+                response = await exchange(client, request_)
+                assert response.status == 502 and told.s < 0.5
+                assert "refused" in error_of(response)["message"]
+            assert (await scrape(gateway))[up] == 0
+            async with FakeUpstream(port=port):
+                assert (await exchange(client, post(b"{}"))).status == 200
+                assert (await scrape(gateway))[up] == 1
+
+
+async def test_an_upstream_that_dies_under_load_is_used_again_when_it_is_back() -> None:
+    """Requests under way fail visibly, those afterwards too, and then all is well."""
+
+    async def silent(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.wait_end(timeout_s=None)
+
+    async with FakeUpstream(silent) as upstream:
+        port = upstream.port
+        gateway = LocalGateway({"upstreams": [{"name": "up", "base_url": upstream.base_url}]})
+        await gateway.__aenter__()
+        waiting = [asyncio.create_task(ask(gateway, get())) for _ in range(50)]
+        await upstream.wait_requests(50)
+    assert {response.status for response in await asyncio.gather(*waiting)} == {502}
+    async with FakeUpstream(port=port):
+        again = await asyncio.gather(*(ask(gateway, get()) for _ in range(50)))
+        assert {response.status for response in again} == {200}
+        assert (await scrape(gateway))['gateway_upstream_pool_connections{state="busy",upstream="up"}'] == 0
+    await gateway.__aexit__(None, None, None)
+
+
+async def test_an_upstream_that_refuses_is_told_at_once() -> None:
+    """502, without the address."""
+    with refusing_port() as port:
+        async with through(upstream={"base_url": f"http://127.0.0.1:{port}"}) as (gateway, _):
+            response = await ask(gateway, post(b"{}"))
+    error = error_of(response)
+    assert (response.status, error["code"], error["type"]) == (502, "upstream_error", "server_error")
+    assert "'up'" in error["message"] and str(port) not in error["message"]
+
+
+async def test_an_upstream_with_an_unknown_name_is_told() -> None:
+    """502, and what could not be found is not a secret: its name in the configuration is told."""
+    async with through(upstream={"base_url": "http://no-such-host.invalid"}) as (gateway, _):
+        response = await ask(gateway, get(), timeout_s=15)
+    assert response.status == 502 and error_of(response)["code"] == "upstream_error"
+
+
+async def test_an_upstream_that_swallows_the_connect_is_given_up() -> None:
+    """504 after `timeouts.connect`, and nothing before it or long after."""
+    with silent_port() as port:
+        black_hole = {"base_url": f"http://127.0.0.1:{port}", "timeouts": {"connect": 0.3}}
+        async with through(upstream=black_hole) as (gateway, _), client_of(gateway) as client:
+            for request_ in (get(), post(b"{}")):
+                waited = Stopwatch()
+                response = await exchange(client, request_)
+                assert 0.3 <= waited.s < 0.8
+                assert response.status == 504 and error_of(response)["code"] == "upstream_timeout"
+
+
+@pytest.mark.parametrize("leaving", ["close", "reset"])
+async def test_clients_that_cancel_at_random_times_leave_nothing_behind(leaving: str) -> None:
+    """300 clients: no upstream connection is busy, none is open but the idle ones, and the next request is served."""
+    rng = random.Random(11)
+
+    async def script(peer: Peer) -> None:
+        while True:
+            await peer.read_request(timeout_s=None)
+            await asyncio.sleep(rng.uniform(0, 0.01))
+            await peer.send(head(200, [("Transfer-Encoding", "chunked")]) + chunk(b"a"))
+            await asyncio.sleep(rng.uniform(0, 0.01))
+            await peer.send(chunk(b"b") + b"0\r\n\r\n")
+
+    async def cancel(number: int) -> None:
+        await asyncio.sleep(rng.uniform(0, 0.2))
+        message = post(b"%d" % number * rng.randrange(1, 2000))
+        with contextlib.suppress(*PEER_LEFT):
+            async with client_of(gateway) as client:
+                await client.send(message[: rng.randrange(1, len(message))] if rng.random() < 0.3 else message)
+                await asyncio.sleep(rng.uniform(0, 0.025))
+                getattr(client, leaving)()
+
+    async with through(script) as (gateway, upstream):
+        await asyncio.gather(*(cancel(number) for number in range(300)))
+        await until_sample(gateway, "gateway_client_connections", 1)
+        counts = await scrape(gateway)
+        idle = int(counts['gateway_upstream_pool_connections{state="idle",upstream="up"}'])
+        assert counts['gateway_upstream_pool_connections{state="busy",upstream="up"}'] == 0
+        assert counts['gateway_inflight_requests{mode="passthrough"}'] == 0
+        await upstream.wait_open(idle)
+        assert (await ask(gateway, get())).payload == b"ab"

@@ -1,0 +1,353 @@
+"""What an upstream answers, or fails to: passed on as it is, or told as an error; never mixed with anything else."""
+
+import asyncio
+
+import pytest
+
+from gateway.testing.local import LocalGateway
+from gateway.testing.peer import Peer
+from gateway.testing.ports import refusing_port, silent_port
+from gateway.testing.scripts import answer, head, ok, serve
+from gateway.testing.upstream import FakeUpstream, Script
+
+from .through import ask, breathe, client_of, error_of, get, in_pieces, post, through
+
+FINE = serve(answer(200, b"fine"))
+
+
+def says(*raw: bytes, holds: bool = True) -> Script:
+    """Answers one request with `raw`, each part in a segment of its own, and then waits for the other side to leave."""
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await in_pieces(peer, *raw)
+        if holds:
+            await peer.wait_end()
+
+    return script
+
+
+BAD_HEADS = [
+    b"garbage\r\n\r\n",
+    b"\x00\x01\x02\x03",
+    b"<html>no status line</html>",
+    b"HTTP/0.9 200 OK\r\n\r\n",
+    b"HTTP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.2 200 OK\r\nContent-Length: 0\r\n\r\n",
+    b"http/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+    b"ICY 200 OK\r\n\r\n",
+    b"HTTP/1.1\r\n\r\n",
+    b"HTTP/1.1 20 OK\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.1 2000 OK\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.1 000 OK\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.1 abc OK\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.1  200 OK\r\nContent-Length: 0\r\n\r\n",
+    b" HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+    b"\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.1 200 O\x00K\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nX: a\x00b\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nX: a\r\n b\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nX: a\nSet-Cookie: evil\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nX: a\rSet-Cookie: evil\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.1 200 OK\nContent-Length: 0\n\n",
+    b"HTTP/1.1 200 OK\r\nX : a\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\n: a\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nno colon\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nhi",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nhi",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 2, 2\r\n\r\nhi",
+    b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\nhi",
+    b"HTTP/1.1 200 OK\r\nContent-Length: +2\r\n\r\nhi",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 0x2\r\n\r\nhi",
+    b"HTTP/1.1 200 OK\r\nContent-Length:\r\n\r\nhi",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\nhi",
+    b"HTTP/1.1 200 OK\r\nContent-Length : 2\r\n\r\nhi",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nhi",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+    b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    b"HTTP/1.1 304 Not Modified\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n",
+    b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 30_000,
+    b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 600 + b"Content-Length: 0\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nX: " + b"y" * 100_000 + b"\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.1 200 " + b"y" * 100_000,
+]
+
+
+@pytest.mark.parametrize("raw", BAD_HEADS, ids=range(len(BAD_HEADS)))
+async def test_an_answer_with_two_readings_is_a_502(raw: bytes) -> None:
+    """At once, nothing of it is passed on, its connection is not used again, and the client's goes on."""
+    async with through(says(raw), FINE) as (gateway, upstream), client_of(gateway) as client:
+        await client.send(get())
+        response = await client.read_response(timeout_s=2)
+        assert (response.status, error_of(response)["code"]) == (502, "upstream_error")
+        assert b"evil" not in response.raw and b"garbage" not in response.raw
+        await client.send(get())
+        assert (await client.read_response()).payload == b"fine"
+        assert len(upstream.connections) == 2
+        await upstream.wait_open(1)
+
+
+PLAIN = {
+    "length": answer(200, b"0123456789", [("X", "1")]),
+    "chunked": head(200, [("Transfer-Encoding", "chunked")]) + b"a;x\r\n0123456789\r\n5\r\nabcde\r\n0\r\nX-T: 1\r\n\r\n",
+    "continued": head(103, [("Link", "</a>")]) + head(102) + answer(200, b"hi"),
+    "no content": answer(204),
+    "not modified": head(304, [("Content-Length", "1234"), ("ETag", '"x"')]),
+}
+
+
+@pytest.mark.parametrize("raw", PLAIN.values(), ids=PLAIN)
+async def test_an_answer_may_be_cut_anywhere(raw: bytes) -> None:
+    """In two segments at every byte: the same bytes, and the connections can be used again."""
+
+    async def script(peer: Peer) -> None:
+        for at in range(1, len(raw)):
+            await peer.read_request()
+            await in_pieces(peer, raw[:at], raw[at:])
+
+    async with through(script) as (gateway, upstream), client_of(gateway) as client:
+        for _ in range(1, len(raw)):
+            await client.send(get())
+            assert await client.read_exactly(len(raw)) == raw
+        assert len(upstream.connections) == 1
+        assert client.n_received == (len(raw) - 1) * len(raw)
+
+
+@pytest.mark.parametrize("raw", PLAIN.values(), ids=PLAIN)
+async def test_an_answer_may_come_byte_by_byte(raw: bytes) -> None:
+    """And is passed on as it comes."""
+    async with through(says(*[bytes([byte]) for byte in raw])) as (gateway, _), client_of(gateway) as client:
+        await client.send(get())
+        assert await client.read_exactly(len(raw)) == raw
+
+
+async def test_bytes_are_passed_on_when_they_come() -> None:
+    """Each event of a stream, each byte of a body: nothing waits for more."""
+    sent = asyncio.Event()
+    parts = [head(200, [("Transfer-Encoding", "chunked")]), b"3\r\nabc\r\n", b"5\r\nx", b"y", b"zab\r\n", b"0\r\n\r\n"]
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        for part in parts:
+            await peer.send(part)
+            await sent.wait()
+            sent.clear()
+
+    async with through(script) as (gateway, _), client_of(gateway) as client:
+        await client.send(get())
+        for part in parts:
+            assert await client.read_exactly(len(part), timeout_s=1) == part
+            sent.set()
+
+
+@pytest.mark.parametrize(
+    ("raw", "passed"),
+    [
+        (answer(200, b"hi") + b"EXTRA", answer(200, b"hi")),
+        (answer(200, b"") + answer(200, b"stray"), answer(200, b"")),
+        (answer(200, b"hi", chunked=True) + b"\r\n", answer(200, b"hi", chunked=True)),
+        (head(204) + b"body", head(204)),
+        (head(304, [("Content-Length", "4")]) + b"body", head(304, [("Content-Length", "4")])),
+    ],
+)
+@pytest.mark.parametrize("apart", [False, True])
+async def test_bytes_behind_an_answer_go_nowhere(raw: bytes, passed: bytes, apart: bool) -> None:
+    """The client gets its answer; the connection with something left over is closed."""
+    parts = (passed, raw.removeprefix(passed)) if apart else (raw,)
+    async with through(says(*parts), FINE) as (gateway, upstream), client_of(gateway) as client:
+        await client.send(get())
+        assert (await client.read_response()).raw == passed
+        await breathe(20)
+        await client.send(get())
+        assert (await client.read_response()).payload == b"fine"
+        assert len(upstream.connections) == 2
+
+
+@pytest.mark.parametrize("stray", [answer(200, b"stray"), b"HTTP/1.1 200 OK\r\n", b"x", b"\r\n", b"HTTP/1.1 408 Timeout\r\nConnection: close\r\n\r\n"])
+async def test_what_comes_unasked_is_given_to_nobody(stray: bytes) -> None:
+    """Bytes on an idle pooled connection end it; the next request has its own answer from another one."""
+    go, gone = asyncio.Event(), asyncio.Event()
+
+    async def poisoned(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(answer(200, b"first"))
+        await go.wait()
+        await peer.send(stray)
+        await peer.wait_end()
+        gone.set()
+
+    async with through(poisoned, FINE) as (gateway, upstream), client_of(gateway) as client:
+        await client.send(get())
+        assert (await client.read_response()).payload == b"first"
+        go.set()
+        await asyncio.wait_for(gone.wait(), 2)
+        for request in (get(), post(b"{}")):
+            await client.send(request)
+            assert (await client.read_response()).payload == b"fine"
+        assert len(upstream.connections) == 2
+
+
+async def test_answers_never_go_to_another_client() -> None:
+    """Many clients at once over few upstream connections, some of which leave early: each gets its own."""
+
+    async def one(gateway_client: Peer, number: int) -> None:
+        for turn in range(20):
+            name = b"/v1/%d-%d" % (number, turn)
+            await gateway_client.send(post(b"x" * (number * 37 % 5000), name))
+            assert (await gateway_client.read_response()).payload.startswith(name + b" ")
+
+    async with through(serve(lambda r: answer(200, r.target + b" " + r.payload, chunked=len(r.payload) % 2 == 0))) as (gateway, _):
+        clients = [await client_of(gateway) for _ in range(40)]
+        leavers = [await client_of(gateway) for _ in range(20)]
+        for leaver in leavers:
+            await leaver.send(post(b"y" * 3000, b"/v1/leaver"))
+        tasks = [asyncio.create_task(one(client, i)) for i, client in enumerate(clients)]
+        await breathe()
+        for leaver in leavers:
+            leaver.reset()
+        await asyncio.gather(*tasks)
+        for client in clients:
+            client.close()
+
+
+@pytest.mark.parametrize("status", [204, 304, 205])
+async def test_answers_without_a_body_leave_the_connections_usable(status: int) -> None:
+    """With and without framing fields; the next answer is right."""
+    heads = [head(status, [("Content-Length", "0")]), head(status, [("ETag", '"a"')])]
+    if status == 205:
+        heads = heads[:1]
+    for raw in heads:
+        script = serve(lambda r, raw=raw: raw if r.method == b"GET" else answer(200, b"next"))
+        async with through(script) as (gateway, upstream), client_of(gateway) as client:
+            for _ in range(3):
+                await client.send(get() + post(b"{}"))
+                response = await client.read_response()
+                assert (response.status, response.raw_body) == (status, b"")
+                assert (await client.read_response()).payload == b"next"
+            assert len(upstream.connections) == 1
+
+
+async def test_a_not_modified_answer_keeps_its_length() -> None:
+    """304 with Content-Length says what 200 would have; it is never turned into 0."""
+    raw = head(304, [("Content-Length", "1234"), ("ETag", '"x"')])
+    async with through(serve(raw)) as (gateway, _):
+        assert (await ask(gateway, get())).raw == raw
+
+
+async def test_redirects_are_the_clients_business() -> None:
+    """307 to another host, 302 to itself: passed on, not followed."""
+    for status, location in ((307, "http://127.0.0.1:1/x"), (302, "/v1/x"), (308, "//evil")):
+        raw = answer(status, b"", [("Location", location)])
+        async with through(serve(raw)) as (gateway, upstream):
+            assert (await ask(gateway, post(b"abc"))).raw == raw
+            assert len(upstream.requests) == 1
+
+
+async def test_an_upstream_that_closes_after_its_answer_is_replaced() -> None:
+    """FIN while idle: the next request, of any method, gets a fresh connection and no error."""
+
+    async def once(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(ok())
+
+    async with through(once) as (gateway, upstream), client_of(gateway) as client:
+        for request in (get(), post(b"{}"), post(b"{}"), get(method=b"DELETE")):
+            await client.send(request)
+            assert (await client.read_response()).status == 200
+            await upstream.wait_open(0)
+            await breathe()
+        assert len(upstream.connections) == 4
+
+
+@pytest.mark.parametrize("lines", [[("Connection", "close")], [("connection", "Close, x")]])
+async def test_an_upstream_that_says_close_is_not_used_again(lines: list[tuple[str, str]]) -> None:
+    """Its client's connection goes on all the same."""
+    async with through(says(answer(200, b"a", lines)), FINE) as (gateway, upstream), client_of(gateway) as client:
+        await client.send(get())
+        first = await client.read_response()
+        assert (first.payload, first.values(b"connection")) == (b"a", [])
+        await upstream.wait_open(0)
+        await client.send(get())
+        assert (await client.read_response()).payload == b"fine"
+
+
+async def test_an_old_upstream_is_understood() -> None:
+    """HTTP/1.0 with and without a length: the client gets HTTP/1.1; no connection is kept, unless both say so."""
+    old = b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nhi"
+    async with through(says(old), says(old.replace(b"\r\n\r\n", b"\r\nConnection: keep-alive\r\n\r\n"))) as (gateway, upstream):
+        for _ in range(2):
+            response = await ask(gateway, get())
+            assert response.raw == b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
+        assert len(upstream.connections) == 2
+    async with through(says(b"HTTP/1.0 200 OK\r\n\r\nhi", holds=False)) as (gateway, _), client_of(gateway) as client:
+        await client.send(get())
+        assert await client.read_rest() == b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhi"
+
+
+def at(url: str) -> dict[str, object]:
+    return {"upstreams": [{"name": "up", "base_url": url, "timeouts": {"connect": "0.3s"}}]}
+
+
+async def unreachable(url: str) -> list[tuple[int, str]]:
+    """Status and code of two answers on one connection, with the upstream at `url`; none may tell where that is."""
+    told = []
+    async with LocalGateway(at(url)) as gateway, client_of(gateway) as client:
+        for request in (get(), post(b"{}")):
+            await client.send(request)
+            response = await client.read_response(timeout_s=3)
+            error = error_of(response)
+            assert "'up'" in error["message"]
+            assert "127.0.0.1" not in error["message"] and "invalid" not in error["message"]
+            told.append((response.status, error["code"]))
+    return told
+
+
+async def test_an_upstream_that_refuses_is_a_502() -> None:
+    """And the client's connection goes on."""
+    with refusing_port() as port:
+        assert await unreachable(f"http://127.0.0.1:{port}") == [(502, "upstream_error")] * 2
+
+
+async def test_an_upstream_that_does_not_accept_is_a_504() -> None:
+    """Within the connect timeout: a connect to a black hole is not waited for."""
+    with silent_port() as port:
+        assert await unreachable(f"http://127.0.0.1:{port}") == [(504, "upstream_timeout")] * 2
+
+
+async def test_an_upstream_without_an_address_is_a_502() -> None:
+    """Or a 504 where the resolver itself does not answer."""
+    for status, code in await unreachable("http://no-such-host.invalid"):
+        assert (status, code) in ((502, "upstream_error"), (504, "upstream_timeout"))
+
+
+async def test_an_upstream_with_an_impossible_name_is_an_error() -> None:
+    """Refused by the configuration, or told to the client: never a request without an answer."""
+    for name in ("a" * 64 + ".invalid", "a..invalid", "-.invalid"):
+        try:
+            told = await unreachable(f"http://{name}")
+        except ValueError:
+            continue
+        assert all(status in (502, 504) for status, _ in told)
+
+
+async def test_an_upstream_that_comes_back_is_found() -> None:
+    """Nothing remembers that it was gone."""
+    async with through() as (gateway, upstream):
+        with refusing_port() as port:
+            await gateway.reload({"upstreams": [{"name": "up", "base_url": f"http://127.0.0.1:{port}"}]})
+            assert (await ask(gateway, get())).status == 502
+        async with FakeUpstream(FINE, port=port):
+            assert (await ask(gateway, get())).payload == b"fine"
+        assert not upstream.connections
+
+
+async def test_an_upstream_on_ipv6_is_reached() -> None:
+    """With its brackets in Host."""
+    async with through(host="::1") as (gateway, upstream):
+        assert (await ask(gateway, get())).status == 200
+        assert upstream.requests[0].values(b"host") == [b"[::1]:%d" % upstream.port]

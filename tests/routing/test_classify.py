@@ -1,0 +1,102 @@
+"""The lane of a request is decided by its raw path and its X-Context-* headers, and by nothing else."""
+
+import pytest
+
+from gateway.errors import GatewayError
+from gateway.routing.classify import Mode, classify
+from gateway.wire.head import HeadLimits, parse_request_head
+
+OWN = frozenset((b"/", b"/metrics", b"/health/live", b"/v1/system-prompts"))
+CHAT = b"/v1/chat/completions"
+CANARY = b"cAnArY-5f3d"
+
+
+def lane(target: bytes, *fields: bytes, method: bytes = b"POST") -> Mode:
+    head = b"\r\n".join((b"%b %b HTTP/1.1" % (method, target), b"Host: h", *fields, b"", b""))
+    return classify(parse_request_head(head, HeadLimits()), target, OWN)
+
+
+@pytest.mark.parametrize("method", [b"GET", b"POST", b"DELETE"])
+def test_own_routes_come_first_by_exact_path(method: bytes) -> None:
+    """Whatever the method, the query and the context headers."""
+    for target in (b"/metrics", b"/metrics?x=y", b"/metrics?", b"/health/live", b"/?", b"/v1/system-prompts"):
+        assert lane(target, b"X-Context-Mode: context", b"X-Context-Mode: x", method=method) == "own"
+
+
+@pytest.mark.parametrize(
+    "target",
+    b"//metrics|/metrics/|/%6detrics|/metrics;x|/v1/../metrics|/METRICS|/metrics%3Fx|/v1/system-prompts/x".split(b"|"),
+)
+def test_what_merely_resembles_an_own_route_is_not_one(target: bytes) -> None:
+    """K6: the raw path decides; nothing is decoded or normalised. `Host`, queries and overrides do not matter."""
+    assert lane(target) == "passthrough"
+    assert lane(b"/v1/x?/metrics", b"X-HTTP-Method-Override: GET", b"X-Original-URL: /metrics") == "passthrough"
+
+
+@pytest.mark.parametrize(
+    "target",
+    b"/context|/context/chat/completions|/context/v1/chat/completions|/context/models?x|/context/|/context?x".split(
+        b"|"
+    ),
+)
+def test_context_and_everything_under_it_is_context(target: bytes) -> None:
+    """Whatever the method and the headers say."""
+    assert lane(target) == lane(target, b"X-Context-Mode: passthrough", method=b"GET") == "context"
+
+
+@pytest.mark.parametrize("target", [b"/contextual", b"/Context/x", b"/v1/context", b"/%63ontext/x", b"//context/x"])
+def test_other_paths_are_not_context(target: bytes) -> None:
+    """Only whole segments of the raw path count."""
+    assert lane(target) == "passthrough"
+
+
+@pytest.mark.parametrize(
+    ("fields", "mode"),
+    [
+        ((), "passthrough"),
+        ((b"X-Context-Mode: context",), "context"),
+        ((b"x-context-mode: context",), "context"),
+        ((b"X-Context-Mode: passthrough",), "passthrough"),
+        ((b"X-Context-Chain: a",), "context"),
+        ((b"X-Context-Anything:",), "context"),
+        ((b"X-Context-Chain: a", b"X-Context-Mode: passthrough"), "passthrough"),
+        ((b"X-Context: context",), "passthrough"),
+        ((b"X-Contextual-Mode: context",), "passthrough"),
+        ((b"Accept: text/event-stream",), "passthrough"),
+    ],
+)
+def test_a_chat_completion_with_a_context_header_is_context(fields: tuple[bytes, ...], mode: Mode) -> None:
+    """Unless X-Context-Mode says passthrough."""
+    assert lane(CHAT, *fields) == lane(CHAT + b"?x", *fields) == mode
+
+
+def test_context_headers_change_nothing_elsewhere() -> None:
+    """They are for POST /v1/chat/completions."""
+    for target in (b"/v1/responses", b"/v1/models", CHAT + b"/x", b"/v1/Chat/completions"):
+        assert lane(target, b"X-Context-Mode: context") == "passthrough"
+    assert lane(CHAT, b"X-Context-Mode: context", method=b"GET") == "passthrough"
+    assert lane(CHAT, b"X-Context-Mode: context", method=b"post") == "passthrough"
+
+
+@pytest.mark.parametrize("value", [b"Context", b"", b"both", b"context, passthrough", b"context;x", CANARY])
+def test_a_mode_that_is_neither_is_refused(value: bytes) -> None:
+    """One name, one value; the value is not repeated."""
+    for target in (CHAT, b"/v1/models"):
+        with pytest.raises(GatewayError) as refused:
+            lane(target, b"X-Context-Mode: " + value)
+        error = refused.value
+        assert (error.facts.status, error.code, error.param) == (400, "invalid_header", "x-context-mode")
+        assert CANARY.decode() not in error.message
+
+
+@pytest.mark.parametrize("values", [(b"context", b"passthrough"), (b"context", b"context"), (b"", b"")])
+@pytest.mark.parametrize("name", [b"X-Context-Mode", b"X-Context-Chain"])
+def test_a_context_header_that_comes_twice_is_refused(name: bytes, values: tuple[bytes, bytes]) -> None:
+    """Two values would be a choice of the reader's."""
+    with pytest.raises(GatewayError) as refused:
+        lane(CHAT, *(spelled + b": " + value for spelled, value in zip((name, name.upper()), values, strict=True)))
+    assert (refused.value.facts.status, refused.value.code, refused.value.param) == (
+        400,
+        "invalid_header",
+        name.decode().lower(),
+    )

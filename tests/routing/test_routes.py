@@ -1,0 +1,87 @@
+"""A target belongs to the upstream with the longest prefix of its raw path; nothing is decoded to find it."""
+
+import pytest
+
+from gateway.routing.routes import Route, RouteTable, path_of, resolve_alias
+
+V1 = Route(b"/v1/", 0)
+OTHER = Route(b"/other", 1)
+DEEP = Route(b"/v1/responses", 2)
+TABLE = RouteTable([V1, OTHER, DEEP])
+
+
+@pytest.mark.parametrize(
+    ("target", "route"),
+    [
+        (b"/v1/chat/completions", V1),
+        (b"/v1/", V1),
+        (b"/v1/?q", V1),
+        (b"/v1//a/../b/%2e%2E?q=/other", V1),
+        (b"/v1/responses", DEEP),
+        (b"/v1/responses/resp_1?x", DEEP),
+        (b"/v1/responses?x", DEEP),
+        (b"/v1/responsesx", V1),
+        (b"/other", OTHER),
+        (b"/other/x", OTHER),
+        (b"/other?x", OTHER),
+        (b"/otherx", None),
+        (b"/v1", None),
+        (b"/V1/chat", None),
+        (b"/%761/chat", None),
+        (b"//v1/chat", None),
+        (b"/x/../v1/chat", None),
+        (b"/", None),
+        (b"*", None),
+    ],
+)
+def test_the_longest_prefix_of_whole_segments_wins(target: bytes, route: Route | None) -> None:
+    """By the bytes that came: no case folding, no decoding, no dot segments (K6)."""
+    assert TABLE.match(target) == route
+
+
+def test_of_two_equal_prefixes_the_first_configured_wins() -> None:
+    """The order in the file decides nothing else."""
+    first, second = Route(b"/v1/", 0), Route(b"/v1/", 1)
+    assert RouteTable([first, second]).match(b"/v1/x") is first
+    assert RouteTable([Route(b"/", 2), second, first]).match(b"/v1/x") is second
+    assert RouteTable([]).match(b"/v1/x") is None
+
+
+@pytest.mark.parametrize(
+    ("prefix", "base", "target", "rewritten"),
+    [
+        (b"/v1/", b"", b"/v1/x?y", b"/v1/x?y"),
+        (b"/v1/", b"/openai/v1", b"/v1/x?y", b"/openai/v1/x?y"),
+        (b"/v1/", b"/openai/v1", b"/v1/", b"/openai/v1/"),
+        (b"/v1", b"/base", b"/v1", b"/base"),
+        (b"/v1", b"/base", b"/v1?q", b"/base?q"),
+        (b"/v1", b"/base", b"/v1//a/../%2e", b"/base//a/../%2e"),
+        (b"/", b"/base", b"/x", b"/base/x"),
+    ],
+)
+def test_a_base_path_replaces_the_prefix(prefix: bytes, base: bytes, target: bytes, rewritten: bytes) -> None:
+    """Without one the target goes on unchanged; what is behind the prefix always does (P2)."""
+    assert Route(prefix, 0).rewritten(target, base) == rewritten
+
+
+@pytest.mark.parametrize(
+    ("target", "meant"),
+    [
+        (b"/chat/completions", b"/v1/chat/completions"),
+        (b"/chat/completions?a=b?c", b"/v1/chat/completions?a=b?c"),
+        (b"/chat/completions?", b"/v1/chat/completions?"),
+        (b"/chat/completions/", b"/chat/completions/"),
+        (b"/chat/completionsx", b"/chat/completionsx"),
+        (b"/v1/x?", b"/v1/x?"),
+        (b"/x?/chat/completions", b"/x?/chat/completions"),
+        (b"*", b"*"),
+    ],
+)
+def test_a_base_url_without_v1_is_served_as_what_was_meant(target: bytes, meant: bytes) -> None:
+    """That one path only, its query kept byte for byte."""
+    assert resolve_alias(target) == meant
+
+
+def test_the_path_is_what_stands_before_the_query() -> None:
+    """Raw."""
+    assert path_of(b"/a%3Fb;c?d?e") == b"/a%3Fb;c" and path_of(b"/a?") == path_of(b"/a") == b"/a"

@@ -1,0 +1,59 @@
+"""The documentation says what is there: metrics, error codes, links, decisions."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gateway.errors import CODES
+from gateway.exposition import Exposition
+from gateway.testing.local import LocalGateway
+from gateway.testing.peer import connect
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/*.md"), *ROOT.glob("bench/*.md")])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every relative link names a file that exists."""
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+        if not re.match(r"[a-z]+:", target):
+            assert (page.parent / target).exists(), target
+
+
+def test_every_error_code_is_documented_as_it_is() -> None:
+    """docs/errors.md has one row for each code, with its status and type, and no others."""
+    rows = re.findall(r"^\| (\d+) \| `(\w+)` \| (\w+) \|", (ROOT / "docs/errors.md").read_text(), re.MULTILINE)
+    assert {(int(status), code, kind) for status, code, kind in rows} == {
+        (facts.status, code, facts.type) for code, facts in CODES.items()
+    }
+
+
+async def test_every_metric_is_documented_with_its_labels() -> None:
+    """docs/operations.md names each family of a gateway in use, and no family that is not there."""
+    documented = dict(re.findall(r"^\| `(gateway_\w+)(?:\{([\w,]+)\})?`", _operations(), re.MULTILINE))
+    async with LocalGateway({}) as gateway, connect(gateway.host, gateway.port) as client:
+        await client.send(b"GET /v1/models HTTP/1.1\r\nHost: h\r\n\r\n")
+        await client.read_response()
+        gateway.metrics.upstream("demo").retries["stale"] += 1
+        gateway.metrics.deadlines["head"] += 1
+        page = (await Exposition(gateway.metrics).page()).decode()
+    families = set(re.findall(r"^# TYPE (gateway_\w+) ", page, re.MULTILINE))
+    assert families == set(documented)
+    for name, labels in documented.items():
+        sample = re.search(rf"^{name}(?:_count)?(?:\{{([^}}]*)\}})? ", page, re.MULTILINE)
+        assert sample is not None, name
+        found = set(re.findall(r"(\w+)=", sample[1] or "")) - {"le"}
+        assert found == set(filter(None, labels.split(","))), name
+
+
+def test_every_decision_is_listed() -> None:
+    """docs/decisions/README.md lists each record."""
+    index = (ROOT / "docs/decisions/README.md").read_text()
+    for record in ROOT.glob("docs/decisions/0*.md"):
+        assert f"({record.name})" in index
+
+
+def _operations() -> str:
+    return (ROOT / "docs/operations.md").read_text()

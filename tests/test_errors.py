@@ -1,0 +1,74 @@
+"""The table of error codes is the contract: each code has one status and a type that fits it."""
+
+from http import HTTPStatus
+
+import pytest
+
+from gateway.errors import CODES, Code, GatewayError
+
+#: docs/errors.md and the design's contract; a code that is added or changed must be added or changed here.
+CONTRACT = {
+    400: {"bad_framing", "invalid_header"},
+    401: {"missing_api_key", "invalid_api_key"},
+    403: {"scope_missing", "host_not_allowed", "origin_not_allowed"},
+    404: {"unknown_route"},
+    405: {"method_not_allowed"},
+    408: {"request_timeout"},
+    413: {"request_too_large"},
+    414: {"target_too_long"},
+    417: {"expectation_failed"},
+    431: {"headers_too_large"},
+    500: {"internal_error"},
+    501: {"unsupported_transfer_coding", "not_implemented"},
+    502: {"upstream_error"},
+    503: {"overloaded"},
+    504: {"upstream_timeout"},
+    505: {"http_version"},
+}
+TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error"}
+
+
+def test_each_code_has_the_status_of_the_contract() -> None:
+    """No more codes, and no fewer."""
+    found: dict[int, set[str]] = {}
+    for name, code in CODES.items():
+        found.setdefault(code.status, set()).add(name)
+    assert found == CONTRACT
+
+
+@pytest.mark.parametrize(("name", "code"), CODES.items())
+def test_the_type_fits_the_status(name: str, code: Code) -> None:
+    """LiteLLM classifies by it: what we or an upstream do wrong is a server_error, the rest is the client's."""
+    assert HTTPStatus(code.status).phrase
+    if code.status >= 500 and code.source != "client" and name != "not_implemented":
+        assert code.type == "server_error"
+    else:
+        assert code.type == TYPES.get(code.status, "invalid_request_error")
+
+
+@pytest.mark.parametrize(("name", "code"), CODES.items())
+def test_only_what_may_pass_by_itself_is_worth_another_try(name: str, code: Code) -> None:
+    """Timeouts, overload and upstream failures; never what the client must change."""
+    assert code.retryable is (code.status in (408, 502, 503, 504))
+
+
+def test_the_table_cannot_be_changed() -> None:
+    """It is a constant."""
+    with pytest.raises(TypeError):
+        CODES["new"] = CODES["overloaded"]  # type: ignore[index]
+    with pytest.raises(AttributeError):
+        CODES["overloaded"].status = 200  # type: ignore[misc]
+
+
+def test_an_error_carries_its_facts() -> None:
+    """What the answer, the log and the metric need."""
+    error = GatewayError("overloaded", "Too much at once.", param="p", retry_after_s=3)
+    assert (error.code, error.facts, error.param, error.retry_after_s) == ("overloaded", CODES["overloaded"], "p", 3)
+    assert str(error) == error.message == "Too much at once."
+    assert repr(error) == "GatewayError('overloaded', 'Too much at once.')"
+
+
+def test_an_unknown_code_is_a_mistake_of_ours() -> None:
+    """It cannot reach a client."""
+    with pytest.raises(KeyError):
+        GatewayError("nope", "x")
