@@ -21,8 +21,12 @@ from gateway.metrics import Metrics
 #: How long another worker may take to give its numbers; one that does not answer is left out of this scrape.
 PEER_TIMEOUT_S = 2.0
 
-_LARGEST = frozenset(("gateway_build_info", "gateway_config_last_reload_success_timestamp_seconds", "process_max_fds"))
-_SMALLEST = frozenset(("gateway_upstream_up", "process_start_time_seconds"))
+#: Ends a worker's page on its socket: a page without it broke off.
+_WHOLE = b"# EOF\n"
+_LARGEST = frozenset(("gateway_build_info", "gateway_config_reloads", "process_max_fds"))
+_SMALLEST = frozenset(
+    ("gateway_upstream_up", "gateway_config_last_reload_success_timestamp_seconds", "process_start_time_seconds")
+)
 
 
 class _Build(Collector):
@@ -72,7 +76,7 @@ class Exposition:
         return merge([own, *filter(None, pages)])
 
     async def _give(self, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(generate_latest(self._registry))
+        writer.write(generate_latest(self._registry) + _WHOLE)
         await writer.drain()
         writer.close()
 
@@ -83,11 +87,12 @@ async def _ask(path: Path) -> bytes:
         async with asyncio.timeout(PEER_TIMEOUT_S):
             reader, writer = await asyncio.open_unix_connection(path)
             try:
-                return await reader.read(-1)
+                page = await reader.read(-1)
             finally:
                 writer.close()
     except (OSError, TimeoutError):
         return b""
+    return page if page.endswith(_WHOLE) else b""
 
 
 def merge(pages: Iterable[bytes]) -> bytes:
@@ -95,7 +100,7 @@ def merge(pages: Iterable[bytes]) -> bytes:
     families: dict[str, Metric] = {}
     values: dict[str, dict[tuple[str, tuple[tuple[str, str], ...]], float]] = {}
     for page in pages:
-        for family in text_string_to_metric_families(page.decode()):
+        for family in _parsed(page):
             families.setdefault(family.name, Metric(family.name, family.documentation, family.type))
             merged = values.setdefault(family.name, {})
             for sample in family.samples:
@@ -107,6 +112,14 @@ def merge(pages: Iterable[bytes]) -> bytes:
     registry = CollectorRegistry()
     registry.register(_Parsed(families.values()))
     return generate_latest(registry)
+
+
+def _parsed(page: bytes) -> list[Metric]:
+    """The families of a page, or none if it is no exposition."""
+    try:
+        return list(text_string_to_metric_families(page.decode()))
+    except ValueError:
+        return []
 
 
 def _combined(family: str, one: float | None, other: float) -> float:

@@ -68,7 +68,7 @@ class ClientConnection(asyncio.Protocol):
         self._held = b""
         self._paused = 0
         self._lingered = 0
-        self._unread = 0
+        self._unread = -1
 
     # The transport's side.
 
@@ -116,6 +116,7 @@ class ClientConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.blocked_since = self.listener.clock()
+        self._unread = -1  # not looked at yet
         if self.turn is not None:
             self.turn.client_full()
 
@@ -207,7 +208,7 @@ class ClientConnection(asyncio.Protocol):
     # Deadlines.
 
     def sweep(self, now: float) -> None:
-        """Ends what takes too long: called about once a second."""
+        """Ends what takes too long: called twice a second."""
         turn = self.turn
         if turn is not None:
             if self._stalled(now):
@@ -225,7 +226,9 @@ class ClientConnection(asyncio.Protocol):
         queue = fcntl.ioctl(self.transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, b"\0\0\0\0")
         unread = int.from_bytes(queue, sys.byteorder) + self.transport.get_write_buffer_size()
         if unread != self._unread:
-            self._unread, self.blocked_since = unread, now
+            if self._unread >= 0:
+                self.blocked_since = now
+            self._unread = unread
         return now - self.blocked_since > self.listener.entry.timeouts.write_s
 
     def _overdue(self) -> None:

@@ -13,7 +13,8 @@ from gateway.lanes.connection import ClientConnection
 from gateway.lanes.entry import Entry
 from gateway.metrics import Metrics
 
-SWEEP_S = 1.0
+#: How often deadlines are looked at: the latest that one strikes late. 10,000 connections cost 1.7 ms a second.
+SWEEP_S = 0.5
 #: How often paused connections are asked whether their client has left: while reading is paused a FIN is not delivered.
 PAUSED_LOOK_S = 0.05
 #: While draining, a connection is closed after this long without a request; until then a next request is answered with

@@ -36,5 +36,5 @@ class Turn(Protocol):
     def client_drained(self) -> None: ...
 
     def sweep(self, now: float) -> None:
-        """Looks at this turn's deadlines; called about once a second with the loop's time."""
+        """Looks at this turn's deadlines; called twice a second with the loop's time."""
         ...

@@ -1,6 +1,7 @@
 """One raw connection to an upstream: it carries one turn at a time and belongs to its pool between turns."""
 
 import asyncio
+import contextlib
 import select
 import socket
 import struct
@@ -104,6 +105,7 @@ class UpstreamConnection(asyncio.Protocol):
 def reset(transport: asyncio.Transport) -> None:
     """Ends a connection with RST, dropping unsent bytes: the peer sees an error, never a clean end."""
     sock = transport.get_extra_info("socket")
-    if sock is not None and not transport.is_closing():
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    if sock is not None and sock.fileno() >= 0:
+        with contextlib.suppress(OSError):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     transport.abort()

@@ -156,21 +156,27 @@ async def test_a_slow_reader_is_not_a_stalled_one() -> None:
         assert await deadlines(gateway) == {}
 
 
-async def test_a_finished_answer_that_is_not_read() -> None:
-    """Its connection is not kept for ever, and an answer that only the connection's end delimits does not seem whole."""
+async def test_an_answer_that_is_not_read_to_its_end_does_not_seem_whole() -> None:
+    """Only a FIN delimits it, and the gateway still holds the end of it when the deadline strikes: no FIN then.
+
+    How much the kernel holds is its own choice, so many sizes are tried: one of them leaves a rest with the gateway.
+    """
 
     async def script(peer: Peer) -> None:
-        await peer.read_request()
-        await peer.send(head(200) + bytes(8_000_000), timeout_s=None)
+        total = int((await peer.read_request()).target.rpartition(b"/")[2])
+        await peer.send(head(200) + bytes(total), timeout_s=None)
 
-    limits = {"write": DEADLINE_S}
-    async with through(script, limits=limits) as (gateway, upstream), client_of(gateway, rcvbuf=4096) as client:
-        await client.send(get())
-        await upstream.wait_connections(1)
-        await upstream.wait_open(0)
-        await until_sample(gateway, "gateway_client_connections", 1, timeout_s=DEADLINE_S + SWEEP_S)
-        assert await client.wait_end() == "reset"
-        assert client.n_received < 8_000_000
+    async with contextlib.AsyncExitStack() as stack:
+        gateway, _ = await stack.enter_async_context(through(script, limits={"write": DEADLINE_S}))
+        clients: dict[int, Peer] = {}
+        for total in range(2_000_000, 5_000_000, 50_000):
+            client = await stack.enter_async_context(client_of(gateway, rcvbuf=4096, keep_bytes=0))
+            await client.send(get(b"/v1/%d" % total))
+            clients[total + len(head(200)) + len(b"Connection: close\r\n")] = client
+        await until_sample(gateway, "gateway_client_connections", 1)
+        ends = [(await client.wait_end(), client.n_received == whole) for whole, client in clients.items()]
+    assert ("eof", False) not in ends
+    assert ("eof", True) in ends and ("reset", False) in ends, "some fit into the kernel, some did not"
 
 
 async def test_the_upstream_is_held_back_while_the_client_does_not_read() -> None:

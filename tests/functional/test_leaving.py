@@ -1,0 +1,192 @@
+"""A client that leaves takes its upstream connection with it, at once and in every phase; nobody else notices."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from gateway.testing.local import LocalGateway
+from gateway.testing.peer import Peer
+from gateway.testing.ports import silent_port
+from gateway.testing.scripts import answer, chunk, head, serve
+
+from .through import breathe, client_of, get, post, post_chunked, through
+
+#: The promise is 100 ms; a busy machine gets some more.
+AT_ONCE_S = 0.5
+
+CHUNKED = head(200, [("Transfer-Encoding", "chunked")])
+STREAM = head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")])
+
+
+async def silent(peer: Peer) -> None:
+    await peer.read_head()
+    await peer.wait_end()
+
+
+def begins(raw: bytes) -> Callable[[Peer], Awaitable[None]]:
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(raw)
+        await peer.wait_end()
+
+    return script
+
+
+PHASES: dict[str, tuple[Callable[[Peer], Awaitable[None]], bytes, int]] = {
+    "waiting": (silent, get(), 0),
+    "uploading": (silent, post(bytes(1000))[:-500], 0),
+    "uploading chunks": (silent, post_chunked(b"5\r\nhello\r\n"), 0),
+    "head": (begins(b"HTTP/1.1 200 OK\r\nX-"), get(), 0),
+    "length": (begins(head(200, [("Content-Length", "9")]) + b"1234"), get(), 4),
+    "chunked": (begins(CHUNKED + chunk(b"abc")), get(), 3),
+    "streaming": (begins(STREAM + chunk(b"data: 1\n\n")), post(b"{}"), 9),
+    "open": (begins(head(200) + b"abc"), get(), 3),
+    "interim": (begins(head(103)), get(), 3),
+}
+
+
+@pytest.mark.parametrize("how", ["close", "reset", "half_close"])
+@pytest.mark.parametrize("phase", PHASES)
+async def test_the_upstream_connection_ends_with_the_client(phase: str, how: str) -> None:
+    """Whether it closes, resets or stops sending; what it left behind is counted, not answered."""
+    script, request, some = PHASES[phase]
+    async with through(script) as (gateway, upstream):
+        client = await client_of(gateway)
+        await client.send(request)
+        await upstream.wait_connections(1)
+        if some:
+            await client.read_exactly(some)
+        await breathe()
+        if how == "half_close":
+            await client.half_close()
+        else:
+            getattr(client, how)()
+        await upstream.wait_open(0, timeout_s=AT_ONCE_S)
+        client.close()
+        assert gateway.metrics.client_disconnects == 1
+        assert gateway.metrics.upstream("up").outcomes == {"cancelled": 1}
+
+
+async def test_a_client_that_leaves_while_connecting_stops_the_attempt() -> None:
+    """No connection is made for it later on."""
+    with silent_port() as port:
+        config = {"upstreams": [{"name": "up", "base_url": f"http://127.0.0.1:{port}", "timeouts": {"connect": "30s"}}]}
+        async with LocalGateway(config) as gateway:
+            async with client_of(gateway) as client:
+                await client.send(get())
+                await breathe(20)
+            async with asyncio.timeout(AT_ONCE_S):
+                while gateway.metrics.client_disconnects == 0:
+                    await asyncio.sleep(0.001)
+            assert gateway.metrics.upstream("up").outcomes == {"cancelled": 1}
+
+
+async def test_a_client_that_does_not_read_is_noticed_when_it_leaves() -> None:
+    """While its answer is stuck: reading is paused nowhere, or looked after."""
+
+    async def flood(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(CHUNKED)
+        while True:
+            await peer.send(chunk(bytes(50_000)), timeout_s=None)
+
+    async with through(flood) as (gateway, upstream):
+        client = await client_of(gateway, rcvbuf=4096)
+        await client.send(get())
+        await client.read_some()
+        await stuck(upstream.connections[0])
+        client.reset()
+        await upstream.wait_open(0, timeout_s=AT_ONCE_S)
+
+
+async def test_a_client_whose_upload_is_stuck_is_noticed_when_it_leaves() -> None:
+    """While the upstream does not read, the client's FIN cannot be read either: it is looked for."""
+    done = asyncio.Event()
+
+    async def deaf(peer: Peer) -> None:
+        await peer.read_head()
+        await done.wait()
+
+    for how in ("reset", "close"):
+        async with through(deaf, rcvbuf=4096) as (gateway, upstream):
+            client = await client_of(gateway)
+            sending = asyncio.create_task(client.send(post_chunked(chunk(bytes(20_000_000))), timeout_s=None))
+            await upstream.wait_connections(1)
+            await stuck(client)
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+            getattr(client, how)()
+            async with asyncio.timeout(AT_ONCE_S):
+                while not gateway.metrics.client_disconnects:
+                    await asyncio.sleep(0.001)
+
+
+async def stuck(peer: Peer) -> None:
+    """Waits until what `peer` sends has stopped moving."""
+    before = -1
+    while before != peer.n_sent:
+        before = peer.n_sent
+        await asyncio.sleep(0.05)
+
+
+async def test_pipelined_requests_of_a_client_that_left_are_not_sent() -> None:
+    """The one under way ends, those behind it never begin."""
+    async with through(silent) as (gateway, upstream):
+        client = await client_of(gateway)
+        await client.send(get(b"/v1/1") + get(b"/v1/2") + post(b"{}", b"/v1/3"))
+        await upstream.wait_connections(1)
+        await breathe()
+        client.close()
+        await upstream.wait_open(0, timeout_s=AT_ONCE_S)
+        await breathe(20)
+        assert len(upstream.connections) == 1
+
+
+async def test_others_do_not_notice() -> None:
+    """1,000 requests cancelled at odd moments: no answer goes astray, nothing is left open or counted as under way."""
+
+    def slow(delay_s: float) -> Callable[[Peer], Awaitable[None]]:
+        async def script(peer: Peer) -> None:
+            while True:
+                request = await peer.read_request(timeout_s=None)
+                await asyncio.sleep(delay_s)
+                await peer.send(answer(200, request.target))
+
+        return script
+
+    async def leaver(gateway: LocalGateway, number: int) -> None:
+        client = await client_of(gateway)
+        await client.send(get(b"/v1/leaver-%d" % number) if number % 2 else post(bytes(number))[: -number % 40 or None])
+        await asyncio.sleep(number % 13 / 1000)
+        client.reset() if number % 3 else client.close()
+
+    async def stayer(gateway: LocalGateway) -> None:
+        async with client_of(gateway) as client:
+            for turn in range(30):
+                await client.send(get(b"/v1/stayer-%d" % turn))
+                assert (await client.read_response()).payload == b"/v1/stayer-%d" % turn
+
+    async with through(slow(0.004)) as (gateway, upstream):
+        staying = [asyncio.create_task(stayer(gateway)) for _ in range(5)]
+        for start in range(0, 1000, 50):
+            await asyncio.gather(*(leaver(gateway, number) for number in range(start, start + 50)))
+        await asyncio.gather(*staying)
+        entry = gateway.gateway._listeners["listen"]
+        async with asyncio.timeout(5):
+            while entry.inflight or entry.connections:
+                await asyncio.sleep(0.01)
+        (pool,) = entry.entry.pools
+        assert pool.open == set(pool.idle)
+        await upstream.wait_open(len(pool.idle))
+
+
+async def test_an_answer_that_is_whole_is_not_cancelled_by_leaving() -> None:
+    """`Connection: close` clients that leave right after the answer do not cost the upstream its connection."""
+    async with through(serve(answer(200, b"x"))) as (gateway, upstream):
+        for _ in range(20):
+            async with client_of(gateway) as client:
+                await client.send(get(b"/v1/x", b"Connection: close"))
+                await client.read_response()
+        assert len(upstream.connections) == 1
+        assert gateway.metrics.client_disconnects == 0

@@ -1,0 +1,150 @@
+"""Who does not read holds the other side back: nothing piles up in the gateway, and nothing is lost."""
+
+import asyncio
+import hashlib
+import random
+
+import pytest
+
+from gateway.testing.local import LocalGateway
+from gateway.testing.peer import Peer
+from gateway.testing.scripts import answer, chunk, head
+
+from .through import client_of, get, post, post_chunked, through
+
+#: What the kernels between two loopback sockets may hold, with room to spare.
+KERNELS_BYTES = 24 << 20
+OFFERED_BYTES = 80 << 20
+#: The bound for what one stalled connection keeps in the gateway.
+HELD_BYTES = 256 << 10
+
+
+def held_bytes(gateway: LocalGateway) -> int:
+    """What the gateway keeps for its connections beyond what the kernels have."""
+    listener = gateway.gateway._listeners["listen"]
+    clients = [connection.transport for connection in listener.connections]
+    upstreams = [connection.transport for pool in listener.entry.pools for connection in pool.open]
+    return sum(transport.get_write_buffer_size() for transport in (*clients, *upstreams))
+
+
+async def stuck(peer: Peer) -> None:
+    before = -1
+    while before != peer.n_sent:
+        before = peer.n_sent
+        await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked", "open"])
+async def test_a_client_that_does_not_read_holds_the_upstream_back(framing: str) -> None:
+    """And when it reads again, everything arrives."""
+    block = random.Random(7).randbytes(1 << 16)
+    count = OFFERED_BYTES // len(block)
+    start = {
+        "length": head(200, [("Content-Length", str(OFFERED_BYTES))]),
+        "chunked": head(200, [("Transfer-Encoding", "chunked")]),
+        "open": head(200),
+    }[framing]
+    unit = chunk(block) if framing == "chunked" else block
+    expected = hashlib.sha256(unit * count)
+
+    async def flood(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(start)
+        for _ in range(count):
+            await peer.send(unit, timeout_s=None)
+        if framing == "chunked":
+            await peer.send(b"0\r\n\r\n")
+
+    async with through(flood) as (gateway, upstream), client_of(gateway, rcvbuf=8192) as client:
+        await client.send(get())
+        seen = await client.read_head()
+        await stuck(upstream.connections[0])
+        assert upstream.connections[0].n_sent < KERNELS_BYTES
+        assert held_bytes(gateway) < HELD_BYTES
+        before = client.n_received
+        sha = hashlib.sha256()
+        left = len(unit) * count
+        while left:
+            data = await client.read_some()
+            sha.update(data[:left])
+            left -= len(data[:left])
+        assert sha.digest() == expected.digest()
+        assert before < 1 << 20 and seen
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+async def test_an_upstream_that_does_not_read_holds_the_client_back(framing: str) -> None:
+    """And when it reads again, everything arrives."""
+    go = asyncio.Event()
+    block = random.Random(8).randbytes(1 << 16)
+    count = OFFERED_BYTES // len(block)
+    body_sha = hashlib.sha256(block * count).digest()
+
+    async def slow(peer: Peer) -> None:
+        request_head = await peer.read_head()
+        await go.wait()
+        sha = hashlib.sha256()
+        if b"chunked" in request_head:
+            while (size := int((await peer.read_until(b"\r\n"))[:-2], 16)):
+                sha.update((await peer.read_exactly(size + 2))[:-2])
+            await peer.read_until(b"\r\n")
+        else:
+            for _ in range(count):
+                sha.update(await peer.read_exactly(len(block)))
+        await peer.send(answer(200, sha.digest()))
+
+    async with through(slow, rcvbuf=8192) as (gateway, upstream), client_of(gateway) as client:
+
+        async def upload() -> None:
+            if framing == "length":
+                await client.send(post(b"").replace(b"Content-Length: 0", b"Content-Length: %d" % OFFERED_BYTES))
+                for _ in range(count):
+                    await client.send(block, timeout_s=None)
+            else:
+                await client.send(post_chunked(b""))
+                for _ in range(count):
+                    await client.send(chunk(block), timeout_s=None)
+                await client.send(b"0\r\n\r\n")
+
+        uploading = asyncio.create_task(upload())
+        await upstream.wait_connections(1)
+        await stuck(client)
+        assert client.n_sent < KERNELS_BYTES
+        assert held_bytes(gateway) < 2 * HELD_BYTES
+        go.set()
+        await uploading
+        assert (await client.read_response()).payload == body_sha
+
+
+async def test_an_upload_waits_for_the_connection_upstream() -> None:
+    """While it is being made, little of the body is taken from the client."""
+    from gateway.testing.ports import silent_port
+
+    with silent_port() as port:
+        config = {"upstreams": [{"name": "up", "base_url": f"http://127.0.0.1:{port}", "timeouts": {"connect": "30s"}}]}
+        async with LocalGateway(config) as gateway, client_of(gateway) as client:
+            uploading = asyncio.create_task(client.send(post(bytes(OFFERED_BYTES)), timeout_s=None))
+            await stuck(client)
+            assert client.n_sent < KERNELS_BYTES
+            uploading.cancel()
+            await asyncio.gather(uploading, return_exceptions=True)
+
+
+async def test_connections_are_usable_after_a_jam() -> None:
+    """A pause on either side does not outlive its request."""
+    big = bytes(3_000_000)
+
+    async def script(peer: Peer) -> None:
+        while True:
+            request = await peer.read_request(timeout_s=None)
+            await peer.send(answer(200, request.payload), timeout_s=None)
+
+    async with through(script) as (gateway, upstream), client_of(gateway, rcvbuf=8192) as client:
+        for turn in range(6):
+            body = big if turn % 2 == 0 else b"small"
+            sending = asyncio.create_task(client.send(post(body) + get(b"/v1/behind")))
+            await asyncio.sleep(0.02)
+            assert (await client.read_response()).payload == body
+            assert (await client.read_response()).payload == b""
+            await sending
+        assert len(upstream.connections) == 1
