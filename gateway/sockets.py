@@ -31,7 +31,9 @@ def listen(host: str, port: int, *, workers: int, join: bool) -> Listening:
     `join` says that this is meant (a rolling restart).
     """
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        # A name such as localhost may have addresses of both families; clients try IPv4 in any case.
+        family, _, _, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
         if port and not join:
             with socket.socket(family, socket.SOCK_STREAM) as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -69,6 +69,15 @@ async def test_counters_and_histograms_are_summed() -> None:
     assert found["gateway_client_disconnects_total", ()] == 8
 
 
+async def test_a_reload_counts_once_however_many_workers_did_it() -> None:
+    """Each worker reloads at the same signal."""
+    behind = busy()
+    behind.reloads["failure"] += 1
+    found = samples(merge([await page(busy()), await page(behind), await page(busy())]))
+    assert found["gateway_config_reloads_total", (("result", "failure"),)] == 2
+    assert found["gateway_config_reloads_total", (("result", "success"),)] == 0
+
+
 def gauge(name: str, value: float, labels: str = "") -> bytes:
     return f"# HELP {name} Text.\n# TYPE {name} gauge\n{name}{labels} {value}\n".encode()
 
@@ -81,7 +90,7 @@ def gauge(name: str, value: float, labels: str = "") -> bytes:
         ("process_open_fds", (10, 20), 30),
         ("process_max_fds", (1024, 4096), 4096),
         ("gateway_build_info", (1, 1, 1), 1),
-        ("gateway_config_last_reload_success_timestamp_seconds", (1.7e9, 1.8e9), 1.8e9),
+        ("gateway_config_last_reload_success_timestamp_seconds", (1.7e9, 1.8e9), 1.7e9),
         ("gateway_upstream_up", (1, 0, 1), 0),
         ("process_start_time_seconds", (5, 3, 4), 3),
     ],

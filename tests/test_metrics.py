@@ -132,7 +132,14 @@ def test_unusual_methods_and_codes_share_a_label() -> None:
     labels = [dict(key[1]) for key in counted]
     assert sum(counted.values()) == (len(METHODS) + 2) * 900
     assert {one["method"] for one in labels} <= METHODS | {"other"}
-    assert {one["code"] for one in labels} <= {str(code) for code in CODES} | {f"{n}xx" for n in range(1, 10)}
+    assert {one["code"] for one in labels} <= {str(code) for code in CODES} | {
+        "1xx",
+        "2xx",
+        "3xx",
+        "4xx",
+        "5xx",
+        "other",
+    }
 
 
 def test_routes_beyond_the_limit_share_a_label() -> None:

@@ -30,7 +30,7 @@ HELD_LIMIT_BYTES = 65536
 #: How long, and how much, is still read from a client that was refused in the middle of its request: without that the
 #: kernel would answer its bytes with RST and take our answer away from it.
 LINGER_S = 2.0
-LINGER_LIMIT_BYTES = 1 << 20
+LINGER_LIMIT_BYTES = 64 << 20
 #: Empty lines tolerated before a request line (RFC 9112 section 2.2 asks for one).
 EMPTY_LINES_LIMIT = 4
 

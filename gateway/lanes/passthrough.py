@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from gateway.errors import GatewayError
+from gateway.lanes.account import Account
 from gateway.lanes.plan import Plan
 from gateway.lanes.tunnel import Tunnel
 from gateway.upstream.connection import HIGH_WATER_BYTES, UpstreamConnection
@@ -31,12 +32,18 @@ if TYPE_CHECKING:
 #: Reason for the client's reading to be paused: the upstream does not keep up.
 SENDING = 2
 CLIENT_LEFT = 499
+#: How long an upload stands still when its upstream begins to answer.
+EARLY_ANSWER_S = 0.005
 
 
 class Splice:
     """A passthrough turn."""
 
     mode = "passthrough"
+
+    @property
+    def streaming(self) -> bool:
+        return self._account.streaming
 
     # Each turn begins with these; as class attributes they cost nothing until they change.
     _request: Body | None = None  # the rest of the request's body, None once it is whole
@@ -51,18 +58,12 @@ class Splice:
     _framed = True  # a cut answer shows by its own framing
     _idle_timeout_s: float | None = None
     _upstream_full = False
-    _status = 0
-    streaming = False  # the answer is an event stream
     _moved = 0.0  # loop time at which something last moved
-    _sent_at = 0.0
-    _overhead_s = 0.0
-    _received_bytes = 0
-    _sent_bytes = 0
 
     def __init__(self, client: "ClientConnection", plan: Plan, began: float) -> None:
         self._client = client
         self._plan = plan
-        self._began = began
+        self._account = Account(plan, began)
         self._pending: list[bytes] = []
 
     # The request's way.
@@ -80,7 +81,7 @@ class Splice:
             client.hold(body[length:])
             body = body[:length]
         request = b"".join((plan.before, digits, plan.after, body))
-        self._received_bytes = len(body)
+        self._account.received_bytes = len(body)
         if plan.repeatable and self._request is None:
             self._replay = request
         self._moved = client.listener.clock()
@@ -89,7 +90,7 @@ class Splice:
             self._open(request)
         else:
             self._attach(upstream, request)
-        self._overhead_s = perf_counter() - self._began
+        self._account.request_started()
 
     def request_received(self, data: bytes) -> None:
         if self._request is None:
@@ -98,14 +99,20 @@ class Splice:
         fed = self._feed_request(data)
         if not fed:
             return
-        self._received_bytes += len(fed)
+        self._account.received_bytes += len(fed)
         self._moved = self._client.listener.clock()
-        if self._upstream is not None:
-            self._upstream.write(fed)
-        else:
+        if self._upstream is None:
             self._pending.append(fed)
             if sum(map(len, self._pending)) > HIGH_WATER_BYTES:
                 self._client.pause(SENDING)
+        elif self._pending or (self._answer is None and self._upstream.stale()):
+            # An early answer waits to be read, perhaps with the end of its connection behind it. Writing into that end
+            # would lose the answer, so it is read first.
+            self._pending.append(fed)
+            self._client.pause(SENDING)
+            self._client.listener.loop.call_later(EARLY_ANSWER_S, self._send_pending)
+        else:
+            self._upstream.write(fed)
 
     def _feed_request(self, data: bytes) -> bytes | None:
         """What of the client's bytes goes upstream; None after its framing broke and the turn ended."""
@@ -141,6 +148,14 @@ class Splice:
         pending, self._pending = b"".join(self._pending), []
         self._attach(upstream, pending)
 
+    def _send_pending(self) -> None:
+        """Goes on with the request's body after a look at what the upstream had to say."""
+        if self._upstream is not None and self._pending:
+            self._upstream.write(b"".join(self._pending))
+            self._pending.clear()
+            if not self._upstream_full:
+                self._client.resume(SENDING)
+
     def _attach(self, upstream: UpstreamConnection, data: bytes) -> None:
         client = self._client
         self._upstream = upstream
@@ -149,7 +164,7 @@ class Splice:
             upstream.pause()
         upstream.write(data)
         self._moved = client.listener.clock()
-        self._sent_at = perf_counter()
+        self._account.sent_at = perf_counter()
         if not self._upstream_full:
             client.resume(SENDING)
 
@@ -175,7 +190,7 @@ class Splice:
         except BodyError:
             self._cut("invalid")
             return
-        self._sent_bytes += len(data)
+        self._account.sent_bytes += len(data)
         client = self._client
         if data and not client.transport.is_closing():
             client.transport.write(data)
@@ -191,12 +206,12 @@ class Splice:
         if self._plan.plain and self._request is None and self._heads is None and not client.listener.draining:
             regular = measure_regular(data)
             if regular is not None and not (regular[0] >= 400 and self._plan.secret):
-                self._status, head_bytes, length = regular
+                self._account.status, head_bytes, length = regular
                 self._answer = body = LengthBody(length)
                 fed = body.feed(data[head_bytes:])
                 client.write(data if not body.rest else data[: head_bytes + length])
-                self._sent_bytes = len(fed)
-                self._observe_head(came)
+                self._account.sent_bytes = len(fed)
+                self._account.head_forwarded(came)
                 if body.done:
                     self._complete(body)
                 return
@@ -225,8 +240,8 @@ class Splice:
     def _begin_answer(self, head: ResponseHead, data: bytes, came: float) -> None:
         """Forwards a final head that was not regular, with the beginning of its body."""
         client, plan = self._client, self._plan
-        self._status = head.status
-        self.streaming = head.event_stream
+        self._account.status = head.status
+        self._account.streaming = head.event_stream
         self._keep_upstream = head.keep_alive
         self._idle_timeout_s = head.idle_timeout_s
         dechunk = head.framing == "chunked" and plan.minor == 0
@@ -244,8 +259,8 @@ class Splice:
             self._answer = None
             raise ResponseError(f"its body is malformed: {error}") from None
         client.write(text + fed)
-        self._sent_bytes = len(fed)
-        self._observe_head(came)
+        self._account.sent_bytes = len(fed)
+        self._account.head_forwarded(came)
         if body.done:
             self._complete(body)
 
@@ -253,10 +268,10 @@ class Splice:
         """The upstream agreed to speak WebSocket: from here on bytes are copied both ways."""
         client, upstream = self._client, self._upstream
         assert upstream is not None
-        self._status = head.status
+        self._account.status = head.status
         client.write(forwarded_head(head, close=False, upgrade=True) + data)
-        self._observe_head(came)
-        self._account("ok")
+        self._account.head_forwarded(came)
+        self._account.close("ok", self._client.listener)
         tunnel = Tunnel(client, upstream, idle_s=self._plan.pool.endpoint.idle_s)
         client.turn = upstream.turn = tunnel
         if held := client.unhold():
@@ -273,25 +288,25 @@ class Splice:
                 self._plan.pool.give(upstream, idle_timeout_s=self._idle_timeout_s)
             else:
                 upstream.abort()
-        self._account("ok" if self._status < 500 else "error")
+        self._account.close("ok" if self._account.status < 500 else "error", self._client.listener)
         self._client.turn_done(keep=self._keep_client and whole, linger=not whole)
 
     def _fail(self, error: GatewayError, *, outcome: str) -> None:
         """Answers with an error: nothing of the upstream's answer was forwarded yet."""
         self._drop_upstream()
-        self._status = error.facts.status
+        self._account.status = error.facts.status
         keep, whole = self._client_stays(), self._request is None
         request_id = new_request_id()
         self._client.write(
             error_answer(error, request_id=request_id, close=not keep, head_only=self._plan.method == b"HEAD")
         )
-        self._account(outcome, error=error, request_id=request_id)
+        self._account.close(outcome, self._client.listener, error=error, request_id=request_id)
         self._client.turn_done(keep=keep, linger=not whole)
 
     def _cut(self, outcome: str) -> None:
         """Ends an answer that cannot be finished, so that the client sees it."""
         self._drop_upstream()
-        self._account(outcome)
+        self._account.close(outcome, self._client.listener)
         self._client.cut(framed=self._framed)
 
     def upstream_eof(self) -> bool:
@@ -319,9 +334,9 @@ class Splice:
 
     def client_gone(self) -> None:
         self._drop_upstream()
-        self._status = CLIENT_LEFT
+        self._account.status = CLIENT_LEFT
         self._client.listener.metrics.client_disconnects += 1
-        self._account("cancelled")
+        self._account.close("cancelled", self._client.listener)
 
     def client_full(self) -> None:
         if self._upstream is not None:
@@ -338,7 +353,7 @@ class Splice:
         plan, waited = self._plan, now - self._moved
         endpoint, limit_s = plan.pool.endpoint, self._client.listener.entry.timeouts.body_idle_s
         uploading = self._request is not None and not self._upstream_full
-        if uploading and self._answer is None and not (plan.expects_continue and not self._received_bytes):
+        if uploading and self._answer is None and not (plan.expects_continue and not self._account.received_bytes):
             if waited > limit_s:
                 self._overdue("body", f"The request body stopped arriving for {limit_s:g} s.", code="request_timeout")
         elif self._answer is None and not self._upstream_full:
@@ -370,29 +385,3 @@ class Splice:
 
     def _invalid(self, reason: str) -> GatewayError:
         return GatewayError("upstream_error", f"Upstream {self._plan.pool.endpoint.name!r} failed: {reason}.")
-
-    # Accounts.
-
-    def _observe_head(self, came: float) -> None:
-        """Called when the answer's head was forwarded."""
-        plan = self._plan
-        plan.upstream.first_byte.observe(came - self._sent_at)
-        plan.route.overhead.observe(self._overhead_s + perf_counter() - came)
-
-    def _account(self, outcome: str, *, error: GatewayError | None = None, request_id: str | None = None) -> None:
-        plan, duration_s = self._plan, perf_counter() - self._began
-        plan.codes[self._status] += 1
-        plan.upstream.outcomes[outcome] += 1
-        (plan.route.streamed if self.streaming else plan.route.answered).observe(duration_s)
-        listener = self._client.listener
-        if listener.access_log is not None:
-            facts: dict[str, object] = {
-                "mode": self.mode,
-                "route": plan.route.route,
-                "method": plan.method,
-                "path": plan.path,
-            }
-            facts |= {"status": self._status, "duration_ms": round(duration_s * 1000, 3), "outcome": outcome}
-            facts |= {"upstream": plan.pool.endpoint.name, "key": plan.caller.name, "request_id": request_id}
-            facts |= {"bytes_in": self._received_bytes, "bytes_out": self._sent_bytes}
-            listener.access_log(**facts, error_code=error and error.code)

@@ -61,12 +61,11 @@ async def test_the_head_deadline_counts_from_the_first_byte() -> None:
     slow = b"GET /v1/x HTTP/1.1\r\nHost: h\r\nX: " + b"a" * 1000
     async with (
         through(limits={"head_timeout": DEADLINE_S}) as (gateway, _),
-        client_of(gateway) as new,
         client_of(gateway) as used,
     ):
         await exchange(used)
         await asyncio.sleep(2 * DEADLINE_S)
-        async with dripping(new, slow), dripping(used, slow):
+        async with client_of(gateway) as new, dripping(new, slow), dripping(used, slow):
             received = await asyncio.gather(end_of(new), end_of(used))
         assert all(b"HTTP/1.1 408 " in data for data in received)
         assert (await deadlines(gateway))["head"] == 2

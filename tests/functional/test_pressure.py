@@ -8,13 +8,14 @@ import pytest
 
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import Peer
+from gateway.testing.ports import silent_port
 from gateway.testing.scripts import answer, chunk, head
 
 from .through import client_of, get, post, post_chunked, through
 
 #: What the kernels between two loopback sockets may hold, with room to spare.
 KERNELS_BYTES = 24 << 20
-OFFERED_BYTES = 80 << 20
+OFFERED_BYTES = 40 << 20
 #: The bound for what one stalled connection keeps in the gateway.
 HELD_BYTES = 256 << 10
 
@@ -118,8 +119,6 @@ async def test_an_upstream_that_does_not_read_holds_the_client_back(framing: str
 
 async def test_an_upload_waits_for_the_connection_upstream() -> None:
     """While it is being made, little of the body is taken from the client."""
-    from gateway.testing.ports import silent_port
-
     with silent_port() as port:
         config = {"upstreams": [{"name": "up", "base_url": f"http://127.0.0.1:{port}", "timeouts": {"connect": "30s"}}]}
         async with LocalGateway(config) as gateway, client_of(gateway) as client:

@@ -1,0 +1,60 @@
+"""What is noted about one passthrough turn: its status, sizes and times, for metrics and the access log."""
+
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from gateway.errors import GatewayError
+from gateway.lanes.plan import Plan
+
+if TYPE_CHECKING:
+    from gateway.lanes.listener import Listener
+
+
+class Account:
+    """One turn's account. `began` and `sent_at` are perf_counter seconds; closed exactly once."""
+
+    status = 0
+    streaming = False  # the answer is an event stream
+    sent_at = 0.0
+    received_bytes = 0
+    sent_bytes = 0
+    _overhead_s = 0.0
+
+    def __init__(self, plan: Plan, began: float) -> None:
+        self._plan = plan
+        self._began = began
+
+    def request_started(self) -> None:
+        """The request is on its way to the upstream, or waits for a connection."""
+        self._overhead_s = perf_counter() - self._began
+
+    def head_forwarded(self, came: float) -> None:
+        """The head of the answer, which began to arrive at `came`, is on its way to the client."""
+        plan = self._plan
+        plan.upstream.first_byte.observe(came - self.sent_at)
+        plan.route.overhead.observe(self._overhead_s + perf_counter() - came)
+
+    def close(
+        self, outcome: str, listener: "Listener", *, error: GatewayError | None = None, request_id: str | None = None
+    ) -> None:
+        """Counts the turn; `outcome` is the upstream's (metrics.UpstreamTally). Logs it where that is asked for."""
+        plan, duration_s = self._plan, perf_counter() - self._began
+        plan.codes[self.status] += 1
+        plan.upstream.outcomes[outcome] += 1
+        (plan.route.streamed if self.streaming else plan.route.answered).observe(duration_s)
+        if listener.access_log is not None:
+            listener.access_log(
+                mode="passthrough",
+                route=plan.route.route,
+                method=plan.method,
+                path=plan.path,
+                status=self.status,
+                duration_ms=round(duration_s * 1000, 3),
+                outcome=outcome,
+                upstream=plan.pool.endpoint.name,
+                key=plan.caller.name,
+                bytes_in=self.received_bytes,
+                bytes_out=self.sent_bytes,
+                error_code=error and error.code,
+                request_id=request_id,
+            )

@@ -1,0 +1,323 @@
+"""Keys, end to end: who may pass, what goes on, and that no secret is found anywhere it does not belong."""
+
+import asyncio
+import hashlib
+import json
+import signal
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+import pytest
+from functional.through import ask, client_of, error_of, get, post, through
+from running import config, exchange, fetch, key, until
+
+from gateway.app import ADMIN
+from gateway.testing.peer import Peer, connect
+from gateway.testing.run import GatewayProcess
+from gateway.testing.scripts import answer, chunk, event, head, serve
+from gateway.testing.upstream import FakeUpstream
+
+OURS, THEIRS = "gw-canary-OURS-6a1f", "sk-canary-THEIRS-9b2e"
+
+WITH_KEY = {"upstream": {"api_key": THEIRS}, "keys": [key(OURS)]}
+WITHOUT_KEY = {"keys": [key(OURS)]}
+
+SPELLINGS = [
+    pytest.param(b"X-Gateway-Key: %b", id="own-header"),
+    pytest.param(b"x-gateway-key:%b", id="own-header-lower-case"),
+    pytest.param(b"Authorization: Bearer %b", id="bearer"),
+    pytest.param(b"AUTHORIZATION: bearer  %b ", id="bearer-spelt-otherwise"),
+    pytest.param(b"x-api-key: %b", id="x-api-key"),
+    pytest.param(b"X-API-KEY:\t%b", id="x-api-key-upper-case"),
+]
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+async def test_a_key_opens_in_every_spelling_and_stays_here(spelling: bytes) -> None:
+    """The upstream sees its own key where the client put ours, and not a trace of ours."""
+    async with through(**WITH_KEY) as (gateway, upstream):
+        assert (await ask(gateway, get(b"/v1/x", spelling % OURS.encode()))).status == 200
+        (request,) = upstream.requests
+    assert OURS.encode() not in request.raw
+    in_x_api_key = spelling.lower().startswith(b"x-api-key")
+    expected = (b"x-api-key", THEIRS.encode()) if in_x_api_key else (b"authorization", b"Bearer " + THEIRS.encode())
+    carried = [(name.lower(), value) for name, value in request.headers if THEIRS.encode() in value]
+    assert carried == [expected]
+    assert not request.values(b"x-gateway-key")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(b"X-Other: 1", id="none"),
+        pytest.param(b"Authorization: Bearer", id="no-token"),
+        pytest.param(b"Authorization: Basic %b" % OURS.encode(), id="basic"),
+        pytest.param(b"Authorization: %b" % OURS.encode(), id="no-scheme"),
+        pytest.param(b"X-Gateway-Key:", id="empty"),
+        pytest.param(b"api-key: %b" % OURS.encode(), id="other-header"),
+        pytest.param(b"Cookie: X-Gateway-Key=%b" % OURS.encode(), id="cookie"),
+        pytest.param(b"Proxy-Authorization: Bearer %b" % OURS.encode(), id="proxy-authorization"),
+    ],
+)
+async def test_no_key_is_no_entry(line: bytes) -> None:
+    """401 that says where the key belongs, and nothing at the upstream."""
+    async with through(**WITH_KEY) as (gateway, upstream):
+        response = await ask(gateway, get(b"/v1/x?key=" + OURS.encode(), line))
+        assert response.status == 401 and error_of(response)["code"] == "missing_api_key"
+        assert response.values(b"www-authenticate") == [b"Bearer"]
+        assert not upstream.connections
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        OURS.encode()[:-1],
+        OURS.encode() + b"x",
+        OURS.upper().encode(),
+        hashlib.sha256(OURS.encode()).hexdigest().encode(),
+        b"\xff\xfe\xe9",
+        "ключ-鍵".encode(),
+        b"x" * 20_000,
+        b"*",
+        b"null",
+        OURS.encode() + b" " + OURS.encode(),
+    ],
+    ids=["prefix", "longer", "other-case", "its-hash", "latin", "utf-8", "huge", "star", "null", "twice"],
+)
+@pytest.mark.parametrize("spelling", [b"X-Gateway-Key: %b", b"Authorization: Bearer %b", b"x-api-key: %b"])
+async def test_a_wrong_key_is_no_entry(spelling: bytes, wrong: bytes) -> None:
+    """401 whatever it looks like, nothing at the upstream, and the key is not repeated."""
+    async with through(**WITH_KEY) as (gateway, upstream):
+        response = await ask(gateway, get(b"/v1/x", spelling % wrong))
+        assert response.status == 401 and error_of(response)["code"] == "invalid_api_key"
+        assert not upstream.connections
+        assert len(wrong) < 5 or wrong not in response.raw
+
+
+async def test_the_first_credential_decides() -> None:
+    """A wrong key is not helped by a right one further down; a header sent twice is refused."""
+    right, wrong = b"Authorization: Bearer " + OURS.encode(), b"X-Gateway-Key: wrong"
+    async with through(**WITH_KEY) as (gateway, upstream):
+        assert (await ask(gateway, get(b"/v1/x", right, wrong))).status == 401
+        twice = await ask(gateway, get(b"/v1/x", right, right))
+        assert twice.status == 400 and error_of(twice)["param"] == "authorization"
+        assert not upstream.connections
+
+
+async def test_without_a_key_of_its_own_the_upstream_gets_the_clients() -> None:
+    """Then ours must be in X-Gateway-Key, and the client's credential goes on as it came."""
+    async with through(**WITHOUT_KEY) as (gateway, upstream):
+        theirs = [b"Authorization: Bearer " + THEIRS.encode(), b"x-api-key: " + THEIRS.encode()]
+        assert (await ask(gateway, get(b"/v1/x", *theirs))).status == 401
+        assert (await ask(gateway, get(b"/v1/x", b"Authorization: Bearer " + OURS.encode()))).status == 401
+        response = await ask(gateway, get(b"/v1/x", b"X-Gateway-Key: " + OURS.encode(), *theirs))
+        assert response.status == 200
+        (request,) = upstream.requests
+    assert OURS.encode() not in request.raw
+    assert all(line + b"\r\n" in request.raw_head for line in theirs)
+
+
+async def test_a_key_without_the_scope_is_refused() -> None:
+    """403 that names the scope; with it, 200."""
+    keys = [key("context-only", "context", "approve", "admin"), key("both", "passthrough", "context")]
+    async with through(upstream={"api_key": THEIRS}, keys=keys) as (gateway, upstream):
+        response = await ask(gateway, get(b"/v1/x", b"X-Gateway-Key: context-only"))
+        assert response.status == 403 and error_of(response)["code"] == "scope_missing"
+        assert "'passthrough'" in error_of(response)["message"] and not upstream.connections
+        assert (await ask(gateway, get(b"/v1/x", b"X-Gateway-Key: both"))).status == 200
+
+
+async def test_without_keys_everybody_on_this_machine_may_pass() -> None:
+    """And the client's own credential goes on."""
+    async with through() as (gateway, upstream):
+        assert (await ask(gateway, get(b"/v1/x", b"Authorization: Bearer " + THEIRS.encode()))).status == 200
+        assert b"Authorization: Bearer " + THEIRS.encode() in upstream.requests[0].raw_head
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pytest.param(get(b"/v1/x", b"Upgrade: websocket", b"Connection: Upgrade"), id="upgrade"),
+        pytest.param(post(b"{}", b"/chat/completions"), id="alias"),
+        pytest.param(get(b"/v1/x", method=b"OPTIONS"), id="options"),
+        pytest.param(get(b"/v1/../metrics"), id="dots"),
+        pytest.param(get(b"/v1//health/live"), id="slashes"),
+        pytest.param(get(b"http://localhost/v1/x"), id="absolute-form"),
+    ],
+)
+async def test_no_way_around_the_key(message: bytes) -> None:
+    """Every form of a passthrough request needs one."""
+    async with through(**WITH_KEY) as (gateway, upstream):
+        assert (await ask(gateway, message)).status in (400, 401, 404)
+        assert not upstream.connections
+
+
+async def test_each_request_of_a_connection_is_checked() -> None:
+    """A key that was sent once does not open for the next request, nor does an equal head with another key."""
+    right, wrong = (get(b"/v1/x", b"X-Gateway-Key: " + k) for k in (OURS.encode(), OURS[::-1].encode()))
+    async with through(**WITH_KEY) as (gateway, upstream), client_of(gateway) as client:
+        statuses = [(await exchange(client, message)).status for message in (right, get(), right, wrong, right, wrong)]
+        assert statuses == [200, 401, 200, 401, 200, 401]
+        assert len(upstream.requests) == 3
+
+
+async def test_a_revoked_key_does_not_open_any_more() -> None:
+    """From the reload on, also on a connection that has used it; a stream under way goes on to its end."""
+    finish = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        while True:
+            request = await peer.read_request(timeout_s=None)
+            if request.target.endswith(b"/stream"):
+                await peer.send(head(200, [("Transfer-Encoding", "chunked")]) + chunk(event("1")))
+                await finish.wait()
+                await peer.send(chunk(event("2")) + b"0\r\n\r\n")
+            else:
+                await peer.send(answer(200, b"ok"))
+
+    other = "another-key"
+    async with (
+        through(script, keys=[key(OURS), key(other)]) as (gateway, upstream),
+        client_of(gateway) as client,
+        client_of(gateway) as streaming,
+    ):
+        mine, others = (b"X-Gateway-Key: " + k.encode() for k in (OURS, other))
+        assert (await exchange(client, get(b"/v1/x", mine))).status == 200
+        await streaming.send(get(b"/v1/stream", mine))
+        await streaming.read_until(event("1"))
+        entry = {"name": "up", "base_url": upstream.base_url}
+        await gateway.reload({"upstreams": [entry], "keys": [key(other)]})
+        assert (await exchange(client, get(b"/v1/x", mine))).status == 401
+        assert (await exchange(client, get(b"/v1/x", others))).status == 200
+        finish.set()
+        await streaming.read_until(event("2"))
+        assert (await exchange(streaming, get(b"/v1/x", mine))).status == 401
+
+
+async def test_pages_have_one_address_and_one_spelling() -> None:
+    """With `admin.listen` they are there and nothing else is; only the raw path counts, whatever Host or method say."""
+    pages = (b"/metrics", b"/health/live", b"/health/ready")
+    async with through(admin={"listen": "127.0.0.1:0"}) as (gateway, upstream), AsyncExitStack() as stack:
+        factory = gateway.gateway.connection_factory(ADMIN)
+        server = await asyncio.get_running_loop().create_server(factory, gateway.host, 0)
+        stack.callback(server.close)
+        admin = Address(gateway.host, server.sockets[0].getsockname()[1])
+        for page in pages:
+            assert (await fetch(admin, page)).status == 200
+            assert (await fetch(gateway, page)).status == 404
+        assert (await fetch(admin, b"/v1/x")).status == 404
+        assert not upstream.connections
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where something of this process listens."""
+
+    host: str
+    port: int
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        b"//metrics",
+        b"/%6detrics",
+        b"/metrics;x",
+        b"/metrics/",
+        b"/x/../metrics",
+        b"/METRICS",
+        b"/metrics%00",
+        b"/metrics%3fx",
+    ],
+)
+async def test_no_page_under_another_spelling(target: bytes) -> None:
+    """404 from here, and nothing at the upstream: nobody decodes or tidies a path."""
+    async with through() as (gateway, upstream):
+        response = await fetch(gateway, target)
+        assert response.status == 404 and b"gateway_" not in response.payload
+        overridden = await fetch(gateway, target, b"X-HTTP-Method-Override: GET", b"X-Original-URL: /metrics")
+        assert overridden.status == 404
+        assert not upstream.connections
+
+
+def records(gateway: GatewayProcess) -> list[dict[str, object]]:
+    """Its log, one JSON object a line."""
+    return [json.loads(line) for line in gateway.stderr_text().splitlines()]
+
+
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+async def test_secrets_are_found_nowhere() -> None:
+    """Canaries in every header, query and body, every way to fail, log level debug: no hit in logs, metrics, answers."""
+    planted = {name: f"{name}-canary-{hashlib.sha256(name.encode()).hexdigest()[:20]}" for name in CANARIES}
+    settings = {
+        "upstream": {"api_key": planted["upstream"], "timeouts": {"first_byte": 1, "connect": 1}},
+        "keys": [key(planted["gateway"]), key(planted["scopeless"], "context")],
+        "logging": {"level": "debug", "format": "json", "access": True},
+    }
+    answers: list[bytes] = []
+
+    def echo(request: object) -> bytes:
+        return answer(401, b"no such key here", [("WWW-Authenticate", "Bearer")])
+
+    async with FakeUpstream(serve(echo)) as upstream:
+        async with GatewayProcess(config(upstream.base_url, **settings)) as gateway:
+            target = b"/v1/x?key=" + planted["query"].encode()
+            for line in (
+                b"X-Gateway-Key: " + planted["gateway"].encode(),
+                b"Authorization: Bearer " + planted["gateway"].encode(),
+                b"Authorization: Bearer " + planted["wrong"].encode(),
+                b"x-api-key: " + planted["scopeless"].encode(),
+                b"Authorization: Basic " + planted["wrong"].encode(),
+                b"X-Gateway-Key: " + planted["wrong"].encode() + b"\x01",
+                b"Host: " + planted["wrong"].encode(),
+                b"Cookie: " + planted["wrong"].encode() + b"\r\nX Bad: " + planted["wrong"].encode(),
+            ):
+                for message in (get(target, line), post(planted["body"].encode(), target, line)):
+                    async with connect(gateway.host, gateway.port) as client:
+                        await client.send(message)
+                        answers.append((await client.read_response()).raw)
+            upstream_saw = b"".join(bytes(peer.received) for peer in upstream.connections)
+            await upstream.__aexit__(None, None, None)
+            answers.append((await fetch(gateway, target, b"X-Gateway-Key: " + planted["gateway"].encode())).raw)
+            answers.append((await fetch(gateway, b"/metrics")).raw)
+            gateway.folder.joinpath("gateway.yaml").write_text(f"keyz: {planted['upstream']}")
+            gateway.signal(signal.SIGHUP)
+            await until(lambda: "reload failed" in gateway.stderr_text())
+        log = gateway.stderr_text() + gateway.stdout_text()
+        await upstream.__aenter__()
+    assert len({record["event"] for record in records(gateway)}) >= 3
+    for name, canary in planted.items():
+        assert canary not in log, name
+        assert not [answer_ for answer_ in answers if canary.encode() in answer_], name
+    assert planted["gateway"].encode() not in upstream_saw
+    assert planted["upstream"].encode() in upstream_saw
+
+
+CANARIES = ("gateway", "scopeless", "upstream", "wrong", "query", "body")
+
+
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+async def test_each_request_is_one_record_whatever_it_says() -> None:
+    """Line ends, quotes, colours and JSON in what clients choose stay inside their field."""
+    odd = [
+        b"/v1/%0a%0dFAKE",
+        b'/v1/"},{"event":"forged"}',
+        b"/v1/%1b[31mred",
+        b"/v1/" + b"a" * 20_000,
+        "/v1/ключ".encode(),
+        b"/nowhere/'\\",
+    ]
+    async with (
+        FakeUpstream() as upstream,
+        GatewayProcess(config(upstream.base_url, logging={"format": "json", "access": True})) as gateway,
+    ):
+        before = len(gateway.stderr_text().splitlines())
+        for target in odd:
+            await fetch(gateway, target)
+            async with connect(gateway.host, gateway.port) as client:
+                await client.send(b"GET " + target + b"\r\nFAKE: x\x1b[0m HTTP/1.1\r\nHost: h\r\n\r\n")
+                await client.wait_end()
+        await until(lambda: len(gateway.stderr_text().splitlines()) >= before + 2 * len(odd))
+        requests = [record for record in records(gateway) if record["event"] == "request"]
+        assert len([r for r in requests if r["path"] != "/health/ready"]) == 2 * len(odd)
+        assert all(len(json.dumps(record)) < 2000 for record in requests)

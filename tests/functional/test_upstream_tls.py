@@ -1,0 +1,226 @@
+"""Upstreams behind TLS: who they are is checked, and a cut stays visible."""
+
+import asyncio
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from gateway.testing.local import LocalGateway
+from gateway.testing.peer import Peer
+from gateway.testing.scripts import answer, chunk, head, ok, serve
+from gateway.testing.tls import Certificates, self_signed
+from gateway.testing.upstream import FakeUpstream, Script
+
+from .through import ask, breathe, client_of, error_of, get, post, through
+
+CHUNKED = head(200, [("Transfer-Encoding", "chunked")])
+
+
+def trusting(certificates: Certificates, **more: object) -> dict[str, object]:
+    return {"tls": {"ca_file": str(certificates.ca), **more}}
+
+
+async def test_an_upstream_is_known_by_its_ca(certificates: Certificates) -> None:
+    """Many requests over one connection, which speaks HTTP/1.1 by ALPN; the scheme does not show in Host."""
+    context = certificates.server_context()
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    async with through(upstream=trusting(certificates), tls=context) as (gateway, upstream), client_of(gateway) as client:
+        for i in range(50):
+            await client.send(post(b"x" * i * 400))
+            assert (await client.read_response()).raw == ok()
+        (peer,) = upstream.connections
+        assert peer.tls is not None and peer.tls.selected_alpn_protocol() == "http/1.1"
+        assert upstream.requests[0].values(b"host") == [b"127.0.0.1:%d" % upstream.port]
+
+
+async def test_an_unknown_ca_is_a_502(certificates: Certificates) -> None:
+    """Nothing is sent to a stranger, the cause is told without paths."""
+    async with through(tls=certificates.server_context()) as (gateway, upstream):
+        response = await ask(gateway, post(b"secret", b"/v1/x", b"Authorization: Bearer sk"))
+        error = error_of(response)
+        assert (response.status, error["code"]) == (502, "upstream_error")
+        assert "certificate" in error["message"] and "/" not in error["message"].split("(request id")[0]
+        assert all(peer.n_received == 0 for peer in upstream.connections)
+
+
+async def test_a_wrong_name_is_a_502(tmp_path: Path) -> None:
+    """A certificate of the right CA for somebody else; `server_name` says whom to expect."""
+    other = await asyncio.to_thread(self_signed, tmp_path, dns_names=("models.example",), addresses=("127.9.9.9",))
+    async with through(upstream=trusting(other), tls=other.server_context()) as (gateway, _):
+        response = await ask(gateway, get())
+        assert (response.status, error_of(response)["code"]) == (502, "upstream_error")
+    named = trusting(other, server_name="models.example")
+    async with through(upstream=named, tls=other.server_context()) as (gateway, upstream):
+        assert (await ask(gateway, get())).status == 200
+        assert upstream.requests[0].values(b"host") == [b"127.0.0.1:%d" % upstream.port]
+
+
+async def test_verification_can_be_switched_off(certificates: Certificates) -> None:
+    """By the operator, for one upstream."""
+    async with through(upstream={"tls": {"verify": False}}, tls=certificates.server_context()) as (gateway, _):
+        assert (await ask(gateway, get())).status == 200
+
+
+async def test_the_gateway_shows_its_certificate(certificates: Certificates) -> None:
+    """Where the upstream asks for one; without it that upstream cannot be used."""
+    ours = {"cert_file": str(certificates.client_cert), "key_file": str(certificates.client_key)}
+    context = certificates.server_context(require_client=True)
+    async with through(upstream=trusting(certificates, **ours), tls=context) as (gateway, upstream):
+        assert (await ask(gateway, get())).status == 200
+        (peer,) = upstream.connections
+        assert peer.tls is not None and peer.tls.getpeercert()
+    async with through(upstream=trusting(certificates), tls=context) as (gateway, upstream):
+        response = await ask(gateway, get())
+        assert (response.status, error_of(response)["code"]) == (502, "upstream_error")
+        assert not upstream.requests
+
+
+async def test_plain_text_on_a_tls_port_is_a_502(certificates: Certificates) -> None:
+    """And silence there a 504 within the connect timeout, which includes the handshake."""
+
+    async def plain(peer: Peer) -> None:
+        await peer.read_some()
+        await peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await peer.wait_end()
+
+    async def silent(peer: Peer) -> None:
+        await peer.wait_end()
+
+    for script, status in ((plain, 502), (silent, 504)):
+        async with FakeUpstream(script) as upstream:
+            entry = {"name": "up", "base_url": f"https://127.0.0.1:{upstream.port}", "timeouts": {"connect": "0.3s"}}
+            async with LocalGateway({"upstreams": [entry]}) as gateway:
+                assert (await ask(gateway, get())).status == status
+                await upstream.wait_open(0)
+
+
+async def test_tls_on_a_plain_port_is_a_502(certificates: Certificates) -> None:
+    """The upstream speaks TLS, the configuration does not."""
+    async with FakeUpstream(ssl=certificates.server_context()) as upstream:
+        config = {"upstreams": [{"name": "up", "base_url": f"http://127.0.0.1:{upstream.port}"}]}
+        async with LocalGateway(config) as gateway:
+            assert (await ask(gateway, get())).status == 502
+
+
+def ends(raw: bytes, how: str) -> Script:
+    """`cut`: FIN without a close_notify; `close`: with one; `reset`: RST."""
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(raw)
+        await breathe()
+        getattr(peer, how)()
+
+    return script
+
+
+@pytest.mark.parametrize("how", ["cut", "close", "reset"])
+@pytest.mark.parametrize(
+    "raw",
+    [head(200, [("Content-Length", "9")]) + b"1234", CHUNKED + chunk(b"abc"), CHUNKED + b"5\r\nab"],
+    ids=["length", "between chunks", "in a chunk"],
+)
+async def test_an_unfinished_answer_is_visible(certificates: Certificates, raw: bytes, how: str) -> None:
+    """However the connection ended: less than was announced arrives, no last chunk."""
+    script = ends(raw, how)
+    async with through(script, upstream=trusting(certificates), tls=certificates.server_context()) as (gateway, _):
+        async with client_of(gateway) as client:
+            await client.send(post(b"{}"))
+            assert await client.wait_end() in ("eof", "reset")
+            assert raw.startswith(bytes(client.received)) and client.received.startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+@pytest.mark.parametrize("how", ["cut", "reset"])
+async def test_a_truncation_attack_is_visible(certificates: Certificates, how: str) -> None:
+    """Close-delimited over TLS: an end without close_notify is not the end of the answer, so the client is reset."""
+    script = ends(head(200) + b"data: 1\n\n", how)
+    async with through(script, upstream=trusting(certificates), tls=certificates.server_context()) as (gateway, _):
+        async with client_of(gateway) as client:
+            await client.send(post(b"{}"))
+            assert await client.wait_end() == "reset"
+
+
+async def test_a_close_notify_ends_an_answer_cleanly(certificates: Certificates) -> None:
+    """The regular end of a close-delimited answer: all of it, and FIN."""
+    payload = bytes(range(256)) * 2000
+    script = ends(head(200) + payload, "close")
+    async with through(script, upstream=trusting(certificates), tls=certificates.server_context()) as (gateway, _):
+        async with client_of(gateway) as client:
+            await client.send(get())
+            await client.read_head()
+            assert await client.read_rest() == payload
+
+
+@pytest.mark.parametrize("how", ["cut", "close", "reset"])
+async def test_an_end_before_the_answer_is_a_502(certificates: Certificates, how: str) -> None:
+    """And with the next connection all is well."""
+    scripts = ends(b"", how), ends(b"HTTP/1.1 200", how), serve(ok())
+    async with through(*scripts, upstream=trusting(certificates), tls=certificates.server_context()) as (gateway, _):
+        assert [(await ask(gateway, post(b"{}"))).status for _ in range(3)] == [502, 502, 200]
+
+
+async def test_an_idle_tls_connection_that_ended_is_replaced(certificates: Certificates) -> None:
+    """With and without close_notify, for any method."""
+    for how in ("cut", "close", "reset"):
+        script = ends(ok(), how)
+        async with through(script, upstream=trusting(certificates), tls=certificates.server_context()) as (gateway, upstream):
+            for request in (get(), post(b"{}"), post(b"{}")):
+                assert (await ask(gateway, request)).status == 200
+                await upstream.wait_open(0)
+                await breathe(10)
+            assert len(upstream.connections) == 3
+
+
+async def test_unasked_bytes_on_an_idle_tls_connection_go_nowhere(certificates: Certificates) -> None:
+    """It is closed, and the next request has its own answer."""
+    go = asyncio.Event()
+
+    async def poisoned(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(answer(200, b"first"))
+        await go.wait()
+        await peer.send(answer(200, b"stray"))
+        await peer.wait_end()
+
+    scripts = poisoned, serve(answer(200, b"fine"))
+    async with through(*scripts, upstream=trusting(certificates), tls=certificates.server_context()) as (gateway, upstream):
+        assert (await ask(gateway, get())).payload == b"first"
+        go.set()
+        await upstream.wait_open(0)
+        assert (await ask(gateway, post(b"{}"))).payload == b"fine"
+
+
+async def test_large_bodies_go_through_tls_both_ways(certificates: Certificates) -> None:
+    """8 MB up and down at the pace of a slow reader; the connections are usable afterwards."""
+    body = hashlib.shake_256(b"seed").digest(8_000_000)
+
+    async def echo(peer: Peer) -> None:
+        while True:
+            request = await peer.read_request(timeout_s=None)
+            await peer.send(answer(200, request.payload), timeout_s=None)
+
+    async with through(echo, upstream=trusting(certificates), tls=certificates.server_context()) as (gateway, upstream):
+        async with client_of(gateway, rcvbuf=16384) as client:
+            for _ in range(2):
+                sending = asyncio.create_task(client.send(post(body)))
+                response = await client.read_response(timeout_s=20)
+                await sending
+                assert response.payload == body
+        assert len(upstream.connections) == 1
+
+
+async def test_a_client_that_leaves_ends_the_tls_connection(certificates: Certificates) -> None:
+    """At once, while its answer is awaited and while it flows."""
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(CHUNKED + chunk(b"abc"))
+        await peer.wait_end()
+
+    async with through(script, upstream=trusting(certificates), tls=certificates.server_context()) as (gateway, upstream):
+        client = await client_of(gateway)
+        await client.send(get())
+        await client.read_head()
+        client.close()
+        await upstream.wait_open(0, timeout_s=0.5)
