@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from aiohttp import web
@@ -21,6 +22,11 @@ from gateway.logs import LogSink, access_record
 from gateway.metrics import Metrics
 
 log = logging.getLogger("gateway")
+
+#: aiohttp's own bounds of a head, out of the way: ours were applied before a handler sees it.
+HEAD_BOUND_BYTES, FIELDS_BOUND = 1 << 20, 10_000
+#: What a reload cannot change.
+FIXED = ("listen", "workers", "admin", "metrics")
 
 DATA, ADMIN = "listen", "admin.listen"
 
@@ -92,10 +98,7 @@ class Gateway:
     async def reload(self) -> None:
         """Reads the configuration and swaps to it; on any error the old one stays in use."""
         try:
-            loaded = await asyncio.to_thread(self._load)
-            for name in ("listen", "workers", "admin"):
-                if getattr(loaded.settings, name) != getattr(self._loaded.settings, name):
-                    log.warning("reload: %r changed, which needs a restart; the old value stays in use", name)
+            loaded = self._with_what_stays(await asyncio.to_thread(self._load))
             if not loaded.settings.upstreams and self._demo_url is None:
                 log.warning("reload: no upstreams are left; the demo model starts only at start-up")
             old, self._loaded = self._loaded, loaded
@@ -117,7 +120,16 @@ class Gateway:
             access_log = self._access if loaded.settings.logging.access else None
             for listener in self._listeners.values():
                 listener.access_log = access_log
+            logging.getLogger().setLevel(loaded.settings.logging.level.upper())
             log.info("configuration reloaded")
+
+    def _with_what_stays(self, loaded: Loaded) -> Loaded:
+        """The configuration with those values of the first one that only a restart can change."""
+        fixed = {name: getattr(self._loaded.settings, name) for name in FIXED}
+        for name, value in fixed.items():
+            if getattr(loaded.settings, name) != value:
+                log.warning("reload: %r changed, which needs a restart; the old value stays in use", name)
+        return replace(loaded, settings=loaded.settings.model_copy(update=fixed))
 
     async def _reload_until_done(self) -> None:
         while self._reloads_due:
@@ -143,6 +155,9 @@ class Gateway:
             auto_decompress=False,
             handler_cancellation=True,
             keepalive_timeout=0,
+            max_line_size=HEAD_BOUND_BYTES,
+            max_field_size=HEAD_BOUND_BYTES,
+            max_headers=FIELDS_BOUND,
         )
         await runner.setup()
         self._stack.push_async_callback(runner.cleanup)

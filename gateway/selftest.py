@@ -6,7 +6,7 @@ every byte. The table says what was compared and what was found.
 
 import hashlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from gateway.testing.local import LocalGateway
@@ -37,8 +37,13 @@ class Check:
 async def run_selftest() -> int:
     """Runs every check and prints the table; 0 if all hold, else 1."""
     print("Twolane passthrough selftest: raw client -> gateway -> recording upstream, on loopback\n")
+    return await report(CHECKS)
+
+
+async def report(checks: Sequence[Check]) -> int:
+    """Runs `checks` and prints a line for each, and the count; 0 if all hold, else 1."""
     failures = 0
-    for check in CHECKS:
+    for check in checks:
         began = time.perf_counter()
         try:
             found = await check.run()
@@ -49,7 +54,7 @@ async def run_selftest() -> int:
         print(f"{verdict:<7} {check.subject:<24} {check.promise}  [{(time.perf_counter() - began) * 1000:.0f} ms]")
         if found:
             print(f"        {found}")
-    print(f"\n{len(CHECKS) - failures} of {len(CHECKS)} checks hold.")
+    print(f"\n{len(checks) - failures} of {len(checks)} checks hold.")
     return 1 if failures else 0
 
 

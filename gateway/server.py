@@ -3,6 +3,7 @@
 import logging
 import os
 import shutil
+import signal
 import socket
 import sys
 import tempfile
@@ -18,7 +19,7 @@ from gateway.metrics import Metrics
 from gateway.notify import notify
 from gateway.sockets import Listening, listen
 from gateway.supervisor import Supervisor
-from gateway.worker import run_worker
+from gateway.worker import HANDLED, run_worker
 
 log = logging.getLogger("gateway")
 
@@ -36,6 +37,7 @@ class Server:
 
     def run(self) -> int:
         """Serves until told to stop; the exit code. Raises ListenError."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
         settings = self.loaded.settings
         addresses = {DATA: settings.listen}
         if settings.admin.listen is not None:

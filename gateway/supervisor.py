@@ -12,9 +12,10 @@ import time
 import traceback
 from collections.abc import Callable
 
+from gateway.worker import HANDLED
+
 log = logging.getLogger("gateway")
 
-_WATCHED = frozenset((signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD))
 _PR_SET_PDEATHSIG = 1
 #: A worker that dies is started again after this long, so that one which cannot live does not spin.
 RESTART_S = 1.0
@@ -46,7 +47,6 @@ class Supervisor:
 
     def run(self) -> int:
         """Until every worker has ended after a signal; the exit code."""
-        signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
         ready, ready_end = os.pipe()
         for index in range(self._count):
             self._start(index, ready_end)
@@ -56,7 +56,7 @@ class Supervisor:
             return 1
         self._on_ready()
         while self._workers or not self._signals_seen:
-            info = signal.sigtimedwait(_WATCHED, 0.2)
+            info = signal.sigtimedwait(HANDLED, 0.2)
             if info is not None and info.si_signo != signal.SIGCHLD:
                 self._on_signal(info.si_signo)
             self._reap()
@@ -76,7 +76,6 @@ class Supervisor:
         try:
             # A worker does not outlive its parent, whatever ends that.
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
             # Ctrl-C reaches the whole group; the parent passes it on once.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             if os.getppid() == parent:

@@ -16,6 +16,9 @@ from gateway.notify import notify
 
 log = logging.getLogger("gateway")
 
+#: Blocked from the start of a process until its handlers are there: none of them must end it unhandled.
+HANDLED = frozenset((signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD))
+
 #: Pending connections that the kernel keeps for us.
 BACKLOG = 4096
 
@@ -46,6 +49,7 @@ class Worker:
         # What was built for the start lives as long as the process: the collector need not look at it again.
         gc.collect()
         gc.freeze()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
         self._on_ready()
         await self._stopping.wait()
         for server, spare, factory in servers:

@@ -1,6 +1,7 @@
 """What the tests of running gateways share: configuration as text, exchanges, metrics, measuring and waiting."""
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import time
@@ -81,6 +82,15 @@ async def until_sample(gateway: Reachable, name: str, value: float, *, timeout_s
             await asyncio.sleep(0.02)
 
 
+async def until_refused(gateway: Reachable, *, timeout_s: float = SOON_S) -> None:
+    """Returns as soon as nobody accepts connections any more."""
+    with contextlib.suppress(ConnectionRefusedError):
+        async with asyncio.timeout(timeout_s):
+            while True:
+                async with connect(gateway.host, gateway.port):
+                    await asyncio.sleep(0.01)
+
+
 class Stopwatch:
     """Seconds since it was made."""
 
@@ -92,8 +102,14 @@ class Stopwatch:
         return time.perf_counter() - self._began
 
 
+async def all_workers(gateway: GatewayProcess) -> list[processes.Process]:
+    """The worker processes of a gateway that has several, once all of them serve: one answers before the others do."""
+    await until(lambda: "is ready" in gateway.stdout_text())
+    return workers_of(gateway)
+
+
 def workers_of(gateway: GatewayProcess) -> list[processes.Process]:
-    """The worker processes of a gateway that has several."""
+    """The worker processes that there are now."""
     leader = processes.living_process(gateway.pid)
     return [] if leader is None else sorted(processes.family(leader) - {leader}, key=lambda process: process.pid)
 

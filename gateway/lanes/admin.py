@@ -87,8 +87,8 @@ class Pages:
                 "This Host is not served here; add it to 'allowed_hosts' if it is yours.",
                 param="host",
             )
-        origin = request.headers.get("Origin")
-        if origin is not None and not _is_ours(origin.partition("://")[2], allowed):
+        origins = request.headers.getall("Origin", ())
+        if not all(_is_ours(origin.partition("://")[2], allowed) for origin in origins):
             raise GatewayError("origin_not_allowed", "Requests from other sites are refused here.", param="origin")
 
 

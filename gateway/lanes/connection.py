@@ -18,13 +18,17 @@ from gateway.lanes.passthrough import Splice
 from gateway.lanes.plan import Plan
 from gateway.lanes.turn import Turn
 from gateway.routing.routes import path_of
-from gateway.upstream.connection import HIGH_WATER_BYTES, LOW_WATER_BYTES, reset
+from gateway.upstream.connection import reset
 from gateway.wire.answer import error_answer, new_request_id
 from gateway.wire.head import RequestHead, check_beginning, parse_request_head
 
 if TYPE_CHECKING:
     from gateway.lanes.listener import Listener
 
+#: Above `HIGH` unsent bytes the upstream is paused. One read of up to 256,000 bytes (uvloop's) can come on top of it,
+#: and a reader that stands still is to cost at most 256 KiB.
+HIGH_WATER_BYTES = 6144
+LOW_WATER_BYTES = 2048
 #: What may be held for later (pipelined requests) before reading is paused.
 HELD_LIMIT_BYTES = 65536
 #: How long, and how much, is still read from a client that was refused in the middle of its request: without that the
@@ -289,7 +293,7 @@ class ClientConnection(asyncio.Protocol):
         if found is None:
             self.listener.inflight += 1
             self.turn = turn = OwnTurn(self, head)
-            turn.start(data[: end + 4], rest)
+            turn.start(rest)
         else:
             self._splice(*found, rest, began)
         return b""

@@ -20,6 +20,7 @@ from gateway.wire.head import HeadLimits, RequestHead
 PLANS_LIMIT = 256
 PLAN_HEAD_LIMIT_BYTES = 4096
 
+_OWN_METHODS = frozenset((b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"))
 _NEEDLES = (b"ontent-Length: ", b"ontent-length: ")
 _LENGTH_FIELD = b"\r\ncontent-length: "
 
@@ -84,6 +85,8 @@ class Entry:
         target = resolve_alias(head.target)
         mode = classify(head, target, self._own_paths)
         if mode == "own":
+            if head.method not in _OWN_METHODS:
+                raise GatewayError("method_not_allowed", "Our own pages know no such method.")
             return None
         if mode == "context":
             raise GatewayError(

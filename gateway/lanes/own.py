@@ -21,6 +21,7 @@ from gateway.wire.head import RequestHead
 if TYPE_CHECKING:
     from gateway.lanes.connection import ClientConnection
 
+_CONTINUE = b"HTTP/1.1 100 "
 #: Reason for the client's reading to be paused: the handler does not keep up.
 SENDING = 2
 
@@ -44,9 +45,15 @@ class Facade(asyncio.Transport):
         return self._closed or self._client.transport.is_closing()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        if not self._closed:
-            self.answered = True
-            self._client.write(bytes(data))
+        if self._closed:
+            return
+        if not self.status and not bytes(data).startswith(_CONTINUE):
+            # No page prepared this: it is aiohttp's own error answer, which repeats what was sent.
+            self._closed = True
+            self._client.listener.loop.call_soon(self._turn.handler_refused)
+            return
+        self.answered = True
+        self._client.write(bytes(data))
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         self.write(b"".join(list_of_data))
@@ -102,13 +109,13 @@ class OwnTurn:
         self._facade = Facade(self, client)
         self._handler = client.listener.new_handler()
 
-    def start(self, raw: bytes, rest: bytes) -> None:
-        """Hands over the head `raw` and what is here of the body."""
+    def start(self, rest: bytes) -> None:
+        """Hands over the head and what is here of the body."""
         head = self._head
         self._handler.connection_made(self._facade)
         if self._client.blocked_since is not None:
             self._handler.pause_writing()
-        self._handler.data_received(raw)
+        self._handler.data_received(head.origin_form())
         if head.chunked or head.length:
             self._body = ChunkedBody() if head.chunked else LengthBody(head.length or 0)
         if rest:
@@ -142,6 +149,11 @@ class OwnTurn:
         whole = self._body is None
         keep = self._facade.keep_alive and whole and self._head.keep_alive and not client.listener.draining
         client.turn_done(keep=keep, linger=not whole)
+
+    def handler_refused(self) -> None:
+        """The handler did not accept what our grammar does."""
+        if self._client.turn is self:
+            self._break_off(GatewayError("bad_framing", "The request could not be read."))
 
     def client_eof(self) -> bool:
         return False

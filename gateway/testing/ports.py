@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 def free_port(host: str = "127.0.0.1") -> int:
     """A port that was free a moment ago: for a process that cannot be told port 0; connecting to it is refused."""
-    with socket.create_server((host, 0)) as listener:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, 0), family=family) as listener:
         port: int = listener.getsockname()[1]
     return port
 

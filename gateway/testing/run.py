@@ -178,7 +178,8 @@ class GatewayProcess:
             raise TimeoutError(f"{what}; {self._report()}") from error
 
     async def _is_ready(self) -> bool:
-        request = f"GET /health/ready HTTP/1.1\r\nHost: {self.host}:{self.port}\r\nConnection: close\r\n\r\n"
+        authority = self.base_url.removeprefix("http://")
+        request = f"GET /health/ready HTTP/1.1\r\nHost: {authority}\r\nConnection: close\r\n\r\n"
         try:
             async with connect(self.host, self.port) as peer:
                 await peer.send(request.encode())

@@ -52,6 +52,12 @@ class RequestHead:
     expects_continue: bool
     websocket: bool
 
+    def origin_form(self) -> bytes:
+        """The head as bytes, with the authority asked for as its Host (RFC 9112 section 3.2.2)."""
+        lines = [b"%b %b HTTP/1.%d\r\n" % (self.method, self.target, self.minor)]
+        lines += [b"Host: %b\r\n" % self.host if f.name == b"host" and self.host else f.line for f in self.fields]
+        return b"".join([*lines, b"\r\n"])
+
     def value(self, name: bytes) -> bytes | None:
         """The value of the first field of this lower-case name."""
         return next((f.value for f in self.fields if f.name == name), None)

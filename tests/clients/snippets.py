@@ -96,7 +96,7 @@ def _command(snippet: Snippet, code: str, *, home: Path) -> list[str]:
 
 def _environment(home: Path) -> dict[str, str]:
     """A home of its own, every program of the clients in PATH, and no way to any other machine."""
-    folders = (Path(sys.executable).parent, _PROGRAMS / "node_modules" / ".bin", ROOT / ".venv-aider" / "bin")
+    folders = (Path(sys.executable).parent, _PROGRAMS / "node_modules" / ".bin", ROOT / ".venv-clients-aider" / "bin")
     return {
         "PATH": os.pathsep.join([*map(str, folders), os.environ["PATH"]]),
         "PYTHONPATH": str(ROOT),

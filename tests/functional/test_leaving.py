@@ -10,7 +10,7 @@ from gateway.testing.peer import Peer
 from gateway.testing.ports import silent_port
 from gateway.testing.scripts import answer, chunk, head, serve
 
-from .through import breathe, client_of, get, post, post_chunked, through
+from .through import breathe, client_of, get, listener_of, post, post_chunked, through
 
 #: The promise is 100 ms; a busy machine gets some more.
 AT_ONCE_S = 0.5
@@ -171,7 +171,7 @@ async def test_others_do_not_notice() -> None:
         for start in range(0, 1000, 50):
             await asyncio.gather(*(leaver(gateway, number) for number in range(start, start + 50)))
         await asyncio.gather(*staying)
-        entry = gateway.gateway._listeners["listen"]
+        entry = listener_of(gateway)
         async with asyncio.timeout(5):
             while entry.inflight or entry.connections:
                 await asyncio.sleep(0.01)

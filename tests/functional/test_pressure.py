@@ -11,7 +11,7 @@ from gateway.testing.peer import Peer
 from gateway.testing.ports import silent_port
 from gateway.testing.scripts import answer, chunk, head
 
-from .through import client_of, get, post, post_chunked, through
+from .through import client_of, get, listener_of, post, post_chunked, through
 
 #: What the kernels between two loopback sockets may hold, with room to spare.
 KERNELS_BYTES = 24 << 20
@@ -22,7 +22,7 @@ HELD_BYTES = 256 << 10
 
 def held_bytes(gateway: LocalGateway) -> int:
     """What the gateway keeps for its connections beyond what the kernels have."""
-    listener = gateway.gateway._listeners["listen"]
+    listener = listener_of(gateway)
     clients = [connection.transport for connection in listener.connections]
     upstreams = [connection.transport for pool in listener.entry.pools for connection in pool.open]
     return sum(transport.get_write_buffer_size() for transport in (*clients, *upstreams))

@@ -150,7 +150,7 @@ class Reader:
     def _fields(self, lines: list[bytes]) -> list[tuple[bytes, bytes]]:
         fields = [line.partition(b":")[::2] for line in lines]
         if self.forgiving:
-            return [(name.strip().lower(), value.strip()) for name, value in fields]
+            return [(name.strip().lower().replace(b"_", b"-"), value.strip()) for name, value in fields]
         return [(name.lower(), value.strip(b" \t")) for name, value in fields]
 
     def _behind(self, fields: list[tuple[bytes, bytes]], rest: bytes) -> bytes | None:

@@ -11,7 +11,7 @@ from gateway.testing.peer import Peer
 from gateway.testing.scripts import answer, head, ok, serve
 from gateway.testing.tls import Certificates
 
-from .through import breathe, client_of, error_of, get, post, through
+from .through import breathe, client_of, error_of, get, listener_of, post, through
 
 WEBSOCKET = (b"Connection: Upgrade", b"Upgrade: websocket", b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", b"Sec-WebSocket-Version: 13")
 HANDSHAKE = get(b"/v1/realtime?model=x", *WEBSOCKET, b"Sec-WebSocket-Protocol: realtime, v1")
@@ -154,7 +154,7 @@ async def test_the_last_bytes_to_a_client_that_said_its_own_arrive() -> None:
         nonlocal sent
         await peer.read_request()
         await peer.send(SWITCHING)
-        (connection,) = gateway.gateway._listeners["listen"].connections
+        (connection,) = listener_of(gateway).connections
         while connection.transport.get_write_buffer_size() == 0:
             await peer.send(bytes(4096))
             sent += 4096
@@ -254,11 +254,11 @@ async def test_a_silent_tunnel_ends() -> None:
         await peer.send(SWITCHING)
         await peer.wait_end(timeout_s=10)
 
-    async with through(quiet, upstream={"timeouts": {"idle": "0.5s"}}) as (gateway, upstream), client_of(gateway) as client:
+    async with through(quiet, upstream={"timeouts": {"idle": "0.3s"}}) as (gateway, upstream), client_of(gateway) as client:
         await joined(client)
-        for _ in range(8):
+        for _ in range(12):
             await client.send(b"x")
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.1)
         assert client.ended == "open"
         await client.wait_end(timeout_s=4)
         await upstream.wait_open(0)

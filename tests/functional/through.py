@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+from gateway.app import DATA
+from gateway.lanes.listener import Listener
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import KEEP_BYTES, Connecting, Peer, Response, connect
 from gateway.testing.upstream import FakeUpstream, Script
@@ -37,6 +39,11 @@ async def through(
 
 def client_of(gateway: LocalGateway, **options: Any) -> Connecting:
     return connect(gateway.host, gateway.port, **options)
+
+
+def listener_of(gateway: LocalGateway) -> Listener:
+    """What its client connections share: for looking at what is left open or held."""
+    return gateway.gateway._listeners[DATA]
 
 
 def get(target: bytes = b"/v1/x", *lines: bytes, method: bytes = b"GET", version: bytes = b"1.1") -> bytes:

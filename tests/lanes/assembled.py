@@ -1,0 +1,123 @@
+"""The lane put together by hand around a scripted upstream: a listener, its pool, and own pages of the test's making."""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+from gateway.lanes.entry import Entry, Limits, Timeouts
+from gateway.lanes.listener import Listener
+from gateway.lanes.own import take_back
+from gateway.metrics import Metrics
+from gateway.routing.keys import Caller, Key, KeyRing
+from gateway.routing.routes import Route
+from gateway.testing.clock import ManualClock
+from gateway.testing.peer import Connecting, connect
+from gateway.testing.upstream import FakeUpstream, Script
+from gateway.upstream.endpoint import Endpoint
+from gateway.upstream.pool import Pool
+from gateway.wire.head import RequestHead, parse_request_head
+
+HOST = "127.0.0.1"
+
+
+def endpoint(port: int = 1, **more: object) -> Endpoint:
+    facts: dict[str, object] = {"name": "up", "host": HOST, "port": port, "authority": b"up.example", **more}
+    return Endpoint(**facts)  # type: ignore[arg-type]
+
+
+def keyring(*texts: str, scopes: Sequence[str] = ("passthrough",)) -> KeyRing:
+    return KeyRing(Key(hashlib.sha256(t.encode()).digest(), Caller(t, t, frozenset(scopes))) for t in texts)
+
+
+def entry(*endpoints: Endpoint, keys: KeyRing | None = None, **more: object) -> Entry:
+    """An entry for `/v1/` and its endpoint, or for `/v1/`, `/v2/` and so on."""
+    facts: dict[str, object] = {
+        "routes": [Route(b"/v%d/" % (i + 1), i) for i in range(len(endpoints))],
+        "pools": [Pool(one, clock=ManualClock()) for one in endpoints],
+        "keys": keys or KeyRing(()),
+        "metrics": Metrics(),
+        "own_paths": (b"/own",),
+        "limits": Limits(),
+        "timeouts": Timeouts(),
+        **more,
+    }
+    return Entry(**facts)  # type: ignore[arg-type]
+
+
+def read(raw: bytes) -> RequestHead:
+    return parse_request_head(raw, Limits().head)
+
+
+@dataclass
+class Lane:
+    """What a test looks at."""
+
+    listener: Listener
+    upstream: FakeUpstream
+    pool: Pool
+    metrics: Metrics
+    port: int = 0
+    log: list[dict[str, object]] = field(default_factory=list)
+
+    def client(self, **options: int) -> Connecting:
+        return connect(HOST, self.port, **options)  # type: ignore[arg-type]
+
+    def later(self, seconds: float) -> None:
+        """As if `seconds` had passed and the sweep came by."""
+        now = self.listener.clock() + seconds
+        for connection in list(self.listener.connections):
+            connection.sweep(now)
+        for pool in self.listener.entry.pools:
+            pool.sweep(now)
+
+    async def until_idle(self) -> None:
+        async with asyncio.timeout(5):
+            while self.listener.connections or self.listener.inflight:
+                await asyncio.sleep(0.001)
+
+
+@asynccontextmanager
+async def assembled(
+    *scripts: Script,
+    pages: web.Application | None = None,
+    own_paths: Sequence[bytes] = (b"/own",),
+    limits: Limits | None = None,
+    timeouts: Timeouts | None = None,
+    keys: KeyRing | None = None,
+    rcvbuf: int | None = None,
+    **facts: object,
+) -> AsyncIterator[Lane]:
+    """`facts` are the endpoint's. The once-a-second sweep does not run: `Lane.later` is the clock."""
+    loop = asyncio.get_running_loop()
+    app = pages or web.Application()
+    app.on_response_prepare.append(take_back)
+    runner = web.AppRunner(app, access_log=None, auto_decompress=False, handler_cancellation=True, keepalive_timeout=0)
+    await runner.setup()
+    assert runner.server is not None
+    async with FakeUpstream(*scripts, rcvbuf=rcvbuf) as upstream:
+        metrics = Metrics()
+        pool = Pool(endpoint(upstream.port, **facts), clock=loop.time)
+        way_in = entry(
+            pool.endpoint,
+            pools=[pool],
+            keys=keys,
+            metrics=metrics,
+            own_paths=own_paths,
+            limits=limits or Limits(),
+            timeouts=timeouts or Timeouts(),
+        )
+        listener = Listener(loop=loop, entry=way_in, metrics=metrics, new_handler=runner.server)
+        lane = Lane(listener, upstream, pool, metrics)
+        listener.access_log = lambda **facts: lane.log.append(facts)
+        server = await loop.create_server(listener.connection, HOST, 0)
+        lane.port = server.sockets[0].getsockname()[1]
+        try:
+            yield lane
+        finally:
+            server.close()
+            listener.stop()
+            await runner.cleanup()

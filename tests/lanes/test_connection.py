@@ -1,0 +1,197 @@
+"""The client's connection keeps time, order and bounds."""
+
+import asyncio
+
+import pytest
+
+from gateway.errors import GatewayError
+from gateway.lanes.connection import HELD_LIMIT_BYTES, LINGER_LIMIT_BYTES
+from gateway.lanes.entry import Limits, Timeouts
+from gateway.testing.peer import PEER_LEFT, Peer
+from gateway.testing.scripts import answer, serve
+from gateway.wire.head import HeadLimits
+
+from .assembled import Lane, assembled
+
+GET = b"GET /v1/x HTTP/1.1\r\nHost: gw\r\n\r\n"
+
+
+async def settle(turns: int = 10) -> None:
+    for _ in range(turns):
+        await asyncio.sleep(0)
+
+
+async def accepted(lane: Lane, n: int = 1) -> None:
+    async with asyncio.timeout(2):
+        while len(lane.listener.connections) < n:
+            await asyncio.sleep(0)
+
+
+async def silent(peer: Peer) -> None:
+    await peer.read_request()
+    await peer.wait_end()
+
+
+async def test_a_connection_without_a_request_is_closed_in_time() -> None:
+    """Silently: there is nothing to answer."""
+    async with assembled(timeouts=Timeouts(head_s=10)) as lane, lane.client() as client:
+        await accepted(lane)
+        lane.later(9)
+        await settle()
+        assert client.ended == "open"
+        lane.later(11)
+        assert await client.read_rest() == b""
+        assert dict(lane.metrics.deadlines) == {"connect": 1}
+
+
+@pytest.mark.parametrize("part", [b"G", GET[:-2], b"\r\n"])
+async def test_a_head_has_a_time_to_arrive(part: bytes) -> None:
+    """Counted from its first byte, however it drips: 408, and the end."""
+    async with assembled(timeouts=Timeouts(head_s=10)) as lane, lane.client() as client:
+        await client.send(part)
+        await accepted(lane)
+        await settle()
+        lane.later(9)
+        await client.send(part[:1])
+        await settle()
+        lane.later(11)
+        assert (await client.read_rest()).startswith(b"HTTP/1.1 408 ")
+        assert dict(lane.metrics.deadlines) == {"head": 1}
+
+
+async def test_an_idle_connection_is_closed_in_time() -> None:
+    """After its last answer, silently; that is no fault of anybody."""
+    async with assembled(timeouts=Timeouts(keepalive_s=75)) as lane, lane.client() as client:
+        for _ in range(2):
+            await client.send(GET)
+            await client.read_response()
+            lane.later(74)
+        lane.later(76)
+        assert await client.read_rest() == b""
+        assert not lane.metrics.deadlines
+
+
+async def test_a_declined_request_begins_a_new_idle_time() -> None:
+    """As an answered one does."""
+    async with assembled() as lane, lane.client() as client:
+        await client.send(GET.replace(b"/v1/", b"/v9/"))
+        assert (await client.read_response()).status == 404
+        lane.later(74)
+        await client.send(GET)
+        assert (await client.read_response()).status == 200
+
+
+async def test_a_client_that_does_not_read_is_ended() -> None:
+    """After the time for writing, visibly, and its upstream with it; a reader that goes on in time is not."""
+
+    async def flood(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(b"HTTP/1.1 200 OK\r\n\r\n")
+        while True:
+            await peer.send(bytes(1 << 16), timeout_s=None)
+
+    async with assembled(flood, timeouts=Timeouts(write_s=60)) as lane, lane.client(rcvbuf=8192) as client:
+        await client.send(GET)
+        await accepted(lane)
+        (connection,) = lane.listener.connections
+        async with asyncio.timeout(5):
+            while connection.blocked_since is None:
+                await asyncio.sleep(0.01)
+        lane.later(59)
+        assert client.ended == "open" and lane.listener.connections
+        lane.later(61)
+        await lane.upstream.wait_open(0)
+        assert await client.wait_end() == "reset"
+        assert dict(lane.metrics.deadlines) == {"write": 1}
+
+
+async def test_too_many_connections_are_told_so() -> None:
+    """503 with Retry-After at once, before anything was read; the others go on."""
+    async with assembled(limits=Limits(connections=2)) as lane, lane.client() as one, lane.client() as two:
+        await accepted(lane, 2)
+        async with lane.client() as three:
+            response = await three.read_response()
+            assert (response.status, response.values(b"retry-after")) == (503, [b"1"])
+            assert await three.wait_end() == "eof"
+        for client in (one, two):
+            await client.send(GET)
+            assert (await client.read_response()).status == 200
+
+
+async def test_a_refused_client_gets_its_answer_although_it_sends_on() -> None:
+    """What it still sends is read and dropped for a while, or the kernel would take the answer back."""
+    async with assembled() as lane, lane.client() as client:
+        await client.send(b"BAD\r\n\r\n" + bytes(500_000))
+        assert (await client.read_rest()).startswith(b"HTTP/1.1 400 ")
+        assert not lane.upstream.connections
+
+
+async def test_a_refused_client_that_never_stops_is_cut_off() -> None:
+    """After a bounded amount, and after a bounded time."""
+    async with assembled() as lane, lane.client() as client:
+        with pytest.raises(PEER_LEFT):
+            await client.send(b"BAD\r\n\r\n")
+            for _ in range(LINGER_LIMIT_BYTES // 50_000 + 200):
+                await client.send(bytes(50_000))
+        await lane.until_idle()
+    async with assembled() as lane, lane.client() as client:
+        await client.send(b"BAD\r\n\r\n")
+        await client.read_rest()
+        assert lane.listener.connections
+        lane.later(5)
+        await lane.until_idle()
+
+
+async def test_what_comes_too_early_is_held_within_a_bound() -> None:
+    """Then reading stops, until the request under way is answered."""
+    async with assembled(silent) as lane, lane.client() as client:
+        await client.send(GET)
+        await lane.upstream.wait_requests(1)
+        (connection,) = lane.listener.connections
+        assert not lane.listener.paused
+        sending = asyncio.create_task(client.send(bytes(20_000_000), timeout_s=None))
+        async with asyncio.timeout(5):
+            while connection not in lane.listener.paused:
+                await asyncio.sleep(0)
+        held = len(connection.unhold())
+        assert HELD_LIMIT_BYTES < held < HELD_LIMIT_BYTES + (1 << 19)
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+
+
+async def test_limits_of_a_head_are_the_entrys() -> None:
+    """Also while it comes."""
+    async with assembled(limits=Limits(head=HeadLimits(bytes=2000, fields=5))) as lane:
+        for raw, status in (
+            (GET.replace(b"\r\n\r\n", b"\r\nA: " + b"x" * 2000), b"431"),
+            (b"GET /" + b"x" * 2000, b"414"),
+            (GET.replace(b"\r\n\r\n", b"\r\nA: 1" * 5 + b"\r\n\r\n"), b"431"),
+        ):
+            async with lane.client() as client:
+                await client.send(raw)
+                assert (await client.read_rest()).split(b" ")[1] == status
+
+
+async def test_a_second_request_waits_for_its_turn() -> None:
+    """One turn at a time: the next one begins when the answer is written."""
+    async with assembled(serve(lambda r: answer(200, r.target))) as lane, lane.client() as client:
+        await client.send(GET.replace(b"x", b"1") + GET.replace(b"x", b"2"))
+        assert [(await client.read_response()).payload for _ in range(2)] == [b"/v1/1", b"/v1/2"]
+        assert len(lane.upstream.connections) == 1
+
+
+async def test_answers_of_the_gateway_itself_are_accounted() -> None:
+    """In metrics and in the access log, without anything from the request but method and path."""
+    async with assembled() as lane, lane.client() as client:
+        await client.send(GET.replace(b"/v1/x", b"/v9/y?secret=1"))
+        await client.read_response()
+        await client.send(b"BAD\r\n\r\n")
+        await client.read_response()
+        facts = [(record["method"], record["path"], record["status"]) for record in lane.log]
+        assert facts == [(b"GET", b"/v9/y", 404), (b"-", b"-", 400)]
+
+
+async def test_errors_of_a_page_do_not_end_the_process() -> None:
+    """A GatewayError names its code; its repr has it and the message."""
+    error = GatewayError("overloaded", "Too much.", retry_after_s=1)
+    assert (repr(error), error.facts.status) == ("GatewayError('overloaded', 'Too much.')", 503)

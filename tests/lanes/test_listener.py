@@ -1,0 +1,200 @@
+"""What the connections of a worker share: limits, draining, reloads, the look after paused ones."""
+
+import asyncio
+
+import pytest
+
+from gateway.lanes.entry import Limits
+from gateway.testing.peer import Peer
+from gateway.testing.scripts import chunk, head, ok, serve
+
+from .assembled import Lane, assembled, endpoint, entry, keyring
+
+GET = b"GET /v1/x HTTP/1.1\r\nHost: gw\r\n\r\n"
+
+
+class Gate:
+    """An upstream that answers when told to."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+
+    async def __call__(self, peer: Peer) -> None:
+        while True:
+            await peer.read_request(timeout_s=None)
+            await self.open.wait()
+            await peer.send(ok())
+
+
+async def answered(lane: Lane, request: bytes = GET) -> int:
+    async with lane.client() as client:
+        await client.send(request)
+        return (await client.read_response()).status
+
+
+async def test_the_limit_of_requests_under_way_answers_at_once() -> None:
+    """503 with Retry-After for whatever is beyond it, remembered head or not; what was accepted finishes."""
+    gate = Gate()
+    async with assembled(gate, limits=Limits(concurrent=2)) as lane, lane.client() as one, lane.client() as two:
+        for client in (one, two):
+            await client.send(GET)
+        await lane.upstream.wait_requests(2)
+        for request in (GET, GET, GET.replace(b"/x", b"/y")):
+            async with lane.client() as three:
+                await three.send(request)
+                response = await three.read_response(timeout_s=1)
+                assert (response.status, response.values(b"retry-after")) == (503, [b"1"])
+        assert lane.listener.inflight == 2
+        assert await answered(lane, GET.replace(b"/v1/x", b"/own")) == 404  # our own pages are answered all the same
+        gate.open.set()
+        for client in (one, two):
+            assert (await client.read_response()).status == 200
+        assert await answered(lane) == 200
+        assert lane.listener.inflight == 0
+
+
+async def test_every_end_of_a_turn_is_counted_once() -> None:
+    """Answers, errors, resets, leaving clients: nothing is under way in the end."""
+
+    async def dies(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(head(200, [("Content-Length", "5")]) + b"x")
+
+    async with assembled(serve(ok()), dies, dies, serve(ok())) as lane:
+        for request in (GET, GET, GET.replace(b"GET", b"BAD METHOD"), GET.replace(b"/v1", b"/v9"), GET.replace(b"/v1/x", b"/own")):
+            async with lane.client() as client:
+                await client.send(request)
+                await client.read_some()
+        for how in ("close", "reset"):
+            client = await lane.client()
+            await client.send(GET.replace(b"\r\n\r\n", b"\r\nContent-Length: 5\r\n\r\n"))
+            getattr(client, how)()
+        await lane.until_idle()
+        assert lane.listener.inflight == 0
+
+
+async def test_draining_lets_requests_finish() -> None:
+    """Idle connections close, busy ones finish with `Connection: close`, and then draining ends."""
+    gate = Gate()
+    async with assembled(gate) as lane, lane.client() as busy, lane.client() as fresh:
+        await busy.send(GET)
+        await lane.upstream.wait_requests(1)
+        draining = asyncio.create_task(lane.listener.drain(10))
+        assert await fresh.read_rest() == b""
+        assert not draining.done()
+        gate.open.set()
+        response = await busy.read_response()
+        assert (response.status, response.values(b"connection")) == (200, [b"close"])
+        await asyncio.wait_for(draining, 2)
+        assert not lane.listener.connections
+
+
+async def test_draining_ends_visibly_at_its_limit() -> None:
+    """What is not finished then is cut, so that nobody takes it for whole."""
+
+    async def endless(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(head(200, [("Transfer-Encoding", "chunked")]) + chunk(b"x"))
+        await peer.wait_end()
+
+    async with assembled(endless) as lane, lane.client() as client:
+        await client.send(GET)
+        await client.read_until(b"x\r\n")
+        began = asyncio.get_running_loop().time()
+        await lane.listener.drain(0.2)
+        assert asyncio.get_running_loop().time() - began < 1
+        assert await client.wait_end() == "reset"
+        await lane.upstream.wait_open(0)
+
+
+async def test_a_request_that_comes_while_draining_is_served() -> None:
+    """A busy client is never cut between two requests: it is told to close."""
+    async with assembled() as lane, lane.client() as client:
+        await client.send(GET)
+        await client.read_response()
+        draining = asyncio.create_task(lane.listener.drain(10))
+        await asyncio.sleep(0.1)
+        await client.send(GET)
+        response = await client.read_response()
+        assert (response.status, response.values(b"connection")) == (200, [b"close"])
+        await asyncio.wait_for(draining, 2)
+
+
+async def test_a_reload_holds_from_the_next_request_on() -> None:
+    """Those under way end as they began; old idle upstream connections are closed, a revoked key is no key any more."""
+    gate = Gate()
+    authorised = GET.replace(b"\r\n\r\n", b"\r\nAuthorization: Bearer old\r\n\r\n")
+    async with assembled(gate, keys=keyring("old"), api_key=b"sk") as lane, lane.client() as client:
+        await client.send(authorised)
+        await lane.upstream.wait_requests(1)
+        new = entry(endpoint(lane.upstream.port, api_key=b"sk2"), keys=keyring("new"), metrics=lane.metrics)
+        lane.listener.swap(new)
+        gate.open.set()
+        assert (await client.read_response()).status == 200
+        await client.send(authorised)
+        assert (await client.read_response()).status == 401
+        await client.send(authorised.replace(b"old", b"new"))
+        assert (await client.read_response()).status == 200
+        assert [r.values(b"authorization") for r in lane.upstream.requests] == [[b"Bearer sk"], [b"Bearer sk2"]]
+        await lane.upstream.wait_open(1)
+
+
+async def test_stop_may_be_called_again() -> None:
+    """Everything ends at once, and nothing fails."""
+    async with assembled() as lane, lane.client() as client:
+        await client.send(GET)
+        await client.read_response()
+        lane.listener.stop()
+        lane.listener.stop()
+        assert await client.wait_end() in ("eof", "reset")
+        await lane.upstream.wait_open(0)
+
+
+async def test_the_gauges_tell_what_is_open() -> None:
+    """Connections, requests by lane, pool by state."""
+    gate = Gate()
+    async with assembled(gate) as lane, lane.client() as client:
+        await client.send(GET)
+        await lane.upstream.wait_requests(1)
+        assert gauges(lane) == {"connections": 1, "passthrough": 1, "busy": 1, "idle": 0, "up": 1}
+        gate.open.set()
+        await client.read_response()
+        assert gauges(lane) == {"connections": 1, "passthrough": 0, "busy": 0, "idle": 1, "up": 1}
+    assert gauges(lane)["connections"] == 0
+
+
+def gauges(lane: Lane) -> dict[str, float]:
+    samples = [sample for family in lane.listener.families() for sample in family.samples]
+
+    def value(name: str, **labels: str) -> float:
+        return sum(s.value for s in samples if s.name == name and labels.items() <= s.labels.items())
+
+    return {
+        "connections": value("gateway_client_connections"),
+        "passthrough": value("gateway_inflight_requests", mode="passthrough"),
+        "busy": value("gateway_upstream_pool_connections", state="busy"),
+        "idle": value("gateway_upstream_pool_connections", state="idle"),
+        "up": value("gateway_upstream_up", upstream="up"),
+    }
+
+
+@pytest.mark.parametrize("how", ["reset", "close"])
+async def test_paused_connections_are_looked_after(how: str) -> None:
+    """Reading is paused, so the loop does not tell that the client left."""
+
+    async def silent(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.wait_end(timeout_s=None)
+
+    async with assembled(silent) as lane:
+        client = await lane.client()
+        await client.send(GET)
+        await lane.upstream.wait_requests(1)
+        (connection,) = lane.listener.connections
+        connection.pause(1)
+        assert lane.listener.paused == {connection}
+        await client.send(b"x" * 1000)
+        getattr(client, how)()
+        await lane.upstream.wait_open(0, timeout_s=0.5)
+        await lane.until_idle()
+        assert not lane.listener.paused

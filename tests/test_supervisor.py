@@ -1,0 +1,178 @@
+"""Several workers look like one gateway: for clients, for metrics, for signals, and when one of them dies."""
+
+import asyncio
+import json
+import os
+import signal
+from contextlib import AsyncExitStack
+
+import pytest
+from functional.through import get
+from running import Stopwatch, all_workers, config, exchange, fetch, key, scrape, until, until_refused, workers_of
+
+from gateway.testing import processes
+from gateway.testing.peer import Peer, connect
+from gateway.testing.run import GatewayProcess
+from gateway.testing.scripts import LAST_CHUNK, chunk, head, ok
+from gateway.testing.upstream import FakeUpstream
+
+STREAM_HEAD = head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")])
+ANSWERED = 'gateway_http_requests_total{code="200",method="GET",mode="passthrough",route="/v1/"}'
+
+
+class Streams:
+    """An upstream whose streams begin at once and end when `finish` is set."""
+
+    def __init__(self) -> None:
+        self.finish = asyncio.Event()
+
+    async def __call__(self, peer: Peer) -> None:
+        while True:
+            request = await peer.read_request(timeout_s=None)
+            if request.target.endswith(b"/stream"):
+                await peer.send(STREAM_HEAD + chunk(b"begun"))
+                await self.finish.wait()
+                await peer.send(chunk(b"done") + LAST_CHUNK)
+            else:
+                await peer.send(ok())
+
+
+async def begin_stream(client: Peer) -> None:
+    await client.send(get(b"/v1/stream"))
+    await client.read_until(b"begun\r\n")
+
+
+async def end_stream(client: Peer) -> None:
+    await client.read_until(LAST_CHUNK)
+
+
+async def test_metrics_are_those_of_all_workers_whichever_answers() -> None:
+    """Counters are sums, scraped again and again; each request is counted once."""
+    async with FakeUpstream() as upstream, GatewayProcess(config(upstream.base_url, workers=2)) as gateway:
+        for _ in range(30):
+            assert (await fetch(gateway)).status == 200
+        pages = [await scrape(gateway) for _ in range(10)]
+    assert {page[ANSWERED] for page in pages} == {30}
+    assert {page["gateway_client_connections"] for page in pages} == {1}
+    assert {page['gateway_upstream_requests_total{outcome="ok",upstream="up"}'] for page in pages} == {30}
+    assert all(list(page).count(ANSWERED) == 1 for page in pages)
+    assert len(upstream.connections) == 2, "both workers answered"
+
+
+async def test_a_worker_that_is_killed_comes_back() -> None:
+    """Nobody is refused meanwhile: connections wait for it. The other worker's streams go on, its own are cut."""
+    streams = Streams()
+    async with (
+        FakeUpstream(streams) as upstream,
+        GatewayProcess(config(upstream.base_url, workers=2, logging={"format": "json"})) as gateway,
+        AsyncExitStack() as stack,
+    ):
+        first, second = await all_workers(gateway)
+        clients = [await stack.enter_async_context(connect(gateway.host, gateway.port)) for _ in range(16)]
+        await asyncio.gather(*(begin_stream(client) for client in clients))
+        os.kill(first.pid, signal.SIGKILL)
+        await until(lambda: first not in workers_of(gateway))
+        answers = await asyncio.gather(*(fetch(gateway) for _ in range(20)))
+        assert {answer.status for answer in answers} == {200}
+        await until(lambda: len(workers_of(gateway)) == 2)
+        assert second in workers_of(gateway)
+        streams.finish.set()
+        ends = await asyncio.gather(*(end_stream(client) for client in clients), return_exceptions=True)
+        assert 0 < ends.count(None) < len(ends)
+        (record,) = (json.loads(line) for line in gateway.stderr_text().splitlines() if "unexpectedly" in line)
+        assert record["level"] == "error" and "signal 9" in record["event"]
+
+
+async def test_a_worker_that_comes_back_uses_the_reloaded_configuration() -> None:
+    """A key that was revoked does not open again because a process died."""
+    revoked, kept = b"X-Gateway-Key: revoked", b"X-Gateway-Key: kept"
+    async with FakeUpstream() as upstream:
+        both = config(upstream.base_url, workers=2, keys=[key("revoked"), key("kept")])
+        async with GatewayProcess(both) as gateway:
+            assert (await fetch(gateway, b"/v1/x", revoked)).status == 200
+            one = config(upstream.base_url, workers=2, keys=[key("kept")])
+            gateway.folder.joinpath("gateway.yaml").write_text(one)
+            gateway.signal(signal.SIGHUP)
+            await until(lambda: gateway.stderr_text().count("configuration reloaded") == 2)
+            for worker in await all_workers(gateway):
+                os.kill(worker.pid, signal.SIGKILL)
+            assert {(await fetch(gateway, b"/v1/x", revoked)).status for _ in range(10)} == {401}
+            assert {(await fetch(gateway, b"/v1/x", kept)).status for _ in range(10)} == {200}
+
+
+async def test_a_reload_while_a_worker_comes_back() -> None:
+    """SIGHUP is never a death, however early it comes; afterwards every worker has the new configuration."""
+    async with FakeUpstream() as upstream, GatewayProcess(config(upstream.base_url, workers=2)) as gateway:
+        first, _ = await all_workers(gateway)
+        gateway.folder.joinpath("gateway.yaml").write_text(config(upstream.base_url, workers=2, keys=[key("new")]))
+        os.kill(first.pid, signal.SIGKILL)
+        for _ in range(50):  # about 1.5 s, during which the worker is started
+            gateway.signal(signal.SIGHUP)
+            await asyncio.sleep(0.03)
+        await until(lambda: len(workers_of(gateway)) == 2)
+        assert gateway.stderr_text().count("unexpectedly") == 1
+        assert {(await fetch(gateway)).status for _ in range(10)} == {401}
+        assert {(await fetch(gateway, b"/v1/x", b"X-Gateway-Key: new")).status for _ in range(10)} == {200}
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+async def test_no_worker_outlives_its_parent(number: signal.Signals) -> None:
+    """Whatever ends it."""
+    async with FakeUpstream() as upstream, GatewayProcess(config(upstream.base_url, workers=2)) as gateway:
+        workers = set(await all_workers(gateway))
+        assert len(workers) == 2
+        gateway.signal(number)
+        await until(lambda: not processes.still_living(workers))
+        assert await gateway.wait() == (0 if number == signal.SIGTERM else -number)
+
+
+@pytest.mark.parametrize("how", ["terminate", "ctrl-c"])
+async def test_streams_finish_before_the_workers_end(how: str) -> None:
+    """SIGTERM to the parent, or Ctrl-C in its terminal, which reaches every process: new clients are refused."""
+    streams = Streams()
+    async with (
+        FakeUpstream(streams) as upstream,
+        GatewayProcess(config(upstream.base_url, workers=2)) as gateway,
+        connect(gateway.host, gateway.port) as one,
+        connect(gateway.host, gateway.port) as other,
+    ):
+        for client in (one, other):
+            await begin_stream(client)
+        if how == "terminate":
+            gateway.signal(signal.SIGTERM)
+        else:
+            os.killpg(gateway.pid, signal.SIGINT)
+        await until_refused(gateway)
+        streams.finish.set()
+        await asyncio.gather(end_stream(one), end_stream(other))
+        assert await gateway.wait() == 0
+
+
+async def test_streams_are_cut_at_the_limit_and_a_second_signal_does_not_wait() -> None:
+    """Exit code 0 either way, and the cut is an RST, never an end."""
+    for drain_s, signals, limit_s in ((1, 1, 2.5), (30, 2, 2.0)):
+        async with (
+            FakeUpstream(Streams()) as upstream,
+            GatewayProcess(config(upstream.base_url, workers=2, limits={"drain": drain_s})) as gateway,
+            connect(gateway.host, gateway.port) as client,
+        ):
+            await begin_stream(client)
+            ending = Stopwatch()
+            for _ in range(signals):
+                gateway.signal(signal.SIGTERM)
+                await until(lambda gateway=gateway: "draining" in gateway.stderr_text())
+            assert await gateway.wait() == 0 and ending.s < limit_s
+            assert await client.wait_end() == "reset"
+
+
+async def test_a_gateway_of_one_worker_and_one_of_two_answer_alike() -> None:
+    """The same banner, the same pages, one line each for what cannot be."""
+    banners = []
+    async with FakeUpstream() as upstream:
+        for workers in (1, 2):
+            async with GatewayProcess(config(upstream.base_url, workers=workers)) as gateway:
+                async with connect(gateway.host, gateway.port) as client:
+                    assert (await exchange(client)).status == 200
+                process, port = str(gateway.pid), str(gateway.port)
+            banners.append(gateway.stdout_text().replace(process, "PID").replace(port, "PORT"))
+    assert banners[0] == banners[1] and "is ready" in banners[0]
