@@ -101,14 +101,7 @@ class ClientConnection(asyncio.Protocol):
             self._read(data)
 
     def eof_received(self) -> bool:
-        turn = self.turn
-        if turn is None:
-            return False
-        if turn.client_eof():
-            return True
-        # A client that stops sending has left (as nginx sees it): what is unsent would only delay the news.
-        self.transport.abort()
-        return False
+        return self.turn is not None and self.turn.client_eof()
 
     def connection_lost(self, _exc: Exception | None) -> None:
         self.listener.connections.discard(self)

@@ -95,8 +95,10 @@ class Entry:
                 "X-Context-* header.",
             )
         key, cut, digits = _split(raw, len(raw))
-        if cut >= 0 and not (digits.isdigit() and raw[:cut].lower().endswith(_LENGTH_FIELD)):
-            # Unusual white space, or the words stand inside another field: planned whole, each time.
+        if b"upgrade" in head.connection or (
+            cut >= 0 and not (digits.isdigit() and raw[:cut].lower().endswith(_LENGTH_FIELD))
+        ):
+            # A handshake; unusual white space; the words inside another field: planned whole, each time.
             return self._plan(head, target, -1), b""
         plan = self._plan(head, target, cut)
         if len(raw) <= PLAN_HEAD_LIMIT_BYTES:

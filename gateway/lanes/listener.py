@@ -11,6 +11,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from gateway.errors import GatewayError
 from gateway.lanes.connection import ClientConnection
 from gateway.lanes.entry import Entry
+from gateway.lanes.tunnel import Tunnel
 from gateway.metrics import Metrics
 
 #: How often deadlines are looked at: the latest that one strikes late. 10,000 connections cost 1.7 ms a second.
@@ -158,9 +159,11 @@ class Listener:
         self._watcher = None
         by_fd = {c.transport.get_extra_info("socket").fileno(): c for c in self.paused}
         poll = select.poll()
-        for fd in by_fd:
-            poll.register(fd, select.POLLRDHUP)
-        for fd, _ in poll.poll(0):
-            by_fd[fd].transport.abort()
+        for fd, connection in by_fd.items():
+            # In a tunnel a FIN is no departure, an RST is; errors are reported without being asked for.
+            poll.register(fd, 0 if isinstance(connection.turn, Tunnel) else select.POLLRDHUP)
+        for fd, event in poll.poll(0):
+            if event & (select.POLLRDHUP | select.POLLERR):
+                by_fd[fd].transport.abort()
         if by_fd:
             self._watcher = self.loop.call_later(PAUSED_LOOK_S, self._look_at_paused)

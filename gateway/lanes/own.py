@@ -156,6 +156,7 @@ class OwnTurn:
             self._break_off(GatewayError("bad_framing", "The request could not be read."))
 
     def client_eof(self) -> bool:
+        self._client.transport.abort()
         return False
 
     def client_gone(self) -> None:

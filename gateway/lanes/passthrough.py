@@ -330,6 +330,8 @@ class Splice:
             self._fail(self._invalid("it closed the connection before it answered"), outcome="reset")
 
     def client_eof(self) -> bool:
+        # A client that stops sending has left (as nginx sees it): what is unsent would only delay the news.
+        self._client.transport.abort()
         return False
 
     def client_gone(self) -> None:

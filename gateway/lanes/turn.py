@@ -22,7 +22,7 @@ class Turn(Protocol):
         ...
 
     def client_eof(self) -> bool:
-        """The client sent FIN; True keeps our side of the connection open."""
+        """The client sent FIN; True keeps our side of the connection open, False closes it after what is unsent."""
         ...
 
     def client_gone(self) -> None:

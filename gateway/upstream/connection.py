@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import select
 import socket
+import ssl
 import struct
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -64,6 +65,8 @@ class UpstreamConnection(asyncio.Protocol):
         turn, self.turn = self.turn, None
         self.pool.lost(self)
         if turn is not None:
+            if exc is None and not self._ended_cleanly():
+                exc = ConnectionResetError("TLS ended without close_notify")
             turn.upstream_lost(exc)
 
     def pause_writing(self) -> None:
@@ -95,6 +98,17 @@ class UpstreamConnection(asyncio.Protocol):
             self._poll = select.poll()
             self._poll.register(self.transport.get_extra_info("socket").fileno(), select.POLLIN | select.POLLRDHUP)
         return bool(self._poll.poll(0))
+
+    def _ended_cleanly(self) -> bool:
+        """Whether a TLS peer said that it ends (RFC 8446 section 6.1): a FIN alone could be anybody's."""
+        tls = self.transport.get_extra_info("ssl_object")
+        if tls is None:
+            return True
+        try:
+            tls.read(1)
+        except ssl.SSLError:
+            return False
+        return True
 
     def abort(self) -> None:
         """Ends the connection at once, whatever is still unsent, and forgets the turn."""

@@ -1,0 +1,83 @@
+"""The pages themselves: what they say, and to whom."""
+
+import json
+
+import pytest
+from aiohttp import web
+
+from gateway.lanes.admin import Pages
+
+from .assembled import Lane, assembled
+
+PATHS = (b"/", b"/health/live", b"/health/ready", b"/metrics", b"/gone")
+
+
+def pages(*, ready: bool = True, hosts: tuple[str, ...] = (), exposition: bytes | None = b"metric 1\n") -> web.Application:
+    async def page() -> bytes:
+        assert exposition is not None
+        return exposition
+
+    return Pages(exposition=page if exposition is not None else None, ready=lambda: ready, allowed_hosts=lambda: hosts).application()
+
+
+async def asked(lane: Lane, path: str, *lines: bytes, host: bytes = b"localhost") -> tuple[int, bytes]:
+    async with lane.client() as client:
+        request = b"\r\n".join([b"GET %b HTTP/1.1" % path.encode(), b"Host: " + host, *lines, b"", b""])
+        await client.send(request)
+        response = await client.read_response()
+        return response.status, response.payload
+
+
+async def test_readiness_is_what_it_is_told() -> None:
+    """200 while requests are welcome, 503 afterwards; liveness does not care."""
+    for ready, expected in ((True, (200, {"status": "ready"})), (False, (503, {"status": "draining"}))):
+        async with assembled(pages=pages(ready=ready), own_paths=PATHS) as lane:
+            status, body = await asked(lane, "/health/ready")
+            assert (status, json.loads(body)) == expected
+            assert (await asked(lane, "/health/live"))[0] == 200
+
+
+async def test_the_exposition_is_passed_on() -> None:
+    """As it is; without one there is no such page."""
+    async with assembled(pages=pages(exposition=b"x 1\n"), own_paths=PATHS) as lane:
+        assert await asked(lane, "/metrics") == (200, b"x 1\n")
+    async with assembled(pages=pages(exposition=None), own_paths=PATHS) as lane:
+        status, body = await asked(lane, "/metrics")
+        assert (status, json.loads(body)["error"]["code"]) == (404, "unknown_route")
+        assert (await asked(lane, "/gone"))[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("hosts", "host", "allowed"),
+    [
+        ((), b"127.0.0.1", True),
+        ((), b"[::1]:8080", True),
+        ((), b"10.1.2.3", False),
+        ((), b"gw", False),
+        (("gw",), b"gw:99", True),
+        (("gw",), b"GW", True),
+        (("gw",), b"xgw", False),
+        (("10.1.2.3",), b"10.1.2.3", True),
+        (("*",), b"10.1.2.3:80", True),
+        (("*",), b"[2001:db8::1]", True),
+        (("*",), b"rebound.example", False),
+    ],
+)
+async def test_names_decide(hosts: tuple[str, ...], host: bytes, allowed: bool) -> None:
+    """Loopback, the names given, and, listening on all addresses, every address literal but no name."""
+    async with assembled(pages=pages(hosts=hosts), own_paths=PATHS) as lane:
+        assert (await asked(lane, "/health/live", host=host))[0] == (200 if allowed else 403)
+        assert (await asked(lane, "/health/live", b"Origin: http://" + host))[0] == (200 if allowed else 403)
+
+
+async def test_a_failing_page_says_nothing_of_itself() -> None:
+    """500 in our form, with the request id that the log has."""
+
+    async def breaks() -> bytes:
+        raise RuntimeError("secret detail")
+
+    app = Pages(exposition=breaks, ready=lambda: True, allowed_hosts=lambda: ()).application()
+    async with assembled(pages=app, own_paths=PATHS) as lane:
+        status, body = await asked(lane, "/metrics")
+        assert (status, json.loads(body)["error"]["code"]) == (500, "internal_error")
+        assert b"secret" not in body

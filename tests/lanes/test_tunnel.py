@@ -1,0 +1,137 @@
+"""A tunnel lasts as long as something moves in it, and ends as a whole."""
+
+import asyncio
+
+import pytest
+
+from gateway.testing.peer import Peer
+
+from .assembled import Lane, assembled
+
+HANDSHAKE = b"GET /v1/ws HTTP/1.1\r\nHost: gw\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+
+
+async def echo(peer: Peer) -> None:
+    await peer.read_request()
+    await peer.send(SWITCHING)
+    while data := await peer.read_some(timeout_s=None):
+        await peer.send(data)
+
+
+async def joined(client: Peer) -> None:
+    await client.send(HANDSHAKE)
+    assert await client.read_head() == SWITCHING
+
+
+async def test_it_ends_after_a_silence() -> None:
+    """Of the upstream's idle time, in both directions; whatever moves begins it anew."""
+    async with assembled(echo, idle_s=300.0) as lane, lane.client() as client:
+        await joined(client)
+        lane.later(299)
+        await client.send(b"ping")
+        assert await client.read_exactly(4) == b"ping"
+        lane.later(299)
+        assert client.ended == "open"
+        lane.later(301)
+        assert await client.wait_end() in ("eof", "reset")
+        await lane.upstream.wait_open(0)
+        assert dict(lane.metrics.deadlines) == {"idle": 1}
+
+
+async def test_it_is_a_turn_of_its_own_kind() -> None:
+    """Under way until it ends, and counted once as an answer with 101."""
+    async with assembled(echo) as lane:
+        async with lane.client() as client:
+            await joined(client)
+            (connection,) = lane.listener.connections
+            assert connection.turn is not None
+            assert (connection.turn.mode, connection.turn.streaming, lane.listener.inflight) == ("tunnel", False, 1)
+        await lane.until_idle()
+        assert lane.listener.inflight == 0
+        assert [record["status"] for record in lane.log] == [101]
+        assert not lane.pool.open
+
+
+@pytest.mark.parametrize("first", ["client", "upstream", "both"])
+async def test_it_ends_when_both_have_ended(first: str) -> None:
+    """In whichever order."""
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(SWITCHING)
+        if first != "client":
+            await peer.half_close()
+        await peer.wait_end()
+
+    async with assembled(script) as lane, lane.client() as client:
+        await joined(client)
+        if first == "upstream":
+            assert await client.read_rest() == b""
+        await client.half_close()
+        assert await client.wait_end() == "eof"
+        await lane.upstream.wait_open(0)
+        await lane.until_idle()
+
+
+@pytest.mark.parametrize("who", ["client", "upstream"])
+async def test_it_ends_when_one_side_is_lost(who: str) -> None:
+    """By RST: the other side is not left waiting."""
+    go = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(SWITCHING)
+        await go.wait()
+        if who == "upstream":
+            peer.reset()
+        await peer.wait_end()
+
+    async with assembled(script) as lane, lane.client() as client:
+        await joined(client)
+        go.set()
+        if who == "client":
+            client.reset()
+        else:
+            assert await client.wait_end() == "reset"
+        await lane.upstream.wait_open(0)
+        await lane.until_idle()
+
+
+async def test_draining_does_not_wait_for_ever_for_a_tunnel() -> None:
+    """It is cut at the limit."""
+    async with assembled(echo) as lane, lane.client() as client:
+        await joined(client)
+        await lane.listener.drain(0.1)
+        assert await client.wait_end() in ("eof", "reset")
+        await lane.upstream.wait_open(0)
+
+
+async def held_back(lane: Lane, peer: Peer) -> int:
+    before = -1
+    while before != peer.n_sent:
+        before = peer.n_sent
+        await asyncio.sleep(0.05)
+    return sum(c.transport.get_write_buffer_size() for c in (*lane.listener.connections, *lane.pool.open))
+
+
+async def test_a_slow_side_holds_the_other_back() -> None:
+    """In both directions at once, within the bounds of the buffers; and everything flows again."""
+    go = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(SWITCHING)
+        sending = asyncio.create_task(peer.send(bytes(20_000_000), timeout_s=None))
+        await go.wait()
+        await peer.discard(20_000_000)
+        await sending
+
+    async with assembled(script, rcvbuf=8192) as lane, lane.client(rcvbuf=8192) as client:
+        await joined(client)
+        sending = asyncio.create_task(client.send(bytes(20_000_000), timeout_s=None))
+        await held_back(lane, client)
+        assert await held_back(lane, lane.upstream.connections[0]) < 2 * (512 << 10)
+        go.set()
+        await client.discard(20_000_000)
+        await sending

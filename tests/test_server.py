@@ -1,0 +1,84 @@
+"""`gateway run` from outside: what it says, and what it says when it cannot."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+from running import config, fetch
+
+from gateway.testing.ports import free_port
+from gateway.testing.run import GatewayProcess
+from gateway.testing.upstream import FakeUpstream
+
+
+async def run(*args: str, timeout_s: float = 20.0) -> tuple[int | None, str, str]:
+    """(exit code, standard output, standard error) of `gateway ARGS`, which must end by itself."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "gateway", *args, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    out, err = await asyncio.wait_for(process.communicate(), timeout_s)
+    return process.returncode, out.decode(), err.decode()
+
+
+async def test_the_banner_says_where_to_point_a_client() -> None:
+    """Base URL, upstreams, metrics, how to stop; the key of an upstream is not shown."""
+    async with FakeUpstream() as upstream:
+        text = config(upstream.base_url, upstream={"api_key": "sk-not-for-everybody"})
+        async with GatewayProcess(text) as gateway:
+            await fetch(gateway)
+    lines = gateway.stdout_text().splitlines()
+    assert lines[0].startswith("Twolane ") and lines[0].endswith(" is ready.")
+    assert f"  base URL    {gateway.base_url}/v1" in lines
+    assert f"  upstreams   up ({upstream.base_url})" in lines
+    assert f"  metrics     {gateway.base_url}/metrics" in lines
+    assert f"(process {gateway.pid})" in lines[-1]
+    assert "sk-not-for-everybody" not in gateway.stdout_text() + gateway.stderr_text()
+
+
+async def test_without_upstreams_the_demo_model_answers() -> None:
+    """The banner says so, and the base URL works at once."""
+    async with GatewayProcess("") as gateway:
+        models = await fetch(gateway, b"/v1/models")
+    assert models.status == 200 and b'"data"' in models.payload
+    assert "demo model" in gateway.stdout_text()
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+async def test_an_address_in_use_is_told_in_one_line(workers: str) -> None:
+    """Exit code 1, with the ways out; the gateway that is there does not notice."""
+    async with FakeUpstream() as upstream, GatewayProcess(config(upstream.base_url)) as gateway:
+        code, out, err = await run("run", "--port", str(gateway.port), "--workers", workers)
+        assert (code, out, len(err.splitlines())) == (1, "", 1)
+        assert f"127.0.0.1:{gateway.port}" in err and "Address already in use" in err and "--port" in err
+        assert (await fetch(gateway)).status == 200
+
+
+async def test_an_admin_address_in_use_is_told_in_one_line(tmp_path: Path) -> None:
+    """As for `listen`."""
+    async with FakeUpstream() as upstream:
+        file = tmp_path / "gateway.yaml"
+        file.write_text(config(upstream.base_url, admin={"listen": f"127.0.0.1:{upstream.port}"}))
+        code, _, err = await run("run", "-c", str(file), "--port", str(free_port()))
+    assert (code, len(err.splitlines())) == (1, 1) and f"127.0.0.1:{upstream.port}" in err
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+async def test_unusable_tls_files_are_told_in_one_line(tmp_path: Path, workers: str) -> None:
+    """Exit code 1, with the place in the configuration, before anything listens."""
+    file, certificates = tmp_path / "gateway.yaml", tmp_path / "ca.pem"
+    certificates.write_text("no certificate")
+    file.write_text(config("https://127.0.0.1:1", upstream={"tls": {"ca_file": str(certificates)}}))
+    code, out, err = await run("run", "-c", str(file), "--port", "0", "--workers", workers)
+    assert (code, out, len(err.splitlines())) == (1, "", 1)
+    assert "upstreams[0].tls" in err and "Traceback" not in err
+
+
+async def test_nothing_is_left_in_the_temporary_folder(tmp_path: Path) -> None:
+    """What workers exchange their metrics through is gone with them."""
+    async with FakeUpstream() as upstream:
+        running = GatewayProcess(config(upstream.base_url, workers=2), env={"TMPDIR": str(tmp_path)})
+        async with running as gateway:
+            await fetch(gateway, b"/metrics")
+            assert len(list(tmp_path.iterdir())) == 1
+    assert not list(tmp_path.iterdir())

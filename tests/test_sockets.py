@@ -1,0 +1,161 @@
+"""Listening sockets: shared by workers, refused to strangers, joined by a successor without losing a request."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+
+import pytest
+from running import config, exchange, until
+
+from gateway.sockets import ListenError, Listening, listen, reachable
+from gateway.testing.peer import Peer, connect
+from gateway.testing.run import GatewayProcess
+from gateway.testing.upstream import FakeUpstream
+
+
+@contextlib.contextmanager
+def listening(*, host: str = "127.0.0.1", port: int = 0, workers: int = 1, join: bool = False) -> Iterator[Listening]:
+    found = listen(host, port, workers=workers, join=join)
+    try:
+        yield found
+    finally:
+        for sock in found.sockets:
+            sock.close()
+
+
+def test_each_worker_has_a_socket_on_the_same_port() -> None:
+    """Chosen by the system if it is 0."""
+    with listening(workers=3) as address:
+        assert {sock.getsockname() for sock in address.sockets} == {("127.0.0.1", address.port)}
+        assert address.port and address.url == f"http://127.0.0.1:{address.port}"
+
+
+def test_a_port_in_use_is_refused() -> None:
+    """Also if it is another gateway's, which would let us in; the text says what can be done."""
+    with listening() as address:
+        address.sockets[0].listen()
+        with pytest.raises(
+            ListenError, match=f"127.0.0.1:{address.port}: Address already in use.*--reuse-port"
+        ) as found:
+            listen("127.0.0.1", address.port, workers=1, join=False)
+        assert "\n" not in str(found.value)
+
+
+def test_a_successor_may_join() -> None:
+    """If both say so."""
+    with listening() as old:
+        old.sockets[0].listen()
+        with listening(port=old.port, workers=2, join=True) as new:
+            assert new.port == old.port
+
+
+def test_a_stranger_is_not_joined() -> None:
+    """A program without SO_REUSEPORT keeps its port."""
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        port = stranger.getsockname()[1]
+        with pytest.raises(ListenError, match="Address already in use"):
+            listen("127.0.0.1", port, workers=1, join=True)
+
+
+@pytest.mark.parametrize(
+    ("host", "reason"),
+    [
+        pytest.param("192.0.2.1", "Cannot assign requested address", id="not-ours"),
+        pytest.param("no-such-host.invalid", "", id="unknown"),
+    ],
+)
+def test_an_address_that_is_not_ours_is_told(host: str, reason: str) -> None:
+    """One line, with the address."""
+    with pytest.raises(ListenError, match=f"cannot listen on {host}:1234: {reason}"):
+        listen(host, 1234, workers=1, join=False)
+
+
+def test_a_failure_leaves_no_socket_behind() -> None:
+    """A port that was bound for one worker is free again if the next one cannot have it (ResourceWarning is an error)."""
+    with socket.create_server(("127.0.0.1", 0)) as stranger, pytest.raises(ListenError):
+        listen("127.0.0.1", stranger.getsockname()[1], workers=2, join=True)
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="this machine has no IPv6")
+def test_ipv6() -> None:
+    """Its URL has brackets."""
+    with listening(host="::1") as address:
+        assert address.url == f"http://[::1]:{address.port}"
+
+
+def test_a_wildcard_is_reached_by_loopback() -> None:
+    """Any other host as it is."""
+    assert [reachable(host) for host in ("0.0.0.0", "::", "10.0.0.1")] == ["127.0.0.1", "::1", "10.0.0.1"]
+
+
+class Load:
+    """Clients that ask again and again: half of them on one connection for as long as it lasts."""
+
+    CLIENTS, PAUSE_S = 10, 0.05
+
+    def __init__(self, port: int) -> None:
+        self.answered = 0
+        self.failures: list[str] = []
+        self._port = port
+        self._stopping = asyncio.Event()
+
+    async def __aenter__(self) -> "Load":
+        self._tasks = [asyncio.create_task(self._client(keep=bool(n % 2))) for n in range(self.CLIENTS)]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._stopping.set()
+        await asyncio.gather(*self._tasks)
+
+    async def _client(self, *, keep: bool) -> None:
+        client: Peer | None = None
+        while not self._stopping.is_set():
+            try:
+                client = client or await connect("127.0.0.1", self._port)
+                response = await exchange(client)
+                self.answered += 1
+                if response.status != 200:
+                    self.failures.append(f"{keep=}: {response.raw!r}")
+                if not keep or response.values(b"connection") == [b"close"]:
+                    client.close()
+                    client = None
+            except (OSError, EOFError, ValueError) as error:
+                self.failures.append(f"{keep=}: {error!r}")
+                if client is not None:
+                    client.close()
+                client = None
+            await asyncio.sleep(self.PAUSE_S)
+        if client is not None:
+            client.close()
+
+
+async def rolling_restarts(times: int, *, workers: int) -> Load:
+    """Each time a successor joins on the port, and when it serves its predecessor is told to stop."""
+    async with FakeUpstream() as upstream, contextlib.AsyncExitStack() as stack:
+        text, args = config(upstream.base_url, workers=workers), ["--reuse-port"]
+        serving = await stack.enter_async_context(GatewayProcess(text, args=args))
+        async with Load(serving.port) as load:
+            for _ in range(times):
+                successor = GatewayProcess(text, args=args, port=serving.port)
+                await stack.enter_async_context(successor)
+                await until(lambda successor=successor: "is ready" in successor.stdout_text(), timeout_s=10)
+                await serving.stop()
+                assert serving.returncode == 0
+                serving = successor
+        return load
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_a_rolling_restart_loses_no_request(workers: int) -> None:
+    """A successor on the same port, then SIGTERM to the predecessor: no request fails, no connect is refused."""
+    load = await rolling_restarts(2, workers=workers)
+    assert load.failures == [] and load.answered > 50
+
+
+@pytest.mark.soak
+async def test_twenty_rolling_restarts_lose_no_request() -> None:
+    """At about 200 requests a second."""
+    load = await rolling_restarts(20, workers=1)
+    print(f"\n20 rolling restarts: {load.answered} requests, {len(load.failures)} failed")
+    assert load.failures == []

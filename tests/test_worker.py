@@ -1,0 +1,167 @@
+"""One worker's life: reload and drain, seen by the clients it has."""
+
+import asyncio
+import json
+import signal
+
+import pytest
+from functional.through import get
+from running import Stopwatch, config, exchange, fetch, scrape, until, until_refused
+
+from gateway.testing.messages import Response
+from gateway.testing.peer import Peer, connect
+from gateway.testing.run import GatewayProcess
+from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head, serve
+from gateway.testing.upstream import FakeUpstream
+
+READY = get(b"/health/ready").replace(b"gw.example", b"localhost")
+
+
+async def streaming(peer: Peer) -> None:
+    """A stream that goes on until the request after it, which is answered by its end."""
+    await peer.read_request()
+    await peer.send(head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")]))
+    await peer.send(chunk(b"begun"))
+    await peer.wait_end(timeout_s=None)
+
+
+async def test_draining() -> None:
+    """SIGTERM: not ready any more, for who is connected; no new connections; streams finish; then code 0."""
+    finish = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(head(200, [("Transfer-Encoding", "chunked")]) + chunk(b"begun"))
+        await finish.wait()
+        await peer.send(chunk(b"done") + LAST_CHUNK)
+
+    async with (
+        FakeUpstream(script, serve(answer(200, b"ok"))) as upstream,
+        GatewayProcess(config(upstream.base_url)) as gateway,
+        connect(gateway.host, gateway.port) as stream,
+        connect(gateway.host, gateway.port) as probe,
+        connect(gateway.host, gateway.port) as busy,
+        connect(gateway.host, gateway.port) as idle,
+    ):
+        await stream.send(get())
+        await stream.read_until(b"begun\r\n")
+        assert (await exchange(probe, READY)).status == 200
+        for client in (busy, idle):
+            assert (await exchange(client)).status == 200
+        gateway.signal(signal.SIGTERM)
+        await until_refused(gateway)
+        not_ready = await exchange(probe, READY)
+        assert not_ready.status == 503 and json.loads(not_ready.payload) == {"status": "draining"}
+        last = await exchange(busy)
+        assert last.status == 200 and last.values(b"connection") == [b"close"]
+        assert await busy.wait_end() == "eof"
+        assert await idle.wait_end() == "eof" and not idle.received.endswith(b"close\r\n\r\nok")
+        finish.set()
+        await stream.read_until(LAST_CHUNK)
+        ending = Stopwatch()
+        assert await gateway.wait() == 0 and ending.s < 1.5
+        assert stream.received.endswith(chunk(b"done") + LAST_CHUNK)
+
+
+async def test_the_end_of_draining() -> None:
+    """At `limits.drain` what is left is cut so that it shows; code 0 within a second of it."""
+    async with (
+        FakeUpstream(streaming) as upstream,
+        GatewayProcess(config(upstream.base_url, limits={"drain": "500ms"})) as gateway,
+        connect(gateway.host, gateway.port) as client,
+    ):
+        await client.send(get())
+        await client.read_until(b"begun\r\n")
+        ending = Stopwatch()
+        gateway.signal(signal.SIGTERM)
+        assert await client.wait_end() == "reset"
+        assert ending.s > 0.4
+        assert await gateway.wait() == 0 and ending.s < 0.5 + 1
+        assert not client.received.endswith(LAST_CHUNK)
+        await upstream.wait_open(0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_second_signal_ends_at_once(number: signal.Signals) -> None:
+    """Within 2 s, with code 0, and what was open is cut visibly."""
+    async with (
+        FakeUpstream(streaming) as upstream,
+        GatewayProcess(config(upstream.base_url)) as gateway,
+        connect(gateway.host, gateway.port) as client,
+    ):
+        await client.send(get())
+        await client.read_until(b"begun\r\n")
+        gateway.signal(number)
+        await until_refused(gateway)
+        ending = Stopwatch()
+        gateway.signal(number)
+        assert await gateway.wait() == 0 and ending.s < 2
+        assert await client.wait_end() == "reset"
+
+
+async def test_a_reload() -> None:
+    """Used from the next request on; a stream under way ends where it began; a bad file changes nothing but a count."""
+    success, failure = (f'gateway_config_reloads_total{{result="{result}"}}' for result in ("success", "failure"))
+    finish = asyncio.Event()
+
+    async def old(peer: Peer) -> None:
+        await peer.read_request(timeout_s=None)
+        await peer.send(head(200, [("Transfer-Encoding", "chunked")]) + chunk(b"old"))
+        await finish.wait()
+        await peer.send(chunk(b"done") + LAST_CHUNK)
+
+    def payload(response: Response) -> bytes:
+        assert response.status == 200
+        return response.payload
+
+    async with (
+        FakeUpstream(old) as first,
+        FakeUpstream(serve(answer(200, b"new"))) as second,
+        GatewayProcess(config(first.base_url)) as gateway,
+        connect(gateway.host, gateway.port) as stream,
+        connect(gateway.host, gateway.port) as client,
+    ):
+        await stream.send(get())
+        await stream.read_until(b"old\r\n")
+        file = gateway.folder.joinpath("gateway.yaml")
+
+        async def reload(text: str | bytes) -> None:
+            before = await scrape(gateway)
+            file.write_bytes(text if isinstance(text, bytes) else text.encode())
+            gateway.signal(signal.SIGHUP)
+            while (after := await scrape(gateway))[success] + after[failure] == before[success] + before[failure]:
+                await asyncio.sleep(0.01)
+
+        await reload(config(second.base_url))
+        assert payload(await exchange(client)) == b"new" and payload(await fetch(gateway)) == b"new"
+        for bad in (b"upstreams: [", b"nonsense: 1", b"\xff\xfe", b"upstreams: [{name: up, base_url: 'ftp://x'}]"):
+            await reload(bad)
+            assert payload(await exchange(client)) == b"new"
+        file.unlink()
+        gateway.signal(signal.SIGHUP)
+        await until(lambda: gateway.stderr_text().count("reload failed") == 5)
+        counts = await scrape(gateway)
+        assert (counts[success], counts[failure]) == (1, 5)
+        assert payload(await exchange(client)) == b"new"
+        finish.set()
+        await stream.read_until(LAST_CHUNK)
+        await first.wait_open(0)
+        errors = [json.loads(line)["event"] for line in gateway.stderr_text().splitlines() if "failed" in line]
+        assert all("the old configuration stays in use" in error for error in errors)
+
+
+async def test_reloads_lose_no_request() -> None:
+    """20 of them while requests come without a pause."""
+    async with (
+        FakeUpstream() as upstream,
+        GatewayProcess(config(upstream.base_url)) as gateway,
+        connect(gateway.host, gateway.port) as client,
+    ):
+        statuses = []
+        for n in range(20):
+            gateway.signal(signal.SIGHUP)
+            for _ in range(10):
+                statuses.append((await exchange(client)).status)
+                statuses.append((await fetch(gateway)).status)
+            await until(lambda n=n: gateway.stderr_text().count("configuration reloaded") > n)
+        assert statuses == [200] * 400

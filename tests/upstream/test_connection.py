@@ -1,0 +1,183 @@
+"""One upstream connection: it serves the turn that holds it, and nobody else."""
+
+import asyncio
+import socket
+
+import pytest
+
+from gateway.testing.peer import Peer
+from gateway.upstream.connection import HIGH_WATER_BYTES, reset
+
+from .turns import NotingTurn, connected, pooled
+
+
+async def listens(peer: Peer) -> None:
+    await peer.wait_end(timeout_s=None)
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_a_turn_gets_what_comes() -> None:
+    """Bytes and FIN."""
+
+    async def talks(peer: Peer) -> None:
+        await peer.send(b"hello")
+
+    async with pooled(talks) as (pool, _, _):
+        turn = NotingTurn()
+        await connected(pool, turn)
+        await turn.until("lost")
+        assert (bytes(turn.received), turn.events, turn.error) == (b"hello", ["data", "eof", "lost"], None)
+
+
+async def test_a_reset_is_an_error() -> None:
+    """It is not taken for an end."""
+
+    async def dies(peer: Peer) -> None:
+        peer.reset()
+
+    async with pooled(dies) as (pool, _, _):
+        turn = NotingTurn()
+        await connected(pool, turn)
+        await turn.until("lost")
+        assert isinstance(turn.error, ConnectionResetError)
+        assert not pool.open
+
+
+@pytest.mark.parametrize("data", [b"x", b"HTTP/1.1 200 OK\r\n\r\n"])
+async def test_bytes_that_nobody_asked_for_end_it(data: bytes) -> None:
+    """Without a turn they belong to nobody."""
+
+    async def talks(peer: Peer) -> None:
+        await peer.send(data)
+        await peer.wait_end()
+
+    async with pooled(talks) as (pool, upstream, _):
+        await connected(pool)
+        await upstream.wait_open(0)
+        assert not pool.open
+
+
+async def test_a_fin_without_a_turn_ends_it() -> None:
+    """Nothing is left to do with it."""
+
+    async def leaves(peer: Peer) -> None:
+        await settle()
+
+    async with pooled(leaves) as (pool, upstream, _):
+        await connected(pool)
+        async with asyncio.timeout(2):
+            while pool.open:
+                await asyncio.sleep(0)
+
+
+async def test_a_turn_may_keep_its_side_open() -> None:
+    """After FIN it can still write, as a tunnel does."""
+
+    async def half(peer: Peer) -> None:
+        await peer.half_close()
+        assert await peer.read_rest() == b"later"
+
+    async with pooled(half) as (pool, upstream, _):
+        turn = NotingTurn(keeps_half_open=True)
+        connection = await connected(pool, turn)
+        await turn.until("eof")
+        connection.write(b"later")
+        connection.transport.write_eof()
+        await upstream.wait_open(0)
+        await turn.until("lost")
+
+
+async def test_its_turn_is_told_when_it_is_full_and_when_it_goes_on() -> None:
+    """So that the client can be paused."""
+    go = asyncio.Event()
+
+    async def slow(peer: Peer) -> None:
+        await go.wait()
+        await peer.wait_end(timeout_s=None)
+
+    async with pooled(slow, rcvbuf=4096) as (pool, _, _):
+        turn = NotingTurn()
+        connection = await connected(pool, turn)
+        for _ in range(1000):
+            connection.write(bytes(HIGH_WATER_BYTES))
+            if "full" in turn.events:
+                break
+        assert turn.events == ["full"]
+        go.set()
+        await turn.until("drained")
+
+
+async def test_pausing_stops_the_reading() -> None:
+    """Whatever comes waits in the kernel; both may be called again, and on a connection that is closing."""
+    go = asyncio.Event()
+
+    async def talks(peer: Peer) -> None:
+        await go.wait()
+        await peer.send(b"hello")
+        await peer.wait_end(timeout_s=None)
+
+    async with pooled(talks) as (pool, _, _):
+        turn = NotingTurn()
+        connection = await connected(pool, turn)
+        connection.pause()
+        connection.pause()
+        go.set()
+        await settle()
+        assert not turn.received
+        connection.resume()
+        connection.resume()
+        await turn.until("data")
+        assert turn.received == b"hello"
+        connection.abort()
+        connection.pause()
+        connection.resume()
+        connection.write(b"nobody")
+        await settle()
+        assert turn.events == ["data"]
+
+
+async def test_what_waits_unread_is_seen() -> None:
+    """A FIN, a byte or a reset in the kernel makes it stale, before the loop has told."""
+    for end in ("close", "send", "reset"):
+        async with pooled(listens) as (pool, upstream, _):
+            connection = await connected(pool)
+            await upstream.wait_connections(1)
+            assert not connection.stale()
+            (peer,) = upstream.connections
+            if end == "send":
+                await peer.send(b"x")
+            else:
+                getattr(peer, end)()
+            assert connection.stale()
+            assert connection in pool.open
+
+
+async def test_abort_forgets_the_turn() -> None:
+    """It hears nothing more; the peer sees the end at once, whatever was unsent."""
+    async with pooled(listens, rcvbuf=4096) as (pool, upstream, _):
+        turn = NotingTurn()
+        connection = await connected(pool, turn)
+        connection.write(bytes(20_000_000))
+        connection.abort()
+        await settle()
+        assert turn.events == ["full"]
+        assert not pool.open
+
+
+async def test_reset_is_seen_as_an_error() -> None:
+    """Not as FIN; also where bytes are unsent, and twice."""
+    loop = asyncio.get_running_loop()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        transport, _ = await loop.create_connection(asyncio.Protocol, *listener.getsockname())
+        sock, _ = await loop.sock_accept(listener)
+        with sock:
+            sock.setblocking(False)
+            reset(transport)
+            reset(transport)
+            with pytest.raises(ConnectionResetError):
+                await asyncio.wait_for(loop.sock_recv(sock, 10), 2)
