@@ -114,12 +114,29 @@ def workers_of(gateway: GatewayProcess) -> list[processes.Process]:
     return [] if leader is None else sorted(processes.family(leader) - {leader}, key=lambda process: process.pid)
 
 
-def rss_bytes(pid: int) -> int:
-    """The memory that a process holds by itself (PSS): forked workers share the rest."""
-    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) * 1024 for line in rollup if line.startswith("Pss:"))
+class Usage:
+    """What a process takes from the system."""
 
+    def __init__(self, pid: int) -> None:
+        self._proc = Path(f"/proc/{pid}")
 
-def open_files(pid: int) -> int:
-    """How many file descriptors a process has open."""
-    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    @property
+    def rss_bytes(self) -> int:
+        """Memory in use now."""
+        return self._status("VmRSS")
+
+    @property
+    def peak_bytes(self) -> int:
+        """Most memory in use at once, since the start or `forget_peak`."""
+        return self._status("VmHWM")
+
+    def forget_peak(self) -> None:
+        self._proc.joinpath("clear_refs").write_text("5", encoding="ascii")
+
+    @property
+    def open_files(self) -> int:
+        return len(list(self._proc.joinpath("fd").iterdir()))
+
+    def _status(self, name: str) -> int:
+        lines = self._proc.joinpath("status").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))

@@ -67,7 +67,7 @@ class ClientConnection(asyncio.Protocol):
         self.closing = False
         self.blocked_since: float | None = None
         self.deadline = 0.0
-        self._since = 0.0
+        self._since: float | None = 0.0  # None: since the last sweep
         self.deadline_name = "head"
         self._held = b""
         self._paused = 0
@@ -159,11 +159,11 @@ class ClientConnection(asyncio.Protocol):
         if not keep:
             self.close(linger=linger)
             return
-        self._expect("keepalive", self.listener.entry.timeouts.keepalive_s)
+        self.deadline_name, self._since = "keepalive", None
         if self._held:
             held = self.unhold()
             self._read(held)
-        else:
+        elif self._paused:
             self.resume(HELD | SENDING)
 
     def cut(self, *, framed: bool) -> None:
@@ -198,8 +198,11 @@ class ClientConnection(asyncio.Protocol):
 
     def close_if_idle(self, now: float, idle_s: float) -> None:
         """Closes a connection that waits for a request since `idle_s` seconds; for draining."""
-        waiting = self.turn is None and self.deadline_name in ("connect", "keepalive")
-        if waiting and not self._held and now - self._since > idle_s:
+        if self.turn is not None or self._held or self.deadline_name not in ("connect", "keepalive"):
+            return
+        if self._since is None:
+            self._expect("keepalive", self.listener.entry.timeouts.keepalive_s)
+        elif now - self._since > idle_s:
             self.close(linger=False)
 
     # Deadlines.
@@ -213,6 +216,8 @@ class ClientConnection(asyncio.Protocol):
                 self.abort()
             else:
                 turn.sweep(now)
+        elif self._since is None:
+            self._expect("keepalive", self.listener.entry.timeouts.keepalive_s)
         elif now > self.deadline:
             self._overdue()
 

@@ -58,7 +58,7 @@ class Splice:
     _framed = True  # a cut answer shows by its own framing
     _idle_timeout_s: float | None = None
     _upstream_full = False
-    _moved = 0.0  # loop time at which something last moved
+    _moved: float | None = None  # loop time at which something last moved; None: since the last sweep
 
     def __init__(self, client: "ClientConnection", plan: Plan, began: float) -> None:
         self._client = client
@@ -84,7 +84,6 @@ class Splice:
         self._account.received_bytes = len(body)
         if plan.repeatable and self._request is None:
             self._replay = request
-        self._moved = client.listener.clock()
         upstream = plan.pool.take()
         if upstream is None:
             self._open(request)
@@ -100,7 +99,7 @@ class Splice:
         if not fed:
             return
         self._account.received_bytes += len(fed)
-        self._moved = self._client.listener.clock()
+        self._moved = None
         if self._upstream is None:
             self._pending.append(fed)
             if sum(map(len, self._pending)) > HIGH_WATER_BYTES:
@@ -162,8 +161,8 @@ class Splice:
         upstream.turn = self
         if client.blocked_since is not None:
             upstream.pause()
-        upstream.write(data)
-        self._moved = client.listener.clock()
+        upstream.transport.write(data)
+        self._moved = None
         self._account.sent_at = perf_counter()
         if not self._upstream_full:
             client.resume(SENDING)
@@ -175,7 +174,7 @@ class Splice:
 
     def upstream_drained(self) -> None:
         self._upstream_full = False
-        self._moved = self._client.listener.clock()
+        self._moved = None
         self._client.resume(SENDING)
 
     # The answer's way.
@@ -190,14 +189,13 @@ class Splice:
         except BodyError:
             self._cut("invalid")
             return
-        self._account.sent_bytes += len(data)
-        client = self._client
-        if data and not client.transport.is_closing():
-            client.transport.write(data)
+        if data:
+            self._account.sent_bytes += len(data)
+            self._client.transport.write(data)
         if body.done:
-            self._complete(body)
+            self._complete(excess=bool(body.rest))
         else:
-            self._moved = client.listener.clock()
+            self._moved = None
 
     def _head_received(self, data: bytes) -> None:
         """The beginning of an answer. Nearly always it is regular, and often it is whole."""
@@ -207,13 +205,15 @@ class Splice:
             regular = measure_regular(data)
             if regular is not None and not (regular[0] >= 400 and self._plan.secret):
                 self._account.status, head_bytes, length = regular
-                self._answer = body = LengthBody(length)
-                fed = body.feed(data[head_bytes:])
-                client.write(data if not body.rest else data[: head_bytes + length])
-                self._account.sent_bytes = len(fed)
+                whole = head_bytes + length
+                client.write(data if len(data) <= whole else data[:whole])
                 self._account.head_forwarded(came)
-                if body.done:
-                    self._complete(body)
+                if len(data) >= whole:
+                    self._account.sent_bytes = length
+                    self._complete(excess=len(data) > whole)
+                else:
+                    self._account.sent_bytes = len(data) - head_bytes
+                    self._answer = LengthBody(whole - len(data))
                 return
         self._irregular_head(data, came)
 
@@ -222,7 +222,7 @@ class Splice:
         client, plan = self._client, self._plan
         if self._heads is None:
             self._heads = ResponseHeads(plan.method)
-        self._moved = client.listener.clock()
+        self._moved = None
         try:
             for head in self._heads.feed(data):
                 if head.status >= 200:
@@ -262,7 +262,7 @@ class Splice:
         self._account.sent_bytes = len(fed)
         self._account.head_forwarded(came)
         if body.done:
-            self._complete(body)
+            self._complete(excess=bool(body.rest))
 
     def _switch(self, head: ResponseHead, data: bytes, came: float) -> None:
         """The upstream agreed to speak WebSocket: from here on bytes are copied both ways."""
@@ -279,12 +279,12 @@ class Splice:
 
     # Ends.
 
-    def _complete(self, body: Body) -> None:
+    def _complete(self, *, excess: bool) -> None:
         """The answer is whole. What is not clean about the upstream connection keeps it out of the pool."""
         upstream, self._upstream = self._upstream, None
         whole = self._request is None
         if upstream is not None:
-            if whole and self._keep_upstream and not body.rest:
+            if whole and self._keep_upstream and not excess:
                 self._plan.pool.give(upstream, idle_timeout_s=self._idle_timeout_s)
             else:
                 upstream.abort()
@@ -319,7 +319,7 @@ class Splice:
         upstream, self._upstream = self._upstream, None
         if self._answer is not None:
             if self._until_close and error is None:
-                self._complete(self._answer)
+                self._complete(excess=False)
             else:
                 self._cut("truncated")
         elif self._replay and upstream is not None and upstream.reused and self._heads is None:
@@ -345,13 +345,15 @@ class Splice:
             self._upstream.pause()
 
     def client_drained(self) -> None:
-        self._moved = self._client.listener.clock()
+        self._moved = None
         if self._upstream is not None:
             self._upstream.resume()
 
     def sweep(self, now: float) -> None:
         if self._upstream is None or self._client.blocked_since is not None:
             return  # connecting has a deadline of its own, and so has a client that does not read
+        if self._moved is None:
+            self._moved = now
         plan, waited = self._plan, now - self._moved
         endpoint, limit_s = plan.pool.endpoint, self._client.listener.entry.timeouts.body_idle_s
         uploading = self._request is not None and not self._upstream_full

@@ -64,7 +64,8 @@ class Pool:
         if self._closed or connection.transport.is_closing():
             connection.transport.close()
             return
-        connection.resume()
+        if connection.paused:
+            connection.resume()
         connection.idle_since = self._clock()
         if idle_timeout_s is not None:
             connection.idle_limit_s = min(IDLE_LIMIT_S, max(idle_timeout_s - 1.0, 0.0))

@@ -20,6 +20,8 @@ _EXTENSIONS = rb"(?:;" + TOKEN + rb"++(?:=(?:" + TOKEN + rb"++|" + _QUOTED + rb"
 _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})" + _EXTENSIONS + rb"\r\n")
 #: What more bytes could still make a size line of; the extensions are checked once the line is whole.
 _BEGINNING = re.compile(rb"[0-9A-Fa-f]{1,15}(?:;" + VALUE + rb"*+)?\r?")
+#: Chunk sizes below 2 KiB as they are usually written, by their text.
+_SIZES = {text.encode(): size for size in range(1, 2048) for text in {f"{size:x}", f"{size:X}"}}
 _FROM_LINE, _IN_DATA, _AFTER_DATA, _FROM_LAST = range(4)
 
 
@@ -91,13 +93,10 @@ class ChunkedBody:
 
     def feed(self, data: bytes) -> bytes:
         if self._at == _FROM_LINE and not self._held and not self._payload_only:
-            # A streamed event is nearly always one whole chunk.
-            found = _SIZE_LINE.match(data)
-            if found is not None:
-                size = int(found[1], 16)
-                whole = found.end() + size + 2 == len(data) and data.endswith(b"\r\n")
-                if whole and size and found.end() <= LINE_LIMIT_BYTES:
-                    return data
+            # A streamed event is nearly always one whole chunk, of a size that came before.
+            end = data.find(b"\r\n", 0, 8)
+            if end > 0 and _SIZES.get(data[:end]) == len(data) - end - 4 and data.endswith(b"\r\n"):
+                return data
         if self._held:
             data, self._held = self._held + data, b""
         start, end, payload = 0, len(data), []

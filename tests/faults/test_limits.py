@@ -2,16 +2,23 @@
 
 import asyncio
 import contextlib
+import os
+import signal
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from functional.through import ask, client_of, error_of, get, post, through
-from running import SWEEP_S, Stopwatch, exchange, fetch, scrape, until_sample
+from running import SWEEP_S, Stopwatch, config, exchange, fetch, scrape, until_sample
 
 from gateway.testing.local import LocalGateway
-from gateway.testing.peer import PEER_LEFT, Peer
+from gateway.testing.peer import PEER_LEFT, Peer, connect
+from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import answer, head, ok, serve
 
+#: For what takes long and does not depend on the loop: the one that the gateway runs on.
+UVLOOP = pytest.mark.asyncio(loop_factories=["uvloop"])
 #: Each deadline in its test, unless the test says otherwise.
 DEADLINE_S = 0.3
 
@@ -141,6 +148,7 @@ async def test_a_client_that_does_not_read() -> None:
         assert await deadlines(gateway) == {"write": 1}
 
 
+@UVLOOP
 async def test_a_slow_reader_is_not_a_stalled_one() -> None:
     """It reads steadily, far less than the kernel could hold, for several times the deadline."""
     async with (
@@ -155,6 +163,7 @@ async def test_a_slow_reader_is_not_a_stalled_one() -> None:
         assert await deadlines(gateway) == {}
 
 
+@UVLOOP
 async def test_an_answer_that_is_not_read_to_its_end_does_not_seem_whole() -> None:
     """Only a FIN delimits it, and the gateway still holds the end of it when the deadline strikes: no FIN then.
 
@@ -289,6 +298,7 @@ async def test_a_refusal_keeps_the_connection_where_it_can() -> None:
         assert (await exchange(second)).status == 200
 
 
+@UVLOOP
 async def test_slow_heads_do_not_slow_the_others() -> None:
     """300 of them, and a healthy client whose answers come within 50 ms."""
     async with through(limits={"head_timeout": 1}) as (gateway, _), contextlib.AsyncExitStack() as stack:
@@ -307,6 +317,7 @@ async def test_slow_heads_do_not_slow_the_others() -> None:
         assert sorted(times_s)[int(0.99 * len(times_s))] < 0.05
 
 
+@UVLOOP
 async def test_whatever_clients_send_the_series_stay_few() -> None:
     """Paths, methods, models, keys and status codes are the clients' and upstreams' choice; labels are not."""
     script = serve(lambda request: answer(int(request.target.rpartition(b"/")[2]), b""))
@@ -322,6 +333,7 @@ async def test_whatever_clients_send_the_series_stay_few() -> None:
     assert len(page.payload) < 200_000
 
 
+@UVLOOP
 async def test_many_requests_on_one_connection_leave_nothing_behind() -> None:
     """2,000 of them, pipelined: as many answers, one upstream connection, nothing under way at the end."""
     async with through() as (gateway, upstream), client_of(gateway, keep_bytes=0) as client:
@@ -332,3 +344,47 @@ async def test_many_requests_on_one_connection_leave_nothing_behind() -> None:
         counts = await scrape(gateway)
         assert len(upstream.requests) == 2000 and len(upstream.connections) == 1
         assert counts['gateway_inflight_requests{mode="passthrough"}'] == 0
+
+
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+async def test_a_log_that_nobody_reads(tmp_path: Path) -> None:
+    """Requests go on; lines are dropped, and counted to the last one; the end does not wait for the reader."""
+    pipe = tmp_path / "log"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+    command = ("/bin/sh", "-c", f'exec "$@" 2>{pipe}', "sh", sys.executable, "-m", "gateway")
+    total, log = 11_000, bytearray()
+    text = config(None, logging={"access": True, "format": "json"})
+    async with (
+        GatewayProcess(text, command=command) as gateway,
+        connect(gateway.host, gateway.port, keep_bytes=0) as client,
+    ):
+        await answered(client, total)
+        dropped = (await scrape(gateway))["gateway_log_lines_dropped_total"]
+        assert dropped > 0
+        async with asyncio.timeout(20):
+            while log.count(b'"status":404') + dropped < total:
+                log += drained(reader)
+                await asyncio.sleep(0.01)
+        assert log.count(b'"status":404') + dropped == total
+        await answered(client, 1000)
+        gateway.signal(signal.SIGTERM)
+        ending = Stopwatch()
+        assert await gateway.wait() == 0 and ending.s < 4
+    os.close(reader)
+
+
+async def answered(client: Peer, number: int) -> None:
+    """So many requests without a route, pipelined, with their answers."""
+    message = get(b"/nowhere") * 100
+    for _ in range(number // 100):
+        await client.send(message)
+        for _ in range(100):
+            assert (await client.read_response()).status == 404
+
+
+def drained(reader: int) -> bytes:
+    """What the pipe holds now."""
+    with contextlib.suppress(BlockingIOError):
+        return os.read(reader, 1 << 20)
+    return b""

@@ -7,7 +7,7 @@ import pytest
 from gateway.testing.peer import PEER_LEFT, Peer
 from gateway.testing.scripts import CONTINUE, answer, chunk, head, serve
 
-from .through import breathe, client_of, error_of, get, in_pieces, post, post_chunked, through
+from .through import breathe, client_of, error_of, get, in_pieces, listener_of, post, post_chunked, through
 
 TOO_LARGE = answer(413, b'{"error":"too large"}')
 EXPECTING = (b"Expect: 100-continue",)
@@ -82,7 +82,11 @@ async def test_a_final_answer_instead_of_an_invitation() -> None:
 
 async def test_interim_answers_are_passed_on() -> None:
     """103 with its links, 102, unknown ones: in order, before the final answer; a 100 nobody asked for is not."""
-    early = [head(103, [("Link", "</a>; rel=preload"), ("link", "</b>")]), head(102), head(199, [("X", "y")], reason="Odd")]
+    early = [
+        head(103, [("Link", "</a>; rel=preload"), ("link", "</b>")]),
+        head(102),
+        head(199, [("X", "y")], reason="Odd"),
+    ]
     for parts in ([b"".join(early) + CONTINUE + answer(200, b"hi")], [*early, CONTINUE, answer(200, b"hi")]):
 
         async def script(peer: Peer, parts: list[bytes] = parts) -> None:
@@ -203,21 +207,27 @@ async def test_an_upstream_that_answered_early_is_not_used_again() -> None:
 
 
 async def test_a_request_that_is_stuck_behind_its_answer_keeps_its_connection() -> None:
-    """The body is here whole, but the upstream has not read it: no other request is put behind it."""
-    done = asyncio.Event()
+    """The body is here whole, but the upstream has not taken it: no other request is put behind it."""
+    go, done = asyncio.Event(), asyncio.Event()
 
     async def never_reads(peer: Peer) -> None:
         await peer.read_head()
+        await go.wait()
         await peer.send(answer(200, b"enough"))
         await done.wait()
 
-    body = bytes(12_000_000)
     async with through(never_reads, serve(answer(200, b"next")), rcvbuf=4096) as (gateway, upstream):
         async with client_of(gateway) as client:
-            sending = asyncio.create_task(client.send(post(body)))
+            await client.send(post_chunked(b""))
+            await upstream.wait_connections(1)
+            (pool,) = listener_of(gateway).entry.pools
+            while not any(connection.transport.get_write_buffer_size() for connection in pool.open):
+                await client.send(chunk(bytes(16384)))
+                await breathe()
+            await client.send(b"0\r\n\r\n")
+            await breathe()
+            go.set()
             assert (await client.read_response()).payload == b"enough"
-            sending.cancel()
-            await asyncio.gather(sending, return_exceptions=True)
         async with client_of(gateway) as client:
             await client.send(post(b"{}"))
             assert (await client.read_response(timeout_s=1)).payload == b"next"
@@ -232,7 +242,7 @@ async def test_a_body_and_its_answer_may_flow_at_once() -> None:
         for _ in range(2):
             await peer.read_head()
             await peer.send(head(200, [("Transfer-Encoding", "chunked")]))
-            while (size := int((await peer.read_until(b"\r\n"))[:-2], 16)):
+            while size := int((await peer.read_until(b"\r\n"))[:-2], 16):
                 data = await peer.read_exactly(size + 2)
                 await peer.send(chunk(data[:-2].upper()))
             await peer.read_until(b"\r\n")
@@ -252,7 +262,12 @@ async def test_a_body_and_its_answer_may_flow_at_once() -> None:
 
 async def test_an_incomplete_body_never_looks_complete() -> None:
     """A client that leaves in its body: the upstream sees an unfinished request, whose connection ends."""
-    for request in (UPLOAD + b"some", post_chunked(b"5\r\nhello\r\n"), post_chunked(b"5\r\nhel"), post_chunked(b"0\r\nX: y\r\n")):
+    for request in (
+        UPLOAD + b"some",
+        post_chunked(b"5\r\nhello\r\n"),
+        post_chunked(b"5\r\nhel"),
+        post_chunked(b"0\r\nX: y\r\n"),
+    ):
         for how in ("reset", "close", "half"):
             async with through() as (gateway, upstream):
                 client = await client_of(gateway)

@@ -19,14 +19,68 @@ PAIRS_A_CONNECTION = 25
 
 TOKEN = "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 NAMES = [
-    *("Accept", "ACCEPT", "accept-Encoding", "User-Agent", "Cookie", "cookie", "Set-Cookie", "ETag", "etag", "Via", "X-A"),
-    *("Content-Type", "content-type", "Content-Encoding", "Server", "Date", "X-Api-Key", "Authorization", "Link", "Vary"),
-    *("Cache-Control", "Range", "Forwarded", "X-Forwarded-For", "OpenAI-Organization", "x-stainless-retry-count", "Trailer"),
+    *(
+        "Accept",
+        "ACCEPT",
+        "accept-Encoding",
+        "User-Agent",
+        "Cookie",
+        "cookie",
+        "Set-Cookie",
+        "ETag",
+        "etag",
+        "Via",
+        "X-A",
+    ),
+    *(
+        "Content-Type",
+        "content-type",
+        "Content-Encoding",
+        "Server",
+        "Date",
+        "X-Api-Key",
+        "Authorization",
+        "Link",
+        "Vary",
+    ),
+    *(
+        "Cache-Control",
+        "Range",
+        "Forwarded",
+        "X-Forwarded-For",
+        "OpenAI-Organization",
+        "x-stainless-retry-count",
+        "Trailer",
+    ),
     *("X-Content-Length", "Content-Lengths", "Transfer-Encodings", "Connections", "Hosts", "X-Host", "Tea", "Upgraded"),
 ]
 PATH = "abcXYZ019-._~!$&'()*+,;=:@/%?|{}<>[]\\^`\""
 METHODS = ["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "QUERY", "get", "X-Odd"]
-STATUSES = [200, 200, 200, 201, 202, 204, 206, 299, 301, 304, 307, 400, 401, 404, 409, 422, 429, 500, 503, 529, 599, 600, 999]
+STATUSES = [
+    200,
+    200,
+    200,
+    201,
+    202,
+    204,
+    206,
+    299,
+    301,
+    304,
+    307,
+    400,
+    401,
+    404,
+    409,
+    422,
+    429,
+    500,
+    503,
+    529,
+    599,
+    600,
+    999,
+]
 
 
 class Author:
@@ -72,7 +126,9 @@ class Author:
 
     def _value(self) -> bytes:
         length = self._random.choice([0, 1, 5, 20, 20, 100, 450])
-        octets = [*range(0x20, 0x7F), 9] if self._random.random() < 0.8 else [*range(0x20, 0x7F), *range(0x80, 0x100), 9]
+        octets = (
+            [*range(0x20, 0x7F), 9] if self._random.random() < 0.8 else [*range(0x20, 0x7F), *range(0x80, 0x100), 9]
+        )
         return bytes(self._random.choices(octets, k=length)).strip(b" \t")
 
     def _body(self, *, none: bool) -> tuple[list[bytes], bytes]:
@@ -83,7 +139,9 @@ class Author:
             name = self._random.choice([b"Content-Length", b"content-length", b"CONTENT-LENGTH", b"Content-length"])
             space = self._random.choice([b" ", b"", b"  ", b"\t"])
             return [b"%b:%b%b%d" % (name, space, b"0" * self._random.choice([0, 0, 0, 3]), len(payload))], payload
-        name = self._random.choice([b"Transfer-Encoding: chunked", b"transfer-encoding:Chunked", b"TRANSFER-ENCODING:  CHUNKED"])
+        name = self._random.choice(
+            [b"Transfer-Encoding: chunked", b"transfer-encoding:Chunked", b"TRANSFER-ENCODING:  CHUNKED"]
+        )
         return [name], self._chunked(payload)
 
     def _chunked(self, payload: bytes) -> bytes:
@@ -96,7 +154,9 @@ class Author:
             out.append(b"%b%b\r\n%b\r\n" % (digits, self._extension(), payload[at : at + size]))
             at += size
         trailers = [b"X-T%d:%b\r\n" % (i, self._value()) for i in range(self._random.choice([0, 0, 0, 1, 4]))]
-        return b"".join([*out, self._random.choice([b"0", b"00", b"00000"]), self._extension(), b"\r\n", *trailers, b"\r\n"])
+        return b"".join(
+            [*out, self._random.choice([b"0", b"00", b"00000"]), self._extension(), b"\r\n", *trailers, b"\r\n"]
+        )
 
     def _extension(self) -> bytes:
         return self._random.choice([b""] * 6 + [b";a", b";a=b", b';name="quoted; \\" \xff"', b";a=1;b=2"])
@@ -139,6 +199,13 @@ async def test_generated_pairs_are_byte_exact(block: int) -> None:
                     assert upstream.requests, (number, response.raw)
                     seen = upstream.requests.pop()
                     assert number_of(seen) == number
-                    assert not (found := differences(requests[number], seen.raw, may_differ=REQUEST_MAY_DIFFER)), (number, found)
-                    assert not (found := differences(answers[number], response.raw, may_differ=HOP)), (number, found, response.raw[:900])
+                    assert not (found := differences(requests[number], seen.raw, may_differ=REQUEST_MAY_DIFFER)), (
+                        number,
+                        found,
+                    )
+                    assert not (found := differences(answers[number], response.raw, may_differ=HOP)), (
+                        number,
+                        found,
+                        response.raw[:900],
+                    )
         assert len(upstream.connections) == 1

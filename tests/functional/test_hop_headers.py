@@ -33,19 +33,38 @@ async def lines_back(*lines: tuple[str, str], status: int = 200) -> list[bytes]:
 
 async def test_hop_by_hop_headers_of_a_request_end_here() -> None:
     """RFC 9110 section 7.6.1, whatever their case."""
-    sent = [b"Connection: keep-alive", b"Keep-Alive: timeout=5", b"PROXY-CONNECTION: close", b"te: trailers", b"Upgrade: h2c"]
+    sent = [
+        b"Connection: keep-alive",
+        b"Keep-Alive: timeout=5",
+        b"PROXY-CONNECTION: close",
+        b"te: trailers",
+        b"Upgrade: h2c",
+    ]
     assert await lines_upstream(b"A: 1", *sent, b"B: 2") == [b"A: 1", b"B: 2"]
 
 
 async def test_hop_by_hop_headers_of_an_answer_end_here() -> None:
     """And Connection is not invented for a connection that goes on."""
-    sent = [("Connection", "keep-alive"), ("Keep-Alive", "timeout=5"), ("Proxy-Connection", "x"), ("Upgrade", "h2"), ("TE", "x")]
+    sent = [
+        ("Connection", "keep-alive"),
+        ("Keep-Alive", "timeout=5"),
+        ("Proxy-Connection", "x"),
+        ("Upgrade", "h2"),
+        ("TE", "x"),
+    ]
     assert await lines_back(("A", "1"), *sent, ("B", "2")) == [b"A: 1", b"B: 2", b"Content-Length: 2"]
 
 
 async def test_nominated_headers_of_a_request_end_here() -> None:
     """Named in one Connection header or in several, in any case, with odd spacing and empty members."""
-    nominating = [b"Connection: X-One , ,x-TWO\t", b"X-One: 1", b"X-Two: 2", b"connection: close,X-Three", b"x-three: 3", b"X-Four: 4"]
+    nominating = [
+        b"Connection: X-One , ,x-TWO\t",
+        b"X-One: 1",
+        b"X-Two: 2",
+        b"connection: close,X-Three",
+        b"x-three: 3",
+        b"X-Four: 4",
+    ]
     assert await lines_upstream(*nominating) == [b"X-Four: 4"]
 
 
@@ -56,7 +75,8 @@ async def test_nominated_headers_of_an_answer_end_here() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [b"Authorization: Bearer sk", b"Content-Type: a/b", b"x-api-key: sk", b"Content-Length: 0", b"authorization: x"]
+    "line",
+    [b"Authorization: Bearer sk", b"Content-Type: a/b", b"x-api-key: sk", b"Content-Length: 0", b"authorization: x"],
 )
 async def test_what_a_request_means_cannot_be_nominated_away(line: bytes) -> None:
     """Credentials, Host, length and type stay, whatever Connection says (an attack on whoever is behind a proxy)."""
@@ -87,7 +107,13 @@ async def test_chunked_framing_cannot_be_nominated_away() -> None:
 
 async def test_context_headers_end_here() -> None:
     """X-Context-* is for the gateway; what only looks like it is not."""
-    sent = [b"X-Context-Mode: passthrough", b"x-context-chain: a", b"X-CONTEXT-UNKNOWN: b", b"X-Context: kept", b"X-Contexts: kept"]
+    sent = [
+        b"X-Context-Mode: passthrough",
+        b"x-context-chain: a",
+        b"X-CONTEXT-UNKNOWN: b",
+        b"X-Context: kept",
+        b"X-Contexts: kept",
+    ]
     assert await lines_upstream(*sent) == [b"X-Context: kept", b"X-Contexts: kept"]
 
 
@@ -217,7 +243,14 @@ async def test_an_absolute_target_becomes_a_path(target: bytes) -> None:
 async def test_bad_absolute_targets_are_refused() -> None:
     """Other schemes, no authority, user information, bad ports."""
     async with through() as (gateway, upstream):
-        for target in (b"ftp://h/v1/x", b"http:///v1/x", b"http://u:p@h/v1/x", b"http://h:99999/v1/x", b"h:80", b"http:/v1/x"):
+        for target in (
+            b"ftp://h/v1/x",
+            b"http:///v1/x",
+            b"http://u:p@h/v1/x",
+            b"http://h:99999/v1/x",
+            b"h:80",
+            b"http:/v1/x",
+        ):
             assert (await refusal(gateway, get(target))).status == 400
         assert not upstream.connections
 

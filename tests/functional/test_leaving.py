@@ -110,7 +110,7 @@ async def test_a_client_whose_upload_is_stuck_is_noticed_when_it_resets() -> Non
 
     async with through(deaf, rcvbuf=4096) as (gateway, upstream):
         client = await client_of(gateway)
-        sending = asyncio.create_task(client.send(post_chunked(chunk(bytes(20_000_000))), timeout_s=None))
+        sending = asyncio.create_task(client.send(post_chunked(chunk(bytes(64_000_000))), timeout_s=None))
         await upstream.wait_connections(1)
         await stuck(client)
         sending.cancel()

@@ -7,7 +7,19 @@ import pytest
 from gateway.testing.peer import Response
 from gateway.testing.scripts import answer, serve
 
-from .through import ask, breathe, client_of, error_of, get, in_pieces, listener_of, post, post_chunked, refusal, through
+from .through import (
+    ask,
+    breathe,
+    client_of,
+    error_of,
+    get,
+    in_pieces,
+    listener_of,
+    post,
+    post_chunked,
+    refusal,
+    through,
+)
 
 LOCAL = b"Host: localhost:8080"
 PAGES = {"/health/live": b'{"status": "ok"}', "/health/ready": b'{"status": "ready"}', "/": b'{"status": "ok"}'}
@@ -43,7 +55,10 @@ async def test_the_metrics_are_served() -> None:
         await ask(gateway, post(b"{}"))
         response = await ask(gateway, own(b"/metrics"))
         assert response.values(b"content-type") == [b"text/plain; version=0.0.4; charset=utf-8"]
-        assert b'gateway_http_requests_total{code="200",method="POST",mode="passthrough",route="/v1/"} 1.0' in response.payload
+        assert (
+            b'gateway_http_requests_total{code="200",method="POST",mode="passthrough",route="/v1/"} 1.0'
+            in response.payload
+        )
         is_discreet(response)
 
 
@@ -66,7 +81,14 @@ async def test_own_pages_and_the_lane_share_a_connection() -> None:
 
 async def test_pipelined_own_and_lane_requests_are_answered_in_order() -> None:
     """All sent at once, cut anywhere."""
-    stream = (own(b"/health/live") + get(b"/v1/1") + own(b"/") + own(b"/nothing") + post(b"abc", b"/v1/2") + own(b"/health/ready")) * 5
+    stream = (
+        own(b"/health/live")
+        + get(b"/v1/1")
+        + own(b"/")
+        + own(b"/nothing")
+        + post(b"abc", b"/v1/2")
+        + own(b"/health/ready")
+    ) * 5
     expected = [b'{"status": "ok"}', b"/v1/1", b'{"status": "ok"}', None, b"/v1/2", b'{"status": "ready"}'] * 5
     async with through(serve(lambda r: answer(200, r.target))) as (gateway, upstream):
         for cut in (0, 17, 60, 137, 333, len(stream) - 1):
@@ -89,7 +111,9 @@ async def test_a_page_request_may_come_byte_by_byte() -> None:
             assert (await client.read_response()).status == 200
 
 
-@pytest.mark.parametrize("method", [b"POST", b"PUT", b"DELETE", b"PATCH", b"OPTIONS", b"FOO-BAR", b"get", b"M-SEARCH", b"!#$"])
+@pytest.mark.parametrize(
+    "method", [b"POST", b"PUT", b"DELETE", b"PATCH", b"OPTIONS", b"FOO-BAR", b"get", b"M-SEARCH", b"!#$"]
+)
 async def test_other_methods_are_405(method: bytes) -> None:
     """Also those that the library behind the pages does not know; the connection goes on."""
     async with through() as (gateway, _), client_of(gateway) as client:
@@ -102,7 +126,9 @@ async def test_other_methods_are_405(method: bytes) -> None:
         assert (await client.read_response()).status == 200
 
 
-@pytest.mark.parametrize("target", [b"/health", b"/health/live/", b"/health/live;x", b"//", b"/metrics/", b"/Health/Live", b"/health%2flive"])
+@pytest.mark.parametrize(
+    "target", [b"/health", b"/health/live/", b"/health/live;x", b"//", b"/metrics/", b"/Health/Live", b"/health%2flive"]
+)
 async def test_pages_are_matched_exactly(target: bytes) -> None:
     """By the raw path: everything else is an unknown route, told with the way to the right one."""
     async with through() as (gateway, upstream):
@@ -205,7 +231,11 @@ async def test_host_and_origin_do_not_matter_to_the_lane() -> None:
 async def test_a_client_that_wants_to_close_gets_its_wish() -> None:
     """`Connection: close` and HTTP/1.0: the answer, its framing, the end."""
     async with through() as (gateway, _):
-        for request in (own(b"/health/live", b"Connection: close"), own(b"/health/live", version=b"1.0"), own(b"/metrics", b"Connection: Close")):
+        for request in (
+            own(b"/health/live", b"Connection: close"),
+            own(b"/health/live", version=b"1.0"),
+            own(b"/metrics", b"Connection: Close"),
+        ):
             async with client_of(gateway) as client:
                 await client.send(request + get())
                 response = await client.read_response()
@@ -241,7 +271,10 @@ async def test_a_malformed_body_of_a_page_request_is_refused() -> None:
                 await client.send(own(b"/metrics", b"Transfer-Encoding: chunked", method=b"POST") + bad + get())
                 raw = await client.read_rest()
             assert raw.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 405 ")) and raw.count(b"HTTP/1.1 ") == 1
-        for bad in (own(b"/health/live", b"Content-Length: 3", b"Transfer-Encoding: chunked"), own(b"/health/live", b" folded: x")):
+        for bad in (
+            own(b"/health/live", b"Content-Length: 3", b"Transfer-Encoding: chunked"),
+            own(b"/health/live", b" folded: x"),
+        ):
             assert (await refusal(gateway, bad)).status == 400
         assert not upstream.connections
 
@@ -249,7 +282,10 @@ async def test_a_malformed_body_of_a_page_request_is_refused() -> None:
 async def test_upgrades_of_pages_are_ignored() -> None:
     """An ordinary answer, and the connection goes on."""
     async with through() as (gateway, upstream), client_of(gateway) as client:
-        for lines in ((b"Connection: Upgrade", b"Upgrade: websocket"), (b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c")):
+        for lines in (
+            (b"Connection: Upgrade", b"Upgrade: websocket"),
+            (b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c"),
+        ):
             await client.send(own(b"/health/live", *lines, b"Sec-WebSocket-Key: a") + get())
             assert (await client.read_response()).status == 200
             assert (await client.read_response()).status == 200
@@ -296,7 +332,13 @@ async def test_a_client_that_leaves_a_page_leaves_nothing() -> None:
 async def test_errors_of_the_data_address_name_no_library() -> None:
     """Every kind of refusal has our JSON, in one form."""
     async with through() as (gateway, _):
-        for request in (b"GET / HTTP/1.1\r\n\r\n", b"\x00", own(b"/", b"X: \x00"), own(b"/nope"), get(b"/nope", method=b"PUT")):
+        for request in (
+            b"GET / HTTP/1.1\r\n\r\n",
+            b"\x00",
+            own(b"/", b"X: \x00"),
+            own(b"/nope"),
+            get(b"/nope", method=b"PUT"),
+        ):
             async with client_of(gateway) as client:
                 await client.send(request)
                 response = await client.read_response()

@@ -10,72 +10,8 @@ from gateway.testing.ports import refusing_port, silent_port
 from gateway.testing.scripts import answer, head, ok, serve
 from gateway.testing.upstream import FakeUpstream, Script
 
-from .through import ask, breathe, client_of, error_of, get, in_pieces, post, through
-
-FINE = serve(answer(200, b"fine"))
-
-
-def says(*raw: bytes, holds: bool = True) -> Script:
-    """Answers one request with `raw`, each part in a segment of its own, and then waits for the other side to leave."""
-
-    async def script(peer: Peer) -> None:
-        await peer.read_request()
-        await in_pieces(peer, *raw)
-        if holds:
-            await peer.wait_end()
-
-    return script
-
-
-BAD_HEADS = [
-    b"garbage\r\n\r\n",
-    b"\x00\x01\x02\x03",
-    b"<html>no status line</html>",
-    b"HTTP/0.9 200 OK\r\n\r\n",
-    b"HTTP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n",
-    b"HTTP/1.2 200 OK\r\nContent-Length: 0\r\n\r\n",
-    b"http/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
-    b"ICY 200 OK\r\n\r\n",
-    b"HTTP/1.1\r\n\r\n",
-    b"HTTP/1.1 20 OK\r\nContent-Length: 0\r\n\r\n",
-    b"HTTP/1.1 2000 OK\r\nContent-Length: 0\r\n\r\n",
-    b"HTTP/1.1 000 OK\r\nContent-Length: 0\r\n\r\n",
-    b"HTTP/1.1 abc OK\r\nContent-Length: 0\r\n\r\n",
-    b"HTTP/1.1  200 OK\r\nContent-Length: 0\r\n\r\n",
-    b" HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
-    b"\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
-    b"HTTP/1.1 200 O\x00K\r\nContent-Length: 0\r\n\r\n",
-    b"HTTP/1.1 200 OK\r\nX: a\x00b\r\nContent-Length: 0\r\n\r\n",
-    b"HTTP/1.1 200 OK\r\nX: a\r\n b\r\nContent-Length: 0\r\n\r\n",
-    b"HTTP/1.1 200 OK\r\nX: a\nSet-Cookie: evil\r\nContent-Length: 0\r\n\r\n",
-    b"HTTP/1.1 200 OK\r\nX: a\rSet-Cookie: evil\r\nContent-Length: 0\r\n\r\n",
-    b"HTTP/1.1 200 OK\nContent-Length: 0\n\n",
-    b"HTTP/1.1 200 OK\r\nX : a\r\nContent-Length: 0\r\n\r\n",
-    b"HTTP/1.1 200 OK\r\n: a\r\nContent-Length: 0\r\n\r\n",
-    b"HTTP/1.1 200 OK\r\nno colon\r\nContent-Length: 0\r\n\r\n",
-    b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nhi",
-    b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nhi",
-    b"HTTP/1.1 200 OK\r\nContent-Length: 2, 2\r\n\r\nhi",
-    b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\nhi",
-    b"HTTP/1.1 200 OK\r\nContent-Length: +2\r\n\r\nhi",
-    b"HTTP/1.1 200 OK\r\nContent-Length: 0x2\r\n\r\nhi",
-    b"HTTP/1.1 200 OK\r\nContent-Length:\r\n\r\nhi",
-    b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\nhi",
-    b"HTTP/1.1 200 OK\r\nContent-Length : 2\r\n\r\nhi",
-    b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
-    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
-    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nhi",
-    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
-    b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-    b"HTTP/1.1 304 Not Modified\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n",
-    b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
-    b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 30_000,
-    b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 600 + b"Content-Length: 0\r\n\r\n",
-    b"HTTP/1.1 200 OK\r\nX: " + b"y" * 100_000 + b"\r\nContent-Length: 0\r\n\r\n",
-    b"HTTP/1.1 200 " + b"y" * 100_000,
-]
+from .malformed import BAD_HEADS
+from .through import FINE, ask, breathe, client_of, error_of, get, in_pieces, post, says, through
 
 
 @pytest.mark.parametrize("raw", BAD_HEADS, ids=range(len(BAD_HEADS)))
@@ -90,129 +26,6 @@ async def test_an_answer_with_two_readings_is_a_502(raw: bytes) -> None:
         assert (await client.read_response()).payload == b"fine"
         assert len(upstream.connections) == 2
         await upstream.wait_open(1)
-
-
-PLAIN = {
-    "length": answer(200, b"0123456789", [("X", "1")]),
-    "chunked": head(200, [("Transfer-Encoding", "chunked")]) + b"a;x\r\n0123456789\r\n5\r\nabcde\r\n0\r\nX-T: 1\r\n\r\n",
-    "continued": head(103, [("Link", "</a>")]) + head(102) + answer(200, b"hi"),
-    "no content": answer(204),
-    "not modified": head(304, [("Content-Length", "1234"), ("ETag", '"x"')]),
-}
-
-
-@pytest.mark.parametrize("raw", PLAIN.values(), ids=PLAIN)
-async def test_an_answer_may_be_cut_anywhere(raw: bytes) -> None:
-    """In two segments at every byte: the same bytes, and the connections can be used again."""
-
-    async def script(peer: Peer) -> None:
-        for at in range(1, len(raw)):
-            await peer.read_request()
-            await in_pieces(peer, raw[:at], raw[at:])
-
-    async with through(script) as (gateway, upstream), client_of(gateway) as client:
-        for _ in range(1, len(raw)):
-            await client.send(get())
-            assert await client.read_exactly(len(raw)) == raw
-        assert len(upstream.connections) == 1
-        assert client.n_received == (len(raw) - 1) * len(raw)
-
-
-@pytest.mark.parametrize("raw", PLAIN.values(), ids=PLAIN)
-async def test_an_answer_may_come_byte_by_byte(raw: bytes) -> None:
-    """And is passed on as it comes."""
-    async with through(says(*[bytes([byte]) for byte in raw])) as (gateway, _), client_of(gateway) as client:
-        await client.send(get())
-        assert await client.read_exactly(len(raw)) == raw
-
-
-async def test_bytes_are_passed_on_when_they_come() -> None:
-    """Each event of a stream, each byte of a body: nothing waits for more."""
-    sent = asyncio.Event()
-    parts = [head(200, [("Transfer-Encoding", "chunked")]), b"3\r\nabc\r\n", b"5\r\nx", b"y", b"zab\r\n", b"0\r\n\r\n"]
-
-    async def script(peer: Peer) -> None:
-        await peer.read_request()
-        for part in parts:
-            await peer.send(part)
-            await sent.wait()
-            sent.clear()
-
-    async with through(script) as (gateway, _), client_of(gateway) as client:
-        await client.send(get())
-        for part in parts:
-            assert await client.read_exactly(len(part), timeout_s=1) == part
-            sent.set()
-
-
-@pytest.mark.parametrize(
-    ("raw", "passed"),
-    [
-        (answer(200, b"hi") + b"EXTRA", answer(200, b"hi")),
-        (answer(200, b"") + answer(200, b"stray"), answer(200, b"")),
-        (answer(200, b"hi", chunked=True) + b"\r\n", answer(200, b"hi", chunked=True)),
-        (head(204) + b"body", head(204)),
-        (head(304, [("Content-Length", "4")]) + b"body", head(304, [("Content-Length", "4")])),
-    ],
-)
-@pytest.mark.parametrize("apart", [False, True])
-async def test_bytes_behind_an_answer_go_nowhere(raw: bytes, passed: bytes, apart: bool) -> None:
-    """The client gets its answer; the connection with something left over is closed."""
-    parts = (passed, raw.removeprefix(passed)) if apart else (raw,)
-    async with through(says(*parts), FINE) as (gateway, upstream), client_of(gateway) as client:
-        await client.send(get())
-        assert (await client.read_response()).raw == passed
-        await breathe(20)
-        await client.send(get())
-        assert (await client.read_response()).payload == b"fine"
-        assert len(upstream.connections) == 2
-
-
-@pytest.mark.parametrize("stray", [answer(200, b"stray"), b"HTTP/1.1 200 OK\r\n", b"x", b"\r\n", b"HTTP/1.1 408 Timeout\r\nConnection: close\r\n\r\n"])
-async def test_what_comes_unasked_is_given_to_nobody(stray: bytes) -> None:
-    """Bytes on an idle pooled connection end it; the next request has its own answer from another one."""
-    go, gone = asyncio.Event(), asyncio.Event()
-
-    async def poisoned(peer: Peer) -> None:
-        await peer.read_request()
-        await peer.send(answer(200, b"first"))
-        await go.wait()
-        await peer.send(stray)
-        await peer.wait_end()
-        gone.set()
-
-    async with through(poisoned, FINE) as (gateway, upstream), client_of(gateway) as client:
-        await client.send(get())
-        assert (await client.read_response()).payload == b"first"
-        go.set()
-        await asyncio.wait_for(gone.wait(), 2)
-        for request in (get(), post(b"{}")):
-            await client.send(request)
-            assert (await client.read_response()).payload == b"fine"
-        assert len(upstream.connections) == 2
-
-
-async def test_answers_never_go_to_another_client() -> None:
-    """Many clients at once over few upstream connections, some of which leave early: each gets its own."""
-
-    async def one(gateway_client: Peer, number: int) -> None:
-        for turn in range(20):
-            name = b"/v1/%d-%d" % (number, turn)
-            await gateway_client.send(post(b"x" * (number * 37 % 5000), name))
-            assert (await gateway_client.read_response()).payload.startswith(name + b" ")
-
-    async with through(serve(lambda r: answer(200, r.target + b" " + r.payload, chunked=len(r.payload) % 2 == 0))) as (gateway, _):
-        clients = [await client_of(gateway) for _ in range(40)]
-        leavers = [await client_of(gateway) for _ in range(20)]
-        for leaver in leavers:
-            await leaver.send(post(b"y" * 3000, b"/v1/leaver"))
-        tasks = [asyncio.create_task(one(client, i)) for i, client in enumerate(clients)]
-        await breathe()
-        for leaver in leavers:
-            leaver.reset()
-        await asyncio.gather(*tasks)
-        for client in clients:
-            client.close()
 
 
 @pytest.mark.parametrize("status", [204, 304, 205])
@@ -279,7 +92,10 @@ async def test_an_upstream_that_says_close_is_not_used_again(lines: list[tuple[s
 async def test_an_old_upstream_is_understood() -> None:
     """HTTP/1.0 with and without a length: the client gets HTTP/1.1; no connection is kept, unless both say so."""
     old = b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nhi"
-    async with through(says(old), says(old.replace(b"\r\n\r\n", b"\r\nConnection: keep-alive\r\n\r\n"))) as (gateway, upstream):
+    async with through(says(old), says(old.replace(b"\r\n\r\n", b"\r\nConnection: keep-alive\r\n\r\n"))) as (
+        gateway,
+        upstream,
+    ):
         for _ in range(2):
             response = await ask(gateway, get())
             assert response.raw == b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"

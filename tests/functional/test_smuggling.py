@@ -24,30 +24,140 @@ PATIENCE_S = 1.0
 METHODS = (b"POST", b"GET")
 CODING_NAMES = (
     *(b"Transfer-Encoding", b"transfer-encoding", b"Transfer-Encoding ", b"Transfer-Encoding\t", b" Transfer-Encoding"),
-    *(b"Transfer_Encoding", b"Transfer-Encoding\x0b", b"X: y\nTransfer-Encoding", b"X: y\rTransfer-Encoding", b"Transfer\x00-Encoding"),
+    *(
+        b"Transfer_Encoding",
+        b"Transfer-Encoding\x0b",
+        b"X: y\nTransfer-Encoding",
+        b"X: y\rTransfer-Encoding",
+        b"Transfer\x00-Encoding",
+    ),
     *(b"X:\r\n Transfer-Encoding", b"TRANSFER-ENCODING", b"Transfer-Encoding\xa0", b"X-Transfer-Encoding"),
 )
 CODINGS = (
-    *(b"chunked", b"Chunked", b"xchunked", b"chunked, identity", b"identity, chunked", b"chunked, chunked", b"\x0bchunked"),
-    *(b"chunked\x0b", b'"chunked"', b"chunked;x=y", b"\tchunked", b"chunked ", b"", b"\r\n chunked", b"chunked\x00", b"cHuNkEd,"),
-    *(b", chunked", b"gzip, chunked", b"chunked\r", b"chunked\n", b"identity", b"chu\r\n nked", b"\xa0chunked", b"chunked\xff"),
+    *(
+        b"chunked",
+        b"Chunked",
+        b"xchunked",
+        b"chunked, identity",
+        b"identity, chunked",
+        b"chunked, chunked",
+        b"\x0bchunked",
+    ),
+    *(
+        b"chunked\x0b",
+        b'"chunked"',
+        b"chunked;x=y",
+        b"\tchunked",
+        b"chunked ",
+        b"",
+        b"\r\n chunked",
+        b"chunked\x00",
+        b"cHuNkEd,",
+    ),
+    *(
+        b", chunked",
+        b"gzip, chunked",
+        b"chunked\r",
+        b"chunked\n",
+        b"identity",
+        b"chu\r\n nked",
+        b"\xa0chunked",
+        b"chunked\xff",
+    ),
 )
 LENGTH_NAMES = (
-    *(b"Content-Length", b"content-length", b"Content-Length ", b"Content-Length\t", b" Content-Length", b"Content_Length"),
-    *(b"Content-Length\x0b", b"X: y\nContent-Length", b"X: y\rContent-Length", b"Content\x00-Length", b"X:\r\n Content-Length"),
+    *(
+        b"Content-Length",
+        b"content-length",
+        b"Content-Length ",
+        b"Content-Length\t",
+        b" Content-Length",
+        b"Content_Length",
+    ),
+    *(
+        b"Content-Length\x0b",
+        b"X: y\nContent-Length",
+        b"X: y\rContent-Length",
+        b"Content\x00-Length",
+        b"X:\r\n Content-Length",
+    ),
 )
 #: With the length of the body, or of its harmless part, for %d.
 LENGTHS = (
-    *(b"%d", b"0%d", b"00000000000000000000%d", b"+%d", b"-%d", b"0x%x", b" %d", b"%d ", b"\t%d", b"%d\t", b"%d,%d", b"%d, %d"),
-    *(b"%d\r\nContent-Length: %d", b"%d\r\nContent-Length: 0", b"0\r\nContent-Length: %d", b"%d\x00", b"\x0b%d", b"%d\xa0", b"%d.0"),
+    *(
+        b"%d",
+        b"0%d",
+        b"00000000000000000000%d",
+        b"+%d",
+        b"-%d",
+        b"0x%x",
+        b" %d",
+        b"%d ",
+        b"\t%d",
+        b"%d\t",
+        b"%d,%d",
+        b"%d, %d",
+    ),
+    *(
+        b"%d\r\nContent-Length: %d",
+        b"%d\r\nContent-Length: 0",
+        b"0\r\nContent-Length: %d",
+        b"%d\x00",
+        b"\x0b%d",
+        b"%d\xa0",
+        b"%d.0",
+    ),
     *(b"%de0", b"%d;", b"(%d)", b"%d\n", b"%d\r", b"\r\n %d", b"%d_0", b"%d 0", b"999999999999999999999%d"),
 )
 SIZES = (
-    *(b"%x", b"0%x", b"0x%x", b"+%x", b"-%x", b" %x", b"%x ", b"%x\t", b"\x0b%x", b"%x\x0b", b"%x;", b"%x;x=\n", b"%x\n", b"%x\r", b"\n%x"),
-    *(b"\r\n%x", b"0000000000000000%x", b"1000000000000000%x", b"%x,%x", b"%x\x00", b"%x;\x00", b"%xg", b"%x\xa0", b"%x_0", b"%x;\r", b"%x h"),
+    *(
+        b"%x",
+        b"0%x",
+        b"0x%x",
+        b"+%x",
+        b"-%x",
+        b" %x",
+        b"%x ",
+        b"%x\t",
+        b"\x0b%x",
+        b"%x\x0b",
+        b"%x;",
+        b"%x;x=\n",
+        b"%x\n",
+        b"%x\r",
+        b"\n%x",
+    ),
+    *(
+        b"\r\n%x",
+        b"0000000000000000%x",
+        b"1000000000000000%x",
+        b"%x,%x",
+        b"%x\x00",
+        b"%x;\x00",
+        b"%xg",
+        b"%x\xa0",
+        b"%x_0",
+        b"%x;\r",
+        b"%x h",
+    ),
 )
 ENDS = (b"\r\n", b"\n", b"\r", b"", b"\r\r\n", b"X\r\n")
-BREAKS = (b"\n", b"\r", b"\r\r\n", b"\n\r", b"\x00", b"\x0b", b"\x0c", b"\x85", b"\r\n ", b"\r\n\t", b"\n ", b"\x1c", b"\x7f", b"\r\n\x00")
+BREAKS = (
+    b"\n",
+    b"\r",
+    b"\r\r\n",
+    b"\n\r",
+    b"\x00",
+    b"\x0b",
+    b"\x0c",
+    b"\x85",
+    b"\r\n ",
+    b"\r\n\t",
+    b"\n ",
+    b"\x1c",
+    b"\x7f",
+    b"\r\n\x00",
+)
 
 
 def hidden(number: int) -> bytes:
@@ -105,7 +215,9 @@ def odd_chunks(numbers: Iterator[int]) -> Iterator[tuple[int, bytes]]:
 
 def broken_heads(numbers: Iterator[int]) -> Iterator[tuple[int, bytes]]:
     """A byte where it does not belong, at every boundary of a head."""
-    whole = b"POST /v1/outer-%d HTTP/1.1\r\nHost: h\r\nX-A: b\r\nContent-Length: 5\r\nTransfer-Encodinh: chunked\r\n\r\n"
+    whole = (
+        b"POST /v1/outer-%d HTTP/1.1\r\nHost: h\r\nX-A: b\r\nContent-Length: 5\r\nTransfer-Encodinh: chunked\r\n\r\n"
+    )
     places = [m.start() for m in re.finditer(rb"[ :/\r\n.-]", whole)]
     for at, text in itertools.product(places, BREAKS):
         number = next(numbers)
@@ -156,7 +268,11 @@ class Reader:
     def _behind(self, fields: list[tuple[bytes, bytes]], rest: bytes) -> bytes | None:
         codings = [value.lower() for name, value in fields if name == b"transfer-encoding"]
         chunked = any(b"chunked" in c for c in codings) if self.loose_coding else codings[-1:] == [b"chunked"]
-        lengths = [int(digits[0]) for name, value in fields if name == b"content-length" and (digits := re.search(rb"\d+", value))]
+        lengths = [
+            int(digits[0])
+            for name, value in fields
+            if name == b"content-length" and (digits := re.search(rb"\d+", value))
+        ]
         if chunked and (self.coding_first or not lengths):
             return self._behind_chunks(rest)
         length = lengths[-1 if self.last_length else 0] if lengths else 0

@@ -111,7 +111,10 @@ async def test_what_came_before_the_cut_is_delivered() -> None:
         head(200, [("Content-Length", str(len(payload) + 1))]) + payload,
         head(200, [("Transfer-Encoding", "chunked")]) + chunk(payload),
     ):
-        async with through(cut_at(raw, "fin"), keep_bytes=1 << 22) as (gateway, _), client_of(gateway, keep_bytes=1 << 22) as client:
+        async with (
+            through(cut_at(raw, "fin"), keep_bytes=1 << 22) as (gateway, _),
+            client_of(gateway, keep_bytes=1 << 22) as client,
+        ):
             await client.send(get())
             received, _ = await received_of(client)
             assert received == raw
@@ -127,7 +130,16 @@ async def test_an_unfinished_size_line_or_last_chunk_is_not_passed_on() -> None:
             assert received == raw
 
 
-BROKEN = [b"ZZ\r\n", b"-1\r\n", b"3\r\nabcd\r\n", b"3\nabc\n", b"+3\r\nabc\r\n", b"0\r\nContent-Length: 4\r\n\r\n", b"0\r\nbad\r\n\r\n", b"\r\n"]
+BROKEN = [
+    b"ZZ\r\n",
+    b"-1\r\n",
+    b"3\r\nabcd\r\n",
+    b"3\nabc\n",
+    b"+3\r\nabc\r\n",
+    b"0\r\nContent-Length: 4\r\n\r\n",
+    b"0\r\nbad\r\n\r\n",
+    b"\r\n",
+]
 
 
 @pytest.mark.parametrize("bad", BROKEN)
@@ -165,7 +177,10 @@ async def test_broken_chunks_end_the_answer_visibly(bad: bytes) -> None:
 @pytest.mark.parametrize("end", ["fin", "reset"])
 async def test_a_silent_end_before_any_byte_is_a_502(end: str) -> None:
     """On a fresh connection nothing is sent twice, safe method or not; the client's connection goes on."""
-    async with through(cut_at(b"", end), cut_at(b"", end), cut_at(b"", end), serve(answer(200, b"x"))) as (gateway, upstream):
+    async with through(cut_at(b"", end), cut_at(b"", end), cut_at(b"", end), serve(answer(200, b"x"))) as (
+        gateway,
+        upstream,
+    ):
         async with client_of(gateway) as client:
             for request in (get(), post(b"{}"), get(method=b"DELETE")):
                 await client.send(request)

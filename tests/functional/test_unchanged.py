@@ -8,6 +8,7 @@ import pytest
 
 from gateway.testing.messages import Request, differences
 from gateway.testing.scripts import answer, head, ok, serve
+
 from .through import HOP, REQUEST_MAY_DIFFER, ask, client_of, get, post, post_chunked, refusal, through
 
 TARGETS = [
@@ -22,7 +23,7 @@ TARGETS = [
     b"/v1/@evil.example/",
     b"/v1/a&amp=1?&=&&==",
     b"/v1/a:b;c,d=e!f$g(h)*i'j~k-l._m",
-    b"/v1/a|b{c}\\d^e`f\"<g>",
+    b'/v1/a|b{c}\\d^e`f"<g>',
     b"/v1/" + b"x" * 20000 + b"?" + b"y" * 10000,
 ]
 
@@ -83,7 +84,7 @@ async def test_headers_keep_their_case_order_repeats_and_spacing() -> None:
         b"ETAG:    spaced \t ",
         b"X-Empty:",
         b"X-Blank:   ",
-        b"X-Mixed-cAsE: again, and \"quoted\" (c)",
+        b'X-Mixed-cAsE: again, and "quoted" (c)',
         b"x-mixed-case: third",
         b"X-Tab:\ta\tb",
         b"X-Latin: \xe4\xf6\xfc \x80\xff",
@@ -144,7 +145,9 @@ async def test_the_length_keeps_its_spelling(line: bytes) -> None:
         assert differences(sent, seen.raw, may_differ=frozenset((b"host",))) == []
 
 
-@pytest.mark.parametrize("line", [b"X-Content-Length: 7", b"X: content-length: 7", b"X: Content-Length: 7", b"Xontent-Length: 9"])
+@pytest.mark.parametrize(
+    "line", [b"X-Content-Length: 7", b"X: content-length: 7", b"X: Content-Length: 7", b"Xontent-Length: 9"]
+)
 async def test_a_field_that_looks_like_the_length_is_only_a_field(line: bytes) -> None:
     """Before or behind the true one, or without it."""
     requests = [
@@ -178,7 +181,9 @@ async def test_nothing_is_invented_in_an_answer() -> None:
 
 
 ANSWERS = [
-    answer(200, b"x", [("X-Mixed-Case", "1"), ("x-low", "2"), ("ETag", '"a"'), ("SET-COOKIE", "a=1"), ("Set-Cookie", "b")]),
+    answer(
+        200, b"x", [("X-Mixed-Case", "1"), ("x-low", "2"), ("ETag", '"a"'), ("SET-COOKIE", "a=1"), ("Set-Cookie", "b")]
+    ),
     answer(200, b"x", [("Content-Type", "a/b"), ("Content-Type", "c/d")]),
     answer(200, b"", [("A", ""), ("B", "  \t "), (b"C", b"\xff\x80 \xe4")]),
     answer(200, b"x", [("Server", "uvicorn"), ("Date", "never"), ("Via", "1.1 x"), ("Trailer", "X-A"), ("Age", "-1")]),
@@ -191,7 +196,7 @@ ANSWERS = [
     b"HTTP/1.1 299 Quite Odd: \xe4 reason\r\ncontent-length:2 \r\n\r\nhi",
     b"HTTP/1.1 999 Far\r\nContent-Length: 002\r\n\r\nhi",
     b"HTTP/1.1 200 OK\r\nX: Content-Length: 5\r\nX-Content-Length: 9\r\nContent-Length: 2\r\n\r\nhi",
-    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n00000002;a=b;c=\"d;\"\r\nhi\r\n0\r\n\r\n",
+    b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n00000002;a=b;c="d;"\r\nhi\r\n0\r\n\r\n',
     b"HTTP/1.1 200 OK\r\ntransfer-ENCODING:CHUNKED\r\n\r\nA\r\n0123456789\r\na;x\r\n0123456789\r\n000;y\r\nX-T: 1\r\nx-t:2\r\n\r\n",
     answer(500, b'{"error":1}'),
     answer(529, b"overloaded"),
@@ -232,7 +237,9 @@ async def test_many_headers_go_through() -> None:
 GZIPPED = gzip.compress(b"hello " * 1000)
 
 
-@pytest.mark.parametrize("body", [GZIPPED, b"only claims to be gzip", gzip.compress(bytes(5_000_000))], ids=["gzip", "claim", "bomb"])
+@pytest.mark.parametrize(
+    "body", [GZIPPED, b"only claims to be gzip", gzip.compress(bytes(5_000_000))], ids=["gzip", "claim", "bomb"]
+)
 @pytest.mark.parametrize("coding", [b"gzip", b"br", b"deflate", b"identity", b"nonsense"])
 async def test_content_codings_are_not_touched(body: bytes, coding: bytes) -> None:
     """Both ways, whether true or claimed."""
@@ -256,7 +263,9 @@ async def test_content_codings_are_not_touched(body: bytes, coding: bytes) -> No
         post(bytes(range(256))),
         post_chunked(b"3\r\nabc\r\n0\r\n\r\n", method=b"GET"),
         post_chunked(b"0\r\n\r\n"),
-        post_chunked(b"000A;x=1\r\n0123456789\r\n00;last\r\nX-Check: 1\r\nx-CHECK:2\r\n\r\n", b"/v1/x", b"Trailer: X-Check"),
+        post_chunked(
+            b"000A;x=1\r\n0123456789\r\n00;last\r\nX-Check: 1\r\nx-CHECK:2\r\n\r\n", b"/v1/x", b"Trailer: X-Check"
+        ),
     ],
     ids=range(11),
 )
@@ -268,7 +277,8 @@ async def test_the_framing_of_a_request_is_not_touched(request_: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "method", [b"QUERY", b"PROPFIND", b"M-SEARCH", b"FOO-BAR", b"get", b"PATCH", b"LINK", b"X" * 100, b"!#$%&'*+-.^_`|~"]
+    "method",
+    [b"QUERY", b"PROPFIND", b"M-SEARCH", b"FOO-BAR", b"get", b"PATCH", b"LINK", b"X" * 100, b"!#$%&'*+-.^_`|~"],
 )
 async def test_any_method_goes_through_as_sent(method: bytes) -> None:
     """Its case and characters too."""
@@ -312,7 +322,10 @@ async def test_observability_changes_nothing() -> None:
     """The upstream gets the same bytes with access log and metrics, and without."""
     seen: list[list[bytes]] = []
     for logging, metrics in (({"access": True, "level": "debug"}, True), ({"access": False}, False)):
-        async with through(logging=logging, metrics={"enabled": metrics}) as (gateway, upstream), client_of(gateway) as client:
+        async with (
+            through(logging=logging, metrics={"enabled": metrics}) as (gateway, upstream),
+            client_of(gateway) as client,
+        ):
             for i in range(100):
                 await client.send(post(b"x" * i, b"/v1/%d?q=%d" % (i % 7, i), b"X-I: %d" % i))
                 await client.read_response()

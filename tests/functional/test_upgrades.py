@@ -13,7 +13,12 @@ from gateway.testing.tls import Certificates
 
 from .through import breathe, client_of, error_of, get, listener_of, post, through
 
-WEBSOCKET = (b"Connection: Upgrade", b"Upgrade: websocket", b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", b"Sec-WebSocket-Version: 13")
+WEBSOCKET = (
+    b"Connection: Upgrade",
+    b"Upgrade: websocket",
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+    b"Sec-WebSocket-Version: 13",
+)
 HANDSHAKE = get(b"/v1/realtime?model=x", *WEBSOCKET, b"Sec-WebSocket-Protocol: realtime, v1")
 SWITCHING = (
     b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -230,17 +235,17 @@ async def test_a_tunnel_holds_its_sender_back() -> None:
         await peer.read_request()
         await peer.send(SWITCHING)
         await go.wait()
-        await peer.discard(40_000_000, timeout_s=20)
+        await peer.discard(64_000_000, timeout_s=20)
         await peer.send(b"done")
 
     async with through(slow, rcvbuf=8192) as (gateway, _), client_of(gateway) as client:
         await joined(client)
-        sending = asyncio.create_task(client.send(bytes(40_000_000), timeout_s=None))
+        sending = asyncio.create_task(client.send(bytes(64_000_000), timeout_s=None))
         before = -1
         while before != client.n_sent:
             before = client.n_sent
             await asyncio.sleep(0.1)
-        assert client.n_sent < 24_000_000
+        assert client.n_sent < 48_000_000
         go.set()
         await sending
         assert await client.read_exactly(4) == b"done"
@@ -254,7 +259,10 @@ async def test_a_silent_tunnel_ends() -> None:
         await peer.send(SWITCHING)
         await peer.wait_end(timeout_s=10)
 
-    async with through(quiet, upstream={"timeouts": {"idle": "0.3s"}}) as (gateway, upstream), client_of(gateway) as client:
+    async with (
+        through(quiet, upstream={"timeouts": {"idle": "0.3s"}}) as (gateway, upstream),
+        client_of(gateway) as client,
+    ):
         await joined(client)
         for _ in range(12):
             await client.send(b"x")
@@ -365,7 +373,10 @@ async def test_a_websocket_with_a_gateway_key(certificates: Certificates) -> Non
     """The key is checked at the handshake and replaced, over TLS to the upstream; closing either way ends it."""
     key = {"name": "ci", "sha256": hashlib.sha256(b"gk").hexdigest(), "scopes": ["passthrough"]}
     upstream_settings = {"api_key": "sk-up", "tls": {"ca_file": str(certificates.ca)}}
-    async with through(echo, upstream=upstream_settings, tls=certificates.server_context(), keys=[key]) as (gateway, upstream):
+    async with through(echo, upstream=upstream_settings, tls=certificates.server_context(), keys=[key]) as (
+        gateway,
+        upstream,
+    ):
         async with client_of(gateway) as client:
             await client.send(HANDSHAKE)
             assert (await client.read_response()).status == 401

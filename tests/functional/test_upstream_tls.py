@@ -25,7 +25,10 @@ async def test_an_upstream_is_known_by_its_ca(certificates: Certificates) -> Non
     """Many requests over one connection, which speaks HTTP/1.1 by ALPN; the scheme does not show in Host."""
     context = certificates.server_context()
     context.set_alpn_protocols(["h2", "http/1.1"])
-    async with through(upstream=trusting(certificates), tls=context) as (gateway, upstream), client_of(gateway) as client:
+    async with (
+        through(upstream=trusting(certificates), tls=context) as (gateway, upstream),
+        client_of(gateway) as client,
+    ):
         for i in range(50):
             await client.send(post(b"x" * i * 400))
             assert (await client.read_response()).raw == ok()
@@ -164,7 +167,10 @@ async def test_an_idle_tls_connection_that_ended_is_replaced(certificates: Certi
     """With and without close_notify, for any method."""
     for how in ("cut", "close", "reset"):
         script = ends(ok(), how)
-        async with through(script, upstream=trusting(certificates), tls=certificates.server_context()) as (gateway, upstream):
+        async with through(script, upstream=trusting(certificates), tls=certificates.server_context()) as (
+            gateway,
+            upstream,
+        ):
             for request in (get(), post(b"{}"), post(b"{}")):
                 assert (await ask(gateway, request)).status == 200
                 await upstream.wait_open(0)
@@ -184,7 +190,10 @@ async def test_unasked_bytes_on_an_idle_tls_connection_go_nowhere(certificates: 
         await peer.wait_end()
 
     scripts = poisoned, serve(answer(200, b"fine"))
-    async with through(*scripts, upstream=trusting(certificates), tls=certificates.server_context()) as (gateway, upstream):
+    async with through(*scripts, upstream=trusting(certificates), tls=certificates.server_context()) as (
+        gateway,
+        upstream,
+    ):
         assert (await ask(gateway, get())).payload == b"first"
         go.set()
         await upstream.wait_open(0)
@@ -218,7 +227,10 @@ async def test_a_client_that_leaves_ends_the_tls_connection(certificates: Certif
         await peer.send(CHUNKED + chunk(b"abc"))
         await peer.wait_end()
 
-    async with through(script, upstream=trusting(certificates), tls=certificates.server_context()) as (gateway, upstream):
+    async with through(script, upstream=trusting(certificates), tls=certificates.server_context()) as (
+        gateway,
+        upstream,
+    ):
         client = await client_of(gateway)
         await client.send(get())
         await client.read_head()

@@ -11,9 +11,13 @@ from gateway.app import DATA
 from gateway.lanes.listener import Listener
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import KEEP_BYTES, Connecting, Peer, Response, connect
+from gateway.testing.scripts import answer, serve
 from gateway.testing.upstream import FakeUpstream, Script
 
 Json = dict[str, Any]
+
+#: An upstream whose answers can be told from others'.
+FINE = serve(answer(200, b"fine"))
 
 #: What the gateway may change in a request and in an answer (the HTTP contract, "Passthrough, exactly").
 HOP = frozenset((b"connection", b"keep-alive", b"proxy-connection", b"te", b"upgrade"))
@@ -104,3 +108,25 @@ async def refusal(gateway: LocalGateway, data: bytes, *, timeout_s: float = 5.0)
     assert response.values(b"connection") == [b"close"]
     assert response.status >= 400
     return response
+
+
+async def refused(data: bytes) -> Response:
+    """The answer to `data`, which no upstream may see."""
+    async with through() as (gateway, upstream):
+        response = await refusal(gateway, data)
+        await breathe()
+        assert not upstream.connections
+    assert b"smuggled" not in response.raw
+    return response
+
+
+def says(*raw: bytes, holds: bool = True) -> Script:
+    """Answers one request with `raw`, each part in a segment of its own, and then waits for the other side to leave."""
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await in_pieces(peer, *raw)
+        if holds:
+            await peer.wait_end()
+
+    return script

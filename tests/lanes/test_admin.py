@@ -12,12 +12,16 @@ from .assembled import Lane, assembled
 PATHS = (b"/", b"/health/live", b"/health/ready", b"/metrics", b"/gone")
 
 
-def pages(*, ready: bool = True, hosts: tuple[str, ...] = (), exposition: bytes | None = b"metric 1\n") -> web.Application:
+def pages(
+    *, ready: bool = True, hosts: tuple[str, ...] = (), exposition: bytes | None = b"metric 1\n"
+) -> web.Application:
     async def page() -> bytes:
         assert exposition is not None
         return exposition
 
-    return Pages(exposition=page if exposition is not None else None, ready=lambda: ready, allowed_hosts=lambda: hosts).application()
+    return Pages(
+        exposition=page if exposition is not None else None, ready=lambda: ready, allowed_hosts=lambda: hosts
+    ).application()
 
 
 async def asked(lane: Lane, path: str, *lines: bytes, host: bytes = b"localhost") -> tuple[int, bytes]:

@@ -24,7 +24,15 @@ def sent(found: tuple[Plan, bytes]) -> tuple[object, ...]:
     """All that a plan makes of a request."""
     plan, digits = found
     length = int(digits) if digits else plan.length
-    traits = (plan.chunked, plan.minor, plan.keep_alive, plan.expects_continue, plan.websocket, plan.repeatable, plan.plain)
+    traits = (
+        plan.chunked,
+        plan.minor,
+        plan.keep_alive,
+        plan.expects_continue,
+        plan.websocket,
+        plan.repeatable,
+        plan.plain,
+    )
     return plan.before + digits + plan.after, length, plan.method, plan.path, plan.caller, plan.pool.endpoint, traits
 
 
@@ -33,7 +41,9 @@ def test_an_equal_head_finds_its_plan() -> None:
     way_in = entry(endpoint())
     assert way_in.recall(HEAD + b"\r\n\r\n", len(HEAD)) is None
     plan, digits = decided(way_in, HEAD)
-    assert (plan.before + digits + plan.after).startswith(b"POST /v1/x HTTP/1.1\r\nHost: up.example\r\nContent-Length: 12\r\nX: 1")
+    assert (plan.before + digits + plan.after).startswith(
+        b"POST /v1/x HTTP/1.1\r\nHost: up.example\r\nContent-Length: 12\r\nX: 1"
+    )
     for body in (b"", b"x" * 12, b"\r\n\r\n"):
         found = way_in.recall(HEAD + b"\r\n\r\n" + body, len(HEAD))
         assert found is not None and found[0] is plan and found[1] == b"12"

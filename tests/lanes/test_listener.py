@@ -61,7 +61,13 @@ async def test_every_end_of_a_turn_is_counted_once() -> None:
         await peer.send(head(200, [("Content-Length", "5")]) + b"x")
 
     async with assembled(serve(ok()), dies, dies, serve(ok())) as lane:
-        for request in (GET, GET, GET.replace(b"GET", b"BAD METHOD"), GET.replace(b"/v1", b"/v9"), GET.replace(b"/v1/x", b"/own")):
+        for request in (
+            GET,
+            GET,
+            GET.replace(b"GET", b"BAD METHOD"),
+            GET.replace(b"/v1", b"/v9"),
+            GET.replace(b"/v1/x", b"/own"),
+        ):
             async with lane.client() as client:
                 await client.send(request)
                 await client.read_some()

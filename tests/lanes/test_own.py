@@ -157,14 +157,14 @@ async def test_a_slow_handler_holds_its_client_back() -> None:
             sha.update(block)
         return web.Response(body=sha.digest())
 
-    body = bytes(30_000_000)
+    body = bytes(64_000_000)
     async with assembled(pages=pages(slow)) as lane, lane.client() as client:
         sending = asyncio.create_task(client.send(upload(body), timeout_s=None))
         before = -1
         while before != client.n_sent:
             before = client.n_sent
             await asyncio.sleep(0.1)
-        assert client.n_sent < 20_000_000
+        assert client.n_sent < 48_000_000
         go.set()
         await sending
         assert (await client.read_response()).payload == hashlib.sha256(body).digest()
@@ -179,9 +179,9 @@ async def test_a_slow_client_holds_its_handler_back() -> None:
     async def floods(request: web.Request) -> web.StreamResponse:
         nonlocal written
         response = web.StreamResponse()
-        response.content_length = 30_000_000
+        response.content_length = 64_000_000
         await response.prepare(request)
-        for _ in range(300):
+        for _ in range(640):
             await response.write(bytes(100_000))
             written += 100_000
         return response
@@ -192,8 +192,8 @@ async def test_a_slow_client_holds_its_handler_back() -> None:
         while before != written:
             before = written
             await asyncio.sleep(0.1)
-        assert 0 < written < 20_000_000
-        assert len((await client.read_response(timeout_s=20)).payload) == 30_000_000
+        assert 0 < written < 48_000_000
+        assert len((await client.read_response(timeout_s=20)).payload) == 64_000_000
         await back_in_the_lane(client)
 
 
@@ -277,7 +277,10 @@ async def test_turns_of_pages_are_accounted() -> None:
         await client.send(GET.replace(b"/own", b"/own?secret=1"))
         await client.read_response()
         await back_in_the_lane(client)
-        assert [(r["mode"], r["path"], r["status"]) for r in lane.log] == [("own", b"/own", 200), ("passthrough", b"/v1/x", 200)]
+        assert [(r["mode"], r["path"], r["status"]) for r in lane.log] == [
+            ("own", b"/own", 200),
+            ("passthrough", b"/v1/x", 200),
+        ]
 
 
 async def test_many_pages_at_once_do_not_mix() -> None:

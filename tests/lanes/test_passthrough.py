@@ -73,7 +73,13 @@ async def race(lane: Lane, request: bytes) -> int:
 
 @pytest.mark.parametrize(
     "request_",
-    [GET, POST, GET.replace(b"GET", b"DELETE"), POST.replace(b"POST", b"PUT"), POST.replace(b"2\r\n\r\n{}", b"9\r\n\r\n{}")],
+    [
+        GET,
+        POST,
+        GET.replace(b"GET", b"DELETE"),
+        POST.replace(b"POST", b"PUT"),
+        POST.replace(b"2\r\n\r\n{}", b"9\r\n\r\n{}"),
+    ],
     ids=["get", "post", "delete", "put", "unfinished post"],
 )
 async def test_a_fin_that_meets_a_request_costs_nothing(request_: bytes) -> None:
@@ -234,7 +240,10 @@ async def test_a_client_that_waits_to_be_invited_is_not_late() -> None:
         await peer.read_head()
         await peer.wait_end()
 
-    async with assembled(silent, timeouts=Timeouts(body_idle_s=60), first_byte_s=600.0) as lane, lane.client() as client:
+    async with (
+        assembled(silent, timeouts=Timeouts(body_idle_s=60), first_byte_s=600.0) as lane,
+        lane.client() as client,
+    ):
         await client.send(POST[:-2].replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n"))
         await lane.upstream.wait_connections(1)
         await settle()
@@ -251,7 +260,14 @@ async def test_an_access_line_has_the_facts() -> None:
         await client.send(POST.replace(b"/x ", b"/x?secret=1 "))
         await client.read_response()
     (record,) = lane.log
-    facts = {"mode": "passthrough", "route": "/v1/", "method": b"POST", "path": b"/v1/x", "status": 200, "outcome": "ok"}
+    facts = {
+        "mode": "passthrough",
+        "route": "/v1/",
+        "method": b"POST",
+        "path": b"/v1/x",
+        "status": 200,
+        "outcome": "ok",
+    }
     assert facts.items() <= record.items()
     assert (record["upstream"], record["key"], record["bytes_in"], record["bytes_out"]) == ("up", "local", 2, 11)
     assert b"secret" not in repr(record).encode()

@@ -35,7 +35,13 @@ def test_the_head_is_cut_at_the_digits() -> None:
 def test_rules_name_what_is_dropped() -> None:
     """Hop-by-hop, nominated, X-Context-*, and what carried the gateway's key."""
     identity = Identity(LOCAL, frozenset((b"x-gateway-key", b"x-api-key")))
-    lines = [b"Connection: X-Hop, close", b"x-hop: 1", b"Keep-Alive: 5", b"TE: trailers", b"X-Context-Mode: passthrough"]
+    lines = [
+        b"Connection: X-Hop, close",
+        b"x-hop: 1",
+        b"Keep-Alive: 5",
+        b"TE: trailers",
+        b"X-Context-Mode: passthrough",
+    ]
     before, _ = planned(*lines, b"X-Gateway-Key: gk", b"x-api-key: gk", b"Stays: 1", identity=identity)
     assert before[2:] == [b"Stays: 1"]
 

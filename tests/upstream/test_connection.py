@@ -77,18 +77,22 @@ async def test_a_fin_without_a_turn_ends_it() -> None:
 async def test_a_turn_may_keep_its_side_open() -> None:
     """After FIN it can still write, as a tunnel does."""
 
+    go = asyncio.Event()
+
     async def half(peer: Peer) -> None:
+        await go.wait()
         await peer.half_close()
         assert await peer.read_rest() == b"later"
 
     async with pooled(half) as (pool, upstream, _):
         turn = NotingTurn(keeps_half_open=True)
         connection = await connected(pool, turn)
+        go.set()
         await turn.until("eof")
         connection.write(b"later")
-        connection.transport.write_eof()
-        await upstream.wait_open(0)
+        connection.transport.close()
         await turn.until("lost")
+        await upstream.wait_open(0)
 
 
 async def test_its_turn_is_told_when_it_is_full_and_when_it_goes_on() -> None:

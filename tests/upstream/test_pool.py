@@ -132,7 +132,9 @@ async def test_old_idle_connections_are_closed() -> None:
         assert busy in pool.open
 
 
-@pytest.mark.parametrize(("told_s", "kept_s"), [(5.0, 4.0), (1.0, 0.0), (0.0, 0.0), (3600.0, IDLE_LIMIT_S), (None, IDLE_LIMIT_S)])
+@pytest.mark.parametrize(
+    ("told_s", "kept_s"), [(5.0, 4.0), (1.0, 0.0), (0.0, 0.0), (3600.0, IDLE_LIMIT_S), (None, IDLE_LIMIT_S)]
+)
 async def test_the_upstreams_own_limit_is_kept_with_a_second_to_spare(told_s: float | None, kept_s: float) -> None:
     """`Keep-Alive: timeout=5` is kept for four seconds: a request must not meet its FIN."""
     async with pooled(listens) as (pool, _, clock):
@@ -158,13 +160,17 @@ async def test_a_refused_connect_is_an_upstream_error() -> None:
         with pytest.raises(GatewayError) as caught:
             await pool.connect()
         assert caught.value.code == "upstream_error"
-        assert "'up'" in caught.value.message and "127.0.0.1" not in caught.value.message and str(port) not in caught.value.message
+        assert (
+            "'up'" in caught.value.message
+            and "127.0.0.1" not in caught.value.message
+            and str(port) not in caught.value.message
+        )
         assert (pool.counts.connect_errors, pool.counts.up) == (1, False)
-        async with FakeUpstream(listens, port=port):
-            connection = await pool.connect()
-            assert pool.counts.up
-            connection.abort()
-            await settle()
+    async with FakeUpstream(listens, port=port):
+        connection = await pool.connect()
+        assert pool.counts.up
+        connection.abort()
+        await settle()
 
 
 async def test_a_connect_that_hangs_is_an_upstream_timeout() -> None:

@@ -56,7 +56,9 @@ def endpoint(port: int, **more: object) -> Endpoint:
 
 
 @asynccontextmanager
-async def pooled(*scripts: Script, rcvbuf: int | None = None, **facts: object) -> AsyncIterator[tuple[Pool, FakeUpstream, ManualClock]]:
+async def pooled(
+    *scripts: Script, rcvbuf: int | None = None, **facts: object
+) -> AsyncIterator[tuple[Pool, FakeUpstream, ManualClock]]:
     """The pool's clock is the test's."""
     clock = ManualClock(1000.0)
     async with FakeUpstream(*scripts, rcvbuf=rcvbuf) as upstream:

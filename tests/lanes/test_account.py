@@ -1,0 +1,54 @@
+"""One turn, one account: what the metrics and the access log say about it is what happened."""
+
+import orjson
+
+from gateway.testing.local import LocalGateway
+from gateway.testing.peer import connect
+from gateway.testing.scripts import answer, event, serve, sse_answer
+from gateway.testing.upstream import FakeUpstream
+
+ASK = b"POST /v1/chat/completions?api=secret HTTP/1.1\r\nHost: g\r\nContent-Length: 2\r\n\r\n{}"
+
+
+async def _talk(response: bytes) -> tuple[LocalGateway, dict[str, object]]:
+    """The gateway after one answered request, and the record of its access log."""
+    async with FakeUpstream(serve(response)) as upstream:
+        config = {"upstreams": [{"name": "u", "base_url": upstream.base_url}], "logging": {"access": True}}
+        async with LocalGateway(config) as gateway, connect(gateway.host, gateway.port) as client:
+            await client.send(ASK)
+            await client.read_response(method="POST")
+            records = [orjson.loads(line) for line in gateway.logged().splitlines()]
+    return gateway, next(record for record in records if record["event"] == "request")
+
+
+async def test_an_answer_is_counted_once_with_its_status() -> None:
+    """Status, route, method, outcome and sizes are noted; the query is not."""
+    gateway, record = await _talk(answer(201, b"12345"))
+    tally = gateway.metrics.route("/v1/", "passthrough")
+    assert dict(tally.codes("POST")) == {201: 1}
+    assert (record["status"], record["route"], record["method"], record["outcome"]) == (201, "/v1/", "POST", "ok")
+    assert (record["bytes_in"], record["bytes_out"], record["path"]) == (2, 5, "/v1/chat/completions")
+    assert record["key"] == "local"
+    assert "secret" not in str(record)
+
+
+async def test_an_upstreams_failure_is_its_own_outcome() -> None:
+    """5xx is counted as the upstream's error, and passed on all the same."""
+    gateway, record = await _talk(answer(503, b"busy"))
+    assert dict(gateway.metrics.upstream("u").outcomes) == {"error": 1}
+    assert (record["status"], record["outcome"]) == (503, "error")
+
+
+async def test_event_streams_have_a_histogram_of_their_own() -> None:
+    """A stream's duration says nothing about an answer's."""
+    gateway, _ = await _talk(sse_answer([event("1")]))
+    tally = gateway.metrics.route("/v1/", "passthrough")
+    assert (tally.streamed.used, tally.answered.used) == (True, False)
+
+
+async def test_times_are_noted_for_both_sides() -> None:
+    """Overhead and the upstream's first byte are observed once a request."""
+    gateway, _ = await _talk(answer(200, b"x"))
+    tally = gateway.metrics.route("/v1/", "passthrough")
+    assert tally.overhead.buckets()[0][-1] == ("+Inf", 1.0)
+    assert gateway.metrics.upstream("u").first_byte.buckets()[0][-1] == ("+Inf", 1.0)
