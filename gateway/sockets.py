@@ -1,5 +1,6 @@
 """Listening sockets: one a worker and address, all on one port (SO_REUSEPORT)."""
 
+import contextlib
 import errno
 import socket
 from dataclasses import dataclass
@@ -30,26 +31,34 @@ def listen(host: str, port: int, *, workers: int, join: bool) -> Listening:
     A second gateway could bind the port unnoticed and take half of the connections; so it is probed first, unless
     `join` says that this is meant (a rolling restart).
     """
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        # A name such as localhost may have addresses of both families; clients try IPv4 in any case.
-        family, _, _, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
-        if port and not join:
-            with socket.socket(family, socket.SOCK_STREAM) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind(address)
-        sockets: list[socket.socket] = []
-        for _ in range(workers):
-            sock = socket.socket(family, socket.SOCK_STREAM)
-            sockets.append(sock)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            sock.setblocking(False)
-            sock.bind((address[0], port, *address[2:]))
-            port = sock.getsockname()[1]
-    except OSError as error:
-        raise ListenError(f"cannot listen on {host}:{port}: {error.strerror or error}.{_advice(error)}") from None
-    return Listening(host, port, tuple(sockets))
+    with contextlib.ExitStack() as bound:
+        try:
+            sockets = _bind(host, port, workers=workers, join=join, bound=bound)
+        except OSError as error:
+            raise ListenError(f"cannot listen on {host}:{port}: {error.strerror or error}.{_advice(error)}") from None
+        bound.pop_all()
+    return Listening(host, sockets[0].getsockname()[1], tuple(sockets))
+
+
+def _bind(host: str, port: int, *, workers: int, join: bool, bound: contextlib.ExitStack) -> list[socket.socket]:
+    """A socket for each worker; `bound` closes those made so far if it fails."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    # A name such as localhost may have addresses of both families; clients try IPv4 in any case.
+    family, _, _, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
+    if port and not join:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    sockets: list[socket.socket] = []
+    for _ in range(workers):
+        sock = bound.enter_context(socket.socket(family, socket.SOCK_STREAM))
+        sockets.append(sock)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        sock.setblocking(False)
+        sock.bind((address[0], port, *address[2:]))
+        port = sock.getsockname()[1]
+    return sockets
 
 
 def _advice(error: OSError) -> str:

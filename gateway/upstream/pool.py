@@ -61,6 +61,9 @@ class Pool:
     def give(self, connection: UpstreamConnection, *, idle_timeout_s: float | None) -> None:
         """Takes back a connection whose turn ended cleanly; closes it if the pool is closed or it is not alive."""
         connection.turn = None
+        if connection.transport.get_write_buffer_size():
+            connection.abort()  # the answer came before the request was read: what is unsent may never be
+            return
         if self._closed or connection.transport.is_closing():
             connection.transport.close()
             return

@@ -1,6 +1,5 @@
 """What an upstream answers, or fails to: passed on as it is, or told as an error; never mixed with anything else."""
 
-import asyncio
 
 import pytest
 
@@ -8,10 +7,10 @@ from gateway.testing.local import LocalGateway
 from gateway.testing.peer import Peer
 from gateway.testing.ports import refusing_port, silent_port
 from gateway.testing.scripts import answer, head, ok, serve
-from gateway.testing.upstream import FakeUpstream, Script
+from gateway.testing.upstream import FakeUpstream
 
 from .malformed import BAD_HEADS
-from .through import FINE, ask, breathe, client_of, error_of, get, in_pieces, post, says, through
+from .through import FINE, ask, breathe, client_of, error_of, get, post, says, through
 
 
 @pytest.mark.parametrize("raw", BAD_HEADS, ids=range(len(BAD_HEADS)))

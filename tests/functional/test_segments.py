@@ -58,7 +58,7 @@ async def test_a_well_formed_head_is_accepted_however_it_comes(data: bytes) -> N
 async def test_a_malformed_chunk_is_refused_however_it_comes(bad: bytes) -> None:
     """Byte by byte, behind a good one: the upstream never sees the request's end."""
     async with through() as (gateway, upstream), client_of(gateway) as client:
-        await in_pieces(client, post_chunked(b"5\r\nhello\r\n"), *[bytes((byte,)) for byte in bad + b"x\r\n"])
+        await in_pieces(client, post_chunked(b"5\r\nhello\r\n"), *[bytes((byte,)) for byte in bad + b"\r\n\r\n"])
         assert (await client.read_head()).startswith(b"HTTP/1.1 400 ")
         await upstream.wait_open(0)
         assert not upstream.requests
