@@ -16,7 +16,7 @@ from gateway.errors import GatewayError
 from gateway.lanes.own import OwnTurn
 from gateway.lanes.passthrough import Splice
 from gateway.lanes.plan import Plan
-from gateway.lanes.turn import Turn
+from gateway.lanes.turn import HELD, SENDING, Turn
 from gateway.routing.routes import path_of
 from gateway.upstream.connection import reset
 from gateway.wire.answer import error_answer, new_request_id
@@ -37,9 +37,6 @@ LINGER_S = 2.0
 LINGER_LIMIT_BYTES = 64 << 20
 #: Empty lines tolerated before a request line (RFC 9112 section 2.2 asks for one).
 EMPTY_LINES_LIMIT = 4
-
-#: Reasons to pause reading.
-HELD, SENDING = 1, 2
 
 
 class ClientConnection(asyncio.Protocol):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from gateway.errors import GatewayError
+from gateway.lanes.turn import SENDING
 from gateway.routing.routes import path_of
 from gateway.wire.answer import error_answer, new_request_id
 from gateway.wire.body import Body, BodyError, ChunkedBody, LengthBody
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from gateway.lanes.connection import ClientConnection
 
 _CONTINUE = b"HTTP/1.1 100 "
-#: Reason for the client's reading to be paused: the handler does not keep up.
-SENDING = 2
 
 
 class Facade(asyncio.Transport):

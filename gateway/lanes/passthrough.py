@@ -13,6 +13,7 @@ from gateway.errors import GatewayError
 from gateway.lanes.account import Account
 from gateway.lanes.plan import Plan
 from gateway.lanes.tunnel import Tunnel
+from gateway.lanes.turn import SENDING
 from gateway.upstream.connection import HIGH_WATER_BYTES, UpstreamConnection
 from gateway.wire.answer import error_answer, new_request_id
 from gateway.wire.body import Body, BodyError, ChunkedBody, LengthBody
@@ -29,8 +30,6 @@ from gateway.wire.response import (
 if TYPE_CHECKING:
     from gateway.lanes.connection import ClientConnection
 
-#: Reason for the client's reading to be paused: the upstream does not keep up.
-SENDING = 2
 CLIENT_LEFT = 499
 #: How long an upload stands still when its upstream begins to answer.
 EARLY_ANSWER_S = 0.005

@@ -1,6 +1,10 @@
 """A turn: one request and its answer on a client connection. The lanes differ in what they do with it."""
 
-from typing import Protocol
+from typing import Final, Protocol
+
+#: Reasons for the client's reading to be paused: too much is held for later; where the body goes does not keep up.
+HELD: Final = 1
+SENDING: Final = 2
 
 
 class Turn(Protocol):

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import anthropic
 import openai
@@ -135,7 +135,7 @@ def _llm(ask: Ask) -> Iterator[str]:
         ) as program:
             assert program.stdout is not None and program.stderr is not None
             newline = ""  # the program ends its output with one of its own
-            for text in codecs.iterdecode(iter(partial(program.stdout.read1, 65536), b""), "utf-8"):
+            for text in codecs.iterdecode(iter(partial(os.read, program.stdout.fileno(), 65536), b""), "utf-8"):
                 yield newline + text.removesuffix("\n")
                 newline = "\n" if text.endswith("\n") else ""
             complaint = program.stderr.read().decode()
@@ -143,7 +143,7 @@ def _llm(ask: Ask) -> Iterator[str]:
         raise ProgramError(complaint)
 
 
-def _options(ask: Ask, *, path: str) -> dict[str, object]:
+def _options(ask: Ask, *, path: str) -> dict[str, Any]:
     return {
         "base_url": ask.root + path,
         "api_key": ask.api_key,
@@ -153,7 +153,7 @@ def _options(ask: Ask, *, path: str) -> dict[str, object]:
     }
 
 
-def _messages(ask: Ask) -> list[dict[str, str]]:
+def _messages(ask: Ask) -> list[Any]:
     return [{"role": "user", "content": ask.prompt}]
 
 

@@ -67,8 +67,8 @@ def test_a_tool_is_called(client: openai.OpenAI) -> None:
         streamed = stream.get_final_completion().choices[0]
     for choice in (whole, streamed):
         assert choice.finish_reason == "tool_calls" and choice.message.tool_calls is not None
-        function = choice.message.tool_calls[0].function
-        assert (function.name, function.arguments) == ("lookup", '{"id": 7}')
+        [call] = choice.message.tool_calls
+        assert call.type == "function" and (call.function.name, call.function.arguments) == ("lookup", '{"id": 7}')
 
 
 def test_usage_is_streamed_when_asked_for(client: openai.OpenAI) -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
+from yarl import URL
 
 from gateway.demo.script import GREETING
 from tests.clients.conftest import GATEWAY_KEY
@@ -39,7 +40,7 @@ async def test_head_of_a_route_of_the_provider(gateway: str, seen: list[Seen]) -
 async def test_any_method_and_query(method: str, gateway: str, seen: list[Seen]) -> None:
     """As they are."""
     target = "/v1/echo?beta=true&empty=&again=1&again=2&coded=%2F+%E4%BD%A0"
-    url = aiohttp.client.URL(gateway + target, encoded=True)
+    url = URL(gateway + target, encoded=True)
     async with aiohttp.ClientSession(headers=BEARER) as client, client.request(method, url) as answer:
         assert answer.status == 200
     assert [(request.method, request.target) for request in seen] == [(method, target)]

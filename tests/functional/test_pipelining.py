@@ -165,7 +165,7 @@ async def test_a_flood_of_empty_lines_is_refused() -> None:
 
 async def test_a_trickle_of_empty_lines_ends_with_the_time_for_a_head() -> None:
     """One by one they do not keep a connection open."""
-    async with through(limits={"head_timeout": "0.2s"}) as (gateway, upstream), client_of(gateway) as client:
+    async with through(limits={"head_timeout": "0.2s"}) as (gateway, _), client_of(gateway) as client:
         ended = asyncio.create_task(client.read_rest(timeout_s=4))
         while not ended.done():
             await client.send(b"\r\n")
@@ -177,7 +177,7 @@ async def test_a_head_in_small_pieces_is_cheap() -> None:
     """16 KB byte by byte cost the gateway well under a second: no time quadratic in the size of the head."""
     request = get(b"/v1/x", *[b"X-%d: %b" % (i, b"v" * 1000) for i in range(16)])
     loop = asyncio.get_running_loop()
-    async with through() as (gateway, upstream), client_of(gateway) as client:
+    async with through() as (gateway, _), client_of(gateway) as client:
         began = loop.time()
         for byte in request:
             await client.send(bytes((byte,)))

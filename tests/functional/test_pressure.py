@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from gateway.lanes.connection import ClientConnection
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import Peer
 from gateway.testing.ports import silent_port
@@ -147,3 +148,28 @@ async def test_connections_are_usable_after_a_jam() -> None:
             assert (await client.read_response()).payload == b""
             await sending
         assert len(upstream.connections) == 1
+
+
+@pytest.mark.parametrize("target", [b"/nope", b"/", b"/health/live", b"/v1/x"])
+async def test_a_client_that_does_not_read_small_answers_is_held_back(target: bytes) -> None:
+    """Pipelined requests without end, answered by the gateway itself, by a page or by the upstream: no answer piles up."""
+    request = get(target)
+    async with through(keep_bytes=0) as (gateway, _), client_of(gateway, rcvbuf=4096) as client:
+        sending = asyncio.create_task(client.send(request * (OFFERED_BYTES // len(request)), timeout_s=None))
+        async with asyncio.timeout(20):
+            (connection,) = await connections_of(gateway)
+            while connection.blocked_since is None:
+                await asyncio.sleep(0.01)
+        await stuck(client)
+        assert client.n_sent < OFFERED_BYTES
+        assert held_bytes(gateway) < HELD_BYTES
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        for _ in range(1000):
+            assert (await client.read_response()).status in (200, 403, 404)
+
+
+async def connections_of(gateway: LocalGateway) -> set[ClientConnection]:
+    while not (connections := listener_of(gateway).connections):
+        await asyncio.sleep(0)
+    return connections

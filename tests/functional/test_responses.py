@@ -1,6 +1,5 @@
 """What an upstream answers, or fails to: passed on as it is, or told as an error; never mixed with anything else."""
 
-
 import pytest
 
 from gateway.testing.local import LocalGateway

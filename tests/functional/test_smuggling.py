@@ -293,7 +293,7 @@ PANEL = [Reader(*traits) for traits in itertools.product((True, False), repeat=5
 
 
 async def play(gateway: LocalGateway, variant: bytes) -> tuple[int, bool]:
-    """How many answers of the upstream a client gets for a variant, and whether the gateway then ended the connection."""
+    """How many answers of the upstream a client gets for a variant, and whether its connection was then ended."""
     async with client_of(gateway) as client:
         with contextlib.suppress(TimeoutError, ConnectionError):
             await client.send(variant)

@@ -197,7 +197,7 @@ ANSWERS = [
     b"HTTP/1.1 999 Far\r\nContent-Length: 002\r\n\r\nhi",
     b"HTTP/1.1 200 OK\r\nX: Content-Length: 5\r\nX-Content-Length: 9\r\nContent-Length: 2\r\n\r\nhi",
     b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n00000002;a=b;c="d;"\r\nhi\r\n0\r\n\r\n',
-    b"HTTP/1.1 200 OK\r\ntransfer-ENCODING:CHUNKED\r\n\r\nA\r\n0123456789\r\na;x\r\n0123456789\r\n000;y\r\nX-T: 1\r\nx-t:2\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\ntransfer-ENCODING:CHUNKED\r\n\r\nA\r\n0123456789\r\na;x\r\n0123456789\r\n00;y\r\nX: 1\r\n\r\n",
     answer(500, b'{"error":1}'),
     answer(529, b"overloaded"),
     answer(205, b""),

@@ -127,32 +127,41 @@ def ends(raw: bytes, how: str) -> Script:
 async def test_an_unfinished_answer_is_visible(certificates: Certificates, raw: bytes, how: str) -> None:
     """However the connection ended: less than was announced arrives, no last chunk."""
     script = ends(raw, how)
-    async with through(script, upstream=trusting(certificates), tls=certificates.server_context()) as (gateway, _):
-        async with client_of(gateway) as client:
-            await client.send(post(b"{}"))
-            assert await client.wait_end() in ("eof", "reset")
-            assert raw.startswith(bytes(client.received)) and client.received.startswith(b"HTTP/1.1 200 OK\r\n")
+    context = certificates.server_context()
+    async with (
+        through(script, upstream=trusting(certificates), tls=context) as (gateway, _),
+        client_of(gateway) as client,
+    ):
+        await client.send(post(b"{}"))
+        assert await client.wait_end() in ("eof", "reset")
+        assert raw.startswith(bytes(client.received)) and client.received.startswith(b"HTTP/1.1 200 OK\r\n")
 
 
 @pytest.mark.parametrize("how", ["cut", "reset"])
 async def test_a_truncation_attack_is_visible(certificates: Certificates, how: str) -> None:
     """Close-delimited over TLS: an end without close_notify is not the end of the answer, so the client is reset."""
     script = ends(head(200) + b"data: 1\n\n", how)
-    async with through(script, upstream=trusting(certificates), tls=certificates.server_context()) as (gateway, _):
-        async with client_of(gateway) as client:
-            await client.send(post(b"{}"))
-            assert await client.wait_end() == "reset"
+    context = certificates.server_context()
+    async with (
+        through(script, upstream=trusting(certificates), tls=context) as (gateway, _),
+        client_of(gateway) as client,
+    ):
+        await client.send(post(b"{}"))
+        assert await client.wait_end() == "reset"
 
 
 async def test_a_close_notify_ends_an_answer_cleanly(certificates: Certificates) -> None:
     """The regular end of a close-delimited answer: all of it, and FIN."""
     payload = bytes(range(256)) * 2000
     script = ends(head(200) + payload, "close")
-    async with through(script, upstream=trusting(certificates), tls=certificates.server_context()) as (gateway, _):
-        async with client_of(gateway) as client:
-            await client.send(get())
-            await client.read_head()
-            assert await client.read_rest() == payload
+    context = certificates.server_context()
+    async with (
+        through(script, upstream=trusting(certificates), tls=context) as (gateway, _),
+        client_of(gateway) as client,
+    ):
+        await client.send(get())
+        await client.read_head()
+        assert await client.read_rest() == payload
 
 
 @pytest.mark.parametrize("how", ["cut", "close", "reset"])

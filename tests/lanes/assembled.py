@@ -1,4 +1,4 @@
-"""The lane put together by hand around a scripted upstream: a listener, its pool, and own pages of the test's making."""
+"""The lane put together by hand around a scripted upstream: a listener, its pool, and pages of the test's making."""
 
 import asyncio
 import hashlib
@@ -67,12 +67,12 @@ class Lane:
         return connect(HOST, self.port, **options)  # type: ignore[arg-type]
 
     def later(self, seconds: float) -> None:
-        """As if `seconds` had passed and the sweep came by."""
-        now = self.listener.clock() + seconds
-        for connection in list(self.listener.connections):
-            connection.sweep(now)
-        for pool in self.listener.entry.pools:
-            pool.sweep(now)
+        """As if the sweep came by now, and again when `seconds` have passed."""
+        for now in (self.listener.clock(), self.listener.clock() + seconds):
+            for connection in list(self.listener.connections):
+                connection.sweep(now)
+            for pool in self.listener.entry.pools:
+                pool.sweep(now)
 
     async def until_idle(self) -> None:
         async with asyncio.timeout(5):

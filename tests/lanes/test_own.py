@@ -198,7 +198,7 @@ async def test_a_slow_client_holds_its_handler_back() -> None:
 
 
 async def test_a_pause_of_the_client_is_known_to_the_next_handler() -> None:
-    """A large answer of the lane is still on its way when the handler's turn comes: its writes wait, and arrive behind it."""
+    """A large answer of the lane is still on its way when the handler's turn comes: its own waits behind it."""
     big = answer(200, bytes(8_000_000))
     async with assembled(serve(big), pages=pages(echo)) as lane, lane.client(rcvbuf=8192) as client:
         await client.send(LANE + upload(b"page"))

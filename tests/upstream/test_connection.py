@@ -67,7 +67,7 @@ async def test_a_fin_without_a_turn_ends_it() -> None:
     async def leaves(peer: Peer) -> None:
         await settle()
 
-    async with pooled(leaves) as (pool, upstream, _):
+    async with pooled(leaves) as (pool, _, _):
         await connected(pool)
         async with asyncio.timeout(2):
             while pool.open:
@@ -162,7 +162,7 @@ async def test_what_waits_unread_is_seen() -> None:
 
 async def test_abort_forgets_the_turn() -> None:
     """It hears nothing more; the peer sees the end at once, whatever was unsent."""
-    async with pooled(listens, rcvbuf=4096) as (pool, upstream, _):
+    async with pooled(listens, rcvbuf=4096) as (pool, _, _):
         turn = NotingTurn()
         connection = await connected(pool, turn)
         connection.write(bytes(20_000_000))

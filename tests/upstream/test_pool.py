@@ -206,7 +206,7 @@ async def test_what_is_still_unsent_is_not_put_before_the_next_request() -> None
         await go.wait()
 
     go = asyncio.Event()
-    async with pooled(deaf, rcvbuf=4096) as (pool, upstream, _):
+    async with pooled(deaf, rcvbuf=4096) as (pool, _, _):
         connection = await connected(pool, NotingTurn())
         connection.write(bytes(20_000_000))
         pool.give(connection, idle_timeout_s=None)

@@ -1,0 +1,336 @@
+"""Figures of a gateway process under load and hostile input (`make soak` prints them)."""
+
+import asyncio
+import contextlib
+import os
+import random
+import re
+import statistics
+import sys
+from collections.abc import Awaitable, Callable, Iterable
+
+import pytest
+from functional.through import get, post
+from running import Stopwatch, Usage, config, exchange, fetch, scrape, until_sample
+
+from gateway.testing.peer import PEER_LEFT, Peer, connect
+from gateway.testing.run import GatewayProcess
+from gateway.testing.scripts import LAST_CHUNK, answer, chunk, event, head, ok, serve
+from gateway.testing.upstream import FakeUpstream
+
+pytestmark = pytest.mark.soak
+
+STREAM_HEAD = head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")])
+#: How many malformed heads are tried; the goal says 1,000,000, which takes this much longer.
+FUZZ_INPUTS = int(os.environ.get("FUZZ_INPUTS", "200000"))
+
+
+def quantile(values: Iterable[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+async def in_parallel(jobs: Iterable[Awaitable[None]], *, at_once: int) -> None:
+    """Runs the jobs, so many at a time."""
+    waiting = iter(jobs)
+
+    async def worker() -> None:
+        for job in waiting:
+            await job
+
+    await asyncio.gather(*(worker() for _ in range(at_once)))
+
+
+async def test_streams_do_not_mix() -> None:
+    """10,000 streams, 100 at a time, each with words of its own: no foreign byte."""
+    foreign = 0
+
+    async def script(peer: Peer) -> None:
+        while True:
+            word = (await peer.read_request(timeout_s=None)).payload
+            await peer.send(STREAM_HEAD)
+            for n in range(5):
+                await peer.send(chunk(event(word + b" %d" % n)))
+            await peer.send(LAST_CHUNK)
+
+    async def stream(client: Peer, number: int) -> None:
+        nonlocal foreign
+        word = b"stream-%d" % number
+        response = await exchange(client, post(word), timeout_s=20)
+        foreign += response.payload != b"".join(event(word + b" %d" % n) for n in range(5))
+
+    async def client_of(first: int) -> None:
+        async with connect(gateway.host, gateway.port, keep_bytes=0) as client:
+            for number in range(first, 10_000, 100):
+                await stream(client, number)
+
+    async with (
+        FakeUpstream(script, keep_bytes=0) as upstream,
+        GatewayProcess(config(upstream.base_url)) as gateway,
+    ):
+        await asyncio.gather(*(client_of(first) for first in range(100)))
+        print(f"\n10,000 streams over {len(upstream.connections)} connections: {foreign} with foreign bytes")
+        assert len(upstream.requests) == 10_000
+    assert foreign == 0
+
+
+async def test_stray_answers_reach_nobody() -> None:
+    """1,000 answers that nobody asked for, written into idle pooled connections: no foreign byte."""
+    pairs, rounds, strays, foreign = 10, 100, 0, 0
+
+    class Stray:
+        """An upstream that answers, and once its client has the answer sends one more."""
+
+        def __init__(self) -> None:
+            self.answered = asyncio.Event()
+
+        async def __call__(self, peer: Peer) -> None:
+            nonlocal strays
+            word = (await peer.read_request(timeout_s=None)).payload
+            await peer.send(answer(200, word))
+            await self.answered.wait()
+            self.answered.clear()
+            strays += 1
+            await peer.send(answer(200, b"STRAY"))
+            await peer.wait_end()
+
+    async def client_of(number: int, script: Stray) -> None:
+        nonlocal foreign
+        async with connect(gateway.host, gateway.port, keep_bytes=0) as client:
+            for n in range(rounds):
+                word = b"mine-%d" % n
+                message = post(word, b"/v1/%d/x" % number, method=b"POST" if n % 2 else b"PUT")
+                foreign += (await exchange(client, message)).payload != word
+                script.answered.set()
+                await asyncio.sleep(0.001 * (n % 5 + 1))
+
+    async with contextlib.AsyncExitStack() as stack:
+        scripts = [Stray() for _ in range(pairs)]
+        upstreams = [await stack.enter_async_context(FakeUpstream(script)) for script in scripts]
+        entries = [
+            {"name": f"u{i}", "base_url": upstream.base_url, "paths": [f"/v1/{i}/"]}
+            for i, upstream in enumerate(upstreams)
+        ]
+        gateway = await stack.enter_async_context(GatewayProcess(config(None, upstreams=entries)))
+        await asyncio.gather(*(client_of(number, script) for number, script in enumerate(scripts)))
+    print(f"\n{strays} stray answers in idle connections: {foreign} reached a client")
+    assert strays >= 0.99 * pairs * rounds
+    assert foreign == 0
+
+
+HEADS = [
+    get(b"/v1/models", b"Authorization: Bearer sk-x", b"Accept: */*"),
+    post(b'{"model":"m"}', b"/v1/chat/completions", b"Content-Type: application/json"),
+    get(b"/v1/x", b"Transfer-Encoding: chunked", method=b"POST") + b"3\r\nabc\r\n0\r\n\r\n",
+    get(b"/v1/realtime", b"Upgrade: websocket", b"Connection: Upgrade"),
+    get(b"/health/ready"),
+    get(b"/metrics", method=b"HEAD"),
+    post(b"{}", b"/chat/completions", b"X-Context-Mode: passthrough", b"Expect: 100-continue"),
+]
+LINES = (
+    b"Content-Length: 5",
+    b"Content-Length: -1",
+    b"content-length: 99999999999999999999",
+    b"Transfer-Encoding: chunked",
+    b"Transfer-Encoding: gzip, chunked",
+    b"transfer-encoding:\tchunked",
+    b"Host: a",
+    b"Connection: close, host",
+    b"Expect: x",
+    b"X-Context-Mode: context",
+    b"Upgrade: h2c",
+    b"CONNECT a:1 HTTP/1.1",
+    b"0\r\n",
+    b"ffffffffffffffff",
+)
+SPICE = [
+    *(line + b"\r\n" for line in LINES),
+    *(bytes((byte,)) for byte in b'\r\n\0: \t\xff\x80%,;"\x7f'),
+    *(b"..", b"//", b"HTTP/1.0", b"HTTP/2.0", b"HTTP/1.1", b"GET ", b"http://[::1", b"\r\n\r\n"),
+    *(b"a" * 300, b"X: y\r\n" * 300),
+]
+
+
+def mutated(rng: random.Random) -> bytes:
+    """A request with a few things wrong with it."""
+    data = bytearray(rng.choice(HEADS))
+    for _ in range(rng.choice((1, 1, 1, 2, 3, 8))):
+        at = rng.randrange(len(data) + 1)
+        match rng.randrange(6):
+            case 0:
+                data[at:at] = rng.choice(SPICE)
+            case 1 if data:
+                data[at % len(data)] = rng.randrange(256)
+            case 2:
+                del data[at : at + rng.randrange(1, 20)]
+            case 3:
+                data[at:at] = data[rng.randrange(len(data) + 1) :][: rng.randrange(1, 60)]
+            case 4:
+                data[at:at] = rng.randbytes(rng.randrange(1, 8))
+            case _:
+                del data[at:]
+    return bytes(data)
+
+
+async def test_malformed_requests() -> None:
+    """200,000 of them (FUZZ_INPUTS): no death, no 500 of ours, memory as it was."""
+    rng = random.Random(20)
+    statuses: dict[bytes, int] = {}
+    limits = {"head_timeout": "500ms", "body_idle": "500ms"}
+
+    async def one(data: bytes) -> None:
+        with contextlib.suppress(*PEER_LEFT):
+            async with connect(gateway.host, gateway.port) as client:
+                await client.send(data + b"\r\n\r\n")
+                with contextlib.suppress(TimeoutError):
+                    await client.read_some(timeout_s=0.02)
+                for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", client.received):
+                    statuses[status] = statuses.get(status, 0) + 1
+
+    async with (
+        FakeUpstream(serve(ok()), keep_bytes=0) as upstream,
+        GatewayProcess(config(upstream.base_url, limits=limits)) as gateway,
+    ):
+        usage = Usage(gateway.pid)
+        await in_parallel((one(mutated(rng)) for _ in range(20_000)), at_once=50)
+        before, files = usage.rss_bytes, usage.open_files
+        await in_parallel((one(mutated(rng)) for _ in range(FUZZ_INPUTS)), at_once=50)
+        await until_sample(gateway, "gateway_client_connections", 1, timeout_s=20)
+        grown = usage.rss_bytes - before
+        told = ", ".join(f"{status.decode()}: {count}" for status, count in sorted(statuses.items()))
+        print(f"\n{FUZZ_INPUTS} malformed requests: {grown / 1e6:+.2f} MB, answers {told}")
+        assert gateway.returncode is None and (await fetch(gateway)).status == 200
+        assert usage.open_files <= files + 2
+        assert not [name for name in await scrape(gateway) if 'code="500"' in name]
+        assert "Traceback" not in gateway.stderr_text() and '"error"' not in gateway.stderr_text()
+    assert b"500" not in statuses
+    assert grown <= 0.05 * before
+
+
+async def run_load(host: str, port: int, seconds: float) -> None:
+    """Requests and streams without a pause; in a process of its own, so that it slows nobody here."""
+    source = f"import asyncio; from faults.test_load import load; asyncio.run(load({host!r}, {port}, {seconds}))"
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", source, env={**os.environ, "PYTHONPATH": path})
+    assert await process.wait() == 0
+
+
+async def load(host: str, port: int, seconds: float) -> None:
+    """What `run_load` runs: 32 clients, half of them with bodies of 100 kB."""
+    body = os.urandom(100_000)
+    running = Stopwatch()
+
+    async def client_of(number: int) -> None:
+        async with connect(host, port, keep_bytes=0) as client:
+            while running.s < seconds:
+                message = post(body) if number % 2 else post(b'{"stream": true}', b"/v1/stream")
+                assert (await exchange(client, message, timeout_s=20)).status == 200
+
+    await asyncio.gather(*(client_of(number) for number in range(32)))
+
+
+async def test_the_event_loop_is_never_late() -> None:
+    """20 s of mixed load: the timers of the gateway's loop fire within 20 ms, 99.9 % of the time."""
+    stream = STREAM_HEAD + b"".join(chunk(event("x" * 200)) for _ in range(64)) + LAST_CHUNK
+    script = serve(lambda request: stream if request.target.endswith(b"/stream") else answer(200, request.payload))
+    name = "gateway_event_loop_lag_seconds"
+    async with (
+        FakeUpstream(script, keep_bytes=0) as upstream,
+        GatewayProcess(config(upstream.base_url)) as gateway,
+    ):
+        before = await scrape(gateway)
+        loading = asyncio.create_task(run_load(gateway.host, gateway.port, 20.0))
+        probes: list[float] = []
+        async with connect(gateway.host, gateway.port, keep_bytes=0) as probe:
+            while not loading.done():
+                took = Stopwatch()
+                await exchange(probe, get(b"/nowhere"))
+                probes.append(took.s)
+                await asyncio.sleep(0.005)
+        await loading
+        after = await scrape(gateway)
+    samples, late = (after[key] - before[key] for key in (f"{name}_count", f'{name}_bucket{{le="0.02"}}'))
+    late = samples - late
+    print(
+        f"\nevent loop under load: {late:.0f} of {samples:.0f} timers more than 20 ms late; "
+        f"{len(upstream.requests)} requests; an answer of our own takes p50 {statistics.median(probes) * 1e3:.1f} ms, "
+        f"p99.9 {quantile(probes, 0.999) * 1e3:.1f} ms"
+    )
+    assert late <= 0.001 * samples
+
+
+async def test_slow_heads() -> None:
+    """1,000 of them for 10 s: a healthy client is at most 50 ms slower, and all of them are closed in 12 s."""
+
+    async def healthy(until: Callable[[], bool]) -> list[float]:
+        times = []
+        async with connect(gateway.host, gateway.port, keep_bytes=0) as client:
+            while not until():
+                took = Stopwatch()
+                assert (await exchange(client)).status == 200
+                times.append(took.s)
+                await asyncio.sleep(0.02)
+        return times
+
+    async def slow() -> float:
+        async with connect(gateway.host, gateway.port) as client:
+            began = Stopwatch()
+            dripping = asyncio.create_task(client.drip(get() * 10, every_s=1.0))
+            await client.wait_end(timeout_s=30)
+            dripping.cancel()
+            with contextlib.suppress(asyncio.CancelledError, *PEER_LEFT):
+                await dripping
+            return began.s
+
+    async with FakeUpstream() as upstream, GatewayProcess(config(upstream.base_url)) as gateway:
+        alone = Stopwatch()
+        usual = await healthy(lambda: alone.s > 3)
+        ends = asyncio.gather(*(slow() for _ in range(1_000)))
+        meanwhile = await healthy(ends.done)
+        closed = await ends
+    before_ms, during_ms = (quantile(times, 0.99) * 1e3 for times in (usual, meanwhile))
+    print(
+        f"\n1,000 slow heads: a healthy client's p99 {before_ms:.1f} -> {during_ms:.1f} ms; closed in {max(closed):.1f} s"
+    )
+    assert during_ms <= before_ms + 50
+    assert max(closed) <= 12
+
+
+async def test_cancelling() -> None:
+    """The client leaves a stream or a request that waits, 500 times: the upstream connection ends within 100 ms."""
+    left: dict[bytes, Stopwatch] = {}
+    times: list[float] = []
+
+    async def script(peer: Peer) -> None:
+        request = await peer.read_request()
+        if int(request.payload) % 2:
+            await peer.send(STREAM_HEAD + chunk(b"begun"))
+        with contextlib.suppress(*PEER_LEFT):
+            await peer.wait_end(timeout_s=None)
+        times.append(left[request.payload].s)
+
+    async with FakeUpstream(script) as upstream, GatewayProcess(config(upstream.base_url)) as gateway:
+        for number in range(500):
+            async with connect(gateway.host, gateway.port) as client:
+                await client.send(post(b"%d" % number))
+                await upstream.wait_requests(number + 1)
+                if number % 2:
+                    await client.read_until(b"begun")
+                left[b"%d" % number] = Stopwatch()
+                (client.reset if number % 3 else client.close)()
+            await upstream.wait_open(0)
+    print(f"\n500 cancelled requests: p50 {statistics.median(times) * 1e3:.1f} ms, most {max(times) * 1e3:.1f} ms")
+    assert len(times) == 500 and max(times) <= 0.1
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_starting(workers: int) -> None:
+    """Ready within a second, taking the median of 7 starts."""
+    times = []
+    async with FakeUpstream() as upstream:
+        for _ in range(7):
+            starting = Stopwatch()
+            async with GatewayProcess(config(upstream.base_url, workers=workers)):
+                times.append(starting.s)
+    print(f"\nready after {statistics.median(times):.2f} s ({workers} workers), at least {min(times):.2f} s")
+    assert statistics.median(times) <= 1
