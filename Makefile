@@ -26,11 +26,12 @@ test: $(VENV)/.dev ## run the tests
 test-clients: $(CLIENTS_VENV)/.clients tests/clients/node/node_modules/.installed ## run the README's snippets with real clients
 	$(CLIENTS_VENV)/bin/python -m pytest -m "clients and not clients_all" tests/clients $(ARGS)
 
-test-clients-all: $(CLIENTS_VENV)/.clients-all tests/clients/node/node_modules/.installed ## the same with every client (about 2 GB)
+test-clients-all: $(CLIENTS_VENV)/.clients $(CLIENTS_VENV)-all/.clients $(CLIENTS_VENV)-aider/.clients tests/clients/node/node_modules/.installed tests/clients/programs/node_modules/.installed ## the same with every client (about 3 GB)
 	$(CLIENTS_VENV)/bin/python -m pytest -m clients tests/clients $(ARGS)
 
-soak: $(VENV)/.dev ## reliability under load and faults; prints the figures (TWOLANE_FUZZ=10 for more)
+soak: $(VENV)/.dev ## reliability under load and faults; prints the figures (about half an hour)
 	$(PY) -m pytest -m soak -s $(ARGS)
+	TWOLANE_FUZZ=$${TWOLANE_FUZZ:-50} $(PY) -m pytest tests/wire/test_differential.py
 
 check: $(VENV)/.dev ## lint, types, formatting, shipped configuration, generated files
 	$(VENV)/bin/ruff check .
@@ -55,14 +56,18 @@ docs: $(VENV)/.dev ## write the generated pages (docs/configuration.md, gateway.
 wheel: $(VENV)/.dev ## build the wheel into dist/
 	$(PY) -m pip wheel --quiet --no-deps --wheel-dir dist .
 
-lock: ## write the requirements files anew (needs uv)
+lock: ## write the requirements and lock files anew (needs uv and npm)
 	$(LOCK) -o requirements.txt
 	$(LOCK) --extra dev -o requirements-dev.txt
 	$(LOCK) --extra dev --extra clients -o requirements-clients.txt
+	$(LOCK) --extra clients-all -o requirements-clients-all.txt
+	$(filter-out --universal pyproject.toml,$(LOCK)) --group pyproject.toml:aider -o requirements-clients-aider.txt
+	npm run relock --prefix tests/clients/node
+	npm run relock --prefix tests/clients/programs
 LOCK = uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --quiet --upgrade pyproject.toml
 
 clean: ## remove environments, caches and build results
-	rm -rf $(VENV) $(CLIENTS_VENV) .venv-3.13 tests/clients/node/node_modules dist build .bench .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(CLIENTS_VENV) $(CLIENTS_VENV)-all $(CLIENTS_VENV)-aider .venv-3.13 tests/clients/*/node_modules dist build .bench .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
@@ -77,11 +82,16 @@ $(VENV)/.dev: requirements-dev.txt | $(VENV)/bin/python
 	$(PY) $(PIP) -r requirements-dev.txt
 	@touch $@ $(VENV)/.run
 
-$(CLIENTS_VENV)/.clients: requirements-clients.txt
-	test -x $(CLIENTS_VENV)/bin/python || $(PYTHON) -m venv $(CLIENTS_VENV)
-	$(CLIENTS_VENV)/bin/python $(PIP) -r requirements-clients.txt
+$(CLIENTS_VENV)/.clients $(CLIENTS_VENV)-all/.clients $(CLIENTS_VENV)-aider/.clients: %/.clients:
+	test -x $*/bin/python || $(PYTHON) -m venv $*
+	$*/bin/python $(PIP) -r requirements-$(subst .venv-,,$*).txt
 	@touch $@
 
 tests/clients/node/node_modules/.installed: tests/clients/node/package-lock.json
-	npm ci --prefix tests/clients/node --no-audit --no-fund --silent
+	npm ci --prefix tests/clients/node --no-audit --no-fund --silent --ignore-scripts
+	@touch $@
+
+# Not `npm ci`: programs name packages for other systems that not every registry carries. Claude Code needs its script.
+tests/clients/programs/node_modules/.installed: tests/clients/programs/package-lock.json
+	npm install --no-save --prefix tests/clients/programs --no-audit --no-fund --silent
 	@touch $@

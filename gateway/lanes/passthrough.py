@@ -283,7 +283,7 @@ class Splice:
         upstream, self._upstream = self._upstream, None
         whole = self._request is None
         if upstream is not None:
-            if whole and self._keep_upstream and not excess:
+            if whole and not self._pending and self._keep_upstream and not excess:
                 self._plan.pool.give(upstream, idle_timeout_s=self._idle_timeout_s)
             else:
                 upstream.abort()

@@ -6,13 +6,12 @@ import random
 
 import pytest
 
-from gateway.lanes.connection import ClientConnection
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import Peer
 from gateway.testing.ports import silent_port
 from gateway.testing.scripts import answer, chunk, head
 
-from .through import client_of, get, listener_of, post, post_chunked, through
+from .through import client_of, get, listener_of, meanwhile, post, post_chunked, through
 
 #: What the kernels may hold on the way: `tcp_rmem` allows 32 MB in one buffer.
 KERNELS_BYTES = 44 << 20
@@ -155,21 +154,13 @@ async def test_a_client_that_does_not_read_small_answers_is_held_back(target: by
     """Pipelined requests without end, answered by the gateway itself, by a page or by the upstream: no answer piles up."""
     request = get(target)
     async with through(keep_bytes=0) as (gateway, _), client_of(gateway, rcvbuf=4096) as client:
-        sending = asyncio.create_task(client.send(request * (OFFERED_BYTES // len(request)), timeout_s=None))
-        async with asyncio.timeout(20):
-            (connection,) = await connections_of(gateway)
-            while connection.blocked_since is None:
-                await asyncio.sleep(0.01)
-        await stuck(client)
-        assert client.n_sent < OFFERED_BYTES
-        assert held_bytes(gateway) < HELD_BYTES
-        sending.cancel()
-        await asyncio.gather(sending, return_exceptions=True)
+        async with meanwhile(client.send(request * (OFFERED_BYTES // len(request)), timeout_s=None)):
+            async with asyncio.timeout(20):
+                while not any(connection.blocked_since for connection in listener_of(gateway).connections):
+                    await asyncio.sleep(0.01)
+            for _ in range(20):
+                await asyncio.sleep(0.02)
+                assert held_bytes(gateway) < HELD_BYTES
+            assert client.n_sent < OFFERED_BYTES
         for _ in range(1000):
             assert (await client.read_response()).status in (200, 403, 404)
-
-
-async def connections_of(gateway: LocalGateway) -> set[ClientConnection]:
-    while not (connections := listener_of(gateway).connections):
-        await asyncio.sleep(0)
-    return connections

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -75,6 +75,17 @@ async def breathe(turns: int = 5) -> None:
     """Lets the gateway read what was sent: it lives on this loop, which polls its sockets once a turn."""
     for _ in range(turns):
         await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def meanwhile(doing: Coroutine[object, object, object]) -> AsyncIterator[None]:
+    """Lets `doing` go on beside the block; with the block it ends."""
+    task = asyncio.create_task(doing)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def in_pieces(peer: Peer, *pieces: bytes) -> None:
