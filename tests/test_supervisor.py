@@ -150,7 +150,7 @@ async def test_streams_finish_before_the_workers_end(how: str) -> None:
 
 async def test_streams_are_cut_at_the_limit_and_a_second_signal_does_not_wait() -> None:
     """Exit code 0 either way, and the cut is an RST, never an end."""
-    for drain_s, signals, limit_s in ((1, 1, 2.5), (30, 2, 2.0)):
+    for drain_s, signals, limit_s in ((0.3, 1, 1.5), (30, 2, 2.0)):
         async with (
             FakeUpstream(Streams()) as upstream,
             GatewayProcess(config(upstream.base_url, workers=2, limits={"drain": drain_s})) as gateway,

@@ -92,6 +92,8 @@ class ClientConnection(asyncio.Protocol):
             self._lingered += len(data)
             if self._lingered > LINGER_LIMIT_BYTES:
                 self.transport.abort()
+        elif self.blocked_since is not None:
+            self.hold(data)
         else:
             if self._held:
                 data, self._held = self._held + data, b""
@@ -118,6 +120,8 @@ class ClientConnection(asyncio.Protocol):
         self.blocked_since = None
         if self.turn is not None:
             self.turn.client_drained()
+        else:
+            self._read_on()
 
     # The turn's side.
 
@@ -207,12 +211,11 @@ class ClientConnection(asyncio.Protocol):
     def sweep(self, now: float) -> None:
         """Ends what takes too long: called twice a second."""
         turn = self.turn
-        if turn is not None:
-            if self._stalled(now):
-                self.listener.metrics.deadlines["write"] += 1
-                self.abort()
-            else:
-                turn.sweep(now)
+        if self._stalled(now):
+            self.listener.metrics.deadlines["write"] += 1
+            self.abort()
+        elif turn is not None:
+            turn.sweep(now)
         elif self._since is None:
             self._expect("keepalive", self.listener.entry.timeouts.keepalive_s)
         elif now > self.deadline:
@@ -249,60 +252,66 @@ class ClientConnection(asyncio.Protocol):
     # Reading heads.
 
     def _read(self, data: bytes) -> None:
-        """Starts the turn of the request that `data` begins with; answers what is refused, and goes on behind it."""
+        """Starts the turn of the request that `data` begins with, or answers it if it is refused."""
+        if data[0] == 0x0D and not (data := self._without_empty_lines(data)):
+            return
+        end = data.find(b"\r\n\r\n")
+        if end < 0:
+            self._wait_for_more(data)
+            return
+        began = perf_counter()
         listener = self.listener
-        while data:
-            if data[0] == 0x0D and not (data := self._without_empty_lines(data)):
-                return
-            end = data.find(b"\r\n\r\n")
-            if end < 0:
-                self._wait_for_more(data)
-                return
-            began = perf_counter()
-            found = listener.entry.recall(data, end)
-            if found is None or listener.full:
-                data = self._read_anew(data, end, began)
-            else:
-                self._splice(*found, data[end + 4 :], began)
-                return
+        found = listener.entry.recall(data, end)
+        if found is None or listener.full:
+            self._read_anew(data, end, began)
+        else:
+            self._splice(*found, data[end + 4 :], began)
 
     def _splice(self, plan: Plan, digits: bytes, body: bytes, began: float) -> None:
         self.listener.inflight += 1
         self.turn = turn = Splice(self, plan, began)
         turn.start(digits, body)
 
-    def _read_anew(self, data: bytes, end: int, began: float) -> bytes:
-        """Parses a head and acts on it. What is left to read; nothing once a turn holds the connection."""
+    def _read_anew(self, data: bytes, end: int, began: float) -> None:
+        """Parses a head and acts on it."""
         entry, rest = self.listener.entry, data[end + 4 :]
         try:
             head = parse_request_head(data[: end + 4], entry.limits.head)
         except GatewayError as error:
             self._refuse(error)
-            return b""
+            return
         try:
             found = entry.decide(head, data[:end])
             if found is not None:
                 self.listener.admit()
         except GatewayError as error:
-            return self._decline(error, head, rest)
+            self._decline(error, head, rest)
+            return
         if found is None:
             self.listener.inflight += 1
             self.turn = turn = OwnTurn(self, head)
             turn.start(rest)
         else:
             self._splice(*found, rest, began)
-        return b""
 
-    def _decline(self, error: GatewayError, head: RequestHead, rest: bytes) -> bytes:
+    def _decline(self, error: GatewayError, head: RequestHead, rest: bytes) -> None:
         """Answers a well-formed request with an error; the connection goes on if the request's body is all here."""
         length = head.length or 0
         keep = head.keep_alive and not head.chunked and length <= len(rest) and not self.listener.draining
         self._answer(error, close=not keep, method=head.method, path=path_of(head.target))
-        if keep:
-            self._expect("keepalive", self.listener.entry.timeouts.keepalive_s)
-            return rest[length:]
-        self.close(linger=True)
-        return b""
+        if not keep:
+            self.close(linger=True)
+            return
+        self._expect("keepalive", self.listener.entry.timeouts.keepalive_s)
+        if length < len(rest):
+            # One answer of ours a turn of the loop, and none while the client does not read: others wait, too.
+            self.hold(rest[length:])
+            self.listener.loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        """Takes up what is held, once the client reads what it was answered."""
+        if self._held and self.turn is None and not self.closing and self.blocked_since is None:
+            self._read(self.unhold())
 
     def _refuse(self, error: GatewayError) -> None:
         """Answers what is not a request, or not whole, and ends the connection."""

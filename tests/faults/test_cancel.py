@@ -145,7 +145,7 @@ async def send_until_held_back(gateway: LocalGateway, client: Peer, *, leaving: 
         assert client.n_sent < UPLOAD_BYTES, "the client is held back"
     if leaving == "reset":
         with pytest.raises(TimeoutError):
-            await client.send(FLOOD, timeout_s=0.3)
+            await client.send(FLOOD, timeout_s=0.15)
         assert client.n_sent < UPLOAD_BYTES, "the client is held back"
 
 
@@ -186,7 +186,7 @@ async def test_a_stream_that_the_client_does_not_read(leaving: str) -> None:
         await peer.read_request()
         await peer.send(head(200, [("Content-Length", str(UPLOAD_BYTES))]))
         with contextlib.suppress(TimeoutError):
-            await peer.send(FLOOD, timeout_s=0.3)
+            await peer.send(FLOOD, timeout_s=0.15)
         blocked.set()
         with contextlib.suppress(*PEER_LEFT):
             await peer.wait_end(timeout_s=None)
@@ -237,7 +237,7 @@ async def test_a_tunnel_that_the_client_does_not_read(leaving: str) -> None:
         await peer.read_head()
         await peer.send(SWITCHED)
         with contextlib.suppress(TimeoutError):
-            await peer.send(FLOOD, timeout_s=0.3)
+            await peer.send(FLOOD, timeout_s=0.15)
         blocked.set()
         with contextlib.suppress(*PEER_LEFT):
             await peer.wait_end(timeout_s=None)

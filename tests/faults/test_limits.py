@@ -53,13 +53,22 @@ async def test_a_client_that_sends_nothing() -> None:
         assert await end_of(client) == b""
 
 
-@pytest.mark.parametrize("begun", [b"G", get()[:-2], b"\r\n"], ids=["one-byte", "nearly-all", "empty-line"])
-async def test_a_head_that_does_not_end(begun: bytes) -> None:
+async def ended_after(gateway: LocalGateway, *begun: bytes) -> list[bytes]:
+    """What clients that sent this and no more still got, each on a connection of its own, at the same time."""
+
+    async def one(data: bytes) -> bytes:
+        async with client_of(gateway) as client:
+            await client.send(data)
+            return await end_of(client)
+
+    return await asyncio.gather(*map(one, begun))
+
+
+async def test_a_head_that_does_not_end() -> None:
     """408, and nothing at the upstream."""
-    async with through(limits={"head_timeout": DEADLINE_S}) as (gateway, upstream), client_of(gateway) as client:
-        await client.send(begun)
-        received = await end_of(client)
-        assert received.startswith(b"HTTP/1.1 408 ") or begun == b"\r\n"
+    async with through(limits={"head_timeout": DEADLINE_S}) as (gateway, upstream):
+        for received in await ended_after(gateway, b"G", b"GET /v1/x HTTP/1.1\r\n", get()[:-2], b"\r\n"):
+            assert received.startswith(b"HTTP/1.1 408 ")
         assert not upstream.connections
 
 
@@ -85,22 +94,14 @@ async def test_an_idle_connection_is_closed() -> None:
         assert await end_of(client) == response.raw and client.ended == "eof"
 
 
-@pytest.mark.parametrize(
-    "begun",
-    [
-        pytest.param(post(b"x" * 100)[:-1], id="length"),
-        pytest.param(get(b"/v1/x", b"Transfer-Encoding: chunked", method=b"POST") + b"5\r\nhel", id="chunked"),
-        pytest.param(post(b"x" * 100)[:-100], id="no-byte-of-it"),
-    ],
-)
-async def test_a_body_that_stops(begun: bytes) -> None:
-    """408 after `limits.body_idle`; the upstream connection is closed too."""
-    async with through(limits={"body_idle": DEADLINE_S}) as (gateway, upstream), client_of(gateway) as client:
-        await client.send(begun)
-        received = await end_of(client)
-        assert received.startswith(b"HTTP/1.1 408 ") and b"request_timeout" in received
+async def test_a_body_that_stops() -> None:
+    """408 after `limits.body_idle`, however it is framed; the upstream connections are closed too."""
+    length, chunked = post(b"x" * 100), get(b"/v1/x", b"Transfer-Encoding: chunked", method=b"POST")
+    async with through(limits={"body_idle": DEADLINE_S}) as (gateway, upstream):
+        for received in await ended_after(gateway, length[:-1], length[:-100], chunked + b"5\r\nhel", chunked):
+            assert received.startswith(b"HTTP/1.1 408 ") and b"request_timeout" in received
         await upstream.wait_open(0)
-        assert not upstream.requests and await deadlines(gateway) == {"body": 1}
+        assert not upstream.requests and await deadlines(gateway) == {"body": 4}
 
 
 async def test_a_body_to_one_of_our_own_pages_that_stops() -> None:

@@ -87,27 +87,29 @@ async def test_bytes_that_nobody_asked_for_end_the_idle_connection(stray: bytes,
 @pytest.mark.asyncio(loop_factories=["asyncio"])
 async def test_a_stray_answer_that_waits_when_the_request_comes_is_not_its_answer() -> None:
     """The gateway stands still while first the request and then the stray arrive: it sees both at once."""
+    poison, sent = asyncio.Event(), asyncio.Event()
 
     async def poisoned(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(answer(200, b"AAAA"))
+        await peer.send(answer(200, b"GOOD"))
         await poison.wait()
+        poison.clear()
         await peer.send(answer(200, b"EVIL"))
         sent.set()
         await peer.wait_end(timeout_s=None)
 
-    for request_ in (get(), post(b"{}")):
-        poison, sent = asyncio.Event(), asyncio.Event()
-        async with (
-            FakeUpstream(poisoned, serve(answer(200, b"GOOD"))) as upstream,
-            GatewayProcess(config(upstream.base_url)) as gateway,
-            connect(gateway.host, gateway.port) as client,
-        ):
-            assert (await exchange(client, request_)).payload == b"AAAA"
+    async with (
+        FakeUpstream(poisoned) as upstream,
+        GatewayProcess(config(upstream.base_url)) as gateway,
+        connect(gateway.host, gateway.port) as client,
+    ):
+        assert (await exchange(client)).payload == b"GOOD"
+        for request_ in (get(), post(b"{}")):
             gateway.signal(signal.SIGSTOP)
             await client.send(request_)
             poison.set()
             await sent.wait()
+            sent.clear()
             gateway.signal(signal.SIGCONT)
             assert (await client.read_response()).payload == b"GOOD"
 

@@ -7,7 +7,7 @@ import pytest
 from gateway.testing.peer import PEER_LEFT, Peer
 from gateway.testing.scripts import CONTINUE, answer, chunk, head, serve
 
-from .through import breathe, client_of, error_of, get, in_pieces, listener_of, post, post_chunked, through
+from .through import FINE, breathe, client_of, error_of, get, in_pieces, listener_of, post, post_chunked, through
 
 TOO_LARGE = answer(413, b'{"error":"too large"}')
 EXPECTING = (b"Expect: 100-continue",)
@@ -206,8 +206,31 @@ async def test_an_upstream_that_answered_early_is_not_used_again() -> None:
         assert len(upstream.connections) == 2
 
 
+@pytest.mark.parametrize("first", ["body", "answer"])
+async def test_an_answer_that_overtakes_the_body_leaves_no_half_request(first: str) -> None:
+    """Answered on the head while the body arrives here: no other request goes out behind a missing body."""
+    whole = asyncio.Event()
+
+    async def impatient(peer: Peer) -> None:
+        await peer.read_head()
+        sends = [client.send(b"body"), peer.send(answer(429, b"slow down"))]  # both before the loop looks again
+        await asyncio.gather(*(sends if first == "body" else sends[::-1]))
+        await whole.wait()
+        await peer.wait_end()
+
+    async with through(impatient, FINE) as (gateway, upstream), client_of(gateway) as client:
+        await client.send(post(b"body")[:-4])
+        assert (await client.read_response()).status == 429
+        async with client_of(gateway) as other:
+            await other.send(post(b"{}", b"/v1/other"))
+            assert (await other.read_response()).payload == b"fine"
+        whole.set()
+        assert len(upstream.connections) == 2 or upstream.connections[0].received.endswith(b"body")
+        assert b"/v1/other" not in upstream.connections[0].received
+
+
 async def test_a_request_that_is_stuck_behind_its_answer_keeps_its_connection() -> None:
-    """The body is here whole, but the upstream has not taken it: no other request is put behind it."""
+    """The body is here whole, the upstream has not taken it: no other request is put behind it."""
     go, done = asyncio.Event(), asyncio.Event()
 
     async def never_reads(peer: Peer) -> None:

@@ -9,7 +9,7 @@ import pytest
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import Peer
 from gateway.testing.ports import silent_port
-from gateway.testing.scripts import answer, chunk, head
+from gateway.testing.scripts import answer, chunk, head, serve
 
 from .through import client_of, get, listener_of, meanwhile, post, post_chunked, through
 
@@ -149,11 +149,15 @@ async def test_connections_are_usable_after_a_jam() -> None:
         assert len(upstream.connections) == 1
 
 
-@pytest.mark.parametrize("target", [b"/nope", b"/", b"/health/live", b"/v1/x"])
+@pytest.mark.parametrize("target", [b"/nope", b"/metrics", b"/v1/x"])
 async def test_a_client_that_does_not_read_small_answers_is_held_back(target: bytes) -> None:
-    """Pipelined requests without end, answered by the gateway itself, by a page or by the upstream: no answer piles up."""
+    """Pipelined requests without end, answered by the gateway, by a page or by the upstream: no answer piles up."""
     request = get(target)
-    async with through(keep_bytes=0) as (gateway, _), client_of(gateway, rcvbuf=4096) as client:
+    origin = serve(answer(200, bytes(5000)))
+    async with (
+        through(origin, keep_bytes=0, allowed_hosts=["gw.example"]) as (gateway, _),
+        client_of(gateway, rcvbuf=4096) as client,
+    ):
         async with meanwhile(client.send(request * (OFFERED_BYTES // len(request)), timeout_s=None)):
             async with asyncio.timeout(20):
                 while not any(connection.blocked_since for connection in listener_of(gateway).connections):
@@ -162,5 +166,5 @@ async def test_a_client_that_does_not_read_small_answers_is_held_back(target: by
                 await asyncio.sleep(0.02)
                 assert held_bytes(gateway) < HELD_BYTES
             assert client.n_sent < OFFERED_BYTES
-        for _ in range(1000):
-            assert (await client.read_response()).status in (200, 403, 404)
+        for _ in range(500):
+            assert (await client.read_response()).status in (200, 404)

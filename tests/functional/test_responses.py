@@ -165,3 +165,34 @@ async def test_an_upstream_on_ipv6_is_reached() -> None:
     async with through(host="::1") as (gateway, upstream):
         assert (await ask(gateway, get())).status == 200
         assert upstream.requests[0].values(b"host") == [b"[::1]:%d" % upstream.port]
+
+
+async def test_an_old_client_gets_a_chunked_answer_without_chunks() -> None:
+    """HTTP/1.0: the payload, no Transfer-Encoding, and the end of the connection as its end."""
+    raw = (
+        head(200, [("A", "1"), ("Transfer-Encoding", "chunked"), ("B", "2")])
+        + b"5;x=y\r\nhello\r\n06\r\n world\r\n0\r\nT: 1\r\n\r\n"
+    )
+    for parts in ((raw,), [bytes((byte,)) for byte in raw]):
+        async with through(says(*parts)) as (gateway, _), client_of(gateway) as client:
+            await client.send(get(version=b"1.0"))
+            assert (
+                await client.read_rest() == b"HTTP/1.1 200 OK\r\nA: 1\r\nB: 2\r\nConnection: close\r\n\r\nhello world"
+            )
+
+
+@pytest.mark.parametrize("request_", [get(), post(b"{}", method=b"PUT"), post(b"{}")], ids=["get", "put", "post"])
+async def test_an_upstream_that_closes_behind_each_answer_costs_no_error(request_: bytes) -> None:
+    """Without saying so, hundreds of times: with its FIN at once, or, where a repetition is safe, in the next request."""
+    safe = not request_.startswith(b"POST")
+
+    async def once(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(ok())
+        await breathe(len(upstream.connections) % 5 if safe else 0)
+
+    async with through(once) as (gateway, upstream), client_of(gateway) as client:
+        for _ in range(200):
+            await client.send(request_)
+            assert (await client.read_response()).status == 200
+        assert len(upstream.requests) == 200

@@ -8,7 +8,7 @@ from gateway.testing.peer import PEER_LEFT, Peer, Response
 from gateway.testing.scripts import answer, chunk, head, serve
 from gateway.testing.upstream import Script
 
-from .through import breathe, client_of, error_of, get, post, through
+from .through import breathe, client_of, error_of, get, meanwhile, post, through
 
 LENGTH = answer(200, b"0123456789" * 2, [("X", "1")])
 CHUNKED = head(200, [("Transfer-Encoding", "chunked")]) + b"a;x\r\n0123456789\r\n5\r\nabcde\r\n0\r\nX-T: 1\r\n\r\n"
@@ -219,3 +219,21 @@ async def test_a_stream_under_way_ends_when_its_upstream_dies() -> None:
         with pytest.raises(PEER_LEFT):
             await client.read_exactly(1, timeout_s=1)
         assert client.n_received == len(raw)
+
+
+@pytest.mark.parametrize("end", ["close", "reset"])
+async def test_an_upstream_that_dies_in_an_upload_is_a_502(end: str) -> None:
+    """Told to a client that is still sending; the request is not sent again, whatever its method."""
+
+    async def dies(peer: Peer) -> None:
+        await peer.read_head()
+        await peer.discard(100_000)
+        getattr(peer, end)()
+
+    async with through(dies) as (gateway, upstream):
+        for method in (b"POST", b"PUT"):
+            async with client_of(gateway) as client:
+                async with meanwhile(client.send(post(bytes(5_000_000), method=method))):
+                    response = await client.read_response()
+                assert (response.status, error_of(response)["code"]) == (502, "upstream_error")
+        assert len(upstream.connections) == 2

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from gateway.testing.messages import Request, differences
-from gateway.testing.scripts import answer, head, ok, serve
+from gateway.testing.scripts import answer, chunk, head, ok, serve, sse_answer
 
 from .through import HOP, REQUEST_MAY_DIFFER, ask, client_of, get, post, post_chunked, refusal, through
 
@@ -303,6 +303,21 @@ async def test_json_is_not_written_anew(body: bytes) -> None:
     async with through(serve(answer(200, body))) as (gateway, upstream):
         response = await ask(gateway, post(body, b"/v1/chat/completions", b"Content-Type: application/json"))
     assert upstream.requests[0].raw_body == body == response.raw_body
+
+
+async def test_event_streams_are_not_understood() -> None:
+    """Odd events are the upstream's business: comments, ids, errors, half lines, bytes that are no text, no end."""
+    events = (
+        b"\xef\xbb\xbfdata: 1\n\n",
+        b": comment\r\nid: 1\rretry: 5\n\n\n",
+        b'event: error\ndata: {"error":{"message":"x"}}\n\n',
+        b"data: \xff\xfe\x00 not text\n\ndata: {not json}\n\n",
+        b"data: a\n" * 1000 + b"\n",
+        b"data: [DONE]\n\ndata: after the end",
+    )
+    raw = sse_answer([]).removesuffix(b"0\r\n\r\n") + b"".join(map(chunk, events)) + b"0\r\n\r\n"
+    async with through(serve(raw)) as (gateway, _):
+        assert (await ask(gateway, post(b'{"stream":true}', b"/v1/chat/completions"))).raw == raw
 
 
 async def test_a_large_multipart_upload_arrives_whole() -> None:
