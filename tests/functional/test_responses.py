@@ -183,7 +183,7 @@ async def test_an_old_client_gets_a_chunked_answer_without_chunks() -> None:
 
 @pytest.mark.parametrize("request_", [get(), post(b"{}", method=b"PUT"), post(b"{}")], ids=["get", "put", "post"])
 async def test_an_upstream_that_closes_behind_each_answer_costs_no_error(request_: bytes) -> None:
-    """Without saying so, hundreds of times: with its FIN at once, or, where a repetition is safe, in the next request."""
+    """Without saying so, hundreds of times: with its FIN at once, or, where that is safe, in the next request."""
     safe = not request_.startswith(b"POST")
 
     async def once(peer: Peer) -> None:

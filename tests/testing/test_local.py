@@ -20,12 +20,13 @@ async def test_it_serves_logs_and_counts() -> None:
 
 async def test_it_reloads() -> None:
     """After `reload` the next request goes where the new configuration says."""
-    async with FakeUpstream() as one, FakeUpstream() as two:
-        async with (
-            LocalGateway({"upstreams": [{"name": "u", "base_url": one.base_url}]}) as gateway,
-            connect(gateway.host, gateway.port) as client,
-        ):
-            await gateway.reload({"upstreams": [{"name": "u", "base_url": two.base_url}]})
-            await client.send(ASK)
-            await client.read_response()
+    async with (
+        FakeUpstream() as one,
+        FakeUpstream() as two,
+        LocalGateway({"upstreams": [{"name": "u", "base_url": one.base_url}]}) as gateway,
+        connect(gateway.host, gateway.port) as client,
+    ):
+        await gateway.reload({"upstreams": [{"name": "u", "base_url": two.base_url}]})
+        await client.send(ASK)
+        await client.read_response()
     assert (len(one.requests), len(two.requests)) == (0, 1)
