@@ -25,8 +25,8 @@ from gateway.wire.head import RequestHead, check_beginning, parse_request_head
 if TYPE_CHECKING:
     from gateway.lanes.listener import Listener
 
-#: Above `HIGH` unsent bytes the upstream is paused. One read of up to 256,000 bytes (uvloop's) can come on top of it,
-#: and a reader that stands still is to cost at most 256 KiB.
+#: Above `HIGH` unsent bytes the upstream is paused. One read of 64 KiB can come on top of it, and the read before that
+#: is kept while a byte of it is unsent: a reader that stands still costs about 134 KiB.
 HIGH_WATER_BYTES = 6144
 LOW_WATER_BYTES = 2048
 #: What may be held for later (pipelined requests) before reading is paused.

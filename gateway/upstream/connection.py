@@ -32,8 +32,12 @@ class UpstreamTurn(Protocol):
     def upstream_drained(self) -> None: ...
 
 
-class UpstreamConnection(asyncio.Protocol):
-    """A connection to an upstream. Bytes that arrive while no turn holds it belong to nobody: it is closed."""
+class UpstreamConnection(asyncio.BufferedProtocol):
+    """A connection to an upstream. Bytes that arrive while no turn holds it belong to nobody: it is closed.
+
+    It reads into one buffer that all connections of the pool share: a read is over before the next one begins. uvloop
+    would otherwise read up to 256,000 bytes at once, and a client that stands still would hold two of those.
+    """
 
     __slots__ = ("_poll", "idle_limit_s", "idle_since", "paused", "pool", "reused", "transport", "turn")
 
@@ -51,12 +55,15 @@ class UpstreamConnection(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=HIGH_WATER_BYTES, low=LOW_WATER_BYTES)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        return self.pool.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         turn = self.turn
         if turn is None:
             self.abort()
         else:
-            turn.response_received(data)
+            turn.response_received(self.pool.buffer[:nbytes].tobytes())
 
     def eof_received(self) -> bool:
         return self.turn is not None and self.turn.upstream_eof()

@@ -17,6 +17,8 @@ from gateway.upstream.endpoint import Endpoint
 
 #: Idle connections are closed after this long, or a second before the upstream's own `Keep-Alive: timeout`.
 IDLE_LIMIT_S = 30.0
+#: The most that is read from an upstream at once.
+READ_BYTES = 65536
 #: How long a connection that was told to end may take to send what is left.
 CLOSE_LIMIT_S = 5.0
 
@@ -38,6 +40,7 @@ class Pool:
         self.counts = PoolCounts()
         self.open: set[UpstreamConnection] = set()
         self.idle: list[UpstreamConnection] = []
+        self.buffer = memoryview(bytearray(READ_BYTES))
         self._clock = clock
         self._closed = False
 
