@@ -77,7 +77,6 @@ def test_a_failure_leaves_no_socket_behind() -> None:
         listen("127.0.0.1", stranger.getsockname()[1], workers=2, join=True)
 
 
-@pytest.mark.skipif(not socket.has_ipv6, reason="this machine has no IPv6")
 def test_ipv6() -> None:
     """Its URL has brackets."""
     with listening(host="::1") as address:

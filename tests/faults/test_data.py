@@ -1,6 +1,5 @@
 """Odd bodies pass as they are, and odd surroundings of the process do not matter."""
 
-import socket
 import sys
 import tempfile
 from pathlib import Path
@@ -99,7 +98,6 @@ async def test_words_beyond_ascii_in_a_plain_locale() -> None:
     assert gateway.returncode == 0
 
 
-@pytest.mark.skipif(not socket.has_ipv6, reason="this machine has no IPv6")
 async def test_ipv6_only() -> None:
     """Listening on ::1, with an upstream on ::1, and a banner that can be pasted."""
     async with FakeUpstream(host="::1") as upstream:
