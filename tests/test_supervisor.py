@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 from functional.through import get
-from running import Stopwatch, all_workers, config, exchange, fetch, key, scrape, until, until_refused, workers_of
+from running import Stopwatch, all_workers, config, fetch, key, scrape, until, until_refused, workers_of
 
 from gateway.testing import processes
 from gateway.testing.peer import Peer, connect
@@ -163,16 +163,3 @@ async def test_streams_are_cut_at_the_limit_and_a_second_signal_does_not_wait() 
                 await until(lambda gateway=gateway: "draining" in gateway.stderr_text())
             assert await gateway.wait() == 0 and ending.s < limit_s
             assert await client.wait_end() == "reset"
-
-
-async def test_a_gateway_of_one_worker_and_one_of_two_answer_alike() -> None:
-    """The same banner, the same pages, one line each for what cannot be."""
-    banners = []
-    async with FakeUpstream() as upstream:
-        for workers in (1, 2):
-            async with GatewayProcess(config(upstream.base_url, workers=workers)) as gateway:
-                async with connect(gateway.host, gateway.port) as client:
-                    assert (await exchange(client)).status == 200
-                process, port = str(gateway.pid), str(gateway.port)
-            banners.append(gateway.stdout_text().replace(process, "PID").replace(port, "PORT"))
-    assert banners[0] == banners[1] and "is ready" in banners[0]

@@ -32,14 +32,10 @@ class UpstreamTurn(Protocol):
     def upstream_drained(self) -> None: ...
 
 
-class UpstreamConnection(asyncio.BufferedProtocol):
-    """A connection to an upstream. Bytes that arrive while no turn holds it belong to nobody: it is closed.
+class UpstreamConnection(asyncio.Protocol):
+    """A connection to an upstream. Bytes that arrive while no turn holds it belong to nobody: it is closed."""
 
-    It reads into one buffer that all connections of the pool share: a read is over before the next one begins. uvloop
-    would otherwise read up to 256,000 bytes at once, and a client that stands still would hold two of those.
-    """
-
-    __slots__ = ("_poll", "idle_limit_s", "idle_since", "paused", "pool", "reused", "transport", "turn")
+    __slots__ = ("_poll", "_small_reads", "idle_limit_s", "idle_since", "paused", "pool", "reused", "transport", "turn")
 
     def __init__(self, pool: "Pool") -> None:
         self.pool = pool
@@ -47,6 +43,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         self.turn: UpstreamTurn | None = None
         self.reused = False
         self.paused = False
+        self._small_reads = False
         self.idle_since = 0.0
         self.idle_limit_s = 0.0
         self._poll: select.poll | None = None
@@ -55,15 +52,12 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=HIGH_WATER_BYTES, low=LOW_WATER_BYTES)
 
-    def get_buffer(self, _sizehint: int) -> memoryview:
-        return self.pool.buffer
-
-    def buffer_updated(self, nbytes: int) -> None:
+    def data_received(self, data: bytes) -> None:
         turn = self.turn
         if turn is None:
             self.abort()
         else:
-            turn.response_received(self.pool.buffer[:nbytes].tobytes())
+            turn.response_received(data)
 
     def eof_received(self) -> bool:
         return self.turn is not None and self.turn.upstream_eof()
@@ -89,10 +83,13 @@ class UpstreamConnection(asyncio.BufferedProtocol):
             self.transport.write(data)
 
     def pause(self) -> None:
-        """Stops reading: the client does not keep up."""
+        """Stops reading: the client does not keep up. From now on it reads in small pieces."""
         if not self.paused and not self.transport.is_closing():
             self.paused = True
             self.transport.pause_reading()
+            if not self._small_reads:
+                self._small_reads = True
+                self.transport.set_protocol(_SmallReads(self))
 
     def resume(self) -> None:
         if self.paused and not self.transport.is_closing():
@@ -121,6 +118,28 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         """Ends the connection at once, whatever is still unsent, and forgets the turn."""
         self.turn = None
         self.transport.abort()
+
+
+class _SmallReads(asyncio.BufferedProtocol):
+    """Reads at most 64 KiB at once for a connection whose client does not keep up, into a buffer of its pool's.
+
+    uvloop reads up to 256,000 bytes otherwise, and a client that stands still would hold two of those. Not from the
+    start: it costs a call and a copy each time. The buffer is shared, because a read is over before the next begins.
+    """
+
+    def __init__(self, connection: UpstreamConnection) -> None:
+        self._connection = connection
+        self._buffer = connection.pool.buffer
+        self.eof_received = connection.eof_received  # type: ignore[method-assign]
+        self.connection_lost = connection.connection_lost  # type: ignore[method-assign]
+        self.pause_writing = connection.pause_writing  # type: ignore[method-assign]
+        self.resume_writing = connection.resume_writing  # type: ignore[method-assign]
+
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._connection.data_received(self._buffer[:nbytes].tobytes())
 
 
 def reset(transport: asyncio.Transport) -> None:
