@@ -13,12 +13,15 @@ import uvloop
 
 from gateway.app import Gateway
 from gateway.notify import notify
+from gateway.sockets import refuse_handshakes
 
 log = logging.getLogger("gateway")
 
 #: Blocked from the start of a process until its handlers are there: none of them must end it unhandled.
 HANDLED = frozenset((signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD))
 
+#: How long half-done handshakes may take to end before a socket that is shared with another gateway is closed.
+HAND_OVER_S = 0.25
 #: Pending connections that the kernel keeps for us.
 BACKLOG = 4096
 
@@ -26,7 +29,10 @@ BACKLOG = 4096
 class Worker:
     """Runs a Gateway on listening sockets until it is told to stop. `on_ready` is called once it serves."""
 
-    def __init__(self, gateway: Gateway, sockets: dict[str, socket.socket], *, on_ready: Callable[[], None]) -> None:
+    def __init__(
+        self, gateway: Gateway, sockets: dict[str, socket.socket], *, hand_over: bool, on_ready: Callable[[], None]
+    ) -> None:
+        self._hand_over = hand_over
         self._gateway = gateway
         self._sockets = sockets
         self._on_ready = on_ready
@@ -52,6 +58,10 @@ class Worker:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
         self._on_ready()
         await self._stopping.wait()
+        if self._hand_over:
+            for _, spare, _ in servers:
+                refuse_handshakes(spare)
+            await asyncio.sleep(HAND_OVER_S)
         for server, spare, factory in servers:
             server.close()
             await _accept_rest(loop, spare, factory)
@@ -89,12 +99,14 @@ async def _accept_rest(
             await loop.connect_accepted_socket(factory, connection)
 
 
-def run_worker(make: Callable[[], Gateway], sockets: dict[str, socket.socket], *, on_ready: Callable[[], None]) -> None:
-    """Runs one worker to its end on a uvloop event loop."""
+def run_worker(
+    make: Callable[[], Gateway], sockets: dict[str, socket.socket], *, hand_over: bool, on_ready: Callable[[], None]
+) -> None:
+    """Runs one worker to its end on a uvloop event loop. `hand_over`: another gateway may share its port."""
     raise_file_limit()
 
     async def main() -> None:
-        await Worker(make(), sockets, on_ready=on_ready).run()
+        await Worker(make(), sockets, hand_over=hand_over, on_ready=on_ready).run()
 
     uvloop.run(main())
 
