@@ -98,7 +98,7 @@ class Gateway:
     async def reload(self) -> None:
         """Reads the configuration and swaps to it; on any error the old one stays in use."""
         try:
-            loaded = self._with_what_stays(await asyncio.to_thread(self._load))
+            loaded = with_what_stays(await asyncio.to_thread(self._load), first=self._loaded)
             if not loaded.settings.upstreams and self._demo_url is None:
                 log.warning("reload: no upstreams are left; the demo model starts only at start-up")
             old, self._loaded = self._loaded, loaded
@@ -122,14 +122,6 @@ class Gateway:
                 listener.access_log = access_log
             logging.getLogger().setLevel(loaded.settings.logging.level.upper())
             log.info("configuration reloaded")
-
-    def _with_what_stays(self, loaded: Loaded) -> Loaded:
-        """The configuration with those values of the first one that only a restart can change."""
-        fixed = {name: getattr(self._loaded.settings, name) for name in FIXED}
-        for name, value in fixed.items():
-            if getattr(loaded.settings, name) != value:
-                log.warning("reload: %r changed, which needs a restart; the old value stays in use", name)
-        return replace(loaded, settings=loaded.settings.model_copy(update=fixed))
 
     async def _reload_until_done(self) -> None:
         while self._reloads_due:
@@ -182,6 +174,15 @@ class Gateway:
 
     def _access(self, **facts: object) -> None:
         self._sink.put(access_record(facts))
+
+
+def with_what_stays(loaded: Loaded, *, first: Loaded) -> Loaded:
+    """The configuration with those values of the first one that only a restart can change."""
+    fixed = {name: getattr(first.settings, name) for name in FIXED}
+    for name, value in fixed.items():
+        if getattr(loaded.settings, name) != value:
+            log.warning("reload: %r changed, which needs a restart; the old value stays in use", name)
+    return replace(loaded, settings=loaded.settings.model_copy(update=fixed))
 
 
 def _is_wildcard(host: str) -> bool:

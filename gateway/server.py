@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gateway import __version__
-from gateway.app import ADMIN, DATA, Gateway
+from gateway.app import ADMIN, DATA, Gateway, with_what_stays
 from gateway.config import ConfigError, Loaded, redactable
 from gateway.logs import DirectSink, LogSink, install, wants_json
 from gateway.metrics import Metrics
@@ -67,7 +67,7 @@ class Server:
     def _reload(self) -> None:
         """A worker that is started again begins with the configuration that the others reloaded."""
         try:
-            self.loaded = self.load()
+            self.loaded = with_what_stays(self.load(), first=self.loaded)
         except ConfigError:
             return  # each worker logs it
         except Exception:

@@ -161,11 +161,10 @@ class ClientConnection(asyncio.Protocol):
             self.close(linger=linger)
             return
         self.deadline_name, self._since = "keepalive", None
-        if self._held:
-            held = self.unhold()
-            self._read(held)
-        elif self._paused:
+        if self._paused:
             self.resume(HELD | SENDING)
+        if self._held:
+            self._read(self.unhold())
 
     def cut(self, *, framed: bool) -> None:
         """Ends the connection in the middle of an answer so that the client can see it.
