@@ -95,7 +95,7 @@ class Server:
         run_worker(
             lambda: Gateway(self.loaded, load=self.load, sink=sink, metrics=metrics, folder=folder, index=index),
             mine,
-            hand_over=self.join,
+            shared=len(listening[DATA].sockets) if self.join else 0,
             on_ready=ready,
         )
         sink.close()

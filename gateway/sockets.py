@@ -7,7 +7,8 @@ import socket
 import struct
 from dataclasses import dataclass
 
-_SO_ATTACH_FILTER = 26
+#: linux/socket.h; the socket module has no names for them.
+_SO_ATTACH_REUSEPORT_CBPF, _SO_DETACH_REUSEPORT_BPF = 51, 68
 
 
 class ListenError(Exception):
@@ -76,12 +77,18 @@ def reachable(host: str) -> str:
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
 
 
-def refuse_handshakes(sock: socket.socket) -> None:
-    """Drops new SYNs at a listening socket, so that those under way can end before it is closed.
+def steer_to_successor(sock: socket.socket, *, ours: int) -> None:
+    """Sends new connections to the first gateway that joined the port after us, so that ours can end in peace.
 
-    Their clients send them again after a second, when the port is another gateway's alone. A classic BPF program: if
-    the flags of the TCP header (byte 13) have SYN (bit 2), drop, else pass.
+    The kernel asks a classic BPF program which of the port's sockets takes a connection, by their number in the order
+    in which they began to listen: `ours` of them are ours and come first, so the program is "return ours". While
+    there is no such socket the kernel chooses as it did before.
     """
-    program = struct.pack("=" + "HBBI" * 4, 0x30, 0, 0, 13, 0x45, 0, 1, 2, 0x06, 0, 0, 0, 0x06, 0, 0, 0xFFFFFFFF)
-    code = ctypes.create_string_buffer(program)
-    sock.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("HP", 4, ctypes.addressof(code)))
+    code = ctypes.create_string_buffer(struct.pack("=HBBI", 0x06, 0, 0, ours))
+    sock.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_REUSEPORT_CBPF, struct.pack("HP", 1, ctypes.addressof(code)))
+
+
+def stop_steering(sock: socket.socket) -> None:
+    """Lets the kernel spread connections over all of the port's sockets again. Does nothing if nobody steers."""
+    with contextlib.suppress(OSError):
+        sock.setsockopt(socket.SOL_SOCKET, _SO_DETACH_REUSEPORT_BPF, 0)

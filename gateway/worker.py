@@ -13,7 +13,7 @@ import uvloop
 
 from gateway.app import Gateway
 from gateway.notify import notify
-from gateway.sockets import refuse_handshakes
+from gateway.sockets import steer_to_successor, stop_steering
 
 log = logging.getLogger("gateway")
 
@@ -22,17 +22,22 @@ HANDLED = frozenset((signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHL
 
 #: How long half-done handshakes may take to end before a socket that is shared with another gateway is closed.
 HAND_OVER_S = 0.25
+#: How often a gateway that joined a port ends what steering its predecessor left behind.
+SPREAD_S = 10.0
 #: Pending connections that the kernel keeps for us.
 BACKLOG = 4096
 
 
 class Worker:
-    """Runs a Gateway on listening sockets until it is told to stop. `on_ready` is called once it serves."""
+    """Runs a Gateway on listening sockets until it is told to stop. `on_ready` is called once it serves.
+
+    `shared`: another gateway may listen on the same ports, where we have so many sockets each; 0 if none may.
+    """
 
     def __init__(
-        self, gateway: Gateway, sockets: dict[str, socket.socket], *, hand_over: bool, on_ready: Callable[[], None]
+        self, gateway: Gateway, sockets: dict[str, socket.socket], *, shared: int, on_ready: Callable[[], None]
     ) -> None:
-        self._hand_over = hand_over
+        self._shared = shared
         self._gateway = gateway
         self._sockets = sockets
         self._on_ready = on_ready
@@ -57,11 +62,10 @@ class Worker:
         gc.freeze()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
         self._on_ready()
-        await self._stopping.wait()
-        if self._hand_over:
-            for _, spare, _ in servers:
-                refuse_handshakes(spare)
-            await asyncio.sleep(HAND_OVER_S)
+        if self._shared:
+            await self._share([spare for _, spare, _ in servers])
+        else:
+            await self._stopping.wait()
         for server, spare, factory in servers:
             server.close()
             await _accept_rest(loop, spare, factory)
@@ -73,6 +77,17 @@ class Worker:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         await self._gateway.close()
+
+    async def _share(self, sockets: list[socket.socket]) -> None:
+        """Until told to stop; then connections go to the successor, and ours are accepted while they still come."""
+        while not self._stopping.is_set():
+            for sock in sockets:
+                stop_steering(sock)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), SPREAD_S)
+        for sock in sockets:
+            steer_to_successor(sock, ours=self._shared)
+        await asyncio.sleep(HAND_OVER_S)
 
     def _terminate(self) -> None:
         """The first signal drains, the second ends at once."""
@@ -100,13 +115,13 @@ async def _accept_rest(
 
 
 def run_worker(
-    make: Callable[[], Gateway], sockets: dict[str, socket.socket], *, hand_over: bool, on_ready: Callable[[], None]
+    make: Callable[[], Gateway], sockets: dict[str, socket.socket], *, shared: int, on_ready: Callable[[], None]
 ) -> None:
-    """Runs one worker to its end on a uvloop event loop. `hand_over`: another gateway may share its port."""
+    """Runs one worker to its end on a uvloop event loop."""
     raise_file_limit()
 
     async def main() -> None:
-        await Worker(make(), sockets, hand_over=hand_over, on_ready=on_ready).run()
+        await Worker(make(), sockets, shared=shared, on_ready=on_ready).run()
 
     uvloop.run(main())
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from running import Stopwatch, config, exchange, until
 
-from gateway.sockets import ListenError, Listening, listen, reachable
+from gateway.sockets import ListenError, Listening, listen, reachable, steer_to_successor, stop_steering
 from gateway.testing.peer import Peer, connect
 from gateway.testing.run import GatewayProcess
 from gateway.testing.upstream import FakeUpstream
@@ -88,6 +88,54 @@ def test_a_wildcard_is_reached_by_loopback() -> None:
     assert [reachable(host) for host in ("0.0.0.0", "::", "10.0.0.1")] == ["127.0.0.1", "::1", "10.0.0.1"]
 
 
+def connects(port: int, *sockets: socket.socket, times: int = 40) -> list[int]:
+    """How many of `times` connections each of the listening sockets got."""
+    clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(times)]
+    counts = []
+    for sock in sockets:
+        count = 0
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                sock.accept()[0].close()
+                count += 1
+        counts.append(count)
+    for client in clients:
+        client.close()
+    return counts
+
+
+def test_connections_are_steered_to_a_successor() -> None:
+    """All of them, from the moment on; also with several workers on both sides; and again for its own successor."""
+    with contextlib.ExitStack() as stack:
+        old = stack.enter_context(listening(workers=2))
+        for sock in old.sockets:
+            sock.listen()
+        for workers in (2, 1, 3):
+            new = stack.enter_context(listening(port=old.port, workers=workers, join=True))
+            for sock in new.sockets:
+                sock.listen()
+                stop_steering(sock)
+            assert all(connects(old.port, *old.sockets, *new.sockets))
+            for sock in old.sockets:
+                steer_to_successor(sock, ours=len(old.sockets))
+            assert connects(old.port, *old.sockets) == [0] * len(old.sockets)
+            assert sum(connects(old.port, *new.sockets)) >= 40
+            for sock in old.sockets:
+                sock.close()
+            old = new
+
+
+def test_without_a_successor_nothing_is_steered() -> None:
+    """Whoever is told to stop goes on taking connections until its sockets are closed."""
+    with listening(workers=2) as alone:
+        for sock in alone.sockets:
+            sock.listen()
+        steer_to_successor(alone.sockets[0], ours=2)
+        assert all(connects(alone.port, *alone.sockets))
+        stop_steering(alone.sockets[1])
+        stop_steering(alone.sockets[1])
+
+
 class Load:
     """Clients that ask again and again: half of them on one connection for as long as it lasts."""
 
@@ -95,6 +143,7 @@ class Load:
 
     def __init__(self, port: int) -> None:
         self.answered = 0
+        self.slowest_s = 0.0
         self.failures: list[str] = []
         self._port = port
         self._stopping = asyncio.Event()
@@ -115,6 +164,7 @@ class Load:
                 client = client or await connect("127.0.0.1", self._port)
                 response = await exchange(client)
                 self.answered += 1
+                self.slowest_s = max(self.slowest_s, asked.s)
                 if response.status != 200:
                     self.failures.append(f"{keep=}: {response.raw!r}")
                 if not keep or response.values(b"connection") == [b"close"]:
@@ -148,14 +198,18 @@ async def rolling_restarts(times: int, *, workers: int) -> Load:
 
 @pytest.mark.parametrize("workers", [1, 2])
 async def test_a_rolling_restart_loses_no_request(workers: int) -> None:
-    """A successor on the same port, then SIGTERM to the predecessor: no request fails, no connect is refused."""
+    """A successor on the same port, then SIGTERM to the predecessor: none fails or waits for a second SYN."""
     load = await rolling_restarts(2, workers=workers)
     assert load.failures == [] and load.answered > 50
+    assert load.slowest_s < 1
 
 
 @pytest.mark.soak
 async def test_twenty_rolling_restarts_lose_no_request() -> None:
     """At more than 100 requests a second."""
     load = await rolling_restarts(20, workers=1)
-    print(f"\n20 rolling restarts: {load.answered} requests, {len(load.failures)} failed")
+    print(
+        f"\n20 rolling restarts: {load.answered} requests, {len(load.failures)} failed, slowest {load.slowest_s:.3f} s"
+    )
     assert load.failures == []
+    assert load.slowest_s < 1

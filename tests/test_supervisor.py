@@ -100,6 +100,19 @@ async def test_a_worker_that_comes_back_uses_the_reloaded_configuration() -> Non
             assert {(await fetch(gateway, b"/v1/x", kept)).status for _ in range(10)} == {200}
 
 
+async def test_a_worker_that_comes_back_serves_where_the_others_do() -> None:
+    """`admin.listen` needs a restart of the gateway; that a worker died is none."""
+    async with FakeUpstream() as upstream, GatewayProcess(config(upstream.base_url, workers=2)) as gateway:
+        await all_workers(gateway)
+        moved = config(upstream.base_url, workers=2, admin={"listen": "127.0.0.1:1"})
+        gateway.folder.joinpath("gateway.yaml").write_text(moved)
+        gateway.signal(signal.SIGHUP)
+        await until(lambda: gateway.stderr_text().count("configuration reloaded") == 2)
+        for worker in await all_workers(gateway):
+            os.kill(worker.pid, signal.SIGKILL)
+        assert {(await fetch(gateway, b"/health/ready")).status for _ in range(10)} == {200}
+
+
 async def test_a_reload_while_a_worker_comes_back() -> None:
     """SIGHUP is never a death, however early it comes; afterwards every worker has the new configuration."""
     async with FakeUpstream() as upstream, GatewayProcess(config(upstream.base_url, workers=2)) as gateway:

@@ -9,6 +9,8 @@ from gateway.lanes.plan import Plan
 if TYPE_CHECKING:
     from gateway.lanes.listener import Listener
 
+CLIENT_LEFT = 499
+
 
 class Account:
     """One turn's account. `began` and `sent_at` are perf_counter seconds; closed exactly once."""
@@ -33,6 +35,12 @@ class Account:
         plan = self._plan
         plan.upstream.first_byte.observe(came - self.sent_at)
         plan.route.overhead.observe(self._overhead_s + perf_counter() - came)
+
+    def client_left(self, listener: "Listener") -> None:
+        """The client closed its connection before it had the whole answer."""
+        self.status = CLIENT_LEFT
+        listener.metrics.client_disconnects += 1
+        self.close("cancelled", listener)
 
     def close(
         self, outcome: str, listener: "Listener", *, error: GatewayError | None = None, request_id: str | None = None

@@ -30,7 +30,6 @@ from gateway.wire.response import (
 if TYPE_CHECKING:
     from gateway.lanes.connection import ClientConnection
 
-CLIENT_LEFT = 499
 #: How long an upload stands still when its upstream begins to answer.
 EARLY_ANSWER_S = 0.005
 
@@ -139,8 +138,7 @@ class Splice:
             upstream = await self._plan.pool.connect()
         except GatewayError as error:
             self._connecting = None
-            outcome = "timeout" if error.code == "upstream_timeout" else "connect"
-            self._fail(error, outcome=outcome)
+            self._fail(error, outcome="timeout" if error.code == "upstream_timeout" else "connect")
             return
         self._connecting = None
         pending, self._pending = b"".join(self._pending), []
@@ -183,6 +181,7 @@ class Splice:
         if body is None:
             self._head_received(data)
             return
+        self._take_back()
         try:
             data = body.feed(data)
         except BodyError:
@@ -191,9 +190,20 @@ class Splice:
         if data:
             self._account.sent_bytes += len(data)
             self._client.transport.write(data)
+        self._go_on(body)
+
+    def _go_on(self, body: Body) -> None:
+        """Waits for more of the answer's body, or ends the turn with it."""
+        self._moved = None
         if body.done:
             self._complete(excess=bool(body.rest))
-        else:
+        elif self._upstream is not None and isinstance(body, ChunkedBody) and body.between_chunks:
+            self._upstream.relay = self._client.transport.write
+
+    def _take_back(self) -> None:
+        """Takes back what was lent for whole chunks, and accounts for those that went through."""
+        if self._upstream is not None and (relayed := self._upstream.take_back()):
+            self._account.sent_bytes += relayed
             self._moved = None
 
     def _head_received(self, data: bytes) -> None:
@@ -260,8 +270,7 @@ class Splice:
         client.write(text + fed)
         self._account.sent_bytes = len(fed)
         self._account.head_forwarded(came)
-        if body.done:
-            self._complete(excess=bool(body.rest))
+        self._go_on(body)
 
     def _switch(self, head: ResponseHead, data: bytes, came: float) -> None:
         """The upstream agreed to speak WebSocket: from here on bytes are copied both ways."""
@@ -315,6 +324,7 @@ class Splice:
         return False
 
     def upstream_lost(self, error: Exception | None) -> None:
+        self._take_back()
         upstream, self._upstream = self._upstream, None
         if self._answer is not None:
             if self._until_close and error is None:
@@ -335,9 +345,7 @@ class Splice:
 
     def client_gone(self) -> None:
         self._drop_upstream()
-        self._account.status = CLIENT_LEFT
-        self._client.listener.metrics.client_disconnects += 1
-        self._account.close("cancelled", self._client.listener)
+        self._account.client_left(self._client.listener)
 
     def client_full(self) -> None:
         if self._upstream is not None:
@@ -351,6 +359,7 @@ class Splice:
     def sweep(self, now: float) -> None:
         if self._upstream is None or self._client.blocked_since is not None:
             return  # connecting has a deadline of its own, and so has a client that does not read
+        self._take_back()
         if self._moved is None:
             self._moved = now
         plan, waited = self._plan, now - self._moved
@@ -382,6 +391,7 @@ class Splice:
         if self._connecting is not None:
             self._connecting.cancel()
             self._connecting = None
+        self._take_back()
         upstream, self._upstream = self._upstream, None
         if upstream is not None:
             upstream.abort()

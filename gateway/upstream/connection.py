@@ -6,7 +6,10 @@ import select
 import socket
 import ssl
 import struct
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, cast
+
+from gateway.wire.body import SIZE_LINES
 
 if TYPE_CHECKING:
     from gateway.upstream.pool import Pool
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
 #: Above `HIGH` unsent bytes the sender is paused, below `LOW` it goes on. uvloop's own default low mark is 16 bytes.
 HIGH_WATER_BYTES = 65536
 LOW_WATER_BYTES = 16384
+_TABLED = len(SIZE_LINES)
 
 
 class UpstreamTurn(Protocol):
@@ -33,14 +37,33 @@ class UpstreamTurn(Protocol):
 
 
 class UpstreamConnection(asyncio.Protocol):
-    """A connection to an upstream. Bytes that arrive while no turn holds it belong to nobody: it is closed."""
+    """A connection to an upstream. Bytes that arrive while no turn holds it belong to nobody: it is closed.
 
-    __slots__ = ("_poll", "_small_reads", "idle_limit_s", "idle_since", "paused", "pool", "reused", "transport", "turn")
+    A streamed event is nearly always one whole chunk. While its turn lends `relay`, the writer of its client, such
+    chunks go there at once and are counted in `relayed`, in bytes; anything else goes to the turn, which takes `relay`
+    back. Two calls less for each event: they cost more than their work where caches are cold.
+    """
+
+    __slots__ = (
+        "_poll",
+        "_small_reads",
+        "idle_limit_s",
+        "idle_since",
+        "paused",
+        "pool",
+        "relay",
+        "relayed",
+        "reused",
+        "transport",
+        "turn",
+    )
 
     def __init__(self, pool: "Pool") -> None:
         self.pool = pool
         self.transport: asyncio.Transport = None  # type: ignore[assignment]  # set before anything can happen
         self.turn: UpstreamTurn | None = None
+        self.relay: Callable[[bytes], None] | None = None
+        self.relayed = 0
         self.reused = False
         self.paused = False
         self._small_reads = False
@@ -53,6 +76,13 @@ class UpstreamConnection(asyncio.Protocol):
         self.transport.set_write_buffer_limits(high=HIGH_WATER_BYTES, low=LOW_WATER_BYTES)
 
     def data_received(self, data: bytes) -> None:
+        relay = self.relay
+        if relay is not None:
+            length = len(data)
+            if length < _TABLED and data.startswith(SIZE_LINES[length]) and data.endswith(b"\r\n"):
+                self.relayed += length
+                relay(data)
+                return
         turn = self.turn
         if turn is None:
             self.abort()
@@ -96,6 +126,12 @@ class UpstreamConnection(asyncio.Protocol):
             self.paused = False
             self.transport.resume_reading()
 
+    def take_back(self) -> int:
+        """Ends the lending of `relay`; the bytes that it was given."""
+        self.relay = None
+        relayed, self.relayed = self.relayed, 0
+        return relayed
+
     def stale(self) -> bool:
         """Whether something (a FIN, unasked bytes) already waits unread on this idle connection."""
         if self._poll is None:
@@ -116,7 +152,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Ends the connection at once, whatever is still unsent, and forgets the turn."""
-        self.turn = None
+        self.turn = self.relay = None
         self.transport.abort()
 
 

@@ -20,8 +20,18 @@ _EXTENSIONS = rb"(?:;" + TOKEN + rb"++(?:=(?:" + TOKEN + rb"++|" + _QUOTED + rb"
 _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})" + _EXTENSIONS + rb"\r\n")
 #: What more bytes could still make a size line of; the extensions are checked once the line is whole.
 _BEGINNING = re.compile(rb"[0-9A-Fa-f]{1,15}(?:;" + VALUE + rb"*+)?\r?")
-#: Chunk sizes below 2 KiB as they are usually written, by their text.
-_SIZES = {text.encode(): size for size in range(1, 2048) for text in {f"{size:x}", f"{size:X}"}}
+
+
+def _size_lines(limit: int) -> list[tuple[bytes, ...]]:
+    lines: list[tuple[bytes, ...]] = [()] * limit
+    for size in range(1, limit - len("7f8\r\n\r\n")):
+        usual = {f"{size:x}\r\n".encode(), f"{size:X}\r\n".encode()}
+        lines[size + len(max(usual)) + 2] = tuple(usual)
+    return lines
+
+
+#: The size lines that a whole chunk of so many bytes, framing included, can begin with as they are usually written.
+SIZE_LINES = _size_lines(2048)
 _FROM_LINE, _IN_DATA, _AFTER_DATA, _FROM_LAST = range(4)
 
 
@@ -91,12 +101,12 @@ class ChunkedBody:
         self._held = b""
         self._payload_only = payload_only
 
+    @property
+    def between_chunks(self) -> bool:
+        """Whether what comes next begins a chunk, and a whole chunk may be forwarded as it is without being fed."""
+        return self._at == _FROM_LINE and not self._held and not self._payload_only
+
     def feed(self, data: bytes) -> bytes:
-        if self._at == _FROM_LINE and not self._held and not self._payload_only:
-            # A streamed event is nearly always one whole chunk, of a size that came before.
-            end = data.find(b"\r\n", 0, 8)
-            if end > 0 and _SIZES.get(data[:end]) == len(data) - end - 4 and data.endswith(b"\r\n"):
-                return data
         if self._held:
             data, self._held = self._held + data, b""
         start, end, payload = 0, len(data), []

@@ -1,6 +1,7 @@
 """The client's connection keeps time, order and bounds."""
 
 import asyncio
+import socket
 
 import pytest
 
@@ -8,10 +9,10 @@ from gateway.errors import GatewayError
 from gateway.lanes.connection import HELD_LIMIT_BYTES, LINGER_LIMIT_BYTES
 from gateway.lanes.entry import Limits, Timeouts
 from gateway.testing.peer import PEER_LEFT, Peer
-from gateway.testing.scripts import answer, serve
+from gateway.testing.scripts import answer, ok, serve
 from gateway.wire.head import HeadLimits
 
-from .assembled import Lane, assembled
+from .assembled import HOST, Lane, assembled
 
 GET = b"GET /v1/x HTTP/1.1\r\nHost: gw\r\n\r\n"
 
@@ -177,6 +178,30 @@ async def test_a_second_request_waits_for_its_turn() -> None:
         await client.send(GET.replace(b"x", b"1") + GET.replace(b"x", b"2"))
         assert [(await client.read_response()).payload for _ in range(2)] == [b"/v1/1", b"/v1/2"]
         assert len(lane.upstream.connections) == 1
+
+
+async def test_a_turn_that_ends_while_its_upload_waits_does_not_stop_the_next_request() -> None:
+    """An early answer meets the end of the upload, and half a head behind that: reading goes on with the next turn."""
+    loop = asyncio.get_running_loop()
+    client = socket.socket()
+    client.setblocking(False)
+
+    async def answers_early(peer: Peer) -> None:
+        await peer.read_until(b"{")
+        loop.call_soon(client.send, b"}" + GET[:-4])  # in the same turn of the loop as the answer, just before it
+        await peer.send(ok())
+        await asyncio.Event().wait()
+
+    post = b"POST /v1/x HTTP/1.1\r\nHost: gw\r\nContent-Length: 2\r\n\r\n{"
+    with client:
+        async with assembled(answers_early, serve(answer(200, b"second"))) as lane:
+            await loop.sock_connect(client, (HOST, lane.port))
+            client.send(post)
+            assert (await asyncio.wait_for(loop.sock_recv(client, 65536), 5)).startswith(b"HTTP/1.1 200 ")
+            await settle()
+            client.send(GET[-4:])
+            assert (await asyncio.wait_for(loop.sock_recv(client, 65536), 5)).endswith(b"second")
+            assert len(lane.upstream.connections) == 2
 
 
 async def test_answers_of_the_gateway_itself_are_accounted() -> None:

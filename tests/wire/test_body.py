@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.wire.body import LINE_LIMIT_BYTES, TRAILERS_LIMIT_BYTES, Body, BodyError, ChunkedBody, LengthBody, OpenBody
+from gateway.wire.body import (
+    LINE_LIMIT_BYTES,
+    SIZE_LINES,
+    TRAILERS_LIMIT_BYTES,
+    Body,
+    BodyError,
+    ChunkedBody,
+    LengthBody,
+    OpenBody,
+)
 
 CHUNKED = b'5;a=b;c="x \\" y"\r\nhello\r\n00A\r\n0\r\n\r\nGET /\r\n0\r\nX-Sum: 1\r\nx-a:\r\n\r\n'
 PAYLOAD = b"hello0\r\n\r\nGET /"
@@ -82,6 +91,18 @@ def test_chunks_go_on_as_they_came() -> None:
     body = ChunkedBody()
     assert relay(body, CHUNKED + NEXT) == CHUNKED
     assert body.done and body.rest == NEXT
+
+
+def test_whole_chunks_are_known_by_their_size_line() -> None:
+    """For each length, those lines and no others: such chunks are forwarded without being read."""
+    for length, lines in enumerate(SIZE_LINES):
+        sizes = {int(line, 16) for line in lines}
+        assert len(sizes) == bool(lines)
+        for line in lines:
+            whole = line + bytes(length - len(line) - 2) + b"\r\n"
+            body = ChunkedBody()
+            assert body.feed(whole) == whole and body.between_chunks
+    assert {length for length, lines in enumerate(SIZE_LINES) if not lines} == {0, 1, 2, 3, 4, 5, 21, 262}
 
 
 def test_te_0() -> None:
