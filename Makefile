@@ -29,7 +29,7 @@ test-clients: $(CLIENTS_VENV)/.clients tests/clients/node/node_modules/.installe
 test-clients-all: $(CLIENTS_VENV)/.clients $(CLIENTS_VENV)-all/.clients $(CLIENTS_VENV)-aider/.clients tests/clients/node/node_modules/.installed tests/clients/programs/node_modules/.installed ## the same with every client (about 3 GB)
 	$(CLIENTS_VENV)/bin/python -m pytest -m clients tests/clients $(ARGS)
 
-soak: $(VENV)/.dev ## reliability under load and faults; prints the figures (about half an hour)
+soak: $(VENV)/.dev ## reliability under load and faults; prints the figures (about six minutes)
 	$(PY) -m pytest -m soak -s $(ARGS)
 	TWOLANE_FUZZ=$${TWOLANE_FUZZ:-50} $(PY) -m pytest tests/wire/test_differential.py
 
