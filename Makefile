@@ -9,7 +9,7 @@ PY  := $(VENV)/bin/python
 PIP  = -m pip install --quiet --disable-pip-version-check --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo-words test test-clients test-clients-all soak check fmt selftest bench docs lock wheel clean
+.PHONY: help run demo demo-words test test-postgres test-clients test-clients-all soak check fmt selftest bench docs lock wheel clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,11 +17,17 @@ help: ## show this list
 run: $(VENV)/.run ## serve on 127.0.0.1:8080 (ARGS="--port 9000 --upstream https://api.openai.com/v1")
 	@exec $(PY) -m gateway run $(ARGS)
 
+demo: $(CLIENTS_VENV)/.clients ## six steps against a running gateway with the demo model (no key, no network)
+	@$(CLIENTS_VENV)/bin/python -m gateway.demo.tour
+
 demo-words: $(VENV)/.run ## print the words that the demo model obeys
 	@$(PY) -m gateway.demo --words
 
 test: $(VENV)/.dev ## run the tests
-	$(PY) -m pytest -m "not clients and not soak" $(ARGS)
+	$(PY) -m pytest -m "not clients and not soak and not postgres" $(ARGS)
+
+test-postgres: $(VENV)/.dev ## the tests that start a PostgreSQL server (Debian: apt-get install postgresql)
+	$(PY) -m pytest -m postgres $(ARGS)
 
 test-clients: $(CLIENTS_VENV)/.clients tests/clients/node/node_modules/.installed ## run the README's snippets with real clients
 	$(CLIENTS_VENV)/bin/python -m pytest -m "clients and not clients_all" tests/clients $(ARGS)

@@ -4,29 +4,43 @@ import asyncio
 import ipaddress
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
 from aiohttp import web
 
-from gateway.build import OWN_PATHS, ROOT_PATHS, build_admin_entry, build_entry
+from gateway.assemble import Assembled, SystemClock, assemble_context, open_store
+from gateway.build import ADMIN_PATHS, PROMPT_PATHS, ROOT_PATHS, build_admin_entry, build_entry
 from gateway.config import ConfigError, Loaded, redactable
+from gateway.contracts import Store, StoreError
+from gateway.counters import ContextCounters
 from gateway.exposition import Exposition
-from gateway.lanes.admin import Pages
+from gateway.lanes.admin import Pages, Route
+from gateway.lanes.chat import ChatPages, head_of
 from gateway.lanes.connection import ClientConnection
 from gateway.lanes.entry import Entry
+from gateway.lanes.explain import ExplainPages
 from gateway.lanes.listener import Listener
+from gateway.lanes.prompts import PromptPages
 from gateway.logs import LogSink, access_record
 from gateway.metrics import Metrics
+from gateway.routing.keys import Identity
+from gateway.runs.live import LiveRuns
+from gateway.wire.head import RequestHead
 
 log = logging.getLogger("gateway")
 
 #: aiohttp's own bounds of a head, out of the way: ours were applied before a handler sees it.
 HEAD_BOUND_BYTES, FIELDS_BOUND = 1 << 20, 10_000
 #: What a reload cannot change.
-FIXED = ("listen", "workers", "admin", "metrics")
+FIXED = ("listen", "workers", "admin", "metrics", "store")
+
+#: How often workers look for each other's changes; a single one, and one whose store failed, looks this rarely.
+LOOK_S, STORE_PAUSE_S = 0.2, 10.0
+#: Ended runs and hidden turns are kept for thirty days, and looked through once an hour.
+KEPT_S, PRUNE_EVERY_S = 30 * 24 * 3600.0, 3600.0
 
 DATA, ADMIN = "listen", "admin.listen"
 
@@ -52,6 +66,12 @@ class Gateway:
         self._stack = AsyncExitStack()
         self._listeners: dict[str, Listener] = {}
         self._demo_url: str | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        self._counters = ContextCounters()
+        self._clock = SystemClock()
+        self._runs = LiveRuns(clock=self._clock)
+        self._store: Store | None = None
+        self._context: Assembled | None = None
         self._reloading: asyncio.Task[None] | None = None
         self._reloads_due = 0
 
@@ -67,12 +87,19 @@ class Gateway:
             self._demo_url = demo.base_url
         await self._exposition.start()
         self._stack.push_async_callback(self._exposition.close)
-        self._listeners[DATA] = listener = await self._listener(self._entry())
-        self._metrics.sources.append(listener.families)
+        self._store = await open_store(settings, folder=self._loaded.folder)
+        self._stack.push_async_callback(self._store.close)
+        self._stack.push_async_callback(self._runs.close)
+        entry = self._entry()
+        self._context = await self._assemble(self._loaded, entry)
+        self._stack.push_async_callback(self._retire)
+        self._listeners[DATA] = listener = await self._listener(entry, self._context_pages())
+        self._metrics.sources += [listener.families, self._counters.families]
         if settings.admin.listen is not None:
-            self._listeners[ADMIN] = await self._listener(build_admin_entry(settings, metrics=self._metrics))
+            self._listeners[ADMIN] = await self._listener(build_admin_entry(settings, metrics=self._metrics), ())
         for listener in self._listeners.values():
             listener.start()
+        self._keeper = asyncio.get_running_loop().create_task(self._keep_house())
         self._metrics.last_reload_success_s = time.time()
 
     def connection_factory(self, name: str) -> Callable[[], ClientConnection]:
@@ -93,7 +120,25 @@ class Gateway:
         """Ends everything at once. Idempotent."""
         for listener in self._listeners.values():
             listener.stop()
+        if self._keeper is not None:
+            self._keeper.cancel()
         await self._stack.aclose()
+
+    async def _keep_house(self) -> None:
+        """Looks for what other workers changed, and forgets what is too old to be asked for."""
+        assert self._store is not None
+        pruned_s = float("-inf")
+        while True:
+            try:
+                if self._context is not None:
+                    await self._context.prompts.refresh()
+                if self._clock.monotonic() - pruned_s > PRUNE_EVERY_S:
+                    pruned_s = self._clock.monotonic()
+                    await self._store.prune(before_s=self._clock.time() - KEPT_S)
+            except StoreError as error:
+                log.error("the store failed: %s", error)
+                await asyncio.sleep(STORE_PAUSE_S)
+            await asyncio.sleep(LOOK_S if self._loaded.settings.workers > 1 else STORE_PAUSE_S)
 
     async def reload(self) -> None:
         """Reads the configuration and swaps to it; on any error the old one stays in use."""
@@ -103,10 +148,14 @@ class Gateway:
                 log.warning("reload: no upstreams are left; the demo model starts only at start-up")
             old, self._loaded = self._loaded, loaded
             try:
-                self._listeners[DATA].swap(self._entry())
-            except Exception:
+                entry = self._entry()
+                context = await self._assemble(loaded, entry)
+            except BaseException:
                 self._loaded = old
                 raise
+            self._listeners[DATA].swap(entry)
+            await self._retire()
+            self._context = context
         except ConfigError as error:
             self._metrics.reloads["failure"] += 1
             log.error("reload failed, the old configuration stays in use: %s", error)
@@ -135,12 +184,51 @@ class Gateway:
             metrics=self._metrics,
             clock=asyncio.get_running_loop().time,
             demo_url=self._demo_url,
-            own_paths=ROOT_PATHS if settings.admin.listen else OWN_PATHS,
+            own_paths=ROOT_PATHS | PROMPT_PATHS | (frozenset() if settings.admin.listen else ADMIN_PATHS),
         )
 
-    async def _listener(self, entry: Entry) -> Listener:
+    async def _assemble(self, loaded: Loaded, entry: Entry) -> Assembled:
+        assert self._store is not None
+        return await assemble_context(
+            loaded.settings,
+            folder=loaded.folder,
+            pools=entry.pools,
+            metrics=self._metrics,
+            store=self._store,
+            runs=self._runs,
+            counters=self._counters,
+            clock=self._clock,
+        )
+
+    async def _retire(self) -> None:
+        if self._context is not None:
+            await self._context.lane.retire()
+
+    def _context_pages(self) -> Sequence[Route]:
+        """The pages of the context lane; each request looks up the configuration in use."""
+
+        def current() -> Assembled:
+            assert self._context is not None
+            return self._context
+
+        def identify(head: RequestHead, has_key: bool, scope: str) -> Identity:
+            return self._listeners[DATA].entry.identify(head, upstream_has_key=has_key, scope=scope)
+
+        def admit() -> None:
+            self._listeners[DATA].admit_own()
+
+        chat = ChatPages(current=lambda: (current().lane, current().core), identify=identify, admit=admit)
+        explain = ExplainPages(current=lambda: current().explainer, identify=identify, admit=admit)
+        prompts = PromptPages(
+            prompts=lambda: current().prompts,
+            enhancer=lambda: current().enhancer,
+            authorise=lambda request, scope: identify(head_of(request), True, scope).caller,
+        )
+        return [*chat.routes(), *explain.routes(), *prompts.routes()]
+
+    async def _listener(self, entry: Entry, further: Sequence[Route]) -> Listener:
         exposition = self._exposition.page if self._loaded.settings.metrics.enabled else None
-        pages = Pages(exposition=exposition, ready=self._ready, allowed_hosts=self._allowed_hosts)
+        pages = Pages(exposition=exposition, ready=self._ready, allowed_hosts=self._allowed_hosts, further=further)
         runner = web.AppRunner(
             pages.application(),
             access_log=None,

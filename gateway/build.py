@@ -4,18 +4,20 @@ import ssl
 from collections.abc import Callable, Collection
 from urllib.parse import urlsplit
 
+from gateway.caller import Caller
 from gateway.config import ConfigError, Problem, Settings
 from gateway.config.traffic import Upstream
 from gateway.lanes.entry import Entry, Limits, Timeouts
 from gateway.metrics import Metrics
-from gateway.routing.keys import Caller, Key, KeyRing
+from gateway.routing.keys import Key, KeyRing
 from gateway.routing.routes import Route
 from gateway.upstream.endpoint import Endpoint
 from gateway.upstream.pool import Pool
 from gateway.wire.head import HeadLimits
 
 ROOT_PATHS = frozenset((b"/",))
-OWN_PATHS = ROOT_PATHS | {b"/health/live", b"/health/ready", b"/metrics"}
+ADMIN_PATHS = frozenset((b"/health/live", b"/health/ready", b"/metrics"))
+PROMPT_PATHS = frozenset((b"/v1/system-prompts",))
 
 
 def build_entry(
@@ -38,7 +40,7 @@ def build_entry(
         pools=[Pool(e, clock=clock) for e in endpoints],
         keys=KeyRing(_keys(settings)),
         metrics=metrics,
-        own_paths={path for path in own_paths if not any(r.matches(path) for r in routes)},
+        own_paths={path for path in own_paths if path in PROMPT_PATHS or not any(r.matches(path) for r in routes)},
         limits=_limits(settings),
         timeouts=_timeouts(settings),
     )
@@ -51,7 +53,7 @@ def build_admin_entry(settings: Settings, *, metrics: Metrics) -> Entry:
         pools=(),
         keys=KeyRing(()),
         metrics=metrics,
-        own_paths=OWN_PATHS,
+        own_paths=ROOT_PATHS | ADMIN_PATHS,
         limits=_limits(settings),
         timeouts=_timeouts(settings),
     )

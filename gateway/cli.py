@@ -5,16 +5,19 @@ Exit codes: 0 done, 1 refused or failed (the reason is on standard error), 2 wro
 
 import argparse
 import asyncio
+import io
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from gateway import __version__
 from gateway.build import check_files
 from gateway.config import ConfigError, Loaded, load
+from gateway.registry import check_plugins
 
 DEFAULT_FILE = Path("gateway.yaml")
+PLUGIN_KINDS = ("stages", "tools", "assessors")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,6 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # whoever reads us has seen enough; the flush at exit must not fail for it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 1
 
 
@@ -46,14 +51,41 @@ def run(args: argparse.Namespace) -> int:
 
 
 def check_config(args: argparse.Namespace) -> int:
-    loaded = _load(args)
-    settings = loaded.settings
-    upstreams = ", ".join(f"{u.name} ({u.base_url})" for u in settings.upstreams) or "the built-in demo model"
-    print(f"{loaded.file or 'defaults, no file'}: ok")
-    print(f"  listen      {settings.listen}, workers {settings.workers}")
-    print(f"  upstreams   {upstreams}")
-    print(f"  keys        {', '.join(key.name for key in settings.keys) or 'none: loopback only'}")
+    from gateway.describe import described  # no other command shows a configuration
+
+    for line in described(_load(args)):
+        print(line)
     return 0
+
+
+def explain(args: argparse.Namespace) -> int:
+    from gateway.explain import explain as explain_text  # the other commands need no HTTP client
+
+    settings = _load(args, checked=False).settings
+    text = "".join(_input()) if args.text == "-" else args.text
+    key = os.environ.get("GATEWAY_API_KEY", "").strip() or None
+    return explain_text(text, args.url or settings.listen, prompt=args.prompt, chain=args.chain, key=key)
+
+
+def scan(_args: argparse.Namespace) -> int:
+    from gateway.scan import scan_lines  # the scanner of model output, which starting a server must not wait for
+
+    return scan_lines(_input(), _print)
+
+
+def assess(args: argparse.Namespace) -> int:
+    # Imported here: the gate brings all tools and assessors along, of which a server needs those that are on.
+    from gateway.assess import assess_lines
+    from gateway.offline import offline_gate
+
+    gate, specs = asyncio.run(offline_gate(_load(args).settings))
+    return assess_lines(_input(), _print, gate=gate, specs=specs)
+
+
+def plugin_new(args: argparse.Namespace) -> int:
+    from gateway.plugin_new import write_and_tell  # it brings texts along that only this command needs
+
+    return write_and_tell(args.kind, args.name, folder=Path())
 
 
 def selftest(_args: argparse.Namespace) -> int:
@@ -65,7 +97,7 @@ def selftest(_args: argparse.Namespace) -> int:
 def healthcheck(args: argparse.Namespace) -> int:
     from gateway.healthcheck import check  # the other commands need no HTTP client
 
-    settings = _load(args).settings
+    settings = _load(args, checked=False).settings
     address = settings.admin.listen or settings.listen
     return check(args.url or address, timeout_s=args.timeout)
 
@@ -88,17 +120,30 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _load(args: argparse.Namespace) -> Loaded:
-    """The configuration as the command line names it; warnings go to standard error."""
+def _load(args: argparse.Namespace, *, checked: bool = True) -> Loaded:
+    """The configuration as the command line names it; warnings go to standard error.
+
+    Not `checked`: for a command that asks a running gateway; it needs no plugins, and imports none.
+    """
     file = args.config
     if file is None and DEFAULT_FILE.exists():
         file = DEFAULT_FILE
     flags = {name: getattr(args, name, None) for name in ("listen", "port", "workers", "upstream")}
-    loaded = load(file, environ=os.environ, flags=flags)
+    loaded = load(file, environ=os.environ, flags=flags, checks=(check_plugins,) if checked else ())
     check_files(loaded.settings)
     for warning in loaded.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     return loaded
+
+
+def _input() -> Iterable[str]:
+    """The lines of standard input, whatever its bytes are."""
+    return io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace", newline="\n")
+
+
+def _print(text: str) -> None:
+    """At once: whoever asks line by line waits for each answer."""
+    print(text, end="", flush=True)
 
 
 def _with_default_command(argv: list[str]) -> list[str]:
@@ -129,6 +174,21 @@ def _parser() -> argparse.ArgumentParser:
     p = _command(commands, "healthcheck", healthcheck, "ask a running gateway whether it is ready (for containers)")
     p.add_argument("--url", help="the gateway's address (default: as configured)")
     p.add_argument("--timeout", type=_seconds, default=3.0, metavar="S", help="seconds to wait (default: 3)")
+
+    p = _command(commands, "explain", explain, "show what a running gateway would ask the model, without asking it")
+    p.add_argument("text", nargs="?", default="-", metavar="TEXT", help="message of a user (default: -, read it)")
+    p.add_argument("--url", help="the gateway's address (default: as configured); its key: GATEWAY_API_KEY")
+    p.add_argument("--prompt", metavar="ID", help="base prompt instead of the configured one")
+    p.add_argument("--chain", metavar="NAME", help="chain instead of the configured one")
+    _command(commands, "scan", scan, "find the tool calls in model output, one JSON line on standard input each")
+    _command(commands, "assess", assess, "say what the gate would do with calls, one JSON line on standard input each")
+    p = commands.add_parser("plugin", help="write a plugin of your own", description="Write a plugin of your own.")
+    p = p.add_subparsers(title="commands", metavar="COMMAND", required=True).add_parser(
+        "new", help="write a working plugin and its test into this folder"
+    )
+    p.set_defaults(command=plugin_new)
+    p.add_argument("kind", choices=PLUGIN_KINDS, help="what it is")
+    p.add_argument("name", metavar="NAME", help="a Python identifier: the name of the file, and of the plugin")
     return parser
 
 

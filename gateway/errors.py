@@ -1,7 +1,7 @@
 """What can go wrong at the gateway itself: one exception, and the closed table of its codes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -19,31 +19,49 @@ class Code:
 
 
 _INVALID = "invalid_request_error"
+#: What SDKs send again by themselves, besides every 5xx.
+_SENT_AGAIN = (408, 409, 429)
 
 #: Every error that the gateway answers by itself (docs/errors.md). The type fits the status: LiteLLM classifies by it.
 CODES: Mapping[str, Code] = MappingProxyType(
     {
         "bad_framing": Code(400, _INVALID, "client"),
+        "unsupported_parameter": Code(400, _INVALID, "client"),
+        "upstream_rejected": Code(400, _INVALID, "upstream"),
+        "invalid_field": Code(400, _INVALID, "client"),
         "invalid_header": Code(400, _INVALID, "client"),
+        "invalid_json": Code(400, _INVALID, "client"),
+        "unknown_field": Code(400, _INVALID, "client"),
         "missing_api_key": Code(401, "authentication_error", "policy"),
         "invalid_api_key": Code(401, "authentication_error", "policy"),
+        "upstream_refused": Code(401, "authentication_error", "upstream"),
         "scope_missing": Code(403, "permission_error", "policy"),
         "host_not_allowed": Code(403, "permission_error", "policy"),
         "origin_not_allowed": Code(403, "permission_error", "policy"),
+        "prompt_not_found": Code(404, "not_found_error", "client"),
         "unknown_route": Code(404, "not_found_error", "client"),
         "method_not_allowed": Code(405, _INVALID, "client"),
         "request_timeout": Code(408, _INVALID, "client", retryable=True),
+        "prompt_is_configured": Code(409, _INVALID, "policy"),
+        "idempotency_mismatch": Code(409, _INVALID, "client"),
         "request_too_large": Code(413, _INVALID, "client"),
         "target_too_long": Code(414, _INVALID, "client"),
         "expectation_failed": Code(417, _INVALID, "client"),
+        "agent_iteration_limit": Code(422, _INVALID, "gateway"),
+        "run_interrupted": Code(422, _INVALID, "gateway"),
+        "agent_malformed_tool_call": Code(422, _INVALID, "upstream"),
         "headers_too_large": Code(431, _INVALID, "client"),
+        "upstream_limited": Code(429, "rate_limit_error", "upstream", retryable=True),
         "internal_error": Code(500, "server_error", "gateway"),
         "unsupported_transfer_coding": Code(501, _INVALID, "client"),
         "not_implemented": Code(501, _INVALID, "gateway"),
         "upstream_error": Code(502, "server_error", "upstream", retryable=True),
         "overloaded": Code(503, "server_error", "gateway", retryable=True),
+        "upstream_unavailable": Code(503, "server_error", "gateway", retryable=True),
         "upstream_timeout": Code(504, "server_error", "upstream", retryable=True),
+        "agent_timeout": Code(504, "server_error", "gateway", retryable=True),
         "http_version": Code(505, _INVALID, "client"),
+        "store_full": Code(507, "server_error", "gateway"),
     }
 )
 
@@ -62,6 +80,15 @@ class GatewayError(Exception):
         self.message = message
         self.param = param
         self.retry_after_s = retry_after_s
+        self.settled = False  # true: something has been done, and trying again would do it twice
+
+    def after_effects(self) -> "GatewayError":
+        """The same for a run that has done something already: a status that no client answers by trying again."""
+        error = GatewayError(self.code, self.message, param=self.param)
+        error.settled = True
+        if self.facts.status in _SENT_AGAIN or self.facts.status >= 500:
+            error.facts = replace(self.facts, status=422, type=_INVALID, retryable=False)
+        return error
 
     def __repr__(self) -> str:
         return f"GatewayError({self.code!r}, {self.message!r})"

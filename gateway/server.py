@@ -92,13 +92,21 @@ class Server:
                     mine[name] = sock
                 else:
                     sock.close()
-        run_worker(
-            lambda: Gateway(self.loaded, load=self.load, sink=sink, metrics=metrics, folder=folder, index=index),
-            mine,
-            shared=len(listening[DATA].sockets) if self.join else 0,
-            on_ready=ready,
-        )
-        sink.close()
+        try:
+            run_worker(
+                lambda: Gateway(self.loaded, load=self.load, sink=sink, metrics=metrics, folder=folder, index=index),
+                mine,
+                shared=len(listening[DATA].sockets) if self.join else 0,
+                on_ready=ready,
+            )
+        except ConfigError as error:
+            if folder is None:
+                raise
+            if index == 0:  # the others say the same
+                print(error, file=sys.stderr)
+            sys.exit(1)
+        finally:
+            sink.close()
 
     def _announce(self, listening: dict[str, Listening]) -> None:
         """Says where to point a client, on standard output, and tells systemd."""

@@ -10,7 +10,7 @@ import uvloop
 from gateway.testing.tls import Certificates, self_signed
 
 #: Folders whose tests must hold on both loops; elsewhere a test drives a process, or no socket at all.
-BOTH_LOOPS = frozenset(("demo", "functional", "lanes", "testing", "upstream"))
+BOTH_LOOPS = frozenset(("context", "demo", "functional", "lanes", "testing", "upstream"))
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:

@@ -5,6 +5,7 @@ import subprocess
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from gateway.counters import COUNTERS, HISTOGRAMS, ContextCounters
 from gateway.metrics import Metrics
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -46,4 +47,16 @@ def busy() -> Metrics:
     metrics.last_reload_success_s = 1_700_000_000.5
     metrics.log_line_dropped()
     metrics.loop_lag.observe(0.001)
+    metrics.sources.append(busy_context().families)
     return metrics
+
+
+def busy_context(*, values: int = 1) -> ContextCounters:
+    """Every count of the context lane, with so many values of each label."""
+    counters = ContextCounters()
+    for i in range(values):
+        for name, facts in COUNTERS.items():
+            counters.count(name, **{label: f"{label} {i}" for label in facts.labels})
+        for name, facts in HISTOGRAMS.items():
+            counters.observe(name, i, **{label: f"{label} {i}" for label in facts.labels})
+    return counters

@@ -12,8 +12,26 @@ FILES = sorted([*ROOT.glob("gateway/**/*.py"), *ROOT.glob("plugins/**/*.py")])
 IDS = [str(path.relative_to(ROOT)) for path in FILES]
 
 #: Each part may import itself and the parts to its right, and the leaves.
-LAYERS = ("lanes", "routing", "config", "upstream", "wire", "errors")
-LEAVES = {"logs", "metrics", "notify"}
+LAYERS = (
+    "counters",
+    "assess",
+    "scan",
+    "registry",
+    "lanes",
+    "pipeline",
+    "tools",
+    "runs",
+    "routing",
+    "contracts",
+    "config",
+    "upstream",
+    "confine",
+    "wire",
+    "errors",
+)
+LEAVES = {"caller", "logs", "metrics", "notify"}
+#: What a plugin may import of ours.
+FOR_PLUGINS = {"contracts", "confine", "wire", "errors"}
 #: The processes and the composition root, which may import everything below them.
 TOP = {
     "__main__",
@@ -23,20 +41,33 @@ TOP = {
     "worker",
     "sockets",
     "app",
+    "assemble",
     "build",
+    "describe",
+    "explain",
     "exposition",
     "selftest",
     "healthcheck",
+    "offline",
+    "plugin_new",
+    "remote",
 }
 MAY_IMPORT_WEB = ("gateway/lanes/", "gateway/demo/", "gateway/app.py", "gateway/server.py")
 
 #: Imports inside a function, each with the reason it carries in the code.
 LAZY = {
     ("gateway/app.py", "gateway.demo.app"),
+    ("gateway/cli.py", "gateway.assess"),
+    ("gateway/cli.py", "gateway.describe"),
+    ("gateway/cli.py", "gateway.explain"),
     ("gateway/cli.py", "gateway.healthcheck"),
+    ("gateway/cli.py", "gateway.offline"),
+    ("gateway/cli.py", "gateway.plugin_new"),
+    ("gateway/cli.py", "gateway.scan"),
     ("gateway/cli.py", "gateway.selftest"),
     ("gateway/cli.py", "gateway.server"),
     ("gateway/cli.py", "gateway.sockets"),
+    ("plugins/tools/execute_sql.py", "asyncpg"),
 }
 FILE_LINES, FUNCTION_LINES = 400, 60
 
@@ -71,6 +102,10 @@ def runtime_imports(node: ast.AST) -> list[str]:
 @pytest.mark.parametrize("path", FILES, ids=IDS)
 def test_imports_go_down_the_layers_only(path: Path) -> None:
     """A part imports only what stands below it."""
+    if name(path).startswith("plugins/"):
+        ours = {m for m in runtime_imports(tree(path)) if m.startswith(("gateway.", "plugins"))}
+        assert {part(m) for m in ours} <= FOR_PLUGINS
+        return
     own = part("gateway." + name(path).removeprefix("gateway/").removesuffix(".py").replace("/", "."))
     for module in runtime_imports(tree(path)):
         if not module.startswith("gateway.") or own in TOP or own in ("demo", "testing"):

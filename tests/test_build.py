@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.build import OWN_PATHS, build_admin_entry, build_entry, check_files, endpoint
+from gateway.build import ADMIN_PATHS, ROOT_PATHS, build_admin_entry, build_entry, check_files, endpoint
 from gateway.config import ConfigError, Settings
 from gateway.errors import GatewayError
 from gateway.lanes.entry import Entry
@@ -26,7 +26,7 @@ def endpoint_of(**upstream: object) -> Endpoint:
 
 def entry(*, demo_url: str | None = None, **content: object) -> Entry:
     return build_entry(
-        settings(**content), metrics=Metrics(), clock=lambda: 0.0, demo_url=demo_url, own_paths=OWN_PATHS
+        settings(**content), metrics=Metrics(), clock=lambda: 0.0, demo_url=demo_url, own_paths=ROOT_PATHS | ADMIN_PATHS
     )
 
 
@@ -151,6 +151,6 @@ def test_limits_arrive() -> None:
 def test_the_admin_address_has_our_pages_and_nothing_else() -> None:
     """No passthrough there, whatever the configuration says."""
     found = build_admin_entry(settings(upstreams=[{"name": "up", "base_url": "http://up"}]), metrics=Metrics())
-    assert {chosen(found, path)[0] for path in OWN_PATHS} == {"own"}
+    assert {chosen(found, path)[0] for path in ROOT_PATHS | ADMIN_PATHS} == {"own"}
     with pytest.raises(GatewayError, match="No route"):
         chosen(found, b"/v1/models")

@@ -1,6 +1,9 @@
 """The command line: what each command says, and one line instead of a traceback when it cannot."""
 
+import io
+import json
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 
@@ -37,7 +40,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     """And each command has a help of its own."""
     code, out, _ = said(capsys, "--help")
     assert code == 0
-    for command in ("run", "check-config", "selftest", "healthcheck"):
+    for command in ("run", "check-config", "selftest", "healthcheck", "explain", "scan", "assess", "plugin"):
         assert f"\n    {command}" in out
         code, text, _ = said(capsys, command, "--help")
         assert code == 0 and f"usage: gateway {command}" in text
@@ -60,6 +63,9 @@ def test_without_a_command_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
         pytest.param(["healthcheck", "--timeout", "soon"], id="not-a-number"),
         pytest.param(["healthcheck", "--timeout", "-1"], id="negative"),
         pytest.param(["healthcheck", "--timeout", "inf"], id="endless"),
+        pytest.param(["plugin"], id="no-subcommand"),
+        pytest.param(["plugin", "new", "stores", "mine"], id="kind"),
+        pytest.param(["plugin", "new", "stages"], id="no-name"),
     ],
 )
 def test_wrong_usage_is_exit_code_2(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,6 +139,80 @@ def test_healthcheck_asks_the_configured_address(tmp_path: Path, capsys: pytest.
         (tmp_path / "gateway.yaml").write_text(f"admin: {{listen: 127.0.0.1:{port}}}\n")
         code, out, err = said(capsys, "healthcheck")
     assert (code, out) == (1, "") and f"127.0.0.1:{port} does not answer" in err
+
+
+def test_plugins_are_checked_before_anything_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By `run` and by `check-config`; a command that asks a running gateway does not look at them."""
+    (tmp_path / "gateway.yaml").write_text("listen: 127.0.0.1:1\nchains: {c: [{use: memry}]}\n")
+    for command in ("run", "check-config", "assess"):
+        code, out, err = said(capsys, command)
+        assert (code, out) == (1, "") and "gateway.yaml:2:20 chains.c[0].use: no plugin 'memry'" in err
+    for argv in (("healthcheck",), ("explain", "x")):
+        code, out, err = said(capsys, *argv)
+        assert (code, out) == (1, "") and "127.0.0.1:1 does not answer" in err
+
+
+def test_check_config_shows_the_chains(capsys: pytest.CaptureFixture[str]) -> None:
+    """As trees, with the tools and the store."""
+    code, out, err = said(capsys, "check-config")
+    assert (code, err) == (0, "")
+    assert "  chain       assistant (default)\n              intent\n                memory\n" in out
+    assert "  tools       none\n  store       sqlite:///./gateway.db\n" in out
+
+
+def typed(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+    """What stands on standard input."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+
+def test_assess_judges_each_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the risk section, whichever tools are on; also where a line is not even text; nothing is made."""
+    Path("gateway.yaml").write_text("risk: {default: deny}\n")
+    typed(monkeypatch, b'{"tool": "execute_sql", "arguments": {"sql": "DROP TABLE x"}}\n\n\xff\n')
+    code, out, err = said(capsys, "assess")
+    assert (code, err) == (1, "")
+    assert [json.loads(line)["decision"] for line in out.splitlines()] == ["deny", "confirm"]
+    typed(monkeypatch, b'{"tool": "execute_command", "arguments": {"command": "ls"}}')
+    code, out, _ = said(capsys, "assess")
+    assert (code, json.loads(out)["decision"]) == (0, "auto")
+    assert [file.name for file in Path().iterdir()] == ["gateway.yaml"]
+
+
+def test_scan_finds_the_calls_of_each_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """One answer for each."""
+    call = {"tool": "now", "parameters": {}, "terminate": False}
+    typed(monkeypatch, json.dumps({"text": json.dumps(call)}).encode() + b'\n{"text": "Hello"}\n')
+    code, out, err = said(capsys, "scan")
+    assert (code, err) == (0, "")
+    assert [json.loads(line)["kind"] for line in out.splitlines()] == ["tool_call", "text"]
+
+
+def test_a_reader_that_has_seen_enough_ends_a_command() -> None:
+    """Without a traceback, however much there is left to say."""
+    line = '{"arguments": {"command": "ls"}}'
+    pipe = f"yes '{line}' | head -n 5000 | {sys.executable} -m gateway assess | head -n 1"
+    root = Path(__file__).parent.parent
+    done = subprocess.run(["sh", "-c", pipe], cwd=root, capture_output=True, text=True, timeout=60)
+    assert (done.stdout.count("\n"), done.stderr) == (1, "")
+
+
+def test_explain_reads_its_text(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """From standard input unless it is given; `--url` names another gateway."""
+    for argv in (("explain",), ("explain", "-"), ("explain", "text")):
+        typed(monkeypatch, "Grüße".encode())
+        with refusing_port() as port:
+            code, out, err = said(capsys, *argv, "--url", f"http://127.0.0.1:{port}")
+        assert (code, out) == (1, "") and f"127.0.0.1:{port} does not answer" in err
+
+
+def test_plugin_new_writes_into_this_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And says which files; a second time it refuses."""
+    code, out, err = said(capsys, "plugin", "new", "assessors", "mine")
+    assert (code, err) == (0, "")
+    assert out.startswith("wrote plugins/assessors/mine.py\nwrote tests/plugins/assessors/test_mine.py\n")
+    assert (tmp_path / "plugins/assessors/mine.py").is_file()
+    code, out, err = said(capsys, "plugin", "new", "assessors", "mine")
+    assert (code, out) == (1, "") and "is there already" in err
 
 
 def test_python_m_gateway(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from exposed import busy_context
 
 from gateway.errors import CODES
 from gateway.exposition import Exposition
@@ -38,6 +39,7 @@ async def test_every_metric_is_documented_with_its_labels() -> None:
         await client.read_response()
         gateway.metrics.upstream("demo").retries["stale"] += 1
         gateway.metrics.deadlines["head"] += 1
+        gateway.metrics.sources.append(busy_context().families)
         page = (await Exposition(gateway.metrics).page()).decode()
     families = set(re.findall(r"^# TYPE (gateway_\w+) ", page, re.MULTILINE))
     assert families == set(documented)

@@ -8,24 +8,38 @@ from gateway.errors import CODES, Code, GatewayError
 
 #: docs/errors.md and the design's contract; a code that is added or changed must be added or changed here.
 CONTRACT = {
-    400: {"bad_framing", "invalid_header"},
-    401: {"missing_api_key", "invalid_api_key"},
+    400: {
+        "bad_framing",
+        "invalid_field",
+        "invalid_header",
+        "invalid_json",
+        "unknown_field",
+        "unsupported_parameter",
+        "upstream_rejected",
+    },
+    401: {"missing_api_key", "invalid_api_key", "upstream_refused"},
     403: {"scope_missing", "host_not_allowed", "origin_not_allowed"},
-    404: {"unknown_route"},
+    404: {"prompt_not_found", "unknown_route"},
     405: {"method_not_allowed"},
     408: {"request_timeout"},
+    409: {"idempotency_mismatch", "prompt_is_configured"},
     413: {"request_too_large"},
     414: {"target_too_long"},
     417: {"expectation_failed"},
+    422: {"agent_iteration_limit", "agent_malformed_tool_call", "run_interrupted"},
+    429: {"upstream_limited"},
     431: {"headers_too_large"},
     500: {"internal_error"},
     501: {"unsupported_transfer_coding", "not_implemented"},
     502: {"upstream_error"},
-    503: {"overloaded"},
-    504: {"upstream_timeout"},
+    503: {"overloaded", "upstream_unavailable"},
+    504: {"upstream_timeout", "agent_timeout"},
     505: {"http_version"},
+    507: {"store_full"},
 }
-TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error"}
+TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
+#: What SDKs send again by themselves (besides every 5xx).
+SENT_AGAIN = (408, 409, 429)
 
 
 def test_each_code_has_the_status_of_the_contract() -> None:
@@ -48,8 +62,8 @@ def test_the_type_fits_the_status(name: str, code: Code) -> None:
 
 @pytest.mark.parametrize(("name", "code"), CODES.items())
 def test_only_what_may_pass_by_itself_is_worth_another_try(name: str, code: Code) -> None:
-    """Timeouts, overload and upstream failures; never what the client must change."""
-    assert code.retryable is (code.status in (408, 502, 503, 504))
+    """Timeouts, limits, overload and upstream failures; never what the client must change."""
+    assert code.retryable is (code.status in (408, 429, 502, 503, 504))
 
 
 def test_the_table_cannot_be_changed() -> None:
@@ -66,6 +80,21 @@ def test_an_error_carries_its_facts() -> None:
     assert (error.code, error.facts, error.param, error.retry_after_s) == ("overloaded", CODES["overloaded"], "p", 3)
     assert str(error) == error.message == "Too much at once."
     assert repr(error) == "GatewayError('overloaded', 'Too much at once.')"
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_after_effects_no_client_tries_again(name: str) -> None:
+    """A run that has done something is not run twice: same code and words, a status that no SDK sends again."""
+    error = GatewayError(name, "It broke.", param="p", retry_after_s=3)
+    late = error.after_effects()
+    assert (late.code, late.message, late.param, late.settled) == (name, "It broke.", "p", True)
+    assert late.retry_after_s is None
+    assert not late.facts.retryable
+    assert late.facts.status < 500 and late.facts.status not in SENT_AGAIN
+    assert late.facts.source == error.facts.source
+    if late.facts.status != error.facts.status:
+        assert (late.facts.status, late.facts.type) == (422, "invalid_request_error")
+    assert not error.settled and error.facts is CODES[name]
 
 
 def test_an_unknown_code_is_a_mistake_of_ours() -> None:

@@ -49,6 +49,7 @@ async def end_stream(client: Peer) -> None:
 async def test_metrics_are_those_of_all_workers_whichever_answers() -> None:
     """Counters are sums, scraped again and again; each request is counted once."""
     async with FakeUpstream() as upstream, GatewayProcess(config(upstream.base_url, workers=2)) as gateway:
+        await all_workers(gateway)
         for _ in range(30):
             assert (await fetch(gateway)).status == 200
         pages = [await scrape(gateway) for _ in range(10)]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from gateway.config.addresses import parse_address
 from gateway.config.draft import Draft
 from gateway.config.explain import nearest
-from gateway.config.problems import KeyPath, shown
+from gateway.config.problems import KeyPath, format_path, shown
 from gateway.config.secret import Hidden
 from gateway.config.settings import DEFAULT_LISTEN
 from gateway.config.source import BROKEN
@@ -115,16 +115,25 @@ def _check_upstreams(draft: Draft) -> None:
 
 
 def _check_chains(draft: Draft) -> None:
-    """Tools in the prompt that nothing would run make a model promise what never happens."""
+    """What the prompt says of tools must be what the loop below does."""
     for path in draft.matches("chains", "*"):
         stages = draft.get(*path)
         uses = [draft.get(*path, index, "use") for index in range(len(stages))] if isinstance(stages, list) else []
         for index, use in enumerate(uses):
-            if use != "prompt_enhancer" or "agent_loop" in uses[index + 1 :] or BROKEN in uses:
-                continue
             tools = (*path, index, "with", "tools")
-            if draft.get(*tools) in (None, True):
+            if use != "prompt_enhancer" or BROKEN in uses or draft.get(*tools) not in (None, True):
+                continue
+            below = [i for i in range(index + 1, len(uses)) if uses[i] == "agent_loop"]
+            if not below:
                 draft.complain(tools, "offers tools and no agent_loop below runs them: add one, or write tools: false")
+            for loop in below:
+                tool_format = (*path, loop, "with", "tool_format")
+                if draft.get(*tool_format) == "native":
+                    draft.complain(
+                        tool_format,
+                        f"the prompt_enhancer above ({format_path(tools[:-2])}) tells the model to call tools in JSON: "
+                        "write tools: false there, or tool_format: json here",
+                    )
 
 
 def _check_alternatives(draft: Draft) -> None:

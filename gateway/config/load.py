@@ -1,6 +1,6 @@
 """Reads the configuration: defaults, below the file, below the environment, below the flags; all problems at once."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,10 +28,17 @@ class Loaded:
     folder: Path
 
 
-def load(path: Path | None, *, environ: Mapping[str, str], flags: Mapping[str, object]) -> Loaded:
+def load(
+    path: Path | None,
+    *,
+    environ: Mapping[str, str],
+    flags: Mapping[str, object],
+    checks: Sequence[Callable[[Draft], None]] = (),
+) -> Loaded:
     """The configuration of `path` (None: no file), variables and flags; ConfigError carries everything wrong with it.
 
-    `flags` may hold listen, port, workers and upstream; None stands for a flag that was not given.
+    `flags` may hold listen, port, workers and upstream; None stands for a flag that was not given. `checks` know what
+    the configuration alone does not, such as plugins; they run last.
     """
     folder = _folder_of(path)
     draft = _read(path, environ=environ, folder=folder)
@@ -46,6 +53,8 @@ def load(path: Path | None, *, environ: Mapping[str, str], flags: Mapping[str, o
     except ValidationError as error:
         explain(draft, error, root=Settings)
     check(draft)
+    for further in checks:
+        further(draft)
     draft.raise_problems()
     assert settings is not None
     return Loaded(settings=settings, warnings=draft.warnings(), file=path, folder=folder)

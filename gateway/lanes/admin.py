@@ -2,7 +2,8 @@
 
 import ipaddress
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from http import HTTPStatus
 
 from aiohttp import web
 
@@ -16,7 +17,11 @@ log = logging.getLogger("gateway")
 #: Answered to anybody, under any name: it says nothing (Claude Code asks `HEAD /` first).
 ROOT = "/"
 
+#: Where a page that has given its request an id leaves it for error answers.
+REQUEST_ID = web.RequestKey("request_id", str)
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Route = tuple[str, str, Handler]
 
 
 class Pages:
@@ -28,10 +33,12 @@ class Pages:
         exposition: Callable[[], Awaitable[bytes]] | None,
         ready: Callable[[], bool],
         allowed_hosts: Callable[[], Collection[str]],
+        further: Sequence[Route] = (),
     ) -> None:
         self._exposition = exposition
         self._ready = ready
         self._allowed_hosts = allowed_hosts
+        self._further = further
 
     def application(self) -> web.Application:
         app = web.Application(middlewares=[self._guard])
@@ -40,6 +47,8 @@ class Pages:
         app.router.add_get("/health/ready", self._readiness)
         if self._exposition is not None:
             app.router.add_get("/metrics", self._metrics)
+        for method, path, handler in self._further:
+            app.router.add_route(method, path, handler)
         app.on_response_prepare.append(take_back)
         return app
 
@@ -65,16 +74,18 @@ class Pages:
                 self._check(request)
             return await handler(request)
         except web.HTTPMethodNotAllowed:
-            return _error(GatewayError("method_not_allowed", "This page answers GET and HEAD only."))
+            return _error(GatewayError("method_not_allowed", "This page does not know that method."))
         except web.HTTPNotFound:
             return _error(GatewayError("unknown_route", "There is no such page."))
         except web.HTTPRequestEntityTooLarge:
             return _error(GatewayError("request_too_large", "The request body is larger than this page takes."))
         except GatewayError as error:
-            return _error(error)
+            return _error(error, request_id=request.get(REQUEST_ID))
+        except ConnectionResetError:
+            raise  # the client left; there is nobody to tell
         except Exception:
             failure = GatewayError("internal_error", "The gateway failed; its log has this request id.")
-            answer = _error(failure)
+            answer = _error(failure, request_id=request.get(REQUEST_ID))
             log.exception("a page failed, request id %s", answer.headers["x-request-id"])
             return answer
 
@@ -108,10 +119,13 @@ def _json(content: dict[str, str], *, status: int = 200) -> web.Response:
     return web.json_response(content, status=status)
 
 
-def _error(error: GatewayError) -> web.Response:
-    request_id = new_request_id()
-    return web.Response(
-        status=error.facts.status,
-        body=error_body(error, request_id=request_id),
-        headers={"Content-Type": "application/json", "x-request-id": request_id},
-    )
+def _error(error: GatewayError, *, request_id: str | None = None) -> web.Response:
+    request_id = request_id or new_request_id()
+    headers = {"Content-Type": "application/json", "x-request-id": request_id}
+    if error.facts.status == HTTPStatus.UNAUTHORIZED:
+        headers["WWW-Authenticate"] = "Bearer"
+    if error.retry_after_s is not None:
+        headers["Retry-After"] = str(error.retry_after_s)
+    if error.settled:
+        headers["x-should-retry"] = "false"
+    return web.Response(status=error.facts.status, body=error_body(error, request_id=request_id), headers=headers)

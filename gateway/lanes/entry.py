@@ -11,7 +11,7 @@ from gateway.errors import GatewayError
 from gateway.lanes.plan import REPEATABLE, Plan, upstream_head
 from gateway.metrics import Metrics
 from gateway.routing.classify import classify
-from gateway.routing.keys import KeyRing
+from gateway.routing.keys import Identity, KeyRing
 from gateway.routing.routes import Route, RouteTable, path_of, resolve_alias
 from gateway.upstream.pool import Pool
 from gateway.wire.head import HeadLimits, RequestHead
@@ -84,16 +84,10 @@ class Entry:
             raise GatewayError("method_not_allowed", "CONNECT, TRACE and OPTIONS * are not served here.")
         target = resolve_alias(head.target)
         mode = classify(head, target, self._own_paths)
-        if mode == "own":
+        if mode != "passthrough":
             if head.method not in _OWN_METHODS:
                 raise GatewayError("method_not_allowed", "Our own pages know no such method.")
             return None
-        if mode == "context":
-            raise GatewayError(
-                "not_implemented",
-                "The context lane is not part of this version. For passthrough use the base URL '/v1' and send no "
-                "X-Context-* header.",
-            )
         key, cut, digits = _split(raw, len(raw))
         if b"upgrade" in head.connection or (
             cut >= 0 and not (digits.isdigit() and raw[:cut].lower().endswith(_LENGTH_FIELD))
@@ -106,6 +100,10 @@ class Entry:
                 self._plans.clear()
             self._plans[key] = plan
         return plan, digits
+
+    def identify(self, head: RequestHead, *, upstream_has_key: bool, scope: str) -> Identity:
+        """Who asks for one of our own routes. Raises GatewayError."""
+        return self._keys.identify(head, upstream_has_key=upstream_has_key, scope=scope)
 
     def close(self) -> None:
         """Closes idle upstream connections; busy ones close when their turn ends. Idempotent."""

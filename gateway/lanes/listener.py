@@ -82,6 +82,12 @@ class Listener:
         if self.full:
             raise GatewayError("overloaded", "Too many requests are under way; try again shortly.", retry_after_s=1)
 
+    def admit_own(self) -> None:
+        """The same for a turn of our own that has begun, and counts already."""
+        limit = self.entry.limits.concurrent
+        if limit is not None and self.inflight > limit:
+            raise GatewayError("overloaded", "Too many requests are under way; try again shortly.", retry_after_s=1)
+
     def turn_over(self) -> None:
         """Called once for each turn that ended."""
         self.inflight -= 1

@@ -37,6 +37,11 @@ class Facade(asyncio.Transport):
         self.answered = False
         self.status = 0
 
+    @property
+    def head(self) -> RequestHead:
+        """The request's head as our grammar read it: credentials and repeats included."""
+        return self._turn.head
+
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return default if name == "socket" else self._client.transport.get_extra_info(name, default)
 
@@ -94,14 +99,14 @@ async def take_back(request: web.Request, response: web.StreamResponse) -> None:
 class OwnTurn:
     """A request to one of our own routes."""
 
-    __slots__ = ("_began", "_body", "_client", "_facade", "_handler", "_head", "_moved")
+    __slots__ = ("_began", "_body", "_client", "_facade", "_handler", "_moved", "head")
 
     mode = "own"
     streaming = False
 
     def __init__(self, client: "ClientConnection", head: RequestHead) -> None:
         self._client = client
-        self._head = head
+        self.head = head
         self._began = perf_counter()
         self._moved = client.listener.clock()
         self._body: Body | None = None
@@ -110,7 +115,7 @@ class OwnTurn:
 
     def start(self, rest: bytes) -> None:
         """Hands over the head and what is here of the body."""
-        head = self._head
+        head = self.head
         self._handler.connection_made(self._facade)
         if self._client.blocked_since is not None:
             self._handler.pause_writing()
@@ -146,7 +151,7 @@ class OwnTurn:
         self._handler.connection_lost(None)
         self._account(self._facade.status)
         whole = self._body is None
-        keep = self._facade.keep_alive and whole and self._head.keep_alive and not client.listener.draining
+        keep = self._facade.keep_alive and whole and self.head.keep_alive and not client.listener.draining
         client.turn_done(keep=keep, linger=not whole)
 
     def handler_refused(self) -> None:
@@ -183,7 +188,7 @@ class OwnTurn:
         client.turn_done(keep=False, linger=True)
 
     def _account(self, status: int) -> None:
-        listener, head = self._client.listener, self._head
+        listener, head = self._client.listener, self.head
         tally = listener.metrics.route("own", self.mode)
         tally.codes(head.method.decode())[status] += 1
         tally.answered.observe(perf_counter() - self._began)

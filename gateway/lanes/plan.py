@@ -8,9 +8,10 @@ from collections import defaultdict
 from dataclasses import dataclass
 from dataclasses import field as attribute
 
+from gateway.caller import Caller
 from gateway.metrics import RouteTally, UpstreamTally
 from gateway.routing.classify import CONTEXT_PREFIX
-from gateway.routing.keys import CREDENTIAL_HEADERS, Caller, Identity
+from gateway.routing.keys import CREDENTIAL_HEADERS, Identity
 from gateway.upstream.endpoint import Endpoint
 from gateway.upstream.pool import Pool
 from gateway.wire.fields import HOP_BY_HOP, Field, nominated

@@ -11,6 +11,8 @@ Mode = Literal["own", "context", "passthrough"]
 
 CONTEXT_PREFIX = b"x-context-"
 _CONTEXT_CHAT = b"/v1/chat/completions"
+#: Below it are the pages of single prompts.
+OWN_PREFIX = b"/v1/system-prompts/"
 
 
 def classify(head: RequestHead, target: bytes, own_paths: Collection[bytes]) -> Mode:
@@ -20,16 +22,16 @@ def classify(head: RequestHead, target: bytes, own_paths: Collection[bytes]) -> 
     X-Context-* header, unless X-Context-Mode says `passthrough`. Everything else is passthrough.
     """
     path = path_of(target)
-    if path in own_paths:
+    if path in own_paths or path.startswith(OWN_PREFIX):
         return "own"
-    if path == b"/context" or path.startswith(b"/context/"):
-        return "context"
     headers = _context_headers(head)
     mode = headers.get(b"x-context-mode")
     if mode not in (None, b"context", b"passthrough"):
         raise GatewayError(
             "invalid_header", "X-Context-Mode must be 'context' or 'passthrough'.", param="x-context-mode"
         )
+    if path == b"/context" or path.startswith(b"/context/"):
+        return "context"
     if headers and mode != b"passthrough" and head.method == b"POST" and path == _CONTEXT_CHAT:
         return "context"
     return "passthrough"

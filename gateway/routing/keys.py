@@ -8,21 +8,13 @@ import hmac
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from gateway.caller import Caller
 from gateway.errors import GatewayError
 from gateway.wire.head import RequestHead
 
 GATEWAY_HEADER = b"x-gateway-key"
 #: Where clients put the credential for an upstream; one of them may carry the gateway's key instead.
 CREDENTIAL_HEADERS = (b"authorization", b"x-api-key")
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Who a request comes from. Without keys everybody is `local`, with every scope, from loopback only."""
-
-    name: str
-    tenant: str
-    scopes: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)

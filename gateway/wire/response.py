@@ -59,6 +59,10 @@ class ResponseHead:
     keep_alive: bool
     idle_timeout_s: float | None
 
+    def value(self, name: bytes) -> bytes | None:
+        """The first value of a field by its lower-case name."""
+        return next((f.value for f in self.fields if f.name == name), None)
+
     @property
     def event_stream(self) -> bool:
         """Whether the body is a stream of server-sent events."""

@@ -9,7 +9,10 @@ from tests.clients.provider import PROVIDER_KEY
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """One prompt for the model `demo`; `root` is the base URL without `/v1`."""
+    """One prompt for the model `demo`; `root` is the base URL without `/v1`.
+
+    `timeout_s` is the client's own limit of silence, where it has one.
+    """
 
     root: str
     prompt: str
@@ -17,6 +20,7 @@ class Ask:
     api_key: str = PROVIDER_KEY
     headers: Mapping[str, str] = field(default_factory=dict)
     retries: int = 0
+    timeout_s: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)

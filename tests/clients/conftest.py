@@ -4,17 +4,19 @@ import asyncio
 import contextlib
 import hashlib
 import importlib.util
+import os
 from collections.abc import Iterator
 
 import pytest
 
 from gateway.testing.run import GatewayProcess
+from tests.clients.ask import Client
 from tests.clients.provider import PROVIDER_KEY, Provider, Seen
-from tests.clients.worker import NODE, Worker
+from tests.clients.worker import LITELLM, NODE, Worker
 
 # `make test` has no client libraries. The other modules need none to be collected, so test_readme.py tells when they
 # are missing where they should be.
-_IMPORTING = ("test_every_client.py", "test_openai.py", "test_anthropic.py")
+_IMPORTING = ("test_every_client.py", "test_openai.py", "test_anthropic.py", "test_context.py")
 collect_ignore = () if importlib.util.find_spec("openai") else _IMPORTING
 
 GATEWAY_KEY = "gateway-secret"
@@ -49,6 +51,27 @@ def seen(provider: Provider) -> list[Seen]:
 def node() -> Iterator[Worker]:
     with Worker(*NODE) as worker:
         yield worker
+
+
+@pytest.fixture(scope="session")
+def litellm() -> Iterator[Worker]:
+    with Worker(*LITELLM, env={**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}) as worker:
+        yield worker
+
+
+@pytest.fixture
+def client(request: pytest.FixtureRequest) -> Client:
+    """By its name, such as `node openai`; a module that has Python clients has a fixture `libraries`."""
+    language, _, name = request.param.partition(" ")
+    fixture = {"python": "libraries"}.get(language, language)
+    found: Client = request.getfixturevalue(fixture).client(name)
+    return found
+
+
+@pytest.fixture(params=[False, True], ids=["whole", "stream"])
+def stream(request: pytest.FixtureRequest) -> bool:
+    streams: bool = request.param
+    return streams
 
 
 @pytest.fixture(scope="session")

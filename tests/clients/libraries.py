@@ -2,6 +2,7 @@
 
 import asyncio
 import codecs
+import json
 import os
 import subprocess
 import sys
@@ -19,7 +20,6 @@ from langchain_openai import ChatOpenAI
 from tests.clients.ask import Ask, Client, observed
 
 MAX_TOKENS: Final = 20_000  # more, and Anthropic's clients insist on streaming
-TIMEOUT_S: Final = 60.0
 
 
 class ProgramError(Exception):
@@ -58,6 +58,20 @@ def _openai(ask: Ask) -> Iterator[str]:
             return
         for chunk in client.chat.completions.create(model="demo", messages=_messages(ask), stream=True):
             yield chunk.choices[0].delta.content or ""
+
+
+def _openai_helper(ask: Ask) -> Iterator[str]:
+    with (
+        openai.OpenAI(**_options(ask, path="/v1")) as client,
+        client.chat.completions.stream(model="demo", messages=_messages(ask)) as stream,
+    ):
+        if not ask.stream:
+            yield stream.get_final_completion().choices[0].message.content or ""
+            return
+        for event in stream:
+            if event.type == "content.delta":
+                yield event.delta
+        stream.get_final_completion()
 
 
 async def _openai_async(ask: Ask) -> AsyncIterator[str]:
@@ -110,7 +124,7 @@ def _langchain(ask: Ask) -> Iterator[str]:
 
 
 async def _langchain_async(ask: Ask) -> AsyncIterator[str]:
-    model = ChatOpenAI(model="demo", **_options(ask, path="/v1"))
+    model = ChatOpenAI(model="demo", stream_chunk_timeout=ask.timeout_s, **_options(ask, path="/v1"))
     if ask.stream:
         async for chunk in model.astream(ask.prompt):
             yield str(chunk.content)
@@ -121,7 +135,7 @@ async def _langchain_async(ask: Ask) -> AsyncIterator[str]:
 def _llm(ask: Ask) -> Iterator[str]:
     """The command, as a user calls it."""
     with tempfile.TemporaryDirectory() as folder:
-        headers = "".join(f"\n    {name}: {value}" for name, value in ask.headers.items())
+        headers = "".join(f"\n    {name}: {json.dumps(value)}" for name, value in ask.headers.items())
         Path(folder, "extra-openai-models.yaml").write_text(
             f"- model_id: gateway-demo\n  model_name: demo\n  api_base: {ask.root}/v1\n  api_key_name: gateway\n"
             + (f"  headers:{headers}\n" if headers else "")
@@ -149,7 +163,7 @@ def _options(ask: Ask, *, path: str) -> dict[str, Any]:
         "api_key": ask.api_key,
         "default_headers": dict(ask.headers),
         "max_retries": ask.retries,
-        "timeout": TIMEOUT_S,
+        "timeout": ask.timeout_s,
     }
 
 
@@ -159,6 +173,7 @@ def _messages(ask: Ask) -> list[Any]:
 
 _SYNCHRONOUS: Final[Mapping[str, Callable[[Ask], Iterator[str]]]] = {
     "openai": _openai,
+    "openai .stream()": _openai_helper,
     "openai responses": _openai_responses,
     "anthropic": _anthropic,
     "langchain-openai": _langchain,

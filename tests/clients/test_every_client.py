@@ -1,6 +1,5 @@
 """What every client library finds through the gateway: its answers, its keys, its errors, in whatever language."""
 
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -10,7 +9,7 @@ from tests.clients.ask import Ask, Client
 from tests.clients.conftest import GATEWAY_KEY
 from tests.clients.libraries import PYTHON, Libraries
 from tests.clients.provider import FAILURES, LIMITS, PROVIDER_KEY, Seen
-from tests.clients.worker import JAVASCRIPT, LITELLM, Worker
+from tests.clients.worker import JAVASCRIPT
 
 pytestmark = pytest.mark.clients
 
@@ -35,26 +34,6 @@ def every_client_but(*names: str) -> pytest.MarkDecorator:
 def libraries() -> Iterator[Libraries]:
     with Libraries() as libraries:
         yield libraries
-
-
-@pytest.fixture(scope="module")
-def litellm() -> Iterator[Worker]:
-    with Worker(*LITELLM, env={**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}) as worker:
-        yield worker
-
-
-@pytest.fixture
-def client(request: pytest.FixtureRequest) -> Client:
-    language, _, name = request.param.partition(" ")
-    fixture = {"python": "libraries"}.get(language, language)
-    found: Client = request.getfixturevalue(fixture).client(name)
-    return found
-
-
-@pytest.fixture(params=[False, True], ids=["whole", "stream"])
-def stream(request: pytest.FixtureRequest) -> bool:
-    streams: bool = request.param
-    return streams
 
 
 @every_client_but()

@@ -20,6 +20,7 @@ EVERY_CI_RUN = (
     "openai-python",
     "openai-python stream",
     "openai-python async",
+    "openai-python context",
     "openai-python responses",
     "openai-node",
     "openai-node stream",

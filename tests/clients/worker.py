@@ -54,8 +54,8 @@ class Worker:
 
         return client
 
-    def call(self, method: str, argument: Json | str | None = None, *, root: str) -> Json:
-        """What the method of the OpenAI client (`embeddings.create`) answers; Node only."""
+    def call(self, method: str, argument: Json | str | None = None, *, root: str) -> Any:
+        """What the method of the OpenAI client (`embeddings.create`) answers, a stream as a list; Node only."""
         ask = Ask(root=root, prompt="")
         return self._exchange({"method": method, "argument": argument, "ask": asdict(ask)})
 

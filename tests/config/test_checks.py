@@ -1,7 +1,6 @@
 """What must fit together."""
 
 import pytest
-
 from config.folder import Folder
 
 TWO = "upstreams: [{name: a, base_url: 'http://a'}, {name: b, base_url: 'http://b'}]\n"
@@ -47,6 +46,10 @@ SHA = "0" * 64
             "chains: {c: [{use: agent_loop}, {use: prompt_enhancer, with: {tools: true}}]}",
             "chains.c[1].with.tools: offers tools and no agent_loop below",
         ),
+        (
+            "chains: {c: [{use: prompt_enhancer}, {use: agent_loop, with: {tool_format: native}}]}",
+            "1:76 chains.c[1].with.tool_format: the prompt_enhancer above (chains.c[0]) tells the model to call tools",
+        ),
         ("prompts: {p: {}}", "1:14 prompts.p: expected text or file"),
         ("prompts: {p: {text: a, file: gateway.yaml}}", "1:24 prompts.p.file: text and file are both given"),
         ("mcp: {servers: {m: {}}}", "1:20 mcp.servers.m: expected command or url"),
@@ -71,6 +74,7 @@ def test_what_does_not_fit_together_is_reported(folder: Folder, text: str, probl
         "listen: localhost:80\nadmin: {listen: '[::1]:80'}",
         f"listen: 0.0.0.0:80\nkeys: [{{name: a, sha256: '{SHA}', scopes: [passthrough]}}]",
         "chains: {c: [{use: prompt_enhancer, with: {tools: false}}], d: [{use: prompt_enhancer}, {use: agent_loop}]}",
+        "chains: {c: [{use: prompt_enhancer, with: {tools: false}}, {use: agent_loop, with: {tool_format: native}}]}",
         "upstreams: [{name: a, base_url: 'http://a', tls: {}}, {name: A, base_url: 'http://a', tls: }]",
         f"keys: [{{name: a, sha256: '{SHA}', scopes: [passthrough]}}]\n" + TWO,
     ],

@@ -3,8 +3,8 @@
 import os
 
 import pytest
-
 from config.folder import Folder
+
 from gateway.config import Secret
 from gateway.config.companions import SECRETS_WITH_FILES, companion_of
 from gateway.config.section import is_section, strip, type_at

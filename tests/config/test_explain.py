@@ -1,8 +1,8 @@
 """Findings in the words of a configuration file."""
 
 import pytest
-
 from config.folder import Folder
+
 from gateway.config.explain import nearest
 
 

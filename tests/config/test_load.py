@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from config.folder import CONFIG, Folder
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from config.folder import CONFIG, Folder
 from gateway.config import ConfigError, Problem, Settings, load
+from gateway.config.draft import Draft
 from gateway.config.source import MAX_FILE_BYTES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -253,3 +254,19 @@ def test_no_variable_makes_the_loader_raise_anything_else(folder: Folder, enviro
     _only_config_errors(
         folder, "upstreams: [{name: a, base_url: 'http://a'}]\nadmin: &a {listen: }\nlimits: *a\n", environ
     )
+
+
+def test_further_checks_add_to_what_is_told(folder: Folder) -> None:
+    """They see the tree with variables laid over it, and run last; their problems stand in the order of the file."""
+    seen: list[object] = []
+
+    def check(draft: Draft) -> None:
+        seen.append(draft.get("workers"))
+        draft.complain(("listen",), "not here")
+
+    folder.write("gateway.yaml", "listen: 127.0.0.1:1\nlimits: many\n")
+    with pytest.raises(ConfigError) as caught:
+        load(Path("gateway.yaml"), environ={"GATEWAY__WORKERS": "3"}, flags={}, checks=(check, check))
+    assert len(seen) == 2 and str(seen[0]) == "3"
+    told = [str(problem) for problem in caught.value.problems]
+    assert told[0] == "gateway.yaml:1:9 listen: not here" and told[1].startswith("gateway.yaml:2:9 limits: expected")

@@ -1,8 +1,8 @@
 """Variables and flags over the file."""
 
 import pytest
-
 from config.folder import Folder
+
 from gateway.config import Address, ConfigError, load
 
 FILE = """\

@@ -209,8 +209,8 @@ async def test_repeated_context_headers_are_refused() -> None:
         assert not upstream.connections
 
 
-async def test_a_context_request_is_told_where_it_stands() -> None:
-    """501, and never sent to an upstream by mistake."""
+async def test_a_context_request_is_never_passed_on() -> None:
+    """By path or by header it belongs to the context lane, which says what is wrong with it."""
     async with through() as (gateway, upstream):
         for request in (
             post(b"{}", b"/v1/chat/completions", b"X-Context-Mode: context"),
@@ -219,7 +219,9 @@ async def test_a_context_request_is_told_where_it_stands() -> None:
             post(b"{}", b"/chat/completions", b"X-Context-Mode: context"),
         ):
             response = await ask(gateway, request)
-            assert (response.status, error_of(response)["code"]) == (501, "not_implemented")
+            assert (response.status, error_of(response)["code"]) == (403, "host_not_allowed")
+            response = await ask(gateway, request.replace(b"gw.example", b"localhost"))
+            assert (response.status, error_of(response)["code"]) == (400, "invalid_json")
         assert not upstream.connections
 
 

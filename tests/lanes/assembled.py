@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
+from gateway.caller import Caller
 from gateway.lanes.entry import Entry, Limits, Timeouts
 from gateway.lanes.listener import Listener
 from gateway.lanes.own import take_back
 from gateway.metrics import Metrics
-from gateway.routing.keys import Caller, Key, KeyRing
+from gateway.routing.keys import Key, KeyRing
 from gateway.routing.routes import Route
 from gateway.testing.clock import ManualClock
 from gateway.testing.peer import Connecting, connect

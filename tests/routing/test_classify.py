@@ -25,12 +25,22 @@ def test_own_routes_come_first_by_exact_path(method: bytes) -> None:
 
 @pytest.mark.parametrize(
     "target",
-    b"//metrics|/metrics/|/%6detrics|/metrics;x|/v1/../metrics|/METRICS|/metrics%3Fx|/v1/system-prompts/x".split(b"|"),
+    b"//metrics|/metrics/|/%6detrics|/metrics;x|/v1/../metrics|/METRICS|/metrics%3Fx|/v1/system-promptsx".split(b"|"),
 )
 def test_what_merely_resembles_an_own_route_is_not_one(target: bytes) -> None:
     """K6: the raw path decides; nothing is decoded or normalised. `Host`, queries and overrides do not matter."""
     assert lane(target) == "passthrough"
     assert lane(b"/v1/x?/metrics", b"X-HTTP-Method-Override: GET", b"X-Original-URL: /metrics") == "passthrough"
+
+
+@pytest.mark.parametrize(
+    "target", [b"/v1/system-prompts/x", b"/v1/system-prompts/x/enhanced?y", b"/v1/system-prompts/"]
+)
+def test_everything_below_the_system_prompts_is_ours(target: bytes) -> None:
+    """The pages of single prompts, whatever their ids; the prefix counts as written."""
+    for method in (b"GET", b"PUT", b"DELETE"):
+        assert lane(target, b"X-Context-Mode: passthrough", method=method) == "own"
+    assert lane(target.replace(b"/v1", b"//v1")) == lane(target.upper()) == "passthrough"
 
 
 @pytest.mark.parametrize(

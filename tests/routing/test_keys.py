@@ -5,8 +5,9 @@ from itertools import permutations
 
 import pytest
 
+from gateway.caller import Caller
 from gateway.errors import GatewayError
-from gateway.routing.keys import LOCAL, Caller, Identity, Key, KeyRing
+from gateway.routing.keys import LOCAL, Identity, Key, KeyRing
 from gateway.wire.head import HeadLimits, RequestHead, parse_request_head
 
 ALICE = b"gw-alice-7b1f0c22d94e4f6c8a35"

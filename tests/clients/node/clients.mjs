@@ -68,7 +68,8 @@ async function* langchain(ask) {
 
 async function* aiSdk(ask) {
   const { baseURL, apiKey } = options(ask, "/v1");
-  const provider = createOpenAICompatible({ name: "gateway", baseURL, apiKey, headers: ask.headers });
+  const headers = ask.headers;
+  const provider = createOpenAICompatible({ name: "gateway", baseURL, apiKey, headers, includeUsage: true });
   const request = { model: provider("demo"), prompt: ask.prompt, maxRetries: ask.retries };
   if (!ask.stream) {
     yield (await generateText(request)).text;
@@ -113,12 +114,17 @@ async function outcome({ client, ask }) {
   }
 }
 
-// One call of the OpenAI client by the name of its method, such as "embeddings.create".
+// One call of the OpenAI client by the name of its method, such as "embeddings.create"; a stream is the list of its
+// chunks.
 async function called({ method, argument, ask }) {
   const names = method.split(".");
   const last = names.pop();
   const resource = names.reduce((object, name) => object[name], new OpenAI(options(ask, "/v1")));
-  return await resource[last](argument ?? undefined);
+  const answer = await resource[last](argument ?? undefined);
+  if (!argument?.stream) return answer;
+  const chunks = [];
+  for await (const chunk of answer) chunks.push(chunk);
+  return chunks;
 }
 
 function failure(error) {

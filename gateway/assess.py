@@ -1,0 +1,153 @@
+"""`gateway assess`: what the gate would say about calls, one JSON line for each, without running anything."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+from gateway.contracts import Json, ToolSpec, Verdict
+from gateway.tools.gate import ABSENT, RISK_LEVEL, Asked, Gate, Policy, take_risk_level
+
+#: Whose arguments these are where a line names no tool: each built-in tool by the names only it has.
+_TOOL_OF_ARGUMENT = {
+    "sql": "execute_sql",
+    "command": "execute_command",
+    "operation": "file_operations",
+    "method": "http_request",
+    "url": "http_request",
+}
+#: Where definitions in the wild keep the schema of their arguments: OpenAI, Anthropic, MCP.
+_SCHEMA_NAMES = ("parameters", "input_schema", "inputSchema")
+
+_NO_CALL = Verdict("confirm", "malformed", "shape", "The line holds no call: give 'tool' and 'arguments' as an object.")
+_NO_TOOL = Verdict("confirm", "default", "shape", "The line names no tool, and its arguments are of none: give 'tool'.")
+_NO_OBJECT = Verdict("error", "malformed", "arguments", "The arguments are no JSON object: repeat the call with one.")
+_TWICE = Verdict("confirm", "duplicate", "duplicate_key", "A key is there twice: what runs may not be what was judged.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What a line asks about; `arguments` is a text where they came as one."""
+
+    tool: object
+    arguments: object
+    beside: object = ABSENT
+
+
+class _DuplicateKeyError(ValueError):
+    """A key is there twice."""
+
+
+def assess_lines(
+    lines: Iterable[str], write: Callable[[str], object], *, gate: Gate, specs: Mapping[str, ToolSpec]
+) -> int:
+    """Writes `{"decision", "basis", "rule", "reason"}` for each line that is not blank; 1: a line was no JSON object.
+
+    A line holds `tool` and `arguments` (parsed) or `raw_arguments` (text), or `tool_call` (the whole call), and may
+    hold `tool_definition` and `tainted`. One with `arguments` alone is a call of the built-in tool that has such.
+    """
+    status = 0
+    for line in lines:
+        if not line.strip():
+            continue
+        try:
+            verdict = _judge(_object(line), gate=gate, specs=specs)
+        except _DuplicateKeyError:
+            verdict = _TWICE
+        except (ValueError, RecursionError):
+            verdict, status = _NO_CALL, 1
+        answer = {"decision": verdict.decision, "basis": verdict.basis, "rule": verdict.rule, "reason": verdict.reason}
+        write(json.dumps(answer) + "\n")
+    return status
+
+
+def _judge(line: Json, *, gate: Gate, specs: Mapping[str, ToolSpec]) -> Verdict:
+    definition = _definition(line)
+    call = _call(line, definition)
+    if call.tool is None:
+        return _NO_TOOL
+    if not isinstance(call.tool, str):
+        return _NO_CALL
+    spec = _spec(call.tool, definition, specs)
+    if spec is None:
+        return gate.judge(None, Asked({}), tainted=False)
+    arguments = call.arguments
+    if isinstance(arguments, str):
+        try:
+            arguments = _object(arguments if arguments.strip() or _requires(spec) else "{}")
+        except _DuplicateKeyError:
+            return _TWICE
+        except (ValueError, RecursionError):
+            return _NO_OBJECT
+    if not isinstance(arguments, dict):
+        return _NO_CALL
+    asked = take_risk_level(arguments, spec, beside=call.beside)
+    return _gate_of(definition, gate).judge(spec, asked, tainted=line.get("tainted") is True)
+
+
+def _call(line: Json, definition: Json) -> _Call:
+    """The call of a line in any of the shapes that models and protocols give it."""
+    whole = line.get("tool_call")
+    if isinstance(whole, dict):
+        function = whole.get("function")
+        inner = function if isinstance(function, dict) else whole
+        tool = inner.get("tool", inner.get("name"))
+        return _Call(tool, inner.get("parameters", inner.get("arguments")), whole.get(RISK_LEVEL, ABSENT))
+    arguments = line.get("raw_arguments", line.get("arguments"))
+    tool = line.get("tool", definition.get("name"))
+    if tool is None and isinstance(arguments, dict):
+        tool = next((tool for name, tool in _TOOL_OF_ARGUMENT.items() if name in arguments), None)
+    return _Call(tool, arguments)
+
+
+def _definition(line: Json) -> Json:
+    definition = line.get("tool_definition")
+    if isinstance(definition, dict) and isinstance(definition.get("function"), dict):
+        definition = definition["function"]
+    return definition if isinstance(definition, dict) else {}
+
+
+def _spec(tool: str, definition: Json, specs: Mapping[str, ToolSpec]) -> ToolSpec | None:
+    """The tool as it is known, with what its definition adds; what a tool says of itself never lowers its risk."""
+    known = specs.get(tool)
+    if definition.get("name") != tool:
+        return known
+    spec = known or ToolSpec(name=tool, description="", parameters={"type": "object"})
+    schema = next((definition[name] for name in _SCHEMA_NAMES if isinstance(definition.get(name), dict)), None)
+    floor = _risk(definition).get("min_level")
+    asks = spec.requires_approval or bool(definition.get("requires_approval")) or floor in ("medium", "high")
+    return replace(spec, parameters=schema or spec.parameters, requires_approval=asks)
+
+
+def _gate_of(definition: Json, gate: Gate) -> Gate:
+    if _risk(definition).get("trust_llm_low") is not False:
+        return gate
+    return Gate(Policy(trust_llm="never", default=gate.policy.default), gate.assessors)
+
+
+def _risk(definition: Json) -> Json:
+    risk = definition.get("risk")
+    return risk if isinstance(risk, dict) else {}
+
+
+def _requires(spec: ToolSpec) -> bool:
+    return bool(spec.parameters.get("required"))
+
+
+def _object(text: str) -> Json:
+    """One strict JSON object: every key once, no NaN, no Infinity; depth and digits as far as Python reads them."""
+    value = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
+    if not isinstance(value, dict):
+        raise ValueError("not a JSON object")
+    return value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> Json:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _DuplicateKeyError
+    return found
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")

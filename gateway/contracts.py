@@ -1,0 +1,400 @@
+"""The nouns of the context lane and its extension points. No I/O, no pydantic; a plugin needs nothing else of ours
+but `gateway.wire` and `gateway.errors`.
+
+A plugin is one file that exports `PLUGIN = Plugin(Config, build)`: `plugins/stages/NAME.py` is `use: NAME` in a chain,
+`plugins/tools/NAME.py` a tool, `plugins/assessors/NAME.py` an assessor, `plugins/stores/NAME.py` a store.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+
+from gateway.caller import Caller as Caller  # for plugins, too
+
+#: A JSON object as orjson reads it: values are JSON values.
+Json: TypeAlias = dict[str, Any]
+
+IntentKind = Literal["normal", "memory", "hitl", "mcp"]
+Decision = Literal["auto", "confirm", "deny", "error"]
+Basis = Literal["operator", "llm", "whitelist", "default", "invalid", "malformed", "duplicate", "unknown_tool"]
+
+
+# One request.
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What the intent layer recognised: `rule` names what decided, `span` is where in the text (characters).
+
+    `service` and `tools` are set for `mcp`: the tools (inside names) whose one-line descriptions the prompt gets.
+    `reply` is a friendly text for the model where what was asked for is not available.
+    """
+
+    kind: IntentKind
+    rule: str
+    span: tuple[int, int] | None = None
+    service: str | None = None
+    tools: tuple[str, ...] = ()
+    reply: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """One context request on its way to the model; never mutated (`dataclasses.replace`).
+
+    `body` is the chat completion request as the client sent it, or as a stage changed it. `notes` are texts for this
+    request alone, which the prompt enhancer renders behind everything that can be cached.
+    """
+
+    id: str
+    body: Json
+    caller: Caller
+    chain: str
+    prompt: str | None = None  # id of the base prompt; None: no base prompt
+    conversation: str | None = None
+    only_tools: tuple[str, ...] = ()  # names or globs that narrow the tools of this request; (): no narrowing
+    approvals: Literal["hold", "turn", "reject"] = "turn"
+    events: bool = False  # progress events were asked for
+    dry: bool = False  # only to be explained: nothing may be called, stored or forgotten
+    budget_s: float = 300.0
+    intent: Intent | None = None
+    notes: tuple[str, ...] = ()
+    #: Header lines of the client's that go on to the model, and those of its own credential, which go on where the
+    #: upstream has none. Each ends with CRLF.
+    header: bytes = field(default=b"", repr=False)
+    credential: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer as it arrives: whole `chat.completion.chunk` objects.
+
+    A chunk may carry `"context": {"type": ...}` (an event for the client, docs/wire). Whoever ends up with a reply must
+    await `release()` in a `finally`: a wrapping generator does not close its inner one. It is idempotent.
+    """
+
+    chunks: AsyncIterator[Json]
+    release: Callable[[], Awaitable[None]]
+    intent: Intent | None = None  # what was recognised, for the answer's header
+
+
+Handler: TypeAlias = Callable[[Exchange], Awaitable[Reply]]
+
+
+class Stage(Protocol):
+    """One layer of the onion. Position decides cadence: above `agent_loop` once a request, below it once a call."""
+
+    async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply: ...
+
+
+# Tools.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """One tool as the model may see it. `parameters` is a JSON Schema of type object, without `risk_level`.
+
+    `priority`: higher stays longer in a prompt that is too large. `idempotent`: running it twice does no harm.
+    """
+
+    name: str
+    description: str
+    parameters: Json
+    category: str = "general"
+    priority: int = 0
+    untrusted: bool = False
+    requires_approval: bool = False
+    idempotent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """One call that the model asks for; `arguments` without `risk_level`."""
+
+    id: str
+    tool: str
+    arguments: Json
+    terminate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool said. A failure is a result, too (`ok=False`): the model reads it and goes on."""
+
+    content: str
+    ok: bool = True
+
+
+class ToolSource(Protocol):
+    """Where tools come from: a built-in, a plugin, an MCP server. `call` ends its effects when it is cancelled."""
+
+    async def list_tools(self) -> Sequence[ToolSpec]: ...
+
+    async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult: ...
+
+    async def close(self) -> None:
+        """Idempotent."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A tool service (an MCP server) as the intent layer sees it; `tools` maps tool names to one-line descriptions."""
+
+    name: str
+    description: str
+    trigger_keywords: tuple[str, ...]
+    tools: Mapping[str, str]
+    running: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is to happen with a call, on which basis, by which rule; `reason` is one sentence for a person."""
+
+    decision: Decision
+    basis: Basis
+    rule: str
+    reason: str = ""
+
+
+class RiskAssessor(Protocol):
+    """Judges the arguments of one tool where neither the operator nor the model has decided (requirement risk-gate).
+
+    Returns auto (basis whitelist) for what is known to be harmless, confirm (basis default) for everything else, and
+    never raises for any JSON object; one that does raise counts as confirm.
+    """
+
+    def assess(self, arguments: Json) -> Verdict: ...
+
+
+# What is kept.
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPrompt:
+    """A base prompt that somebody stored; `version` counts its changes from 1."""
+
+    id: str
+    text: str
+    version: int
+    updated_s: float  # Unix time
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """One remembered sentence of a caller; `conversation` None: it holds in all of the caller's conversations."""
+
+    id: str
+    tenant: str
+    caller: str
+    conversation: str | None
+    text: str
+    created_s: float  # Unix time
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A run that ended or is under way, for attaching a repeated request and for looking it up.
+
+    `fingerprint` is the SHA-256 (hex) of what makes two requests the same; `answer` is the JSON of the final
+    completion, None while there is none. States: running, completed, failed, interrupted, rejected.
+    """
+
+    id: str
+    tenant: str
+    caller: str
+    chain: str
+    fingerprint: str
+    idempotency_key: str | None
+    state: str
+    effects: bool  # whether a tool was started
+    created_s: float
+    updated_s: float
+    answer: bytes | None = None
+    error_code: str | None = None
+
+
+class Store(Protocol):
+    """Everything that outlives a request. Each method is one transaction; all raise StoreError when it fails."""
+
+    async def open(self) -> None:
+        """Comes before everything else."""
+        ...
+
+    async def prompts(self) -> Sequence[StoredPrompt]:
+        """In the order of their ids."""
+        ...
+
+    async def prompt(self, prompt_id: str) -> StoredPrompt | None: ...
+
+    async def put_prompt(self, prompt_id: str, text: str, *, now_s: float) -> StoredPrompt: ...
+
+    async def delete_prompt(self, prompt_id: str) -> bool:
+        """Whether there was one."""
+        ...
+
+    async def generation(self) -> int:
+        """Counts changes of prompts (and later of services and grants), by whichever process."""
+        ...
+
+    async def remember(self, memory: Memory, *, limit: int) -> None:
+        """Keeps the newest `limit` memories of this tenant and caller."""
+        ...
+
+    async def memories(self, *, tenant: str, caller: str, conversation: str | None) -> Sequence[Memory]:
+        """Those of the conversation (if one is named) and those of all conversations, oldest first."""
+        ...
+
+    async def forget(self, memory_ids: Sequence[str], *, tenant: str, caller: str) -> int:
+        """How many of them were there and are gone."""
+        ...
+
+    async def put_hidden(self, prefix: str, messages: Sequence[Json], *, tenant: str, now_s: float) -> None:
+        """Keeps the hidden messages of a turn under the hash of what its client sees up to and including its answer."""
+        ...
+
+    async def hidden(self, prefixes: Sequence[str], *, tenant: str) -> Mapping[str, Sequence[Json]]: ...
+
+    async def put_run(self, run: StoredRun) -> None:
+        """Inserts or replaces."""
+        ...
+
+    async def run(self, run_id: str, *, tenant: str) -> StoredRun | None: ...
+
+    async def runs_like(self, fingerprint: str, *, tenant: str, since_s: float) -> Sequence[StoredRun]:
+        """Newest first."""
+        ...
+
+    async def runs_with_key(self, idempotency_key: str, *, tenant: str, caller: str) -> Sequence[StoredRun]: ...
+
+    async def prune(self, *, before_s: float) -> int:
+        """Deletes ended runs and hidden turns older than that; how many."""
+        ...
+
+    async def close(self) -> None:
+        """Idempotent."""
+        ...
+
+
+class StoreError(Exception):
+    """The store failed; the text is for the operator's log."""
+
+
+# What a plugin is given.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopLimits:
+    """The settings of one agent loop; times are seconds, `result_chars` characters."""
+
+    max_tool_calls: int = 10
+    timeout_s: float = 300.0
+    max_malformed: int = 3
+    tool_format: Literal["json", "native"] = "json"
+    result_role: Literal["tool", "user"] = "tool"
+    result_chars: int = 32768
+
+
+class Runs(Protocol):
+    """What runs agent loops."""
+
+    def stage(self, limits: LoopLimits) -> Stage: ...
+
+
+class Tools(Protocol):
+    """The tools of the running configuration."""
+
+    def offered(self, exchange: Exchange) -> Sequence[ToolSpec]:
+        """Those that this request may use, built-in and of plugins, without those of services; in a fixed order."""
+        ...
+
+    def services(self) -> Sequence[Service]: ...
+
+    @property
+    def version(self) -> str:
+        """Changes whenever any definition does."""
+        ...
+
+
+class Prompts(Protocol):
+    """Base prompts, configured and stored."""
+
+    async def text(self, prompt_id: str) -> str | None: ...
+
+    @property
+    def version(self) -> int:
+        """Changes whenever any stored prompt does."""
+        ...
+
+
+class Counters(Protocol):
+    """Counts of the context lane (docs/operations.md names them)."""
+
+    def count(self, name: str, **labels: str) -> None:
+        """Adds one to the counter `gateway_<name>_total`."""
+        ...
+
+    def observe(self, name: str, value: float, **labels: str) -> None:
+        """Adds a value to the histogram `gateway_<name>`."""
+        ...
+
+
+class Clock(Protocol):
+    def monotonic(self) -> float: ...
+
+    def time(self) -> float:
+        """Unix time in seconds."""
+        ...
+
+
+class Host(Protocol):
+    """What plugins are built with."""
+
+    @property
+    def tools(self) -> Tools: ...
+
+    @property
+    def prompts(self) -> Prompts: ...
+
+    @property
+    def runs(self) -> Runs: ...
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def counters(self) -> Counters: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+
+ConfigT = TypeVar("ConfigT")
+BuiltT = TypeVar("BuiltT", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin(Generic[ConfigT, BuiltT]):
+    """What a plugin file exports as PLUGIN: the pydantic model of its `with:`, and what makes one."""
+
+    config: type[ConfigT]
+    build: Callable[[ConfigT, Host], BuiltT]
+
+
+@dataclass(frozen=True, slots=True)
+class EnhancedPrompt:
+    """A system prompt ready to send: the part that can be cached, and for how many seconds it still holds."""
+
+    text: str
+    max_age_s: float
+    omitted: tuple[str, ...] = field(default=())  # tools that did not fit
+
+
+@runtime_checkable
+class Enhancer(Protocol):
+    """A stage that can show what it would put in front of every request (GET /v1/system-prompts/{id}/enhanced)."""
+
+    async def enhanced(self, prompt_id: str) -> EnhancedPrompt | None:
+        """None: there is no such prompt."""
+        ...

@@ -1,0 +1,101 @@
+"""Counts of the context lane: a closed table of names and labels, values by label, and their Prometheus families.
+
+Labels are stages, tools, chains and closed words, all from the configuration: never what a client sent.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+
+from gateway.metrics import DURATION_BUCKETS_S, OVERHEAD_BUCKETS_S, Histogram
+
+#: Beyond so many combinations of label values all share one, `other`. However many tools are configured, this makes
+#: at most 9 x 41 + 13 x (15 + 17) + 22 series beside those of `gateway.metrics`.
+COUNTER_LIMIT, HISTOGRAM_LIMIT = 40, 12
+OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a metric counts, and the names of its labels; `bounds` are a histogram's."""
+
+    help: str
+    labels: tuple[str, ...] = ()
+    bounds: tuple[float, ...] = ()
+
+
+#: By the name without `gateway_` and `_total`.
+COUNTERS: Mapping[str, Facts] = MappingProxyType(
+    {
+        "agent_parse_failures": Facts("Answers of a model with a tool call that could not be read"),
+        "agent_runs": Facts("Agent runs by outcome", ("outcome",)),
+        "intent": Facts("Requests by recognised intent and the layer that decided", ("intent", "layer")),
+        "prompt_cache_invalidations": Facts("Times that the cached prompts were dropped, by reason", ("reason",)),
+        "prompt_cache_requests": Facts("Enhanced prompts by cache result", ("result",)),
+        "prompt_truncations": Facts("Enhanced prompts in which tools were shortened or left out"),
+        "risk_decisions": Facts("Verdicts of the gate by basis", ("decision", "basis")),
+        "stage_skips": Facts("Failed stages that were skipped", ("stage",)),
+        "tool_calls": Facts("Tool calls by tool and outcome", ("tool", "outcome")),
+    }
+)
+#: By the name without `gateway_`.
+HISTOGRAMS: Mapping[str, Facts] = MappingProxyType(
+    {
+        "agent_run_steps": Facts("Tool calls of a run", bounds=(0, 1, 2, 3, 5, 8, 10, 15, 20)),
+        "prompt_tokens": Facts(
+            "Estimated tokens of enhanced prompts", bounds=(256, 1024, 2048, 4096, 8192, 16384, 32768)
+        ),
+        "stage_duration_seconds": Facts(
+            "Time that a stage itself took before its reply began", ("stage",), OVERHEAD_BUCKETS_S
+        ),
+        "tool_duration_seconds": Facts("Time that a tool took", ("tool",), DURATION_BUCKETS_S),
+    }
+)
+
+
+class ContextCounters:
+    """One process's counts; `contracts.Counters`. A name or label that is not in the tables is a KeyError."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, defaultdict[tuple[str, ...], int]] = {name: defaultdict(int) for name in COUNTERS}
+        self._histograms: dict[str, dict[tuple[str, ...], Histogram]] = {name: {} for name in HISTOGRAMS}
+
+    def count(self, name: str, **labels: str) -> None:
+        counts = self._counts[name]
+        counts[_values(COUNTERS[name], labels, counts, COUNTER_LIMIT)] += 1
+
+    def observe(self, name: str, value: float, **labels: str) -> None:
+        histograms, facts = self._histograms[name], HISTOGRAMS[name]
+        values = _values(facts, labels, histograms, HISTOGRAM_LIMIT)
+        histogram = histograms.get(values)
+        if histogram is None:
+            histogram = histograms[values] = Histogram(facts.bounds)
+        histogram.observe(value)
+
+    def families(self) -> Iterator[Metric]:
+        """What was counted until now."""
+        for name, counts in self._counts.items():
+            family = CounterMetricFamily(f"gateway_{name}", COUNTERS[name].help, labels=COUNTERS[name].labels)
+            for values, count in counts.items():
+                family.add_metric(values, count)
+            if counts:
+                yield family
+        for name, histograms in self._histograms.items():
+            observed = HistogramMetricFamily(f"gateway_{name}", HISTOGRAMS[name].help, labels=HISTOGRAMS[name].labels)
+            for values, histogram in histograms.items():
+                observed.add_metric(values, *histogram.buckets())
+            if histograms:
+                yield observed
+
+
+def _values(
+    facts: Facts, labels: Mapping[str, str], known: Mapping[tuple[str, ...], object], limit: int
+) -> tuple[str, ...]:
+    """The values in the order of the table, or `other` for each once there are too many."""
+    if len(labels) != len(facts.labels):
+        raise KeyError(f"the labels are {facts.labels}, not {tuple(labels)}")
+    values = tuple(labels[name] for name in facts.labels)
+    return values if values in known or len(known) < limit else (OTHER,) * len(values)

@@ -1,0 +1,97 @@
+"""The pages of the context lane: chat completions, and the models that there are."""
+
+from collections.abc import Callable
+
+from aiohttp import web
+
+from gateway.caller import Caller
+from gateway.contracts import Json
+from gateway.errors import GatewayError
+from gateway.lanes.admin import REQUEST_ID, Route
+from gateway.lanes.content import content_of
+from gateway.lanes.context import ContextLane, chat_request, forwarded, new_run_id, steering_of
+from gateway.lanes.own import Facade
+from gateway.pipeline.model import ModelCore
+from gateway.routing.keys import Identity
+from gateway.runs.live import Asking, fingerprint
+from gateway.wire.head import RequestHead
+
+CHAT_PATHS = ("/context/chat/completions", "/context/v1/chat/completions", "/v1/chat/completions", "/chat/completions")
+LATER_PATHS = ("/context/approvals{rest:(/.*)?}", "/context/runs{rest:(/.*)?}", "/context/ws")
+MODEL_PATHS = ("/context/models", "/context/v1/models")
+#: (head, whether the upstream has a key of its own, scope) -> who asks; raises GatewayError.
+Identify = Callable[[RequestHead, bool, str], Identity]
+
+
+class ChatPages:
+    """`current` gives the lane and the model core of the configuration in use; `admit` raises when we are full."""
+
+    def __init__(
+        self, *, current: Callable[[], tuple[ContextLane, ModelCore]], identify: Identify, admit: Callable[[], None]
+    ) -> None:
+        self._current = current
+        self._identify = identify
+        self._admit = admit
+
+    def routes(self) -> list[Route]:
+        chat = [("POST", path, self._chat) for path in CHAT_PATHS]
+        models = [("GET", path, self._models) for path in MODEL_PATHS]
+        return [*chat, *models, *(("*", path, self._later) for path in LATER_PATHS)]
+
+    async def _later(self, _request: web.Request) -> web.StreamResponse:
+        raise GatewayError("not_implemented", "Approvals and runs are not part of this version.")
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        self._admit()
+        lane, core = self._current()
+        head = head_of(request)
+        self._check_key(head, core)
+        async with lane.in_use():
+            content = await content_of(request, limit_bytes=lane.body_bytes, limit_name="limits.context_body")
+            body = chat_request(content)
+            identity = self._identity(head, core, body)
+            asking = _asking(head, identity.caller, path=request.path, content=content)
+            run = lane.runs.find(asking)
+            if run is None:
+                run_id = request[REQUEST_ID] = new_run_id()
+                run = await lane.run(await lane.exchange(head, body, identity=identity, run_id=run_id), asking)
+            request[REQUEST_ID] = run.exchange.id
+            return await lane.answer(request, run)
+
+    async def _models(self, request: web.Request) -> web.StreamResponse:
+        _, core = self._current()
+        head = head_of(request)
+        identity = self._identity(head, core, {})
+        header, credential = forwarded(head, identity.consumed)
+        status, content_type, content = await core.models(header=header, credential=credential)
+        return web.Response(status=status, body=content, headers={"Content-Type": content_type})
+
+    def _check_key(self, head: RequestHead, core: ModelCore) -> None:
+        """Before the body is read, which says which upstream it is: a stranger's is not worth reading."""
+        refusals = []
+        for upstream_has_key in sorted(core.key_kinds, reverse=True):  # the refusal that says more comes first
+            try:
+                self._identify(head, upstream_has_key, "context")
+            except GatewayError as error:
+                refusals.append(error)
+        if len(refusals) == len(core.key_kinds):
+            raise refusals[0]
+
+    def _identity(self, head: RequestHead, core: ModelCore, body: Json) -> Identity:
+        return self._identify(head, core.target_of(body).pool.endpoint.api_key is not None, "context")
+
+
+def head_of(request: web.Request) -> RequestHead:
+    """The request's head; only our own connections lead here."""
+    assert isinstance(request.transport, Facade)
+    return request.transport.head
+
+
+def _asking(head: RequestHead, caller: Caller, *, path: str, content: bytes) -> Asking:
+    key = head.value(b"idempotency-key")
+    retries = head.value(b"x-stainless-retry-count") or b"0"
+    return Asking(
+        fingerprint(tenant=caller.tenant, caller=caller.name, path=path, steering=steering_of(head), content=content),
+        None if key is None else (caller.tenant, caller.name, key.decode("latin-1")),
+        repeats=retries.isdigit() and int(retries) > 0,
+    )

@@ -1,0 +1,301 @@
+"""The context lane: one chat completion through its chain, to a client that knows nothing of it.
+
+The answer's head and first chunk of a stream go out at once; what fails afterwards is told in the stream, and never
+looks like an end.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+
+import orjson
+from aiohttp import web
+
+from gateway.caller import Caller
+from gateway.contracts import Exchange, Json, StoredRun
+from gateway.errors import GatewayError
+from gateway.lanes.render import Completion, Frames, Turn, chunks_of
+from gateway.pipeline.chain import Chain
+from gateway.routing.keys import Identity
+from gateway.runs.live import Asking, LiveRun, LiveRuns, interrupted
+from gateway.wire.answer import error_body
+from gateway.wire.fields import HOP_BY_HOP, nominated
+from gateway.wire.head import RequestHead
+from gateway.wire.sse import event
+
+log = logging.getLogger("gateway")
+
+#: The headers that steer this lane; any other X-Context-* header is a mistake.
+HEADERS = ("mode", "chain", "prompt", "conversation", "tools", "approvals", "events")
+ID_LIMIT_CHARS = 256
+#: Header fields of the client's that do not go on: they are about its own message, or mean nothing to a model.
+_NOT_FORWARDED = HOP_BY_HOP | {
+    b"host",
+    b"content-length",
+    b"content-type",
+    b"content-encoding",
+    b"accept",
+    b"accept-encoding",
+    b"expect",
+    b"idempotency-key",
+    b"cookie",
+    b"origin",
+}
+_CREDENTIALS = frozenset((b"authorization", b"x-api-key"))
+_STREAM_HEADERS = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-cache, no-transform",
+    "X-Accel-Buffering": "no",
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class ContextLane:
+    """What one configuration makes of context requests; a reload builds another.
+
+    `close` ends what its tools hold open: once the lane is retired and its last request is over.
+    """
+
+    chains: Mapping[str, Chain]
+    chain: str
+    prompt: str
+    prompt_text: Callable[[str], Awaitable[str | None]]
+    keepalive_s: float
+    body_bytes: int
+    runs: LiveRuns
+    note: Callable[[LiveRun], Awaitable[None]]
+    earlier: Callable[[Asking, Caller], Awaitable[StoredRun | None]]
+    close: Callable[[], Awaitable[None]]
+    _using: int = 0
+    _retired: bool = False
+
+    async def retire(self) -> None:
+        """No further request begins here. Idempotent."""
+        if not self._retired:
+            self._retired = True
+            if not self._using:
+                await self.close()
+
+    @asynccontextmanager
+    async def in_use(self) -> AsyncIterator[None]:
+        """Around each request."""
+        self._using += 1
+        try:
+            yield
+        finally:
+            self._using -= 1
+            if self._retired and not self._using:
+                await self.close()
+
+    async def exchange(self, head: RequestHead, body: Json, *, identity: Identity, run_id: str) -> Exchange:
+        """The request as the chain gets it. Raises GatewayError."""
+        steering = steering_of(head)
+        chain = steering.get("chain", self.chain)
+        if chain not in self.chains:
+            raise GatewayError(
+                "invalid_header",
+                f"There is no chain of that name; there are {', '.join(self.chains)}.",
+                param="x-context-chain",
+            )
+        prompt = steering.get("prompt")
+        if prompt is None and not any(m.get("role") in ("system", "developer") for m in body["messages"]):
+            prompt = self.prompt
+        elif prompt is not None and await self.prompt_text(prompt) is None:
+            raise GatewayError("prompt_not_found", "There is no such prompt.", param="x-context-prompt")
+        header, credential = forwarded(head, identity.consumed)
+        return Exchange(
+            id=run_id,
+            body=body,
+            caller=identity.caller,
+            chain=chain,
+            prompt=prompt,
+            conversation=steering.get("conversation"),
+            only_tools=tuple(name.strip() for name in steering["tools"].split(",")) if "tools" in steering else (),
+            approvals="reject",
+            events=steering.get("events") == "1",
+            header=header,
+            credential=credential,
+        )
+
+    async def run(self, exchange: Exchange, asking: Asking) -> LiveRun:
+        """A run of the chain: a new one, or one that another process has on record. Raises GatewayError."""
+        stored = await self.earlier(asking, exchange.caller)
+        if stored is not None and stored.effects:
+            if stored.answer is None:
+                raise interrupted(stored.id)
+            run = LiveRun(replace(exchange, id=stored.id), asking, now_s=stored.created_s)
+            run.replay(chunks_of(stored.answer))
+            return run
+        # Another request of the same asking may have begun it while this one waited for the store.
+        return self.runs.find(asking) or self.runs.begin(
+            exchange, asking, self.chains[exchange.chain].handler, self.note
+        )
+
+    async def answer(self, request: web.Request, run: LiveRun) -> web.StreamResponse:
+        """Renders the answer of a run, new or joined, from its first byte."""
+        exchange, body = run.exchange, run.exchange.body
+        turn = Turn.of(exchange.id, body, created_s=run.created_s)
+        headers = {"X-Context-Run-Id": exchange.id, "X-Context-Chain": exchange.chain, "x-request-id": exchange.id}
+        whole = False
+        self.runs.join(run)
+        try:
+            await run.begun()
+            if run.intent is not None:
+                headers["X-Context-Intent"] = run.intent.kind
+            if body.get("stream") is True:
+                options = body.get("stream_options")
+                usage = isinstance(options, dict) and options.get("include_usage") is True
+                stream = _Stream(request, Frames(turn, include_usage=usage), exchange.id, keepalive_s=self.keepalive_s)
+                response = await stream.run(run.read(), headers)
+            else:
+                completion = Completion(turn)
+                async for chunks in run.read():
+                    for chunk in chunks:
+                        completion.add(chunk)
+                headers["Content-Type"] = "application/json"
+                response = web.Response(body=completion.body(), headers=headers)
+            whole = True
+        except GatewayError:
+            whole = True
+            raise
+        finally:
+            self.runs.leave(run, whole=whole)
+        return response
+
+
+class _Stream:
+    """One answer as server-sent events, with a chunk of nothing after each silence of `keepalive_s`."""
+
+    def __init__(self, request: web.Request, frames: Frames, run_id: str, *, keepalive_s: float) -> None:
+        self._request = request
+        self._frames = frames
+        self._response = web.StreamResponse(headers=_STREAM_HEADERS)
+        self._run_id = run_id
+        self._keepalive_s = keepalive_s
+        self._loop = asyncio.get_running_loop()
+        self._written_s = 0.0
+        self._beat: asyncio.TimerHandle | None = None
+        self._beating: asyncio.Task[None] | None = None
+        self._over = False
+
+    async def run(self, news: AsyncIterator[list[Json]], headers: Mapping[str, str]) -> web.StreamResponse:
+        self._response.headers.update(headers)
+        await self._response.prepare(self._request)
+        try:
+            await self._write(self._frames.first())
+            self._wait()
+            await self._relay(news)
+            await self._write(self._frames.last())
+        except GatewayError as error:
+            await self._write(event(error_body(error, request_id=self._run_id)))
+        except (ConnectionResetError, asyncio.CancelledError):
+            raise
+        except Exception:
+            # The head is out: the guard of our pages could not answer any more.
+            log.exception("a context stream failed, request id %s", self._run_id)
+            failure = GatewayError("internal_error", "The gateway failed; its log has this request id.")
+            await self._write(event(error_body(failure, request_id=self._run_id)))
+        await self._response.write_eof()
+        return self._response
+
+    async def _relay(self, news: AsyncIterator[list[Json]]) -> None:
+        frame = self._frames.of
+        try:
+            async for chunks in news:
+                if frames := b"".join(map(frame, chunks)):
+                    await self._write(frames)
+        finally:
+            self._over = True  # behind the end, or an error, nothing may come
+            if self._beat is not None:
+                self._beat.cancel()
+
+    async def _write(self, frame: bytes) -> None:
+        self._written_s = self._loop.time()
+        await self._response.write(frame)
+
+    def _wait(self) -> None:
+        due_s = self._written_s + self._keepalive_s
+        if self._loop.time() >= due_s - 0.001:
+            if self._beating is None or self._beating.done():  # else the client does not read: one is enough
+                self._beating = self._loop.create_task(self._keep_alive())
+            due_s = self._loop.time() + self._keepalive_s
+        self._beat = self._loop.call_at(due_s, self._wait)
+
+    async def _keep_alive(self) -> None:
+        if not self._over:
+            with suppress(ConnectionResetError):  # who relays the answer notices, too
+                await self._write(self._frames.keepalive())
+
+
+def new_run_id() -> str:
+    """`run_` and 24 hex digits: the id of a context request, of its run, and of its answer."""
+    return "run_" + secrets.token_hex(12)
+
+
+def steering_of(head: RequestHead) -> dict[str, str]:
+    """The X-Context-* headers by their last word. Raises GatewayError (invalid_header)."""
+    steering: dict[str, str] = {}
+    for f in head.fields:
+        if not f.name.startswith(b"x-context-"):
+            continue
+        name = f.name.removeprefix(b"x-context-").decode("latin-1")
+        value = f.value.decode("latin-1").strip()
+        if name not in HEADERS:
+            raise GatewayError(
+                "invalid_header",
+                f"There is no such header; there are X-Context-{', -'.join(HEADERS)}.",
+                param=f.name.decode("latin-1"),
+            )
+        if not value or len(value) > ID_LIMIT_CHARS or not value.isprintable():
+            raise GatewayError(
+                "invalid_header", "This header is empty, too long or not printable.", param=f"x-context-{name}"
+            )
+        if name in steering:
+            raise GatewayError(
+                "invalid_header", "This header was sent twice; send it once, with one value.", param=f"x-context-{name}"
+            )
+        steering[name] = value
+    if steering.get("approvals", "turn") not in ("hold", "turn", "reject"):
+        raise GatewayError("invalid_header", "It must be 'hold', 'turn' or 'reject'.", param="x-context-approvals")
+    return steering
+
+
+def chat_request(content: bytes) -> Json:
+    """The chat completion request. Raises GatewayError."""
+    try:
+        body = orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        raise GatewayError("invalid_json", f"The request body is not JSON: {error}.") from None
+    if not isinstance(body, dict):
+        raise GatewayError("invalid_json", "The request body must be a JSON object.")
+    try:
+        orjson.dumps(body)
+    except orjson.JSONEncodeError:  # reading goes deeper than writing
+        raise GatewayError("invalid_json", "The request body is nested too deeply.") from None
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages or not all(isinstance(m, dict) for m in messages):
+        raise GatewayError("invalid_json", "'messages' must be a list of at least one message.", param="messages")
+    if not all(isinstance(m.get("role"), str) for m in messages):
+        raise GatewayError("invalid_json", "Each message must have a 'role', as text.", param="messages")
+    if not isinstance(body.get("model"), str | None):
+        raise GatewayError("invalid_json", "'model' must be a text.", param="model")
+    if not isinstance(body.get("tools"), list | None):
+        raise GatewayError("invalid_json", "'tools' must be a list.", param="tools")
+    if body.get("n") not in (None, 1):
+        raise GatewayError("unsupported_parameter", "'n' must be 1 in context mode: there is one run.", param="n")
+    if body.get("logprobs"):
+        raise GatewayError("unsupported_parameter", "'logprobs' is not offered in context mode.", param="logprobs")
+    return body
+
+
+def forwarded(head: RequestHead, consumed: frozenset[bytes]) -> tuple[bytes, bytes]:
+    """The client's lines that go on to the model, and those of its own credential."""
+    drop = _NOT_FORWARDED | nominated(head.connection) | consumed
+    lines = [f for f in head.fields if f.name not in drop and not f.name.startswith(b"x-context-")]
+    return (
+        b"".join(f.line for f in lines if f.name not in _CREDENTIALS),
+        b"".join(f.line for f in lines if f.name in _CREDENTIALS),
+    )

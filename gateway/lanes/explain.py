@@ -1,0 +1,196 @@
+"""POST /context/explain: what a chat completion would become. No model is called, and nothing is kept or forgotten.
+
+The chain of the request is folded once more, around a recorder instead of the model: what is shown is what the stages
+made, not a description of it. The run ends where the first model call would begin.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+
+import orjson
+from aiohttp import web
+
+from gateway.contracts import Clock, Counters, Exchange, Intent, Json, Reply, Verdict
+from gateway.errors import GatewayError
+from gateway.lanes.admin import REQUEST_ID, Route
+from gateway.lanes.chat import Identify, head_of
+from gateway.lanes.content import content_of
+from gateway.lanes.context import ContextLane, chat_request, new_run_id
+from gateway.pipeline.chain import fold
+from gateway.pipeline.model import ModelCore
+from gateway.tools.catalog import Catalog
+from gateway.tools.gate import ABSENT, RISK_LEVEL, Asked, Gate, take_risk_level
+from gateway.tools.schema import Schemas
+
+EXPLAIN_PATH = "/context/explain"
+#: Calls that are judged in one request.
+CALLS_LIMIT = 100
+#: The stage that runs tools: a chain without it runs none.
+_AGENT_LOOP = "agent_loop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explainer:
+    """One configuration, as far as requests are explained by it.
+
+    `model` is what it asks for instead of the client's model.
+    """
+
+    lane: ContextLane
+    core: ModelCore
+    model: str | None
+    catalog: Catalog
+    gate: Gate
+    counters: Counters
+    clock: Clock
+
+    async def explain(self, exchange: Exchange) -> Json:
+        """The answer without verdicts. Raises GatewayError where the chain would."""
+        chain = self.lane.chains[exchange.chain]
+        recorder = _Recorder()
+        handler = fold(chain.name, chain.links, recorder, counters=self.counters, clock=self.clock).handler
+        reply = await handler(replace(exchange, dry=True, events=False))
+        try:
+            await _until(lambda: recorder.seen is not None, reply.chunks)
+        finally:
+            await reply.release()
+        seen = recorder.seen
+        intent = reply.intent if seen is None or seen.intent is None else seen.intent
+        body = exchange.body if seen is None else seen.body
+        stages = [link.name for link in chain.links]
+        return {
+            "lane": "context",
+            "chain": chain.name,
+            "stages": stages,
+            "intent": None if intent is None else _described(intent),
+            "prompt": exchange.prompt,
+            # None: a stage answers by itself, and no model is asked.
+            "messages": None if seen is None else body["messages"],
+            "parameters": {name: value for name, value in body.items() if name not in ("messages", "model")},
+            "tools": self._tools(exchange) if seen is not None and _AGENT_LOOP in stages else [],
+            "model": self.model or body.get("model"),
+            "upstream": self.core.target_of(body).pool.endpoint.name,
+        }
+
+    def verdict(self, call: Json, exchange: Exchange) -> Json:
+        """What would happen with one call of a run that has read nothing yet: its schema comes before the gate."""
+        entry = self.catalog.find(call["tool"], exchange)
+        spec = entry.spec if entry is not None else None
+        asked = Asked(call["parameters"])
+        problem = None
+        if spec is not None:
+            asked = take_risk_level(call["parameters"], spec, beside=call.get(RISK_LEVEL, ABSENT))
+            problem = Schemas().problem(spec, asked.arguments)
+        if problem is not None:
+            verdict = Verdict("error", "malformed", "schema", problem)
+        else:
+            verdict = self.gate.judge(spec, asked, tainted=False)
+        return {"tool": call["tool"], **asdict(verdict)}
+
+    def _tools(self, exchange: Exchange) -> list[Json]:
+        """Ours; a client's tool wins a clash of names, and an answer in another format than text has none."""
+        wanted = exchange.body.get("response_format")
+        if wanted is not None and not (isinstance(wanted, dict) and wanted.get("type") == "text"):
+            return []
+        theirs = _names(exchange.body.get("tools"))
+        return [
+            {"name": spec.name, "requires_approval": spec.requires_approval, "category": spec.category}
+            for spec in self.catalog.offered(exchange)
+            if spec.name not in theirs
+        ]
+
+
+class ExplainPages:
+    """The page of one worker. `current` gives what the configuration in use explains with."""
+
+    def __init__(self, *, current: Callable[[], Explainer], identify: Identify, admit: Callable[[], None]) -> None:
+        self._current = current
+        self._identify = identify
+        self._admit = admit
+
+    def routes(self) -> list[Route]:
+        return [("POST", EXPLAIN_PATH, self._explain)]
+
+    async def _explain(self, request: web.Request) -> web.StreamResponse:
+        self._admit()
+        explainer = self._current()
+        lane, core, head = explainer.lane, explainer.core, head_of(request)
+        async with lane.in_use():
+            body = chat_request(
+                await content_of(request, limit_bytes=lane.body_bytes, limit_name="limits.context_body")
+            )
+            calls = _calls(body.pop("calls", None))
+            has_key = core.target_of(body).pool.endpoint.api_key is not None
+            identity = self._identify(head, has_key, "context")
+            run_id = request[REQUEST_ID] = new_run_id()
+            exchange = await lane.exchange(head, body, identity=identity, run_id=run_id)
+            answer = await explainer.explain(exchange)
+            if calls is not None:
+                answer["would_be_verdicts"] = [explainer.verdict(call, exchange) for call in calls]
+        headers = {"Content-Type": "application/json", "x-request-id": run_id}
+        return web.Response(body=orjson.dumps(answer), headers=headers)
+
+
+class _Recorder:
+    """Stands where the model does, and keeps what it is asked first."""
+
+    def __init__(self) -> None:
+        self.seen: Exchange | None = None
+
+    async def __call__(self, exchange: Exchange) -> Reply:
+        self.seen = self.seen or exchange
+        return Reply(_nothing(), _released)
+
+
+async def _nothing() -> AsyncIterator[Json]:
+    """One chunk that every stage passes on at once, so that the run can be left before it acts on an answer."""
+    yield {"choices": [{"index": 0, "delta": {"reasoning_content": "."}}]}
+
+
+async def _released() -> None:
+    """There is no call to end."""
+
+
+async def _until(reached: Callable[[], bool], chunks: AsyncIterator[Json]) -> None:
+    """Reads `chunks` until `reached()` or their end, and closes them."""
+    try:
+        while not reached():
+            await anext(chunks)
+    except StopAsyncIteration:
+        pass
+    finally:
+        if isinstance(chunks, AsyncGenerator):
+            await chunks.aclose()
+
+
+def _calls(calls: object) -> Sequence[Json] | None:
+    """The calls to judge. Raises GatewayError (invalid_field)."""
+    if calls is None:
+        return None
+    if not isinstance(calls, list) or len(calls) > CALLS_LIMIT or not all(map(_is_call, calls)):
+        raise GatewayError(
+            "invalid_field",
+            f'"calls" must be a list of at most {CALLS_LIMIT} objects {{"tool": "NAME", "parameters": {{...}}}}.',
+            param="calls",
+        )
+    return calls
+
+
+def _is_call(call: object) -> bool:
+    return isinstance(call, dict) and isinstance(call.get("tool"), str) and isinstance(call.get("parameters"), dict)
+
+
+def _described(intent: Intent) -> Json:
+    return {
+        "kind": intent.kind,
+        "rule": intent.rule,
+        "span": intent.span,
+        "service": intent.service,
+        "tools": intent.tools,
+    }
+
+
+def _names(tools: object) -> frozenset[object]:
+    """The names of a client's tools."""
+    functions = [tool.get("function") for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
+    return frozenset(name for f in functions if isinstance(f, dict) and isinstance(name := f.get("name"), str))

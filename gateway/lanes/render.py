@@ -1,0 +1,165 @@
+"""A reply of the context lane on the wire: one clean chat completion, as a stream or as one answer.
+
+Every frame of a stream is a whole chunk: one id, created and model for the turn, one role, one finish reason, one
+`[DONE]` (design: the HTTP contract, "Context streams").
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import orjson
+
+from gateway.contracts import Json
+from gateway.wire.sse import event
+
+_FINISH = frozenset(("stop", "length", "tool_calls", "content_filter"))
+_PIECE = frozenset(("index", "delta"))
+DONE = event(b"[DONE]")
+_NO_USAGE: Json = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+
+
+@dataclass(slots=True)
+class Turn:
+    """What all chunks of one turn share, and what has come of it so far."""
+
+    id: str
+    model: str
+    created: int
+    finish: str | None = None
+    usage: Json | None = None
+    context: Json = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, run_id: str, body: Json, *, created_s: float) -> "Turn":
+        """The turn of a run; its model is the one that was asked for."""
+        return cls("chatcmpl-" + run_id.removeprefix("run_"), str(body.get("model", "")), int(created_s))
+
+    def take(self, chunk: Json) -> tuple[Json, Json | None]:
+        """The delta of a chunk and its event, if any; finish reason and usage are noted for the end."""
+        if len(chunk) == 1 and (piece := _text_alone(chunk)) is not None:
+            return piece, None
+        if isinstance(usage := chunk.get("usage"), dict):
+            self.usage = usage
+        delta: Json = {}
+        for choice in chunk.get("choices") or ():
+            if choice.get("index", 0) == 0:
+                reason = choice.get("finish_reason")
+                if reason is not None and self.finish is None:
+                    self.finish = reason if reason in _FINISH else "stop"
+                delta = {k: v for k, v in (choice.get("delta") or {}).items() if k != "role" and v is not None}
+        told = chunk.get("context")
+        if isinstance(told, dict) and "type" not in told:
+            self.context.update(told)
+            told = None
+        return delta, told
+
+
+def _text_alone(chunk: Json) -> Json | None:
+    """The delta of a chunk that is a piece of text and nothing else, as the agent loop makes most of them."""
+    choices = chunk.get("choices")
+    if not choices or len(choices) != 1 or choices[0].keys() != _PIECE or choices[0]["index"] != 0:
+        return None
+    delta: Json | None = choices[0]["delta"]
+    return delta if delta and len(delta) == 1 and isinstance(delta.get("content"), str) else None
+
+
+class Frames:
+    """The frames of one stream."""
+
+    def __init__(self, turn: Turn, *, include_usage: bool) -> None:
+        self._turn = turn
+        self._include_usage = include_usage
+        meta = {"id": turn.id, "object": "chat.completion.chunk", "created": turn.created, "model": turn.model}
+        self._before = b"data: " + orjson.dumps(meta)[:-1] + b',"choices":[{"index":0,"delta":'
+        self._meta = meta
+
+    def first(self) -> bytes:
+        return self._frame({"role": "assistant", "content": ""})
+
+    def keepalive(self) -> bytes:
+        return self._frame({})
+
+    def of(self, chunk: Json) -> bytes:
+        """The frame of a chunk; b"" for one that has nothing for the client."""
+        delta, told = self._turn.take(chunk)
+        if told is not None:
+            choices = [{"index": 0, "delta": delta, "finish_reason": None}]
+            return event(orjson.dumps({**self._meta, "choices": choices, "context": told}))
+        return self._frame(delta) if delta else b""
+
+    def last(self) -> bytes:
+        """Finish reason, usage if the client asked for it, and the end."""
+        frames = [self._before + b'{},"finish_reason":' + orjson.dumps(self._turn.finish or "stop") + b"}]"]
+        if self._turn.context:
+            frames += [b',"context":', orjson.dumps(self._turn.context)]
+        frames.append(b"}\n\n")
+        if self._include_usage:
+            usage = self._turn.usage or _NO_USAGE
+            frames.append(event(orjson.dumps({**self._meta, "choices": [], "usage": usage})))
+        frames.append(DONE)
+        return b"".join(frames)
+
+    def _frame(self, delta: Mapping[str, object]) -> bytes:
+        return self._before + orjson.dumps(delta) + b',"finish_reason":null}]}\n\n'
+
+
+def chunks_of(answer: bytes) -> list[Json]:
+    """A whole answer as chunks, for a client that may want a stream of it."""
+    body = orjson.loads(answer)
+    choice = body["choices"][0]
+    message = choice["message"]
+    delta = {key: message[key] for key in ("reasoning_content", "content") if message.get(key)}
+    if message.get("tool_calls"):
+        delta["tool_calls"] = [{"index": i, **call} for i, call in enumerate(message["tool_calls"])]
+    told = {"context": body["context"]} if "context" in body else {}
+    return [
+        {"choices": [{"index": 0, "delta": delta}]},
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]},
+        {"choices": [], "usage": body["usage"], **told},
+    ]
+
+
+class Completion:
+    """The same turn as one answer."""
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+        self._texts: dict[str, list[str]] = {}
+        self._calls: dict[int, Json] = {}
+
+    def add(self, chunk: Json) -> None:
+        delta, _ = self._turn.take(chunk)
+        for key, value in delta.items():
+            if isinstance(value, str):
+                self._texts.setdefault(key, []).append(value)
+        for call in delta.get("tool_calls") or ():
+            self._add_call(call)
+
+    def body(self) -> bytes:
+        turn = self._turn
+        message: Json = {"role": "assistant", "content": None}
+        message.update({key: "".join(pieces) for key, pieces in self._texts.items()})
+        if self._calls:
+            message["tool_calls"] = list(self._calls.values())
+        elif message["content"] is None:
+            message["content"] = ""
+        choice = {"index": 0, "message": message, "finish_reason": turn.finish or "stop", "logprobs": None}
+        answer = {
+            "id": turn.id,
+            "object": "chat.completion",
+            "created": turn.created,
+            "model": turn.model,
+            "choices": [choice],
+            "usage": turn.usage or _NO_USAGE,
+        }
+        return orjson.dumps({**answer, "context": turn.context} if turn.context else answer)
+
+    def _add_call(self, delta: Json) -> None:
+        """A call may come in pieces: id and name first, arguments bit by bit."""
+        call = self._calls.setdefault(
+            delta.get("index", 0), {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
+        )
+        call["id"] = call["id"] or delta.get("id") or ""
+        function = delta.get("function") or {}
+        call["function"]["name"] += function.get("name") or ""
+        call["function"]["arguments"] += function.get("arguments") or ""

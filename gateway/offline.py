@@ -1,0 +1,43 @@
+"""The gate of a configuration without anything that runs, for `gateway assess`: no network, no files, no stage."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from gateway.assemble import ASSESSORS, NoRuns, PluginHost, SystemClock, assessors_of
+from gateway.config import ConfigError, Problem, Settings
+from gateway.contracts import Store, ToolSource, ToolSpec
+from gateway.counters import ContextCounters
+from gateway.pipeline.prompts import BasePrompts
+from gateway.registry import build_plugin
+from gateway.tools.catalog import Catalog
+from gateway.tools.gate import Gate, Policy
+
+#: A folder that is there on every machine: a tool is built for its definition only.
+_SOME_FOLDER = str(Path(__file__).parent)
+_OPTIONS: Mapping[str, Mapping[str, object]] = {
+    "file_operations": {"roots": [_SOME_FOLDER]},
+    "execute_command": {"cwd": _SOME_FOLDER},
+}
+
+
+async def offline_gate(settings: Settings) -> tuple[Gate, Mapping[str, ToolSpec]]:
+    """The gate, and the definitions of the built-in tools, enabled or not, with the operator's flags.
+
+    Raises ConfigError for assessors that cannot be built.
+    """
+    clock = SystemClock()
+    store: Store = build_plugin("stores", "sqlite", {"url": "sqlite:///:memory:"}, None)  # and never opened
+    host = PluginHost(BasePrompts({}, store, clock=clock), store, ContextCounters(), clock, Catalog(()), NoRuns())
+    problems: list[Problem] = []
+    assessors = assessors_of(settings, host, problems)
+    if problems:
+        raise ConfigError(tuple(problems))
+    specs: dict[str, ToolSpec] = {}
+    for name in ASSESSORS:
+        source: ToolSource = build_plugin("tools", name, _OPTIONS.get(name, {}), host)
+        configured = getattr(settings.tools, name)
+        asks = configured is not None and configured.requires_approval
+        specs |= {spec.name: replace(spec, requires_approval=asks) for spec in await source.list_tools()}
+        await source.close()
+    return Gate(Policy(trust_llm=settings.risk.trust_llm, default=settings.risk.default), assessors), specs

@@ -1,0 +1,1 @@
+"""The onion: stages folded around the model call."""

@@ -1,0 +1,72 @@
+"""A chain: stages folded, first listed outermost, around the model call.
+
+Folded once from configuration. A stage that fails fails the request, unless its chain says `on_error: skip` and it had
+not called the next one yet: then the request goes on without it, and the skip is counted.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from gateway.contracts import Clock, Counters, Exchange, Handler, Reply, Stage
+from gateway.errors import GatewayError
+
+log = logging.getLogger("gateway")
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A stage as its chain lists it."""
+
+    name: str
+    stage: Stage
+    on_error: Literal["fail", "skip"] = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A folded chain; `links` are its stages, outermost first."""
+
+    name: str
+    links: tuple[Link, ...]
+    handler: Handler
+
+
+def fold(name: str, links: Sequence[Link], core: Handler, *, counters: Counters, clock: Clock) -> Chain:
+    """The chain as one handler."""
+    handler = core
+    for link in reversed(links):
+        handler = _around(link, handler, counters=counters, clock=clock)
+    return Chain(name, tuple(links), handler)
+
+
+def _around(link: Link, inner: Handler, *, counters: Counters, clock: Clock) -> Handler:
+    async def handle(exchange: Exchange) -> Reply:
+        inner_s = 0.0
+        called = False
+
+        async def call_next(changed: Exchange) -> Reply:
+            nonlocal inner_s, called
+            called = True
+            since = clock.monotonic()
+            try:
+                return await inner(changed)
+            finally:
+                inner_s += clock.monotonic() - since
+
+        began = clock.monotonic()
+        try:
+            return await link.stage(exchange, call_next)
+        except GatewayError:
+            raise
+        except Exception:
+            if called or link.on_error == "fail":
+                raise
+            log.exception("stage %r failed and is skipped (on_error: skip)", link.name)
+            counters.count("stage_skips", stage=link.name)
+            return await inner(exchange)
+        finally:
+            counters.observe("stage_duration_seconds", clock.monotonic() - began - inner_s, stage=link.name)
+
+    return handle

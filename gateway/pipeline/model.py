@@ -1,0 +1,247 @@
+"""The core of the onion: one call of the model, always streamed, as chat completion chunks.
+
+The body goes out as the stages left it, with `stream: true` and `include_usage`; an answer that is no stream of chunks
+is an upstream error, and one that ends without a finish reason is one that was cut.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import orjson
+
+from gateway.contracts import Exchange, Json, Reply
+from gateway.errors import GatewayError
+from gateway.metrics import UpstreamTally
+from gateway.upstream.call import UpstreamCall
+from gateway.upstream.endpoint import Endpoint
+from gateway.upstream.pool import Pool
+from gateway.wire.response import ResponseHead
+from gateway.wire.sse import EventError, EventReader
+
+#: How much of an upstream's error answer is read for its message.
+ERROR_LIMIT_BYTES = 65536
+#: Longest wait that is passed on; openai-node waits literally for whatever it is told.
+RETRY_AFTER_S = 60
+#: How much of the message is told.
+MESSAGE_CHARS = 2000
+_DONE = b"[DONE]"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An upstream of the context lane: `models` are the patterns of what it serves, () everything."""
+
+    pool: Pool
+    models: tuple[str, ...]
+    tally: UpstreamTally
+
+
+class ModelCore:
+    """Calls models. `fixed` is the upstream that the configuration names for all of them."""
+
+    def __init__(
+        self,
+        targets: Sequence[Target],
+        *,
+        fixed: str | None,
+        model: str | None,
+        clock: Callable[[], float],
+    ) -> None:
+        self._targets = targets
+        self._fixed = next((target for target in targets if target.pool.endpoint.name == fixed), None)
+        self._model = model
+        self._clock = clock
+
+    @property
+    def key_kinds(self) -> frozenset[bool]:
+        """Whether upstreams have keys of their own; False as well where there is none."""
+        return frozenset(target.pool.endpoint.api_key is not None for target in self._targets) or frozenset((False,))
+
+    def target_of(self, body: Mapping[str, object]) -> Target:
+        """Where a request for this model goes. Raises GatewayError (upstream_unavailable)."""
+        if self._fixed is not None:
+            return self._fixed
+        model = self._model or str(body.get("model", ""))
+        for target in self._targets:
+            if any(fnmatchcase(model, pattern) for pattern in target.models):
+                return target
+        if not self._targets:
+            raise GatewayError("upstream_unavailable", "No upstream is configured; add one under 'upstreams'.")
+        return next((target for target in self._targets if not target.models), self._targets[0])
+
+    async def models(self, *, header: bytes, credential: bytes) -> tuple[int, str, bytes]:
+        """(status, content type, body) of the upstream's own list of models. Raises GatewayError."""
+        target = self.target_of({})
+        call = UpstreamCall(target.pool, method=b"GET")
+        try:
+            head = await call.send(_list_request(header, credential, target.pool.endpoint))
+            content = b"".join([piece async for piece in call.pieces()])
+        finally:
+            call.close()
+        content_type = head.value(b"content-type") or b"application/json"
+        return head.status, content_type.decode("latin-1"), content
+
+    async def __call__(self, exchange: Exchange) -> Reply:
+        target = self.target_of(exchange.body)
+        call = UpstreamCall(target.pool)
+        began = self._clock()
+        try:
+            head = await call.send(_request(exchange, target.pool.endpoint, model=self._model))
+            target.tally.first_byte.observe(self._clock() - began)
+            if head.status != 200:
+                raise await _refusal(head, call, target)
+            if not head.event_stream:
+                raise GatewayError(
+                    "upstream_error",
+                    f"Upstream {target.pool.endpoint.name!r} failed: it answered a stream with something else.",
+                )
+        except BaseException as error:
+            call.close()
+            outcome = _outcome(error)
+            target.tally.outcomes["connect" if outcome == "error" and not call.sent else outcome] += 1
+            raise
+
+        async def release() -> None:
+            call.close()
+
+        return Reply(_chunks(call, target), release)
+
+
+def _request(exchange: Exchange, endpoint: Endpoint, *, model: str | None) -> bytes:
+    body = {**exchange.body, "stream": True, "stream_options": {"include_usage": True}}
+    if model is not None:
+        body["model"] = model
+    content = orjson.dumps(body)
+    return b"".join(
+        (
+            b"POST %b HTTP/1.1\r\nHost: %b\r\n" % (_target(b"/chat/completions", endpoint), endpoint.authority),
+            exchange.header,
+            _credential(exchange.credential, endpoint),
+            b"Accept: text/event-stream\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(content),
+            content,
+        )
+    )
+
+
+def _list_request(header: bytes, credential: bytes, endpoint: Endpoint) -> bytes:
+    line = b"GET %b HTTP/1.1\r\nHost: %b\r\n" % (_target(b"/models", endpoint), endpoint.authority)
+    return b"".join((line, header, _credential(credential, endpoint), b"Accept: application/json\r\n\r\n"))
+
+
+def _target(path: bytes, endpoint: Endpoint) -> bytes:
+    return (endpoint.base_path or b"/v1") + path
+
+
+def _credential(clients: bytes, endpoint: Endpoint) -> bytes:
+    """The header line of the upstream's own key, or what the client sent."""
+    if endpoint.api_key is None:
+        return clients
+    if endpoint.auth_header in (None, b"authorization"):
+        return b"Authorization: Bearer %b\r\n" % endpoint.api_key
+    return b"%b: %b\r\n" % (endpoint.auth_header or b"", endpoint.api_key)
+
+
+async def _chunks(call: UpstreamCall, target: Target) -> AsyncIterator[Json]:
+    """The chunks of one answer. Raises GatewayError if it breaks off."""
+    reader, finished = EventReader(), False
+    outcome = "cancelled"
+    try:
+        async for piece in call.pieces():
+            for data in reader.feed(piece):
+                if data == _DONE:
+                    finished = True
+                    continue
+                chunk = _chunk(data, target)
+                for choice in chunk.get("choices") or ():
+                    if choice.get("finish_reason"):
+                        finished = True
+                yield chunk
+        if not finished:
+            raise _broken(target, "its answer ends without a finish reason")
+        outcome = "ok"
+    except EventError as error:
+        outcome = "invalid"
+        raise _broken(target, str(error)) from None
+    except GatewayError as error:
+        outcome = _outcome(error)
+        raise
+    finally:
+        target.tally.outcomes[outcome] += 1
+
+
+def _chunk(data: bytes, target: Target) -> Json:
+    try:
+        chunk = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        raise _broken(target, "an event of its answer is not JSON") from None
+    if not isinstance(chunk, dict):
+        raise _broken(target, "an event of its answer is no object")
+    error = chunk.get("error")
+    if error is not None:
+        raise _broken(target, _message_of(error, target) or "it sent an error in its answer")
+    choices = chunk.get("choices")
+    if choices is not None and not (isinstance(choices, list) and all(map(_is_choice, choices))):
+        raise _broken(target, "an event of its answer is no chat completion chunk")
+    return chunk
+
+
+def _is_choice(choice: object) -> bool:
+    """Whether those behind may read it without looking: its delta, its finish reason, its tool calls."""
+    if not isinstance(choice, dict) or not isinstance(choice.get("finish_reason"), str | None):
+        return False
+    delta = choice.get("delta")
+    if not isinstance(delta, dict):
+        return delta is None
+    calls = delta.get("tool_calls")
+    return calls is None or (isinstance(calls, list) and all(map(_is_call, calls)))
+
+
+def _is_call(call: object) -> bool:
+    if not isinstance(call, dict) or not isinstance(call.get("index"), int | None):
+        return False
+    function = call.get("function")
+    if not isinstance(function, dict):
+        return function is None
+    return all(isinstance(function.get(key), str | None) for key in ("name", "arguments"))
+
+
+async def _refusal(head: ResponseHead, call: UpstreamCall, target: Target) -> GatewayError:
+    """What an upstream's error answer becomes: its own status where clients know what to do with it."""
+    content = b""
+    async for piece in call.pieces():
+        content += piece
+        if len(content) > ERROR_LIMIT_BYTES:
+            break
+    try:
+        parsed = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        parsed = None
+    message = _message_of(parsed.get("error") if isinstance(parsed, dict) else None, target)
+    text = f"Upstream {target.pool.endpoint.name!r} answered {head.status}" + (f": {message}" if message else ".")
+    code = {401: "upstream_refused", 403: "upstream_refused", 429: "upstream_limited"}.get(head.status)
+    if code is None:
+        code = "upstream_rejected" if 400 <= head.status < 500 else "upstream_error"
+    wait = head.value(b"retry-after") or b""
+    return GatewayError(code, text, retry_after_s=min(int(wait), RETRY_AFTER_S) if wait.isdigit() else None)
+
+
+def _message_of(error: object, target: Target) -> str:
+    """The upstream's own words, without its key: some repeat what they were sent."""
+    message = error.get("message") if isinstance(error, dict) else error
+    if not isinstance(message, str):
+        return ""
+    secret = target.pool.endpoint.api_key
+    return (message if secret is None else message.replace(secret.decode(), "***"))[:MESSAGE_CHARS]
+
+
+def _broken(target: Target, reason: str) -> GatewayError:
+    return GatewayError("upstream_error", f"Upstream {target.pool.endpoint.name!r} failed: {reason}.")
+
+
+def _outcome(error: BaseException) -> str:
+    if not isinstance(error, GatewayError):
+        return "cancelled"
+    if error.code == "upstream_timeout":
+        return "timeout"
+    return "error" if error.facts.status >= 500 else "ok"

@@ -1,0 +1,1 @@
+"""Tools: which there are, who may use them, and how a call is judged and run."""

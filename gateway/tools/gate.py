@@ -1,0 +1,134 @@
+"""Decides what happens with a call: who has a say, and in which order (requirement risk-gate). No I/O.
+
+The first that decides: whether the tool exists, the operator, the model's `risk_level`, the whitelist, the default.
+The model may always raise the risk; it lowers it only in the one place, and under the policy, that lets it.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from gateway.contracts import Json, RiskAssessor, ToolSpec, Verdict
+
+logger = logging.getLogger(__name__)
+
+RISK_LEVEL = "risk_level"
+LEVELS = ("low", "medium", "high")
+_RAISED = ("medium", "high")
+
+
+class Absent:
+    """The type of ABSENT."""
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+#: The model sent no risk level.
+ABSENT: Final = Absent()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the model sent, taken apart: the arguments that would run, and its own word about the risk."""
+
+    arguments: Json
+    risk_level: object = ABSENT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """When a model's `low` lets a call run, and what happens with a call that nobody knows (config: risk)."""
+
+    trust_llm: Literal["always", "until_tainted", "never"]
+    default: Literal["confirm", "deny"]
+
+
+def take_risk_level(arguments: Json, spec: ToolSpec, *, beside: object = ABSENT) -> Asked:
+    """Takes `risk_level` out of the arguments, unless the tool has an argument of that name; null and "" are absent.
+
+    A level `beside` the arguments, or under a name that only resembles it, may raise the risk, never lower it.
+    """
+    properties = spec.parameters.get("properties")
+    own: Mapping[str, object] = properties if isinstance(properties, dict) else {}
+    level: object = ABSENT
+    if RISK_LEVEL not in own and RISK_LEVEL in arguments:
+        level = arguments[RISK_LEVEL]
+        arguments = {name: value for name, value in arguments.items() if name != RISK_LEVEL}
+    if level is None or level == "":
+        level = ABSENT
+    if _normal(level) in _RAISED:
+        return Asked(arguments, level)
+    resembling = (value for name, value in arguments.items() if name not in own and _resembles(name))
+    raised = next((other for other in (beside, *resembling) if _normal(other) in _RAISED), ABSENT)
+    if raised is not ABSENT:
+        return Asked(arguments, raised)
+    if _normal(level) in (ABSENT, "low") and _normal(beside) not in (ABSENT, None, "", "low"):
+        return Asked(arguments, beside)
+    return Asked(arguments, level)
+
+
+class Gate:
+    """The order of the requirement, with the assessors by the names of their tools."""
+
+    def __init__(self, policy: Policy, assessors: Mapping[str, RiskAssessor]) -> None:
+        self.policy = policy
+        self.assessors = assessors
+
+    def judge(self, spec: ToolSpec | None, asked: Asked, *, tainted: bool) -> Verdict:
+        """Never raises, whatever the arguments are. `tainted`: the run has read what strangers wrote."""
+        if spec is None:
+            return Verdict("error", "unknown_tool", "unknown_tool", "There is no tool of this name.")
+        if spec.requires_approval:
+            return Verdict(
+                "confirm", "operator", "requires_approval", f"The operator wants {spec.name!r} to be approved."
+            )
+        if asked.risk_level is not ABSENT:
+            level = _normal(asked.risk_level)
+            if level in _RAISED:
+                return Verdict("confirm", "llm", f"risk_level_{level}", f"The model says that the risk is {level}.")
+            if level != "low":
+                return Verdict(
+                    "confirm",
+                    "invalid",
+                    "risk_level_invalid",
+                    f"risk_level is none of {', '.join(LEVELS)}: ask, or omit it.",
+                )
+            if self._trusts(tainted=tainted):
+                return Verdict("auto", "llm", "risk_level_low", "The model says that the risk is low.")
+        return self._assess(spec, asked.arguments)
+
+    def _trusts(self, *, tainted: bool) -> bool:
+        return self.policy.trust_llm == "always" or (self.policy.trust_llm == "until_tainted" and not tainted)
+
+    def _assess(self, spec: ToolSpec, arguments: Json) -> Verdict:
+        assessor = self.assessors.get(spec.name)
+        if assessor is None:
+            return self._default("no_assessor", f"Nothing is known about the risk of {spec.name!r}.")
+        try:
+            verdict = assessor.assess(arguments)
+            decision, rule, reason = verdict.decision, verdict.rule, verdict.reason
+        except Exception as error:
+            logger.warning(
+                "The assessor of %r failed with %s: the call needs a person.", spec.name, type(error).__name__
+            )
+            return Verdict("confirm", "default", "assessor_failed", f"The assessor of {spec.name!r} failed.")
+        if decision == "auto":
+            return Verdict("auto", "whitelist", rule, reason)
+        if decision == "deny":
+            return Verdict("deny", "default", rule, reason)
+        return self._default(rule, reason)
+
+    def _default(self, rule: str, reason: str) -> Verdict:
+        return Verdict(self.policy.default, "default", rule, reason)
+
+
+def _normal(level: object) -> object:
+    """A text without its outer white space and case; everything else as it is."""
+    return level.strip().lower() if isinstance(level, str) else level
+
+
+def _resembles(name: str) -> bool:
+    """`riskLevel`, `risk-level`, `RISK LEVEL`: what a model writes that means risk_level."""
+    return len(name) <= 20 and "".join(filter(str.isalpha, name)).lower() == "risklevel"

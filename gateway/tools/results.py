@@ -1,0 +1,87 @@
+"""Results of tools as the model reads them: cleaned, capped, and the rest of a long one readable by `read_result`.
+
+Results are data: control characters are taken out, and nothing in them is ever read as a tool call.
+"""
+
+import re
+import secrets
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Final
+
+from gateway.contracts import Exchange, Json, ToolCall, ToolResult, ToolSpec, Verdict
+
+READ_RESULT: Final = "read_result"
+#: What is kept of long results, of all runs together; the oldest go first.
+KEPT_CHARS = 32 << 20
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff"
+    "\ud800-\udfff"  # no UTF-8 holds these, so no message could
+    "\U000e0000-\U000e0fff]"  # tags: text that only a model sees
+)
+_SPEC = ToolSpec(
+    name=READ_RESULT,
+    description="Reads more of a tool result that was too long to show whole.",
+    parameters={
+        "type": "object",
+        "properties": {
+            "id": {"type": "string", "description": "The id that the shortened result names (res_...)"},
+            "offset": {"type": "integer", "minimum": 0, "description": "First character to read (default 0)"},
+            "length": {"type": "integer", "minimum": 1, "description": "How many characters (default 16384)"},
+        },
+        "required": ["id"],
+        "additionalProperties": False,
+    },
+    category="results",
+    idempotent=True,
+)
+
+
+def clean(text: str) -> str:
+    """`text` without control and invisible formatting characters; line ends and tabs stay."""
+    return _CONTROL.sub("", text.replace("\r\n", "\n"))
+
+
+class Results:
+    """Keeps long results for a while, by the run's tenant and id; the tool source of `read_result`."""
+
+    def __init__(self, *, kept_chars: int = KEPT_CHARS) -> None:
+        self._kept: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._size = 0
+        self._kept_chars = kept_chars
+
+    def shorten(self, text: str, *, tenant: str, limit_chars: int) -> str:
+        """`text`, or its head and tail with the id under which the whole is kept."""
+        if len(text) <= limit_chars:
+            return text
+        result_id = "res_" + secrets.token_hex(8)
+        self._kept[tenant, result_id] = text
+        self._size += len(text)
+        while self._size > self._kept_chars and len(self._kept) > 1:
+            self._size -= len(self._kept.popitem(last=False)[1])
+        head = limit_chars * 3 // 4
+        tail = limit_chars - head
+        omitted = len(text) - head - tail
+        return f"{text[:head]}\n[... {omitted} characters omitted; id {result_id}]\n{text[-tail:]}"
+
+    async def list_tools(self) -> Sequence[ToolSpec]:
+        return (_SPEC,)
+
+    async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:
+        text = self._kept.get((exchange.caller.tenant, call.arguments["id"]))
+        if text is None:
+            return ToolResult("There is no such result, or it is gone by now. Call the tool again.", ok=False)
+        offset, length = call.arguments.get("offset", 0), call.arguments.get("length", 16384)
+        return ToolResult(text[offset : offset + length] or f"The result has {len(text)} characters only.")
+
+    async def close(self) -> None:
+        self._kept.clear()
+        self._size = 0
+
+
+class ReadsOnly:
+    """The assessor of `read_result`: it shows what the run was shown before."""
+
+    def assess(self, arguments: Json) -> Verdict:
+        del arguments  # whichever they are
+        return Verdict("auto", "whitelist", "read_result")

@@ -1,0 +1,41 @@
+"""Runs one call that may run: time, failure and size of its result are bounded, and it is counted."""
+
+import asyncio
+import logging
+
+from gateway.contracts import Clock, Counters, Exchange, ToolCall, ToolResult
+from gateway.runs.loop import Told
+from gateway.tools.catalog import Entry
+from gateway.tools.results import Results, clean
+
+log = logging.getLogger("gateway")
+
+
+class Runner:
+    """Runs calls of one configuration's tools."""
+
+    def __init__(self, results: Results, *, counters: Counters, clock: Clock) -> None:
+        self._results = results
+        self._counters = counters
+        self._clock = clock
+
+    async def run(self, entry: Entry, call: ToolCall, exchange: Exchange, *, limit_chars: int) -> Told:
+        """The call's result; whatever a tool raises becomes one. A cancelled call is cancelled in its tool."""
+        began, outcome = self._clock.monotonic(), "cancelled"
+        try:
+            result = await entry.source.call(call, exchange)
+            outcome = "ok" if result.ok else "failed"
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            log.exception("tool %r failed, request id %s", entry.spec.name, exchange.id)
+            result = ToolResult(f"The tool {entry.spec.name!r} failed; the gateway's log says why.", ok=False)
+            outcome = "failed"
+        finally:
+            self._counters.count("tool_calls", tool=entry.spec.name, outcome=outcome)
+            self._counters.observe("tool_duration_seconds", self._clock.monotonic() - began, tool=entry.spec.name)
+        whole = clean(result.content)
+        if not result.ok:
+            whole = f"Error: {whole}"
+        shown = self._results.shorten(whole, tenant=exchange.caller.tenant, limit_chars=limit_chars)
+        return Told(shown, whole)

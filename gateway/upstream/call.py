@@ -1,0 +1,186 @@
+"""One request of our own to an upstream, and its answer as it arrives: what the context lane reads models with.
+
+It stands on the same pool and the same strict reading as the passthrough lane, so a stray answer, a cut body or a stale
+connection cannot look like an answer here either. The body is decoded of its chunk framing and handed out in pieces.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+
+from gateway.errors import GatewayError
+from gateway.upstream.connection import HIGH_WATER_BYTES, UpstreamConnection
+from gateway.upstream.pool import Pool
+from gateway.wire.body import Body, BodyError
+from gateway.wire.response import ResponseError, ResponseHead, ResponseHeads, body_of
+
+
+class UpstreamCall:
+    """A request under way; a turn of its upstream connection. Close it whatever happens: `close` is idempotent."""
+
+    def __init__(self, pool: Pool, *, method: bytes = b"POST") -> None:
+        self._pool = pool
+        self._upstream: UpstreamConnection | None = None
+        self._heads = ResponseHeads(method)
+        self._head: ResponseHead | None = None
+        self._body: Body | None = None
+        self._pieces: deque[bytes] = deque()
+        self._held_bytes = 0
+        self._failure: GatewayError | None = None
+        self._began = False  # some byte of the answer came
+        self._done = False
+        self.sent = False  # it had a connection to go over
+        self._loop = asyncio.get_running_loop()
+        self._waiter: asyncio.Future[None] | None = None
+        self._waiting_since_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._limit: tuple[float, str] = (0.0, "")
+
+    async def send(self, request: bytes) -> ResponseHead:
+        """Sends a whole request; the head of its answer. Raises GatewayError (upstream_error, upstream_timeout).
+
+        A reused connection that closes before it answers anything costs nothing: the request goes over a fresh one.
+        """
+        upstream = self._pool.take()
+        if upstream is not None:
+            self._attach(upstream, request)
+            head = await self._await_head()
+            if head is not None or self._began or not upstream.reused:
+                return self._have(head)
+            self._failure = None
+        self._attach(await self._pool.connect(), request)
+        return self._have(await self._await_head())
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """The body's payload as it comes. Raises GatewayError if the answer is cut, broken, or silent for too long."""
+        idle_s = self._pool.endpoint.idle_s
+        self._allow(idle_s, f"was silent for {idle_s:g} s")
+        while True:
+            while self._pieces:
+                piece = self._pieces.popleft()
+                self._held_bytes -= len(piece)
+                if self._upstream is not None and self._held_bytes <= HIGH_WATER_BYTES // 2:
+                    self._upstream.resume()
+                yield piece
+            if self._failure is not None:
+                raise self._failure
+            if self._done:
+                return
+            await self._wait()
+
+    def close(self) -> None:
+        """Ends the call; a connection whose answer is not whole is closed at once, and whoever waits for it is told."""
+        upstream, self._upstream = self._upstream, None
+        if upstream is not None:
+            upstream.abort()
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self._done and self._failure is None:
+            self._failure = GatewayError("upstream_error", f"Upstream {self._pool.endpoint.name!r} was given up.")
+        self._wake()
+
+    # As a turn of the connection.
+
+    def response_received(self, data: bytes) -> None:
+        self._began = True
+        try:
+            if self._body is None:
+                for head in self._heads.feed(data):
+                    if head.status == 101:
+                        raise ResponseError("it switched protocols, which nobody asked for")
+                    if head.status >= 200:
+                        self._head, self._body = head, body_of(head, payload_only=True)
+                if self._body is None:
+                    return
+                data = self._heads.rest
+            payload = self._body.feed(data)
+        except (ResponseError, BodyError) as error:
+            self._fail(str(error))
+            return
+        if payload:
+            self._pieces.append(payload)
+            self._held_bytes += len(payload)
+            if self._held_bytes > HIGH_WATER_BYTES and self._upstream is not None:
+                self._upstream.pause()
+        if self._body.done:
+            self._complete(clean=not self._body.rest)
+        self._wake()
+
+    def upstream_eof(self) -> bool:
+        return False
+
+    def upstream_lost(self, error: Exception | None) -> None:
+        self._upstream = None
+        if self._head is not None and self._head.framing == "close" and error is None:
+            self._done = True
+        else:
+            self._fail("it closed the connection in the middle of its answer" if self._began else "it did not answer")
+        self._wake()
+
+    def upstream_full(self) -> None:
+        """A request is written whole: how much of it the kernel has taken is no concern of ours."""
+
+    def upstream_drained(self) -> None:
+        """See `upstream_full`."""
+
+    def _attach(self, upstream: UpstreamConnection, request: bytes) -> None:
+        self._upstream, self.sent = upstream, True
+        upstream.turn = self
+        upstream.transport.write(request)
+
+    async def _await_head(self) -> ResponseHead | None:
+        limit_s = self._pool.endpoint.first_byte_s
+        self._allow(limit_s, f"did not answer within {limit_s:g} s")
+        while self._head is None and self._failure is None:
+            await self._wait()
+        return self._head
+
+    def _have(self, head: ResponseHead | None) -> ResponseHead:
+        if head is None:
+            assert self._failure is not None
+            raise self._failure
+        return head
+
+    async def _wait(self) -> None:
+        """Until something comes, or the limit is reached."""
+        self._waiting_since_s = self._loop.time()
+        self._waiter = self._loop.create_future()
+        await self._waiter
+
+    def _wake(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def _allow(self, limit_s: float, meaning: str) -> None:
+        """From now on each wait may take so long. One timer looks after all of them: one for each would cost more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._limit = limit_s, meaning
+        self._timer = self._loop.call_later(limit_s, self._look)
+
+    def _look(self) -> None:
+        limit_s, meaning = self._limit
+        waited_s = self._loop.time() - self._waiting_since_s if self._waiter is not None else 0.0
+        if waited_s >= limit_s:
+            self._failure = GatewayError("upstream_timeout", f"Upstream {self._pool.endpoint.name!r} {meaning}.")
+            self.close()
+        else:
+            self._timer = self._loop.call_later(limit_s - waited_s, self._look)
+
+    def _complete(self, *, clean: bool) -> None:
+        self._done = True
+        if self._timer is not None:
+            self._timer.cancel()
+        upstream, self._upstream = self._upstream, None
+        if upstream is None:
+            return
+        assert self._head is not None
+        if clean and self._head.keep_alive:
+            self._pool.give(upstream, idle_timeout_s=self._head.idle_timeout_s)
+        else:
+            upstream.abort()
+
+    def _fail(self, reason: str) -> None:
+        self._failure = GatewayError("upstream_error", f"Upstream {self._pool.endpoint.name!r} failed: {reason}.")
+        self.close()

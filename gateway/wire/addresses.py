@@ -1,0 +1,41 @@
+"""Which IP addresses are on the public internet: what a tool that strangers can steer may connect to.
+
+The address of a socket is judged, not the text of a URL, so it does not matter how somebody spelt it.
+"""
+
+import ipaddress
+
+# Addresses that `ipaddress` calls global, and which lead into the machine, its network or its provider's all the same.
+_NOT_PUBLIC = tuple(
+    ipaddress.ip_network(network)
+    for network in (
+        "168.63.129.16/32",  # Azure's agent on every virtual machine
+        "192.0.0.0/24",  # protocol assignments; Oracle's metadata is 192.0.0.192
+        "192.88.99.0/24",  # relays of 6to4, given up by RFC 7526
+        "2002::/16",  # 6to4 itself: an IPv4 address, of any kind, in disguise
+        "2001::/32",  # Teredo: the same
+        "3fff::/20",  # documentation (RFC 9637)
+    )
+)
+_GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+
+
+def is_public(host: str) -> bool:
+    """Whether the host of a socket address is public unicast; if it carries an IPv4 address, whether that is, too."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    if isinstance(address, ipaddress.IPv6Address):
+        if address in _NAT64:
+            return _is_public(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
+        if address.ipv4_mapped is not None:
+            return _is_public(address.ipv4_mapped)
+        if address not in _GLOBAL_UNICAST:
+            return False
+    return _is_public(address)
+
+
+def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    return address.is_global and not address.is_multicast and not any(address in network for network in _NOT_PUBLIC)

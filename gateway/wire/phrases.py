@@ -1,0 +1,173 @@
+"""What the last user message says, folded for matching, and the phrases found in it: linear time, no I/O.
+
+Positions in folded text map back to the text as it was written (`Folded.span`).
+"""
+
+import re
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import ahocorasick
+
+#: A message is looked at this far: matching runs on the event loop, and what somebody asks for stands in front.
+TEXT_LIMIT = 20_000
+#: Longer phrases are ignored: no name or keyword of a person is that long.
+PHRASE_LIMIT = 256
+
+#: Characters that fold one by one: ASCII, kana, Han, Hangul syllables, their punctuation and the full-width forms.
+_PLAIN = (
+    "\x00-\x7f\u2018-\u201d\u3000-\u3003\u3008-\u3011\u3041-\u3096\u30a1-\u30fa"
+    "\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uff01-\uff5e"
+)
+#: A run of them, or up to 32 others with the character in front, which a combining mark may belong to. 32: sorting the
+#: marks of one letter is quadratic in their number.
+_RUN = re.compile(f"(?P<plain>[{_PLAIN}]+)(?![^{_PLAIN}])|[{_PLAIN}]?[^{_PLAIN}]{{1,32}}")
+_NARROW = {0x3000: " "} | {code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}
+_TYPED_APOSTROPHE = re.compile("(?<=[a-z])’(?=[a-z])")
+
+
+def last_user_text(messages: object) -> str:
+    """The text parts of the last user message, at most TEXT_LIMIT characters; "" for whatever is not one."""
+    if not isinstance(messages, list):
+        return ""
+    for message in reversed(messages):
+        if isinstance(message, dict) and message.get("role") == "user":
+            content = message.get("content")
+            return content[:TEXT_LIMIT] if isinstance(content, str) else _text_of_parts(content)
+    return ""
+
+
+def _text_of_parts(parts: object) -> str:
+    texts: list[str] = []
+    room = TEXT_LIMIT
+    for part in parts if isinstance(parts, list) else ():
+        text = part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None
+        if isinstance(text, str) and text and room > 0:
+            texts.append(text[:room])
+            room -= len(text) + 1
+    return "\n".join(texts)
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """Text under NFKC and casefold, without invisible characters; character i comes from `starts[i]:ends[i]`."""
+
+    text: str
+    starts: Sequence[int]
+    ends: Sequence[int]
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """Where the folded characters `start:end` (not empty) stand in the original."""
+        return self.starts[start], self.ends[end - 1]
+
+
+def fold(text: str) -> Folded:
+    """At most TEXT_LIMIT characters of `text`, and as many folded ones."""
+    text = text[:TEXT_LIMIT]
+    if text.isascii():
+        return Folded(text.lower(), range(len(text)), range(1, len(text) + 1))
+    pieces: list[str] = []
+    starts: list[int] = []
+    ends: list[int] = []
+    for run in _RUN.finditer(text):
+        if len(starts) >= TEXT_LIMIT:
+            break
+        if run["plain"]:
+            pieces.append(run[0].translate(_NARROW).lower())
+            starts += range(*run.span())
+            ends += range(run.start() + 1, run.end() + 1)
+            continue
+        for start, end, piece in _letters(run[0], run.start()):
+            pieces.append(piece)
+            starts += [start] * len(piece)
+            ends += [end] * len(piece)
+    folded = _TYPED_APOSTROPHE.sub("'", "".join(pieces))[:TEXT_LIMIT]
+    return Folded(folded, starts, ends)
+
+
+def _letters(run: str, offset: int) -> Iterator[tuple[int, int, str]]:
+    """The letters of a run, each with its marks: where it stands, and how it folds."""
+    begin = 0
+    for i in range(1, len(run) + 1):
+        if i == len(run) or not _joins(run[i]):
+            letter = "".join(char for char in run[begin:i] if not _invisible(char))
+            yield offset + begin, offset + i, unicodedata.normalize("NFKC", _nfkc(letter).casefold())
+            begin = i
+
+
+def _nfkc(text: str) -> str:
+    return unicodedata.normalize("NFKC", text)
+
+
+def _joins(char: str) -> bool:
+    """Whether `char` may become one with the character before it: a mark, or a vowel or final of Hangul."""
+    first = _nfkc(char)[:1]
+    return unicodedata.combining(first) != 0 or "\u1160" <= first <= "\u11ff"
+
+
+def _invisible(char: str) -> bool:
+    return unicodedata.category(char) == "Cf" or "\ufe00" <= char <= "\ufe0f"
+
+
+def is_word(char: str) -> bool:
+    """Whether `char` makes a word longer. Only of scripts that put spaces between words: in CJK, none does."""
+    return char == "_" or (char < "\u0590" and char.isalnum())
+
+
+def is_whole(text: str, start: int, end: int) -> bool:
+    """Whether `text[start:end]` is not a part of a longer word."""
+    if start > 0 and is_word(text[start]) and is_word(text[start - 1]):
+        return False
+    return not (end < len(text) and is_word(text[end - 1]) and is_word(text[end]))
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One phrase found: `phrase` is its folded text."""
+
+    start: int
+    end: int
+    phrase: str
+
+
+class Phrases:
+    """Finds any number of phrases in one pass. Each is literal text; empty ones and giants are ignored."""
+
+    def __init__(self, phrases: Iterable[str]) -> None:
+        self._automaton = ahocorasick.Automaton()
+        for phrase in phrases:
+            folded = fold_phrase(phrase)
+            if folded:
+                self._automaton.add_word(folded, folded)
+        if len(self._automaton):
+            self._automaton.make_automaton()
+
+    def hits(self, text: str) -> Iterator[Hit]:
+        """Those in folded `text` that are whole words, in the order of their ends."""
+        if len(self._automaton):
+            for last, phrase in self._automaton.iter(text):
+                start = last + 1 - len(phrase)
+                if is_whole(text, start, last + 1):
+                    yield Hit(start, last + 1, phrase)
+
+
+def fold_phrase(phrase: str) -> str:
+    """`phrase` as it is looked for; "" for one that is never found."""
+    folded = fold(phrase).text.strip()
+    return folded if len(folded) <= PHRASE_LIMIT else ""
+
+
+class Spans:
+    """Ranges of a text, and whether one of them covers another range."""
+
+    def __init__(self, spans: Iterable[tuple[int, int]]) -> None:
+        ordered = sorted(spans)
+        self._starts = [start for start, _ in ordered]
+        self._ends = list(accumulate((end for _, end in ordered), max))
+
+    def cover(self, start: int, end: int) -> bool:
+        i = bisect_right(self._starts, start)
+        return i > 0 and self._ends[i - 1] >= end

@@ -1,0 +1,316 @@
+"""Reads the plain subset of sh that the gate can judge: words, quotes, `| && || ;`, discarded output, globs.
+
+Rule 1: no shell (dash, bash, busybox) runs a command or opens a file that `parse` does not return; where they differ,
+the text is not plain. The exception is `&>/dev/null`: dash reads `& >/dev/null`, so no word may follow it in its step.
+Rule 2: nothing that runs code while words are expanded is plain: substitutions, arithmetic, unknown variables.
+Rule 3: one pass from left to right; every pattern is possessive, so hostile text costs no more than its length.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import NoReturn
+
+from gateway.wire.shell_paths import unseen
+
+#: A command for a person's eyes is far below these; they bound what one assessment costs.
+MOST_CHARACTERS, MOST_WORDS, MOST_EXPANSIONS = 4096, 256, 16
+
+#: Variables that hold no secret. Those of the first set always begin with a slash.
+ABSOLUTE_VARIABLES = frozenset({"HOME", "PWD", "SHELL", "PATH"})
+VARIABLES = ABSOLUTE_VARIABLES | {"USER", "LANG"}
+
+#: What only a shell has.
+BUILTINS = frozenset({"cd", "command", "type"})
+
+# `$` before one of these is itself; before anything else it expands or depends on the shell (`$'`, `$[`, `$"`).
+_PLAIN_DOLLAR = r"\$(?=[ \t\n|)/.,:;%+=~^&<>\]}]|\Z)"
+_VARIABLE = r"\$(?:(?P<{0}>[A-Za-z_][A-Za-z0-9_]*+)|\{{(?P<{0}_braced>[A-Za-z_][A-Za-z0-9_]*+)\}})"
+
+_PIECE = re.compile(
+    rf"""
+    (?P<gap>[ \t]++(?:\\\n[ \t]*+)*+)
+  | (?P<join>[12]?>&[12](?=[ \t\n;|&]|\Z))
+  | (?P<discard>(?:[12]?>>?|&>>?)(?![<>&(|]))
+  | (?P<input>0?<(?![<>&(]))
+  | (?P<operator>&&|\|\||\||;)
+  | (?P<literal>[^\s'"\\|&;<>()$`~\#*?\[{{]++)
+  | (?P<single>'[^']*+')
+  | (?P<double>"(?:[^"\\]|\\[^\n])*+")
+  | (?P<escape>\\[^\n])
+  | (?P<variable>{_VARIABLE.format("name")})
+  | (?P<dollar>{_PLAIN_DOLLAR})
+  | (?P<special>[~\#*?\[{{])
+    """,
+    re.VERBOSE,
+)
+_IN_DOUBLE = re.compile(
+    rf"""
+    (?P<text>[^\\$`]++)
+  | \\(?P<escaped>[$`"\\])
+  | (?P<backslash>\\)
+  | {_VARIABLE.format("name")}
+  | (?P<dollar>{_PLAIN_DOLLAR})
+    """,
+    re.VERBOSE,
+)
+
+_NOT_PLAIN = {
+    "`": "a command substitution",
+    "$": "an expansion that is not plain",
+    "(": "a subshell, function or process substitution",
+    ")": "an unmatched parenthesis",
+    "&": "a background job",
+    ">": "a redirection that is not plain",
+    "<": "a here-document or another redirection that is not plain",
+    "'": "an unbalanced quote",
+    '"': "an unbalanced quote",
+    "\\": "an escaped line end within a word",
+    "\n": "more than one line",
+}
+
+
+class Objection(Exception):  # noqa: N818 (it is no error, it is the answer "ask a person")
+    """Why a text is not known to be harmless: `rule` for the audit log, the message for a person."""
+
+    def __init__(self, rule: str, message: str) -> None:
+        super().__init__(message)
+        self.rule = rule
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One word after quotes are removed; globs, braces and variables stay as they are written.
+
+    `fixed`: how many leading characters no expansion changes (all of them: nothing is expanded; the `$` of an absolute
+    variable stands for its slash). `tail`: the same at the end. `splits`: it may become several words or none.
+    """
+
+    text: str
+    fixed: int
+    tail: int
+    splits: bool = False
+    bare: bool = True  # written without quotes and escapes
+    tilde: bool = False
+
+    @property
+    def expands(self) -> bool:
+        return self.fixed < len(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One simple command; `piped`: its input comes from the step before."""
+
+    words: tuple[Word, ...]
+    inputs: tuple[Word, ...] = ()
+    piped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A plain text, read. `extras` names what a person writes rarely: continuation, comment, input."""
+
+    steps: tuple[Step, ...]
+    redirects: bool = False
+    extras: frozenset[str] = frozenset()
+
+    @property
+    def argv(self) -> tuple[str, ...] | None:
+        """What can be executed without a shell; None: it takes one."""
+        words = self.steps[0].words
+        if len(self.steps) > 1 or self.redirects or words[0].text in BUILTINS:
+            return None
+        return None if any(word.expands or word.tilde for word in words) else tuple(word.text for word in words)
+
+
+def parse(text: str) -> Script:
+    """Raises Objection("not_plain", why) for everything outside the subset."""
+    if len(text) > MOST_CHARACTERS:
+        _object(f"{len(text)} characters are more than {MOST_CHARACTERS}")
+    hidden = unseen(text)
+    if hidden is not None:
+        _object(f"it holds the invisible character {hidden}")
+    reader = _Reader()
+    trimmed = text.strip(" \t\n")
+    position = 0
+    while position < len(trimmed):
+        match = _PIECE.match(trimmed, position)
+        if match is None:
+            character = trimmed[position]
+            _object(f"it holds {_NOT_PLAIN.get(character, f'{character!r}, which is not plain')}")
+        position = reader.take(match)
+    return reader.end()
+
+
+def _object(why: str) -> NoReturn:
+    raise Objection("not_plain", f"The command is not plain sh: {why}.")
+
+
+class _Draft:
+    """The word under way."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.fixed = -1
+        self.tail_from = 0
+        self.splits = self.tilde = self.brace = False
+        self.bare = True
+        self.begun = False
+
+    def add(self, text: str, *, bare: bool = True) -> None:
+        self.text += text
+        self.begun = True
+        self.bare = self.bare and bare
+
+    def expand(self, written: str, *, fixed: int = 0, splits: bool = True) -> None:
+        if self.fixed < 0:
+            self.fixed = len(self.text) + (fixed if not self.text else 0)
+        self.add(written)
+        self.splits = self.splits or splits
+        self.tail_from = len(self.text)
+
+    def word(self) -> Word:
+        if self.text == "[" and self.bare:
+            return Word("[", 1, 1)
+        size = len(self.text)
+        fixed = size if self.fixed < 0 else self.fixed
+        return Word(self.text, fixed, size - self.tail_from, self.splits, self.bare, self.tilde)
+
+
+class _Reader:
+    """Collects pieces into words, words into steps."""
+
+    def __init__(self) -> None:
+        self._steps: list[Step] = []
+        self._words: list[Word] = []
+        self._inputs: list[Word] = []
+        self._draft = _Draft()
+        self._target: str | None = None  # the redirection that waits for its target
+        self._piped = self._redirects = self._step_begun = False
+        self._closed = False  # by `&>`
+        self._operator_before: str | None = None
+        self._extras: set[str] = set()
+        self._counted = self._expansions = 0
+
+    def take(self, match: "re.Match[str]") -> int:
+        """Where the next piece begins."""
+        kind, piece = match.lastgroup or "", match.group()
+        if kind == "variable":
+            self._variable(match)
+        elif kind in ("literal", "dollar"):
+            self._draft.add(piece)
+        elif kind == "gap":
+            self._end_word()
+            if "\n" in piece:
+                self._extras.add("continuation")
+        elif kind == "single":
+            self._draft.add(piece[1:-1], bare=False)
+        elif kind == "double":
+            self._double(piece[1:-1])
+        elif kind == "escape":
+            self._draft.add(piece[1], bare=False)
+        elif kind == "special":
+            return self._special(match)
+        elif kind == "operator":
+            self._operator(piece)
+        else:
+            self._redirect(kind, piece)
+        return match.end()
+
+    def end(self) -> Script:
+        self._end_word()
+        if self._step_begun or self._operator_before != ";":
+            self._end_step()
+        return Script(tuple(self._steps), self._redirects, frozenset(self._extras))
+
+    def _variable(self, match: "re.Match[str]", *, quoted: bool = False) -> None:
+        name = match["name"] or match["name_braced"]
+        if name not in VARIABLES:
+            raise Objection("variable", f"The command expands the variable {name!r}.")
+        self._expand(match.group(), fixed=int(name in ABSOLUTE_VARIABLES), splits=not quoted)
+
+    def _expand(self, written: str, *, fixed: int = 0, splits: bool = True) -> None:
+        self._expansions += 1
+        if self._expansions > MOST_EXPANSIONS:
+            _object(f"it holds more than {MOST_EXPANSIONS} globs and variables")
+        self._draft.expand(written, fixed=fixed, splits=splits)
+
+    def _double(self, body: str) -> None:
+        self._draft.add("", bare=False)
+        position = 0
+        while position < len(body):
+            match = _IN_DOUBLE.match(body, position)
+            if match is None:
+                _object(f"it holds {_NOT_PLAIN[body[position]]}")
+            if match["name"] or match["name_braced"]:
+                self._variable(match, quoted=True)
+            else:
+                self._draft.add(match["escaped"] or match.group(), bare=False)
+            position = match.end()
+
+    def _special(self, match: "re.Match[str]") -> int:
+        piece, draft = match.group(), self._draft
+        if piece == "#" and not draft.begun:
+            self._extras.add("comment")
+            line_end = match.string.find("\n", match.end())
+            return len(match.string) if line_end < 0 else line_end
+        if piece == "~" or piece == "#":
+            draft.tilde = draft.tilde or (piece == "~" and not draft.begun)
+            draft.add(piece)
+        elif piece == "{":
+            if draft.brace:
+                _object("a word holds more than one brace")
+            draft.brace = True
+            self._expand(piece)
+        else:
+            self._expand(piece)
+        return match.end()
+
+    def _operator(self, piece: str) -> None:
+        self._end_word()
+        self._end_step()
+        self._piped = piece == "|"
+        self._operator_before = piece
+
+    def _redirect(self, kind: str, piece: str) -> None:
+        if self._draft.begun and (piece[0].isdigit() or self._draft.text.isdigit()):
+            _object("a descriptor is not plain")
+        self._end_word()
+        if self._target is not None:
+            _object("a redirection has no target")
+        self._redirects = self._step_begun = True
+        self._closed = self._closed or piece[0] == "&"
+        if kind != "join":
+            self._target = kind
+
+    def _end_word(self) -> None:
+        if not self._draft.begun:
+            return
+        word, brace = self._draft.word(), self._draft.brace
+        self._draft, self._step_begun = _Draft(), True
+        self._counted += 1
+        if self._counted > MOST_WORDS:
+            _object(f"it holds more than {MOST_WORDS} words")
+        if brace and ".." in word.text:
+            _object("a brace counts")
+        target, self._target = self._target, None
+        if target is None:
+            if self._closed:
+                _object("a word follows &>, which some shells take for a command of its own")
+            self._words.append(word)
+        elif word.splits:
+            _object("the target of a redirection is expanded")
+        elif target == "input":
+            self._inputs.append(word)
+            if word.text != "/dev/null":
+                self._extras.add("input")
+        elif word.text != "/dev/null":
+            raise Objection("redirection", f"The command writes to {word.text!r}.")
+
+    def _end_step(self) -> None:
+        if self._target is not None:
+            _object("a redirection has no target")
+        if not self._words:
+            _object("a command is missing")
+        self._steps.append(Step(tuple(self._words), tuple(self._inputs), self._piped))
+        self._words, self._inputs, self._step_begun, self._closed = [], [], False, False

@@ -1,0 +1,77 @@
+"""Server-sent events: from bytes, however they arrive, to the data of each event, and back.
+
+Follows the HTML standard ("Server-sent events", parsing an event stream) as far as model streams use it: events of
+`data:` lines, comments and other fields skipped, LF, CRLF or CR as line end, one BOM at the start.
+"""
+
+import re
+
+#: Longest event taken from an upstream.
+EVENT_LIMIT_BYTES = 16 << 20
+_END = re.compile(rb"\n\n|\r\n\r\n|\r\r|\n\r\n|\r\n\n")
+_LINE = re.compile(rb"\r\n|\n|\r")
+
+
+class EventError(ValueError):
+    """The stream is no event stream, or one event of it is too large."""
+
+
+class EventReader:
+    """Reads an event stream. Linear in what it is fed; holds at most one unfinished event."""
+
+    __slots__ = ("_begun", "_held", "_searched")
+
+    def __init__(self) -> None:
+        self._held = b""
+        self._searched = 0  # up to here there is no end in `_held`
+        self._begun = False
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The data of each event that is whole by now. Raises EventError."""
+        if not self._begun:
+            data = self._held + data
+            self._held = b""
+            if len(data) < 3 and b"\xef\xbb\xbf".startswith(data):
+                self._held = data
+                return []
+            self._begun = True
+            data = data.removeprefix(b"\xef\xbb\xbf")
+        if (
+            not self._held
+            and data.endswith(b"\n\n")
+            and data.startswith(b"data: ")
+            and data.find(b"\n") == len(data) - 2
+        ):
+            return [] if b"\r" in data else [data[6:-2]]
+        return self._events(data)
+
+    def finish(self) -> None:
+        """At the end of the stream. Raises EventError if an event was cut."""
+        if self._held.strip(b"\r\n"):
+            raise EventError("the stream ends within an event")
+
+    def _events(self, data: bytes) -> list[bytes]:
+        held = self._held + data
+        events: list[bytes] = []
+        start = 0
+        for end in _END.finditer(held, self._searched):
+            block = held[start : end.start()]
+            start = end.end()
+            lines = [line for line in _LINE.split(block) if line.startswith(b"data")]
+            values = [_value(line) for line in lines if line[4:5] in (b"", b":")]
+            if values:
+                events.append(b"\n".join(values))
+        self._held = held[start:]
+        self._searched = max(len(self._held) - 3, 0)
+        if len(self._held) > EVENT_LIMIT_BYTES:
+            raise EventError("an event is too large")
+        return events
+
+
+def _value(line: bytes) -> bytes:
+    return line[5:].removeprefix(b" ")
+
+
+def event(data: bytes) -> bytes:
+    """One event; `data` has no line end (JSON has none)."""
+    return b"data: " + data + b"\n\n"

@@ -1,0 +1,6 @@
+"""Writes long lists of words as the text that they are."""
+
+
+def words(text: str) -> frozenset[str]:
+    """The words of `text`, which white space separates."""
+    return frozenset(text.split())

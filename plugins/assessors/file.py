@@ -1,0 +1,103 @@
+"""Judges `file_operations` by its operation and the spelling of its path; the tool itself keeps to its roots.
+
+`literal` and `standard` are the same here; `hardened` besides asks before secrets, devices and processes are read.
+"""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from gateway.contracts import Host, Json, Plugin, Verdict
+from gateway.wire.shell_paths import concern, unseen
+
+Profile = Literal["literal", "standard", "hardened"]
+
+#: Longest path Linux takes (PATH_MAX).
+_LONGEST_PATH = 4096
+_READING = frozenset({"read", "list", "exists"})
+_NUMBER = (int, float)
+#: Arguments that say how to read, with their types; `content` is ignored by a read and odd on it.
+_BESIDE: dict[str, tuple[type, ...]] = {
+    "binary": (bool,),
+    "content": (str,),
+    "depth": _NUMBER,
+    "description": (str,),
+    "encoding": (str,),
+    "end_line": _NUMBER,
+    "errors": (str,),
+    "hidden": (bool,),
+    "include_hidden": (bool,),
+    "length": _NUMBER,
+    "limit": _NUMBER,
+    "lines": _NUMBER,
+    "max_bytes": _NUMBER,
+    "max_depth": _NUMBER,
+    "max_results": _NUMBER,
+    "offset": _NUMBER,
+    "pattern": (str,),
+    "recursive": (bool,),
+    "sort": (str,),
+    "start_line": _NUMBER,
+    "timeout": _NUMBER,
+}
+
+
+class Config(BaseModel):
+    """What the assessor of file operations is set to."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    profile: Profile = Field(default="standard", description="Which file operations are known to be harmless.")
+
+
+class FileAssessor:
+    """Verdicts on the arguments of `file_operations`."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._hardened = profile == "hardened"
+
+    def assess(self, arguments: Json) -> Verdict:
+        """auto (whitelist) for read, list and exists; confirm (default) for everything else."""
+        operation = arguments.get("operation")
+        if not isinstance(operation, str):
+            return _ask("shape", "The argument 'operation' is not a text.")
+        if operation not in _READING:
+            return _ask("operation", f"The operation {operation[:80]!r} is not one that only reads.")
+        for name, value in arguments.items():
+            if name in ("operation", "path") or value is None:
+                continue
+            if name not in _BESIDE or not isinstance(value, _BESIDE[name]):
+                return _ask("shape", f"The argument {name[:80]!r} may change what {operation} does.")
+            if self._hardened and name == "content":
+                return _ask("mixed_intent", f"A {operation} with content may be meant to write.")
+        return self._judge_path(operation, arguments.get("path"))
+
+    def _judge_path(self, operation: str, path: object) -> Verdict:
+        if path is None or path == "":
+            if operation != "list":
+                return _ask("shape", f"A {operation} names no path.")
+            path = "."
+        if not isinstance(path, str):
+            return _ask("shape", "The argument 'path' is not a text.")
+        if len(path) > _LONGEST_PATH:
+            return _ask("path", f"The path has {len(path)} characters, more than {_LONGEST_PATH}.")
+        hidden = "U+000A" if "\n" in path else unseen(path)
+        if hidden is not None:
+            return _ask("path", f"The path holds the invisible character {hidden}.")
+        why = concern(path) if self._hardened and operation != "exists" else None
+        if why is not None:
+            return _ask("sensitive_path", f"The {operation} would touch {path!r}: {why}.")
+        return Verdict("auto", "whitelist", f"harmless_{operation}", f"A {operation} changes nothing.")
+
+
+def _ask(rule: str, reason: str) -> Verdict:
+    return Verdict("confirm", "default", rule, reason)
+
+
+def build(config: Config, host: Host) -> FileAssessor:
+    """The assessor needs nothing of the host."""
+    del host
+    return FileAssessor(config.profile)
+
+
+PLUGIN = Plugin(Config, build)

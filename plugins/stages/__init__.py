@@ -1,0 +1,1 @@
+"""Plugins of the kind stages; the file name is the plugin's name."""

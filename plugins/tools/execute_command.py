@@ -1,0 +1,228 @@
+"""The tool `execute_command`: runs a command in a sandbox and says how it ended and what it printed.
+
+A plain command, one program with its arguments, runs without a shell. Everything that a shell would read differently
+goes to `/bin/sh -c` as it stands, in the same sandbox.
+"""
+
+import asyncio
+import os
+import re
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Final
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from gateway.confine.levels import Choice, Sandbox, at, strongest
+from gateway.confine.order import Level, Limits, Order
+from gateway.confine.programs import program
+from gateway.confine.run import Finished, run
+from gateway.contracts import Exchange, Host, Plugin, ToolCall, ToolResult, ToolSpec
+from gateway.wire.durations import positive_seconds
+
+_DEFAULT_CWD: Final = "work"
+_SHELL: Final = "/bin/sh"
+#: Linux takes no longer argument (MAX_ARG_STRLEN is 128 KiB).
+_COMMAND_BYTES: Final = 100_000
+#: A command that prints more than this is ended: nobody reads it, and reading it costs the gateway.
+_FLOOD_BYTES: Final = 64 << 20
+_NOT_EXECUTABLE, _NOT_FOUND, _SIGNALLED = 126, 127, 128
+
+_PLAIN: Final = r"[A-Za-z0-9_@+,./:-]"
+_WORD: Final = rf"""(?:{_PLAIN}|'[^'\x00\n]*+'|"[^"$`\\!\x00\n]*+")++"""
+#: What a shell and we read alike: words of harmless characters and closed quotes.
+_SIMPLE: Final = re.compile(rf"[ \t]*+({_WORD}(?:[ \t]++{_WORD})*+)[ \t]*+")
+_WORDS: Final = re.compile(_WORD)
+_PART: Final = re.compile(r"""'([^']*+)'|"([^"]*+)"|([^'"]++)""")
+
+
+Seconds = Annotated[float, BeforeValidator(positive_seconds)]
+
+
+class CommandLimits(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    cpu_s: int = Field(default=30, ge=1, description="CPU time of each process, in seconds.")
+    memory_bytes: int = Field(default=1 << 30, ge=1 << 24, description="Memory of all processes together.")
+    file_bytes: int = Field(default=64 << 20, ge=0, description="Largest file that a command writes.")
+    processes: int = Field(default=64, ge=1, description="Processes at the same time.")
+    open_files: int = Field(default=256, ge=16, description="Files that each process has open.")
+
+
+class Config(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    cwd: str = Field(
+        default=_DEFAULT_CWD,
+        description="Folder in which commands run, and the only one they may write; the default is made when missing.",
+    )
+    timeout: Seconds = Field(default=30.0, description="Longest run of a command: seconds, or a text such as `30s`.")
+    sandbox: Sandbox = Field(
+        default="auto", description="What confines a command; auto: the strongest that this machine has."
+    )
+    readable: tuple[str, ...] = Field(default=(), description="Further files and folders that commands may read.")
+    max_output_bytes: int = Field(default=256 << 10, ge=1024, description="How much of the output is kept.")
+    limits: CommandLimits = Field(default=CommandLimits(), description="What a command may use.")
+    requires_approval: bool = Field(default=False, description="Ask a person before every call, whatever its risk.")
+    untrusted: bool = Field(default=False, description="Its results come from strangers and taint the run.")
+
+
+class ExecuteCommand:
+    """Runs each command as a process of its own, and leaves none behind."""
+
+    def __init__(self, config: Config, *, cwd: Path) -> None:
+        self._config = config
+        self._cwd = cwd
+        self._choice = Choice(None, "not tried yet")
+        self._choosing = asyncio.Lock()
+
+    @property
+    def sandbox(self) -> Level | None:
+        """What confines the commands; None: nothing does, so none is run, or it was not tried yet."""
+        return self._choice.level
+
+    async def list_tools(self) -> Sequence[ToolSpec]:
+        return (_spec(self._config),)
+
+    async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:  # noqa: ARG002 (the contract's signature)
+        command = call.arguments.get("command")
+        problem = _problem(command)
+        if problem is not None or not isinstance(command, str):
+            return ToolResult(f"The command was not run: {problem}.", ok=False)
+        choice = await self.choose()
+        if choice.level is None:
+            return ToolResult(
+                f"The command was not run: this machine cannot confine it ({choice.reason}). The operator can install "
+                "bubblewrap, or set execute_command.sandbox.",
+                ok=False,
+            )
+        order = at(self._order(arguments_of(command)), level=choice.level)
+        kept_bytes = self._config.max_output_bytes
+        finished = await run(
+            order, stdout_bytes=kept_bytes * 3 // 4, stderr_bytes=kept_bytes // 4, flood_bytes=_FLOOD_BYTES
+        )
+        return _result(finished, order)
+
+    async def choose(self) -> Choice:
+        """The confinement, found out once; a machine that had none is asked again the next time."""
+        async with self._choosing:
+            if self._choice.level is None:
+                with suppress(OSError):
+                    self._cwd.mkdir(mode=0o755, exist_ok=True)
+                self._choice = await strongest(self._config.sandbox, self._order(()))
+            return self._choice
+
+    async def close(self) -> None:
+        """Every command ends with its call."""
+
+    def _order(self, argv: tuple[str, ...]) -> Order:
+        return Order(
+            argv=argv,
+            cwd=str(self._cwd),
+            level="none",
+            timeout_s=self._config.timeout,
+            limits=Limits(**self._config.limits.model_dump()),
+            readable=tuple(os.path.realpath(path) for path in self._config.readable),
+        )
+
+
+def arguments_of(command: str) -> tuple[str, ...]:
+    """What to run: the words of a plain command whose program is there, everything else through the shell."""
+    simple = _SIMPLE.fullmatch(command)
+    if simple is not None:
+        words = tuple(
+            "".join(single or double or plain for single, double, plain in _PART.findall(word))
+            for word in _WORDS.findall(simple[1])
+        )
+        if program(words[0]) is not None:
+            return words
+    return (_SHELL, "-c", command)
+
+
+def build(config: Config, host: Host) -> ExecuteCommand:  # noqa: ARG001 (the contract's signature)
+    cwd = Path(config.cwd).resolve()
+    if not cwd.is_dir() and not (config.cwd == _DEFAULT_CWD and not cwd.exists()):
+        raise ValueError(f"execute_command.cwd: no folder {config.cwd!r}: make it, or name another")
+    if cwd == Path(cwd.root):
+        raise ValueError("execute_command.cwd: '/' is the whole machine: name a folder")
+    return ExecuteCommand(config, cwd=cwd)
+
+
+PLUGIN = Plugin(Config, build)
+
+
+def _problem(command: object) -> str | None:
+    if not isinstance(command, str) or not command.strip():
+        return "'command' must be a text such as 'ls -l'"
+    try:
+        size_bytes = len(command.encode())
+    except UnicodeEncodeError:
+        return "'command' is not valid text"
+    if "\0" in command:
+        return "'command' contains a NUL character"
+    if size_bytes > _COMMAND_BYTES:
+        return f"'command' has {size_bytes} bytes, at most {_COMMAND_BYTES} are possible"
+    return None
+
+
+def _spec(config: Config) -> ToolSpec:
+    return ToolSpec(
+        name="execute_command",
+        description=(
+            "Runs a command of a Unix shell in a folder of its own and returns exit code and output; "
+            f"it has no input and at most {config.timeout:g} seconds."
+        ),
+        parameters={
+            "type": "object",
+            "properties": {
+                "command": {"type": "string", "minLength": 1, "description": "The command line, such as 'ls -l'."}
+            },
+            "required": ["command"],
+            "additionalProperties": False,
+        },
+        category="system",
+        untrusted=config.untrusted,
+        requires_approval=config.requires_approval,
+    )
+
+
+def _result(finished: Finished, order: Order) -> ToolResult:
+    outcome = finished.outcome
+    if outcome.end == "unconfined":
+        said = " ".join((outcome.detail, finished.stderr[-500:].strip())).strip()
+        return ToolResult(f"The command was not run: its sandbox failed ({said}).", ok=False)
+    if outcome.end == "not_started":
+        return ToolResult(f"The command was not run: {outcome.detail}.", ok=False)
+    if outcome.end == "exited":
+        first, ok = f"exit code {outcome.code}{_meaning(outcome.code)}", outcome.code < _NOT_EXECUTABLE
+    else:
+        first, ok = f"stopped: {_excess(finished, order)}", False
+    parts = [first]
+    if finished.stdout:
+        parts.append(f"stdout:\n{finished.stdout}")
+    if finished.stderr:
+        parts.append(f"stderr:\n{finished.stderr}")
+    return ToolResult("\n".join(parts if len(parts) > 1 else [first, "(no output)"]), ok=ok)
+
+
+def _meaning(code: int) -> str:
+    if code == _NOT_EXECUTABLE:
+        return " (found, but it cannot be run)"
+    if code == _NOT_FOUND:
+        return " (command not found)"
+    if code > _SIGNALLED:
+        with suppress(ValueError):
+            return f" (killed by {signal.Signals(code - _SIGNALLED).name})"
+    return ""
+
+
+def _excess(finished: Finished, order: Order) -> str:
+    limits = order.limits
+    return {
+        "timeout": f"it ran longer than {order.timeout_s:g} seconds",
+        "processes": f"it had more than {limits.processes} processes at the same time",
+        "memory": f"it used more than {limits.memory_bytes >> 20} MiB of memory",
+        "output": f"it printed more than {_FLOOD_BYTES >> 20} MiB",
+    }.get(finished.outcome.end, "it was cancelled")

@@ -1,0 +1,67 @@
+"""The filter of system calls, installed for real."""
+
+import pytest
+
+from gateway.confine import seccomp
+from tests.confine.machine import in_child
+
+INSTALLED = """
+import os, resource, signal, socket
+from pathlib import Path
+from gateway.confine import seccomp
+def told(action):
+    try:
+        action()
+    except OSError as error:
+        return type(error).__name__
+    return "done"
+if seccomp.known_machine():
+    seccomp.install({groups})
+    print(told({action}))
+else:
+    print("unknown machine")
+"""
+
+
+def expected(outcome: str) -> str:
+    return outcome if seccomp.known_machine() else "unknown machine"
+
+
+@pytest.mark.parametrize(
+    ("groups", "action", "outcome"),
+    [
+        ("seccomp.ALWAYS", "lambda: socket.socket(socket.AF_INET)", "PermissionError"),
+        ("seccomp.ALWAYS", "lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)", "PermissionError"),
+        ("seccomp.ALWAYS", "lambda: socket.socket(socket.AF_UNIX)", "PermissionError"),
+        ("seccomp.ALWAYS", "lambda: socket.socketpair()[0].close()", "done"),
+        ("seccomp.ALWAYS", "lambda: resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE)", "PermissionError"),
+        ("seccomp.ALWAYS", "lambda: resource.prlimit(0, resource.RLIMIT_NOFILE)", "done"),
+        ("seccomp.ALWAYS", "lambda: os.sched_setaffinity(os.getppid(), {0})", "PermissionError"),
+        ("seccomp.ALWAYS", "lambda: os.kill(os.getpid(), 0)", "done"),
+        ("seccomp.METADATA", "lambda: os.chmod('.', 0o755)", "PermissionError"),
+        ("seccomp.METADATA", "lambda: os.chown('.', -1, -1)", "PermissionError"),
+        ("seccomp.METADATA", "lambda: os.utime('.')", "PermissionError"),
+        ("seccomp.METADATA", "lambda: os.utime(os.open('.', os.O_RDONLY))", "done"),
+        ("seccomp.TRUNCATE", "lambda: os.truncate('/nowhere', 0)", "PermissionError"),
+        ("seccomp.SIGNALS", "lambda: os.kill(os.getppid(), 0)", "PermissionError"),
+    ],
+)
+def test_refused_calls_answer_eperm(groups: str, action: str, outcome: str) -> None:
+    """And the calls beside them work."""
+    code = INSTALLED.replace("{groups}", groups).replace("{action}", action)
+    assert in_child(code) == expected(outcome)
+
+
+def test_every_group_together_is_a_program_that_the_kernel_takes() -> None:
+    """Programs have at most 4096 instructions and must end."""
+    groups = "(*seccomp.ALWAYS, *seccomp.METADATA, *seccomp.TRUNCATE, *seccomp.SIGNALS)"
+    code = INSTALLED.replace("{groups}", groups).replace("{action}", "lambda: None")
+    assert in_child(code) == expected("done")
+
+
+def test_no_call_is_listed_twice() -> None:
+    """Two lines for one call would contradict each other unseen."""
+    calls = (*seccomp.ALWAYS, *seccomp.METADATA, *seccomp.TRUNCATE, *seccomp.SIGNALS)
+    for numbers in ([c.x86_64 for c in calls], [c.aarch64 for c in calls], [c.name for c in calls]):
+        given = [number for number in numbers if number is not None]
+        assert len(given) == len(set(given))

@@ -1,0 +1,107 @@
+"""A context lane whose chain a test plays, and a server whose page answers with its runs."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from aiohttp import ClientSession, web
+from aiohttp.test_utils import TestServer
+from pipeline.doubles import Clock
+
+from gateway.caller import Caller
+from gateway.contracts import Exchange, Intent, Json, Reply, StoredRun
+from gateway.lanes.context import ContextLane
+from gateway.pipeline.chain import Chain
+from gateway.routing.keys import LOCAL, Identity
+from gateway.runs.live import Asking, LiveRun, LiveRuns
+from gateway.testing.clock import ManualClock
+from gateway.wire.head import RequestHead
+
+from .assembled import read
+
+BODY: Json = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+NOBODY = Identity(LOCAL, frozenset((b"x-gateway-key",)))
+
+
+#: Status, header, body.
+Told = tuple[int, Mapping[str, str], bytes]
+
+
+def head(*lines: bytes) -> RequestHead:
+    return read(b"\r\n".join((b"POST /context/v1/chat/completions HTTP/1.1", b"Host: gw", *lines, b"", b"")))
+
+
+@dataclass
+class World:
+    """A lane whose chain `main` streams what a test puts into `chunks`; None ends the answer."""
+
+    lane: ContextLane = field(init=False)
+    chunks: asyncio.Queue[Json | Exception | None] = field(default_factory=asyncio.Queue)
+    closed: int = 0
+    released: int = 0
+    intent: Intent | None = None
+    stored: StoredRun | None = None
+
+    def __post_init__(self) -> None:
+        self.lane = ContextLane(
+            chains={"main": Chain("main", (), self._handle), "other": Chain("other", (), self._handle)},
+            chain="main",
+            prompt="default",
+            prompt_text=self._prompt,
+            keepalive_s=10.0,
+            body_bytes=1000,
+            runs=LiveRuns(clock=Clock(ManualClock())),
+            note=self._note,
+            earlier=self._earlier,
+            close=self._close,
+        )
+
+    async def exchange(self, *lines: bytes, **body: object) -> Exchange:
+        return await self.lane.exchange(head(*lines), {**BODY, **body}, identity=NOBODY, run_id="run_7")
+
+    async def _handle(self, _exchange: Exchange) -> Reply:
+        return Reply(self._streamed(), self._release, self.intent)
+
+    async def _streamed(self) -> AsyncIterator[Json]:
+        while (chunk := await self.chunks.get()) is not None:
+            if isinstance(chunk, Exception):
+                raise chunk
+            yield chunk
+
+    async def _release(self) -> None:
+        self.released += 1
+
+    async def _close(self) -> None:
+        self.closed += 1
+
+    @staticmethod
+    async def _prompt(prompt_id: str) -> str | None:
+        return "You help." if prompt_id in ("default", "pirate") else None
+
+    @staticmethod
+    async def _note(_run: LiveRun) -> None:
+        return
+
+    async def _earlier(self, _asking: Asking, _caller: Caller) -> StoredRun | None:
+        return self.stored
+
+
+@asynccontextmanager
+async def asking(world: World, **body: object) -> AsyncIterator[Callable[[], Coroutine[None, None, Told]]]:
+    """A server whose one page answers with a run of this body; what is given asks it and reads the whole answer."""
+
+    async def page(request: web.Request) -> web.StreamResponse:
+        run = await world.lane.run(await world.exchange(**body), Asking("f" * 64, None, repeats=False))
+        return await world.lane.answer(request, run)
+
+    app = web.Application()
+    app.router.add_post("/", page)
+    async with TestServer(app) as server, ClientSession() as session:
+
+        async def ask() -> Told:
+            async with session.post(server.make_url("/")) as response:
+                return response.status, response.headers, await response.read()
+
+        yield ask
+        await world.lane.runs.close()

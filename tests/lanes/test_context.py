@@ -1,0 +1,335 @@
+"""The context lane: what a request may say, what of it goes on, and how its run is answered."""
+
+import asyncio
+import json
+from collections.abc import Callable
+
+import pytest
+
+from gateway.contracts import Intent, Json, StoredRun
+from gateway.errors import GatewayError
+from gateway.lanes.context import ID_LIMIT_CHARS, chat_request, forwarded, new_run_id, steering_of
+from gateway.routing.keys import LOCAL
+from gateway.runs.live import Asking
+
+from .contexts import BODY, NOBODY, World, asking, head
+
+
+def refused(code: str, act: Callable[[], object]) -> GatewayError:
+    with pytest.raises(GatewayError) as error:
+        act()
+    assert error.value.code == code
+    return error.value
+
+
+# Steering.
+
+
+def test_the_steering_headers_are_read_by_their_last_word() -> None:
+    """Each by its value, without white space; other headers are none of ours."""
+    lines = (b"X-Context-Chain: other", b"x-context-CONVERSATION:  c 1 ", b"X-Contextual: x", b"Context-Chain: y")
+    assert steering_of(head(*lines)) == {"chain": "other", "conversation": "c 1"}
+
+
+@pytest.mark.parametrize("name", [b"X-Context-Chian", b"X-Context-", b"X-Context-Model"])
+def test_a_steering_header_that_there_is_not_is_refused(name: bytes) -> None:
+    """A misspelt one would silently do nothing; the text lists those that there are."""
+    error = refused("invalid_header", lambda: steering_of(head(name + b": x")))
+    assert error.param == name.decode().lower() and "X-Context-mode, -chain" in error.message
+
+
+@pytest.mark.parametrize("value", [b"", b"  ", b"x" * (ID_LIMIT_CHARS + 1), b"a\tb", b"\x80\x9f"])
+def test_a_steering_value_that_is_none_is_refused(value: bytes) -> None:
+    """Empty, too long, not printable; it is not repeated."""
+    error = refused("invalid_header", lambda: steering_of(head(b"X-Context-Conversation: " + value)))
+    assert error.param == "x-context-conversation"
+    assert len(error.message) < 100
+
+
+def test_a_steering_header_that_comes_twice_is_refused() -> None:
+    """One name, one value, on every path."""
+    for again in (b"x-context-chain: main", b"X-Context-Chain: other"):
+        error = refused("invalid_header", lambda line=again: steering_of(head(b"X-Context-Chain: main", line)))
+        assert error.param == "x-context-chain"
+
+
+def test_approvals_are_one_of_three_words() -> None:
+    """Exactly."""
+    for word in ("hold", "turn", "reject"):
+        assert steering_of(head(b"X-Context-Approvals: " + word.encode()))["approvals"] == word
+    for word in (b"Hold", b"auto", b"approve"):
+        refused("invalid_header", lambda word=word: steering_of(head(b"X-Context-Approvals: " + word)))
+
+
+async def test_headers_steer_the_exchange() -> None:
+    """Chain, prompt, conversation, tools, events; what is not said has the configuration's value."""
+    world = World()
+    plain = await world.exchange()
+    assert (plain.chain, plain.prompt, plain.conversation, plain.only_tools, plain.events) == (
+        "main",
+        "default",
+        None,
+        (),
+        False,
+    )
+    assert (plain.id, plain.caller, plain.body) == ("run_7", LOCAL, BODY)
+    lines = (
+        b"X-Context-Chain: other",
+        b"X-Context-Prompt: pirate",
+        b"X-Context-Conversation: c1",
+        b"X-Context-Tools: read_*, now",
+        b"X-Context-Events: 1",
+    )
+    steered = await world.exchange(*lines)
+    assert (steered.chain, steered.prompt, steered.conversation) == ("other", "pirate", "c1")
+    assert (steered.only_tools, steered.events) == (("read_*", "now"), True)
+
+
+async def test_unknown_chains_and_prompts_are_refused() -> None:
+    """With the chains that there are; the names that were sent are not repeated."""
+    world = World()
+    for line, code, param in (
+        (b"X-Context-Chain: cAnArY", "invalid_header", "x-context-chain"),
+        (b"X-Context-Prompt: cAnArY", "prompt_not_found", "x-context-prompt"),
+    ):
+        with pytest.raises(GatewayError) as error:
+            await world.exchange(line)
+        assert (error.value.code, error.value.param) == (code, param)
+        assert "cAnArY" not in error.value.message
+    with pytest.raises(GatewayError, match="main, other"):
+        await world.exchange(b"X-Context-Chain: x")
+
+
+@pytest.mark.parametrize("role", ["system", "developer"])
+async def test_a_client_with_a_system_message_gets_no_base_prompt(role: str) -> None:
+    """Unless it names one."""
+    world = World()
+    messages = [{"role": role, "content": "Be terse."}, *BODY["messages"]]
+    assert (await world.exchange(messages=messages)).prompt is None
+    assert (await world.exchange(b"X-Context-Prompt: pirate", messages=messages)).prompt == "pirate"
+
+
+def test_run_ids_are_of_our_form_and_new() -> None:
+    """`run_` and 24 hex digits."""
+    ids = {new_run_id() for _ in range(100)}
+    assert len(ids) == 100 and all(len(one) == 28 and one.startswith("run_") for one in ids)
+
+
+# What goes on.
+
+
+def test_the_clients_headers_go_on_but_for_those_of_its_message_and_ours() -> None:
+    """In order, byte for byte; credentials apart."""
+    kept = (
+        b"User-Agent: openai",
+        b"X-Stainless-Lang: py",
+        b"traceparent: 00-1",
+        b"OpenAI-Organization:  o ",
+        b"X-Odd:",
+    )
+    dropped = (
+        b"Content-Type: application/json",
+        b"Content-Length: 2",
+        b"Content-Encoding: gzip",
+        b"Accept: application/json",
+        b"Accept-Encoding: gzip, br",
+        b"Expect: 100-continue",
+        b"Idempotency-Key: k",
+        b"Cookie: session=1",
+        b"Origin: http://localhost",
+        b"Connection: keep-alive, X-Nominated",
+        b"X-Nominated: 1",
+        b"Keep-Alive: timeout=5",
+        b"TE: trailers",
+        b"X-Context-Chain: main",
+        b"X-Gateway-Key: gw-key",
+    )
+    credentials = (b"authorization: Bearer sk-client", b"X-API-Key: sk-client")
+    mixed = [line for group in zip(dropped[:5], kept, dropped[5:10], strict=True) for line in group]
+    lines, credential = forwarded(head(*mixed, *dropped[10:], *credentials), NOBODY.consumed)
+    assert lines == b"".join(line + b"\r\n" for line in kept)
+    assert credential == b"".join(line + b"\r\n" for line in credentials)
+
+
+@pytest.mark.parametrize("name", [b"authorization", b"x-api-key"])
+def test_the_gateways_own_key_never_goes_on(name: bytes) -> None:
+    """In whichever header it came."""
+    asked = head(name + b": Bearer gw-key", b"X-Gateway-Key: gw-key")
+    assert forwarded(asked, frozenset((name, b"x-gateway-key"))) == (b"", b"")
+
+
+# The request.
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "param"),
+    [
+        (b"", "invalid_json", None),
+        (b"{", "invalid_json", None),
+        (b"[]", "invalid_json", None),
+        (b"null", "invalid_json", None),
+        (b'{"messages": [{}], "x": NaN}', "invalid_json", None),
+        (b'{"messages": [{"content": "\xff"}]}', "invalid_json", None),
+        (b'{"messages": [{"content": "\\ud800"}]}', "invalid_json", None),
+        (b'{"messages": [{}], "x": ' + b"[" * 500 + b"]" * 500 + b"}", "invalid_json", None),
+        (b'{"messages": [{}], "x": ' + b"[" * 100_000, "invalid_json", None),
+        (b"{}", "invalid_json", "messages"),
+        (b'{"messages": null}', "invalid_json", "messages"),
+        (b'{"messages": []}', "invalid_json", "messages"),
+        (b'{"messages": {"role": "user"}}', "invalid_json", "messages"),
+        (b'{"messages": ["Hi"]}', "invalid_json", "messages"),
+        (b'{"messages": [{"content": "Hi"}]}', "invalid_json", "messages"),
+        (b'{"messages": [{"role": 5}]}', "invalid_json", "messages"),
+        (b'{"messages": [{"role": "user"}], "model": 7}', "invalid_json", "model"),
+        (b'{"messages": [{"role": "user"}], "tools": 5}', "invalid_json", "tools"),
+        (b'{"messages": [{"role": "user"}], "n": 2}', "unsupported_parameter", "n"),
+        (b'{"messages": [{"role": "user"}], "n": "1"}', "unsupported_parameter", "n"),
+        (b'{"messages": [{"role": "user"}], "logprobs": true}', "unsupported_parameter", "logprobs"),
+    ],
+)
+def test_a_request_that_cannot_be_served_is_refused(content: bytes, code: str, param: str | None) -> None:
+    """With the field at fault; hostile bodies are no more than that."""
+    error = refused(code, lambda: chat_request(content))
+    assert error.param == param and len(error.message) < 300
+
+
+def test_everything_else_is_the_models_business() -> None:
+    """Unknown fields, odd values: they go on as they are."""
+    for body in (BODY, {**BODY, "n": 1, "logprobs": False, "tools": [], "x": {"y": [None, 1.5, "é"]}, "model": None}):
+        assert chat_request(json.dumps(body).encode()) == body
+
+
+# Retirement.
+
+
+async def test_a_retired_lane_closes_when_its_last_request_is_over() -> None:
+    """Not before, and once."""
+    world = World()
+    async with world.lane.in_use():
+        async with world.lane.in_use():
+            await world.lane.retire()
+            await world.lane.retire()
+        assert world.closed == 0
+    assert world.closed == 1
+
+
+async def test_an_idle_lane_closes_as_it_retires() -> None:
+    """Twice is once."""
+    world = World()
+    async with world.lane.in_use():
+        pass
+    assert world.closed == 0
+    await world.lane.retire()
+    await world.lane.retire()
+    assert world.closed == 1
+
+
+async def test_a_request_that_fails_is_over_too() -> None:
+    """Whatever it raised."""
+    world = World()
+
+    async def fails() -> None:
+        async with world.lane.in_use():
+            await world.lane.retire()
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        await fails()
+    assert world.closed == 1
+
+
+# The answer.
+
+
+def frames(raw: bytes) -> list[Json]:
+    return [json.loads(line[6:]) for line in raw.split(b"\n\n") if line and line != b"data: [DONE]"]
+
+
+def text(content: str) -> Json:
+    return {"choices": [{"index": 0, "delta": {"content": content}}]}
+
+
+END: Json = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+
+
+async def test_an_answer_names_its_run_chain_and_intent() -> None:
+    """Streamed or not; the completion's id is the run's."""
+    for stream in (False, True):
+        world = World(intent=Intent("memory", "remember"))
+        for chunk in (text("Hel"), text("lo"), END, None):
+            world.chunks.put_nowait(chunk)
+        async with asking(world, stream=stream) as ask:
+            status, headers, raw = await ask()
+        assert status == 200
+        assert headers["X-Context-Run-Id"] == headers["x-request-id"] == "run_7"
+        assert (headers["X-Context-Chain"], headers["X-Context-Intent"]) == ("main", "memory")
+        if stream:
+            assert headers["Content-Type"].startswith("text/event-stream")
+            assert headers["Cache-Control"] == "no-cache, no-transform" and headers["X-Accel-Buffering"] == "no"
+            assert raw.endswith(b"data: [DONE]\n\n")
+            content = "".join(frame["choices"][0]["delta"].get("content", "") for frame in frames(raw))
+            assert {frame["id"] for frame in frames(raw)} == {"chatcmpl-7"}
+        else:
+            assert headers["Content-Type"] == "application/json"
+            answer = json.loads(raw)
+            content = answer["choices"][0]["message"]["content"]
+            assert answer["id"] == "chatcmpl-7"
+        assert content == "Hello"
+        assert world.released == 1
+
+
+@pytest.mark.parametrize(
+    ("failure", "code"),
+    [(GatewayError("upstream_error", "It broke."), "upstream_error"), (KeyError("secret"), "internal_error")],
+)
+async def test_what_fails_within_a_stream_is_told_in_it_and_never_looks_like_an_end(
+    failure: Exception, code: str
+) -> None:
+    """One frame in OpenAI's error shape, with the request id; no finish reason, no [DONE]."""
+    world = World()
+    for chunk in (text("Hel"), failure):
+        world.chunks.put_nowait(chunk)
+    async with asking(world, stream=True) as ask:
+        status, _, raw = await ask()
+    assert status == 200 and b"[DONE]" not in raw and b"secret" not in raw
+    *told, last = frames(raw)
+    assert all(frame["choices"][0]["finish_reason"] is None for frame in told)
+    assert last.keys() == {"error"} and last["error"]["code"] == code and "run_7" in last["error"]["message"]
+    assert world.released == 1
+
+
+async def test_silence_in_a_stream_is_filled() -> None:
+    """With chunks of nothing, and with none behind the end."""
+    world = World()
+    world.lane.keepalive_s = 0.02
+    async with asking(world, stream=True) as ask:
+        answering = asyncio.create_task(ask())
+        await asyncio.sleep(0.2)
+        for chunk in (text("late"), END, None):
+            world.chunks.put_nowait(chunk)
+        _, _, raw = await answering
+    deltas = [frame["choices"][0]["delta"] for frame in frames(raw)]
+    assert deltas[0] == {"role": "assistant", "content": ""} and deltas[-2:] == [{"content": "late"}, {}]
+    assert 3 <= deltas[1:-2].count({}) == len(deltas) - 3 <= 12
+
+
+async def test_a_run_on_record_is_answered_from_there() -> None:
+    """Nothing runs again; one that did something and has no answer says so instead."""
+    world = World()
+    answer = {
+        "choices": [{"message": {"role": "assistant", "content": "Done."}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+    }
+    facts: Json = {"tenant": "local", "caller": "local", "chain": "main", "fingerprint": "f", "idempotency_key": None}
+    times: Json = {"effects": True, "created_s": 5.0, "updated_s": 6.0}
+    world.stored = StoredRun(id="run_5", state="completed", answer=json.dumps(answer).encode(), **facts, **times)
+    async with asking(world) as ask:
+        status, headers, raw = await ask()
+    told = json.loads(raw)
+    assert (status, headers["X-Context-Run-Id"], told["id"], told["created"]) == (200, "run_5", "chatcmpl-5", 5)
+    assert told["choices"][0]["message"]["content"] == "Done."
+    world.stored = StoredRun(id="run_5", state="interrupted", **facts, **times)
+    with pytest.raises(GatewayError) as error:
+        await world.lane.run(await world.exchange(), Asking("f", None, repeats=True))
+    assert (error.value.code, error.value.settled) == ("run_interrupted", True)
+    assert "run_5" in error.value.message

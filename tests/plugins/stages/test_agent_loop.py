@@ -1,0 +1,63 @@
+"""The agent loop's plugin: its settings become the limits of the runs."""
+
+from typing import cast
+
+import pytest
+from pydantic import ValidationError
+
+from gateway.contracts import Host, LoopLimits, Stage
+from plugins.stages.agent_loop import PLUGIN, Config
+
+
+class Runs:
+    """Keeps the limits that a stage was asked for with."""
+
+    def __init__(self) -> None:
+        self.limits: list[LoopLimits] = []
+
+    def stage(self, limits: LoopLimits) -> Stage:
+        self.limits.append(limits)
+        return cast(Stage, self)
+
+
+class OnlyRuns:
+    def __init__(self) -> None:
+        self.runs = Runs()
+
+
+def limits_of(**settings: object) -> LoopLimits:
+    host = OnlyRuns()
+    PLUGIN.build(Config.model_validate(settings), cast(Host, host))
+    return host.runs.limits[0]
+
+
+def test_defaults() -> None:
+    """Ten calls, five minutes, three unreadable answers, JSON in the text, role tool, 32 KiB of a result."""
+    assert limits_of() == LoopLimits()
+
+
+def test_each_setting_arrives() -> None:
+    """A duration as people write it, or in seconds."""
+    settings = {
+        "max_tool_calls": 3,
+        "timeout": "2m",
+        "max_malformed": 1,
+        "tool_format": "native",
+        "result_role": "user",
+        "result_chars": 1000,
+    }
+    assert limits_of(**settings) == LoopLimits(
+        max_tool_calls=3, timeout_s=120.0, max_malformed=1, tool_format="native", result_role="user", result_chars=1000
+    )
+    assert limits_of(timeout=7).timeout_s == 7.0
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"max_tool_calls": 0}, {"timeout": "soon"}, {"timeout": 0}, {"tool_format": "xml"}, {"unknown": 1}],
+    ids=str,
+)
+def test_what_makes_no_sense_is_refused(settings: dict[str, object]) -> None:
+    """When the configuration is read."""
+    with pytest.raises(ValidationError):
+        Config.model_validate(settings)

@@ -1,0 +1,243 @@
+"""What every store promises: the test module of a store imports these tests and provides `store`, an open one.
+
+`reopened` opens a store that lasts, on the same place each time it is called, after closing the one before.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import pytest
+
+from gateway.contracts import Json, Memory, Store, StoredPrompt, StoredRun, StoreError
+
+Reopen = Callable[[], Awaitable[Store]]
+
+RUN = StoredRun(
+    id="run_1",
+    tenant="acme",
+    caller="ann",
+    chain="assistant",
+    fingerprint="f" * 64,
+    idempotency_key=None,
+    state="running",
+    effects=False,
+    created_s=100.0,
+    updated_s=100.0,
+)
+AWKWARD = ("", "a\0b", "'; DROP TABLE prompts; --", "快速 🦊", "line\r\nline", "x" * 300_000)
+
+
+def memory(number: int, *, conversation: str | None = None, tenant: str = "acme", caller: str = "ann") -> Memory:
+    return Memory(f"m{number}", tenant, caller, conversation, f"fact {number}", 100.0 + number)
+
+
+async def test_a_prompt_is_kept_and_counts_its_changes(store: Store) -> None:
+    """The first version is 1, every change adds one, and reading gives what was put."""
+    assert await store.prompt("p") is None
+    assert await store.put_prompt("p", "one", now_s=1.5) == StoredPrompt("p", "one", 1, 1.5)
+    changed = await store.put_prompt("p", "two", now_s=2.5)
+    assert changed == StoredPrompt("p", "two", 2, 2.5) == await store.prompt("p")
+
+
+async def test_prompts_come_in_the_order_of_their_ids(store: Store) -> None:
+    """However they were put."""
+    for prompt_id in ("b", "c", "a"):
+        await store.put_prompt(prompt_id, prompt_id, now_s=1.0)
+    assert [p.id for p in await store.prompts()] == ["a", "b", "c"]
+
+
+async def test_a_deleted_prompt_is_gone(store: Store) -> None:
+    """Deleting says whether there was one, and what comes after begins at version 1."""
+    await store.put_prompt("p", "one", now_s=1.0)
+    assert await store.delete_prompt("p") is True
+    assert await store.delete_prompt("p") is False
+    assert await store.prompt("p") is None
+    assert (await store.put_prompt("p", "new", now_s=2.0)).version == 1
+
+
+async def test_the_generation_counts_changes_of_prompts_only(store: Store) -> None:
+    """A put and a deletion move it; deleting nothing, reading and runs do not."""
+    first = await store.generation()
+    await store.put_prompt("p", "one", now_s=1.0)
+    await store.delete_prompt("p")
+    assert await store.generation() == first + 2
+    await store.delete_prompt("p")
+    await store.put_run(RUN)
+    assert await store.generation() == first + 2
+
+
+@pytest.mark.parametrize("text", AWKWARD, ids=[repr(t[:12]) for t in AWKWARD])
+async def test_any_text_comes_back_as_it_was(store: Store, text: str) -> None:
+    """Quotes, NUL, other scripts, line ends and long texts are data."""
+    await store.put_prompt("p", text, now_s=1.0)
+    found = await store.prompt("p")
+    assert found is not None and found.text == text
+
+
+async def test_a_text_that_is_no_unicode_is_an_error_and_not_a_change(store: Store) -> None:
+    """A lone surrogate cannot be kept: StoreError, and the prompt stays what it was."""
+    await store.put_prompt("p", "good", now_s=1.0)
+    with pytest.raises(StoreError):
+        await store.put_prompt("p", "bad \ud800", now_s=2.0)
+    assert await store.prompt("p") == StoredPrompt("p", "good", 1, 1.0)
+
+
+async def test_memories_come_oldest_first_with_those_of_all_conversations(store: Store) -> None:
+    """A named conversation gets its own and the general ones; without a name only the general ones."""
+    for m in (memory(3, conversation="c1"), memory(1), memory(2, conversation="c2")):
+        await store.remember(m, limit=10)
+    whose = {"tenant": "acme", "caller": "ann"}
+    assert [m.id for m in await store.memories(**whose, conversation="c1")] == ["m1", "m3"]
+    assert [m.id for m in await store.memories(**whose, conversation="c2")] == ["m1", "m2"]
+    assert [m.id for m in await store.memories(**whose, conversation=None)] == ["m1"]
+
+
+async def test_only_the_newest_memories_of_a_caller_are_kept(store: Store) -> None:
+    """The limit counts per tenant and caller, and the oldest go first."""
+    await store.remember(memory(9, caller="bob"), limit=2)
+    for number in range(5):
+        await store.remember(memory(number), limit=2)
+    assert [m.id for m in await store.memories(tenant="acme", caller="ann", conversation=None)] == ["m3", "m4"]
+    assert [m.id for m in await store.memories(tenant="acme", caller="bob", conversation=None)] == ["m9"]
+
+
+async def test_nobody_reads_replaces_or_forgets_memories_of_others(store: Store) -> None:
+    """The same id in another tenant, or of another caller, is another memory."""
+    await store.remember(memory(1), limit=5)
+    await store.remember(replace(memory(1, tenant="other"), text="theirs"), limit=5)
+    await store.remember(replace(memory(1, caller="bob"), text="bob's"), limit=5)
+    assert await store.forget(["m1"], tenant="other", caller="bob") == 0
+    assert await store.forget(["m1"], tenant="other", caller="ann") == 1
+    assert await store.memories(tenant="acme", caller="ann", conversation=None) == [memory(1)]
+    assert len(await store.memories(tenant="acme", caller="bob", conversation=None)) == 1
+
+
+async def test_forgetting_counts_what_was_there(store: Store) -> None:
+    """Unknown ids and none at all are fine; very many are, too."""
+    for number in range(3):
+        await store.remember(memory(number), limit=5)
+    many = [f"x{i}" for i in range(40_000)]
+    assert await store.forget([*many, "m0", "m2"], tenant="acme", caller="ann") == 2
+    assert await store.forget([], tenant="acme", caller="ann") == 0
+    assert [m.id for m in await store.memories(tenant="acme", caller="ann", conversation=None)] == ["m1"]
+
+
+async def test_hidden_turns_come_back_for_the_prefixes_that_are_known(store: Store) -> None:
+    """As they were put, by prefix; the others are left out, and another tenant has none of them."""
+    messages: list[Json] = [{"role": "tool", "content": "é\ud800", "n": 2**70, "deep": [[None, True, 1.5]]}]
+    await store.put_hidden("a", messages, tenant="acme", now_s=1.0)
+    await store.put_hidden("b", [], tenant="acme", now_s=1.0)
+    assert await store.hidden(["a", "b", "c"], tenant="acme") == {"a": messages, "b": []}
+    assert await store.hidden(["a"], tenant="other") == {}
+    await store.put_hidden("a", [{"role": "user"}], tenant="acme", now_s=2.0)
+    assert await store.hidden(["a"], tenant="acme") == {"a": [{"role": "user"}]}
+
+
+async def test_a_run_is_inserted_and_replaced(store: Store) -> None:
+    """Every field comes back, with its type; the later one counts."""
+    await store.put_run(RUN)
+    assert await store.run("run_1", tenant="acme") == RUN
+    ended = replace(RUN, state="completed", effects=True, updated_s=160.5, answer=b'{"\x00\xff', idempotency_key="k")
+    await store.put_run(ended)
+    found = await store.run("run_1", tenant="acme")
+    assert found == ended and found is not None and found.effects is True
+
+
+async def test_a_run_is_known_in_its_tenant_only(store: Store) -> None:
+    """The same id in another tenant is another run, whichever way it is looked up."""
+    theirs = replace(RUN, tenant="other", chain="theirs", idempotency_key="k")
+    await store.put_run(RUN)
+    await store.put_run(theirs)
+    assert await store.run("run_1", tenant="acme") == RUN
+    assert await store.run("run_1", tenant="nobody") is None
+    assert await store.runs_like(RUN.fingerprint, tenant="acme", since_s=0.0) == [RUN]
+    assert await store.runs_with_key("k", tenant="acme", caller="ann") == []
+
+
+async def test_runs_like_another_come_newest_first(store: Store) -> None:
+    """Those with the fingerprint that were touched since then."""
+    old, new = replace(RUN, id="old"), replace(RUN, id="new", created_s=150.0, updated_s=150.0)
+    long = replace(RUN, id="long", created_s=50.0, updated_s=170.0)
+    for run in (old, new, long, replace(RUN, id="else", fingerprint="e" * 64)):
+        await store.put_run(run)
+    assert [r.id for r in await store.runs_like(RUN.fingerprint, tenant="acme", since_s=0.0)] == ["new", "old", "long"]
+    assert [r.id for r in await store.runs_like(RUN.fingerprint, tenant="acme", since_s=120.0)] == ["new", "long"]
+
+
+async def test_runs_with_a_key_are_those_of_the_caller(store: Store) -> None:
+    """Keys are per tenant and caller; newest first."""
+    for number, caller in enumerate(("ann", "bob", "ann")):
+        await store.put_run(replace(RUN, id=f"r{number}", caller=caller, idempotency_key="k", created_s=float(number)))
+    assert [r.id for r in await store.runs_with_key("k", tenant="acme", caller="ann")] == ["r2", "r0"]
+
+
+async def test_pruning_takes_what_is_old_and_ended(store: Store) -> None:
+    """A run under way stays however old it is; so do memories and prompts."""
+    await store.put_run(RUN)
+    await store.put_run(replace(RUN, id="done", state="completed"))
+    await store.put_run(replace(RUN, id="late", state="failed", updated_s=300.0))
+    await store.put_hidden("old", [], tenant="acme", now_s=100.0)
+    await store.put_hidden("new", [], tenant="acme", now_s=300.0)
+    await store.remember(memory(1), limit=5)
+    assert await store.prune(before_s=200.0) == 2
+    assert [r.id for r in await store.runs_like(RUN.fingerprint, tenant="acme", since_s=0.0)] == ["late", "run_1"]
+    assert await store.hidden(["old", "new"], tenant="acme") == {"new": []}
+    assert await store.prune(before_s=200.0) == 0
+    assert len(await store.memories(tenant="acme", caller="ann", conversation=None)) == 1
+
+
+async def test_concurrent_changes_are_all_there(store: Store) -> None:
+    """Each is a transaction of its own: no change of a prompt is lost, and the versions are 1 to 100."""
+    puts = await asyncio.gather(*(store.put_prompt("p", str(i), now_s=1.0) for i in range(100)))
+    assert sorted(p.version for p in puts) == list(range(1, 101))
+    assert await store.prompt("p") == puts[[p.version for p in puts].index(100)]
+
+
+async def test_one_change_that_fails_takes_no_other_with_it(store: Store) -> None:
+    """Writes that are committed together are told apart again when one of them cannot be done."""
+    texts = ["bad \ud800" if i % 10 == 5 else f"text {i}" for i in range(50)]
+    puts = (store.put_prompt(f"p{i:02}", text, now_s=1.0) for i, text in enumerate(texts))
+    results = await asyncio.gather(*puts, return_exceptions=True)
+    assert [isinstance(result, StoreError) for result in results] == ["bad" in text for text in texts]
+    assert [p.text for p in await store.prompts()] == [text for text in texts if "bad" not in text]
+
+
+async def test_a_caller_that_leaves_loses_no_write(store: Store) -> None:
+    """What was begun is carried out whole: each of the cancelled puts moved the generation together with its prompt."""
+    first = await store.generation()
+    tasks = [asyncio.ensure_future(store.put_prompt(f"p{i}", "text", now_s=1.0)) for i in range(30)]
+    await asyncio.sleep(0)
+    for task in tasks:
+        task.cancel()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert all(isinstance(result, asyncio.CancelledError) for result in results)
+    await store.put_prompt("last", "text", now_s=1.0)
+    assert len(await store.prompts()) == 31 == await store.generation() - first
+
+
+async def test_what_was_told_as_done_is_there_after_closing(reopened: Reopen) -> None:
+    """A store keeps everything when it is closed and opened again."""
+    store = await reopened()
+    await store.put_prompt("p", "text", now_s=1.0)
+    await store.remember(memory(1), limit=5)
+    await store.put_hidden("a", [{"role": "tool"}], tenant="acme", now_s=1.0)
+    await store.put_run(RUN)
+    again = await reopened()
+    assert await again.prompt("p") == StoredPrompt("p", "text", 1, 1.0)
+    assert await again.memories(tenant="acme", caller="ann", conversation=None) == [memory(1)]
+    assert await again.hidden(["a"], tenant="acme") == {"a": [{"role": "tool"}]}
+    assert await again.run("run_1", tenant="acme") == RUN
+
+
+async def test_closing_carries_out_what_waits_and_ends_the_rest(store: Store) -> None:
+    """Writes queued before are done, what comes after is a StoreError, and closing twice is closing once."""
+    tasks = [asyncio.ensure_future(store.put_prompt(f"p{i}", "text", now_s=1.0)) for i in range(20)]
+    await asyncio.sleep(0)
+    await asyncio.gather(store.close(), store.close())
+    assert [p.id for p in await asyncio.gather(*tasks)] == [f"p{i}" for i in range(20)]
+    with pytest.raises(StoreError, match="closed"):
+        await store.prompts()
+    with pytest.raises(StoreError, match="closed"):
+        await store.put_prompt("p", "text", now_s=1.0)
+    await store.close()

@@ -1,0 +1,217 @@
+"""The SQL tool on PostgreSQL: a server of its own for these tests (Debian's package `postgresql`)."""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.caller import Caller
+from gateway.contracts import Exchange, ToolCall, ToolResult
+from gateway.testing.ports import free_port
+from plugins.tools.execute_sql import Config, ExecuteSql
+
+EXCHANGE = Exchange(id="x", body={}, caller=Caller("ann", "acme", frozenset()), chain="assistant")
+pytestmark = pytest.mark.postgres
+Ask = Callable[..., Awaitable[ToolResult]]
+PREPARED = """CREATE ROLE writer LOGIN; CREATE TABLE t (a int PRIMARY KEY, b text);
+    CREATE ROLE files LOGIN IN ROLE pg_read_server_files;
+    CREATE SEQUENCE s; GRANT ALL ON t, s TO writer; INSERT INTO t VALUES (1, 'x'), (2, 'y')"""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """The beginning of its URL; PostgreSQL refuses to run as root, so root becomes the packages' own user."""
+    programs = max(Path("/usr/lib/postgresql").glob("*/bin"), default=None) or shutil.which("initdb")
+    assert programs is not None, "PostgreSQL is needed: apt-get install postgresql"
+    bin_dir = Path(programs) if Path(programs).is_dir() else Path(programs).parent
+    user = "postgres" if os.geteuid() == 0 else None
+    folder, port = Path(tempfile.mkdtemp()), free_port()
+    if user is not None:
+        shutil.chown(folder, user)
+    run = {"user": user, "cwd": folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    subprocess.run([bin_dir / "initdb", "-D", "data", "-U", "owner", "--auth=trust", "-N"], check=True, **run)  # type: ignore[call-overload]
+    options = ["-c", "listen_addresses=127.0.0.1", "-p", str(port), "-k", str(folder), "-F"]
+    process = subprocess.Popen([bin_dir / "postgres", "-D", "data", *options], **run)  # type: ignore[call-overload]
+    try:
+        psql = [
+            bin_dir / "psql",
+            "-h",
+            "127.0.0.1",
+            "-p",
+            str(port),
+            "-U",
+            "owner",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "postgres",
+        ]
+        deadline_s = time.monotonic() + 30
+        while subprocess.run([*psql, "-c", "SELECT 1"], **run).returncode:  # type: ignore[call-overload]
+            assert time.monotonic() < deadline_s, "PostgreSQL does not start"
+            time.sleep(0.05)
+        subprocess.run([*psql, "-c", PREPARED], check=True, **run)  # type: ignore[call-overload]
+        yield f"127.0.0.1:{port}/postgres"
+    finally:
+        process.send_signal(signal.SIGINT)  # ends at once; SIGTERM waits for clients
+        process.wait()
+        shutil.rmtree(folder)
+
+
+@pytest.fixture
+def ask(server: str) -> Ask:
+    async def asked(sql: str, *, role: str = "writer", **config: Any) -> ToolResult:
+        tool = ExecuteSql(Config(url=f"postgresql://{role}@{server}", **config))
+        result = await tool.call(ToolCall(id="c", tool="execute_sql", arguments={"sql": sql}), EXCHANGE)
+        await tool.close()
+        return result
+
+    return asked
+
+
+async def test_rows_come_as_json(ask: Ask) -> None:
+    """Types without a JSON type come as text; blobs are described."""
+    result = await ask(
+        "SELECT a, b, NULL AS n, date '2026-01-02' AS d, 1.50::numeric AS m, 'NaN'::float8 AS f, '{\"a\": 1}'::jsonb"
+        " AS j, ARRAY[1, 2] AS l, '\\x0102'::bytea AS y, true AS o FROM t WHERE a = 1"
+    )
+    assert json.loads(result.content) == {
+        "columns": ["a", "b", "n", "d", "m", "f", "j", "l", "y", "o"],
+        "rows": [[1, "x", None, "2026-01-02", "1.50", "nan", '{"a": 1}', [1, 2], "[2 bytes]", True]],
+        "truncated": False,
+    }
+
+
+@pytest.mark.parametrize(
+    "sql", ["SHOW server_version", "EXPLAIN SELECT * FROM t", "VALUES (1)", "TABLE t", "SELECT 1;"]
+)
+async def test_everyday_reading_works(ask: Ask, sql: str) -> None:
+    """Also by a role that may write."""
+    result = await ask(sql)
+    assert result.ok and json.loads(result.content)["rows"]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        *(
+            "SELECT 1; DROP TABLE t",
+            "/**/DROP TABLE t",
+            "WITH x AS (DELETE FROM t RETURNING *) SELECT * FROM x",
+            "DELETE FROM t",
+        ),
+        *(
+            "EXPLAIN ANALYZE DELETE FROM t",
+            "SELECT * INTO u FROM t",
+            "CREATE TEMP TABLE u (a int)",
+            "SELECT nextval('s')",
+        ),
+        *("SELECT setval('s', 5)", "SELECT * FROM t FOR UPDATE", "COPY t FROM STDIN", "COPY t TO PROGRAM 'id'"),
+        *(
+            "COPY t TO '/tmp/never'",
+            "SELECT pg_read_file('/etc/passwd')",
+            "SELECT lo_import('/etc/passwd')",
+            "CALL p()",
+        ),
+        *("SET TRANSACTION READ WRITE", "SELECT set_config('transaction_read_only', 'off', false)", "SET ROLE owner"),
+        *("DO $$ BEGIN SET TRANSACTION READ WRITE; DELETE FROM t; END $$", "DO $$ BEGIN DELETE FROM t; COMMIT; END $$"),
+        *(
+            "BEGIN; DELETE FROM t; COMMIT",
+            "COMMIT; DELETE FROM t",
+            "SELECT 1/0",
+            "nonsense",
+            "SELECT $1",
+            "SELECT '\0'",
+        ),
+    ],
+)
+async def test_nothing_that_writes_runs_read_only(ask: Ask, sql: str) -> None:
+    """T22: the transaction decides, also for a role that may write, and no statement opens it."""
+    result = await ask(sql)
+    assert not result.ok and result.content.startswith("The statement failed: ")
+    assert json.loads((await ask("SELECT count(*) FROM t")).content)["rows"] == [[2]]
+
+
+@pytest.mark.parametrize(
+    "sql", ["COMMIT", "ROLLBACK", "SET default_transaction_read_only = off", "SELECT lo_create(4711)"]
+)
+async def test_what_changes_only_its_own_call_is_gone_after_it(ask: Ask, sql: str) -> None:
+    """Settings, transactions and what a rollback undoes: the next call is read-only as ever."""
+    await ask(sql)
+    assert not (await ask("DELETE FROM t")).ok
+    assert json.loads((await ask("SELECT count(*) FROM pg_largeobject_metadata")).content)["rows"] == [[0]]
+
+
+@pytest.mark.parametrize("role", ["owner", "files"])
+@pytest.mark.parametrize("read_only", [True, False])
+async def test_a_role_that_can_leave_the_database_is_refused(ask: Ask, role: str, read_only: bool) -> None:
+    """A superuser could run programs and read files of the server, in a read-only transaction, too."""
+    result = await ask("SELECT 1", role=role, read_only=read_only)
+    assert not result.ok and "the role of this database may leave it" in result.content
+
+
+async def test_changes_are_committed_where_they_are_allowed(ask: Ask) -> None:
+    """With the number of rows; what fails changes nothing."""
+    result = await ask("INSERT INTO t VALUES (3, 'n'), (4, 'm') RETURNING a", read_only=False)
+    assert json.loads(result.content)["rows"] == [[3], [4]]
+    assert not (await ask("INSERT INTO t VALUES (5, 'n'), (1, 'twice')", read_only=False)).ok
+    assert json.loads((await ask("DELETE FROM t WHERE a > 2", read_only=False)).content)["changed"] == 2
+    assert json.loads((await ask("SELECT count(*) FROM t")).content)["rows"] == [[2]]
+
+
+@pytest.mark.parametrize("sql", ["SELECT pg_sleep(60)", "SELECT count(*) FROM generate_series(1, 1000000000000)"])
+async def test_a_statement_for_ever_is_stopped_at_the_server(ask: Ask, sql: str) -> None:
+    """T23: in time, and nothing goes on there."""
+    begun_s = time.monotonic()
+    result = await ask(sql, timeout=0.5)
+    assert result == ToolResult("The statement took longer than 0.5 seconds: stopped.", ok=False)
+    assert time.monotonic() - begun_s < 1.5
+    assert await under_way(ask) == 0
+
+
+async def under_way(ask: Ask) -> int:
+    others = "usename = 'writer' AND state = 'active' AND pid <> pg_backend_pid()"
+    sql = f"SELECT count(*) FROM pg_stat_activity WHERE {others}"
+    return int(json.loads((await ask(sql)).content)["rows"][0][0])
+
+
+async def test_cancelling_stops_the_statement_at_the_server(ask: Ask) -> None:
+    """The server is told; it does not wait for its own time limit."""
+    task = asyncio.ensure_future(ask("SELECT pg_sleep(60)", timeout=60.0))
+    while await under_way(ask) == 0:
+        await asyncio.sleep(0.02)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await under_way(ask) == 0
+
+
+async def test_rows_are_cut_at_their_number_and_their_size(ask: Ask) -> None:
+    """T23: only as much is fetched as is shown."""
+    result = json.loads((await ask("SELECT generate_series(1, 100000000), 'text'", max_rows=7)).content)
+    assert (len(result["rows"]), result["truncated"]) == (7, True)
+    large = await ask("SELECT repeat('x', 1000000) FROM generate_series(1, 1000)", max_bytes=100_000)
+    assert large.ok and len(large.content) < 110_000
+
+
+async def test_a_row_that_is_too_large_never_comes_in_whole(ask: Ask) -> None:
+    """T23: the connection ends long before a row of 200 MB is here."""
+    result = await ask("SELECT repeat('x', 200000000)")
+    assert result == ToolResult("The statement failed: its rows are too large.", ok=False)
+
+
+async def test_a_database_that_is_not_there_is_told_without_its_url(server: str) -> None:
+    """The model reads what is wrong; user, password and host stay with the operator."""
+    for url in (f"postgresql://nobody:secret@{server}", "postgresql://a:secret@127.0.0.1:1/x"):
+        tool = ExecuteSql(Config(url=url))
+        result = await tool.call(ToolCall(id="c", tool="execute_sql", arguments={"sql": "SELECT 1"}), EXCHANGE)
+        assert "cannot be reached" in result.content
+        assert "secret" not in result.content + repr(Config(url=url)) and "127" not in result.content

@@ -1,0 +1,57 @@
+"""Base prompts in memory, for tests of what stands above a store."""
+
+import asyncio
+
+from gateway.contracts import StoredPrompt, StoreError
+
+
+class Shelf:
+    """The part of a store that keeps prompts. `asked` lists the ids that were read; `gate` holds reads up."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, StoredPrompt] = {}
+        self.asked: list[str] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.broken = False
+        self.changes = 0
+
+    async def prompts(self) -> list[StoredPrompt]:
+        return [self.kept[prompt_id] for prompt_id in sorted(self.kept)]
+
+    async def prompt(self, prompt_id: str) -> StoredPrompt | None:
+        self.asked.append(prompt_id)
+        found = self.kept.get(prompt_id)
+        await self.gate.wait()
+        self._check()
+        return found
+
+    async def put_prompt(self, prompt_id: str, text: str, *, now_s: float) -> StoredPrompt:
+        before = self.kept.get(prompt_id)
+        version = 1 if before is None else before.version + 1
+        self.kept[prompt_id] = StoredPrompt(prompt_id, text, version, now_s)
+        self.changes += 1
+        self._check()
+        return self.kept[prompt_id]
+
+    async def delete_prompt(self, prompt_id: str) -> bool:
+        self._check()
+        self.changes += 1
+        return self.kept.pop(prompt_id, None) is not None
+
+    async def generation(self) -> int:
+        return self.changes
+
+    def _check(self) -> None:
+        if self.broken:
+            raise StoreError("the disk is full")
+
+
+class Wall:
+    """A clock that stands still."""
+
+    def monotonic(self) -> float:
+        return 100.0
+
+    def time(self) -> float:
+        return 1_700_000_000.5

@@ -1,0 +1,276 @@
+"""The context lane of one configuration: everything is built, or everything that cannot be built is told."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from pipeline.doubles import Clock
+from tools.toolbox import Toolbox
+
+from gateway.assemble import Assembled, assemble_context, database_url, open_store
+from gateway.config import ConfigError, Settings
+from gateway.contracts import Exchange, StoredRun, StoreError
+from gateway.counters import ContextCounters
+from gateway.errors import GatewayError
+from gateway.metrics import Metrics
+from gateway.routing.keys import LOCAL
+from gateway.runs.live import Asking, LiveRun, LiveRuns
+from gateway.testing.clock import ManualClock
+from gateway.tools.results import READ_RESULT
+from gateway.upstream.endpoint import Endpoint
+from gateway.upstream.pool import Pool
+
+CLOCK = Clock(ManualClock())
+ASKED = Exchange(id="run_1", body={"model": "m", "messages": [{"role": "user"}]}, caller=LOCAL, chain="assistant")
+
+
+@pytest.fixture(autouse=True)
+def nothing_built() -> None:
+    Toolbox.built.clear()
+
+
+class Runs:
+    """The part of a store that keeps runs; `broken`: nothing can be written."""
+
+    def __init__(self) -> None:
+        self.kept: list[StoredRun] = []
+        self.broken = False
+
+    async def put_run(self, run: StoredRun) -> None:
+        if self.broken:
+            raise StoreError("the disk is full")
+        self.kept = [run, *(one for one in self.kept if one.id != run.id)]
+
+    async def runs_with_key(self, key: str, *, tenant: str, caller: str) -> list[StoredRun]:
+        return [run for run in self.kept if (run.idempotency_key, run.tenant, run.caller) == (key, tenant, caller)]
+
+    async def runs_like(self, fingerprint: str, *, tenant: str, since_s: float) -> list[StoredRun]:
+        return [r for r in self.kept if (r.fingerprint, r.tenant) == (fingerprint, tenant) and r.created_s >= since_s]
+
+
+async def assembled(folder: Path, store: object = None, **content: object) -> Assembled:
+    settings = Settings.model_validate(content, context={"folder": folder})
+    pools = [
+        Pool(Endpoint(name=upstream.name, host="127.0.0.1", port=1, authority=b"u"), clock=ManualClock())
+        for upstream in settings.upstreams
+    ]
+    return await assemble_context(
+        settings,
+        folder=folder,
+        pools=pools,
+        metrics=Metrics(),
+        store=store,  # type: ignore[arg-type]
+        runs=LiveRuns(clock=CLOCK),
+        counters=ContextCounters(),
+        clock=CLOCK,
+    )
+
+
+async def problems(folder: Path, **content: object) -> list[str]:
+    with pytest.raises(ConfigError) as failed:
+        await assembled(folder, **content)
+    return [f"{problem.path}: {problem.message}" for problem in failed.value.problems]
+
+
+def toolbox(*names: str, **flags: bool) -> dict[str, object]:
+    return {"use": "tools.toolbox", "with": {"tools": list(names)}, **flags}
+
+
+# What is built.
+
+
+async def test_the_default_configuration_is_the_four_stages_in_order(tmp_path: Path) -> None:
+    """With the default prompt, and an enhancer that can show what it would say."""
+    made = await assembled(tmp_path)
+    assert [link.name for link in made.lane.chains["assistant"].links] == [
+        "intent",
+        "memory",
+        "prompt_enhancer",
+        "agent_loop",
+    ]
+    assert made.enhancer is made.lane.chains["assistant"].links[2].stage
+    assert await made.prompts.text("default") == "You are a helpful assistant."
+    shown = await made.enhancer.enhanced("default")
+    assert shown is not None and READ_RESULT not in shown.text  # without tools there is nothing to read on
+
+
+async def test_every_chain_is_built_as_it_is_listed(tmp_path: Path) -> None:
+    """Each stage with its own settings; the default chain is the one that is named."""
+    chains = {"one": [{"use": "memory", "on_error": "skip"}, {"use": "agent_loop"}], "two": []}
+    made = await assembled(tmp_path, chains=chains, context={"chain": "one"})
+    assert [(link.name, link.on_error) for link in made.lane.chains["one"].links] == [
+        ("memory", "skip"),
+        ("agent_loop", "fail"),
+    ]
+    assert made.lane.chain == "one" and made.lane.chains["two"].links == ()
+    assert made.enhancer is None
+
+
+async def test_tools_of_plugins_are_offered_and_closed_with_the_lane(tmp_path: Path) -> None:
+    """With `read_result` behind them; once, however many tools a source has."""
+    made = await assembled(tmp_path, tools={"mine": toolbox("look", "find"), "yours": toolbox("other")})
+    shown = await made.enhancer.enhanced("default") if made.enhancer else None
+    assert shown is not None
+    for name in ("look", "find", "other", READ_RESULT):
+        assert f"<name>{name}</name>" in shown.text
+    await made.lane.retire()
+    await made.lane.retire()
+    assert [one.closed for one in Toolbox.built] == [1, 1]
+
+
+async def test_prompts_come_from_texts_and_files(tmp_path: Path) -> None:
+    """A file is UTF-8."""
+    (tmp_path / "p.md").write_text("你好", encoding="utf-8")
+    made = await assembled(tmp_path, prompts={"a": {"text": "A."}, "b": {"file": "p.md"}})
+    assert [await made.prompts.text(name) for name in "ab"] == ["A.", "你好"]
+
+
+async def test_models_choose_among_the_upstreams(tmp_path: Path) -> None:
+    """By `models`, and by `context.upstream`."""
+    upstreams = [
+        {"name": "one", "base_url": "http://127.0.0.1:1"},
+        {"name": "two", "base_url": "http://127.0.0.1:2", "models": ["gpt-*"]},
+    ]
+    made = await assembled(tmp_path, upstreams=upstreams)
+    for model, name in (("gpt-5", "two"), ("other", "one")):
+        assert made.core.target_of({"model": model}).pool.endpoint.name == name
+    fixed = await assembled(tmp_path, upstreams=upstreams, context={"upstream": "one"})
+    assert fixed.core.target_of({"model": "gpt-5"}).pool.endpoint.name == "one"
+
+
+# What cannot be built.
+
+
+async def test_everything_that_cannot_be_built_is_told_at_once(tmp_path: Path) -> None:
+    """Each with its place in the file; what was built is closed again."""
+    told = await problems(
+        tmp_path,
+        tools={"mine": toolbox("look"), "nope": {}, "odd": {"use": "tools.toolbox", "with": {"x": 1}}},
+        chains={"assistant": [{"use": "agent_loop", "with": {"timeout": "never"}}, {"use": "nope"}]},
+        risk={"assessors": {"look": {"use": "nope"}}},
+    )
+    places = [problem.partition(":")[0] for problem in told]
+    assert places == [
+        "tools.nope.use",
+        "tools.odd.with.x",
+        "risk.assessors.look.use",
+        "chains.assistant[0].with.timeout",
+        "chains.assistant[1].use",
+    ]
+    assert [one.closed for one in Toolbox.built] == [1]
+
+
+@pytest.mark.parametrize("tools", [{"a": toolbox("x"), "b": toolbox("x")}, {"read_result": toolbox(READ_RESULT)}])
+async def test_two_tools_of_one_name_are_a_problem(tmp_path: Path, tools: dict[str, object]) -> None:
+    """Also with one of ours; what was built is closed again."""
+    (told,) = await problems(tmp_path, tools=tools)
+    assert "there is another tool named" in told
+    assert all(one.closed for one in Toolbox.built)
+
+
+async def test_a_tool_may_be_named_as_ours_in_the_configuration(tmp_path: Path) -> None:
+    """Only the names of its tools count."""
+    made = await assembled(tmp_path, tools={"read_result": toolbox("look")})
+    shown = await made.enhancer.enhanced("default") if made.enhancer else None
+    assert shown is not None and "<name>look</name>" in shown.text and f"<name>{READ_RESULT}</name>" in shown.text
+
+
+# The store.
+
+
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("sqlite:///gateway.db", "sqlite:////srv/gw/gateway.db"),
+        ("sqlite:///data/x.db", "sqlite:////srv/gw/data/x.db"),
+        ("sqlite:////var/x.db", "sqlite:////var/x.db"),
+        ("sqlite:///:memory:", "sqlite:///:memory:"),
+        ("postgresql://u:p@h/db", "postgresql://u:p@h/db"),
+    ],
+)
+def test_a_database_file_is_beside_the_configuration(url: str, found: str) -> None:
+    """Unless it is an absolute path, or no file."""
+    assert database_url(url, Path("/srv/gw")) == found
+
+
+async def test_the_store_is_opened(tmp_path: Path) -> None:
+    """Ready for use, in the folder of the configuration."""
+    store = await open_store(Settings.model_validate({}, context={"folder": tmp_path}), folder=tmp_path)
+    assert await store.prompts() == []
+    await store.close()
+    assert (tmp_path / "gateway.db").exists()
+
+
+async def test_a_store_that_cannot_be_used_stops_the_start(tmp_path: Path) -> None:
+    """A damaged one must not look empty; another database is not there yet; no password in the text."""
+    (tmp_path / "gateway.db").write_bytes(b"this is no database" * 1000)
+    for url in ("sqlite:///gateway.db", "postgresql://user:hunter2@h/db"):
+        settings = Settings.model_validate({"store": url}, context={"folder": tmp_path})
+        with pytest.raises(ConfigError) as failed:
+            await open_store(settings, folder=tmp_path)
+        (problem,) = failed.value.problems
+        assert problem.path == "store" and "hunter2" not in problem.message
+
+
+# Runs on record.
+
+
+@pytest.fixture
+async def live(tmp_path: Path) -> AsyncIterator[tuple[Assembled, Runs, LiveRun]]:
+    """A run that is under way."""
+    runs = Runs()
+    made = await assembled(tmp_path, runs)
+    run = LiveRun(ASKED, Asking("print", ("local", "local", "k"), repeats=False), now_s=CLOCK.time())
+    yield made, runs, run
+    await made.lane.retire()
+
+
+async def test_a_run_is_written_down_with_what_became_of_it(live: tuple[Assembled, Runs, LiveRun]) -> None:
+    """Before its first effect without an answer, at its end with it."""
+    made, runs, run = live
+    await made.lane.note(run)
+    (stored,) = runs.kept
+    assert (stored.id, stored.state, stored.effects, stored.answer) == ("run_1", "running", True, None)
+    assert (stored.tenant, stored.caller, stored.fingerprint, stored.idempotency_key) == (
+        "local",
+        "local",
+        "print",
+        "k",
+    )
+    run.chunks += [{"choices": [{"index": 0, "delta": {"content": "Done."}}]}]
+    run.done = True
+    await made.lane.note(run)
+    (stored,) = runs.kept
+    assert stored.state == "completed" and stored.answer is not None and b'"Done."' in stored.answer
+    run.error = GatewayError("agent_timeout", "Too long.")
+    await made.lane.note(run)
+    assert (runs.kept[0].state, runs.kept[0].error_code, runs.kept[0].answer) == ("failed", "agent_timeout", None)
+
+
+async def test_nothing_is_done_that_cannot_be_written_down(live: tuple[Assembled, Runs, LiveRun]) -> None:
+    """Before an effect that is an error; afterwards the answer still goes out."""
+    made, runs, run = live
+    runs.broken = True
+    with pytest.raises(GatewayError) as failed:
+        await made.lane.note(run)
+    assert failed.value.code == "store_full"
+    run.done = True
+    await made.lane.note(run)
+
+
+async def test_a_repeated_request_finds_its_run(live: tuple[Assembled, Runs, LiveRun]) -> None:
+    """By its Idempotency-Key, or where it says that it is a repetition; by nothing else, and for nobody else."""
+    made, _, run = live
+    await made.lane.note(run)
+    key = ("local", "local", "k")
+    for asking, found in (
+        (Asking("print", key, repeats=False), True),
+        (Asking("print", None, repeats=True), True),
+        (Asking("print", None, repeats=False), False),
+        (Asking("other", None, repeats=True), False),
+        (Asking("other", ("local", "local", "k2"), repeats=True), False),
+    ):
+        assert (await made.lane.earlier(asking, LOCAL) is not None) is found
+    with pytest.raises(GatewayError) as mistaken:
+        await made.lane.earlier(Asking("other", key, repeats=False), LOCAL)
+    assert mistaken.value.code == "idempotency_mismatch"

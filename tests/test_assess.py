@@ -1,0 +1,238 @@
+"""`gateway assess`: every shape in which a call can be written, and what the gate says about it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.assess import assess_lines
+from gateway.contracts import Json, ToolSpec, Verdict
+from gateway.tools.gate import Gate, Policy
+from plugins.assessors.command import CommandAssessor
+from plugins.assessors.file import FileAssessor
+
+DATA = Path(__file__).parent / "data"
+
+
+def tool(name: str, *required: str) -> ToolSpec:
+    properties = {argument: {"type": "string"} for argument in required}
+    return ToolSpec(
+        name=name,
+        description="",
+        parameters={"type": "object", "properties": properties, "required": list(required)},
+    )
+
+
+SPECS = {
+    spec.name: spec
+    for spec in (
+        tool("execute_sql", "sql"),
+        tool("execute_command", "command"),
+        tool("file_operations", "operation"),
+        tool("http_request", "method", "url"),
+        tool("now"),
+    )
+}
+
+
+class OnlySelects:
+    """Knows the one harmless statement of the cases."""
+
+    def assess(self, arguments: Json) -> Verdict:
+        harmless = arguments.get("sql") == "SELECT 1"
+        return Verdict("auto", "whitelist", "s", "r") if harmless else Verdict("confirm", "default", "s", "r")
+
+
+GATE = Gate(
+    Policy(trust_llm="always", default="confirm"),
+    {
+        "execute_sql": OnlySelects(),
+        "execute_command": CommandAssessor("standard"),
+        "file_operations": FileAssessor("standard"),
+    },
+)
+
+
+def answers(*lines: str, gate: Gate = GATE) -> tuple[list[dict[str, str]], int]:
+    written: list[str] = []
+    status = assess_lines(lines, written.append, gate=gate, specs=SPECS)
+    assert all(line.endswith("\n") and line.count("\n") == 1 for line in written)
+    return [json.loads(line) for line in written], status
+
+
+def asked(line: Json) -> tuple[str, str]:
+    (answer,), status = answers(json.dumps(line))
+    assert status == 0
+    assert set(answer) == {"decision", "basis", "rule", "reason"}
+    return answer["decision"], answer["basis"]
+
+
+def lines_of(name: str) -> list[Json]:
+    cases = [json.loads(line) for line in (DATA / name).read_text().splitlines()]
+    return [case for case in cases if not case.get("ambiguous")]
+
+
+@pytest.mark.parametrize("case", lines_of("riskarg.jsonl"), ids=lambda case: case["why"])
+def test_every_case_of_the_risk_argument_holds(case: Json) -> None:
+    """Decision and basis are the case's."""
+    assert asked(case) == (case["expect"], case["basis"])
+
+
+@pytest.mark.parametrize("name", ["command.jsonl", "file.jsonl"])
+def test_lines_of_arguments_alone_are_the_tools_that_have_them(name: str) -> None:
+    """`command` is execute_command's, `operation` file_operations'; arguments of no tool ask."""
+    cases = [case for case in lines_of(name) if case["tier"] != "hardening"]
+    got, status = answers(*(json.dumps(case) for case in cases))
+    assert [answer["decision"] for answer in got] == [case["expect"] for case in cases]
+    assert status == 0
+
+
+def test_arguments_alone_of_every_built_in_tool_are_recognised() -> None:
+    """By the name of an argument that only this tool has."""
+    assert asked({"arguments": {"sql": "SELECT 1"}}) == ("auto", "whitelist")
+    assert asked({"arguments": {"method": "GET", "url": "https://example.com/"}}) == ("confirm", "default")
+    assert asked({"arguments": {"url": "https://example.com/", "risk_level": "low"}}) == ("auto", "llm")
+    assert asked({"arguments": {"cmd": "ls", "risk_level": "low"}}) == ("confirm", "default")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"tool": "execute_sql", "parameters": {"sql": "SELECT 1"}, "terminate": False},
+        {"name": "execute_sql", "arguments": {"sql": "SELECT 1"}},
+        {"id": "c", "type": "function", "function": {"name": "execute_sql", "arguments": '{"sql": "SELECT 1"}'}},
+    ],
+)
+def test_a_whole_call_comes_in_three_shapes(call: Json) -> None:
+    """Ours, the bare one and OpenAI's; a level beside the arguments raises in each."""
+    assert asked({"tool_call": call}) == ("auto", "whitelist")
+    assert asked({"tool_call": {**call, "risk_level": "high"}}) == ("confirm", "llm")
+    assert asked({"tool_call": {**call, "risk_level": "low"}}) == ("auto", "whitelist")
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "x", "[]", "1", "null", '"{}"', '{"sql": NaN}', '{"sql": 1,}', "{'sql': 1}", "[" * 100_000,
+     '{"a":' * 50_000, '{"sql": ' + "9" * 5000 + "}"],
+    ids=lambda text: text[:12],
+)  # fmt: skip
+def test_an_arguments_text_that_is_no_object_is_an_error(text: str) -> None:
+    """Malformed, too deep or too long a number: nothing runs, nobody is asked, not even for low or by the operator."""
+    assert asked({"tool": "execute_sql", "raw_arguments": text}) == ("error", "malformed")
+    assert asked({"tool": "no_such_tool", "raw_arguments": text}) == ("error", "unknown_tool")
+
+
+def test_an_empty_arguments_text_is_an_object_where_nothing_is_required() -> None:
+    """Only for a tool without required arguments."""
+    assert asked({"tool": "now", "raw_arguments": ""}) == ("confirm", "default")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"sql": "a", "sql": "b"}',
+        '{"risk_level": "high", "sql": "a", "risk_\\u006cevel": "low"}',
+        '{"a": {"b": 1, "b": 1}}',
+    ],
+)
+def test_a_key_that_is_there_twice_asks(text: str) -> None:
+    """At any depth, in a text of arguments as in the line itself."""
+    assert asked({"tool": "execute_sql", "raw_arguments": text}) == ("confirm", "duplicate")
+    (answer,), status = answers(f'{{"tool": "execute_sql", "arguments": {text}}}')
+    assert (answer["decision"], answer["basis"], status) == ("confirm", "duplicate", 0)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {},
+        {"tool": "execute_sql"},
+        {"tool": "execute_sql", "arguments": None},
+        {"tool": "execute_sql", "arguments": []},
+        {"tool": 3, "arguments": {}},
+        {"tool": ["execute_sql"], "arguments": {}},
+        {"tool_call": {}},
+        {"tool_call": "x"},
+        {"tool_call": {"tool": "execute_sql", "terminate": True}},
+        {"arguments": 1},
+        {"tool_definition": 1, "arguments": {"cmd": "x"}},
+    ],
+    ids=repr,
+)
+def test_wrong_shapes_ask(line: Json) -> None:
+    """What is no call is not judged harmless, and is no error either."""
+    assert asked(line)[0] == "confirm"
+
+
+def test_a_definition_adds_what_the_operator_says() -> None:
+    """Approval, a floor and distrust count; what a tool says of itself does not lower its risk."""
+    low = {"sql": "SELECT 1", "risk_level": "low"}
+
+    def defined(**definition: object) -> tuple[str, str]:
+        return asked({"tool_definition": {"name": "execute_sql", **definition}, "arguments": low})
+
+    assert defined() == ("auto", "llm")
+    assert defined(requires_approval=True) == ("confirm", "operator")
+    assert defined(risk={"min_level": "high"}) == ("confirm", "operator")
+    assert defined(risk={"min_level": "low"}) == ("auto", "llm")
+    assert defined(risk={"trust_llm_low": False}) == ("auto", "whitelist")
+    assert defined(risk=3, parameters=4) == ("auto", "llm")
+    hints = {"annotations": {"readOnlyHint": True}, "inputSchema": {"type": "object"}}
+    assert asked({"tool_definition": {"name": "mcp.x", **hints}, "arguments": {"a": 1}}) == ("confirm", "default")
+    wrapped = {"type": "function", "function": {"name": "x", "parameters": {"properties": {"risk_level": {}}}}}
+    assert asked({"tool_definition": wrapped, "arguments": {"risk_level": "low"}}) == ("confirm", "default")
+
+
+def test_a_tainted_line_distrusts_where_the_policy_does() -> None:
+    """`tainted: true` stands for a run that has read what strangers wrote."""
+    gate = Gate(Policy(trust_llm="until_tainted", default="confirm"), GATE.assessors)
+    line = {"tool": "execute_sql", "arguments": {"sql": "DROP TABLE a", "risk_level": "low"}}
+    got, _ = answers(json.dumps(line), json.dumps({**line, "tainted": True}), gate=gate)
+    assert [answer["basis"] for answer in got] == ["llm", "default"]
+
+
+def test_lines_that_are_no_objects_ask_and_are_told_by_the_status() -> None:
+    """One answer a line, blank lines none; 1 says that a line could not be read."""
+    got, status = answers("", "  \n", "x", "[]", '{"a"', "[" * 100_000, '{"tool": "no_such_tool", "arguments": {}}')
+    assert [answer["decision"] for answer in got] == ["confirm"] * 4 + ["error"]
+    assert status == 1
+
+
+def test_answers_are_plain_ascii_lines() -> None:
+    """A surrogate or a control character of the model does not reach the terminal."""
+    written: list[str] = []
+    line = json.dumps({"tool": "file_operations", "arguments": {"operation": "\ud800\x1b[2K\u202e", "path": "a"}})
+    assess_lines([line], written.append, gate=GATE, specs=SPECS)
+    assert written[0].isascii()
+    assert written[0].rstrip("\n").isprintable()
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from(["execute_sql", "low", "{}", '{"sql": 1}']),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["name", "function", "arguments", "parameters", "sql", "risk", "risk_level"]),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=8,
+)
+NAMES = st.sampled_from(["tool", "arguments", "raw_arguments", "tool_call", "tool_definition", "tainted"])
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(NAMES, JSON, max_size=5))
+def test_no_line_makes_it_raise(line: Json) -> None:
+    """Whatever JSON a line holds, there is an answer."""
+    got, _ = answers(json.dumps(line))
+    assert got[0]["decision"] in ("auto", "confirm", "error")
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text())
+def test_no_text_makes_it_raise(line: str) -> None:
+    """Nor does a line that is no JSON."""
+    answers(line)

@@ -1,0 +1,183 @@
+"""Plugins in the configuration: what is wrong with their names and their `with:` is told with file, line and column."""
+
+import contextlib
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gateway.config import ConfigError, Loaded, load
+from gateway.registry import check_plugins
+
+FILE = Path("gateway.yaml")
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def loaded(text: str, **environ: str) -> Loaded:
+    FILE.write_text(text)
+    return load(FILE, environ=environ, flags={}, checks=(check_plugins,))
+
+
+def problems(text: str, **environ: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        loaded(text, **environ)
+    return [str(problem) for problem in caught.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            "chains: {c: [{use: memry}]}",
+            "gateway.yaml:1:20 chains.c[0].use: no plugin 'memry' of kind 'stages': expected plugins/stages/memry.py; "
+            "did you mean 'memory'?",
+        ),
+        (
+            "tools:\n  htp_request: {}",
+            "gateway.yaml:2:3 tools.htp_request: no plugin 'htp_request' of kind 'tools': expected "
+            "plugins/tools/htp_request.py; did you mean 'http_request'?",
+        ),
+        ("tools: {mine: {use: zzz}}", "gateway.yaml:1:21 tools.mine.use: no plugin 'zzz' of kind 'tools'"),
+        (
+            "risk: {assessors: {mine: {use: sqll}}}",
+            "gateway.yaml:1:32 risk.assessors.mine.use: no plugin 'sqll' of kind 'assessors': expected "
+            "plugins/assessors/sqll.py; did you mean 'sql'?",
+        ),
+        (
+            "chains: {c: [{use: not_there.stage}]}",
+            "chains.c[0].use: no plugin 'not_there.stage' of kind 'stages': expected an installed module",
+        ),
+        ("chains: {c: [{use: json.decoder}]}", "1:20 chains.c[0].use: json.decoder exports no PLUGIN"),
+        (
+            "chains: {c: [{use: memory, with: {max_memorys: 1}}]}",
+            "1:35 chains.c[0].with.max_memorys: unknown key 'max_memorys'; did you mean 'max_memories'?",
+        ),
+        (
+            "chains: {c: [{use: intent, with: {x: 1}}]}",
+            "1:35 chains.c[0].with.x: unknown key 'x'; known here: exclude_keywords, max_described",
+        ),
+        (
+            "chains: {c: [{use: memory, with: {max_recalled: -1}}]}",
+            "1:49 chains.c[0].with.max_recalled: input should be greater than or equal to 0",
+        ),
+        (
+            "chains: {c: [{use: agent_loop, with: {timeout: soon}}]}",
+            "1:48 chains.c[0].with.timeout: expected a duration such as 500ms",
+        ),
+        (
+            "chains: {c: [{use: intent, with: {exclude_keywords: [a, 1]}}]}",
+            "1:57 chains.c[0].with.exclude_keywords[1]: input should be a valid string",
+        ),
+        (
+            "tools: {x: {use: execute_command, with: {limits: {cpu: 1}}}}",
+            "1:51 tools.x.with.limits.cpu: unknown key 'cpu'; did you mean 'cpu_s'?",
+        ),
+        (
+            "risk: {assessors: {x: {use: sql, with: {profile: strict}}}}",
+            "1:50 risk.assessors.x.with.profile: input should be 'literal', 'standard' or 'hardened'",
+        ),
+        (
+            "chains: {c: [{use: prompt_enhancer}, {use: agent_loop, with: {tool_format: native}}]}",
+            "1:76 chains.c[1].with.tool_format: the prompt_enhancer above (chains.c[0]) tells the model to call "
+            "tools in JSON: write tools: false there, or tool_format: json here",
+        ),
+    ],
+)
+def test_one_problem(text: str, problem: str) -> None:
+    """At its place, with the way out."""
+    (only,) = problems(text)
+    assert problem in only
+
+
+def test_everything_is_told_at_once() -> None:
+    """All problems of all plugins, in the order of the file, beside those of the configuration itself."""
+    found = problems(
+        "workers: many\n"
+        "chains:\n"
+        "  a: [{use: memory, with: {max_chars: 0, max_note_chars: few, other: 1}}]\n"
+        "  b: [{use: nope}]\n"
+    )
+    assert [problem.partition(" ")[0] for problem in found] == [
+        "gateway.yaml:1:10",
+        "gateway.yaml:3:39",
+        "gateway.yaml:3:58",
+        "gateway.yaml:3:63",
+        "gateway.yaml:4:13",
+    ]
+
+
+def test_variables_are_named_as_the_place_and_not_repeated() -> None:
+    """A value from the environment may be a secret."""
+    name = "GATEWAY__CHAINS__ASSISTANT__3__WITH__MAX_TOOL_CALLS"
+    (problem,) = problems("", **{name: "hunter2-secret"})
+    assert name in problem and "hunter2" not in problem
+    for text in ("chains: {c: [{use: $NAME}]}", "chains: {c: [{use: memory, with: {max_chars: $NAME}}]}"):
+        (problem,) = problems(text.replace("$NAME", "${NAME}"), NAME="hunter2-secret")
+        assert "hunter2" not in problem
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "chains: {c: [{use: memory}, {use: prompt_enhancer, with: }, {use: agent_loop, with: {timeout: 10s}}]}",
+        "chains: {c: [{use: prompt_enhancer, with: {tools: false}}, {use: agent_loop, with: {tool_format: native}}]}",
+        "chains: {c: [{use: agent_loop, with: {tool_format: native}}]}",
+        "tools: {http_request: {}, other: {use: http_request, requires_approval: true, with: {hosts: [a.example]}}}",
+        "risk: {assessors: {mine: {use: sql, with: {profile: hardened}}}}",
+    ],
+)
+def test_what_plugins_take_is_accepted(text: str) -> None:
+    """Without a word."""
+    assert loaded(text).warnings == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["chains: {c: [{use: 'a b'}]}", "tools: {a b: {}}", "chains: {c: [{use: memory, with: 1}]}"]
+)
+def test_nothing_is_said_twice(text: str) -> None:
+    """What the configuration itself refuses is no plugin's concern."""
+    assert len(problems(text)) == 1
+
+
+def test_a_plugin_that_cannot_be_imported_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its code does: with its place in the configuration instead of a traceback."""
+    package = tmp_path / "broken_plugins"
+    package.mkdir()
+    (package / "syntax.py").write_text("PLUGIN = (\n")
+    (package / "raises.py").write_text("raise RuntimeError('no luck')\n")
+    (package / "needs.py").write_text("import not_there_at_all\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = problems(
+        "chains: {c: [{use: broken_plugins.syntax}, {use: broken_plugins.raises}, {use: broken_plugins.needs}]}"
+    )
+    assert ["SyntaxError" in found[0], "RuntimeError: no luck" in found[1], "'not_there_at_all'" in found[2]] == [
+        True
+    ] * 3
+
+
+_KEYS = st.sampled_from(["use", "with", "tools", "assessors", "exclude_keywords", "profile", "limits", "x"])
+_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=5)
+    | st.sampled_from(["memory", "a..b", ".", "json", "x."]),
+    lambda below: st.lists(below, max_size=3) | st.dictionaries(_KEYS, below, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(chains=_VALUES, tools=_VALUES, risk=_VALUES)
+def test_no_tree_makes_it_raise_anything_else(chains: object, tools: object, risk: object) -> None:
+    """Whatever stands where plugins are named: a configuration, or a ConfigError."""
+    tree = {"chains": {"c": [chains], "d": chains}, "tools": tools, "risk": {"assessors": risk}}
+    with contextlib.suppress(ConfigError):
+        loaded(yaml.safe_dump(tree, allow_unicode=True))

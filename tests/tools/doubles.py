@@ -1,0 +1,46 @@
+"""What tests of tools stand on: a tool of the test's making, and who asks for it."""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from gateway.contracts import Caller, Exchange, Json, ToolCall, ToolResult, ToolSpec
+
+Does = Callable[[ToolCall], Awaitable[ToolResult]]
+
+
+async def _works(_call: ToolCall) -> ToolResult:
+    return ToolResult("done")
+
+
+def spec(name: str = "look", **facts: object) -> ToolSpec:
+    given: dict[str, object] = {"name": name, "description": f"Does {name}.", "parameters": {"type": "object"}, **facts}
+    return ToolSpec(**given)  # type: ignore[arg-type]
+
+
+class Source:
+    """A tool source that does what the test says, and notes what it was asked for."""
+
+    def __init__(self, *specs: ToolSpec, does: Does = _works) -> None:
+        self.specs = specs
+        self.does = does
+        self.calls: list[ToolCall] = []
+        self.closed = 0
+
+    async def list_tools(self) -> Sequence[ToolSpec]:
+        return self.specs
+
+    async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:
+        del exchange
+        self.calls.append(call)
+        return await self.does(call)
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
+def exchange(*only: str, tenant: str = "t", body: Json | None = None) -> Exchange:
+    caller = Caller("c", tenant, frozenset(("context",)))
+    return Exchange(id="run_1", body=body or {"messages": []}, caller=caller, chain="main", only_tools=only)
+
+
+def call(tool: str = "look", **arguments: object) -> ToolCall:
+    return ToolCall(id="call_1", tool=tool, arguments=arguments)

@@ -1,0 +1,107 @@
+"""Which tools there are: one name each, towards the model too, narrowed by the request and never widened."""
+
+import pytest
+
+from gateway.tools.catalog import Catalog, CatalogError, load_catalog
+
+from .doubles import Source, exchange, spec
+
+
+async def catalog(*names: str) -> Catalog:
+    return await load_catalog({f"s{i}": (Source(spec(name)), False, False) for i, name in enumerate(names)})
+
+
+async def test_tools_are_offered_in_the_order_of_the_configuration() -> None:
+    """All of them, each as its source describes it."""
+    tools = await load_catalog(
+        {"one": (Source(spec("b"), spec("a", priority=3)), False, False), "two": (Source(spec("c")), False, False)}
+    )
+    assert [tool.name for tool in tools.offered(exchange())] == ["b", "a", "c"]
+    assert tools.offered(exchange())[1] == spec("a", priority=3)
+    assert not tools.services()
+
+
+async def test_the_operators_flags_add_to_what_a_tool_says_of_itself() -> None:
+    """They never take anything back: no definition makes itself trusted, no configuration loses a tool's caution."""
+    tools = await load_catalog(
+        {
+            "plain": (Source(spec("plain")), False, False),
+            "asked": (Source(spec("asked")), True, True),
+            "wary": (Source(spec("wary", requires_approval=True, untrusted=True)), False, False),
+        }
+    )
+    flags = {tool.name: (tool.requires_approval, tool.untrusted) for tool in tools.offered(exchange())}
+    assert flags == {"plain": (False, False), "asked": (True, True), "wary": (True, True)}
+
+
+@pytest.mark.parametrize(
+    ("only", "offered"),
+    [
+        ((), ["read_file", "read_mail", "now"]),
+        (("now",), ["now"]),
+        (("read_*",), ["read_file", "read_mail"]),
+        (("read_*", "now"), ["read_file", "read_mail", "now"]),
+        (("NOW",), []),
+        (("",), []),
+        (("nope",), []),
+    ],
+)
+async def test_a_request_narrows_the_tools(only: tuple[str, ...], offered: list[str]) -> None:
+    """By names and globs; what is not offered cannot be found either."""
+    tools = await catalog("read_file", "read_mail", "now")
+    asked = exchange(*only)
+    assert [tool.name for tool in tools.offered(asked)] == offered
+    found = [name for name in ("read_file", "read_mail", "now") if tools.find(name, asked)]
+    assert found == offered
+
+
+async def test_a_tool_is_found_by_the_name_that_the_model_knows_and_by_its_own() -> None:
+    """`service.tool` is `service__tool` towards models; globs are about its own name."""
+    tools = await catalog("files.read", "now")
+    assert [tool.name for tool in tools.offered(exchange("files.*"))] == ["files__read"]
+    for name in ("files__read", "files.read"):
+        entry = tools.find(name, exchange())
+        assert entry is not None
+        assert (entry.spec.name, entry.model_name) == ("files.read", "files__read")
+    assert tools.find("files_read", exchange()) is None
+
+
+async def test_the_nearest_names_are_those_that_may_be_used() -> None:
+    """As the model writes them; a hint names no tool that the request ruled out."""
+    tools = await catalog("read_file", "read_files", "now")
+    assert tools.nearest("read_fil", exchange()) == ["read_file", "read_files"]
+    assert tools.nearest("read_fil", exchange("now")) == []
+    assert tools.nearest("zzzz", exchange()) == []
+
+
+@pytest.mark.parametrize(("one", "other"), [("a", "a"), ("a.b", "a__b")])
+async def test_two_tools_with_one_name_are_refused(one: str, other: str) -> None:
+    """The text says where: a call must lead to one tool only."""
+    with pytest.raises(CatalogError, match=r"tools\.s1: there is another tool named"):
+        await catalog(one, other)
+
+
+async def test_a_tool_without_a_name_is_refused() -> None:
+    """Nobody could call it."""
+    with pytest.raises(CatalogError, match=r"tools\.s0: a tool has no name"):
+        await catalog("")
+
+
+async def test_the_version_changes_with_any_definition() -> None:
+    """And with nothing else: what is cached by it stays right."""
+    same = [await catalog("a", "b") for _ in range(2)]
+    assert same[0].version == same[1].version
+    changed = ({"description": "x"}, {"parameters": {"type": "object", "required": ["x"]}}, {"untrusted": True})
+    others = [await load_catalog({"s": (Source(spec("a", **facts), spec("b")), False, False)}) for facts in changed]
+    others += [await catalog("a"), await catalog("b", "a")]
+    versions = {one.version for one in (same[0], *others)}
+    assert len(versions) == 1 + len(others)
+
+
+async def test_each_source_is_listed_once() -> None:
+    """However many tools it has: whoever closes them closes each once."""
+    source = Source(spec("a"), spec("b"))
+    tools = await load_catalog({"s": (source, False, False), "t": (Source(spec("c")), False, False)})
+    assert [type(one) for one in tools.sources] == [Source, Source]
+    assert tools.sources[0] is source
+    assert not Catalog(()).sources

@@ -1,0 +1,240 @@
+"""Who decides about a call, in which order; the scenarios of the requirement risk-gate."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.contracts import Json, ToolSpec, Verdict
+from gateway.tools.gate import ABSENT, Asked, Gate, Policy, take_risk_level
+
+SQL = ToolSpec(
+    name="execute_sql",
+    description="Asks a database.",
+    parameters={"type": "object", "properties": {"sql": {"type": "string"}}, "required": ["sql"]},
+)
+OWNER = ToolSpec(
+    name="mcp.audit.log",
+    description="Writes a line.",
+    parameters={"type": "object", "properties": {"risk_level": {"type": "integer"}}},
+)
+GUARDED = ToolSpec(name="execute_sql", description="", parameters={}, requires_approval=True)
+SELECT, DROP = {"sql": "SELECT 1"}, {"sql": "DROP TABLE users"}
+
+
+class OnlySelects:
+    """Knows one harmless statement."""
+
+    def assess(self, arguments: Json) -> Verdict:
+        if arguments.get("sql") == "SELECT 1":
+            return Verdict("auto", "whitelist", "select", "It only reads.")
+        return Verdict("confirm", "default", "statement", "It may write.")
+
+
+class Fails:
+    """An assessor with a fault."""
+
+    def assess(self, arguments: Json) -> Verdict:
+        raise RecursionError
+
+
+class Refuses:
+    """An assessor that refuses."""
+
+    def assess(self, arguments: Json) -> Verdict:
+        return Verdict("deny", "default", "never", "Not this one.")
+
+
+def gate(*, trust_llm: str = "always", default: str = "confirm", assessor: object = None) -> Gate:
+    policy = Policy(trust_llm=trust_llm, default=default)  # type: ignore[arg-type]
+    return Gate(policy, {"execute_sql": assessor or OnlySelects()})  # type: ignore[dict-item]
+
+
+def judged(arguments: Json, *, tainted: bool = False, spec: ToolSpec = SQL, **policy: object) -> tuple[str, str]:
+    verdict = gate(**policy).judge(spec, take_risk_level(arguments, spec), tainted=tainted)  # type: ignore[arg-type]
+    assert verdict.rule
+    assert verdict.reason
+    return verdict.decision, verdict.basis
+
+
+def test_llm_provides_low_risk_level() -> None:
+    """The call runs without a person."""
+    assert judged({**SELECT, "risk_level": "low"}) == ("auto", "llm")
+
+
+@pytest.mark.parametrize("level", ["medium", "high", "HIGH", " Medium\n"])
+def test_llm_provides_high_risk_level(level: str) -> None:
+    """Raising is honoured in any spelling, for a harmless call, too, and under every trust."""
+    for trust in ("always", "until_tainted", "never"):
+        assert judged({**SELECT, "risk_level": level}, trust_llm=trust) == ("confirm", "llm")
+
+
+@pytest.mark.parametrize("absent", [{}, {"risk_level": None}, {"risk_level": ""}])
+def test_llm_does_not_provide_risk_level(absent: Json) -> None:
+    """The whitelist in code decides; what it does not know is asked. null and "" are absent."""
+    assert judged({**SELECT, **absent}) == ("auto", "whitelist")
+    assert judged({**DROP, **absent}) == ("confirm", "default")
+
+
+def test_llm_risk_level_takes_priority() -> None:
+    """low runs what the whitelist does not know."""
+    assert judged({**DROP, "risk_level": "low"}) == ("auto", "llm")
+
+
+def test_conservative_default_for_unknown_operations() -> None:
+    """A tool without an assessor asks; so does a statement that its assessor does not know."""
+    unknown = ToolSpec(name="custom", description="", parameters={})
+    assert judged({"x": 1}, spec=unknown) == ("confirm", "default")
+    assert judged(DROP) == ("confirm", "default")
+
+
+def test_llm_can_handle_unknown_commands_intelligently() -> None:
+    """high on a command that no list names asks on the model's word."""
+    command = ToolSpec(name="execute_command", description="", parameters={})
+    assert judged({"command": "init 0", "risk_level": "high"}, spec=command) == ("confirm", "llm")
+
+
+def test_new_tool_can_implement_risk_assessor() -> None:
+    """An assessor under the tool's name follows the same order."""
+    new = ToolSpec(name="new", description="", parameters={})
+    gate = Gate(Policy(trust_llm="always", default="confirm"), {"new": OnlySelects()})
+    assert gate.judge(new, Asked(SELECT), tainted=False).basis == "whitelist"
+    assert gate.judge(new, Asked(DROP, "low"), tainted=False).basis == "llm"
+    assert gate.judge(new, Asked(DROP), tainted=False) == Verdict("confirm", "default", "statement", "It may write.")
+
+
+@pytest.mark.parametrize(
+    "level", ["none", "safe", "l", "very low", "低", "0", " ", 0, -1, 1.5, True, False, [], ["low"], {}]
+)
+def test_any_other_value_asks(level: object) -> None:
+    """A level outside the enum never falls back to the whitelist."""
+    for trust in ("always", "never"):
+        assert judged({**SELECT, "risk_level": level}, trust_llm=trust) == ("confirm", "invalid")
+
+
+def test_the_operator_comes_before_the_model_and_the_whitelist() -> None:
+    """requires_approval is not cancelled by low."""
+    assert judged({**SELECT, "risk_level": "low"}, spec=GUARDED) == ("confirm", "operator")
+    assert judged(SELECT, spec=GUARDED) == ("confirm", "operator")
+
+
+def test_an_unknown_tool_never_runs() -> None:
+    """Whatever the level."""
+    verdict = gate().judge(None, Asked({}, "low"), tainted=False)
+    assert (verdict.decision, verdict.basis) == ("error", "unknown_tool")
+
+
+@pytest.mark.parametrize(
+    ("trust", "tainted", "expected"),
+    [
+        ("always", False, ("auto", "llm")),
+        ("always", True, ("auto", "llm")),
+        ("until_tainted", False, ("auto", "llm")),
+        ("until_tainted", True, ("confirm", "default")),
+        ("never", False, ("confirm", "default")),
+        ("never", True, ("confirm", "default")),
+    ],
+)
+def test_low_counts_as_far_as_the_policy_trusts(trust: str, tainted: bool, expected: tuple[str, str]) -> None:
+    """Where it does not count, the whitelist decides."""
+    assert judged({**DROP, "risk_level": "low"}, trust_llm=trust, tainted=tainted) == expected
+    if expected[1] == "default":
+        assert judged({**SELECT, "risk_level": "low"}, trust_llm=trust, tainted=tainted) == ("auto", "whitelist")
+
+
+def test_the_default_may_refuse() -> None:
+    """`default: deny` refuses what no rule knows, and nothing else."""
+    assert judged(DROP, default="deny") == ("deny", "default")
+    assert judged(SELECT, default="deny") == ("auto", "whitelist")
+    assert judged({**SELECT, "risk_level": "high"}, default="deny") == ("confirm", "llm")
+
+
+def test_an_assessor_that_fails_asks(caplog: pytest.LogCaptureFixture) -> None:
+    """Its fault is logged by its kind, without the arguments; an answer that is no verdict is a fault."""
+    assert judged({"sql": "secret"}, assessor=Fails()) == ("confirm", "default")
+    assert judged({"sql": "secret"}, assessor=Fails(), default="deny") == ("confirm", "default")
+    assert judged({"sql": "secret"}, assessor=OnlyTrue()) == ("confirm", "default")
+    assert "RecursionError" in caplog.text
+    assert "secret" not in caplog.text
+
+
+class OnlyTrue:
+    """An assessor that does not keep to its type."""
+
+    def assess(self, arguments: Json) -> object:
+        return True
+
+
+def test_an_assessor_may_refuse() -> None:
+    """A deny of its own stays one."""
+    assert judged(SELECT, assessor=Refuses()) == ("deny", "default")
+
+
+def test_risk_level_is_taken_out() -> None:
+    """What runs has no risk_level; the model's arguments stay as they were."""
+    sent = {**SELECT, "risk_level": "low"}
+    assert take_risk_level(sent, SQL) == Asked(SELECT, "low")
+    assert sent == {**SELECT, "risk_level": "low"}
+    assert take_risk_level(SELECT, SQL) == Asked(SELECT, ABSENT)
+    assert take_risk_level({**SELECT, "risk_level": None}, SQL) == Asked(SELECT, ABSENT)
+    nested = {**SELECT, "options": {"risk_level": "low"}}
+    assert take_risk_level(nested, SQL) == Asked(nested, ABSENT)
+
+
+def test_a_tool_keeps_its_own_risk_level() -> None:
+    """An argument of that name that belongs to the tool is neither read nor removed."""
+    arguments = {"risk_level": 3, "text": "x"}
+    assert take_risk_level(arguments, OWNER) == Asked(arguments, ABSENT)
+    assert take_risk_level(arguments, OWNER, beside="high").risk_level == "high"
+
+
+@pytest.mark.parametrize(
+    ("inside", "beside", "expected"),
+    [
+        (ABSENT, "low", ABSENT),
+        (ABSENT, "high", "high"),
+        ("low", "medium", "medium"),
+        ("low", "low", "low"),
+        ("low", None, "low"),
+        ("low", "critical", "critical"),
+        ("high", "low", "high"),
+        ("odd", "low", "odd"),
+        ("odd", "high", "high"),
+        (ABSENT, "", ABSENT),
+        (ABSENT, 3, 3),
+    ],
+)
+def test_a_level_beside_the_arguments_only_raises(inside: object, beside: object, expected: object) -> None:
+    """The highest word counts; low counts in its own place only."""
+    arguments = SELECT if inside is ABSENT else {**SELECT, "risk_level": inside}
+    assert take_risk_level(arguments, SQL, beside=beside) == Asked(SELECT, expected)
+
+
+@pytest.mark.parametrize("name", ["riskLevel", "RiskLevel", "risk-level", "RISK_LEVEL", "risk level"])
+def test_a_name_that_resembles_risk_level_only_raises(name: str) -> None:
+    """It stays an argument; high under it asks, low under it does not lower."""
+    assert judged({**SELECT, name: "high"}) == ("confirm", "llm")
+    assert judged({**DROP, name: "low"}) == ("confirm", "default")
+    assert take_risk_level({**SELECT, name: "high"}, SQL).arguments == {**SELECT, name: "high"}
+    owner = ToolSpec(name="execute_sql", description="", parameters={"properties": {name: {}}})
+    assert take_risk_level({**SELECT, name: "high"}, owner).risk_level in (ABSENT,)
+
+
+VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.text(), max_size=2)
+LEVELS = st.sampled_from(["low", "medium", "high", "", None]) | VALUES
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.dictionaries(st.sampled_from(["sql", "risk_level", "riskLevel"]) | st.text(), LEVELS, max_size=4),
+    LEVELS,
+    st.sampled_from(["always", "until_tainted", "never"]),
+    st.booleans(),
+)
+def test_no_call_makes_it_raise_and_only_low_lowers(arguments: Json, beside: object, trust: str, tainted: bool) -> None:
+    """Whatever is sent: a verdict, and auto only by the whitelist or by a trusted `low` in its own place."""
+    asked = take_risk_level(arguments, SQL, beside=beside)
+    verdict = gate(trust_llm=trust).judge(SQL, asked, tainted=tainted)
+    assert "risk_level" not in asked.arguments
+    if verdict.decision == "auto" and arguments.get("sql") != "SELECT 1":
+        assert str(arguments["risk_level"]).strip().lower() == "low"
+        assert trust == "always" or (trust == "until_tainted" and not tainted)

@@ -1,0 +1,111 @@
+"""One call, run: whatever the tool does becomes a result, and is counted."""
+
+import asyncio
+
+import pytest
+from pipeline.doubles import Clock, samples
+
+from gateway.contracts import ToolCall, ToolResult
+from gateway.counters import ContextCounters
+from gateway.runs.loop import Told
+from gateway.testing.clock import ManualClock
+from gateway.tools.catalog import Entry
+from gateway.tools.results import Results
+from gateway.tools.runner import Runner
+
+from .doubles import Does, Source, call, exchange, spec
+
+
+class Bench:
+    """A runner, with the tool `look` that does what the test says."""
+
+    def __init__(self, does: Does) -> None:
+        self.clock, self.counters = ManualClock(), ContextCounters()
+        self.source = Source(spec(), does=does)
+        self.runner = Runner(Results(), counters=self.counters, clock=Clock(self.clock))
+
+    async def run(self, *, limit_chars: int = 1000) -> Told:
+        entry = Entry(self.source.specs[0], self.source, "look")
+        return await self.runner.run(entry, call(path="x"), exchange(), limit_chars=limit_chars)
+
+    def outcomes(self) -> dict[str, float]:
+        found = samples(self.counters).items()
+        return {labels[1]: value for (name, labels), value in found if name == "gateway_tool_calls_total"}
+
+
+def says(content: str, *, ok: bool = True) -> Does:
+    async def does(_call: ToolCall) -> ToolResult:
+        return ToolResult(content, ok=ok)
+
+    return does
+
+
+async def test_a_result_is_shown_clean() -> None:
+    """The tool gets the call as it was judged; what it says comes back without control characters."""
+    bench = Bench(says("a\x00b\r\n"))
+    assert await bench.run() == Told("ab\n", "ab\n")
+    assert bench.source.calls == [call(path="x")]
+    assert bench.outcomes() == {"ok": 1}
+
+
+async def test_a_failure_is_a_result_that_says_so() -> None:
+    """The model reads it and goes on."""
+    bench = Bench(says("No such file.", ok=False))
+    assert (await bench.run()).shown == "Error: No such file."
+    assert bench.outcomes() == {"failed": 1}
+
+
+async def test_a_tool_that_raises_has_failed(caplog: pytest.LogCaptureFixture) -> None:
+    """The log says why, the model does not learn it: it may be anything."""
+
+    async def breaks(_call: ToolCall) -> ToolResult:
+        raise OSError("password=hunter2")
+
+    bench = Bench(breaks)
+    told = await bench.run()
+    assert told.shown == "Error: The tool 'look' failed; the gateway's log says why."
+    assert "hunter2" in caplog.text and "run_1" in caplog.text
+    assert bench.outcomes() == {"failed": 1}
+
+
+async def test_a_long_result_is_shortened_for_the_model_and_kept_whole() -> None:
+    """An answer that ends the turn is the whole of it."""
+    bench = Bench(says("x" * 5000))
+    told = await bench.run(limit_chars=300)
+    assert told.whole == "x" * 5000
+    assert len(told.shown) < 400 and "characters omitted" in told.shown
+
+
+async def test_a_cancelled_call_is_cancelled_in_its_tool() -> None:
+    """And counted as that."""
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def waits(_call: ToolCall) -> ToolResult:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        raise AssertionError
+
+    bench = Bench(waits)
+    running = asyncio.create_task(bench.run())
+    await began.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert ended.is_set()
+    assert bench.outcomes() == {"cancelled": 1}
+
+
+async def test_the_time_of_a_call_is_observed() -> None:
+    """By tool, whatever came of it."""
+    bench = Bench(says(""))
+
+    async def slow(_call: ToolCall) -> ToolResult:
+        bench.clock.advance(0.5)
+        raise OSError
+
+    bench.source.does = slow
+    await bench.run()
+    assert samples(bench.counters)["gateway_tool_duration_seconds_sum", ("look",)] == 0.5

@@ -1,0 +1,95 @@
+"""A call's arguments fit its tool's schema, or the model is told what does not."""
+
+import time
+
+import pytest
+
+from gateway.contracts import Json
+from gateway.testing.scripts import ok, serve
+from gateway.testing.upstream import FakeUpstream
+from gateway.tools.schema import PROBLEMS_LIMIT, Schemas
+
+from .doubles import spec
+
+PATH: Json = {
+    "type": "object",
+    "properties": {"path": {"type": "string"}, "lines": {"type": "integer", "minimum": 1}},
+    "required": ["path"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize("arguments", [{"path": "x"}, {"path": "", "lines": 3}])
+def test_arguments_that_fit_have_no_problem(arguments: Json) -> None:
+    """Nothing is added, nothing converted."""
+    assert Schemas().problem(spec(parameters=PATH), arguments) is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({}, ['"path"', "required"]),
+        ({"path": 1}, ["path:", "string"]),
+        ({"path": "x", "lines": 0}, ["lines:", "minimum"]),
+        ({"path": "x", "other": 1}, ["other"]),
+        ({"lines": "3"}, ["lines:", "integer", "path"]),
+    ],
+)
+def test_problems_name_the_place_and_the_rule(arguments: Json, words: list[str]) -> None:
+    """All of a few at once."""
+    problem = Schemas().problem(spec(parameters=PATH), arguments)
+    assert problem is not None
+    for word in words:
+        assert word in problem
+
+
+def test_what_is_told_has_a_bound() -> None:
+    """However much is wrong, and however large it is."""
+    schema = {"type": "object", "additionalProperties": {"type": "integer"}}
+    problem = Schemas().problem(spec(parameters=schema), {f"a{i}": "x" for i in range(1000)})
+    assert problem is not None and problem.count(";") == PROBLEMS_LIMIT - 1
+    large = Schemas().problem(spec(parameters=schema), {"a": "x" * 1_000_000})
+    assert large is not None and len(large) <= 2000
+
+
+@pytest.mark.parametrize(
+    "schema", [{"type": "nope"}, {"$ref": "#/nowhere"}, {"type": "object", "properties": {"a": {"pattern": "("}}}]
+)
+def test_a_definition_that_is_no_schema_accepts_nothing(schema: Json) -> None:
+    """The model is told, instead of a tool run with arguments that nobody checked."""
+    problem = Schemas().problem(spec("odd", parameters=schema), {})
+    assert problem is not None and problem.startswith("the definition of 'odd' is broken")
+
+
+async def test_a_definition_fetches_nothing() -> None:
+    """What it refers to elsewhere, in the network or on disk, makes it broken."""
+    async with FakeUpstream(serve(ok(b"{}"))) as upstream:
+        for reference in (f"{upstream.base_url}/schema", "file:///etc/hostname"):
+            problem = Schemas().problem(spec(parameters={"$ref": reference}), {})
+            assert problem is not None and "is broken" in problem
+        assert not upstream.connections
+
+
+def test_a_pattern_takes_linear_time() -> None:
+    """Definitions may be a stranger's, arguments the model's."""
+    schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(a+)+$"}}}
+    began = time.process_time()
+    assert Schemas().problem(spec(parameters=schema), {"a": "a" * 50_000 + "!"}) is not None
+    assert time.process_time() - began < 1
+
+
+def test_a_changed_definition_is_used_at_once() -> None:
+    """The name alone does not decide."""
+    schemas = Schemas()
+    assert schemas.problem(spec(parameters=PATH), {}) is not None
+    assert schemas.problem(spec(parameters={"type": "object"}), {}) is None
+    assert schemas.problem(spec(parameters=PATH), {}) is not None
+
+
+def test_arguments_are_looked_at_however_deep() -> None:
+    """A hundred levels are as good as one."""
+    deep: Json = {}
+    for _ in range(100):
+        deep = {"path": deep}
+    problem = Schemas().problem(spec(parameters=PATH), deep)
+    assert problem is not None and "path:" in problem

@@ -1,0 +1,150 @@
+"""A request of our own: its answer is whole, or an error; its connection goes back, or is gone."""
+
+import asyncio
+
+import pytest
+
+from gateway.errors import GatewayError
+from gateway.testing.peer import Peer
+from gateway.testing.scripts import answer, chunk, head, ok, serve
+from gateway.upstream.call import UpstreamCall
+from gateway.upstream.pool import Pool
+
+from .turns import pooled
+
+ASK = b"POST /v1/x HTTP/1.1\r\nHost: u\r\nContent-Length: 2\r\n\r\n{}"
+CHUNKED = head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")])
+
+
+async def fetch(pool: Pool) -> tuple[int, bytes]:
+    call = UpstreamCall(pool)
+    try:
+        status = (await call.send(ASK)).status
+        return status, b"".join([piece async for piece in call.pieces()])
+    finally:
+        call.close()
+
+
+async def test_an_answer_is_read_whole_and_the_connection_used_again() -> None:
+    """With a length, and in chunks, whose framing is taken off."""
+    answers = iter(
+        (answer(200, b"one"), CHUNKED + chunk(b"t") + chunk(b"wo") + b"0\r\nX: y\r\n\r\n", answer(404, b"no"))
+    )
+    script = serve(lambda _: next(answers))
+    async with pooled(script) as (pool, upstream, _):
+        assert [await fetch(pool) for _ in range(3)] == [(200, b"one"), (200, b"two"), (404, b"no")]
+        assert len(upstream.connections) == 1
+
+
+async def test_pieces_come_as_they_are_sent() -> None:
+    """Nothing waits for more; interim answers are not the answer."""
+    go = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(b"HTTP/1.1 103 Early Hints\r\n\r\n" + CHUNKED + chunk(b"first"))
+        await go.wait()
+        await peer.send(chunk(b"second") + b"0\r\n\r\n")
+
+    async with pooled(script) as (pool, _, _):
+        call = UpstreamCall(pool)
+        await call.send(ASK)
+        pieces = call.pieces()
+        assert await anext(pieces) == b"first"
+        go.set()
+        assert [piece async for piece in pieces] == [b"second"]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"HTTP/1.1 200 OK\r\nContent-Le",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell",
+        CHUNKED + b"5\r\nhel",
+        CHUNKED + b"5\r\nhello\r\n",
+        CHUNKED + b"zz\r\n",
+        b"garbage\r\n\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
+    ],
+)
+async def test_a_broken_answer_is_an_error(raw: bytes) -> None:
+    """Cut anywhere, malformed, or of another protocol: never a whole answer; the connection is not used again."""
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(raw)
+
+    async with pooled(script) as (pool, _, _):
+        with pytest.raises(GatewayError) as failed:
+            await fetch(pool)
+        assert failed.value.code == "upstream_error"
+        assert not pool.idle
+
+
+async def test_a_stale_connection_costs_nothing() -> None:
+    """It closed as the request came: the request goes over another one, once."""
+
+    async def closes(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(ok())
+        await peer.read_head()
+
+    async with pooled(closes, serve(answer(200, b"again"))) as (pool, upstream, _):
+        await fetch(pool)
+        assert await fetch(pool) == (200, b"again")
+        assert len(upstream.connections) == 2
+
+
+async def test_silence_has_a_limit() -> None:
+    """Before the head, and within the body."""
+
+    async def silent(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.wait_end()
+
+    async def stops(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(CHUNKED + chunk(b"x"))
+        await peer.wait_end()
+
+    async with pooled(silent, stops, first_byte_s=0.05, idle_s=0.05) as (pool, upstream, _):
+        for _ in range(2):
+            with pytest.raises(GatewayError) as failed:
+                await fetch(pool)
+            assert failed.value.code == "upstream_timeout"
+        await upstream.wait_open(0)
+
+
+async def test_a_call_that_is_closed_ends_its_connection() -> None:
+    """At once: the upstream need not go on."""
+
+    async def endless(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(CHUNKED + chunk(b"x"))
+        await peer.wait_end()
+
+    async with pooled(endless) as (pool, upstream, _):
+        call = UpstreamCall(pool)
+        await call.send(ASK)
+        call.close()
+        call.close()
+        await upstream.wait_open(0)
+
+
+async def test_a_reader_that_waits_stops_the_upstream() -> None:
+    """What is held stays small, and nothing of it is lost."""
+    total = 20_000_000
+
+    async def flood(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % total)
+        for _ in range(200):
+            await peer.send(bytes(total // 200))
+
+    async with pooled(flood) as (pool, upstream, _):
+        call = UpstreamCall(pool)
+        await call.send(ASK)
+        await asyncio.sleep(0.2)
+        assert upstream.connections[0].n_sent < total
+        assert sum([len(piece) async for piece in call.pieces()]) == total

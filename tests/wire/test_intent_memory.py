@@ -1,0 +1,105 @@
+"""Requests about memories are told apart from sentences with the same words."""
+
+import pytest
+
+from gateway.wire.intent_memory import memory_request
+from gateway.wire.phrases import Spans, fold
+
+NOTHING = Spans(())
+
+
+@pytest.mark.parametrize(
+    ("text", "about"),
+    [
+        ("remember that my name is bob. what's up?", "my name is bob"),
+        ("Please remember I like tea!", "i like tea"),
+        ("can you remember that I live in Paris?", "i live in paris"),
+        ("ok, remember: a. b.\nc", "a. b.\nc"),
+        ("remember dr. smith is my doctor.", "dr. smith is my doctor"),
+        ("don't forget I'm allergic to nuts", "i'm allergic to nuts"),
+        ("remember this", ""),
+        ("记住我喜欢喝茶。你好", "我喜欢喝茶"),
+        ("请帮我记住：我叫张三", "我叫张三"),
+        ("记一下，周五开会", "周五开会"),
+        ("别忘了我对花生过敏", "我对花生过敏"),
+        ("你好，请记住我叫李四", "我叫李四"),
+    ],
+)
+def test_remember(text: str, about: str) -> None:
+    """The sentence without the words that ask for it; behind a colon, all the rest."""
+    folded = fold(text).text
+    request = memory_request(folded, shown=NOTHING)
+    assert request is not None and request.action == "remember"
+    assert folded[slice(*request.about)].strip() == about
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "what do you remember?",
+        "tell me what you remember about me",
+        "do you remember my birthday?",
+        "what do you know about me",
+        "show me my memories",
+        "remember me?",
+        "你记得什么",
+        "你还记得我的名字吗？",
+        "你记住了哪些事",
+        "你知道我什么",
+        "列出所有记忆",
+    ],
+)
+def test_recall(text: str) -> None:
+    """Questions about what is known."""
+    request = memory_request(fold(text).text, shown=NOTHING)
+    assert request is not None and request.action == "recall"
+
+
+@pytest.mark.parametrize(
+    ("text", "about", "everything"),
+    [
+        ("forget that my name is bob", "my name is bob", False),
+        ("please forget about my address.", "my address", False),
+        ("forget everything you know about me", "everything you know about me", True),
+        ("delete all memories", "", True),
+        ("forget that", "", False),
+        ("忘记我的名字", "我的名字", False),
+        ("请忘掉所有", "所有", True),
+        ("把我的生日忘了", "我的生日", False),
+        ("清空记忆", "", True),
+    ],
+)
+def test_forget(text: str, about: str, everything: bool) -> None:
+    """What is to be forgotten, or all of it."""
+    folded = fold(text).text
+    request = memory_request(folded, shown=NOTHING)
+    assert request is not None and request.action == "forget"
+    assert (folded[slice(*request.about)].strip(), request.everything) == (about, everything)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "I remember when we met",
+        "do not remember this",
+        "how do I memorize things",
+        "forget it",
+        "forget about it",
+        "I forgot my password",
+        "我忘记密码了",
+        "忘记密码怎么办",
+        "忘记密码了吗？",
+        "我记得小时候",
+        "怎么记住单词",
+        "他记住了",
+    ],
+)
+def test_the_same_words_in_other_sentences_ask_for_nothing(text: str) -> None:
+    """Who remembers or forgets is somebody else, or it is an idiom or a question."""
+    assert memory_request(fold(text).text, shown=NOTHING) is None
+
+
+def test_a_quoted_request_asks_for_nothing() -> None:
+    """Only what the message itself says counts."""
+    assert memory_request("remember me and you", shown=Spans([(0, 19)])) is None

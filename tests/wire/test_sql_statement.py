@@ -1,0 +1,164 @@
+"""Whether a statement is harmless: the siblings of the cases that the assessor is measured on."""
+
+import json
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.wire.sql_statement import judge
+
+SIBLINGS = [
+    json.loads(line) for line in (Path(__file__).parents[1] / "data/sql_siblings.jsonl").read_text().splitlines()
+]
+
+
+@pytest.mark.parametrize("sql", [case["sql"] for case in SIBLINGS if case["expect"] == "auto"], ids=ascii)
+def test_everyday_reading_is_harmless(sql: str) -> None:
+    """Plain reading statements of every dialect are not doubted."""
+    assert judge(sql).doubt is None
+
+
+@pytest.mark.parametrize("sql", [case["sql"] for case in SIBLINGS if case["expect"] == "confirm"], ids=ascii)
+def test_everything_else_is_doubted(sql: str) -> None:
+    """Writes, effects, files, stacked statements, tricks and prose are doubted, with a reason for a person."""
+    doubt = judge(sql).doubt
+    assert doubt is not None and doubt[0].islower() and doubt[1].endswith(".") and len(doubt[1]) < 200
+
+
+@pytest.mark.parametrize(
+    ("sql", "marks"),
+    [
+        ("WITH x AS (SELECT 1) SELECT * FROM x", {"with"}),
+        ("VALUES (1)", {"values"}),
+        ("TABLE users", {"table"}),
+        ("PRAGMA table_info(t)", {"pragma"}),
+        ("EXPLAIN ANALYZE SELECT 1", {"explain_analyze"}),
+        ("EXPLAIN (ANALYZE off) SELECT 1", set()),
+        ("WITH RECURSIVE t AS (SELECT 1 UNION ALL SELECT 1 FROM t) SELECT 1", {"with", "recursion"}),
+        ("SELECT * FROM t FOR UPDATE", {"lock"}),
+        ("EXPLAIN ANALYZE SELECT * FROM pg_shadow", {"explain_analyze", "sensitive_read"}),
+    ],
+)
+def test_what_an_operator_may_want_to_know(sql: str, marks: set[str]) -> None:
+    """Statements beyond the short list, and reading with side effects, carry marks."""
+    assert judge(sql) == judge(sql.lower()) and judge(sql).marks == marks and judge(sql).doubt is None
+
+
+QUIET = st.text(alphabet="abc 1,.()=*+<>\n\t", max_size=30)
+
+
+@settings(deadline=None)
+@given(QUIET, st.sampled_from(["DROP TABLE t", "DELETE FROM t", "UPDATE t SET a=1", "SELECT 2", "x"]))
+def test_a_second_statement_is_never_harmless(middle: str, second: str) -> None:
+    """Whatever stands before the semicolon, what follows it is doubted."""
+    assert judge(f"SELECT 1 {middle}; {second}").doubt
+
+
+PIECES = [
+    *("SELECT", "1", "a", "FROM t", "DROP TABLE t", "DELETE FROM t", "UPDATE t SET a=1", "INSERT INTO t VALUES (1)"),
+    *(
+        ";",
+        "'",
+        "''",
+        '"',
+        "--",
+        "-- ",
+        "--x",
+        "/*",
+        "/*!",
+        "*/",
+        "#",
+        "\n",
+        "\r",
+        "(",
+        ")",
+        "[",
+        "]",
+        "]]",
+        "[a",
+        "a]",
+        "`",
+    ),
+    *("\\", "\\'", "$$", "$a$", "E'", "q'", "'a'", ",", "*", "=", "?", ":a", "@b", " ", "UNION", "AS", "x", "INTO"),
+    *("WITH x AS (", "VALUES (1)", "random()"),
+]
+#: What SQLite may be asked for by a statement that reads, and the COMMIT in front of a script.
+READING = {
+    sqlite3.SQLITE_SELECT,
+    sqlite3.SQLITE_READ,
+    sqlite3.SQLITE_FUNCTION,
+    sqlite3.SQLITE_RECURSIVE,
+    sqlite3.SQLITE_TRANSACTION,
+}
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from(["SELECT 1", "SELECT a FROM t", "SELECT '", "SELECT [", "SELECT 1 /*", 'SELECT "', "VALUES (1)"]),
+    st.lists(st.sampled_from(PIECES), max_size=8),
+    st.sampled_from(["", " "]),
+)
+def test_a_real_database_agrees(start: str, pieces: list[str], gap: str) -> None:
+    """What is found harmless makes SQLite do nothing but read, in whatever way it splits the text."""
+    sql = start + gap + gap.join(pieces)
+    asked: set[int] = set()
+
+    def authorize(action: int, *_: object) -> int:
+        asked.add(action)
+        return sqlite3.SQLITE_OK
+
+    if judge(sql).doubt is None:
+        database = sqlite3.connect(":memory:")
+        try:
+            database.execute("CREATE TABLE t (a)")
+            database.set_authorizer(authorize)
+            database.executescript(sql)
+        except (sqlite3.Error, sqlite3.Warning, ValueError):
+            pass
+        finally:
+            database.close()
+    assert asked <= READING
+
+
+@settings(deadline=None)
+@given(st.text(max_size=300))
+def test_any_text_is_judged(sql: str) -> None:
+    """No text raises."""
+    judge(sql)
+    judge(f"SELECT {sql}")
+    judge(f"EXPLAIN ({sql}")
+
+
+HOSTILE = (
+    "(",
+    "1,",
+    "f(x)",
+    "a(b,c,",
+    "WITH a(b), ",
+    "x AS ((",
+    "lower(",
+    "SELECT 1 UNION ",
+    "a AS (SELECT 1 UNION SELECT 1 FROM a), ",
+    "a#b--c\n",
+    "$$x$$ # ",
+    "a.",
+    "EXPLAIN ",
+    "SHOW ",
+)
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+@pytest.mark.parametrize("start", ["SELECT ", "WITH ", "EXPLAIN (", "SHOW TABLES "])
+def test_hostile_text_takes_linear_time(start: str, piece: str) -> None:
+    """100 kB of anything are judged in less than 100 ms."""
+    sql = start + piece * (100_000 // len(piece))
+    took = []
+    for _ in range(3):
+        started = time.thread_time()
+        judge(sql)
+        took.append(time.thread_time() - started)
+    assert min(took) < 0.1
