@@ -32,9 +32,8 @@ Every key is optional. Without a file everything has its default, and the built-
 
 The file is as trusted as the program, because it names code and commands: no API writes it.
 
-The keys of the context lane (`context`, `prompts`, `chains`, `tools`, `risk`, `approvals`, `mcp`, `workflows`, `store`,
-`limits.context_body`, `upstreams[].models`) are checked and not used by this version: it answers context requests with
-501.
+The sections `approvals`, `mcp` and `workflows` are checked and not used by this version. What stages, tools and assessors take
+under `with` is in their own files ([plugins.md](plugins.md)).
 
 ## Where values come from
 

@@ -62,7 +62,7 @@ class Settings(Section):
     mcp: Mcp = Field(default_factory=Mcp, description="Tools of MCP servers.")
     workflows: Workflows = Field(default_factory=Workflows, description="Workflows that users start.")
     store: DatabaseUrl = Field(
-        default=Secret("sqlite:///./gateway.db"), description="Where runs, approvals and prompts are kept."
+        default=Secret("sqlite:///./gateway.db"), description="Where prompts, memories, hidden turns and runs are kept."
     )
     store_file: FilePath | None = Field(default=None, description="File that holds `store`.")
     metrics: Metrics = Field(default_factory=Metrics, description="What is counted.")
