@@ -12,11 +12,12 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 
 import orjson
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from gateway.caller import Caller
 from gateway.contracts import Exchange, Json, StoredRun
 from gateway.errors import GatewayError
+from gateway.lanes.own import Facade
 from gateway.lanes.render import Completion, Frames, Turn, chunks_of
 from gateway.pipeline.chain import Chain
 from gateway.routing.keys import Identity
@@ -180,12 +181,17 @@ class _Stream:
         self._beat: asyncio.TimerHandle | None = None
         self._beating: asyncio.Task[None] | None = None
         self._over = False
+        self._wire: Facade | None = None  # behind the head, for chunks that need no waiting
 
     async def run(self, news: AsyncIterator[list[Json]], headers: Mapping[str, str]) -> web.StreamResponse:
         self._response.headers.update(headers)
+        if self._request.version >= HttpVersion11:
+            self._response.enable_chunked_encoding()
         await self._response.prepare(self._request)
         try:
             await self._write(self._frames.first())
+            if self._response.chunked and isinstance(self._request.transport, Facade):
+                self._wire = self._request.transport
             self._wait()
             await self._relay(news)
             await self._write(self._frames.last())
@@ -214,7 +220,10 @@ class _Stream:
 
     async def _write(self, frame: bytes) -> None:
         self._written_s = self._loop.time()
-        await self._response.write(frame)
+        if self._wire is None or self._wire.blocked:
+            await self._response.write(frame)
+        else:
+            self._wire.write(b"%x\r\n%b\r\n" % (len(frame), frame))  # as aiohttp writes it, in a fifth of the time
 
     def _wait(self) -> None:
         due_s = self._written_s + self._keepalive_s

@@ -188,22 +188,22 @@ class _Sqlite:
     def __init__(self, config: Config) -> None:
         self._place = config.url.removeprefix(SQLITE)
         self._read_only = config.read_only
-        self._free = threading.BoundedSemaphore(THREADS)
+        self._free = asyncio.Semaphore(THREADS)
 
     async def run(self, sql: str, table: _Table) -> None:
-        if not self._free.acquire(blocking=False):
-            raise _StatementError(f"{THREADS} others are under way: try again later")
+        await self._free.acquire()  # its turn is part of a call's time
         stop, committing = threading.Event(), threading.Event()
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[_StatementError | None] = loop.create_future()
 
+        def end(error: _StatementError | None) -> None:
+            self._free.release()
+            ended.set_result(error)
+
         def live() -> None:
-            try:
-                error = self._run(sql, table, stop, committing)
-            finally:
-                self._free.release()
+            error = self._run(sql, table, stop, committing)
             with suppress(RuntimeError):  # the event loop is gone, and with it who waited
-                loop.call_soon_threadsafe(ended.set_result, error)
+                loop.call_soon_threadsafe(end, error)
 
         # A daemon: the gateway need not wait for a long step before it exits.
         threading.Thread(target=live, name="execute_sql", daemon=True).start()

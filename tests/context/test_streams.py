@@ -205,7 +205,7 @@ async def test_keep_alive_after_silence() -> None:
 async def test_a_client_that_reads_late_gets_no_pile_of_keep_alives() -> None:
     """One is enough for whoever does not read, and none comes behind the end."""
     pieces = ["x" * 20_000] * 300
-    context = {"stream": {"keepalive": "10ms"}}
+    context = {"stream": {"keepalive": "50ms"}}
     async with talking(says(*pieces), context=context) as world, world.streaming() as stream:
         await asyncio.sleep(0.2)  # twenty times the silence that asks for one
         is_clean(await stream.rest())
