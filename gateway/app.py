@@ -154,8 +154,9 @@ class Gateway:
                 self._loaded = old
                 raise
             self._listeners[DATA].swap(entry)
-            await self._retire()
-            self._context = context
+            retired, self._context = self._context, context
+            if retired is not None:
+                await retired.lane.retire()
         except ConfigError as error:
             self._metrics.reloads["failure"] += 1
             log.error("reload failed, the old configuration stays in use: %s", error)
