@@ -21,6 +21,7 @@ from gateway.pipeline.model import ModelCore
 from gateway.tools.catalog import Catalog
 from gateway.tools.gate import ABSENT, RISK_LEVEL, Asked, Gate, take_risk_level
 from gateway.tools.schema import Schemas
+from gateway.wire.chat_request import client_tools, wants_text
 
 EXPLAIN_PATH = "/context/explain"
 #: Calls that are judged in one request.
@@ -89,10 +90,9 @@ class Explainer:
 
     def _tools(self, exchange: Exchange) -> list[Json]:
         """Ours; a client's tool wins a clash of names, and an answer in another format than text has none."""
-        wanted = exchange.body.get("response_format")
-        if wanted is not None and not (isinstance(wanted, dict) and wanted.get("type") == "text"):
+        if not wants_text(exchange.body):
             return []
-        theirs = _names(exchange.body.get("tools"))
+        theirs = client_tools(exchange.body)
         return [
             {"name": spec.name, "requires_approval": spec.requires_approval, "category": spec.category}
             for spec in self.catalog.offered(exchange)
@@ -188,9 +188,3 @@ def _described(intent: Intent) -> Json:
         "service": intent.service,
         "tools": intent.tools,
     }
-
-
-def _names(tools: object) -> frozenset[object]:
-    """The names of a client's tools."""
-    functions = [tool.get("function") for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
-    return frozenset(name for f in functions if isinstance(f, dict) and isinstance(name := f.get("name"), str))

@@ -36,6 +36,7 @@ from gateway.tools.catalog import Catalog
 from gateway.tools.gate import Gate, take_risk_level
 from gateway.tools.runner import Runner
 from gateway.tools.schema import Schemas
+from gateway.wire.chat_request import client_tools, wants_text
 from gateway.wire.scanner import AnswerScanner, FoundCall, Malformed, Outcome
 
 T = TypeVar("T")
@@ -78,7 +79,7 @@ class _AgentLoop:
         self._limits = limits
 
     async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply:
-        if not _is_text(exchange.body.get("response_format")):
+        if not wants_text(exchange.body):
             return await call_next(exchange)  # a JSON answer is the client's, whatever it looks like
         run = _Run(self._agents, self._limits, exchange, call_next)
         await run.remember_hidden_turns()
@@ -106,7 +107,7 @@ class _Run:
         self._loop = Loop(
             limits=limits,
             plan=self._plan,
-            client_tools=frozenset(_client_tools(exchange.body)),
+            client_tools=client_tools(exchange.body),
             new_id=lambda: "call_" + secrets.token_hex(12),
             run_id=exchange.id,
         )
@@ -362,13 +363,3 @@ def _native(name: str, description: str, parameters: Json) -> Json:
     if "risk_level" not in properties:
         parameters = {**parameters, "properties": {**properties, "risk_level": _RISK_LEVEL}}
     return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
-
-
-def _client_tools(body: Json) -> list[str]:
-    """The names of the tools that the client brought."""
-    functions = [t.get("function") for t in body.get("tools") or () if isinstance(t, dict)]
-    return [f["name"] for f in functions if isinstance(f, dict) and isinstance(f.get("name"), str)]
-
-
-def _is_text(response_format: object) -> bool:
-    return response_format is None or (isinstance(response_format, dict) and response_format.get("type") == "text")

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.contracts import Exchange, Handler, Host, Intent, Plugin, Reply, Service
+from gateway.wire.chat_request import client_tools
 from gateway.wire.intent_ask import asks_before
 from gateway.wire.intent_calls import Call, find_calls
 from gateway.wire.intent_memory import memory_request
@@ -53,7 +54,7 @@ class IntentStage:
         text = last_user_text(exchange.body.get("messages"))
         services = self._host.tools.services()
         offered = (spec.name for spec in self._host.tools.offered(exchange))
-        own = frozenset(name.casefold() for name in (*offered, *_brought(exchange.body.get("tools"))))
+        own = frozenset(name.casefold() for name in (*offered, *client_tools(exchange.body)))
         intent = recognise(text, services, own=own, exclude_keywords=self._config.exclude_keywords)
         self._host.counters.count("intent", intent=intent.kind, layer=layer(intent))
         note = mcp_note(intent, services, limit=self._config.max_described)
@@ -136,14 +137,6 @@ def _request(folded: Folded, shown: Spans) -> Intent:
     if ask is not None:
         return Intent("hitl", "hitl:ask_before", folded.span(*ask))
     return Intent("normal", "normal")
-
-
-def _brought(tools: object) -> Iterator[str]:
-    """The names of the tools that the client has itself."""
-    for tool in tools if isinstance(tools, list) else ():
-        function = tool.get("function") if isinstance(tool, dict) else None
-        if isinstance(function, dict) and isinstance(name := function.get("name"), str):
-            yield name
 
 
 def layer(intent: Intent) -> str:

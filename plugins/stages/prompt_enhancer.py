@@ -16,6 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from gateway.contracts import Caller, EnhancedPrompt, Exchange, Handler, Host, Json, Plugin, Reply
 from gateway.errors import GatewayError
+from gateway.wire.chat_request import client_tools, wants_text
 from gateway.wire.durations import positive_seconds
 from gateway.wire.mermaid import MERMAID
 from gateway.wire.tool_prompt import INSTRUCTIONS, estimated_tokens, size_of
@@ -115,7 +116,7 @@ class PromptEnhancer:
     def _part(self, exchange: Exchange, base: str | None) -> Part:
         """From the cache, or made now. The tools of a narrowed request are its own: they are not kept."""
         self._drop_outdated()
-        with_tools = self._config.tools and _answers_in_text(exchange.body)
+        with_tools = self._config.tools and wants_text(exchange.body)
         # The intent layer adds the tools of a service as notes; they are called in the same format.
         service = with_tools and exchange.intent is not None and bool(exchange.intent.tools)
         key = (exchange.prompt, base, self._host.tools.version, with_tools, service)
@@ -232,20 +233,9 @@ def _text_of(message: Json) -> str:
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
-def _answers_in_text(body: Json) -> bool:
-    """A request for another format runs without our tools."""
-    wanted = body.get("response_format")
-    return wanted is None or (isinstance(wanted, dict) and wanted.get("type") == "text")
-
-
 def _clashes(body: Json, tools: Sequence[ToolText]) -> frozenset[str]:
     """Names of ours that the client gives to tools of its own: the client's win."""
-    brought = body.get("tools")
-    if not isinstance(brought, list) or not brought:
-        return frozenset()
-    functions = [tool.get("function") for tool in brought if isinstance(tool, dict)]
-    names = [function.get("name") for function in functions if isinstance(function, dict)]
-    return frozenset(name for name in names if isinstance(name, str)) & {tool.name for tool in tools}
+    return client_tools(body) & {tool.name for tool in tools}
 
 
 def _joined(texts: Iterable[str | None]) -> str:
