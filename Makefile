@@ -9,7 +9,7 @@ PY  := $(VENV)/bin/python
 PIP  = -m pip install --quiet --disable-pip-version-check --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo demo-words test test-postgres test-clients test-clients-all soak check fmt selftest bench docs lock wheel clean
+.PHONY: help run demo demo-words test test-postgres test-clients test-clients-all soak crash check fmt selftest bench docs lock wheel clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,20 +24,23 @@ demo-words: $(VENV)/.run ## print the words that the demo model obeys
 	@$(PY) -m gateway.demo --words
 
 test: $(VENV)/.dev ## run the tests
-	$(PY) -m pytest -m "not clients and not soak and not postgres" $(ARGS)
+	$(PY) -m pytest -m "not clients and not soak and not crash and not postgres" $(ARGS)
 
 test-postgres: $(VENV)/.dev ## the tests that start a PostgreSQL server (Debian: apt-get install postgresql)
 	$(PY) -m pytest -m postgres $(ARGS)
 
-test-clients: $(CLIENTS_VENV)/.clients tests/clients/node/node_modules/.installed ## run the README's snippets with real clients
+test-clients: $(CLIENTS_VENV)/.clients $(CLIENTS_VENV)-instructor/.clients tests/clients/node/node_modules/.installed ## run the README's snippets with real clients
 	$(CLIENTS_VENV)/bin/python -m pytest -m "clients and not clients_all" tests/clients $(ARGS)
 
-test-clients-all: $(CLIENTS_VENV)/.clients $(CLIENTS_VENV)-all/.clients $(CLIENTS_VENV)-aider/.clients tests/clients/node/node_modules/.installed tests/clients/programs/node_modules/.installed ## the same with every client (about 3 GB)
+test-clients-all: $(CLIENTS_VENV)/.clients $(CLIENTS_VENV)-instructor/.clients $(CLIENTS_VENV)-all/.clients $(CLIENTS_VENV)-aider/.clients tests/clients/node/node_modules/.installed tests/clients/programs/node_modules/.installed ## the same with every client (about 3 GB)
 	$(CLIENTS_VENV)/bin/python -m pytest -m clients tests/clients $(ARGS)
 
 soak: $(VENV)/.dev ## reliability under load and faults; prints the figures (about six minutes)
 	$(PY) -m pytest -m soak -s $(ARGS)
 	TWOLANE_FUZZ=$${TWOLANE_FUZZ:-50} $(PY) -m pytest tests/wire/test_differential.py
+
+crash: $(VENV)/.dev ## kill gateways at 200 points of a run, decide 10,000 times at once, hold 1,000 runs (about eight minutes)
+	$(PY) -m pytest -m crash -s tests/crash $(ARGS)
 
 check: $(VENV)/.dev ## lint, types, formatting, shipped configuration, generated files
 	$(VENV)/bin/ruff check .
@@ -67,13 +70,14 @@ lock: ## write the requirements and lock files anew (needs uv and npm)
 	$(LOCK) --extra dev -o requirements-dev.txt
 	$(LOCK) --extra dev --extra clients -o requirements-clients.txt
 	$(LOCK) --extra clients-all -o requirements-clients-all.txt
+	$(filter-out pyproject.toml,$(LOCK)) --group pyproject.toml:instructor -o requirements-clients-instructor.txt
 	$(filter-out --universal pyproject.toml,$(LOCK)) --group pyproject.toml:aider -o requirements-clients-aider.txt
 	npm run relock --prefix tests/clients/node
 	npm run relock --prefix tests/clients/programs
 LOCK = uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --quiet --upgrade pyproject.toml
 
 clean: ## remove environments, caches and build results
-	rm -rf $(VENV) $(CLIENTS_VENV) $(CLIENTS_VENV)-all $(CLIENTS_VENV)-aider .venv-3.13 tests/clients/*/node_modules dist build .bench .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(CLIENTS_VENV) $(CLIENTS_VENV)-all $(CLIENTS_VENV)-instructor $(CLIENTS_VENV)-aider .venv-3.13 tests/clients/*/node_modules dist build .bench .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
@@ -88,9 +92,10 @@ $(VENV)/.dev: requirements-dev.txt | $(VENV)/bin/python
 	$(PY) $(PIP) -r requirements-dev.txt
 	@touch $@ $(VENV)/.run
 
-$(CLIENTS_VENV)/.clients $(CLIENTS_VENV)-all/.clients $(CLIENTS_VENV)-aider/.clients: %/.clients:
+.SECONDEXPANSION:
+$(CLIENTS_VENV)/.clients $(CLIENTS_VENV)-all/.clients $(CLIENTS_VENV)-instructor/.clients $(CLIENTS_VENV)-aider/.clients: %/.clients: requirements-$$(subst .venv-,,$$*).txt
 	test -x $*/bin/python || $(PYTHON) -m venv $*
-	$*/bin/python $(PIP) -r requirements-$(subst .venv-,,$*).txt
+	$*/bin/python $(PIP) -r $<
 	@touch $@
 
 tests/clients/node/node_modules/.installed: tests/clients/node/package-lock.json

@@ -22,6 +22,7 @@ class Measure:
     aim: float | None = None
     unit: str | None = None  # of an absolute bar; None: the bar is a ratio
     above: str | None = None  # the measure of the same system that an absolute bar counts from
+    against: str | None = None  # the reference's measure that a ratio is to, where it is another one
 
 
 MEASURES = (
@@ -40,6 +41,20 @@ MEASURES = (
         unit="MB",
         above="idle_mb",
     ),
+    Measure(key="context_us", title="us/ctx", what="CPU per context request, 8 events", bar=1500, aim=800, unit="us"),
+    Measure(key="context_stream_us", title="us/ctx str", what="the same, streamed", bar=1500, aim=800, unit="us"),
+    Measure(key="context_64_us", title="us/ctx 64", what="the same, 64 events", bar=1500, unit="us"),
+    Measure(
+        key="context_event_us",
+        title="us/ctx event",
+        what="CPU per context event at 10,000 events/s",
+        digits=1,
+        bar=2.5,
+        aim=1.5,
+        against="event_us",
+    ),
+    Measure(key="first_us", title="+first us", what="added p50 to the first text", bar=3000, unit="us"),
+    Measure(key="text_us", title="text us", what="p50 from upstream's to client's first text", bar=3000, unit="us"),
     Measure(key="ready_s", title="ready s", what="ready after start", digits=2, bar=1.0, aim=0.5, unit="s"),
 )
 
@@ -63,7 +78,7 @@ class Figures:
         if measure.unit and not measure.above:
             return self.of(system, measure.key)
         combine: Callable[[float, float], float] = float.__sub__ if measure.above else float.__truediv__
-        key = measure.above or measure.key
+        key = measure.above or measure.against or measure.key
         pairs = ((a.get(measure.key), b.get(key)) for a, b in zip(own, other, strict=False))
         return [combine(mine, its) for mine, its in pairs if mine is not None and its]
 

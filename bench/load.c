@@ -12,6 +12,8 @@
  *     events     server-sent events received, of unfinished streams too ([DONE] is one)
  *     streaming  connections in the middle of a stream at the end
  *     p50_us     median time from due (closed loop: sent) to the last byte
+ *     first_us   median time from due to the first text of a stream
+ *     text_us    median time from the upstream's writing of that text, which says when that was, to its arrival
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -44,6 +46,13 @@ struct connection {
     long long body_left; /* -1: chunked */
     char tail[5];        /* the last bytes of a chunked body */
     int events;          /* of the answer under way */
+    bool text;           /* some of its text is here */
+};
+
+/* Times of which the median is told. */
+struct times {
+    float *us;
+    size_t count, room;
 };
 
 static char request[REQUEST_BYTES];
@@ -53,8 +62,7 @@ static struct connection *connections, **idle;
 static int connection_count, idle_count;
 static long requests, errors, events;
 static char first_error[160];
-static float *times_us;
-static size_t times_room;
+static struct times whole, first, text;
 
 static nanoseconds now(void) {
     struct timespec t;
@@ -108,6 +116,7 @@ static void ask(struct connection *c, nanoseconds due) {
     c->head_bytes = 0;
     c->in_body = false;
     c->events = 0;
+    c->text = false;
     memset(c->tail, 0, sizeof c->tail);
     if (send(c->fd, request, request_bytes, MSG_NOSIGNAL) != (ssize_t)request_bytes)
         fail(c, "send: ", strerror(errno));
@@ -118,12 +127,17 @@ static void free_for_next(struct connection *c) {
     idle[idle_count++] = c;
 }
 
-static void answered(struct connection *c) {
-    if ((size_t)requests == times_room) {
-        times_room = times_room ? times_room * 2 : 65536;
-        times_us = realloc(times_us, times_room * sizeof *times_us);
+static void note(struct times *times, nanoseconds since) {
+    if (times->count == times->room) {
+        times->room = times->room ? times->room * 2 : 65536;
+        times->us = realloc(times->us, times->room * sizeof *times->us);
     }
-    times_us[requests++] = (now() - c->since) / 1000.0f;
+    times->us[times->count++] = (now() - since) / 1000.0f;
+}
+
+static void answered(struct connection *c) {
+    requests++;
+    note(&whole, c->since);
     if (c->last) hang_up(c);
     else free_for_next(c);
 }
@@ -164,6 +178,15 @@ static void count_events(struct connection *c, const char *bytes, size_t size) {
         if (at[1] == '\n') c->events++, events++;
 }
 
+/* The upstream's texts are an '@' and the nanosecond of their writing in 19 digits. */
+static void look_for_text(struct connection *c, const char *bytes, size_t size) {
+    const char *at = c->text ? NULL : memchr(bytes, '@', size);
+    if (!at || bytes + size - at < 20) return;
+    c->text = true;
+    note(&first, c->since);
+    note(&text, strtoll(at + 1, NULL, 10));
+}
+
 static void keep_tail(struct connection *c, const char *bytes, size_t size) {
     size_t taken = size < 5 ? size : 5;
     memmove(c->tail, c->tail + taken, 5 - taken);
@@ -180,6 +203,7 @@ static void take(struct connection *c, const char *bytes, size_t size) {
     if (c->body_left < 0) {
         if (!size) return;
         count_events(c, bytes, size);
+        look_for_text(c, bytes, size);
         keep_tail(c, bytes, size);
         if (!memcmp(c->tail, "0\r\n\r\n", 5)) answered(c);
         return;
@@ -220,13 +244,17 @@ static int by_size(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+static double median(struct times *times) {
+    qsort(times->us, times->count, sizeof *times->us, by_size);
+    return times->count ? times->us[times->count / 2] : 0.0;
+}
+
 static void report(void) {
     int streaming = 0;
     for (int i = 0; i < connection_count; i++) streaming += connections[i].state == BUSY && connections[i].events > 0;
-    qsort(times_us, requests, sizeof *times_us, by_size);
     printf("{\"requests\": %ld, \"errors\": %ld, \"first_error\": \"%s\", ", requests, errors, first_error);
-    double p50_us = requests ? times_us[requests / 2] : 0.0;
-    printf("\"events\": %ld, \"streaming\": %d, \"p50_us\": %.1f}\n", events, streaming, p50_us);
+    printf("\"events\": %ld, \"streaming\": %d, \"p50_us\": %.1f, ", events, streaming, median(&whole));
+    printf("\"first_us\": %.1f, \"text_us\": %.1f}\n", median(&first), median(&text));
 }
 
 static void run(nanoseconds until, nanoseconds step) {

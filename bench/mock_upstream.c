@@ -7,8 +7,9 @@
  *     anything else           about 1 KB of JSON, or server-sent events if the body says "stream":true
  *
  * The model's name gives the stream's shape: bench-64x10ms is 64 events 10 ms apart, 0ms all at once. Every event is
- * a send() of its own, as model servers write them. Paced streams start out of step: the first event goes at once,
- * the second after 0.5 to 1.5 intervals.
+ * a send() of its own, as model servers write them, and says when it was written: its text is an '@' and the nanosecond
+ * of CLOCK_MONOTONIC in 19 digits. The last one has a finish reason. Paced streams start out of step: the first event
+ * goes at once, the second after 0.5 to 1.5 intervals.
  *
  * A request must fit in REQUEST_BYTES, its body needs a Content-Length, and nobody pipelines behind a stream.
  */
@@ -58,7 +59,7 @@ static const char STREAM_HEAD[] =
 static const char EVENT[] =
     "data: {\"id\":\"chatcmpl-bench0123456789\",\"object\":\"chat.completion.chunk\",\"created\":1760000000,"
     "\"model\":\"bench\",\"service_tier\":\"default\",\"system_fingerprint\":\"fp_0123456789\",\"choices\":[{"
-    "\"index\":0,\"delta\":{\"content\":\" word %04d\"},\"logprobs\":null,\"finish_reason\":null}]}\n\n";
+    "\"index\":0,\"delta\":{\"content\":\" @%019lld\"},\"logprobs\":null,\"finish_reason\":%s}]}\n\n";
 
 static const char STREAM_END[] = "e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n";
 
@@ -154,8 +155,9 @@ static bool put(struct connection *c, const char *bytes, size_t size) {
 }
 
 static bool put_event(struct connection *c) {
-    char event[sizeof EVENT + 16], chunk[sizeof event + 16];
-    int event_bytes = snprintf(event, sizeof event, EVENT, c->events_sent++);
+    char event[sizeof EVENT + 32], chunk[sizeof event + 16];
+    bool last = ++c->events_sent == c->events_wanted;
+    int event_bytes = snprintf(event, sizeof event, EVENT, now(), last ? "\"stop\"" : "null");
     int chunk_bytes = snprintf(chunk, sizeof chunk, "%x\r\n%s\r\n", event_bytes, event);
     return put(c, chunk, chunk_bytes);
 }

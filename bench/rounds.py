@@ -10,7 +10,13 @@ from bench.bar import Row
 from bench.systems import NotReadyError, Running, System
 from bench.workloads import (
     ANSWERS_30KB,
+    CONTEXT,
+    CONTEXT_64,
+    CONTEXT_EVENTS,
+    CONTEXT_FIRST_TEXTS,
+    CONTEXT_STREAMS,
     EVENTS_10K,
+    FIRST_TEXTS,
     LOW_LOAD,
     SATURATED,
     STREAMS_64,
@@ -26,6 +32,12 @@ CPU_MEASURES = (
     ("answer_30kb_us", ANSWERS_30KB, "requests"),
     ("stream_us", STREAMS_64, "requests"),
     ("event_us", EVENTS_10K, "events"),
+)
+CONTEXT_MEASURES = (
+    ("context_us", CONTEXT, "requests"),
+    ("context_stream_us", CONTEXT_STREAMS, "requests"),
+    ("context_64_us", CONTEXT_64, "requests"),
+    ("context_event_us", CONTEXT_EVENTS, "events"),
 )
 SETTLE_S = 1.0
 
@@ -75,9 +87,21 @@ class Round:
             with self._turn(running, key="added_p50_us") as row:
                 outcome = self._client.run(LOW_LOAD, system=running, seconds=self._seconds)
                 row["added_p50_us"] = outcome.p50_us - direct_us
+        self._context([running for running in self._running if running.system.context])
         for running in self._running if open_streams else ():
             with self._turn(running, key="streams_mb") as row:
                 row["streams_mb"] = self._client.memory_mb_while(STREAMS_OPEN, system=running, seconds=self._hold_s)
+
+    def _context(self, systems: Sequence[Running]) -> None:
+        for key, workload, per in CONTEXT_MEASURES:
+            for running in systems:
+                self._cpu(running, key=key, workload=workload, per=per)
+        direct_us = self._client.run(FIRST_TEXTS, system=None, seconds=self._seconds).first_us if systems else 0.0
+        for running in systems:
+            with self._turn(running, key="first_us") as row:
+                outcome = self._client.run(CONTEXT_FIRST_TEXTS, system=running, seconds=self._seconds)
+                row["first_us"] = outcome.first_us - direct_us
+                row["text_us"] = outcome.text_us
 
     def _cpu(self, running: Running, *, key: str, workload: Workload, per: str) -> None:
         with self._turn(running, key=key) as row:

@@ -27,11 +27,12 @@ SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """One system under test; `command` has its ports filled in."""
+    """One system under test; `command` has its ports filled in. `context`: it has a context lane."""
 
     name: str
     command: tuple[str, ...]
     port: int
+    context: bool = False
 
 
 class NotReadyError(Exception):
@@ -120,21 +121,22 @@ def status_line(port: int, request: bytes) -> str:
 
 
 def gateway(folder: Path, *, upstream_port: int, keys: bool) -> System:
-    """This checkout's gateway, all features of its passthrough lane on; without `keys` the client's own key goes on."""
+    """This checkout's gateway, all features of its lanes on; without `keys` the client's own key goes on."""
     port = free_port()
     upstream = {"name": "mock", "base_url": f"http://127.0.0.1:{upstream_port}/v1"}
-    key = {"name": "bench", "sha256": hashlib.sha256(CLIENT_KEY.encode()).hexdigest(), "scopes": ["passthrough"]}
+    scopes = ["passthrough", "context"]
+    key = {"name": "bench", "sha256": hashlib.sha256(CLIENT_KEY.encode()).hexdigest(), "scopes": scopes}
     config = {
         "upstreams": [{**upstream, "api_key": UPSTREAM_KEY} if keys else upstream],
         "keys": [key] if keys else [],
         "metrics": {"enabled": True},
         "logging": {"access": False},
+        "store": f"sqlite:///{folder / 'gateway.db'}",
     }
     file = folder / "gateway.yaml"
     file.write_text(json.dumps(config))  # JSON is YAML
-    return System(
-        "gateway", (sys.executable, "-m", "gateway", "run", "-c", str(file), "--listen", f"127.0.0.1:{port}"), port
-    )
+    command = (sys.executable, "-m", "gateway", "run", "-c", str(file), "--listen", f"127.0.0.1:{port}")
+    return System("gateway", command, port, context=True)
 
 
 def named(argument: str, *, upstream_port: int) -> System:

@@ -4,7 +4,7 @@ import json
 import resource
 import subprocess
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench import kernel
@@ -76,6 +76,14 @@ ANSWERS_30KB = Workload(path="/v1/embeddings", connections=16)
 STREAMS_64 = Workload(model="bench-64x0ms", stream=True, connections=16)
 EVENTS_10K = Workload(model="bench-100x10ms", stream=True, connections=100)
 LOW_LOAD = Workload(connections=8, rate=100)
+#: The context lane with an answer of eight events; the same as a stream; one of 64; and at 10,000 events a second.
+CONTEXT = Workload(path="/context/v1/chat/completions", model="bench-8x0ms", connections=32)
+CONTEXT_STREAMS = replace(CONTEXT, stream=True)
+CONTEXT_64 = replace(CONTEXT, model="bench-64x0ms", connections=16)
+CONTEXT_EVENTS = replace(EVENTS_10K, path=CONTEXT.path)
+#: Streams at low load, for the time to their first text; the same straight to the upstream.
+FIRST_TEXTS = Workload(model="bench-8x10ms", stream=True, connections=32, rate=50)
+CONTEXT_FIRST_TEXTS = replace(FIRST_TEXTS, path=CONTEXT.path)
 STREAMS_OPEN = Workload(model="bench-60x1000ms", stream=True, connections=OPEN_STREAMS)
 
 
@@ -90,6 +98,8 @@ class Outcome:
     requests: int
     events: int
     p50_us: float
+    first_us: float  # median time to the first text of a stream
+    text_us: float  # median time from the upstream's sending it to the client's having it
     cpu_s: float
     disturbed_share: float  # of one core, used by anything that takes no part
 
@@ -134,6 +144,8 @@ class Client:
             requests=int(seen["requests"]),
             events=int(seen["events"]),
             p50_us=float(seen["p50_us"]),
+            first_us=float(seen["first_us"]),
+            text_us=float(seen["text_us"]),
             cpu_s=cpu_s,
             disturbed_share=foreign_s / elapsed_s,
         )

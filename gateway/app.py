@@ -4,30 +4,42 @@ import asyncio
 import ipaddress
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
 from aiohttp import web
+from prometheus_client.core import GaugeMetricFamily, Metric
 
-from gateway.assemble import Assembled, SystemClock, assemble_context, open_store
+from gateway.assemble import Assembled, Shared, SystemClock, assemble_context, open_store
 from gateway.build import ADMIN_PATHS, PROMPT_PATHS, ROOT_PATHS, build_admin_entry, build_entry
+from gateway.caller import Caller
 from gateway.config import ConfigError, Loaded, redactable
 from gateway.contracts import Store, StoreError
 from gateway.counters import ContextCounters
 from gateway.exposition import Exposition
+from gateway.journal import StoredRun
 from gateway.lanes.admin import Pages, Route
-from gateway.lanes.chat import ChatPages, head_of
+from gateway.lanes.approvals import ApprovalPages
+from gateway.lanes.asked import caller_with
+from gateway.lanes.chat import ChatPages, Identify, head_of
 from gateway.lanes.connection import ClientConnection
 from gateway.lanes.entry import Entry
+from gateway.lanes.events import EventPages
 from gateway.lanes.explain import ExplainPages
 from gateway.lanes.listener import Listener
 from gateway.lanes.prompts import PromptPages
+from gateway.lanes.resumption import Resumption
+from gateway.lanes.runs import RunPages
+from gateway.lanes.socket import SocketPages
 from gateway.logs import LogSink, access_record
 from gateway.metrics import Metrics
 from gateway.routing.keys import Identity
+from gateway.runs.desk import Desk
+from gateway.runs.keeper import Keeper
 from gateway.runs.live import LiveRuns
+from gateway.runs.tail import Tail
 from gateway.wire.head import RequestHead
 
 log = logging.getLogger("gateway")
@@ -66,11 +78,13 @@ class Gateway:
         self._stack = AsyncExitStack()
         self._listeners: dict[str, Listener] = {}
         self._demo_url: str | None = None
-        self._keeper: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._pending = 0
         self._counters = ContextCounters()
         self._clock = SystemClock()
         self._runs = LiveRuns(clock=self._clock)
-        self._store: Store | None = None
+        self._shared: Shared | None = None
+        self._resumption: Resumption | None = None
         self._context: Assembled | None = None
         self._reloading: asyncio.Task[None] | None = None
         self._reloads_due = 0
@@ -87,20 +101,47 @@ class Gateway:
             self._demo_url = demo.base_url
         await self._exposition.start()
         self._stack.push_async_callback(self._exposition.close)
-        self._store = await open_store(settings, folder=self._loaded.folder)
-        self._stack.push_async_callback(self._store.close)
-        self._stack.push_async_callback(self._runs.close)
+        store = await open_store(settings, folder=self._loaded.folder)
+        self._stack.push_async_callback(store.close)
+        self._share(store)
         entry = self._entry()
         self._context = await self._assemble(self._loaded, entry)
         self._stack.push_async_callback(self._retire)
         self._listeners[DATA] = listener = await self._listener(entry, self._context_pages())
-        self._metrics.sources += [listener.families, self._counters.families]
+        self._metrics.sources += [listener.families, self._counters.families, self._waiting]
         if settings.admin.listen is not None:
             self._listeners[ADMIN] = await self._listener(build_admin_entry(settings, metrics=self._metrics), ())
         for listener in self._listeners.values():
             listener.start()
-        self._keeper = asyncio.get_running_loop().create_task(self._keep_house())
+        loop = asyncio.get_running_loop()
+        assert self._shared is not None
+        self._tasks += [loop.create_task(self._keep_house()), loop.create_task(self._shared.keeper.run())]
         self._metrics.last_reload_success_s = time.time()
+
+    def _share(self, store: Store) -> None:
+        """What requests of all configurations have in common."""
+
+        async def resume(run: StoredRun) -> None:
+            assert self._resumption is not None
+            await self._resumption.go_on(run)
+
+        tail = Tail(store)
+        keeper = Keeper(store, clock=self._clock, resume=resume)
+        self._shared = Shared(store, self._runs, tail, keeper, self._counters, self._clock)
+        self._resumption = Resumption(
+            lane=lambda: self._current().lane,
+            runs=self._runs,
+            keeper=keeper,
+            tail=tail,
+            store=store,
+            clock=self._clock,
+        )
+        self._stack.push_async_callback(tail.close)
+        self._stack.push_async_callback(self._runs.close)
+
+    def _waiting(self) -> Iterator[Metric]:
+        """Every worker tells the same, as of its last look: the store is one."""
+        yield GaugeMetricFamily("gateway_approvals_pending", "Approvals that wait for a person", value=self._pending)
 
     def connection_factory(self, name: str) -> Callable[[], ClientConnection]:
         return self._listeners[name].connection
@@ -120,21 +161,22 @@ class Gateway:
         """Ends everything at once. Idempotent."""
         for listener in self._listeners.values():
             listener.stop()
-        if self._keeper is not None:
-            self._keeper.cancel()
+        for task in self._tasks:
+            task.cancel()
         await self._stack.aclose()
 
     async def _keep_house(self) -> None:
         """Looks for what other workers changed, and forgets what is too old to be asked for."""
-        assert self._store is not None
-        pruned_s = float("-inf")
+        assert self._shared is not None
+        store, pruned_s = self._shared.store, float("-inf")
         while True:
             try:
-                if self._context is not None:
-                    await self._context.prompts.refresh()
+                await self._current().prompts.refresh()
+                await self._current().lane.desk.expire()
+                self._pending = await store.pending()
                 if self._clock.monotonic() - pruned_s > PRUNE_EVERY_S:
                     pruned_s = self._clock.monotonic()
-                    await self._store.prune(before_s=self._clock.time() - KEPT_S)
+                    await store.prune(before_s=self._clock.time() - KEPT_S)
             except StoreError as error:
                 log.error("the store failed: %s", error)
                 await asyncio.sleep(STORE_PAUSE_S)
@@ -189,17 +231,14 @@ class Gateway:
         )
 
     async def _assemble(self, loaded: Loaded, entry: Entry) -> Assembled:
-        assert self._store is not None
+        assert self._shared is not None
         return await assemble_context(
-            loaded.settings,
-            folder=loaded.folder,
-            pools=entry.pools,
-            metrics=self._metrics,
-            store=self._store,
-            runs=self._runs,
-            counters=self._counters,
-            clock=self._clock,
+            loaded.settings, folder=loaded.folder, pools=entry.pools, metrics=self._metrics, shared=self._shared
         )
+
+    def _current(self) -> Assembled:
+        assert self._context is not None
+        return self._context
 
     async def _retire(self) -> None:
         if self._context is not None:
@@ -207,10 +246,8 @@ class Gateway:
 
     def _context_pages(self) -> Sequence[Route]:
         """The pages of the context lane; each request looks up the configuration in use."""
-
-        def current() -> Assembled:
-            assert self._context is not None
-            return self._context
+        current, resumption = self._current, self._resumption
+        assert resumption is not None
 
         def identify(head: RequestHead, has_key: bool, scope: str) -> Identity:
             return self._listeners[DATA].entry.identify(head, upstream_has_key=has_key, scope=scope)
@@ -218,14 +255,46 @@ class Gateway:
         def admit() -> None:
             self._listeners[DATA].admit_own()
 
-        chat = ChatPages(current=lambda: (current().lane, current().core), identify=identify, admit=admit)
+        chat = ChatPages(
+            current=lambda: (current().lane, current().core), resumption=resumption, identify=identify, admit=admit
+        )
         explain = ExplainPages(current=lambda: current().explainer, identify=identify, admit=admit)
         prompts = PromptPages(
             prompts=lambda: current().prompts,
             enhancer=lambda: current().enhancer,
             authorise=lambda request, scope: identify(head_of(request), True, scope).caller,
         )
-        return [*chat.routes(), *explain.routes(), *prompts.routes()]
+        return [*chat.routes(), *explain.routes(), *prompts.routes(), *self._run_pages(identify)]
+
+    def _run_pages(self, identify: Identify) -> Sequence[Route]:
+        """The pages of approvals and runs."""
+        assert self._shared is not None and self._resumption is not None
+        shared, resumption = self._shared, self._resumption
+
+        def authorise(request: web.Request, *scopes: str) -> Caller:
+            return caller_with(scopes, lambda scope: identify(head_of(request), True, scope).caller)
+
+        async def resume(run_id: str, _tenant: str) -> None:
+            await resumption.decided(run_id)
+
+        def desk() -> Desk:
+            return self._current().lane.desk
+
+        def store() -> Store:
+            return shared.store
+
+        def tail() -> Tail:
+            return shared.tail
+
+        approvals = ApprovalPages(
+            desk=desk, store=store, tail=tail, authorise=authorise, resume=resume, clock=shared.clock
+        )
+        runs = RunPages(store=store, tail=tail, authorise=authorise, resume=resume, clock=shared.clock)
+        events = EventPages(store=store, tail=tail, authorise=authorise)
+        socket = SocketPages(desk=desk, store=store, tail=tail, authorise=authorise, resume=resume)
+        for pages in (events, socket):
+            self._stack.push_async_callback(pages.close)
+        return [*approvals.routes(), *runs.routes(), *events.routes(), *socket.routes()]
 
     async def _listener(self, entry: Entry, further: Sequence[Route]) -> Listener:
         exposition = self._exposition.page if self._loaded.settings.metrics.enabled else None

@@ -18,33 +18,40 @@ from gateway.contracts import (
     RiskAssessor,
     Runs,
     Store,
-    StoredRun,
     StoreError,
     Tools,
     ToolSource,
 )
-from gateway.errors import GatewayError
+from gateway.journal import StoredRun
 from gateway.lanes.context import ContextLane
 from gateway.lanes.explain import Explainer
-from gateway.lanes.render import Completion, Turn
 from gateway.metrics import Metrics
 from gateway.pipeline.agent import Agents
 from gateway.pipeline.chain import Chain, Link, fold
+from gateway.pipeline.crew import Crew
 from gateway.pipeline.model import ModelCore, Target
 from gateway.pipeline.prompts import BasePrompts
+from gateway.pipeline.round import Consent
 from gateway.registry import Kind, PluginProblem, build_plugin
-from gateway.runs.live import JOINABLE_S, Asking, LiveRun, LiveRuns, mismatch
+from gateway.runs.desk import Desk
+from gateway.runs.keeper import Keeper
+from gateway.runs.live import JOINABLE_S, Asking, LiveRuns, mismatch
+from gateway.runs.tail import Tail
 from gateway.tools.catalog import Catalog, CatalogError, load_catalog
 from gateway.tools.gate import Gate, Policy
+from gateway.tools.judge import Judge
 from gateway.tools.results import READ_RESULT, ReadsOnly, Results
 from gateway.tools.runner import Runner
 from gateway.upstream.pool import Pool
+from gateway.wire.web import allowed_host
 
 log = logging.getLogger("gateway")
 
 SQLITE = "sqlite:///"
 #: The assessors of the built-in tools.
 ASSESSORS = {"execute_sql": "sql", "execute_command": "command", "file_operations": "file", "http_request": "http"}
+#: Where the tools of ours stand in the configuration.
+BUILT_IN = frozenset(f"tools.{name}" for name in ASSESSORS)
 
 
 class SystemClock:
@@ -67,6 +74,18 @@ class PluginHost:
     clock: Clock
     tools: Tools
     runs: Runs
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What one worker has once, whatever its configuration becomes."""
+
+    store: Store
+    runs: LiveRuns
+    tail: Tail
+    keeper: Keeper
+    counters: Counters
+    clock: Clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +123,11 @@ def database_url(url: str, folder: Path) -> str:
 
 
 async def assemble_context(
-    settings: Settings,
-    *,
-    folder: Path,
-    pools: Sequence[Pool],
-    metrics: Metrics,
-    store: Store,
-    runs: LiveRuns,
-    counters: Counters,
-    clock: Clock,
+    settings: Settings, *, folder: Path, pools: Sequence[Pool], metrics: Metrics, shared: Shared
 ) -> Assembled:
     """Builds everything, or raises ConfigError with everything that cannot be built."""
     problems: list[Problem] = []
+    store, counters, clock = shared.store, shared.counters, shared.clock
     prompts = BasePrompts(_prompt_texts(settings, problems), store, clock=clock)
     nothing = Catalog(())
     results = Results()
@@ -125,9 +137,8 @@ async def assemble_context(
         Policy(trust_llm=settings.risk.trust_llm, default=settings.risk.default), assessors_of(settings, host, problems)
     )
     host.tools = catalog
-    host.runs = Agents(
-        catalog, gate, Runner(results, counters=counters, clock=clock), store=store, counters=counters, clock=clock
-    )
+    crew = _crew(settings, Judge(catalog, gate), Runner(results, counters=counters, clock=clock), shared)
+    host.runs = Agents(crew)
     core = ModelCore(
         _targets(settings, pools, metrics),
         fixed=settings.context.upstream,
@@ -136,7 +147,7 @@ async def assemble_context(
     )
     chains: dict[str, Chain] = {}
     for name, uses in settings.chains.items():
-        links = _links(name, uses, host, problems)
+        links = _links(name, uses, host, problems, folder=settings.plugins.folder)
         chains[name] = fold(name, links, core, counters=counters, clock=clock)
 
     async def close() -> None:
@@ -153,53 +164,42 @@ async def assemble_context(
         prompt_text=prompts.text,
         keepalive_s=settings.context.stream.keepalive,
         body_bytes=settings.limits.context_body,
-        runs=runs,
-        note=_noting(store, clock),
+        approvals=settings.approvals.mode,
+        desk=crew.desk,
+        runs=shared.runs,
         earlier=_earlier(store, clock),
         close=close,
     )
     shows = (link.stage for link in chains[settings.context.chain].links if isinstance(link.stage, Enhancer))
     explainer = Explainer(
-        lane=lane, core=core, model=settings.context.model, catalog=catalog, gate=gate, counters=counters, clock=clock
+        lane=lane, core=core, model=settings.context.model, judge=crew.judge, counters=counters, clock=clock
     )
     return Assembled(lane, core, next(shows, None), prompts, explainer)
 
 
-def _noting(store: Store, clock: Clock) -> Callable[[LiveRun], Awaitable[None]]:
-    async def note(run: LiveRun) -> None:
-        """Written before the first effect and at the end: whoever finds the run later knows what became of it."""
-        exchange, asking = run.exchange, run.asking
-        answer = None
-        if run.state == "completed":
-            turn = Turn.of(exchange.id, exchange.body, created_s=run.created_s)
-            completion = Completion(turn)
-            for chunk in run.chunks:
-                completion.add(chunk)
-            answer = completion.body()
-        stored = StoredRun(
-            id=exchange.id,
-            tenant=exchange.caller.tenant,
-            caller=exchange.caller.name,
-            chain=exchange.chain,
-            fingerprint=asking.fingerprint,
-            idempotency_key=asking.idempotency_key and asking.idempotency_key[2],
-            state=run.state,
-            effects=True,
-            created_s=run.created_s,
-            updated_s=clock.time(),
-            answer=answer,
-            error_code=run.error.code if isinstance(run.error, GatewayError) else None,
-        )
-        try:
-            await store.put_run(stored)
-        except StoreError as error:
-            log.error("run %s cannot be written down: %s", exchange.id, error)
-            if not run.done:
-                raise GatewayError(
-                    "store_full", "The gateway cannot write down what it is about to do, so it does nothing."
-                ) from None
-
-    return note
+def _crew(settings: Settings, judge: Judge, runner: Runner, shared: Shared) -> Crew:
+    """Who runs what models ask for, and asks people about it."""
+    asking = settings.approvals
+    desk = Desk(
+        shared.store,
+        shared.tail,
+        judge,
+        counters=shared.counters,
+        clock=shared.clock,
+        expires_s=asking.expires,
+        on_reject=asking.on_reject,
+    )
+    return Crew(
+        judge=judge,
+        runner=runner,
+        desk=desk,
+        tail=shared.tail,
+        keeper=shared.keeper,
+        consent=Consent(inline_wait_s=asking.inline_wait, on_reject=asking.on_reject),
+        store=shared.store,
+        counters=shared.counters,
+        clock=shared.clock,
+    )
 
 
 def _earlier(store: Store, clock: Clock) -> Callable[[Asking, Caller], Awaitable[StoredRun | None]]:
@@ -240,7 +240,7 @@ def _prompt_texts(settings: Settings, problems: list[Problem]) -> dict[str, str]
 async def _catalog(settings: Settings, folder: Path, host: Host, results: Results, problems: list[Problem]) -> Catalog:
     sources: dict[str, tuple[ToolSource, bool, bool]] = {}
     for name, (plugin, options, requires_approval, untrusted) in _tools(settings, folder).items():
-        source = _built("tools", plugin, options, host, f"tools.{name}", problems)
+        source = _built("tools", plugin, options, host, f"tools.{name}", problems, folder=settings.plugins.folder)
         if source is not None:
             sources[name] = source, requires_approval, untrusted
     if sources:
@@ -256,21 +256,13 @@ async def _catalog(settings: Settings, folder: Path, host: Host, results: Result
 
 def _tools(settings: Settings, folder: Path) -> dict[str, tuple[str, Mapping[str, object], bool, bool]]:
     """Name -> plugin, its configuration, and the operator's two flags."""
-    tools = settings.tools
     found: dict[str, tuple[str, Mapping[str, object], bool, bool]] = {}
-    if (files := tools.file_operations) is not None:
-        options: dict[str, object] = {"roots": [str(root) for root in files.roots], "write": files.write}
-        found["file_operations"] = "file_operations", options, files.requires_approval, files.untrusted
-    if (http := tools.http_request) is not None:
-        options = {"private_networks": http.private_networks, "hosts": list(http.hosts)}
-        found["http_request"] = "http_request", options, http.requires_approval, http.untrusted
-    if (sql := tools.execute_sql) is not None:
-        options = {"url": database_url(sql.url.reveal(), folder), "read_only": sql.read_only}
-        found["execute_sql"] = "execute_sql", options, sql.requires_approval, sql.untrusted
-    if (command := tools.execute_command) is not None:
-        options = {"cwd": str(command.cwd), "timeout": command.timeout, "sandbox": command.sandbox}
-        found["execute_command"] = "execute_command", options, command.requires_approval, command.untrusted
-    for name, plugin in tools.plugins.items():
+    for name, tool in settings.tools.built_in.items():
+        options = tool.options()
+        if tool is settings.tools.execute_sql:
+            options["url"] = database_url(str(options["url"]), folder)
+        found[name] = name, options, tool.requires_approval, tool.untrusted
+    for name, plugin in settings.tools.plugins.items():
         found[name] = plugin.use or name, plugin.with_, plugin.requires_approval, plugin.untrusted
     return found
 
@@ -280,27 +272,41 @@ def assessors_of(settings: Settings, host: Host, problems: list[Problem]) -> dic
     for tool, name in ASSESSORS.items():
         options: dict[str, object] = {"profile": settings.risk.profile}
         if tool == "http_request" and (http := settings.tools.http_request) is not None:
-            options |= {"private_networks": http.private_networks, "hosts": list(http.hosts)}
-        assessors[tool] = _built("assessors", name, options, host, f"risk.assessors.{tool}", problems)
+            hosts = [allowed_host(host)[0] for host in http.hosts]  # the port of one is the tool's business
+            options |= {"private_networks": http.private_networks, "hosts": hosts}
+        place = f"risk.assessors.{tool}"
+        assessors[tool] = _built("assessors", name, options, host, place, problems, folder=settings.plugins.folder)
     for tool, use in settings.risk.assessors.items():
-        assessors[tool] = _built("assessors", use.use, use.with_, host, f"risk.assessors.{tool}", problems)
+        place = f"risk.assessors.{tool}"
+        assessors[tool] = _built("assessors", use.use, use.with_, host, place, problems, folder=settings.plugins.folder)
     return assessors
 
 
-def _links(chain: str, uses: Sequence[StageUse], host: Host, problems: list[Problem]) -> list[Link]:
-    return [
-        Link(use.use, _built("stages", use.use, use.with_, host, f"chains.{chain}[{i}]", problems), use.on_error)
-        for i, use in enumerate(uses)
-    ]
+def _links(chain: str, uses: Sequence[StageUse], host: Host, problems: list[Problem], *, folder: Path) -> list[Link]:
+    links = []
+    for i, use in enumerate(uses):
+        stage = _built("stages", use.use, use.with_, host, f"chains.{chain}[{i}]", problems, folder=folder)
+        links.append(Link(use.use, stage, use.on_error))
+    return links
 
 
 def _built(
-    kind: Kind, name: str, options: Mapping[str, object], host: Host, place: str, problems: list[Problem]
+    kind: Kind,
+    name: str,
+    options: Mapping[str, object],
+    host: Host,
+    place: str,
+    problems: list[Problem],
+    *,
+    folder: Path,
 ) -> Any:
+    """`folder`: the operator's own plugins."""
     try:
-        return build_plugin(kind, name, options, host)
+        return build_plugin(kind, name, options, host, folder=folder)
     except PluginProblem as problem:
-        path = ".".join([place, *map(str, problem.path)])
+        # A tool of ours has no `use:` and `with:` of its own.
+        below = problem.path[1:] if place in BUILT_IN else problem.path
+        path = ".".join([place, *map(str, below)])
         problems.append(Problem("configuration", path, problem.message))
         return None
 

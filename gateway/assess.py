@@ -3,10 +3,11 @@
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
 
 from gateway.contracts import Json, ToolSpec, Verdict
-from gateway.tools.gate import ABSENT, RISK_LEVEL, Asked, Gate, Policy, take_risk_level
+from gateway.tools.gate import ABSENT, Asked, Gate, Policy, take_risk_level
+from gateway.wire.risk_level import RISK_LEVEL
+from gateway.wire.strict_json import RepeatedKeyError, StrictJsonError, loads
 
 #: Whose arguments these are where a line names no tool: each built-in tool by the names only it has.
 _TOOL_OF_ARGUMENT = {
@@ -34,14 +35,10 @@ class _Call:
     beside: object = ABSENT
 
 
-class _DuplicateKeyError(ValueError):
-    """A key is there twice."""
-
-
 def assess_lines(
     lines: Iterable[str], write: Callable[[str], object], *, gate: Gate, specs: Mapping[str, ToolSpec]
 ) -> int:
-    """Writes `{"decision", "basis", "rule", "reason"}` for each line that is not blank; 1: a line was no JSON object.
+    """Writes `{"verdict", "basis", "rule", "reason"}` for each line that is not blank; 1: a line was no JSON object.
 
     A line holds `tool` and `arguments` (parsed) or `raw_arguments` (text), or `tool_call` (the whole call), and may
     hold `tool_definition` and `tainted`. One with `arguments` alone is a call of the built-in tool that has such.
@@ -52,11 +49,11 @@ def assess_lines(
             continue
         try:
             verdict = _judge(_object(line), gate=gate, specs=specs)
-        except _DuplicateKeyError:
+        except RepeatedKeyError:
             verdict = _TWICE
-        except (ValueError, RecursionError):
+        except StrictJsonError:
             verdict, status = _NO_CALL, 1
-        answer = {"decision": verdict.decision, "basis": verdict.basis, "rule": verdict.rule, "reason": verdict.reason}
+        answer = {"verdict": verdict.decision, "basis": verdict.basis, "rule": verdict.rule, "reason": verdict.reason}
         write(json.dumps(answer) + "\n")
     return status
 
@@ -75,9 +72,9 @@ def _judge(line: Json, *, gate: Gate, specs: Mapping[str, ToolSpec]) -> Verdict:
     if isinstance(arguments, str):
         try:
             arguments = _object(arguments if arguments.strip() or _requires(spec) else "{}")
-        except _DuplicateKeyError:
+        except RepeatedKeyError:
             return _TWICE
-        except (ValueError, RecursionError):
+        except StrictJsonError:
             return _NO_OBJECT
     if not isinstance(arguments, dict):
         return _NO_CALL
@@ -122,7 +119,7 @@ def _spec(tool: str, definition: Json, specs: Mapping[str, ToolSpec]) -> ToolSpe
 def _gate_of(definition: Json, gate: Gate) -> Gate:
     if _risk(definition).get("trust_llm_low") is not False:
         return gate
-    return Gate(Policy(trust_llm="never", default=gate.policy.default), gate.assessors)
+    return Gate(Policy(trust_llm="never", default=gate.policy.default), gate.assessors, rules=gate.rules)
 
 
 def _risk(definition: Json) -> Json:
@@ -135,19 +132,8 @@ def _requires(spec: ToolSpec) -> bool:
 
 
 def _object(text: str) -> Json:
-    """One strict JSON object: every key once, no NaN, no Infinity; depth and digits as far as Python reads them."""
-    value = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
+    """One strict JSON object. Raises StrictJsonError."""
+    value = loads(text)
     if not isinstance(value, dict):
-        raise ValueError("not a JSON object")
+        raise StrictJsonError("it is no JSON object")
     return value
-
-
-def _once(pairs: list[tuple[str, Any]]) -> Json:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise _DuplicateKeyError
-    return found
-
-
-def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")

@@ -8,13 +8,16 @@ import asyncio
 import io
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from gateway import __version__
 from gateway.build import check_files
+from gateway.cli_operator import OperatorCommands
 from gateway.config import ConfigError, Loaded, load
 from gateway.registry import check_plugins
+from gateway.terminal import CommandError
+from gateway.wire.shown import shown
 
 DEFAULT_FILE = Path("gateway.yaml")
 PLUGIN_KINDS = ("stages", "tools", "assessors")
@@ -30,6 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return command(args)
     except ConfigError as error:
         print(error, file=sys.stderr)
+    except CommandError as error:
+        print(f"gateway: {shown(str(error))}", file=sys.stderr)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # whoever reads us has seen enough; the flush at exit must not fail for it
@@ -85,7 +90,7 @@ def assess(args: argparse.Namespace) -> int:
 def plugin_new(args: argparse.Namespace) -> int:
     from gateway.plugin_new import write_and_tell  # it brings texts along that only this command needs
 
-    return write_and_tell(args.kind, args.name, folder=Path())
+    return write_and_tell(args.kind, args.name, folder=_load(args, checked=False).settings.plugins.folder)
 
 
 def selftest(_args: argparse.Namespace) -> int:
@@ -182,11 +187,12 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--chain", metavar="NAME", help="chain instead of the configured one")
     _command(commands, "scan", scan, "find the tool calls in model output, one JSON line on standard input each")
     _command(commands, "assess", assess, "say what the gate would do with calls, one JSON line on standard input each")
+    OperatorCommands(_printing, load=lambda args: _load(args, checked=False)).add_to(commands)
     p = commands.add_parser("plugin", help="write a plugin of your own", description="Write a plugin of your own.")
-    p = p.add_subparsers(title="commands", metavar="COMMAND", required=True).add_parser(
-        "new", help="write a working plugin and its test into this folder"
+    kinds = p.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    p = _command(
+        kinds, "new", plugin_new, "write a working plugin into the folder of your plugins, and its test beside it"
     )
-    p.set_defaults(command=plugin_new)
     p.add_argument("kind", choices=PLUGIN_KINDS, help="what it is")
     p.add_argument("name", metavar="NAME", help="a Python identifier: the name of the file, and of the plugin")
     return parser
@@ -204,3 +210,19 @@ def _command(
         "-c", "--config", type=Path, metavar="FILE", help="configuration (default: gateway.yaml if present)"
     )
     return parser
+
+
+def _printing(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    name: str,
+    function: Callable[[argparse.Namespace], Iterator[str]],
+    text: str,
+) -> argparse.ArgumentParser:
+    """A command that tells its lines, or raises CommandError."""
+
+    def told(args: argparse.Namespace) -> int:
+        for line in function(args):
+            _print(f"{line}\n")
+        return 0
+
+    return _command(commands, name, told, text)

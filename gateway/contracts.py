@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from gateway.caller import Caller as Caller  # for plugins, too
+from gateway.journal import Journal, StoredRun
 
 #: A JSON object as orjson reads it: values are JSON values.
 Json: TypeAlias = dict[str, Any]
@@ -38,6 +39,14 @@ class Intent:
     reply: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """A run on record that goes on; `messages` are what its client sent with the request in which it does, if any."""
+
+    run: StoredRun
+    messages: Sequence[Json] | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
     """One context request on its way to the model; never mutated (`dataclasses.replace`).
@@ -54,6 +63,10 @@ class Exchange:
     conversation: str | None = None
     only_tools: tuple[str, ...] = ()  # names or globs that narrow the tools of this request; (): no narrowing
     approvals: Literal["hold", "turn", "reject"] = "turn"
+    #: What makes two requests the same, and the client's own word for it; for who repeats the request.
+    fingerprint: str = ""
+    idempotency_key: str | None = None
+    resume: Resume | None = None
     events: bool = False  # progress events were asked for
     dry: bool = False  # only to be explained: nothing may be called, stored or forgotten
     budget_s: float = 300.0
@@ -63,6 +76,7 @@ class Exchange:
     #: upstream has none. Each ends with CRLF.
     header: bytes = field(default=b"", repr=False)
     credential: bytes = field(default=b"", repr=False)
+    credential_header: bytes = b"authorization"  # where its client puts a credential, in lower case
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +144,10 @@ class ToolSource(Protocol):
 
     async def list_tools(self) -> Sequence[ToolSpec]: ...
 
+    async def refusal(self, call: ToolCall, exchange: Exchange) -> str | None:
+        """What is wrong with a call that nobody must even be asked about; None: it may be judged."""
+        ...
+
     async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult: ...
 
     async def close(self) -> None:
@@ -193,29 +211,7 @@ class Memory:
     created_s: float  # Unix time
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRun:
-    """A run that ended or is under way, for attaching a repeated request and for looking it up.
-
-    `fingerprint` is the SHA-256 (hex) of what makes two requests the same; `answer` is the JSON of the final
-    completion, None while there is none. States: running, completed, failed, interrupted, rejected.
-    """
-
-    id: str
-    tenant: str
-    caller: str
-    chain: str
-    fingerprint: str
-    idempotency_key: str | None
-    state: str
-    effects: bool  # whether a tool was started
-    created_s: float
-    updated_s: float
-    answer: bytes | None = None
-    error_code: str | None = None
-
-
-class Store(Protocol):
+class Store(Journal, Protocol):
     """Everything that outlives a request. Each method is one transaction; all raise StoreError when it fails."""
 
     async def open(self) -> None:
@@ -256,20 +252,11 @@ class Store(Protocol):
 
     async def hidden(self, prefixes: Sequence[str], *, tenant: str) -> Mapping[str, Sequence[Json]]: ...
 
-    async def put_run(self, run: StoredRun) -> None:
-        """Inserts or replaces."""
-        ...
-
-    async def run(self, run_id: str, *, tenant: str) -> StoredRun | None: ...
-
-    async def runs_like(self, fingerprint: str, *, tenant: str, since_s: float) -> Sequence[StoredRun]:
-        """Newest first."""
-        ...
-
-    async def runs_with_key(self, idempotency_key: str, *, tenant: str, caller: str) -> Sequence[StoredRun]: ...
-
     async def prune(self, *, before_s: float) -> int:
-        """Deletes ended runs and hidden turns older than that; how many."""
+        """Deletes ended runs with all that is theirs, and hidden turns, older than that; how many.
+
+        The audit log stays.
+        """
         ...
 
     async def close(self) -> None:

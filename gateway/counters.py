@@ -13,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, M
 from gateway.metrics import DURATION_BUCKETS_S, OVERHEAD_BUCKETS_S, Histogram
 
 #: Beyond so many combinations of label values all share one, `other`. However many tools are configured, this makes
-#: at most 9 x 41 + 13 x (15 + 17) + 22 series beside those of `gateway.metrics`.
+#: at most 12 x 41 + 13 x (15 + 17) + 37 series beside those of `gateway.metrics`.
 COUNTER_LIMIT, HISTOGRAM_LIMIT = 40, 12
 OTHER = "other"
 
@@ -32,12 +32,15 @@ COUNTERS: Mapping[str, Facts] = MappingProxyType(
     {
         "agent_parse_failures": Facts("Answers of a model with a tool call that could not be read"),
         "agent_runs": Facts("Agent runs by outcome", ("outcome",)),
+        "approvals": Facts("Approvals by what was decided, and by which way", ("decision", "via")),
         "intent": Facts("Requests by recognised intent and the layer that decided", ("intent", "layer")),
+        "notices": Facts("Notices of approvals to webhooks, by what became of them", ("outcome",)),
         "prompt_cache_invalidations": Facts("Times that the cached prompts were dropped, by reason", ("reason",)),
         "prompt_cache_requests": Facts("Enhanced prompts by cache result", ("result",)),
         "prompt_truncations": Facts("Enhanced prompts in which tools were shortened or left out"),
         "risk_decisions": Facts("Verdicts of the gate by basis", ("decision", "basis")),
         "stage_skips": Facts("Failed stages that were skipped", ("stage",)),
+        "unknown_outcomes": Facts("Tool calls that were started and of which nobody knows what became", ("tool",)),
         "tool_calls": Facts("Tool calls by tool and outcome", ("tool", "outcome")),
     }
 )
@@ -45,6 +48,10 @@ COUNTERS: Mapping[str, Facts] = MappingProxyType(
 HISTOGRAMS: Mapping[str, Facts] = MappingProxyType(
     {
         "agent_run_steps": Facts("Tool calls of a run", bounds=(0, 1, 2, 3, 5, 8, 10, 15, 20)),
+        "approval_wait_seconds": Facts(
+            "Time from asking a person to the decision",
+            bounds=(1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 14400, 86400),
+        ),
         "prompt_tokens": Facts(
             "Estimated tokens of enhanced prompts", bounds=(256, 1024, 2048, 4096, 8192, 16384, 32768)
         ),

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from gateway.config import Loaded, Settings
 from gateway.config.context import StageUse
@@ -25,7 +26,7 @@ def described(loaded: Loaded) -> Iterator[str]:
     for name, uses in settings.chains.items():
         yield f"  chain       {name}{' (default)' if name == settings.context.chain else ''}"
         for depth, use in enumerate(uses):
-            yield f"  {' ' * 12}{'  ' * depth}{_stage(use)}"
+            yield f"  {' ' * 12}{'  ' * depth}{_stage(use, plugins=settings.plugins.folder)}"
         yield f"  {' ' * 12}{'  ' * len(uses)}model"
 
 
@@ -42,16 +43,16 @@ def _store(settings: Settings) -> str:
     return url if url.startswith(_SQLITE) else f"{url.partition('://')[0]}://***"
 
 
-def _stage(use: StageUse) -> str:
-    options = _changed(use)
+def _stage(use: StageUse, *, plugins: Path) -> str:
+    options = _changed(use, plugins=plugins)
     text = ", ".join(f"{key}: {json.dumps(mask(value), ensure_ascii=False)}" for key, value in options.items())
     if len(text) > _LONGEST_OPTIONS:
         text = f"{text[:_LONGEST_OPTIONS]}..."
     return f"{use.use}{f' {{{text}}}' if text else ''}{' (on_error: skip)' if use.on_error == 'skip' else ''}"
 
 
-def _changed(use: StageUse) -> Mapping[str, object]:
+def _changed(use: StageUse, *, plugins: Path) -> Mapping[str, object]:
     """The options that are not what the plugin assumes anyway."""
-    config = find_plugin("stages", use.use).config
+    config = find_plugin("stages", use.use, folder=plugins).config
     changed = config.model_validate(dict(use.with_)).model_dump(exclude_defaults=True)
     return {key: value for key, value in use.with_.items() if key in changed or key not in config.model_fields}

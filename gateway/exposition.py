@@ -23,7 +23,7 @@ PEER_TIMEOUT_S = 2.0
 
 #: Ends a worker's page on its socket: a page without it broke off.
 _WHOLE = b"# EOF\n"
-_LARGEST = frozenset(("gateway_build_info", "gateway_config_reloads", "process_max_fds"))
+_LARGEST = frozenset(("gateway_approvals_pending", "gateway_build_info", "gateway_config_reloads", "process_max_fds"))
 _SMALLEST = frozenset(
     ("gateway_upstream_up", "gateway_config_last_reload_success_timestamp_seconds", "process_start_time_seconds")
 )

@@ -1,6 +1,7 @@
 """`gateway plugin new`: a working plugin and its test, to start from."""
 
 import keyword
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -8,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from gateway.registry import PACKAGE, plugin_names
+from gateway.config.plugin_folder import file_of
+from gateway.registry import plugin_names
 
 NewKind = Literal["stages", "tools", "assessors"]
 
@@ -21,7 +23,7 @@ class PluginNewError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Two files and the lines of gateway.yaml that use them; `NAME` stands for the plugin's name."""
+    """Two files and the lines of gateway.yaml that use them; `NAME` is the plugin's name, `FOLDER` that of its home."""
 
     plugin: str
     test: str
@@ -30,6 +32,8 @@ class Template:
 
 def write_and_tell(kind: NewKind, name: str, *, folder: Path) -> int:
     """Writes both files and says what to do with them; 1 with the reason on standard error if that failed."""
+    if folder.is_relative_to(Path.cwd()):
+        folder = folder.relative_to(Path.cwd())  # as a person here would write it
     try:
         plugin, test = write_plugin(kind, name, folder=folder)
     except PluginNewError as error:
@@ -37,39 +41,35 @@ def write_and_tell(kind: NewKind, name: str, *, folder: Path) -> int:
         return 1
     print(f"wrote {plugin}\nwrote {test}\n\nTry it: python -m pytest {test}\nIn gateway.yaml:\n")
     print(rendered(TEMPLATES[kind].use, name), end="")
-    home = _home(kind)
-    if home.resolve() != plugin.parent.resolve():
-        print(f"\nThis gateway looks for its plugins in {home}: move the file there.")
     return 0
 
 
 def write_plugin(kind: NewKind, name: str, *, folder: Path) -> tuple[Path, Path]:
-    """Writes the plugin and its test beneath `folder`, over nothing that is there. Raises PluginNewError."""
+    """Writes the plugin into `folder`, its test into `tests` beside it, over nothing that is there.
+
+    Nobody but the owner may write them, whatever the umask: others would not be imported. Raises PluginNewError.
+    """
     _check_name(kind, name)
     template = TEMPLATES[kind]
-    plugin = folder / PACKAGE / kind / f"{name}.py"
-    test = folder / "tests" / PACKAGE / kind / f"test_{name}.py"
+    plugin = file_of(folder, kind, name)
+    test = folder.parent / "tests" / folder.name / kind / f"test_{name}.py"
     try:
         for file in (plugin, test):
-            if file.exists() or file.is_symlink():
+            if os.path.lexists(file):
                 raise PluginNewError(f"{str(file)!r} is there already: choose another name, or move it away")
         for file, text in ((plugin, template.plugin), (test, template.test)):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            with file.open("x", encoding="utf-8") as opened:
-                opened.write(rendered(text, name))
+            for missing in reversed([place for place in file.parents if not place.exists()]):
+                missing.mkdir(mode=0o755)
+            with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "w", encoding="utf-8") as opened:
+                opened.write(rendered(text, name, folder=folder.name))
     except OSError as error:
         raise PluginNewError(f"cannot write {error.filename!r}: {error.strerror}") from None
     return plugin, test
 
 
-def rendered(text: str, name: str) -> str:
-    """The text of a template for the plugin `name`."""
-    return text.replace("NAME", name)
-
-
-def _home(kind: NewKind) -> Path:
-    """Where the plugins of this gateway stand."""
-    return Path(__file__).parent.parent / PACKAGE / kind
+def rendered(text: str, name: str, *, folder: str = "plugins") -> str:
+    """The text of a template for the plugin `name` in a folder of that name."""
+    return text.replace("NAME", name).replace("FOLDER", folder)
 
 
 def _check_name(kind: NewKind, name: str) -> None:
@@ -122,9 +122,12 @@ PLUGIN = Plugin(Config, build)
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 
-from gateway.contracts import Caller, Exchange, Json, Reply
-from plugins.stages.NAME import Config, NoteStage
+from gateway.contracts import Caller, Exchange, Json, Reply, Stage
+from gateway.registry import build_plugin
+
+HOME = Path(__file__).parents[3] / "FOLDER"
 
 
 async def chunks() -> AsyncIterator[Json]:
@@ -147,7 +150,13 @@ def test_the_note_comes_last() -> None:
     caller = Caller("tester", "local", frozenset({"context"}))
     body: Json = {"messages": [{"role": "user", "content": "Hello?"}]}
     exchange = Exchange(id="run_1", body=body, caller=caller, chain="assistant", notes=("first",))
-    assert asyncio.run(NoteStage(Config(note="second"))(exchange, call_next)) is reply
+
+    async def call(stage: Stage) -> Reply:
+        return await stage(exchange, call_next)
+
+    config = {"note": "second"}
+    stage: Stage = build_plugin("stages", "NAME", config, None, folder=HOME)
+    assert asyncio.run(call(stage)) is reply
     assert (seen[0].notes, seen[0].body) == (("first", "second"), body)
 ''',
     use="""\
@@ -202,12 +211,17 @@ class WordCount:
     async def list_tools(self) -> Sequence[ToolSpec]:
         return (_SPEC,)
 
-    async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:
+    async def refusal(self, call: ToolCall, exchange: Exchange) -> str | None:
+        """What nobody needs to be asked about; None: the gate decides."""
         del exchange  # the answer is the same for everybody; the arguments fit the schema
-        text = call.arguments["text"]
-        if len(text) > self._config.max_chars:
-            return ToolResult(f"The text is longer than {self._config.max_chars} characters.", ok=False)
-        return ToolResult(str(len(text.split())))
+        if len(call.arguments["text"]) > self._config.max_chars:
+            return f"The text is longer than {self._config.max_chars} characters."
+        return None
+
+    async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:
+        if refusal := await self.refusal(call, exchange):
+            return ToolResult(refusal, ok=False)
+        return ToolResult(str(len(call.arguments["text"].split())))
 
     async def close(self) -> None:
         """Holds nothing open."""
@@ -224,31 +238,43 @@ PLUGIN = Plugin(Config, build)
 """The tool `NAME`: what it answers."""
 
 import asyncio
+from pathlib import Path
 
-from gateway.contracts import Caller, Exchange, ToolCall, ToolResult
-from plugins.tools.NAME import Config, WordCount
+from gateway.contracts import Caller, Exchange, ToolCall, ToolResult, ToolSource
+from gateway.registry import build_plugin
+
+HOME = Path(__file__).parents[3] / "FOLDER"
+EXCHANGE = Exchange(
+    id="run_1", body={"messages": []}, caller=Caller("tester", "local", frozenset({"context"})), chain="assistant"
+)
 
 
-def answer(text: str, config: Config) -> ToolResult:
-    caller = Caller("tester", "local", frozenset({"context"}))
-    exchange = Exchange(id="run_1", body={"messages": []}, caller=caller, chain="assistant")
-    call = ToolCall(id="call_1", tool="NAME", arguments={"text": text})
-    return asyncio.run(WordCount(config).call(call, exchange))
+def tool(**config: object) -> ToolSource:
+    source: ToolSource = build_plugin("tools", "NAME", config, None, folder=HOME)
+    return source
+
+
+def call(text: str) -> ToolCall:
+    return ToolCall(id="call_1", tool="NAME", arguments={"text": text})
 
 
 def test_words_are_counted() -> None:
-    """However they are separated."""
-    assert answer("one two\\n three", Config()) == ToolResult("3")
+    """However they are separated; nothing speaks against asking."""
+    asked = call("one two\\n three")
+    assert asyncio.run(tool().refusal(asked, EXCHANGE)) is None
+    assert asyncio.run(tool().call(asked, EXCHANGE)) == ToolResult("3")
 
 
 def test_a_text_that_is_too_long_is_refused() -> None:
-    """With the limit, so that the model can do better."""
-    assert answer("a b c", Config(max_chars=4)) == ToolResult("The text is longer than 4 characters.", ok=False)
+    """With the limit, so that the model can do better; before anybody is asked."""
+    text = "The text is longer than 4 characters."
+    assert asyncio.run(tool(max_chars=4).refusal(call("a b c"), EXCHANGE)) == text
+    assert asyncio.run(tool(max_chars=4).call(call("a b c"), EXCHANGE)) == ToolResult(text, ok=False)
 
 
 def test_the_tool_has_the_name_of_its_file() -> None:
     """By which models call it and operators configure it."""
-    (spec,) = asyncio.run(WordCount(Config()).list_tools())
+    (spec,) = asyncio.run(tool().list_tools())
     assert spec.name == "NAME"
 ''',
     use="""\
@@ -299,10 +325,14 @@ PLUGIN = Plugin(Config, build)
     test='''\
 """The assessor `NAME`: what runs by itself and what does not."""
 
+from pathlib import Path
+
 import pytest
 
 from gateway.contracts import Json
-from plugins.assessors.NAME import Config, ShortTexts
+from gateway.registry import build_plugin
+
+HOME = Path(__file__).parents[3] / "FOLDER"
 
 
 @pytest.mark.parametrize(
@@ -318,7 +348,9 @@ from plugins.assessors.NAME import Config, ShortTexts
 )
 def test_only_short_texts_run_by_themselves(arguments: Json, decision: str) -> None:
     """Whatever is not known asks a person."""
-    assert ShortTexts(Config(max_chars=3)).assess(arguments).decision == decision
+    config = {"max_chars": 3}
+    assessor = build_plugin("assessors", "NAME", config, None, folder=HOME)
+    assert assessor.assess(arguments).decision == decision
 ''',
     use="""\
 risk:

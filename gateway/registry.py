@@ -1,10 +1,20 @@
-"""From `use:` and `with:` to a built plugin: the file's name is the plugin's; a dotted name is an installed module."""
+"""From `use:` and `with:` to a built plugin: the file's name is the plugin's; a dotted name is an installed module.
 
+A file is one of ours, or one of the operator's folder; of the latter only those are imported that are used.
+"""
+
+import hashlib
 import importlib
 import importlib.util
+import os
 import pkgutil
+import sys
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.abc import SourceLoader
+from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal, TypeGuard
 
 from pydantic import BaseModel, ValidationError
@@ -12,16 +22,22 @@ from pydantic_core import ErrorDetails
 
 from gateway.config.draft import Draft
 from gateway.config.explain import nearest
+from gateway.config.plugin_folder import UnsafePluginError, file_of, names_in, source_of
 from gateway.config.problems import KeyPath, shown
-from gateway.config.scalars import parse_name
+from gateway.config.scalars import parse_name, parse_path
 from gateway.config.secret import Hidden
 from gateway.config.section import strip
+from gateway.config.settings import Plugins
 from gateway.config.tools import Tools
 from gateway.contracts import Plugin
 
 #: The package that holds our plugins: a very general name, so it stands in one place.
 PACKAGE = "plugins"
 Kind = Literal["stages", "tools", "assessors", "stores"]
+
+#: What operators can have of their own.
+OWN_KINDS: tuple[Kind, ...] = ("stages", "tools", "assessors")
+FOLDER = ("plugins", "folder")
 
 # A list of more keys than this would bury the message.
 _MOST_KEYS_SHOWN = 12
@@ -54,41 +70,127 @@ class _Finding:
     is_key: bool = False
 
 
-def find_plugin(kind: Kind, name: str) -> Plugin[Any, Any]:
-    """The plugin. Raises PluginProblem."""
-    module_name = name if "." in name else f"{PACKAGE}.{kind}.{name}"
+def find_plugin(kind: Kind, name: str, *, folder: Path | None = None) -> Plugin[Any, Any]:
+    """The plugin: one of ours, one of the operator's `folder`, or an installed module. Raises PluginProblem."""
+    own = _own_file(kind, name, folder)
+    if own is not None and name in plugin_names(kind):
+        ours = file_of(_home(), kind, name)
+        raise PluginProblem(("use",), _clash(own, ours))
+    where = str(own) if own is not None else name if "." in name else f"{PACKAGE}.{kind}.{name}"
     try:
-        if importlib.util.find_spec(module_name) is None:
-            raise ModuleNotFoundError(module_name)
-        module = importlib.import_module(module_name)
+        module = _loaded(kind, name, own) if own is not None else importlib.import_module(where)
+    except UnsafePluginError as error:
+        raise PluginProblem(("use",), f"plugin {name!r}: {error}") from None
     except ModuleNotFoundError as error:
-        if error.name is not None and not module_name.startswith(error.name):
-            raise PluginProblem(
-                ("use",), f"plugin {name!r} needs the module {error.name!r}, which is missing"
-            ) from None
-        expected = f"an installed module {name!r}" if "." in name else f"{PACKAGE}/{kind}/{name}.py"
-        hint = nearest(name, plugin_names(kind))
-        raise PluginProblem(("use",), f"no plugin {name!r} of kind {kind!r}: expected {expected}{hint}") from None
-    except Exception as error:  # whatever the code of a plugin does when it is imported
-        raise PluginProblem(("use",), f"plugin {name!r} cannot be imported: {type(error).__name__}: {error}") from error
+        if own is not None or (error.name is not None and not where.startswith(error.name)):
+            needs = f"needs the module {error.name!r}, which is missing"
+            raise PluginProblem(("use",), f"plugin {_named(name, own, error)} {needs}") from None
+        raise PluginProblem(("use",), _missing(kind, name, folder)) from None
+    except (Exception, SystemExit) as error:  # whatever the code of a plugin does when it is imported
+        text = f"plugin {_named(name, own, error)} cannot be imported: {type(error).__name__}: {error}"
+        raise PluginProblem(("use",), text) from error
     plugin = getattr(module, "PLUGIN", None)
     if not isinstance(plugin, Plugin):
-        raise PluginProblem(("use",), f"{module_name} exports no PLUGIN = Plugin(Config, build)")
+        raise PluginProblem(("use",), f"{where} exports no PLUGIN = Plugin(Config, build)")
     return plugin
 
 
 def plugin_names(kind: Kind) -> list[str]:
-    """Those that stand beside each other in `plugins/KIND/`."""
+    """Ours: those that stand beside each other in `plugins/KIND/`."""
     package = importlib.import_module(f"{PACKAGE}.{kind}")
     return sorted(module.name for module in pkgutil.iter_modules(package.__path__))
 
 
-def build_plugin(kind: Kind, name: str, settings: Mapping[str, object], host: Any) -> Any:
+def _home() -> Path:
+    """Where ours stand."""
+    return Path(next(iter(importlib.import_module(PACKAGE).__path__)))
+
+
+def _is_own(folder: Path) -> bool:
+    """Whether it is a folder of the operator's: in a checkout it may be ours."""
+    try:
+        return not folder.samefile(_home())
+    except OSError:
+        return False
+
+
+def _own_file(kind: Kind, name: str, folder: Path | None) -> Path | None:
+    """The operator's file of this name, if there is one; whatever it is."""
+    if folder is None or "." in name or not _is_own(folder):
+        return None
+    file = file_of(folder, kind, name)
+    return file if os.path.lexists(file) else None
+
+
+def _loaded(kind: Kind, name: str, file: Path) -> ModuleType:
+    """The module of the operator's file: no path of Python's leads to it, so it stands before no other module.
+
+    The same source is the same module, so that what was checked is what is built. Raises whatever the file does.
+    """
+    source = source_of(file, folder=file.parent.parent)
+    digest = hashlib.sha256(os.fsencode(file) + b"\0" + source).hexdigest()[:16]
+    module_name = f"{PACKAGE}.{kind}.{name}@{digest}"
+    if module_name in sys.modules:
+        return sys.modules[module_name]
+    spec = importlib.util.spec_from_file_location(module_name, file, loader=_Source(file, source))
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[module_name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[module_name]
+        raise
+    return module
+
+
+class _Source(SourceLoader):
+    """Runs source that was read already; without facts about its file Python neither reads nor writes a `.pyc`."""
+
+    def __init__(self, file: Path, source: bytes) -> None:
+        self._file = file
+        self._source = source
+
+    def get_filename(self, fullname: str) -> str:
+        del fullname  # one loader, one module
+        return str(self._file)
+
+    def get_data(self, path: str | bytes) -> bytes:
+        del path
+        return self._source
+
+
+def _missing(kind: Kind, name: str, folder: Path | None) -> str:
+    expected, known = f"an installed module {name!r}", plugin_names(kind)
+    if "." not in name:
+        expected = f"{PACKAGE}/{kind}/{name}.py"
+        if folder is not None and _is_own(folder):
+            expected = str(file_of(folder, kind, name))
+            known += names_in(folder, kind)
+    return f"no plugin {name!r} of kind {kind!r}: expected {expected}{nearest(name, known)}"
+
+
+def _clash(own: Path, ours: Path) -> str:
+    return f"{str(own)!r} has the name of the gateway's own {str(ours)!r}: rename yours"
+
+
+def _named(name: str, own: Path | None, error: BaseException) -> str:
+    """A plugin by its name, and the operator's by the line of the file that failed."""
+    if own is None:
+        return repr(name)
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == str(own)]
+    line = error.lineno if isinstance(error, SyntaxError) else next(reversed(lines), None)
+    return f"{name!r} ({own}{f':{line}' if line else ''})"
+
+
+def build_plugin(
+    kind: Kind, name: str, settings: Mapping[str, object], host: Any, *, folder: Path | None = None
+) -> Any:
     """The plugin, built for `host` (contracts.Host; None for a store, which needs none).
 
     Raises PluginProblem for a configuration that it does not take, first problem first.
     """
-    plugin = find_plugin(kind, name)
+    plugin = find_plugin(kind, name, folder=folder)
     try:
         config = plugin.config.model_validate(dict(settings))
     except ValidationError as error:
@@ -102,9 +204,13 @@ def build_plugin(kind: Kind, name: str, settings: Mapping[str, object], host: An
 
 def check_plugins(draft: Draft) -> None:
     """Notes every plugin that is not there and every `with:` that its plugin does not take, each at its place."""
+    folder = _folder(draft)
+    clashing = set(_check_clashes(draft, folder)) if folder is not None else set()
     for use in _uses(draft):
+        if (use.kind, use.name) in clashing:
+            continue
         try:
-            plugin = find_plugin(use.kind, use.name)
+            plugin = find_plugin(use.kind, use.name, folder=folder)
         except PluginProblem as problem:
             path = use.entry if use.is_key else (*use.entry, "use")
             hidden = isinstance(use.name, Hidden)
@@ -114,6 +220,26 @@ def check_plugins(draft: Draft) -> None:
         settings = draft.get(*use.entry, "with")
         if settings is None or isinstance(settings, Mapping):
             _check_settings(draft, (*use.entry, "with"), plugin, settings or {})
+
+
+def _folder(draft: Draft) -> Path | None:
+    """Where the configuration says that the operator's plugins are; None: that is no path, which is said already."""
+    value = draft.get(*FOLDER)
+    try:
+        folder = parse_path(Plugins.model_fields["folder"].default if value is None else value, draft.folder)
+        if value is not None and not folder.is_dir():
+            draft.complain(FOLDER, f"no such folder: {str(folder)!r}: create it, or remove this key")
+    except (ValueError, OSError):
+        return None
+    return folder
+
+
+def _check_clashes(draft: Draft, folder: Path) -> Iterator[tuple[Kind, str]]:
+    """Names that the operator's plugins share with ours, used or not: each would be in the other's way."""
+    for kind in OWN_KINDS:
+        for name in sorted(set(names_in(folder, kind)) & set(plugin_names(kind))) if _is_own(folder) else ():
+            draft.complain(FOLDER, _clash(file_of(folder, kind, name), file_of(_home(), kind, name)))
+            yield kind, name
 
 
 def _uses(draft: Draft) -> Iterator[_Use]:

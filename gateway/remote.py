@@ -3,16 +3,19 @@
 import http.client
 import json
 from collections.abc import Mapping
-from urllib.parse import urlsplit
+from dataclasses import dataclass
+from urllib.parse import quote, urlencode, urlsplit
 
 from gateway.config import Address
 from gateway.sockets import reachable
+from gateway.terminal import CommandError
 
 _MOST_SHOWN = 500
+_TIMEOUT_S = 30.0
 
 
-class RemoteError(Exception):
-    """The gateway cannot be asked, or refuses; the text is for a person."""
+class RemoteError(CommandError):
+    """The gateway cannot be asked, or refuses."""
 
 
 def connection_to(where: str | Address, *, timeout_s: float) -> http.client.HTTPConnection:
@@ -26,17 +29,56 @@ def connection_to(where: str | Address, *, timeout_s: float) -> http.client.HTTP
     return kind(url.hostname, url.port, timeout=timeout_s)
 
 
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """A gateway, and the key that it is asked with."""
+
+    where: str | Address
+    key: str | None
+
+    def get(self, *path: str, **query: str | int | None) -> dict[str, object]:
+        """The answer of a page; parts of the query that are None are left out. Raises RemoteError."""
+        kept = {name: value for name, value in query.items() if value is not None}
+        given = urlencode(kept, errors="surrogateescape")
+        return self._ask("GET", _target(path) + (f"?{given}" if given else ""), None)
+
+    def post(self, *path: str, **body: object) -> dict[str, object]:
+        """The answer to a body, from which what is None is left out. Raises RemoteError."""
+        return self._ask("POST", _target(path), {name: value for name, value in body.items() if value is not None})
+
+    def _ask(self, method: str, target: str, body: Mapping[str, object] | None) -> dict[str, object]:
+        if self.key is not None and not (self.key.isascii() and self.key.isprintable()):
+            raise RemoteError("GATEWAY_API_KEY has characters that no key has")
+        headers = {} if self.key is None else {"X-Gateway-Key": self.key}
+        return _ask(self.where, method, target, body, headers=headers, timeout_s=_TIMEOUT_S)
+
+
 def post(
     where: str | Address, path: str, body: Mapping[str, object], *, headers: Mapping[str, str], timeout_s: float
 ) -> dict[str, object]:
     """The JSON object of the answer. Raises RemoteError."""
+    return _ask(where, "POST", path, body, headers=headers, timeout_s=timeout_s)
+
+
+def _ask(
+    where: str | Address,
+    method: str,
+    target: str,
+    body: Mapping[str, object] | None,
+    *,
+    headers: Mapping[str, str],
+    timeout_s: float,
+) -> dict[str, object]:
     try:
         connection = connection_to(where, timeout_s=timeout_s)
     except ValueError as error:
         raise RemoteError(f"--url: {error}") from None
     place = f"{connection.host}:{connection.port}"
+    content = None
+    if body is not None:
+        content, headers = json.dumps(body).encode(), {"Content-Type": "application/json", **headers}
     try:
-        connection.request("POST", path, json.dumps(body).encode(), {"Content-Type": "application/json", **headers})
+        connection.request(method, target, content, headers)
         response = connection.getresponse()
         status, content = response.status, response.read()
     except (OSError, ValueError, http.client.HTTPException) as error:
@@ -50,11 +92,19 @@ def post(
     if not isinstance(answer, dict):
         raise RemoteError(f"{place} answered {status}, and not as a gateway does: is it one?")
     if status != http.client.OK:
-        raise RemoteError(f"{place} answered {status}: {_message_of(answer)}")
+        raise RemoteError(f"{place} answered {status}: {message_of(answer.get('error'))}")
     return answer
 
 
-def _message_of(answer: Mapping[str, object]) -> str:
-    error = answer.get("error")
-    message = error.get("message") if isinstance(error, dict) else None
-    return message[:_MOST_SHOWN] if isinstance(message, str) else "without saying why"
+def _target(path: tuple[str, ...]) -> str:
+    """Whatever somebody takes for an id stays one part of the path."""
+    return "".join("/" + quote(part, safe="", errors="surrogateescape") for part in path)
+
+
+def message_of(error: object) -> str:
+    """What the gateway says about an error, and about which field it says so."""
+    facts = error if isinstance(error, dict) else {}
+    message, param = facts.get("message"), facts.get("param")
+    if not isinstance(message, str):
+        return "without saying why"
+    return (f"{param}: {message}" if isinstance(param, str) else message)[:_MOST_SHOWN]

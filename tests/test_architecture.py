@@ -23,6 +23,7 @@ LAYERS = (
     "runs",
     "routing",
     "contracts",
+    "journal",
     "config",
     "upstream",
     "confine",
@@ -31,7 +32,7 @@ LAYERS = (
 )
 LEAVES = {"caller", "logs", "metrics", "notify"}
 #: What a plugin may import of ours.
-FOR_PLUGINS = {"contracts", "confine", "wire", "errors"}
+FOR_PLUGINS = {"contracts", "journal", "confine", "wire", "errors"}
 #: The processes and the composition root, which may import everything below them.
 TOP = {
     "__main__",

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from verdicts import ASSESSORS, PROFILES, TOOLS, cases, expected
 
 from gateway.assess import assess_lines
 from gateway.contracts import Json, ToolSpec, Verdict
@@ -65,8 +66,8 @@ def answers(*lines: str, gate: Gate = GATE) -> tuple[list[dict[str, str]], int]:
 def asked(line: Json) -> tuple[str, str]:
     (answer,), status = answers(json.dumps(line))
     assert status == 0
-    assert set(answer) == {"decision", "basis", "rule", "reason"}
-    return answer["decision"], answer["basis"]
+    assert set(answer) == {"verdict", "basis", "rule", "reason"}
+    return answer["verdict"], answer["basis"]
 
 
 def lines_of(name: str) -> list[Json]:
@@ -85,7 +86,7 @@ def test_lines_of_arguments_alone_are_the_tools_that_have_them(name: str) -> Non
     """`command` is execute_command's, `operation` file_operations'; arguments of no tool ask."""
     cases = [case for case in lines_of(name) if case["tier"] != "hardening"]
     got, status = answers(*(json.dumps(case) for case in cases))
-    assert [answer["decision"] for answer in got] == [case["expect"] for case in cases]
+    assert [answer["verdict"] for answer in got] == [case["expect"] for case in cases]
     assert status == 0
 
 
@@ -140,7 +141,7 @@ def test_a_key_that_is_there_twice_asks(text: str) -> None:
     """At any depth, in a text of arguments as in the line itself."""
     assert asked({"tool": "execute_sql", "raw_arguments": text}) == ("confirm", "duplicate")
     (answer,), status = answers(f'{{"tool": "execute_sql", "arguments": {text}}}')
-    assert (answer["decision"], answer["basis"], status) == ("confirm", "duplicate", 0)
+    assert (answer["verdict"], answer["basis"], status) == ("confirm", "duplicate", 0)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +196,7 @@ def test_a_tainted_line_distrusts_where_the_policy_does() -> None:
 def test_lines_that_are_no_objects_ask_and_are_told_by_the_status() -> None:
     """One answer a line, blank lines none; 1 says that a line could not be read."""
     got, status = answers("", "  \n", "x", "[]", '{"a"', "[" * 100_000, '{"tool": "no_such_tool", "arguments": {}}')
-    assert [answer["decision"] for answer in got] == ["confirm"] * 4 + ["error"]
+    assert [answer["verdict"] for answer in got] == ["confirm"] * 4 + ["error"]
     assert status == 1
 
 
@@ -208,17 +209,10 @@ def test_answers_are_plain_ascii_lines() -> None:
     assert written[0].rstrip("\n").isprintable()
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from(["execute_sql", "low", "{}", '{"sql": 1}']),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["name", "function", "arguments", "parameters", "sql", "risk", "risk_level"]),
-            inner,
-            max_size=3,
-        )
-    ),
-    max_leaves=8,
+JSON: st.SearchStrategy[object] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=12,
 )
 NAMES = st.sampled_from(["tool", "arguments", "raw_arguments", "tool_call", "tool_definition", "tainted"])
 
@@ -228,7 +222,7 @@ NAMES = st.sampled_from(["tool", "arguments", "raw_arguments", "tool_call", "too
 def test_no_line_makes_it_raise(line: Json) -> None:
     """Whatever JSON a line holds, there is an answer."""
     got, _ = answers(json.dumps(line))
-    assert got[0]["decision"] in ("auto", "confirm", "error")
+    assert got[0]["verdict"] in ("auto", "confirm", "error")
 
 
 @settings(max_examples=200, deadline=None)
@@ -236,3 +230,37 @@ def test_no_line_makes_it_raise(line: Json) -> None:
 def test_no_text_makes_it_raise(line: str) -> None:
     """Nor does a line that is no JSON."""
     answers(line)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("kind", TOOLS)
+def test_every_case_holds_under_every_profile(kind: str, profile: str) -> None:
+    """All cases of the corpora and over two thousand further ones, with the real assessors, named and unnamed tools."""
+    gate = Gate(GATE.policy, ASSESSORS[profile])
+    lines = cases(kind)
+    for named in ({}, {"tool": TOOLS[kind]}):
+        got, status = answers(*(json.dumps({**case, **named}) for case in lines), gate=gate)
+        assert status == 0
+        wrong = [
+            (case["arguments"], answer)
+            for case, answer in zip(lines, got, strict=True)
+            if answer["verdict"] != expected(case, profile=profile)
+        ]
+        assert not wrong
+        assert {answer["basis"] for answer in got} == {"whitelist", "default"}
+
+
+ARGUMENTS = st.sampled_from(
+    ["sql", "command", "operation", "path", "method", "url", "headers", "params", "body", "risk_level", "riskLevel"]
+)
+ANYTHING = JSON | st.sampled_from(["SELECT 1", "ls", "read", "GET", "https://example.com/", "low", "high", 10**400])
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(ARGUMENTS | st.text(), ANYTHING, max_size=6), st.sampled_from([*TOOLS.values(), "x"]), JSON)
+def test_no_call_of_a_built_in_tool_makes_it_raise(arguments: Json, tool: str, definition: object) -> None:
+    """Whatever the arguments and the definition are, there is one answer, from the real assessors, too."""
+    line = json.dumps({"tool": tool, "arguments": arguments, "tool_definition": definition})
+    for profile in PROFILES:
+        got, _ = answers(line, gate=Gate(GATE.policy, ASSESSORS[profile]))
+        assert [answer["verdict"] in ("auto", "confirm", "error") for answer in got] == [True]

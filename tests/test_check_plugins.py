@@ -162,6 +162,82 @@ def test_a_plugin_that_cannot_be_imported_is_told(tmp_path: Path, monkeypatch: p
     ] * 3
 
 
+# Plugins of the operator's own.
+
+
+def write(path: str, text: str) -> Path:
+    """As a careful operator does."""
+    file = Path(path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    for place in (file, *list(file.parents)[:-1]):
+        place.chmod(0o755)
+    return file
+
+
+OWN = """
+from pydantic import BaseModel, ConfigDict
+from gateway.contracts import Plugin
+
+class Config(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    size: int = 3
+
+PLUGIN = Plugin(Config, lambda config, host: None)
+"""
+
+
+def test_a_plugin_beside_the_configuration_is_found() -> None:
+    """Of any kind, in `plugins/` or where `plugins.folder` says; what it does not take is told at its place."""
+    for kind in ("stages", "tools", "assessors"):
+        write(f"plugins/{kind}/mine.py", OWN)
+        write(f"site/own/{kind}/other.py", OWN)
+    used = "chains: {c: [{use: $}]}\ntools: {$: {}}\nrisk: {assessors: {x: {use: $, with: {size: 4}}}}\n"
+    assert loaded(used.replace("$", "mine")).warnings == ()
+    assert loaded(used.replace("$", "other") + "plugins: {folder: site/own}").warnings == ()
+    (only,) = problems("tools: {mine: {with: {sise: 4}}}")
+    assert only == "gateway.yaml:1:23 tools.mine.with.sise: unknown key 'sise'; did you mean 'size'?"
+
+
+def test_only_what_is_named_is_imported() -> None:
+    """A broken plugin that nobody uses is nobody's concern."""
+    write("plugins/tools/mine.py", OWN)
+    write("plugins/tools/broken.py", "raise RuntimeError('imported')")
+    assert loaded("tools: {mine: {}}").warnings == ()
+    (only,) = problems("tools: {broken: {}}")
+    assert only == (
+        f"gateway.yaml:1:9 tools.broken: plugin 'broken' ({Path.cwd()}/plugins/tools/broken.py:1) cannot be imported: "
+        "RuntimeError: imported"
+    )
+
+
+def test_a_plugin_that_somebody_else_may_have_written_is_refused() -> None:
+    """T31: with the file, and with what to do."""
+    file = write("plugins/tools/mine.py", OWN)
+    file.parent.chmod(0o777)
+    (only,) = problems("tools: {mine: {}}")
+    assert f"tools.mine: plugin 'mine': '{file.parent.absolute()}' can be written by others" in only
+    assert f"chmod go-w {file.parent.absolute()}" in only
+
+
+def test_a_clash_of_names_is_told_once_with_both_files() -> None:
+    """Whether the name is used or not; also with the assessors of the built-in tools."""
+    write("plugins/tools/http_request.py", OWN)
+    write("plugins/assessors/sql.py", OWN)
+    for text in ("listen: 127.0.0.1:1", "tools: {mine: {use: http_request}}"):
+        one, two = problems(text)
+        assert "plugins.folder: " in one and "/plugins/tools/http_request.py' has the name of the gateway's own" in one
+        assert "/plugins/assessors/sql.py' has the name of the gateway's own" in two
+
+
+def test_a_folder_that_is_named_must_be_there() -> None:
+    """The default one need not."""
+    assert loaded("").warnings == ()
+    (only,) = problems("plugins: {folder: nope}")
+    assert only.startswith("gateway.yaml:1:19 plugins.folder: no such folder: ")
+    assert len(problems("plugins: {folder: 5}")) == 1
+
+
 _KEYS = st.sampled_from(["use", "with", "tools", "assessors", "exclude_keywords", "profile", "limits", "x"])
 _VALUES = st.recursive(
     st.none()

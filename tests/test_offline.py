@@ -52,6 +52,13 @@ async def test_the_operators_flag_counts() -> None:
     assert await decision(flagged, "http_request", {"method": "GET", "url": "http://a.example"}) == "auto"
 
 
+async def test_the_hosts_of_the_operator_count_with_and_without_a_port() -> None:
+    """Which port is asked is the tool's business; another host needs a person."""
+    settings = {"tools": {"http_request": {"hosts": ["a.example:8443", "b.example"]}}}
+    for host, wanted in (("a.example:8443", "auto"), ("b.example", "auto"), ("c.example", "confirm")):
+        assert await decision(settings, "http_request", {"method": "GET", "url": f"https://{host}/"}) == wanted
+
+
 async def test_an_assessor_that_cannot_be_built_is_told() -> None:
     """With its place."""
     with pytest.raises(ConfigError, match=r"risk\.assessors\.x\.use: no plugin 'nope'"):

@@ -9,6 +9,7 @@ import pytest
 from gateway.contracts import Plugin
 from gateway.registry import PluginProblem, build_plugin, find_plugin, plugin_names
 
+ROOT = Path(__file__).parent.parent
 GOOD = """
 from pydantic import BaseModel, ConfigDict, Field
 from gateway.contracts import Plugin
@@ -113,3 +114,114 @@ def test_a_configuration_that_a_plugin_does_not_take(
     found = problem("installed.good", **settings)
     assert found.path == path
     assert "'installed.good'" in found.message and words in found.message and "hunter2" not in found.message
+
+
+# Plugins of the operator's own (fault case T31).
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A folder with the tool `mine`."""
+    folder = tmp_path / "plugins"
+    write(folder, "mine", GOOD)
+    return folder
+
+
+def write(folder: Path, name: str, text: str, *, kind: str = "tools") -> Path:
+    """As a careful operator does."""
+    for place in (folder, folder / kind):
+        place.mkdir(exist_ok=True)
+        place.chmod(0o755)
+    file = folder / kind / f"{name}.py"
+    file.write_text(text)
+    file.chmod(0o644)
+    return file
+
+
+def own_problem(folder: Path, name: str) -> str:
+    with pytest.raises(PluginProblem) as found:
+        find_plugin("tools", name, folder=folder)
+    assert found.value.path == ("use",)
+    return found.value.message
+
+
+def test_a_plugin_of_the_operators_is_built_like_ours(own: Path) -> None:
+    """By the name of its file; ours are found all the same; without the folder it is unknown."""
+    host = object()
+    assert build_plugin("tools", "mine", {"size": 7}, host, folder=own) == (7, host)
+    assert find_plugin("tools", "http_request", folder=own) is find_plugin("tools", "http_request")
+    assert "no plugin 'mine'" in problem("mine").message
+
+
+def test_its_file_alone_is_run_and_nothing_of_python_is_changed(own: Path) -> None:
+    """No path to import from, no module that others could get instead of theirs, no compiled copy, no second file."""
+    for name in ("json", "yarl", "other"):
+        write(own, name, "raise RuntimeError('imported')")
+    path, modules = list(sys.path), set(sys.modules)
+    first = find_plugin("tools", "mine", folder=own)
+    assert find_plugin("tools", "mine", folder=own) is first  # what was checked is what is built
+    assert sys.path == path
+    (new,) = set(sys.modules) - modules
+    assert "@" in new  # which no import statement can name
+    assert sorted(place.name for place in own.rglob("*")) == ["json.py", "mine.py", "other.py", "tools", "yarl.py"]
+
+
+def test_a_changed_file_is_read_anew(own: Path) -> None:
+    """At a reload; one of another folder is another plugin."""
+    first = find_plugin("tools", "mine", folder=own)
+    write(own, "mine", GOOD.replace("default=3", "default=4"))
+    assert build_plugin("tools", "mine", {}, None, folder=own) == (4, None)
+    other = own.parent / "other"
+    write(other, "mine", GOOD)
+    assert find_plugin("tools", "mine", folder=other) is not first
+
+
+def test_a_name_of_ours_is_refused_with_both_files(own: Path) -> None:
+    """Neither stands in the other's way."""
+    file = write(own, "http_request", GOOD)
+    said = own_problem(own, "http_request")
+    assert (
+        repr(str(file)) in said and repr(str(ROOT / "plugins/tools/http_request.py")) in said and "rename yours" in said
+    )
+
+
+def test_our_own_folder_is_no_second_one() -> None:
+    """In a checkout `plugins/` beside gateway.yaml is ours."""
+    folder = ROOT / "plugins"
+    assert find_plugin("tools", "http_request", folder=folder) is find_plugin("tools", "http_request")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("x = 1\n1 / 0\n", "mine.py:2) cannot be imported: ZeroDivisionError"),
+        ("def (\n", "mine.py:1) cannot be imported: SyntaxError"),
+        (
+            "\n\nimport no_such_library_at_all\n",
+            "mine.py:3) needs the module 'no_such_library_at_all', which is missing",
+        ),
+        ("raise SystemExit(0)\n", "mine.py:1) cannot be imported: SystemExit"),
+        ("from . import other\n", "mine.py:1) cannot be imported"),
+        ("import other_plugin_of_mine\n", "needs the module 'other_plugin_of_mine'"),
+        ("x = 1\n", "mine.py exports no PLUGIN = Plugin(Config, build)"),
+    ],
+)
+def test_what_is_wrong_in_it_is_told_with_file_and_line(own: Path, text: str, words: str) -> None:
+    """Whatever its code does; and it is tried again once it is mended."""
+    write(own, "mine", text)
+    said = own_problem(own, "mine")
+    assert str(own / "tools") in said and words in said
+    write(own, "mine", GOOD)
+    assert isinstance(find_plugin("tools", "mine", folder=own), Plugin)
+
+
+def test_what_others_may_write_is_not_run(own: Path) -> None:
+    """And says so."""
+    write(own, "mine", "raise RuntimeError('run')").chmod(0o664)
+    assert "can be written by others than its owner" in own_problem(own, "mine")
+
+
+def test_one_that_is_not_there_is_told_with_where_it_would_be(own: Path) -> None:
+    """With the nearest name of both folders."""
+    assert own_problem(own, "mien").endswith(f"expected {own}/tools/mien.py; did you mean 'mine'?")
+    assert "did you mean 'http_request'?" in own_problem(own, "http_reqest")

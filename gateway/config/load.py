@@ -13,6 +13,7 @@ from gateway.config.draft import Draft
 from gateway.config.explain import explain
 from gateway.config.leaf import JsonObject
 from gateway.config.overlay import apply_flags, apply_variables
+from gateway.config.places import check_places
 from gateway.config.problems import ConfigError, Problem
 from gateway.config.settings import Settings
 from gateway.config.source import MAX_FILE_BYTES, Source, parse, read_text
@@ -53,6 +54,7 @@ def load(
     except ValidationError as error:
         explain(draft, error, root=Settings)
     check(draft)
+    check_places(draft, file=path)
     for further in checks:
         further(draft)
     draft.raise_problems()

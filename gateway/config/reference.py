@@ -74,6 +74,10 @@ number is bytes. True and false are `true` and `false`. What YAML 1.1 and YAML 1
 duplicate keys, a second document, more than 1 MiB, 32 levels, 100 aliases or 100,000 values. A list or a section with
 nothing below it (`limits:`) has its defaults. Relative paths begin at the folder of the file.
 
+Folders and databases that a tool is given must exist. One that the tool can write must not be, or hold, the
+configuration, the store, the file of a secret or the plugins: that is an error. One that it can only read is a warning
+then.
+
 ## When something is wrong
 
 The gateway reports everything that is wrong at once, each with its place, and exits with status 1:

@@ -1,5 +1,6 @@
 """The root of the configuration: gateway.yaml as one frozen model."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -25,6 +26,14 @@ class Logging(Section):
         default="auto", description="One JSON object per line, or text; auto: text on a terminal, else JSON."
     )
     access: Flag = Field(default=False, description="One line per request; bodies are never logged.")
+
+
+class Plugins(Section):
+    folder: FilePath = Field(
+        default=Path("plugins"),
+        validate_default=True,
+        description="Folder of your own plugins: `stages/NAME.py`, `tools/NAME.py`, `assessors/NAME.py` beneath it.",
+    )
 
 
 class Settings(Section):
@@ -61,6 +70,7 @@ class Settings(Section):
     approvals: Approvals = Field(default_factory=Approvals, description="How a person is asked.")
     mcp: Mcp = Field(default_factory=Mcp, description="Tools of MCP servers.")
     workflows: Workflows = Field(default_factory=Workflows, description="Workflows that users start.")
+    plugins: Plugins = Field(default_factory=Plugins, description="Plugins of your own.")
     store: DatabaseUrl = Field(
         default=Secret("sqlite:///./gateway.db"), description="Where prompts, memories, hidden turns and runs are kept."
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -15,10 +15,11 @@ from gateway.config.addresses import (
     SecretUrl,
     VariableValue,
 )
-from gateway.config.scalars import FilePath, Flag, Label, Name, Text, VariableName
+from gateway.config.companions import COMPANION_SUFFIX
+from gateway.config.scalars import FilePath, Flag, Label, Name, Text, VariableName, counted
 from gateway.config.secret import Secret
 from gateway.config.section import PluginSettings, PluginUse, Section
-from gateway.config.units import Duration
+from gateway.config.units import Duration, sized
 
 # Keys of other programs' `mcpServers` blocks that mean nothing here.
 FOREIGN_MCP_KEYS = frozenset(
@@ -51,33 +52,91 @@ class Tool(Section):
     untrusted: Flag = Field(default=False, description="Its results come from strangers and taint the run.")
 
 
-class FileOperations(Tool):
+class BuiltIn(Tool):
+    """One of our own tools: the keys of its plugin stand beside those that every tool has."""
+
+    def options(self) -> dict[str, object]:
+        """What its plugin is given, in plain values."""
+        return {
+            name: _plain(value)
+            for name, value in self
+            if name not in Tool.model_fields and not name.endswith(COMPANION_SUFFIX)
+        }
+
+
+class FileOperations(BuiltIn):
     roots: tuple[FilePath, ...] = Field(
-        default=(Path("work"),), validate_default=True, description="Folders that the tool may see."
+        default=(Path("work"),), validate_default=True, description="Folders that the tool may see; they must exist."
     )
     write: Flag = Field(default=False, description="Allow writing at all.")
+    max_read_bytes: Annotated[int, sized(1, 1 << 30)] = Field(
+        default=1 << 20, description="How much of a file is read."
+    )
+    max_write_bytes: Annotated[int, sized(1, 1 << 30)] = Field(
+        default=1 << 20, description="Largest file that is written."
+    )
+    max_entries: Annotated[int, counted(1, 1_000_000)] = Field(
+        default=1000, description="How many entries of a folder are listed."
+    )
 
 
-class HttpRequest(Tool):
+class HttpRequest(BuiltIn):
     untrusted: Flag = Field(default=True, description="Its results come from strangers and taint the run.")
-    private_networks: Flag = Field(default=False, description="Allow loopback, private and link-local addresses.")
-    hosts: tuple[HostName, ...] = Field(default=(), description="Hosts to ask; empty: all.")
+    private_networks: Flag = Field(
+        default=False, description="Allow loopback, private and link-local addresses, and any port."
+    )
+    hosts: tuple[HostName, ...] = Field(
+        default=(), description="Hosts to ask; ports 80 and 443 unless one is named; empty: all."
+    )
+    timeout: Duration = Field(default=30.0, description="Longest time for a call, redirects included.")
+    max_bytes: Annotated[int, sized(1, 1 << 30)] = Field(
+        default=1 << 20, description="How much of an answer is read, decoded."
+    )
 
 
-class ExecuteSql(Tool):
+class ExecuteSql(BuiltIn):
     url: DatabaseUrl = Field(
-        default=Secret("sqlite:///./data.db"), description="The database: `sqlite:///FILE` or `postgresql://...`."
+        default=Secret("sqlite:///./data.db"),
+        description="The database: `sqlite:///FILE`, which must exist, or `postgresql://...`.",
     )
     url_file: FilePath | None = Field(default=None, description="File that holds `url`.")
     read_only: Flag = Field(default=True, description="Open the database for reading only.")
+    timeout: Duration = Field(default=30.0, description="Longest time for a statement.")
+    max_rows: Annotated[int, counted(1, 10_000_000)] = Field(default=1000, description="Rows in a result.")
+    max_bytes: Annotated[int, sized(1, 1 << 30)] = Field(
+        default=256 << 10, description="Size of the rows of a result, as JSON."
+    )
 
 
-class ExecuteCommand(Tool):
-    cwd: FilePath = Field(default=Path("work"), validate_default=True, description="Folder in which commands run.")
+class CommandLimits(Section):
+    cpu_s: Annotated[int, counted(1, 86_400)] = Field(default=30, description="CPU time of each process, in seconds.")
+    memory_bytes: Annotated[int, sized(16 << 20, 1 << 40)] = Field(
+        default=1 << 30, description="Memory of all processes together."
+    )
+    file_bytes: Annotated[int, sized(0, 1 << 40)] = Field(
+        default=64 << 20, description="Largest file that a command writes."
+    )
+    processes: Annotated[int, counted(1, 100_000)] = Field(default=64, description="Processes at the same time.")
+    open_files: Annotated[int, counted(16, 1 << 20)] = Field(
+        default=256, description="Files that each process has open."
+    )
+
+
+class ExecuteCommand(BuiltIn):
+    cwd: FilePath = Field(
+        default=Path("work"),
+        validate_default=True,
+        description="Folder in which commands run, and the only one they may write; it must exist.",
+    )
     timeout: Duration = Field(default=30.0, description="Longest run of a command.")
     sandbox: Literal["auto", "bubblewrap", "landlock", "none"] = Field(
         default="auto", description="What confines a command; auto: the strongest that this machine has."
     )
+    readable: tuple[FilePath, ...] = Field(default=(), description="Further files and folders that commands may read.")
+    max_output_bytes: Annotated[int, sized(1 << 10, 64 << 20)] = Field(
+        default=256 << 10, description="How much of the output is kept."
+    )
+    limits: CommandLimits = Field(default_factory=CommandLimits, description="What a command may use.")
 
 
 class PluginTool(Tool):
@@ -97,6 +156,12 @@ class Tools(Section):
     http_request: HttpRequest | None = Field(default=None, description="Asks web servers.")
     execute_sql: ExecuteSql | None = Field(default=None, description="Asks a database.")
     execute_command: ExecuteCommand | None = Field(default=None, description="Runs commands in a sandbox.")
+
+    @property
+    def built_in(self) -> Mapping[str, BuiltIn]:
+        """Those of our own that are on, by name."""
+        known = {name: getattr(self, name) for name in type(self).model_fields}
+        return {name: tool for name, tool in known.items() if tool is not None}
 
     @property
     def plugins(self) -> Mapping[str, PluginTool]:
@@ -159,3 +224,17 @@ class Mcp(Section):
     servers: Mapping[Label, McpServer] = Field(
         default_factory=dict, description="Servers by name; the inside of an `mcpServers` block can be pasted here."
     )
+
+
+def _plain(value: object) -> object:
+    """A value as it would stand in a plugin's `with:`."""
+    match value:
+        case Path():
+            return str(value)
+        case Secret():
+            return value.reveal()
+        case Section():
+            return {name: _plain(inner) for name, inner in value}
+        case tuple():
+            return [_plain(inner) for inner in value]
+    return value

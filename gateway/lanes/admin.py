@@ -7,6 +7,7 @@ from http import HTTPStatus
 
 from aiohttp import web
 
+from gateway.contracts import StoreError
 from gateway.errors import GatewayError
 from gateway.lanes.own import take_back
 from gateway.wire.answer import error_body, new_request_id
@@ -81,6 +82,10 @@ class Pages:
             return _error(GatewayError("request_too_large", "The request body is larger than this page takes."))
         except GatewayError as error:
             return _error(error, request_id=request.get(REQUEST_ID))
+        except StoreError as error:
+            log.error("the store failed: %s", error)
+            failure = GatewayError("store_full", "The gateway's store failed; its log says why. Nothing was done.")
+            return _error(failure, request_id=request.get(REQUEST_ID))
         except ConnectionResetError:
             raise  # the client left; there is nobody to tell
         except Exception:

@@ -7,17 +7,20 @@ from aiohttp import web
 from gateway.caller import Caller
 from gateway.contracts import Json
 from gateway.errors import GatewayError
+from gateway.journal import ENDED
 from gateway.lanes.admin import REQUEST_ID, Route
 from gateway.lanes.content import content_of
-from gateway.lanes.context import ContextLane, chat_request, forwarded, new_run_id, steering_of
+from gateway.lanes.context import ContextLane, chat_request, credential_header, forwarded, new_run_id, steering_of
 from gateway.lanes.own import Facade
+from gateway.lanes.resumption import Asked, Resumption
 from gateway.pipeline.model import ModelCore
 from gateway.routing.keys import Identity
-from gateway.runs.live import Asking, fingerprint
+from gateway.runs.live import Asking, LiveRun, fingerprint
+from gateway.wire.chat_request import whole_text
 from gateway.wire.head import RequestHead
+from gateway.wire.replies import parse_reply
 
 CHAT_PATHS = ("/context/chat/completions", "/context/v1/chat/completions", "/v1/chat/completions", "/chat/completions")
-LATER_PATHS = ("/context/approvals{rest:(/.*)?}", "/context/runs{rest:(/.*)?}", "/context/ws")
 MODEL_PATHS = ("/context/models", "/context/v1/models")
 #: (head, whether the upstream has a key of its own, scope) -> who asks; raises GatewayError.
 Identify = Callable[[RequestHead, bool, str], Identity]
@@ -27,19 +30,22 @@ class ChatPages:
     """`current` gives the lane and the model core of the configuration in use; `admit` raises when we are full."""
 
     def __init__(
-        self, *, current: Callable[[], tuple[ContextLane, ModelCore]], identify: Identify, admit: Callable[[], None]
+        self,
+        *,
+        current: Callable[[], tuple[ContextLane, ModelCore]],
+        resumption: Resumption,
+        identify: Identify,
+        admit: Callable[[], None],
     ) -> None:
         self._current = current
+        self._resumption = resumption
         self._identify = identify
         self._admit = admit
 
     def routes(self) -> list[Route]:
         chat = [("POST", path, self._chat) for path in CHAT_PATHS]
         models = [("GET", path, self._models) for path in MODEL_PATHS]
-        return [*chat, *models, *(("*", path, self._later) for path in LATER_PATHS)]
-
-    async def _later(self, _request: web.Request) -> web.StreamResponse:
-        raise GatewayError("not_implemented", "Approvals and runs are not part of this version.")
+        return [*chat, *models]
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         self._admit()
@@ -54,16 +60,29 @@ class ChatPages:
             run = lane.runs.find(asking)
             if run is None:
                 run_id = request[REQUEST_ID] = new_run_id()
-                run = await lane.run(await lane.exchange(head, body, identity=identity, run_id=run_id), asking)
-            request[REQUEST_ID] = run.exchange.id
+                exchange = await lane.exchange(head, body, identity=identity, run_id=run_id, asking=asking)
+                run = await self._run(lane, Asked(body=body, asking=asking, exchange=exchange))
+            request[REQUEST_ID] = run.request_id
             return await lane.answer(request, run)
+
+    async def _run(self, lane: ContextLane, asked: Asked) -> LiveRun:
+        """A run of its own, one that goes on with what a person decided, or the one that the request repeats."""
+        decision = parse_reply(whole_text(asked.body))
+        if decision is not None:
+            return await self._resumption.reply(decision, asked)
+        stored = await lane.earlier(asked.asking, asked.exchange.caller)
+        if stored is not None and (stored.effects or stored.state not in ENDED):
+            return await self._resumption.repeat(stored, asked)
+        return lane.begin(asked.exchange, asked.asking)
 
     async def _models(self, request: web.Request) -> web.StreamResponse:
         _, core = self._current()
         head = head_of(request)
         identity = self._identity(head, core, {})
         header, credential = forwarded(head, identity.consumed)
-        status, content_type, content = await core.models(header=header, credential=credential)
+        status, content_type, content = await core.models(
+            header=header, credential=credential, credential_header=credential_header(head)
+        )
         return web.Response(status=status, body=content, headers={"Content-Type": content_type})
 
     def _check_key(self, head: RequestHead, core: ModelCore) -> None:

@@ -7,21 +7,26 @@ looks like an end.
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Literal
 
 import orjson
 from aiohttp import HttpVersion11, web
 
 from gateway.caller import Caller
-from gateway.contracts import Exchange, Json, StoredRun
+from gateway.contracts import Exchange, Json
 from gateway.errors import GatewayError
+from gateway.journal import StoredRun
 from gateway.lanes.own import Facade
-from gateway.lanes.render import Completion, Frames, Turn, chunks_of
+from gateway.lanes.render import Completion, Frames, Turn
 from gateway.pipeline.chain import Chain
-from gateway.routing.keys import Identity
-from gateway.runs.live import Asking, LiveRun, LiveRuns, interrupted
+from gateway.routing.classify import context_headers
+from gateway.routing.keys import CREDENTIAL_HEADERS, Identity
+from gateway.runs.desk import Desk
+from gateway.runs.live import Asking, LiveRun, LiveRuns
+from gateway.runs.transcript import Transcript
 from gateway.wire.answer import error_body
 from gateway.wire.fields import HOP_BY_HOP, nominated
 from gateway.wire.head import RequestHead
@@ -32,6 +37,7 @@ log = logging.getLogger("gateway")
 #: The headers that steer this lane; any other X-Context-* header is a mistake.
 HEADERS = ("mode", "chain", "prompt", "conversation", "tools", "approvals", "events")
 ID_LIMIT_CHARS = 256
+ApprovalMode = Literal["hold", "turn", "reject"]
 #: Header fields of the client's that do not go on: they are about its own message, or mean nothing to a model.
 _NOT_FORWARDED = HOP_BY_HOP | {
     b"host",
@@ -45,7 +51,7 @@ _NOT_FORWARDED = HOP_BY_HOP | {
     b"cookie",
     b"origin",
 }
-_CREDENTIALS = frozenset((b"authorization", b"x-api-key"))
+_CREDENTIALS = frozenset(CREDENTIAL_HEADERS)
 _STREAM_HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-cache, no-transform",
@@ -66,8 +72,9 @@ class ContextLane:
     prompt_text: Callable[[str], Awaitable[str | None]]
     keepalive_s: float
     body_bytes: int
+    approvals: Literal["auto", "hold", "turn", "reject"]
+    desk: Desk
     runs: LiveRuns
-    note: Callable[[LiveRun], Awaitable[None]]
     earlier: Callable[[Asking, Caller], Awaitable[StoredRun | None]]
     close: Callable[[], Awaitable[None]]
     _using: int = 0
@@ -91,7 +98,9 @@ class ContextLane:
             if self._retired and not self._using:
                 await self.close()
 
-    async def exchange(self, head: RequestHead, body: Json, *, identity: Identity, run_id: str) -> Exchange:
+    async def exchange(
+        self, head: RequestHead, body: Json, *, identity: Identity, run_id: str, asking: Asking | None = None
+    ) -> Exchange:
         """The request as the chain gets it. Raises GatewayError."""
         steering = steering_of(head)
         chain = steering.get("chain", self.chain)
@@ -115,31 +124,33 @@ class ContextLane:
             prompt=prompt,
             conversation=steering.get("conversation"),
             only_tools=tuple(name.strip() for name in steering["tools"].split(",")) if "tools" in steering else (),
-            approvals="reject",
+            approvals=self._approvals(steering.get("approvals"), stream=body.get("stream") is True),
+            fingerprint="" if asking is None else asking.fingerprint,
+            idempotency_key=None if asking is None or asking.idempotency_key is None else asking.idempotency_key[2],
             events=steering.get("events") == "1",
             header=header,
             credential=credential,
+            credential_header=credential_header(head),
         )
 
-    async def run(self, exchange: Exchange, asking: Asking) -> LiveRun:
-        """A run of the chain: a new one, or one that another process has on record. Raises GatewayError."""
-        stored = await self.earlier(asking, exchange.caller)
-        if stored is not None and stored.effects:
-            if stored.answer is None:
-                raise interrupted(stored.id)
-            run = LiveRun(replace(exchange, id=stored.id), asking, now_s=stored.created_s)
-            run.replay(chunks_of(stored.answer))
-            return run
-        # Another request of the same asking may have begun it while this one waited for the store.
-        return self.runs.find(asking) or self.runs.begin(
-            exchange, asking, self.chains[exchange.chain].handler, self.note
-        )
+    def begin(self, exchange: Exchange, asking: Asking) -> LiveRun:
+        """A run of the chain. Another request of the same asking may have begun it while this one waited."""
+        return self.runs.find(asking) or self.runs.begin(exchange, asking, self.chains[exchange.chain].handler)
+
+    def _approvals(self, wanted: str | None, *, stream: bool) -> ApprovalMode:
+        """How this request waits for a person: its header may choose, but never loosen the operator's `reject`."""
+        if self.approvals == "reject" or wanted == "reject":
+            return "reject"
+        chosen = wanted or self.approvals
+        if chosen == "auto":
+            return "hold" if stream else "turn"
+        return "hold" if chosen == "hold" else "turn"
 
     async def answer(self, request: web.Request, run: LiveRun) -> web.StreamResponse:
         """Renders the answer of a run, new or joined, from its first byte."""
-        exchange, body = run.exchange, run.exchange.body
-        turn = Turn.of(exchange.id, body, created_s=run.created_s)
-        headers = {"X-Context-Run-Id": exchange.id, "X-Context-Chain": exchange.chain, "x-request-id": exchange.id}
+        exchange, body, request_id = run.exchange, run.body, run.request_id
+        turn = Turn.of(request_id, body, created_s=run.created_s)
+        headers = {"X-Context-Run-Id": exchange.id, "X-Context-Chain": exchange.chain, "x-request-id": request_id}
         whole = False
         self.runs.join(run)
         try:
@@ -149,13 +160,12 @@ class ContextLane:
             if body.get("stream") is True:
                 options = body.get("stream_options")
                 usage = isinstance(options, dict) and options.get("include_usage") is True
-                stream = _Stream(request, Frames(turn, include_usage=usage), exchange.id, keepalive_s=self.keepalive_s)
-                response = await stream.run(run.read(), headers)
+                stream = _Stream(request, Frames(turn, include_usage=usage), request_id, keepalive_s=self.keepalive_s)
+                response: web.StreamResponse = await stream.run(run.transcript, headers)
             else:
                 completion = Completion(turn)
-                async for chunks in run.read():
-                    for chunk in chunks:
-                        completion.add(chunk)
+                for chunk in await run.transcript.whole():
+                    completion.add(chunk)
                 headers["Content-Type"] = "application/json"
                 response = web.Response(body=completion.body(), headers=headers)
             whole = True
@@ -181,9 +191,10 @@ class _Stream:
         self._beat: asyncio.TimerHandle | None = None
         self._beating: asyncio.Task[None] | None = None
         self._over = False
+        self._owed = b""  # to a client that does not keep up
         self._wire: Facade | None = None  # behind the head, for chunks that need no waiting
 
-    async def run(self, news: AsyncIterator[list[Json]], headers: Mapping[str, str]) -> web.StreamResponse:
+    async def run(self, transcript: Transcript, headers: Mapping[str, str]) -> web.StreamResponse:
         self._response.headers.update(headers)
         if self._request.version >= HttpVersion11:
             self._response.enable_chunked_encoding()
@@ -193,7 +204,7 @@ class _Stream:
             if self._response.chunked and isinstance(self._request.transport, Facade):
                 self._wire = self._request.transport
             self._wait()
-            await self._relay(news)
+            await self._relay(transcript)
             await self._write(self._frames.last())
         except GatewayError as error:
             await self._write(event(error_body(error, request_id=self._run_id)))
@@ -207,23 +218,38 @@ class _Stream:
         await self._response.write_eof()
         return self._response
 
-    async def _relay(self, news: AsyncIterator[list[Json]]) -> None:
-        frame = self._frames.of
+    def take(self, chunks: Sequence[Json]) -> bool:
+        """See `Listener`."""
+        frames = b"".join(map(self._frames.of, chunks))
+        if not frames or self._write_now(frames):
+            return True
+        self._owed = frames
+        return False
+
+    async def caught_up(self) -> None:
+        """See `Listener`."""
+        owed, self._owed = self._owed, b""
+        await self._response.write(owed)
+
+    async def _relay(self, transcript: Transcript) -> None:
         try:
-            async for chunks in news:
-                if frames := b"".join(map(frame, chunks)):
-                    await self._write(frames)
+            await transcript.read(self)
         finally:
             self._over = True  # behind the end, or an error, nothing may come
             if self._beat is not None:
                 self._beat.cancel()
 
     async def _write(self, frame: bytes) -> None:
+        if not self._write_now(frame):
+            await self._response.write(frame)
+
+    def _write_now(self, frame: bytes) -> bool:
+        """Writes as aiohttp does, in a fifth of the time, unless the client does not keep up."""
         self._written_s = self._loop.time()
         if self._wire is None or self._wire.blocked:
-            await self._response.write(frame)
-        else:
-            self._wire.write(b"%x\r\n%b\r\n" % (len(frame), frame))  # as aiohttp writes it, in a fifth of the time
+            return False
+        self._wire.write(b"%x\r\n%b\r\n" % (len(frame), frame))
+        return True
 
     def _wait(self) -> None:
         due_s = self._written_s + self._keepalive_s
@@ -247,24 +273,18 @@ def new_run_id() -> str:
 def steering_of(head: RequestHead) -> dict[str, str]:
     """The X-Context-* headers by their last word. Raises GatewayError (invalid_header)."""
     steering: dict[str, str] = {}
-    for f in head.fields:
-        if not f.name.startswith(b"x-context-"):
-            continue
-        name = f.name.removeprefix(b"x-context-").decode("latin-1")
-        value = f.value.decode("latin-1").strip()
+    for header, raw in context_headers(head).items():
+        name = header.removeprefix(b"x-context-").decode("latin-1")
+        value = raw.decode("latin-1").strip()
         if name not in HEADERS:
             raise GatewayError(
                 "invalid_header",
                 f"There is no such header; there are X-Context-{', -'.join(HEADERS)}.",
-                param=f.name.decode("latin-1"),
+                param=header.decode("latin-1"),
             )
         if not value or len(value) > ID_LIMIT_CHARS or not value.isprintable():
             raise GatewayError(
                 "invalid_header", "This header is empty, too long or not printable.", param=f"x-context-{name}"
-            )
-        if name in steering:
-            raise GatewayError(
-                "invalid_header", "This header was sent twice; send it once, with one value.", param=f"x-context-{name}"
             )
         steering[name] = value
     if steering.get("approvals", "turn") not in ("hold", "turn", "reject"):
@@ -308,3 +328,8 @@ def forwarded(head: RequestHead, consumed: frozenset[bytes]) -> tuple[bytes, byt
         b"".join(f.line for f in lines if f.name not in _CREDENTIALS),
         b"".join(f.line for f in lines if f.name in _CREDENTIALS),
     )
+
+
+def credential_header(head: RequestHead) -> bytes:
+    """The header in which the client sends a credential, the gateway's or its own; Authorization if there is none."""
+    return next((name for name in CREDENTIAL_HEADERS if head.value(name) is not None), CREDENTIAL_HEADERS[0])

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 import orjson
 from aiohttp import web
 
-from gateway.contracts import Clock, Counters, Exchange, Intent, Json, Reply, Verdict
+from gateway.contracts import Clock, Counters, Exchange, Intent, Json, Reply
 from gateway.errors import GatewayError
 from gateway.lanes.admin import REQUEST_ID, Route
 from gateway.lanes.chat import Identify, head_of
@@ -18,10 +18,10 @@ from gateway.lanes.content import content_of
 from gateway.lanes.context import ContextLane, chat_request, new_run_id
 from gateway.pipeline.chain import fold
 from gateway.pipeline.model import ModelCore
-from gateway.tools.catalog import Catalog
-from gateway.tools.gate import ABSENT, RISK_LEVEL, Asked, Gate, take_risk_level
-from gateway.tools.schema import Schemas
+from gateway.tools.gate import ABSENT, Asked, take_risk_level
+from gateway.tools.judge import Judge
 from gateway.wire.chat_request import client_tools, wants_text
+from gateway.wire.risk_level import RISK_LEVEL
 
 EXPLAIN_PATH = "/context/explain"
 #: Calls that are judged in one request.
@@ -40,8 +40,7 @@ class Explainer:
     lane: ContextLane
     core: ModelCore
     model: str | None
-    catalog: Catalog
-    gate: Gate
+    judge: Judge
     counters: Counters
     clock: Clock
 
@@ -75,17 +74,12 @@ class Explainer:
 
     def verdict(self, call: Json, exchange: Exchange) -> Json:
         """What would happen with one call of a run that has read nothing yet: its schema comes before the gate."""
-        entry = self.catalog.find(call["tool"], exchange)
-        spec = entry.spec if entry is not None else None
-        asked = Asked(call["parameters"])
-        problem = None
-        if spec is not None:
-            asked = take_risk_level(call["parameters"], spec, beside=call.get(RISK_LEVEL, ABSENT))
-            problem = Schemas().problem(spec, asked.arguments)
-        if problem is not None:
-            verdict = Verdict("error", "malformed", "schema", problem)
+        entry = self.judge.catalog.find(call["tool"], exchange)
+        if entry is None:
+            verdict = self.judge.gate.judge(None, Asked(call["parameters"]), tainted=False)
         else:
-            verdict = self.gate.judge(spec, asked, tainted=False)
+            asked = take_risk_level(call["parameters"], entry.spec, beside=call.get(RISK_LEVEL, ABSENT))
+            verdict = self.judge.verdict(entry, asked, tainted=False, asked_for=False)
         return {"tool": call["tool"], **asdict(verdict)}
 
     def _tools(self, exchange: Exchange) -> list[Json]:
@@ -95,7 +89,7 @@ class Explainer:
         theirs = client_tools(exchange.body)
         return [
             {"name": spec.name, "requires_approval": spec.requires_approval, "category": spec.category}
-            for spec in self.catalog.offered(exchange)
+            for spec in self.judge.catalog.offered(exchange)
             if spec.name not in theirs
         ]
 

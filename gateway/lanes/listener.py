@@ -12,6 +12,7 @@ from gateway.errors import GatewayError
 from gateway.lanes.connection import ClientConnection
 from gateway.lanes.entry import Entry
 from gateway.lanes.tunnel import Tunnel
+from gateway.lanes.websocket import WebSocketTurn
 from gateway.metrics import Metrics
 
 #: How often deadlines are looked at: the latest that one strikes late. 10,000 connections cost 1.7 ms a second.
@@ -49,6 +50,7 @@ class Listener:
         self.access_log = access_log
         self.connections: set[ClientConnection] = set()
         self.paused: set[ClientConnection] = set()
+        self.websockets: set[WebSocketTurn] = set()
         self.inflight = 0
         self.draining = False
         self._sweeper: asyncio.TimerHandle | None = None
@@ -75,7 +77,7 @@ class Listener:
     @property
     def full(self) -> bool:
         limit = self.entry.limits.concurrent
-        return limit is not None and self.inflight >= limit
+        return limit is not None and self._under_way >= limit
 
     def admit(self) -> None:
         """Raises GatewayError when no further request may begin."""
@@ -85,8 +87,13 @@ class Listener:
     def admit_own(self) -> None:
         """The same for a turn of our own that has begun, and counts already."""
         limit = self.entry.limits.concurrent
-        if limit is not None and self.inflight > limit:
+        if limit is not None and self._under_way > limit:
             raise GatewayError("overloaded", "Too many requests are under way; try again shortly.", retry_after_s=1)
+
+    @property
+    def _under_way(self) -> int:
+        """What `limits.concurrent` bounds: a page's WebSocket mostly listens, and would take a place for hours."""
+        return self.inflight - len(self.websockets)
 
     def turn_over(self) -> None:
         """Called once for each turn that ended."""
@@ -106,11 +113,16 @@ class Listener:
             )
 
     async def drain(self, limit_s: float) -> None:
-        """Waits until every connection is through, at most `limit_s`; then ends what is left, visibly cut."""
+        """Waits until every connection is through, at most `limit_s`; then ends what is left, visibly cut.
+
+        WebSockets of our own pages are told to go at once: they would never be through by themselves.
+        """
         self.draining = True
         deadline = self.clock() + limit_s
         while self.connections and self.clock() < deadline:
             self._close_idle()
+            for turn in list(self.websockets):
+                turn.go_away()
             await asyncio.sleep(min(0.05, max(deadline - self.clock(), 0.0)))
         self.stop()
 
@@ -131,7 +143,7 @@ class Listener:
         )
         inflight = GaugeMetricFamily("gateway_inflight_requests", "Requests under way", labels=["mode"])
         modes = [c.turn.mode for c in self.connections if c.turn is not None]
-        for mode in ("passthrough", "tunnel", "own"):
+        for mode in ("passthrough", "tunnel", "own", "websocket"):
             inflight.add_metric([mode], modes.count(mode))
         streams = GaugeMetricFamily("gateway_open_streams", "Event streams under way")
         streams.add_metric([], sum(c.turn is not None and c.turn.streaming for c in self.connections))

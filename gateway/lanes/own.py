@@ -2,11 +2,11 @@
 
 Each request gets a fresh handler, which is fed exactly its own bytes and then discarded; no private name of aiohttp is
 used. The connection goes on only if the handler prepared a keep-alive answer and the body was fed whole:
-the facade's default is to close.
+the facade's default is to close. A page that answers 101 keeps the connection: with that answer a WebSocketTurn begins.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from aiohttp import web
 
 from gateway.errors import GatewayError
 from gateway.lanes.turn import SENDING
+from gateway.lanes.websocket import WebSocketTurn
 from gateway.routing.routes import path_of
 from gateway.wire.answer import error_answer, new_request_id
 from gateway.wire.body import Body, BodyError, ChunkedBody, LengthBody
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from gateway.lanes.connection import ClientConnection
 
 _CONTINUE = b"HTTP/1.1 100 "
+SWITCHED = 101
 
 
 class Facade(asyncio.Transport):
@@ -33,6 +35,8 @@ class Facade(asyncio.Transport):
         self._turn = turn
         self._client = client
         self._closed = False
+        self._on_close: Callable[[], None] = turn.handler_closed
+        self._upgrade: web.WebSocketResponse | None = None  # until its 101 is written
         self.keep_alive = False
         self.answered = False
         self.status = 0
@@ -63,6 +67,9 @@ class Facade(asyncio.Transport):
             return
         self.answered = True
         self._client.write(bytes(data))
+        if self._upgrade is not None:
+            upgrade, self._upgrade = self._upgrade, None
+            self._on_close = self._turn.switch(upgrade).handler_closed
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         self.write(b"".join(list_of_data))
@@ -82,11 +89,26 @@ class Facade(asyncio.Transport):
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            self._client.listener.loop.call_soon(self._turn.handler_closed)
+            self._client.listener.loop.call_soon(self._on_close)
 
     def abort(self) -> None:
         self.keep_alive = False
         self.close()
+
+    def prepared(self, response: web.StreamResponse) -> None:
+        """The answer is about to be written. Raises GatewayError for a WebSocket that must not begin here."""
+        if self.status == SWITCHED:
+            self.abort()  # the page failed behind its 101: another answer has no place in a WebSocket
+        elif isinstance(response, web.WebSocketResponse):
+            if not self.head.websocket:
+                raise GatewayError(
+                    "invalid_header",
+                    "A WebSocket begins with a GET without a body and with exactly one 'Upgrade: websocket'.",
+                    param="upgrade",
+                )
+            self._upgrade = response
+        self.keep_alive = bool(response.keep_alive)
+        self.status = response.status
 
 
 async def take_back(request: web.Request, response: web.StreamResponse) -> None:
@@ -95,8 +117,7 @@ async def take_back(request: web.Request, response: web.StreamResponse) -> None:
     Ends the handler after this answer, and tells the facade whether the connection may take another request.
     """
     if isinstance(request.transport, Facade):
-        request.transport.keep_alive = bool(response.keep_alive)
-        request.transport.status = response.status
+        request.transport.prepared(response)
         response.force_close()
         response.headers.pop("Server", None)  # it would tell the versions in use
 
@@ -163,6 +184,15 @@ class OwnTurn:
         """The handler did not accept what our grammar does."""
         if self._client.turn is self:
             self._break_off(GatewayError("bad_framing", "The request could not be read."))
+
+    def switch(self, response: web.WebSocketResponse) -> WebSocketTurn:
+        """The page's 101 is written: this turn ends, and what the client sent ahead is the WebSocket's."""
+        client = self._client
+        self._account(SWITCHED)
+        client.turn = turn = WebSocketTurn(client, self._handler, response)
+        if held := client.unhold():
+            turn.request_received(held)
+        return turn
 
     def client_eof(self) -> bool:
         self._client.transport.abort()

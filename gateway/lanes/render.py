@@ -13,7 +13,8 @@ from gateway.contracts import Json
 from gateway.wire.sse import event
 
 _FINISH = frozenset(("stop", "length", "tool_calls", "content_filter"))
-_PIECE = frozenset(("index", "delta"))
+_END = b',"finish_reason":null}]}\n\n'
+_TEXT_END = b"}" + _END
 DONE = event(b"[DONE]")
 _NO_USAGE: Json = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
 
@@ -36,8 +37,6 @@ class Turn:
 
     def take(self, chunk: Json) -> tuple[Json, Json | None]:
         """The delta of a chunk and its event, if any; finish reason and usage are noted for the end."""
-        if len(chunk) == 1 and (piece := _text_alone(chunk)) is not None:
-            return piece, None
         if isinstance(usage := chunk.get("usage"), dict):
             self.usage = usage
         delta: Json = {}
@@ -54,13 +53,17 @@ class Turn:
         return delta, told
 
 
-def _text_alone(chunk: Json) -> Json | None:
-    """The delta of a chunk that is a piece of text and nothing else, as the agent loop makes most of them."""
+def _text_alone(chunk: Json) -> str | None:
+    """The text of a chunk that is a piece of text and nothing else, as the agent loop makes most of them."""
     choices = chunk.get("choices")
-    if not choices or len(choices) != 1 or choices[0].keys() != _PIECE or choices[0]["index"] != 0:
+    if len(chunk) != 1 or not choices or len(choices) != 1:
         return None
-    delta: Json | None = choices[0]["delta"]
-    return delta if delta and len(delta) == 1 and isinstance(delta.get("content"), str) else None
+    choice = choices[0]
+    delta = choice.get("delta")
+    if len(choice) != 2 or not delta or len(delta) != 1 or choice.get("index") != 0:
+        return None
+    text = delta.get("content")
+    return text if isinstance(text, str) else None
 
 
 class Frames:
@@ -81,6 +84,8 @@ class Frames:
 
     def of(self, chunk: Json) -> bytes:
         """The frame of a chunk; b"" for one that has nothing for the client."""
+        if (text := _text_alone(chunk)) is not None:
+            return self._before + b'{"content":' + orjson.dumps(text) + _TEXT_END
         delta, told = self._turn.take(chunk)
         if told is not None:
             choices = [{"index": 0, "delta": delta, "finish_reason": None}]
@@ -100,23 +105,7 @@ class Frames:
         return b"".join(frames)
 
     def _frame(self, delta: Mapping[str, object]) -> bytes:
-        return self._before + orjson.dumps(delta) + b',"finish_reason":null}]}\n\n'
-
-
-def chunks_of(answer: bytes) -> list[Json]:
-    """A whole answer as chunks, for a client that may want a stream of it."""
-    body = orjson.loads(answer)
-    choice = body["choices"][0]
-    message = choice["message"]
-    delta = {key: message[key] for key in ("reasoning_content", "content") if message.get(key)}
-    if message.get("tool_calls"):
-        delta["tool_calls"] = [{"index": i, **call} for i, call in enumerate(message["tool_calls"])]
-    told = {"context": body["context"]} if "context" in body else {}
-    return [
-        {"choices": [{"index": 0, "delta": delta}]},
-        {"choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]},
-        {"choices": [], "usage": body["usage"], **told},
-    ]
+        return self._before + orjson.dumps(delta) + _END
 
 
 class Completion:
@@ -128,6 +117,9 @@ class Completion:
         self._calls: dict[int, Json] = {}
 
     def add(self, chunk: Json) -> None:
+        if (text := _text_alone(chunk)) is not None:
+            self._texts.setdefault("content", []).append(text)
+            return
         delta, _ = self._turn.take(chunk)
         for key, value in delta.items():
             if isinstance(value, str):

@@ -26,19 +26,27 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A folded chain; `links` are its stages, outermost first."""
+    """A folded chain; `links` are its stages, outermost first, and `handlers` the chain from each of them on."""
 
     name: str
     links: tuple[Link, ...]
     handler: Handler
+    handlers: tuple[Handler, ...]
+
+    def resumed(self, stage: str) -> Handler | None:
+        """The chain from the innermost stage of this name on: where a run goes on that had come so far."""
+        found = (handler for link, handler in zip(self.links, self.handlers, strict=True) if link.name == stage)
+        return next(iter([*found][-1:]), None)
 
 
 def fold(name: str, links: Sequence[Link], core: Handler, *, counters: Counters, clock: Clock) -> Chain:
     """The chain as one handler."""
     handler = core
+    handlers: list[Handler] = []
     for link in reversed(links):
         handler = _around(link, handler, counters=counters, clock=clock)
-    return Chain(name, tuple(links), handler)
+        handlers.append(handler)
+    return Chain(name, tuple(links), handler, tuple(reversed(handlers)))
 
 
 def _around(link: Link, inner: Handler, *, counters: Counters, clock: Clock) -> Handler:

@@ -21,6 +21,8 @@ from gateway.wire.sse import EventError, EventReader
 
 #: How much of an upstream's error answer is read for its message.
 ERROR_LIMIT_BYTES = 65536
+#: Longest list of models that is passed on.
+LIST_LIMIT_BYTES = 4 << 20
 #: Longest wait that is passed on; openai-node waits literally for whatever it is told.
 RETRY_AFTER_S = 60
 #: How much of the message is told.
@@ -70,15 +72,18 @@ class ModelCore:
             raise GatewayError("upstream_unavailable", "No upstream is configured; add one under 'upstreams'.")
         return next((target for target in self._targets if not target.models), self._targets[0])
 
-    async def models(self, *, header: bytes, credential: bytes) -> tuple[int, str, bytes]:
+    async def models(self, *, header: bytes, credential: bytes, credential_header: bytes) -> tuple[int, str, bytes]:
         """(status, content type, body) of the upstream's own list of models. Raises GatewayError."""
         target = self.target_of({})
         call = UpstreamCall(target.pool, method=b"GET")
         try:
-            head = await call.send(_list_request(header, credential, target.pool.endpoint))
-            content = b"".join([piece async for piece in call.pieces()])
+            own = _credential(credential, target.pool.endpoint, header=credential_header)
+            head = await call.send(_list_request(header + own, target.pool.endpoint))
+            content = await call.within(LIST_LIMIT_BYTES)
         finally:
             call.close()
+        if len(content) > LIST_LIMIT_BYTES:
+            raise _broken(target, f"its list of models is longer than {LIST_LIMIT_BYTES} bytes")
         content_type = head.value(b"content-type") or b"application/json"
         return head.status, content_type.decode("latin-1"), content
 
@@ -117,29 +122,28 @@ def _request(exchange: Exchange, endpoint: Endpoint, *, model: str | None) -> by
         (
             b"POST %b HTTP/1.1\r\nHost: %b\r\n" % (_target(b"/chat/completions", endpoint), endpoint.authority),
             exchange.header,
-            _credential(exchange.credential, endpoint),
+            _credential(exchange.credential, endpoint, header=exchange.credential_header),
             b"Accept: text/event-stream\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(content),
             content,
         )
     )
 
 
-def _list_request(header: bytes, credential: bytes, endpoint: Endpoint) -> bytes:
+def _list_request(header: bytes, endpoint: Endpoint) -> bytes:
     line = b"GET %b HTTP/1.1\r\nHost: %b\r\n" % (_target(b"/models", endpoint), endpoint.authority)
-    return b"".join((line, header, _credential(credential, endpoint), b"Accept: application/json\r\n\r\n"))
+    return line + header + b"Accept: application/json\r\n\r\n"
 
 
 def _target(path: bytes, endpoint: Endpoint) -> bytes:
     return (endpoint.base_path or b"/v1") + path
 
 
-def _credential(clients: bytes, endpoint: Endpoint) -> bytes:
-    """The header line of the upstream's own key, or what the client sent."""
+def _credential(clients: bytes, endpoint: Endpoint, *, header: bytes) -> bytes:
+    """What the client sent, or the upstream's own key: in its `auth_header`, else where the client put its own."""
     if endpoint.api_key is None:
         return clients
-    if endpoint.auth_header in (None, b"authorization"):
-        return b"Authorization: Bearer %b\r\n" % endpoint.api_key
-    return b"%b: %b\r\n" % (endpoint.auth_header or b"", endpoint.api_key)
+    name = endpoint.auth_header or header
+    return b"%b: %b%b\r\n" % (name.title(), b"Bearer " if name == b"authorization" else b"", endpoint.api_key)
 
 
 async def _chunks(call: UpstreamCall, target: Target) -> AsyncIterator[Json]:
@@ -147,15 +151,16 @@ async def _chunks(call: UpstreamCall, target: Target) -> AsyncIterator[Json]:
     reader, finished = EventReader(), False
     outcome = "cancelled"
     try:
-        async for piece in call.pieces():
+        while piece := await call.more():
             for data in reader.feed(piece):
                 if data == _DONE:
                     finished = True
                     continue
                 chunk = _chunk(data, target)
-                for choice in chunk.get("choices") or ():
-                    if choice.get("finish_reason"):
-                        finished = True
+                finishes = _finishes(chunk.get("choices"))
+                if finishes is None:
+                    raise _broken(target, "an event of its answer is no chat completion chunk")
+                finished = finished or finishes
                 yield chunk
         if not finished:
             raise _broken(target, "its answer ends without a finish reason")
@@ -164,7 +169,7 @@ async def _chunks(call: UpstreamCall, target: Target) -> AsyncIterator[Json]:
         outcome = "invalid"
         raise _broken(target, str(error)) from None
     except GatewayError as error:
-        outcome = _outcome(error)
+        outcome = "cancelled" if call.given_up else _outcome(error)
         raise
     finally:
         target.tally.outcomes[outcome] += 1
@@ -172,29 +177,37 @@ async def _chunks(call: UpstreamCall, target: Target) -> AsyncIterator[Json]:
 
 def _chunk(data: bytes, target: Target) -> Json:
     try:
-        chunk = orjson.loads(data)
+        chunk: Json = orjson.loads(data)
     except orjson.JSONDecodeError:
         raise _broken(target, "an event of its answer is not JSON") from None
     if not isinstance(chunk, dict):
         raise _broken(target, "an event of its answer is no object")
-    error = chunk.get("error")
-    if error is not None:
+    if (error := chunk.get("error")) is not None:
         raise _broken(target, _message_of(error, target) or "it sent an error in its answer")
-    choices = chunk.get("choices")
-    if choices is not None and not (isinstance(choices, list) and all(map(_is_choice, choices))):
-        raise _broken(target, "an event of its answer is no chat completion chunk")
     return chunk
 
 
-def _is_choice(choice: object) -> bool:
-    """Whether those behind may read it without looking: its delta, its finish reason, its tool calls."""
-    if not isinstance(choice, dict) or not isinstance(choice.get("finish_reason"), str | None):
-        return False
-    delta = choice.get("delta")
-    if not isinstance(delta, dict):
-        return delta is None
-    calls = delta.get("tool_calls")
-    return calls is None or (isinstance(calls, list) and all(map(_is_call, calls)))
+def _finishes(choices: object) -> bool | None:
+    """Whether one of these choices has a finish reason. None: they are none that those behind can read unseen."""
+    if not isinstance(choices, list):
+        return False if choices is None else None
+    finishes = False
+    for choice in choices:
+        if not isinstance(choice, dict):
+            return None
+        reason, delta = choice.get("finish_reason"), choice.get("delta")
+        if reason is not None:
+            if not isinstance(reason, str):
+                return None
+            finishes = finishes or reason != ""
+        if delta is None:
+            continue
+        if not isinstance(delta, dict):
+            return None
+        calls = delta.get("tool_calls")
+        if calls is not None and not (isinstance(calls, list) and all(map(_is_call, calls))):
+            return None
+    return finishes
 
 
 def _is_call(call: object) -> bool:
@@ -208,11 +221,7 @@ def _is_call(call: object) -> bool:
 
 async def _refusal(head: ResponseHead, call: UpstreamCall, target: Target) -> GatewayError:
     """What an upstream's error answer becomes: its own status where clients know what to do with it."""
-    content = b""
-    async for piece in call.pieces():
-        content += piece
-        if len(content) > ERROR_LIMIT_BYTES:
-            break
+    content = await call.within(ERROR_LIMIT_BYTES)
     try:
         parsed = orjson.loads(content)
     except orjson.JSONDecodeError:

@@ -38,6 +38,15 @@ class Usage:
         estimated = {"context": {"usage_estimated": True}} if self._estimated else {}
         return {"choices": [], "usage": usage, **estimated}
 
+    def snapshot(self) -> Json:
+        """The tokens so far, for `restore`."""
+        self._settle()
+        return {"prompt": self._prompt, "completion": self._completion, "estimated": self._estimated}
+
+    def restore(self, snapshot: Json) -> None:
+        self._prompt, self._completion = snapshot["prompt"], snapshot["completion"]
+        self._estimated = snapshot["estimated"]
+
     def _settle(self) -> None:
         """Adds the last call, estimated if the model said nothing about it."""
         if self._told is not None:

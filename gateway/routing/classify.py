@@ -24,7 +24,7 @@ def classify(head: RequestHead, target: bytes, own_paths: Collection[bytes]) -> 
     path = path_of(target)
     if path in own_paths or path.startswith(OWN_PREFIX):
         return "own"
-    headers = _context_headers(head)
+    headers = context_headers(head)
     mode = headers.get(b"x-context-mode")
     if mode not in (None, b"context", b"passthrough"):
         raise GatewayError(
@@ -37,15 +37,18 @@ def classify(head: RequestHead, target: bytes, own_paths: Collection[bytes]) -> 
     return "passthrough"
 
 
-def _context_headers(head: RequestHead) -> dict[bytes, bytes]:
-    """The X-Context-* headers; one that comes twice is refused: two values would be a choice of the reader's."""
+def context_headers(head: RequestHead) -> dict[bytes, bytes]:
+    """The X-Context-* headers by their whole lower-case names. Raises GatewayError for one that comes twice.
+
+    Two values would be a choice of the reader's; who reads these headers reads them here.
+    """
     headers: dict[bytes, bytes] = {}
     for field in head.fields:
         if field.name.startswith(CONTEXT_PREFIX):
             if field.name in headers:
                 raise GatewayError(
                     "invalid_header",
-                    "A X-Context-* header was sent twice; send each once, with one value.",
+                    "This header was sent twice; send it once, with one value.",
                     param=field.name.decode(),
                 )
             headers[field.name] = field.value

@@ -1,23 +1,29 @@
 """Runs under way and just finished, apart from the clients that read them.
 
 A client that repeats its request after a broken connection joins its run instead of starting another: no tool is run
-twice. A run that has done nothing yet ends with its client; one that has waits a little for it to come back.
+twice. A run that has done nothing yet ends with its client; one that has waits a little for it to come back, but no
+model talks to nobody meanwhile.
 """
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gateway.contracts import Clock, Exchange, Handler, Intent, Json
 from gateway.errors import GatewayError
+from gateway.runs.transcript import Transcript
 
 #: How long a run with effects goes on without its client, and how long a finished or left run can be joined.
 GRACE_S, JOINABLE_S = 1.0, 60.0
 #: Finished runs that are kept; the oldest go first.
 KEPT = 1000
-#: Mark of a chunk that says: the next thing has an effect. Never sent to a client.
-EFFECTS = "effects"
+#: Marks, which are never sent to a client. EFFECTS: the next thing has an effect. CALLS: a model is called from here;
+#: the mark's value is a function that drops the call, and None once it is over. After a drop the run says CALLS again
+#: instead of anything else: it is held there until a client is back, and what the dropped call said is forgotten.
+EFFECTS, CALLS = "effects", "calls"
+#: Why a run is cancelled whose process stops: it is no reason to end the run.
+STOPPING = "stopping"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,128 +46,155 @@ def fingerprint(*, tenant: str, caller: str, path: str, steering: Mapping[str, s
 
 
 class LiveRun:
-    """One run and its answer so far."""
+    """One run and its answer so far.
 
-    def __init__(self, exchange: Exchange, asking: Asking, *, now_s: float) -> None:
+    `request_id` and `body` are of the request that it answers, which is not always the one that began the run. A
+    `detached` run does not end for lack of a client.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        asking: Asking,
+        *,
+        now_s: float,
+        detached: bool = False,
+        body: Json | None = None,
+        request_id: str | None = None,
+    ) -> None:
         self.exchange = exchange
         self.asking = asking
+        self.detached = detached
+        self.body = exchange.body if body is None else body
+        self.request_id = exchange.id if request_id is None else request_id
         self.created_s = now_s
-        self.chunks: list[Json] = []
+        self.transcript = Transcript()
         self.intent: Intent | None = None
-        self.error: BaseException | None = None
-        self.done = False
         self.interrupted = False
         self.effects = False
         self.clients = 0
         self.cut = False  # its last client left before the answer was whole
         self.alone_since_s = 0.0  # monotonic
-        self._readers: list[asyncio.Future[None]] = []
         self._begun = asyncio.Event()
+        self._attended = asyncio.Event()
+        self._attended.set()
+        self._drop: Callable[[], None] | None = None  # while a model is called
+        self._dropped = False
+        self._cancelled: asyncio.CancelledError | None = None
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def state(self) -> str:
-        """As `contracts.StoredRun` names it."""
-        if not self.done:
-            return "running"
-        if self.error is None:
-            return "completed"
-        return "interrupted" if self.interrupted else "failed"
+    def done(self) -> bool:
+        return self.transcript.done
 
-    def start(self, handler: Handler, note: Callable[["LiveRun"], Awaitable[None]]) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._pump(handler, note))
+    @property
+    def error(self) -> BaseException | None:
+        return self.transcript.error
+
+    def start(self, handler: Handler) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._pump(handler))
         self._task.add_done_callback(lambda _: self._end())
 
     def replay(self, chunks: Sequence[Json]) -> None:
         """The run is over, and this was its answer."""
-        self.chunks += chunks
-        self.done = self.effects = True
-        self._begun.set()
+        self.transcript.chunks += chunks
+        self.effects = True
+        self._finish(None)
 
     async def begun(self) -> None:
         """Returns once the chain has a reply; raises what it raised instead of one."""
         await self._begun.wait()
-        if self.error is not None and not self.chunks:
-            raise self.error
+        if not self.transcript.chunks:
+            self.transcript.reraise()
 
-    async def read(self) -> AsyncIterator[list[Json]]:
-        """The answer from its first chunk on: each time what has come since."""
-        at, loop = 0, asyncio.get_running_loop()
-        while True:
-            if at < len(self.chunks):
-                news = self.chunks[at:]
-                at += len(news)
-                yield news
-            elif self.done:
-                break
-            else:
-                reader = loop.create_future()
-                self._readers.append(reader)
-                await reader
-        if self.error is not None:
-            raise self.error
+    def left(self) -> None:
+        """Its last client is gone: a model must not go on talking to nobody."""
+        self._attended.clear()
+        if self._drop is not None:
+            drop, self._drop = self._drop, None
+            self._dropped = True
+            self.transcript.forget()
+            drop()
 
-    def cancel(self) -> None:
+    def joined(self) -> None:
+        """A client is there."""
+        self._attended.set()
+
+    def cancel(self, reason: str | None = None) -> None:
         if self._task is not None and not self.done:
-            self._task.cancel()
+            self._cancelled = asyncio.CancelledError(reason)
+            self._task.cancel(reason)
 
     async def ended(self) -> None:
         if self._task is not None:
             await asyncio.wait({self._task})
 
-    async def _pump(self, handler: Handler, note: Callable[["LiveRun"], Awaitable[None]]) -> None:
+    async def _pump(self, handler: Handler) -> None:
+        error: BaseException | None = None
         try:
             reply = await handler(self.exchange)
             self.intent = reply.intent
             self._begun.set()
             try:
-                async for chunk in reply.chunks:
-                    if EFFECTS in chunk:
-                        if not self.effects:
-                            self.effects = True
-                            await note(self)
-                        continue
-                    self.chunks.append(chunk)
-                    self._tell()
+                await self._take(reply.chunks)
             finally:
                 await reply.release()
         except asyncio.CancelledError:
-            self._interrupt()
-        except BaseException as error:
-            self.error = error
+            error = self._interrupt()
+        except BaseException as failure:
+            error = failure
         finally:
-            self.done = True
-            self._begun.set()
-            self._tell()
-            if self.effects:
-                await note(self)
+            self._finish(error)
+
+    async def _take(self, chunks: AsyncIterator[Json]) -> None:
+        transcript = self.transcript
+        async for chunk in chunks:
+            try:
+                if CALLS in chunk:
+                    await self._calls(chunk[CALLS])
+                elif EFFECTS in chunk:
+                    self.effects = True
+                elif not self._dropped and not transcript.add(chunk):
+                    await transcript.room()
+            except BaseException as error:
+                if isinstance(chunks, AsyncGenerator):  # it stands at a `yield`, and hears of it there
+                    await chunks.athrow(error)
+                raise
+
+    async def _calls(self, drop: Callable[[], None] | None) -> None:
+        """A model is to be called, or its call is over."""
+        if drop is not None:
+            await self._attended.wait()
+        if self._cancelled is not None:  # whoever took it for a drop has swallowed it
+            raise self._cancelled
+        self._drop, self._dropped = drop, False
+        self.transcript.settle()
 
     def _end(self) -> None:
         """A task that is cancelled before it began runs no line of its own."""
         if not self.done:
-            self._interrupt()
-            self.done = True
-            self._begun.set()
-            self._tell()
+            self._finish(self._interrupt())
 
-    def _interrupt(self) -> None:
+    def _finish(self, error: BaseException | None) -> None:
+        self._drop = None
+        self.transcript.end(error)
+        self._begun.set()
+
+    def _interrupt(self) -> GatewayError:
         self.interrupted = True
-        self.error = interrupted(self.exchange.id)
-
-    def _tell(self) -> None:
-        readers, self._readers = self._readers, []
-        for reader in readers:
-            if not reader.done():
-                reader.set_result(None)
+        return interrupted(self.exchange.id)
 
 
 class LiveRuns:
-    """The runs of one worker."""
+    """The runs of one worker. `later` calls something after so many seconds; None: the event loop does."""
 
-    def __init__(self, *, clock: Clock) -> None:
+    def __init__(self, *, clock: Clock, later: Callable[[float, Callable[[], None]], object] | None = None) -> None:
         self._clock = clock
+        self._later = later
         self._runs: dict[str, LiveRun] = {}
+        self._alike: dict[str, list[LiveRun]] = {}  # by fingerprint, oldest first
         self._by_key: dict[tuple[str, str, str], LiveRun] = {}
+        self._alone: dict[str, LiveRun] = {}  # those without a client, in the order in which they lost it
 
     def find(self, asking: Asking) -> LiveRun | None:
         """The run that this request repeats, if it may join it. Raises GatewayError (idempotency_mismatch)."""
@@ -171,9 +204,10 @@ class LiveRuns:
             if run is not None and run.asking.fingerprint != asking.fingerprint:
                 raise mismatch()
             return run if run is not None and _is_worth_joining(run) else None
-        for run in reversed(self._runs.values()):
-            if run.asking.fingerprint == asking.fingerprint and not run.clients and _is_worth_joining(run):
-                return run if asking.repeats or run.cut else None
+        for run in reversed(self._alike.get(asking.fingerprint, ())):
+            if not run.clients and _is_worth_joining(run):
+                # Some clients repeat a 422, too, and do not say so: an error after an effect is told again.
+                return run if asking.repeats or run.cut or run.error is not None else None
         return None
 
     def begin(
@@ -181,19 +215,26 @@ class LiveRuns:
         exchange: Exchange,
         asking: Asking,
         handler: Handler,
-        note: Callable[[LiveRun], Awaitable[None]],
+        *,
+        detached: bool = False,
+        body: Json | None = None,
+        request_id: str | None = None,
     ) -> LiveRun:
-        """A new run. `note` writes it down before its first effect, and when it has ended after one."""
-        run = LiveRun(exchange, asking, now_s=self._clock.time())
-        self._runs[exchange.id] = run
+        """A new run, or one that goes on."""
+        run = LiveRun(exchange, asking, now_s=self._clock.time(), detached=detached, body=body, request_id=request_id)
+        self._runs[run.request_id] = run
+        self._alike.setdefault(asking.fingerprint, []).append(run)
+        self._leave_alone(run)
         if asking.idempotency_key is not None:
             self._by_key[asking.idempotency_key] = run
-        run.start(handler, note)
+        run.start(handler)
         return run
 
     def join(self, run: LiveRun) -> None:
         run.clients += 1
         run.cut = False
+        self._alone.pop(run.request_id, None)
+        run.joined()
 
     def leave(self, run: LiveRun, *, whole: bool) -> None:
         """A client is through with the run; `whole`: it has the answer to its end."""
@@ -201,38 +242,61 @@ class LiveRuns:
         if run.clients:
             return
         run.cut = not whole
-        run.alone_since_s = self._clock.monotonic()
-        if not run.effects and (whole or not run.done):
+        if not run.detached and not run.effects and (whole or not run.done):
             run.cancel()
             self._drop(run)
-        elif not run.done:
-            asyncio.get_running_loop().call_later(GRACE_S, self._abandon, run)
+            return
+        self._leave_alone(run)
+        if not run.detached and not run.done:
+            run.left()
+            later = self._later or asyncio.get_running_loop().call_later
+            later(GRACE_S, lambda: self._abandon(run))
 
     async def close(self) -> None:
         """Stops everything. Idempotent."""
         runs = list(self._runs.values())
         for run in runs:
-            run.cancel()
+            run.cancel(STOPPING)
         for run in runs:
             await run.ended()
         self._runs.clear()
+        self._alike.clear()
         self._by_key.clear()
+        self._alone.clear()
 
     def _abandon(self, run: LiveRun) -> None:
         if not run.clients:
             run.cancel()
 
+    def _leave_alone(self, run: LiveRun) -> None:
+        if self._runs.get(run.request_id) is run:
+            run.alone_since_s = self._clock.monotonic()
+            self._alone[run.request_id] = run
+
     def _drop(self, run: LiveRun) -> None:
-        self._runs.pop(run.exchange.id, None)
-        if run.asking.idempotency_key is not None and self._by_key.get(run.asking.idempotency_key) is run:
-            del self._by_key[run.asking.idempotency_key]
+        asking = run.asking
+        self._alone.pop(run.request_id, None)
+        if self._runs.pop(run.request_id, None) is None:
+            return
+        alike = self._alike[asking.fingerprint]
+        alike.remove(run)
+        if not alike:
+            del self._alike[asking.fingerprint]
+        if asking.idempotency_key is not None and self._by_key.get(asking.idempotency_key) is run:
+            del self._by_key[asking.idempotency_key]
 
     def _forget_old(self) -> None:
-        """Finished runs go after a while, or when there are too many; they are in the order of their beginning."""
+        """Those without a client go after a while, or when there are too many; not before they have ended."""
         oldest_s = self._clock.monotonic() - JOINABLE_S
-        for run in [run for run in self._runs.values() if run.done and not run.clients]:
-            if run.alone_since_s < oldest_s or len(self._runs) > KEPT:
+        for _ in range(len(self._alone)):
+            run = next(iter(self._alone.values()))
+            if run.alone_since_s >= oldest_s and len(self._alone) <= KEPT:
+                break
+            if run.done:
                 self._drop(run)
+            else:
+                del self._alone[run.request_id]
+                self._leave_alone(run)
 
 
 def mismatch() -> GatewayError:

@@ -4,7 +4,7 @@ Invariants: a call runs only after it was validated and judged; what the model s
 message with `tool_calls` and one result for each of them; a malformed answer never stays in the history.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -32,6 +32,11 @@ class Planned:
     verdict: Verdict
     refusal: str | None = None
 
+    @property
+    def needs_approval(self) -> bool:
+        """A person must say that it may run."""
+        return self.refusal is None and self.verdict.decision == "confirm"
+
 
 @dataclass(frozen=True, slots=True)
 class Told:
@@ -39,6 +44,7 @@ class Told:
 
     shown: str
     whole: str
+    ok: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +118,31 @@ class Loop:
         if self._theirs:
             return Finish("", "tool_calls", self._theirs)
         return Ask(self.messages)
+
+    def snapshot(self) -> Json:
+        """What `restore` needs besides the calls and their results."""
+        last = None if self._last is None else [self._last[0], self._last[1].decode()]
+        return {
+            "asked": self.asked,
+            "content": self._content,
+            "theirs": list(self._theirs),
+            "last": last,
+            "repeated": self._repeated,
+        }
+
+    def restore(self, snapshot: Json, rounds: Iterable[tuple[str, Sequence[Planned], Sequence[str]]]) -> None:
+        """Goes on where a run was that is on record; `rounds` are those with all of their results."""
+        for content, planned, shown in rounds:
+            self._content = content
+            self.hidden += self._messages(planned, shown)
+        self.asked, self._content = snapshot["asked"], snapshot["content"]
+        self._theirs, self._repeated = tuple(snapshot["theirs"]), snapshot["repeated"]
+        self._last = None if snapshot["last"] is None else (snapshot["last"][0], snapshot["last"][1].encode())
+
+    @property
+    def content(self) -> str:
+        """The text of the answer that asked for the last calls."""
+        return self._content
 
     @property
     def messages(self) -> tuple[Json, ...]:

@@ -137,6 +137,12 @@ class GatewayProcess:
         except TimeoutError as error:
             raise TimeoutError(f"process {process.pid} still runs after {timeout_s} s; {self._report()}") from error
 
+    async def kill(self) -> None:
+        """SIGKILL, and its end: it has no time for anything."""
+        self._started().send_signal(signal.SIGKILL)
+        await self.wait()
+        self._remember_family()
+
     async def stop(self) -> None:
         """SIGTERM if it runs, SIGKILL if that does not help; AssertionError if that, or if anybody is left."""
         if self._process is None:

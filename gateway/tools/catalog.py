@@ -55,6 +55,10 @@ class Catalog:
             return None
         return entry
 
+    def named(self, name: str) -> Entry | None:
+        """The tool of this inside name."""
+        return self._entries.get(name)
+
     def nearest(self, name: str, exchange: Exchange) -> list[str]:
         """Names that the model may have meant."""
         return get_close_matches(name, [spec.name for spec in self.offered(exchange)], n=3, cutoff=0.5)

@@ -4,18 +4,23 @@ The first that decides: whether the tool exists, the operator, the model's `risk
 The model may always raise the risk; it lowers it only in the one place, and under the policy, that lets it.
 """
 
+import hashlib
+import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final, Literal
+from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
+from typing import Final, Literal, TypeAlias
 
 from gateway.contracts import Json, RiskAssessor, ToolSpec, Verdict
+from gateway.wire.risk_level import LEVELS, RAISED, RISK_LEVEL
 
 logger = logging.getLogger(__name__)
 
-RISK_LEVEL = "risk_level"
-LEVELS = ("low", "medium", "high")
-_RAISED = ("medium", "high")
+#: The operator's word about one tool. deny: it never runs. confirm: every call needs a person. floor: the model's low
+#: lowers nothing, the whitelist still decides.
+Rule: TypeAlias = Literal["deny", "confirm", "floor"]
+_RULES: Final[tuple[Rule, ...]] = ("deny", "confirm", "floor")  # the strictest first
 
 
 class Absent:
@@ -58,10 +63,10 @@ def take_risk_level(arguments: Json, spec: ToolSpec, *, beside: object = ABSENT)
         arguments = {name: value for name, value in arguments.items() if name != RISK_LEVEL}
     if level is None or level == "":
         level = ABSENT
-    if _normal(level) in _RAISED:
+    if _normal(level) in RAISED:
         return Asked(arguments, level)
     resembling = (value for name, value in arguments.items() if name not in own and _resembles(name))
-    raised = next((other for other in (beside, *resembling) if _normal(other) in _RAISED), ABSENT)
+    raised = next((other for other in (beside, *resembling) if _normal(other) in RAISED), ABSENT)
     if raised is not ABSENT:
         return Asked(arguments, raised)
     if _normal(level) in (ABSENT, "low") and _normal(beside) not in (ABSENT, None, "", "low"):
@@ -70,23 +75,66 @@ def take_risk_level(arguments: Json, spec: ToolSpec, *, beside: object = ABSENT)
 
 
 class Gate:
-    """The order of the requirement, with the assessors by the names of their tools."""
+    """The order of the requirement, with the assessors by the names of their tools.
 
-    def __init__(self, policy: Policy, assessors: Mapping[str, RiskAssessor]) -> None:
+    `rules` are the operator's, by names of tools or globs; of several that match, the strictest holds. `configured`
+    says by tool what its assessor is and is set to (JSON): it decides nothing here, but changes the policy's hash.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        assessors: Mapping[str, RiskAssessor],
+        *,
+        rules: Mapping[str, Rule] | None = None,
+        configured: Mapping[str, str] | None = None,
+    ) -> None:
         self.policy = policy
         self.assessors = assessors
+        self.rules = rules or {}
+        self.configured = configured or {}
 
-    def judge(self, spec: ToolSpec | None, asked: Asked, *, tainted: bool) -> Verdict:
-        """Never raises, whatever the arguments are. `tainted`: the run has read what strangers wrote."""
+    def policy_hash(self, tool: str) -> str:
+        """SHA-256 (hex) over everything that decides about calls of this tool, but for its definition."""
+        decisive = (asdict(self.policy), self._rule(tool), tool in self.assessors, self.configured.get(tool))
+        return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+
+    def judge(
+        self,
+        spec: ToolSpec | None,
+        asked: Asked,
+        *,
+        tainted: bool,
+        asked_for: bool = False,
+        definition_changed: bool = False,
+    ) -> Verdict:
+        """Never raises, whatever the arguments are. `tainted`: the run has read what strangers wrote.
+
+        `asked_for`: the user wants to be asked before every call. `definition_changed`: the tool is not what it was
+        when it was accepted. Both turn what would run into what asks, and never the other way round.
+        """
+        verdict = self._judge(spec, asked, tainted=tainted)
+        if verdict.decision in ("deny", "error"):
+            return verdict
+        if definition_changed:
+            return Verdict("confirm", "operator", "definition_changed", "The tool has changed since it was accepted.")
+        if asked_for and verdict.decision == "auto":
+            return Verdict("confirm", "operator", "asked_for", "The user wants to be asked before every call.")
+        return verdict
+
+    def _judge(self, spec: ToolSpec | None, asked: Asked, *, tainted: bool) -> Verdict:
         if spec is None:
             return Verdict("error", "unknown_tool", "unknown_tool", "There is no tool of this name.")
-        if spec.requires_approval:
+        rule = self._rule(spec.name)
+        if rule == "deny":
+            return Verdict("deny", "operator", "denied", f"The operator lets no call of {spec.name!r} run.")
+        if rule == "confirm" or spec.requires_approval:
             return Verdict(
                 "confirm", "operator", "requires_approval", f"The operator wants {spec.name!r} to be approved."
             )
         if asked.risk_level is not ABSENT:
             level = _normal(asked.risk_level)
-            if level in _RAISED:
+            if level in RAISED:
                 return Verdict("confirm", "llm", f"risk_level_{level}", f"The model says that the risk is {level}.")
             if level != "low":
                 return Verdict(
@@ -95,9 +143,13 @@ class Gate:
                     "risk_level_invalid",
                     f"risk_level is none of {', '.join(LEVELS)}: ask, or omit it.",
                 )
-            if self._trusts(tainted=tainted):
+            if rule != "floor" and self._trusts(tainted=tainted):
                 return Verdict("auto", "llm", "risk_level_low", "The model says that the risk is low.")
         return self._assess(spec, asked.arguments)
+
+    def _rule(self, tool: str) -> Rule | None:
+        found = {rule for pattern, rule in self.rules.items() if fnmatchcase(tool, pattern)}
+        return next((rule for rule in _RULES if rule in found), None)
 
     def _trusts(self, *, tainted: bool) -> bool:
         return self.policy.trust_llm == "always" or (self.policy.trust_llm == "until_tainted" and not tainted)

@@ -7,6 +7,7 @@ import re
 import secrets
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from gateway.contracts import Exchange, Json, ToolCall, ToolResult, ToolSpec, Verdict
@@ -37,6 +38,12 @@ _SPEC = ToolSpec(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    text: str
+    untrusted: bool
+
+
 def clean(text: str) -> str:
     """`text` without control and invisible formatting characters; line ends and tabs stay."""
     return _CONTROL.sub("", text.replace("\r\n", "\n"))
@@ -46,31 +53,41 @@ class Results:
     """Keeps long results for a while, by the run's tenant and id; the tool source of `read_result`."""
 
     def __init__(self, *, kept_chars: int = KEPT_CHARS) -> None:
-        self._kept: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
         self._size = 0
         self._kept_chars = kept_chars
 
-    def shorten(self, text: str, *, tenant: str, limit_chars: int) -> str:
-        """`text`, or its head and tail with the id under which the whole is kept."""
+    def shorten(self, text: str, *, tenant: str, limit_chars: int, untrusted: bool = False) -> str:
+        """`text`, or its head and tail with the id under which the whole is kept; `untrusted`: strangers wrote it."""
         if len(text) <= limit_chars:
             return text
         result_id = "res_" + secrets.token_hex(8)
-        self._kept[tenant, result_id] = text
+        self._kept[tenant, result_id] = _Kept(text, untrusted)
         self._size += len(text)
         while self._size > self._kept_chars and len(self._kept) > 1:
-            self._size -= len(self._kept.popitem(last=False)[1])
+            self._size -= len(self._kept.popitem(last=False)[1].text)
         head = limit_chars * 3 // 4
         tail = limit_chars - head
         omitted = len(text) - head - tail
         return f"{text[:head]}\n[... {omitted} characters omitted; id {result_id}]\n{text[-tail:]}"
 
+    def untrusted(self, result_id: object, *, tenant: str) -> bool:
+        """Whether strangers wrote the result of this id: reading it taints a run as the tool itself does."""
+        kept = self._kept.get((tenant, result_id)) if isinstance(result_id, str) else None
+        return kept is not None and kept.untrusted
+
     async def list_tools(self) -> Sequence[ToolSpec]:
         return (_SPEC,)
 
+    async def refusal(self, call: ToolCall, exchange: Exchange) -> str | None:
+        del call, exchange  # reading again needs nobody's consent; an id that is gone is told by the call
+        return None
+
     async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:
-        text = self._kept.get((exchange.caller.tenant, call.arguments["id"]))
-        if text is None:
+        kept = self._kept.get((exchange.caller.tenant, call.arguments["id"]))
+        if kept is None:
             return ToolResult("There is no such result, or it is gone by now. Call the tool again.", ok=False)
+        text = kept.text
         offset, length = call.arguments.get("offset", 0), call.arguments.get("length", 16384)
         return ToolResult(text[offset : offset + length] or f"The result has {len(text)} characters only.")
 

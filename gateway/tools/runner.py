@@ -19,6 +19,12 @@ class Runner:
         self._counters = counters
         self._clock = clock
 
+    def taints(self, entry: Entry, call: ToolCall, exchange: Exchange) -> bool:
+        """Whether the call's result is what strangers wrote: the tool says so, or reads on in such a result."""
+        if entry.source is self._results:
+            return self._results.untrusted(call.arguments.get("id"), tenant=exchange.caller.tenant)
+        return entry.spec.untrusted
+
     async def run(self, entry: Entry, call: ToolCall, exchange: Exchange, *, limit_chars: int) -> Told:
         """The call's result; whatever a tool raises becomes one. A cancelled call is cancelled in its tool."""
         began, outcome = self._clock.monotonic(), "cancelled"
@@ -37,5 +43,7 @@ class Runner:
         whole = clean(result.content)
         if not result.ok:
             whole = f"Error: {whole}"
-        shown = self._results.shorten(whole, tenant=exchange.caller.tenant, limit_chars=limit_chars)
-        return Told(shown, whole)
+        shown = self._results.shorten(
+            whole, tenant=exchange.caller.tenant, limit_chars=limit_chars, untrusted=self.taints(entry, call, exchange)
+        )
+        return Told(shown, whole, result.ok)

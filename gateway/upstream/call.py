@@ -5,8 +5,6 @@ connection cannot look like an answer here either. The body is decoded of its ch
 """
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator
 
 from gateway.errors import GatewayError
 from gateway.upstream.connection import HIGH_WATER_BYTES, UpstreamConnection
@@ -24,11 +22,13 @@ class UpstreamCall:
         self._heads = ResponseHeads(method)
         self._head: ResponseHead | None = None
         self._body: Body | None = None
-        self._pieces: deque[bytes] = deque()
+        self._pieces: list[bytes] = []
         self._held_bytes = 0
         self._failure: GatewayError | None = None
         self._began = False  # some byte of the answer came
+        self._reading = False
         self._done = False
+        self.given_up = False  # closed by whoever made it before the answer was whole
         self.sent = False  # it had a connection to go over
         self._loop = asyncio.get_running_loop()
         self._waiter: asyncio.Future[None] | None = None
@@ -51,22 +51,34 @@ class UpstreamCall:
         self._attach(await self._pool.connect(), request)
         return self._have(await self._await_head())
 
-    async def pieces(self) -> AsyncIterator[bytes]:
-        """The body's payload as it comes. Raises GatewayError if the answer is cut, broken, or silent for too long."""
-        idle_s = self._pool.endpoint.idle_s
-        self._allow(idle_s, f"was silent for {idle_s:g} s")
-        while True:
-            while self._pieces:
-                piece = self._pieces.popleft()
-                self._held_bytes -= len(piece)
-                if self._upstream is not None and self._held_bytes <= HIGH_WATER_BYTES // 2:
-                    self._upstream.resume()
-                yield piece
+    async def more(self) -> bytes:
+        """What has come of the body's payload since; b"" at its end.
+
+        Raises GatewayError if the answer is cut, broken, or silent for too long.
+        """
+        if not self._reading:
+            self._reading = True
+            idle_s = self._pool.endpoint.idle_s
+            self._allow(idle_s, f"was silent for {idle_s:g} s")
+        while not self._pieces:
             if self._failure is not None:
                 raise self._failure
             if self._done:
-                return
+                return b""
             await self._wait()
+        pieces, self._pieces = self._pieces, []
+        self._held_bytes = 0
+        if self._upstream is not None:
+            self._upstream.resume()
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def within(self, limit_bytes: int) -> bytes:
+        """The body; of one that is longer than `limit_bytes` a little more than that. Raises GatewayError."""
+        pieces: list[bytes] = []
+        while limit_bytes >= 0 and (piece := await self.more()):
+            pieces.append(piece)
+            limit_bytes -= len(piece)
+        return b"".join(pieces)
 
     def close(self) -> None:
         """Ends the call; a connection whose answer is not whole is closed at once, and whoever waits for it is told."""
@@ -76,6 +88,7 @@ class UpstreamCall:
         if self._timer is not None:
             self._timer.cancel()
         if not self._done and self._failure is None:
+            self.given_up = True
             self._failure = GatewayError("upstream_error", f"Upstream {self._pool.endpoint.name!r} was given up.")
         self._wake()
 

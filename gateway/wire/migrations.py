@@ -1,4 +1,4 @@
-"""The tables of the SQLite store, as the steps that lead to them, and the statements of the store on these tables.
+"""The tables of the SQLite store, as the steps that lead to them, and the statements on those that are no journal.
 
 `user_version` counts the steps that a file has seen. A step that was released is never changed; a new one is put
 behind it. Every key begins with the tenant, so that an id that somebody guessed or chose names nothing of another.
@@ -35,6 +35,85 @@ MIGRATIONS: Sequence[Migration] = (
         "CREATE INDEX runs_by_key ON runs (tenant, caller, idempotency_key) WHERE idempotency_key IS NOT NULL",
         "CREATE INDEX runs_by_age ON runs (updated_s)",
     ),
+    (
+        "ALTER TABLE runs ADD COLUMN kind TEXT NOT NULL DEFAULT 'chat'",
+        "ALTER TABLE runs ADD COLUMN conversation TEXT",
+        "ALTER TABLE runs ADD COLUMN progress BLOB NOT NULL DEFAULT x''",
+        "ALTER TABLE runs ADD COLUMN error TEXT",
+        "ALTER TABLE runs ADD COLUMN owner TEXT",
+        "ALTER TABLE runs ADD COLUMN lease_s REAL NOT NULL DEFAULT 0",
+        "ALTER TABLE runs ADD COLUMN fence INTEGER NOT NULL DEFAULT 0",
+        # Nothing was kept that such a run could go on from.
+        "UPDATE runs SET state = 'interrupted' WHERE state = 'running'",
+        # A run is written twice a step: its time stands in no index until it has ended.
+        "DROP INDEX runs_by_age",
+        "DROP INDEX runs_by_fingerprint",
+        "DROP INDEX runs_by_key",
+        "CREATE INDEX runs_by_fingerprint ON runs (tenant, fingerprint, created_s)",
+        """CREATE INDEX runs_by_key ON runs (tenant, caller, idempotency_key, created_s)
+            WHERE idempotency_key IS NOT NULL""",
+        # Each OR stands for an IN, which costs 50 us a write, because SQLite makes a table of its values each time.
+        """CREATE INDEX runs_ended ON runs (updated_s) WHERE state = 'completed' OR state = 'rejected'
+            OR state = 'expired' OR state = 'failed' OR state = 'interrupted' OR state = 'cancelled'""",
+        """CREATE INDEX runs_alive ON runs (state) WHERE state = 'running' OR state = 'awaiting_approval'
+            OR state = 'awaiting_client' OR state = 'unknown'""",
+        """CREATE INDEX runs_by_owner ON runs (owner) WHERE state = 'running' OR state = 'awaiting_approval'
+            OR state = 'awaiting_client' OR state = 'unknown'""",
+        "CREATE INDEX runs_by_id ON runs (id)",
+        "CREATE INDEX runs_by_begin ON runs (tenant, created_s)",
+        "CREATE INDEX runs_by_state ON runs (tenant, state, created_s)",
+        "CREATE INDEX runs_by_conversation ON runs (tenant, conversation, created_s) WHERE conversation IS NOT NULL",
+        # The request of a run, which never changes and may be large, is not written again with every step.
+        """CREATE TABLE requests (
+            tenant TEXT NOT NULL, run_id TEXT NOT NULL, request BLOB NOT NULL, PRIMARY KEY (tenant, run_id))""",
+        """CREATE TABLE steps (
+            run_id TEXT NOT NULL, tenant TEXT NOT NULL, number INTEGER NOT NULL, round INTEGER NOT NULL,
+            call_id TEXT NOT NULL, tool TEXT NOT NULL, model_name TEXT NOT NULL, arguments TEXT NOT NULL,
+            sha256 TEXT NOT NULL, terminate INTEGER NOT NULL, decision TEXT NOT NULL, basis TEXT NOT NULL,
+            rule TEXT NOT NULL, reason TEXT NOT NULL, state TEXT NOT NULL, approval_id TEXT, result TEXT, shown TEXT,
+            started_s REAL, finished_s REAL, PRIMARY KEY (tenant, run_id, number))""",
+        """CREATE TABLE approvals (
+            id TEXT NOT NULL, tenant TEXT NOT NULL, caller TEXT NOT NULL, conversation TEXT, run_id TEXT NOT NULL,
+            step INTEGER NOT NULL, tool TEXT NOT NULL, arguments TEXT NOT NULL, sha256 TEXT NOT NULL,
+            definition_sha256 TEXT NOT NULL, policy_sha256 TEXT NOT NULL, basis TEXT NOT NULL, rule TEXT NOT NULL,
+            reason TEXT NOT NULL, state TEXT NOT NULL, created_s REAL NOT NULL, expires_s REAL NOT NULL,
+            decided_s REAL, decided_by TEXT, via TEXT, comment TEXT, edited TEXT, remember TEXT NOT NULL,
+            PRIMARY KEY (tenant, id))""",
+        "CREATE INDEX approvals_by_begin ON approvals (tenant, created_s)",
+        "CREATE INDEX approvals_by_state ON approvals (tenant, state, created_s)",
+        "CREATE INDEX approvals_by_run ON approvals (tenant, run_id, created_s)",
+        """CREATE INDEX approvals_by_conversation ON approvals (tenant, conversation, created_s)
+            WHERE conversation IS NOT NULL""",
+        "CREATE INDEX approvals_pending ON approvals (expires_s) WHERE state = 'pending'",
+        """CREATE TABLE grants (
+            id TEXT NOT NULL, tenant TEXT NOT NULL, caller TEXT NOT NULL, run_id TEXT, conversation TEXT,
+            tool TEXT NOT NULL, sha256 TEXT NOT NULL, definition_sha256 TEXT NOT NULL, policy_sha256 TEXT NOT NULL,
+            created_s REAL NOT NULL, granted_by TEXT NOT NULL, PRIMARY KEY (tenant, id))""",
+        "CREATE INDEX grants_by_call ON grants (tenant, caller, sha256, created_s)",
+        "CREATE INDEX grants_by_run ON grants (tenant, run_id)",
+        """CREATE TABLE asks (
+            tenant TEXT NOT NULL, caller TEXT NOT NULL, conversation TEXT NOT NULL, created_s REAL NOT NULL,
+            PRIMARY KEY (tenant, caller, conversation)) WITHOUT ROWID""",
+        # AUTOINCREMENT: a number is not given again after its event was pruned, so nobody waits behind it for ever.
+        """CREATE TABLE events (
+            tenant TEXT NOT NULL, run_id TEXT NOT NULL, type TEXT NOT NULL, data BLOB NOT NULL,
+            created_s REAL NOT NULL, seq INTEGER PRIMARY KEY AUTOINCREMENT)""",
+        "CREATE INDEX events_by_tenant ON events (tenant)",
+        "CREATE INDEX events_by_run ON events (tenant, run_id)",
+        """CREATE TABLE audit (
+            seq INTEGER PRIMARY KEY, tenant TEXT NOT NULL, caller TEXT NOT NULL, run_id TEXT NOT NULL,
+            step INTEGER NOT NULL, event TEXT NOT NULL, tool TEXT NOT NULL, sha256 TEXT NOT NULL,
+            decision TEXT NOT NULL, basis TEXT NOT NULL, rule TEXT NOT NULL, "by" TEXT NOT NULL, via TEXT NOT NULL,
+            created_s REAL NOT NULL, hash TEXT NOT NULL)""",
+        """CREATE TRIGGER audit_is_not_changed BEFORE UPDATE ON audit BEGIN
+            SELECT raise(ABORT, 'a line of the audit log is never changed'); END""",
+        """CREATE TRIGGER audit_is_not_deleted BEFORE DELETE ON audit BEGIN
+            SELECT raise(ABORT, 'a line of the audit log is never deleted'); END""",
+        # INSERT OR REPLACE deletes without asking a trigger.
+        """CREATE TRIGGER audit_grows_at_its_end BEFORE INSERT ON audit
+            WHEN NEW.seq <> 1 + (SELECT coalesce(max(seq), 0) FROM audit) BEGIN
+            SELECT raise(ABORT, 'a line of the audit log comes right behind the last one'); END""",
+    ),
 )
 
 # Statements; a table's columns stand in the order of its dataclass in `gateway.contracts`.
@@ -58,14 +137,3 @@ FORGET = "DELETE FROM memories WHERE tenant = ? AND caller = ? AND id IN (SELECT
 
 PUT_HIDDEN = "INSERT OR REPLACE INTO hidden (tenant, prefix, messages, created_s) VALUES (?, ?, ?, ?)"
 HIDDEN = "SELECT prefix, messages FROM hidden WHERE tenant = ? AND prefix IN (SELECT value FROM json_each(?))"
-
-PUT_RUN = """INSERT OR REPLACE INTO runs (id, tenant, caller, chain, fingerprint, idempotency_key, state, effects,
-    created_s, updated_s, answer, error_code) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
-_RUNS = """SELECT id, tenant, caller, chain, fingerprint, idempotency_key, state, effects, created_s, updated_s, answer,
-    error_code FROM runs WHERE """
-_NEWEST_FIRST = " ORDER BY created_s DESC, rowid DESC"
-RUN = _RUNS + "tenant = ? AND id = ?"
-RUNS_LIKE = _RUNS + "tenant = ? AND fingerprint = ? AND updated_s >= ?" + _NEWEST_FIRST
-RUNS_WITH_KEY = _RUNS + "tenant = ? AND caller = ? AND idempotency_key = ?" + _NEWEST_FIRST
-
-PRUNE = ("DELETE FROM runs WHERE updated_s < ? AND state <> 'running'", "DELETE FROM hidden WHERE created_s < ?")

@@ -13,7 +13,7 @@ from typing import NoReturn
 from gateway.wire.shell_paths import unseen
 
 #: A command for a person's eyes is far below these; they bound what one assessment costs.
-MOST_CHARACTERS, MOST_WORDS, MOST_EXPANSIONS = 4096, 256, 16
+MOST_CHARACTERS, MOST_PIECES, MOST_WORDS, MOST_EXPANSIONS = 4096, 1024, 256, 16
 
 #: Variables that hold no secret. Those of the first set always begin with a slash.
 ABSOLUTE_VARIABLES = frozenset({"HOME", "PWD", "SHELL", "PATH"})
@@ -132,13 +132,16 @@ def parse(text: str) -> Script:
         _object(f"it holds the invisible character {hidden}")
     reader = _Reader()
     trimmed = text.strip(" \t\n")
-    position = 0
+    position = pieces = 0
     while position < len(trimmed):
         match = _PIECE.match(trimmed, position)
         if match is None:
             character = trimmed[position]
             _object(f"it holds {_NOT_PLAIN.get(character, f'{character!r}, which is not plain')}")
         position = reader.take(match)
+        pieces += 1
+        if pieces > MOST_PIECES:
+            _object(f"it holds more than {MOST_PIECES} pieces")
     return reader.end()
 
 

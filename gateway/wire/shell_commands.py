@@ -75,6 +75,7 @@ _CORE = {
             "block-size format hide indicator-style ignore quoting-style sort time time-style tabsize width"
         ),
         open=True,
+        names=True,
         recursive=options("-R --recursive"),
     ),
     "cat": Listed(
@@ -117,7 +118,7 @@ _CORE = {
         open=True,
         reads=1,
     ),
-    "find": Listed(core=True, grammar="find", walks=True),
+    "find": Listed(core=True, grammar="find", names=True, walks=True),
     "which": Listed(core=True, short="as", long=long_names("all"), open=True, text=256),
     "type": Listed(core=True, short="afptP", open=True, text=256),
     "whoami": Listed(core=True, long=long_names(""), operands=0),
@@ -187,6 +188,7 @@ _FILES = {
         ),
         long_valued=options("block-size max-depth threshold exclude time-style"),
         open=True,
+        names=True,
         walks=True,
     ),
     "df": Listed(
@@ -195,6 +197,7 @@ _FILES = {
         long=long_names("all human-readable si inodes local no-sync portability print-type total output"),
         long_valued=options("block-size type exclude-type"),
         open=True,
+        names=True,
     ),
     "tree": Listed(
         odd=True,
@@ -204,6 +207,7 @@ _FILES = {
             "dirsfirst filesfirst noreport prune matchdirs ignore-case gitignore du si inodes device nolinks metafirst"
         ),
         long_valued=options("filelimit sort charset timefmt"),
+        names=True,
         walks=True,
     ),
     "strings": Listed(
@@ -279,6 +283,7 @@ _MACHINE = {
     ),
     "groups": Listed(long=long_names(""), open=True, text=256),
     "users": Listed(long=long_names(""), operands=0),
+    "w": Listed(short="fhiosp", long=long_names("no-header from short ip-addr old-style pids"), operands=1, text=1),
     "who": Listed(
         short="abdHlmpqrstTuw",
         long=long_names("all boot dead heading login process count runlevel short time mesg message writable users"),
@@ -302,7 +307,7 @@ _MACHINE = {
     "test": _TEST,
     "[": _TEST,
     "command": Listed(grammar="lookup"),
-    "cd": Listed(short="LP", operand=re.compile("[^+-].*", re.DOTALL), operands=1),
+    "cd": Listed(short="LP", open=True),
 }
 
 COMMANDS: Mapping[str, Listed] = MappingProxyType({**_CORE, **TEXT_COMMANDS, **_FILES, **_MACHINE})

@@ -35,6 +35,7 @@ class Listed:
     odd: bool = False  # not read by getopt
     extended: frozenset[str] = frozenset()  # options that only the longer list has
     endless: frozenset[str] = frozenset()
+    names: bool = False  # it shows names and facts of files, never what is in them
     walks: bool = False  # it always walks a tree
     recursive: frozenset[str] = frozenset()  # options that make it do so
     reads: int = 0

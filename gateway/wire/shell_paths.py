@@ -3,29 +3,40 @@
 import re
 import unicodedata
 
+from gateway.wire.wordlist import words
+
 # Letters, symbols and marks that show nothing; control, format, private and unassigned ones go by their category.
 _BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0d\uffa0\U000e0100-\U000e01ef]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 #: The wide blank of Chinese and Japanese texts: it shows, as two columns.
 _WIDE_BLANK = "\u3000"
 
-_FOLDERS = frozenset(
-    {".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".gcloud", ".password-store", ".mozilla", "gcloud"}
-)
+_FOLDERS = words("""
+    .ssh .gnupg .aws .azure .kube .docker .gcloud .password-store .mozilla gcloud keyrings keychains
+""")
 _FILES = re.compile(
     r"""
     \.env(?:\.(?!example\Z|sample\Z|template\Z|dist\Z).+)? | \.envrc | .+\.env
   | \.netrc | _netrc | \.pgpass | \.my\.cnf | \.npmrc | \.pypirc | \.git-credentials | \.htpasswd | \.vault-token
   | \..*_history | \.boto | \.s3cfg | \.dockercfg
-  | id_(?:rsa|dsa|ecdsa|ed25519)[^.]* | authorized_keys | ssh_host_.*_key
+  | deploy_key | .*\.tfstate(?:\.backup)? | id_(?:rsa|dsa|ecdsa|ed25519)[^.]* | authorized_keys | ssh_host_.*_key
   | g?shadow-? | master\.passwd | sudoers | krb5\.keytab
   | .+\.(?:pem|key|p12|pfx|pkcs12|jks|keystore|kdbx|keytab|ppk)
-  | credentials(?:\.(?:json|ya?ml|toml|ini|db|xml))? | secrets?(?:\.(?:json|ya?ml|toml|ini|env|txt))?
+  | credentials(?:\.(?:json|tfrc\.json|ya?ml|toml|ini|db|xml))? | secrets?(?:\.(?:json|ya?ml|toml|ini|env|txt))?
   | service[-_]account.*\.json | wallet\.dat | \.?passwords?\.(?:txt|csv|json|ya?ml)
     """,
     re.VERBOSE | re.DOTALL,
 )
-_PLACES = ("/run/secrets", "/var/run/secrets", "/root", "/etc/ssl/private", "/etc/sudoers.d", "/boot", "/sys/kernel")
+_PLACES = (
+    "/run/secrets",
+    "/var/run/secrets",
+    "/root",
+    "/etc/ssl/private",
+    "/etc/sudoers.d",
+    "/boot",
+    "/sys/kernel",
+    "/etc/kubernetes",
+)
 #: Of /proc only what describes the machine; the rest are processes, their memory and environments.
 _PUBLIC_PROC = re.compile(
     "/proc/(?:cpuinfo|meminfo|version|uptime|loadavg|stat|mounts|filesystems|partitions|diskstats|vmstat|swaps|devices"
@@ -42,6 +53,8 @@ def unseen(text: str) -> str | None:
     if text.isascii():
         control = _CONTROL.search(text)
         return f"U+{ord(control.group()):04X}" if control else None
+    if text.isprintable() and not _BLANK.search(text):
+        return None
     for character in text:
         if character.isascii():
             if character.isprintable() or character in "\t\n":

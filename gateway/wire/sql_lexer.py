@@ -18,7 +18,8 @@ Kind: TypeAlias = Literal["word", "name", "string", "number", "param", "op", "pu
 
 DEFAULT: frozenset[Trait] = frozenset({"estring", "dollar", "dash"})
 #: Pieces of text (tokens, runs of white space, comments) before a statement counts as too long to judge.
-MAX_STEPS = 5_000
+MAX_STEPS = 2_000
+MAX_CHARS = 16_384
 MAX_TRAITS = 2  # that may matter in one text: four readings
 
 _PIECE = re.compile(
@@ -31,7 +32,7 @@ _PIECE = re.compile(
       | (?P<bracket>\[)
       | (?P<dollar>\$)
       | (?P<param>\?[0-9]*+|:[^\W\d][\w$]*+|:[0-9]++|@@?[\w$]++)
-      | (?P<op>::|:=|[<>=!~|&^%]++|[-+*/@:])
+      | (?P<op>::|:=|@\?|[<>=!~|&^%]++|[-+*/@:])
       | (?P<punct>[(),;.\]])""",
     re.VERBOSE,
 )
@@ -106,6 +107,9 @@ class _Lexer:
 
     def run(self) -> Lexed:
         sql, steps = self._sql, 0
+        if len(sql) > MAX_CHARS:
+            self._stop("more text than can be judged")
+            return self._lexed()
         if _UNREADABLE.search(sql):
             self._stop("control or unreadable characters")
             return self._lexed()

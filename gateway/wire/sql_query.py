@@ -11,18 +11,20 @@ from enum import IntEnum
 
 from gateway.wire.sql_lexer import Token
 from gateway.wire.sql_words import (
+    ACTING,
     CONNECTING,
     EXPLAINED,
+    FIELDS,
     FUNCTIONS,
     LOCK_HINTS,
     ONE_WORD,
     SENSITIVE,
     SEVERAL_WORDS,
     TYPES,
+    UNFINISHED,
     WITHOUT_ARGUMENTS,
     WRITING,
 )
-from gateway.wire.wordlist import words
 
 MAX_DEPTH = 64
 _SHOWN_CHARS = 40
@@ -31,13 +33,6 @@ _BEFORE_TABLE = frozenset({"from", "join", ",", "(", "only", "lateral", "apply",
 _IN_WRITE = EXPLAINED | {"set", "into", "do", "nothing", "conflict", "duplicate", "update", "returning", "ignore"}
 #: Commas inside these are not commas of a list of tables.
 _CLAUSES = frozenset({"where", "group", "having", "order", "limit", "offset", "window", "qualify", "union", "for"})
-#: A statement does not end in these.
-_UNFINISHED = frozenset(
-    Token("word", word)
-    for word in words(
-        "select from where by having join and or not in like between union intersect except as when then else"
-    )
-)
 _END = Token("punct", "")
 
 
@@ -105,10 +100,10 @@ class QueryWalk:
                     self._punct(token.text)
                 case _:
                     raise Doubt("unclear_text", f"The statement has {token.text}.")
-        last = self._tokens[-1]
+        last = self._tokens[-1] if self._tokens else _END
         if len(self._frames) > 1:
             self._break("an open parenthesis")
-        elif (last.kind == "op" and last.text != "*") or last.text == "," or last in _UNFINISHED:
+        elif _is_unfinished(last):
             self._break("no end")
 
     @property
@@ -160,12 +155,14 @@ class QueryWalk:
         self._operand(after_operand=False)
 
     def _name(self, text: str) -> None:
+        if self._is(-1, "&") and self._is(-2, "u"):
+            raise Doubt("unclear_text", "A quoted name has escapes in it.")
         if self._frames[-1].clause == "from" and self._before_table() and not text.isidentifier():
             self._check_path(text)
         self._named(text, quoted=True)
 
     def _check_path(self, text: str) -> None:
-        if any(char in text for char in "/\\:*") or text.endswith((".csv", ".json", ".parquet", ".txt", ".db")):
+        if any(char in text for char in "/\\:*") or text.lower().endswith((".csv", ".json", ".parquet", ".txt", ".db")):
             raise Doubt("file_as_table", f"{_shown(text)} may be opened as a file.")
 
     def _before_table(self) -> bool:
@@ -178,10 +175,10 @@ class QueryWalk:
         qualified = self._is(-1, ".")
         if self._is(1, "(") and not self._lists_names(qualified=qualified):
             self._call(text, quoted=quoted, qualified=qualified)
-        elif self._frames[-1].clause == "from":
+        elif qualified and not self._is(1, "."):
+            self._attribute(text.lower())
+        if self._frames[-1].clause == "from" and not self._is(1, "("):
             self._table(text.lower(), qualified=qualified)
-        if text.lower() == "nextval" and qualified:
-            raise Doubt("function", "NEXTVAL advances a sequence.")
         if not qualified:
             self._operand(after_operand=not self._is(1, "(") or text in TYPES or self._lists_names(qualified=False))
 
@@ -189,8 +186,24 @@ class QueryWalk:
         whole = f"{self._near(-2).text.lower()}.{text}" if qualified else text
         if whole in SENSITIVE or (qualified and text in SENSITIVE):
             self.marks.add("sensitive_read")
-        if all(self._is(-offset, ".") for offset in (1, 3, 5)):
+        dots, offset, more = 0, 0, qualified
+        while more and dots < 3:
+            offset -= 1
+            dots += self._is(offset, ".")
+            more = self._is(offset, ".") or self._is(offset - 1, ".")
+        if dots == 3:  # srv.db.dbo.t, and srv.db..t
             raise Doubt("linked_server", f"A name of four parts ending in {_shown(text)} may be on another server.")
+
+    def _attribute(self, text: str) -> None:
+        """`x.name`, which PostgreSQL takes for a call of `name` where x has no such column."""
+        if text == "nextval":
+            raise Doubt("function", "NEXTVAL advances a sequence.")
+        if text in FUNCTIONS or (self._frames[-1].clause == "from" and self._frames[-1].queried):
+            return
+        owner = self._near(-2)
+        value = owner.text in (")", "]") if owner.kind == "punct" else owner.kind == "param" and owner.text[0] != "@"
+        if ACTING.match(text) or (value and text not in FIELDS):
+            raise Doubt("function", f"{_shown(text)} may be a function, which is not on the list of harmless ones.")
 
     # Calls.
 
@@ -205,8 +218,8 @@ class QueryWalk:
 
     def _lists_names(self, *, qualified: bool) -> bool:
         """Whether the parenthesis behind this name holds names of columns or sizes of a type, and is no call."""
-        if self._is(-1, "as") or self._is(-1, "::"):
-            return True
+        if self._is(-1, "as") or self._is(-1, "::") or (self._is(2, "+") and self._is(3, ")")):
+            return True  # CAST(a AS x(5)), a::x(5), Oracle's outer join a.id(+)
         if self._write and self._is(-3 if qualified else -1, "into"):
             return True
         if self._is(2, "nolock") and self._is(3, ")"):
@@ -234,13 +247,13 @@ class QueryWalk:
     def _word(self, text: str) -> None:
         if self._is(-1, "."):
             self._named(text, quoted=False)
-        elif text in CONNECTING or text in self._connecting:
+        elif text in CONNECTING or text in self._connecting or self._connects_here(text):
             if self._is(1, "(") and text in FUNCTIONS and self._state != _State.OPEN and text in ("left", "right"):
                 self._break("words that do not make a query")
             self._connect(text)
-        elif self._write and text in _IN_WRITE:
+        elif self._write and text in _IN_WRITE and not (text in WRITING and self._state != _State.OPEN):
             self._state = _State.OPEN
-        elif text in WRITING and not (self._is(1, "(") and text in FUNCTIONS):
+        elif text in WRITING and not self._is_text_function(text):
             self._writing(text)
         elif text == "into":
             raise Doubt("into", "INTO writes the result to a table, a file or a variable.")
@@ -253,6 +266,23 @@ class QueryWalk:
         else:
             self._alias_or_verb(text)
             self._named(text, quoted=False)
+
+    def _connects_here(self, text: str) -> bool:
+        """Words that are operators or parts of a clause in one place only."""
+        match text:
+            case "glob":  # SQLite's operator; a function of that name lists files
+                return self._state != _State.OPEN
+            case "keep":  # Oracle: max(x) KEEP (DENSE_RANK LAST ORDER BY y)
+                return self._is(1, "(") and self._is(2, "dense_rank")
+            case "set":  # CAST(a AS char CHARACTER SET utf8mb4); no statement begins inside a call
+                return self._frames[-1].bracket == "call" and self._is(-1, "character")
+        return False
+
+    def _is_text_function(self, text: str) -> bool:
+        """TRUNCATE(1.5, 0), and INSERT('abc', 1, 1, 'x') where an operand belongs."""
+        frame = self._frames[-1]
+        here = text != "insert" or (self._state == _State.OPEN and (frame.queried or frame.bracket == "call"))
+        return self._is(1, "(") and text in FUNCTIONS and here
 
     def _writing(self, text: str) -> None:
         if text == "update" and (self._is(-1, "for") or (self._is(-1, "key") and self._is(-2, "no"))):
@@ -308,6 +338,8 @@ class QueryWalk:
     def _operator(self, text: str) -> None:
         if text == ":=":
             self.marks.add("assignment")
+        elif text == "@" and self._frames[-1].clause == "from":
+            raise Doubt("linked_server", "A table behind an @ is on another server.")
         self._state = _State.OPEN
 
     def _punct(self, text: str) -> None:
@@ -349,10 +381,18 @@ class QueryWalk:
             self._break("a closing parenthesis too many")
             return
         self._frames.pop()
-        if frame.queried and frame.bracket == "(" and len(self._frames) == 1 and not self._frames[0].clause:
-            self._frames[0].queried = True  # (SELECT 1)
+        if bracket == ")" and _is_unfinished(self._near(-1)) and not self._is(-2, "("):  # id(+)
+            self._break("no end before a parenthesis")
+        outer = self._frames[-1]
+        if frame.queried and frame.bracket == "(" and outer.bracket in ("", "(") and not outer.clause:
+            outer.queried = True  # ((SELECT 1))
         # TOP (5) name and DISTINCT ON (a) name: what follows is no alias.
         self._state = _State.OPEN if frame.opener in ("top", "on") else _State.OPERAND
+
+
+def _is_unfinished(token: Token) -> bool:
+    word = token.kind == "word" and token.text in UNFINISHED
+    return word or (token.kind == "op" and token.text != "*") or token == ("punct", ",")
 
 
 def _shown(text: str) -> str:

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from gateway.wire.sql_lexer import Token, readings
 from gateway.wire.sql_query import Doubt, QueryWalk
 from gateway.wire.sql_recursion import unbounded
-from gateway.wire.sql_words import BARE_PRAGMAS, EXPLAINED, EXPLAINING, READING_PRAGMAS, SHOWING, SHOWN
+from gateway.wire.sql_words import BARE_PRAGMAS, CONNECTING, EXPLAINED, EXPLAINING, READING_PRAGMAS, SHOWING, SHOWN
 
 _QUERY = frozenset({"select", "with", "values", "table", "("})
 _ANALYZE = ("analyze", "analyse")
 _OFF = ("off", "false", "0")
+_ROW_BEGINS = (Token("punct", "("), Token("word", "row"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +83,22 @@ def _statement(tokens: Sequence[Token], marks: set[str]) -> str | None:
     raise Doubt("statement", f"{first.text[:40].upper()!r} does not begin a statement that is known to read only.")
 
 
-def _query(tokens: Sequence[Token], marks: set[str]) -> str | None:
+def _query(tokens: Sequence[Token], marks: set[str], *, explained: bool = False) -> str | None:
     walk = QueryWalk(tokens)
     walk.run()
     marks |= walk.marks
-    if tokens[0].kind == "word" and tokens[0].text in ("with", "values", "table"):
-        marks.add(tokens[0].text)
+    begin = next((index for index, token in enumerate(tokens) if token != ("punct", "(")), 0)
+    first, following = tokens[begin], tokens[begin + 1 : begin + 2]
+    if begin and not (first.kind == "word" and first.text in _QUERY):
+        raise Doubt("statement", f"{first.text[:40].upper()!r} in parentheses is not a query.")
+    if first.kind == "word" and first.text in ("with", "values", "table") and not explained:
+        marks.add(first.text)
+    if not following or following[0] == ("punct", ")"):
+        return "nothing in its query"
+    if first == ("word", "values") and not (following and following[0] in _ROW_BEGINS):
+        return "no row behind VALUES"
+    if first == ("word", "table") and not (following and _is_table_name(following[0])):
+        return "no name behind TABLE"
     if ("word", "with") in tokens and unbounded(tokens):
         marks.add("recursion")
     if not walk.complete:
@@ -95,12 +106,16 @@ def _query(tokens: Sequence[Token], marks: set[str]) -> str | None:
     return walk.broken
 
 
+def _is_table_name(token: Token) -> bool:
+    return token.kind == "name" or (token.kind == "word" and token.text not in CONNECTING)
+
+
 def _show(tokens: Sequence[Token]) -> str | None:
     first = tokens[0]
     if first.kind == "word" and first.text in SHOWN:
         rest = tokens[1:] if first.text in ("create", "table") else tokens
-        if first.text == "create" and not rest:
-            return "nothing after SHOW CREATE"
+        if not rest:
+            return f"nothing after SHOW {first.text.upper()}"
         walk = QueryWalk(_joined_accounts(rest), connecting=SHOWING)
         walk.run()
         return walk.broken
@@ -160,7 +175,7 @@ def _explain(tokens: Sequence[Token], marks: set[str]) -> str | None:
     if runs:
         marks.add("explain_analyze")
     if text in _QUERY:
-        return _query(tokens[start:], marks)
+        return _query(tokens[start:], marks, explained=True)
     if text in EXPLAINED and not runs:
         walk = QueryWalk(tokens[start:], write=True)
         walk.run()
@@ -191,6 +206,7 @@ def _explain_options(tokens: Sequence[Token]) -> tuple[int, bool]:
             runs = True
         elif token == ("word", "format"):
             index += 2 if index + 1 < len(tokens) and tokens[index + 1] == ("op", "=") else 1
+            runs = runs or (index < len(tokens) and tokens[index].text.lower() in _ANALYZE)
         elif token == ("punct", "(") and not _begins_query(tokens[index + 1 :]):
             index, listed = _option_list(tokens, start=index + 1)
             runs = runs or listed
@@ -216,7 +232,8 @@ def _option_list(tokens: Sequence[Token], *, start: int) -> tuple[int, bool]:
         token = tokens[index]
         if token == ("punct", ")"):
             return index, runs
-        if token.kind == "punct" and token.text != ",":
+        # "analyze" in quotes is the same option.
+        if token.kind == "name" or (token.kind == "punct" and token.text != ","):
             break
         if token.kind == "word" and token.text in _ANALYZE:
             following = tokens[index + 1] if index + 1 < len(tokens) else token

@@ -1,5 +1,7 @@
 """The words of SQL that decide whether a statement is harmless: allow-lists, except where a list says otherwise."""
 
+import re
+
 from gateway.wire.wordlist import words
 
 #: Begin a statement or a part of one that changes something. Anywhere as bare words they ask.
@@ -27,7 +29,7 @@ CONNECTING = words("""
     binary for of top percent straight_join sql_no_cache sql_cache sql_calc_found_rows sql_small_result
     sql_big_result sql_buffer_result high_priority index key tablesample bernoulli option pivot unpivot prior sets
     rollup cube grouping array at zone separator against columns only skip placing nulls path table asof semi anti
-    unique overlaps sounds member respect exclude ties connect_by_root global unbounded
+    unique overlaps sounds member respect exclude ties connect_by_root global unbounded maxrecursion maxdop
 """)
 #: Besides those, in SHOW.
 SHOWING = words("""
@@ -59,6 +61,11 @@ BARE_PRAGMAS = words("""
     recursive_triggers query_only secure_delete wal_autocheckpoint
 """)
 
+#: A query does not end in these.
+UNFINISHED = words("""
+    select from where by having join and or not in like between union intersect except as when then else
+""")
+
 #: Table hints of SQL Server that lock more than reading does.
 LOCK_HINTS = words("updlock xlock tablock tablockx holdlock serializable paglock rowlock repeatableread")
 #: Where databases keep password hashes and access rules.
@@ -73,12 +80,17 @@ TYPES = words("""
     decimal numeric number varchar varchar2 nvarchar nvarchar2 char nchar character varying varbinary binary bit
     float double real datetime2 datetimeoffset time timestamp timestamptz int integer bigint smallint vector
 """)
+#: PostgreSQL takes `x.f` for `f(x)` where x has no column f. Beginnings of its functions that act or reach out.
+ACTING = re.compile(r"(?:pg_|lo_|dblink|txid_|binary_upgrade_|brin_|gin_clean_|setseed\Z|ts_stat\Z|load_)")
+#: Fields of the records that functions return, and of addresses: `(jsonb_each(data)).key`.
+FIELDS = words("key value id name type status city street country lexeme word alias token element item ordinality")
+
 #: May be called only without arguments: with one they write.
 WITHOUT_ARGUMENTS = frozenset({"last_insert_id"})
 
 _TEXT = words("""
     ascii unicode chr char nchar concat concat_ws length len char_length character_length octet_length bit_length
-    datalength lower upper lcase ucase initcap trim ltrim rtrim btrim lpad rpad left right substr substring
+    datalength lower upper lcase ucase initcap trim ltrim rtrim btrim lpad rpad left right insert substr substring
     substring_index substrb mid replace translate reverse repeat replicate space stuff overlay position locate instr
     charindex patindex strpos find_in_set field elt split_part string_to_array array_to_string string_agg
     string_split format printf quote quote_ident quote_literal quote_nullable quotename soundex difference metaphone

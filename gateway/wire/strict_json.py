@@ -15,8 +15,12 @@ class StrictJsonError(ValueError):
     """The text is not strict JSON; the message says why and where (characters from the start), for whoever wrote it."""
 
 
+class RepeatedKeyError(StrictJsonError):
+    """An object has a key twice: two readers may take two values."""
+
+
 def loads(text: str) -> Any:
-    """The value. Raises StrictJsonError."""
+    """The value. Raises StrictJsonError, RepeatedKeyError where that is all that is wrong up to there."""
     if nesting(text) > DEPTH_LIMIT:
         raise StrictJsonError(f"it is nested more than {DEPTH_LIMIT} levels deep")
     try:
@@ -49,7 +53,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         seen: set[str] = set()
         repeated = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise StrictJsonError(f"the key {repeated[:64]!r} is there twice")
+        raise RepeatedKeyError(f"the key {repeated[:64]!r} is there twice")
     return found
 
 

@@ -9,7 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-RISK_LEVEL = "risk_level"
+from gateway.wire.risk_level import CHOICES, MEANING, RISK_LEVEL
+
 INSTRUCTIONS = """\
 # Tools
 
@@ -30,11 +31,6 @@ If you need no tool, answer with text.
 
 Example, for a tool "get_weather" that takes a "city":
 {"tool": "get_weather", "parameters": {"city": "Paris"}, "terminate": false}"""
-_RISK_WHOLE = (
-    "One of: low, medium, high. low: runs automatically; medium, high: a person must confirm. "
-    "Unsure: set high or ask the user in text"
-)
-_RISK_SHORT = "One of: low, medium, high"
 
 _SHORT_DESCRIPTION_CHARS = 80
 _SHORT_PARAMETER_CHARS = 40
@@ -108,7 +104,8 @@ def tool_element(tool: ToolFacts, *, short: bool = False) -> str:
         about = _about(resolved, root, short=short)
         lines.append(_parameter(name, _type_of(resolved, root), required=name in required, about=about))
     if RISK_LEVEL not in properties:
-        lines.append(_parameter(RISK_LEVEL, "string", required=False, about=_RISK_SHORT if short else _RISK_WHOLE))
+        about = CHOICES if short else f"{CHOICES}. {MEANING}"
+        lines.append(_parameter(RISK_LEVEL, "string", required=False, about=about))
     lines += ["  </parameters>", "</tool>"]
     return "\n".join(lines)
 

@@ -91,7 +91,8 @@ def reach_of(address: Address) -> Reach:
 def _reach_of_one(address: Address) -> Reach:
     if any(address in network for network in _METADATA_NETWORKS):
         return "metadata"
-    return "public" if address.is_global and not address.is_multicast else "private"
+    site_local = isinstance(address, ipaddress.IPv6Address) and address.is_site_local
+    return "public" if address.is_global and not address.is_multicast and not site_local else "private"
 
 
 def _wrapped(address: Address) -> list[ipaddress.IPv4Address]:

@@ -8,6 +8,7 @@ from gateway.wire.url_host import Host, classify
 from gateway.wire.wordlist import words
 
 MAX_CHARS = 8_192
+MAX_PARAMETERS = 256
 _SHAPE = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*+)://(?P<authority>[^/?#\\]*+)(?P<path>[^?#]*+)(?P<rest>.*+)", re.DOTALL
 )
@@ -52,6 +53,8 @@ def split(text: str) -> Url | str:
     if scheme not in ("http", "https"):
         return f"its scheme is {scheme[:20]!r}"
     query, _, fragment = rest.removeprefix("?").partition("#") if rest.startswith("?") else ("", "", rest[1:])
+    if query.count("&") >= MAX_PARAMETERS:
+        return f"it has more than {MAX_PARAMETERS} parameters"
     if "@" in authority:
         return "it has user information in front of the host"
     if "\\" in path or (fragment.startswith("@") or (not path and not query and "@" in fragment)):

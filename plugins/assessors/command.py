@@ -65,10 +65,12 @@ class CommandAssessor:
         script = parse(command)
         if self._literal and script.extras:
             raise Objection("not_plain", f"The command holds {', '.join(sorted(script.extras))}.")
+        folder = ""  # where `cd` went, as far as it can be told
         for step in script.steps:
-            self._judge_step(step)
+            folder = self._judge_step(step, folder=folder)
 
-    def _judge_step(self, step: Step) -> None:
+    def _judge_step(self, step: Step, *, folder: str) -> str:
+        """Answers the folder in which the next step runs."""
         name = _name(step.words[0])
         listed = COMMANDS.get(name)
         if listed is None or (self._literal and not listed.core):
@@ -80,7 +82,8 @@ class CommandAssessor:
         if self._literal and use.options & listed.extended:
             raise Objection("option", f"{name} is not known to be harmless with these options.")
         if self._hardened:
-            _harden(name, step, use, listed)
+            _harden(name, step, use, listed, folder=folder)
+        return _moved(folder, use) if name == "cd" else folder
 
 
 def _name(word: Word) -> str:
@@ -109,26 +112,42 @@ def _read(name: str, words: tuple[Word, ...], listed: Listed) -> Use:
             return read_use(name, words, listed)
 
 
-def _harden(name: str, step: Step, use: Use, listed: Listed) -> None:
+def _harden(name: str, step: Step, use: Use, listed: Listed, *, folder: str) -> None:
     """Objects to what is harmless to the machine but not to a secret, or not to whoever waits for the end."""
     if use.options & listed.endless:
         raise Objection("endless", f"{name} would not end by itself.")
     text = 0 if use.options & listed.pattern_options else listed.text
     paths = find_paths(use) if listed.grammar == "find" else use.operands[text:] + _value_paths(use)
-    for word in paths + step.inputs:
-        why = glob_concern(word.text) if word.splits else concern(_spelled_out(word))
+    for word in step.inputs if listed.names else paths + step.inputs:
+        why = _concern(word, folder)
         if why is not None:
             raise Objection("sensitive_path", f"{name} would read {word.text!r}: {why}.")
     walks = listed.walks or use.options & listed.recursive
     waits = len(use.operands) < listed.reads - listed.text + text and not walks
     if (waits or any(word.text == "-" for word in use.operands)) and not (step.piped or step.inputs):
         raise Objection("waits_for_input", f"{name} would wait for input.")
-    if walks and any(_WHOLE_MACHINE.fullmatch(word.text) for word in paths) and not is_narrow(use):
+    places = [_joined(folder, _spelled_out(word)) for word in paths] or [folder]
+    if walks and any(_WHOLE_MACHINE.fullmatch(place) for place in places) and not is_narrow(use):
         raise Objection("large_output", f"{name} would print the whole machine.")
     if name == "seq" and any(_counts_far(word.text) for word in use.operands):
         raise Objection("large_output", "seq would print too many numbers.")
-    if name == "cd" and any(word.tilde or word.text.startswith(("/", "..", "$")) for word in use.operands):
-        raise Objection("sensitive_path", "cd would change what the paths behind it mean.")
+
+
+def _concern(word: Word, folder: str) -> str | None:
+    """Why the path needs a person, by itself or below the folder that an earlier `cd` went to."""
+    spelled = _spelled_out(word)
+    judge = glob_concern if word.splits else concern
+    return judge(spelled) or judge(_joined(folder, spelled))
+
+
+def _moved(folder: str, use: Use) -> str:
+    """Where `cd` goes from there; what nobody can tell may be the home folder."""
+    target = use.operands[0] if use.operands else None
+    return "~" if target is None or target.splits or target.text == "-" else _joined(folder, _spelled_out(target))
+
+
+def _joined(folder: str, path: str) -> str:
+    return path if not folder or path.startswith(("/", "~")) else f"{folder}/{path}"
 
 
 def _value_paths(use: Use) -> tuple[Word, ...]:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.contracts import Host, Json, Plugin, Verdict
 from gateway.wire.request_headers import carries_credential, doubtful
-from gateway.wire.url_parts import Url, embedded_urls, split
+from gateway.wire.url_parts import MAX_CHARS, MAX_PARAMETERS, Url, embedded_urls, split
 from gateway.wire.wordlist import words
 
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -31,6 +31,7 @@ _PROXIES: Final = words("proxy proxies proxy_url http_proxy https_proxy")
 _CREDENTIALS: Final = words("auth cookies cookie bearer_token token api_key username password")
 #: A longer path and query may carry a conversation away.
 _MAX_TARGET_CHARS: Final = 1_024
+_MAX_HEADERS: Final = 64
 _WEB_PORTS: Final = frozenset({80, 443, 3000, 5000, 8000, 8008, 8080, 8081, 8443, 8888, 9443})
 
 
@@ -97,7 +98,9 @@ class HttpAssessor:
         return url
 
     def _parameters(self, query: tuple[tuple[str, str], ...]) -> None:
-        if any(name.strip().lower() in _OVERRIDES for name, _ in query):
+        # Some servers take `;` for `&`, and `_method[]` for `_method`.
+        names = (name for name, value in query for name in (name, *_names_behind_semicolons(value)))
+        if any(name.partition("[")[0].strip().lower() in _OVERRIDES for name in names):
             raise _Doubt("override", "A parameter of the URL may replace the method.")
 
     def _listed(self, name: str) -> bool:
@@ -134,6 +137,8 @@ class HttpAssessor:
     def _headers(self, headers: object) -> None:
         if not isinstance(headers, dict):
             raise _Doubt("headers", "The headers are not an object of names and texts.")
+        if len(headers) > _MAX_HEADERS:
+            raise _Doubt("headers", f"There are more than {_MAX_HEADERS} headers.")
         for name, value in headers.items():
             if not isinstance(name, str) or not isinstance(value, str | int):
                 raise _Doubt("headers", "The headers are not an object of names and texts.")
@@ -147,6 +152,8 @@ class HttpAssessor:
         if not isinstance(value, dict) or not all(isinstance(each, str | int | float) for each in value.values()):
             raise _Doubt("arguments", "The query is not an object of names and texts.")
         query = tuple((str(name), _text(each)) for name, each in value.items())
+        if len(query) > MAX_PARAMETERS or sum(len(name) + len(each) for name, each in query) > MAX_CHARS:
+            raise _Doubt("arguments", "The query is too long.")
         self._parameters(query)
         if self._hardened:
             self._leads_on("", query)
@@ -170,9 +177,15 @@ class HttpAssessor:
         redirects = "redirect" in path.lower()
         for text in (path, *(value for _, value in query)):
             for inner in embedded_urls(text):
+                if text is path and inner.startswith("//"):
+                    continue  # two slashes in a path are a slip
                 target = split(f"http:{inner}" if inner.startswith("//") else inner)
                 if redirects or isinstance(target, str) or target.host.reach != "public" or target.host.disguised:
                     raise _Doubt("leads_on", "The URL holds another one, to which the server may lead on.")
+
+
+def _names_behind_semicolons(value: str) -> list[str]:
+    return [piece.partition("=")[0] for piece in value.split(";")[1:]]
 
 
 def _text(value: str | int | float) -> str:

@@ -1,37 +1,57 @@
-"""The store in one SQLite file: a thread that writes, a thread that reads, and the methods of `Store` on top of them.
+"""The store in one SQLite file: the methods of `Store`, on a thread that writes and one that reads.
 
-1. A write that was queued is carried out, whether or not its caller waits on; a caller hears of it after the commit.
-2. Writes that wait together are one transaction, and one fsync. One that fails takes no other with it.
-3. A file that is damaged, empty, foreign or newer stops the start, and is never replaced.
-4. A new file appears whole, with its tables, or not at all.
+1. What changes together is one transaction; the condition of a change stands in the statement that makes it.
+2. A durable `write`, and `rule`, `cancel` and `reissue`, return after the fsync.
+3. What a run began with stays as it was inserted; its lease is never shortened by a change, only given up.
+4. An approval that expires or is cancelled leaves an event `approval.resolved`: only here it is known for sure.
+5. Each line of the audit log is chained to the last one in the transaction of what it tells.
 """
 
-import asyncio
 import json
-import os
-import queue
 import sqlite3
-import tempfile
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
-from dataclasses import astuple, dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
+from operator import attrgetter
 from typing import TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from gateway.contracts import Host, Json, Memory, Plugin, StoredPrompt, StoredRun, StoreError
+from gateway.contracts import Host, Json, Memory, Plugin, StoredPrompt, StoreError
+from gateway.journal import (
+    APPROVED,
+    Approval,
+    AuditLine,
+    AuditRow,
+    Change,
+    Conflict,
+    Grant,
+    Ruled,
+    Ruling,
+    RunEvent,
+    RunState,
+    StoredRun,
+    StoredStep,
+)
+from gateway.wire import journal_sql as journal
 from gateway.wire import migrations as sql
-from gateway.wire.migrations import APPLICATION_ID, MIGRATIONS, Migration
+from gateway.wire.audit_chain import FIRST_HASH, link
+from gateway.wire.journal_sql import chosen
+from gateway.wire.migrations import MIGRATIONS, Migration
+from gateway.wire.sqlite_file import IN_MEMORY, connect, open_file
+from gateway.wire.sqlite_rows import Rows
+from gateway.wire.sqlite_thread import SqliteThread
 
-PREFIX, IN_MEMORY = "sqlite:///", ":memory:"
-BUSY_S = 5.0  # how long another process may hold the file
+PREFIX = "sqlite:///"
 BATCH = 256  # writes in one transaction
 
+PROMPTS, MEMORIES, RUNS, STEPS = Rows(StoredPrompt), Rows(Memory), Rows(StoredRun), Rows(StoredStep)
+APPROVALS, GRANTS, EVENTS, AUDIT = Rows(Approval), Rows(Grant), Rows(RunEvent), Rows(AuditLine)
+_NEW_RUN, _CHANGED_RUN = attrgetter(*journal.NEW_RUN), attrgetter(*journal.CHANGED_RUN)
+
+Values: TypeAlias = Sequence[str | float | None]
 T = TypeVar("T")
-Settle: TypeAlias = Callable[[], None]
+FactT = TypeVar("FactT")
 
 
 class Config(BaseModel):
@@ -55,21 +75,23 @@ class SqliteStore:
     def __init__(self, place: str, *, migrations: Sequence[Migration] = MIGRATIONS) -> None:
         self.place = place
         self._migrations = migrations
-        self._writer: _Thread | None = None
-        self._reader: _Thread | None = None
+        self._writer: SqliteThread | None = None
+        self._reader: SqliteThread | None = None
 
     def __repr__(self) -> str:
         return f"SqliteStore({self.place!r})"
 
     async def open(self) -> None:
         """Raises StoreError if the file cannot be used; `close` is right after that, too."""
-        connect = partial(_open, self.place, migrations=self._migrations)
-        self._writer = _Thread(connect, place=self.place, begin="BEGIN IMMEDIATE", batch=BATCH)
+        thread = partial(SqliteThread, place=self.place, failure=StoreError, refusal=Conflict)
+        self._writer = thread(
+            partial(open_file, self.place, migrations=self._migrations), begin="BEGIN IMMEDIATE", batch=BATCH
+        )
         await self._writer.open()
         if self.place == IN_MEMORY:  # another connection would see another database
             self._reader = self._writer
             return
-        self._reader = _Thread(partial(_connect, self.place, mode="ro"), place=self.place, begin="BEGIN", batch=1)
+        self._reader = thread(partial(connect, self.place, mode="ro"), begin="BEGIN", batch=1)
         await self._reader.open()
 
     async def close(self) -> None:
@@ -84,13 +106,13 @@ class SqliteStore:
         """`durable`: it outlives a power cut, too, and not only the end of the process."""
         return await self._thread(self._writer).do(work, durable=durable)
 
-    def _thread(self, thread: "_Thread | None") -> "_Thread":
+    def _thread(self, thread: SqliteThread | None) -> SqliteThread:
         if thread is None:
             raise StoreError(f"the store {self.place!r} is not open")
         return thread
 
     async def prompts(self) -> Sequence[StoredPrompt]:
-        return await self._read(lambda c: [StoredPrompt(*row) for row in c.execute(sql.PROMPTS)])
+        return await self._read(lambda c: [PROMPTS.fact(row) for row in c.execute(sql.PROMPTS)])
 
     async def prompt(self, prompt_id: str) -> StoredPrompt | None:
         rows = await self._read(lambda c: c.execute(sql.PROMPT, (prompt_id,)).fetchall())
@@ -118,14 +140,14 @@ class SqliteStore:
 
     async def remember(self, memory: Memory, *, limit: int) -> None:
         def put(connection: sqlite3.Connection) -> None:
-            connection.execute(sql.PUT_MEMORY, astuple(memory))
+            connection.execute(sql.PUT_MEMORY, MEMORIES.values(memory))
             connection.execute(sql.DROP_OLD_MEMORIES, (memory.tenant, memory.caller, max(limit, 0)))
 
         await self._write(put)
 
     async def memories(self, *, tenant: str, caller: str, conversation: str | None) -> Sequence[Memory]:
         whose = (tenant, caller, conversation)
-        return await self._read(lambda c: [Memory(*row) for row in c.execute(sql.MEMORIES, whose)])
+        return await self._read(lambda c: [MEMORIES.fact(row) for row in c.execute(sql.MEMORIES, whose)])
 
     async def forget(self, memory_ids: Sequence[str], *, tenant: str, caller: str) -> int:
         which = (tenant, caller, json.dumps(list(memory_ids)))
@@ -138,246 +160,232 @@ class SqliteStore:
         which = (tenant, json.dumps(list(prefixes)))
         return await self._read(lambda c: {prefix: json.loads(text) for prefix, text in c.execute(sql.HIDDEN, which)})
 
-    async def put_run(self, run: StoredRun) -> None:
-        await self._write(lambda c: c.execute(sql.PUT_RUN, astuple(run)).rowcount, durable=True)
+    async def prune(self, *, before_s: float) -> int:
+        def prune(connection: sqlite3.Connection) -> int:
+            for statement in journal.PRUNE_PARTS:
+                connection.execute(statement, (before_s,))
+            return sum(connection.execute(statement, (before_s,)).rowcount for statement in journal.PRUNE)
+
+        return await self._write(prune)
+
+    # Runs.
+
+    async def write(self, change: Change) -> None:
+        await self._write(partial(_write, change=change), durable=change.durable)
 
     async def run(self, run_id: str, *, tenant: str) -> StoredRun | None:
-        return next(iter(await self._runs(sql.RUN, tenant, run_id)), None)
+        return await self._first(RUNS, journal.RUN, (tenant, run_id))
+
+    async def runs(
+        self, *, tenant: str, state: str | None = None, conversation: str | None = None, limit: int
+    ) -> Sequence[StoredRun]:
+        columns = {"state": state, "conversation": conversation}
+        return await self._all(RUNS, *chosen(journal.RUNS, tenant, columns, order=journal.NEWEST_FIRST, limit=limit))
 
     async def runs_like(self, fingerprint: str, *, tenant: str, since_s: float) -> Sequence[StoredRun]:
-        """Those that were touched since then, however long ago they began."""
-        return await self._runs(sql.RUNS_LIKE, tenant, fingerprint, since_s)
+        return await self._all(RUNS, journal.RUNS_LIKE, (tenant, fingerprint, since_s))
 
     async def runs_with_key(self, idempotency_key: str, *, tenant: str, caller: str) -> Sequence[StoredRun]:
-        return await self._runs(sql.RUNS_WITH_KEY, tenant, caller, idempotency_key)
+        return await self._all(RUNS, journal.RUNS_WITH_KEY, (tenant, caller, idempotency_key))
 
-    async def _runs(self, statement: str, *values: str | float) -> Sequence[StoredRun]:
-        runs = await self._read(lambda c: [StoredRun(*row) for row in c.execute(statement, values)])
-        return [replace(run, effects=bool(run.effects)) for run in runs]
+    async def steps(self, run_id: str, *, tenant: str) -> Sequence[StoredStep]:
+        return await self._all(STEPS, journal.STEPS, (tenant, run_id))
 
-    async def prune(self, *, before_s: float) -> int:
-        return await self._write(lambda c: sum(c.execute(statement, (before_s,)).rowcount for statement in sql.PRUNE))
+    async def claim(
+        self, *, owner: str, now_s: float, until_s: float, states: Sequence[RunState], run_id: str | None, limit: int
+    ) -> Sequence[StoredRun]:
+        statement = journal.CLAIMABLE if run_id is None else journal.CLAIMABLE_RUN
+        which = (json.dumps(list(states)), now_s, limit, *(() if run_id is None else (run_id,)))
 
+        def claim(connection: sqlite3.Connection) -> Sequence[StoredRun]:
+            found = connection.execute(statement, which).fetchall()
+            for key in found:
+                connection.execute(journal.CLAIM, (owner, until_s, *key))
+            return [RUNS.fact(row) for key in found for row in connection.execute(journal.RUN, key)]
 
-# The thread that owns a connection.
+        return await self._write(claim)
 
+    async def renew(self, *, owner: str, until_s: float) -> Sequence[str]:
+        return await self._write(lambda c: [row[0] for row in c.execute(journal.RENEW, (until_s, owner)).fetchall()])
 
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """`run` does the work and returns what tells the caller; `fail` tells it that nothing happened."""
+    async def cancel(
+        self, run_id: str, *, tenant: str, now_s: float, events: Sequence[RunEvent], audit: Sequence[AuditLine]
+    ) -> bool:
+        def cancel(connection: sqlite3.Connection) -> bool:
+            if not connection.execute(journal.CANCEL_RUN, (now_s, tenant, run_id)).rowcount:
+                return False
+            pending = connection.execute(journal.CANCEL_APPROVALS, (tenant, run_id)).fetchall()
+            resolved = (_resolved(tenant, run_id, row[0], state="cancelled", now_s=now_s) for row in pending)
+            _append(connection, (*resolved, *events), audit)
+            return True
 
-    run: Callable[[sqlite3.Connection], Settle]
-    fail: Callable[[StoreError], None]
-    durable: bool
+        return await self._write(cancel, durable=True)
 
+    # Approvals.
 
-class _Thread:
-    """One connection and the thread that owns it, from opening to closing; callers wait on the event loop."""
+    async def approval(self, approval_id: str, *, tenant: str) -> Approval | None:
+        return await self._first(APPROVALS, journal.ONE_APPROVAL, (tenant, approval_id))
 
-    def __init__(self, connect: Callable[[], sqlite3.Connection], *, place: str, begin: str, batch: int) -> None:
-        self._connect = connect
-        self._place = place
-        self._begin = begin
-        self._batch = batch
-        self._loop = asyncio.get_running_loop()
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._opened: asyncio.Future[None] = self._loop.create_future()
-        self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._closing = False
-        self._synchronous = ""
-
-    async def open(self) -> None:
-        # A daemon: a process that dies without closing its store must not hang on this thread.
-        threading.Thread(target=self._live, name="store", daemon=True).start()
-        await asyncio.shield(self._opened)
-
-    async def do(self, work: Callable[[sqlite3.Connection], T], *, durable: bool = False) -> T:
-        """`work` may be repeated, after a rollback."""
-        if self._closing:
-            raise StoreError(f"the store {self._place!r} is closed")
-        answer: asyncio.Future[T] = self._loop.create_future()
-
-        def run(connection: sqlite3.Connection) -> Settle:
-            return partial(_resolve, answer, work(connection))
-
-        self._jobs.put(_Job(run, partial(_fail, answer), durable))
-        return await answer
-
-    async def close(self) -> None:
-        if not self._closing:
-            self._closing = True
-            self._jobs.put(None)
-        await asyncio.shield(self._ended)
-
-    def _live(self) -> None:
-        try:
-            connection = self._connect()
-        except (sqlite3.Error, OSError, StoreError) as error:
-            self._closing = True
-            self._tell(partial(_fail, self._opened, self._error(error)))
-        else:
-            with closing(connection):
-                self._tell(partial(_resolve, self._opened, None))
-                more = True
-                while more and (job := self._jobs.get()) is not None:
-                    more, batch = self._join(job)
-                    self._attempt(connection, batch)
-        self._tell(partial(_resolve, self._ended, None))
-
-    def _join(self, job: _Job) -> tuple[bool, list[_Job]]:
-        """The jobs that wait already, and whether more can come."""
-        batch = [job]
-        with suppress(queue.Empty):
-            while len(batch) < self._batch:
-                if (following := self._jobs.get_nowait()) is None:
-                    return False, batch
-                batch.append(following)
-        return True, batch
-
-    def _attempt(self, connection: sqlite3.Connection, batch: Sequence[_Job]) -> None:
-        synchronous = "FULL" if any(job.durable for job in batch) else "NORMAL"
-        try:
-            if synchronous != self._synchronous:
-                connection.execute(f"PRAGMA synchronous = {synchronous}")
-                self._synchronous = synchronous
-            connection.execute(self._begin)
-            settled = [job.run(connection) for job in batch]
-            connection.execute("COMMIT")
-        except Exception as error:  # whatever a job raises must reach its caller, and not end the thread
-            with suppress(sqlite3.Error):  # some failures have rolled back already
-                connection.execute("ROLLBACK")
-            if len(batch) > 1:
-                for job in batch:
-                    self._attempt(connection, [job])
-            else:
-                self._tell(partial(batch[0].fail, self._error(error)))
-        else:
-            self._tell(*settled)
-
-    def _tell(self, *settled: Settle) -> None:
-        with suppress(RuntimeError):  # the event loop is gone, and with it everybody who waited
-            self._loop.call_soon_threadsafe(_all, settled)
-
-    def _error(self, error: Exception) -> StoreError:
-        return error if isinstance(error, StoreError) else StoreError(f"the store {self._place!r} failed: {error}")
-
-
-def _all(settled: Sequence[Settle]) -> None:
-    for settle in settled:
-        settle()
-
-
-def _resolve(answer: "asyncio.Future[T]", result: T) -> None:
-    if not answer.done():
-        answer.set_result(result)
-
-
-def _fail(answer: "asyncio.Future[T]", error: StoreError) -> None:
-    if not answer.done():
-        answer.set_exception(error)
-
-
-# The file.
-
-
-def _open(place: str, *, migrations: Sequence[Migration]) -> sqlite3.Connection:
-    """The writing connection to a file that is whole and of this version: made or migrated where needed."""
-    if place == IN_MEMORY:
-        connection = sqlite3.connect(IN_MEMORY, isolation_level=None)
-        _migrate(connection, place, migrations=migrations)
-        return connection
-    if not os.path.lexists(place):
-        _create(place, migrations=migrations)
-    connection = _connect(place, mode="rw")
-    try:
-        _check(connection, place, migrations=migrations)
-        _migrate(connection, place, migrations=migrations)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _connect(place: str, *, mode: str) -> sqlite3.Connection:
-    if not Path(place).is_file():
-        raise StoreError(f"the store {place!r} is not a file: move it away, or change `store`")
-    uri = f"{Path(place).absolute().as_uri()}?mode={mode}"
-    connection = sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None)
-    connection.execute("PRAGMA foreign_keys = ON")
-    return connection
-
-
-def _create(place: str, *, migrations: Sequence[Migration]) -> None:
-    folder, log = Path(place).absolute().parent, f"{place}-wal"
-    if not folder.is_dir():
-        raise StoreError(f"the store {place!r} has no folder: create {str(folder)!r}, or change `store`")
-    if Path(log).exists() and not Path(place).exists():
-        raise StoreError(f"the store {place!r} is gone, but its {log!r} is there: put both back, or move that away")
-    with _draft(place) as draft:
-        with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
-            _migrate(connection, place, migrations=migrations)
-        with suppress(FileExistsError):  # another process was faster
-            os.link(draft, place)
-
-
-@contextmanager
-def _draft(place: str) -> Iterator[str]:
-    """A file of mode 0600 beside the store, gone afterwards unless it was renamed."""
-    descriptor, draft = tempfile.mkstemp(prefix=f"{Path(place).name}.new-", dir=Path(place).absolute().parent)
-    os.close(descriptor)
-    try:
-        yield draft
-    finally:
-        Path(draft).unlink(missing_ok=True)
-
-
-def _check(connection: sqlite3.Connection, place: str, *, migrations: Sequence[Migration]) -> None:
-    remedy = "put a copy back, or move it away to begin anew"
-    if Path(place).stat().st_size == 0:
-        raise StoreError(f"the store {place!r} is empty, which no store is: {remedy}")
-    try:
-        application, version = _pragma(connection, "application_id"), _pragma(connection, "user_version")
-        found = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
-    except sqlite3.OperationalError:
-        raise  # locked, unreadable: says nothing about the content
-    except sqlite3.DatabaseError as error:
-        application, version, found = 0, 0, str(error)
-    if found != "ok":
-        raise StoreError(f"the store {place!r} is damaged ({found}): {remedy}")
-    if application != APPLICATION_ID:
-        raise StoreError(f"{place!r} is a database of another program: name another file under `store`")
-    if version > len(migrations):
-        raise StoreError(
-            f"the store {place!r} has version {version}, but this program knows only {len(migrations)}: "
-            "start the newer program, or put back a copy from before it"
+    async def approvals(
+        self,
+        *,
+        tenant: str,
+        state: str | None = None,
+        conversation: str | None = None,
+        run_id: str | None = None,
+        limit: int,
+    ) -> Sequence[Approval]:
+        columns = {"state": state, "conversation": conversation, "run_id": run_id}
+        return await self._all(
+            APPROVALS, *chosen(journal.APPROVALS, tenant, columns, order=journal.OLDEST_FIRST, limit=limit)
         )
 
+    async def rule(self, ruling: Ruling) -> tuple[Ruled, Approval | None]:
+        return await self._write(partial(_rule, ruling=ruling), durable=True)
 
-def _pragma(connection: sqlite3.Connection, name: str) -> int:
-    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+    async def reissue(self, old_id: str, approval: Approval, *, events: Sequence[RunEvent]) -> bool:
+        def reissue(connection: sqlite3.Connection) -> bool:
+            tenant = approval.tenant
+            if not connection.execute(journal.MOVE, ("cancelled", tenant, old_id, "pending")).rowcount:
+                return False
+            _add_approval(connection, approval)
+            place = (tenant, approval.run_id, approval.step, old_id)
+            connection.execute(journal.REPLACE_APPROVAL, (approval.id, *place))
+            old = _resolved(tenant, approval.run_id, old_id, state="cancelled", now_s=approval.created_s)
+            _append(connection, (old, *events), ())
+            return True
+
+        return await self._write(reissue, durable=True)
+
+    async def expire(self, *, now_s: float) -> Sequence[Approval]:
+        def expire(connection: sqlite3.Connection) -> Sequence[Approval]:
+            rows = connection.execute(journal.EXPIRE, (now_s,)).fetchall()
+            expired = sorted(map(APPROVALS.fact, rows), key=attrgetter("created_s", "id"))
+            _append(connection, [_resolved(a.tenant, a.run_id, a.id, state=a.state, now_s=now_s) for a in expired], ())
+            return expired
+
+        return await self._write(expire)
+
+    async def pending(self) -> int:
+        return await self._read(lambda c: int(c.execute(journal.PENDING).fetchone()[0]))
+
+    # Grants, and conversations that ask before every call.
+
+    async def grants(self, *, tenant: str) -> Sequence[Grant]:
+        return await self._all(GRANTS, journal.GRANTS, (tenant,))
+
+    async def grant(
+        self, *, tenant: str, caller: str, run_id: str, conversation: str | None, sha256: str
+    ) -> Grant | None:
+        return await self._first(GRANTS, journal.ONE_GRANT, (tenant, caller, sha256, run_id, conversation))
+
+    async def delete_grant(self, grant_id: str, *, tenant: str) -> bool:
+        return await self._write(lambda c: c.execute(journal.DELETE_GRANT, (tenant, grant_id)).rowcount > 0)
+
+    async def ask_before(self, *, tenant: str, caller: str, conversation: str, now_s: float) -> None:
+        await self._write(lambda c: c.execute(journal.ADD_ASK, (tenant, caller, conversation, now_s)).rowcount)
+
+    async def asks_before(self, *, tenant: str, caller: str, conversation: str) -> bool:
+        return await self._read(lambda c: bool(c.execute(journal.ASKS, (tenant, caller, conversation)).fetchall()))
+
+    # Events and the audit log.
+
+    async def events(
+        self, *, after: int, tenant: str | None = None, run_id: str | None = None, limit: int
+    ) -> Sequence[RunEvent]:
+        columns = {"tenant": tenant, "run_id": run_id}
+        return await self._all(EVENTS, *chosen(journal.EVENTS, after, columns, order=journal.IN_ORDER, limit=limit))
+
+    async def last_event(self) -> int:
+        return await self._read(lambda c: next((int(row[0]) for row in c.execute(journal.LAST_EVENT)), 0))
+
+    async def audit(self, *, after: int, limit: int) -> Sequence[AuditRow]:
+        def rows(connection: sqlite3.Connection) -> Sequence[AuditRow]:
+            found = connection.execute(journal.AUDIT_ROWS, (after, limit))
+            return [AuditRow(seq, AUDIT.fact(line), hash_) for seq, *line, hash_ in found]
+
+        return await self._read(rows)
+
+    async def _all(self, rows: Rows[FactT], statement: str, values: Values) -> Sequence[FactT]:
+        return await self._read(lambda c: [rows.fact(row) for row in c.execute(statement, values)])
+
+    async def _first(self, rows: Rows[FactT], statement: str, values: Values) -> FactT | None:
+        return next(iter(await self._all(rows, statement, values)), None)
 
 
-def _migrate(connection: sqlite3.Connection, place: str, *, migrations: Sequence[Migration]) -> None:
-    """All steps or none, and never without a copy of a store that is in use."""
-    connection.execute("BEGIN IMMEDIATE")
-    version = _pragma(connection, "user_version")
-    if version < len(migrations):
-        if version:
-            _copy(place, f"{place}.v{version}")
-        for migration in migrations[version:]:
-            for statement in migration:
-                connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {len(migrations)}")
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    connection.execute("COMMIT")
-    connection.execute("PRAGMA journal_mode = WAL")  # a file that has it already needs no lock for this
+# Transactions.
 
 
-def _copy(place: str, name: str) -> None:
-    with _draft(place) as draft:
-        with closing(_connect(place, mode="ro")) as source, closing(sqlite3.connect(draft)) as target:
-            source.backup(target)
-        Path(draft).replace(name)
+def _write(connection: sqlite3.Connection, *, change: Change) -> None:
+    run = change.run
+    if change.new:
+        if not connection.execute(journal.ADD_RUN, _NEW_RUN(run)).rowcount:
+            raise Conflict(f"the run {run.id!r} is there already")
+        connection.execute(journal.ADD_REQUEST, (run.tenant, run.id, run.request))
+    elif not connection.execute(journal.PUT_RUN, _CHANGED_RUN(run)).rowcount:
+        raise Conflict(f"the run {run.id!r} has ended or is somebody else's: {run.fence} is not its fence any more")
+    for move in change.moves:
+        values = (move.to, run.tenant, move.approval_id, move.expected)
+        if not connection.execute(journal.MOVE, values).rowcount:
+            raise Conflict(f"the approval {move.approval_id!r} is not {move.expected!r}")
+    connection.executemany(journal.PUT_STEP, map(STEPS.values, change.steps))
+    for approval in change.approvals:
+        _add_approval(connection, approval)
+    _append(connection, change.events, change.audit)
+
+
+def _add_approval(connection: sqlite3.Connection, approval: Approval) -> None:
+    if not connection.execute(journal.ADD_APPROVAL, APPROVALS.values(approval)).rowcount:
+        raise Conflict(f"the approval {approval.id!r} is there already")
+
+
+def _rule(connection: sqlite3.Connection, *, ruling: Ruling) -> tuple[Ruled, Approval | None]:
+    key = (ruling.tenant, ruling.approval_id)
+    row = connection.execute(journal.ONE_APPROVAL, key).fetchone()
+    if row is None:
+        return "absent", None
+    approval = APPROVALS.fact(row)
+    if approval.state != "pending":
+        return _again(approval, ruling), approval
+    if approval.expires_s <= ruling.now_s:
+        connection.execute(journal.MOVE, ("expired", *key, "pending"))
+        event = _resolved(ruling.tenant, approval.run_id, approval.id, state="expired", now_s=ruling.now_s)
+        _append(connection, (event,), ())
+        return "expired", replace(approval, state="expired")
+    decision = (ruling.now_s, ruling.by, ruling.via, ruling.comment, ruling.edited, ruling.remember)
+    state = "approved" if ruling.approve else "rejected"
+    decided = APPROVALS.fact(connection.execute(journal.DECIDE, (state, *decision, *key)).fetchone())
+    if ruling.grant is not None:
+        connection.execute(journal.ADD_GRANT, GRANTS.values(ruling.grant))
+    _append(connection, ruling.events, ruling.audit)
+    return "decided", decided
+
+
+def _again(approval: Approval, ruling: Ruling) -> Ruled:
+    """What a ruling is on an approval that is not pending any more."""
+    if approval.state == "expired":
+        return "expired"
+    if ruling.approve:
+        same = approval.state in APPROVED and ruling.edited in (None, approval.edited)
+    else:
+        same = approval.state == "rejected"
+    return "same" if same else "other"
+
+
+def _resolved(tenant: str, run_id: str, approval_id: str, *, state: str, now_s: float) -> RunEvent:
+    data = json.dumps({"approval_id": approval_id, "state": state}).encode()
+    return RunEvent(tenant=tenant, run_id=run_id, type="approval.resolved", data=data, created_s=now_s)
+
+
+def _append(connection: sqlite3.Connection, events: Iterable[RunEvent], audit: Sequence[AuditLine]) -> None:
+    connection.executemany(journal.ADD_EVENT, (EVENTS.values(event)[:-1] for event in events))
+    if not audit:
+        return
+    seq, last_hash = connection.execute(journal.LAST_AUDIT).fetchone() or (0, FIRST_HASH)
+    for number, line in enumerate(audit, seq + 1):
+        values = AUDIT.values(line)
+        last_hash = link(last_hash, dict(zip(AUDIT.names, values, strict=True)))
+        connection.execute(journal.ADD_AUDIT, (number, *values, last_hash))
 
 
 def build(config: Config, host: Host) -> SqliteStore:  # noqa: ARG001 - every plugin is built with a host

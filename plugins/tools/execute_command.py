@@ -58,7 +58,7 @@ class Config(BaseModel):
         default=_DEFAULT_CWD,
         description="Folder in which commands run, and the only one they may write; the default is made when missing.",
     )
-    timeout: Seconds = Field(default=30.0, description="Longest run of a command: seconds, or a text such as `30s`.")
+    timeout: Seconds = Field(default=30.0, description="Longest run of a command.")
     sandbox: Sandbox = Field(
         default="auto", description="What confines a command; auto: the strongest that this machine has."
     )
@@ -86,19 +86,24 @@ class ExecuteCommand:
     async def list_tools(self) -> Sequence[ToolSpec]:
         return (_spec(self._config),)
 
-    async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:  # noqa: ARG002 (the contract's signature)
-        command = call.arguments.get("command")
-        problem = _problem(command)
-        if problem is not None or not isinstance(command, str):
-            return ToolResult(f"The command was not run: {problem}.", ok=False)
+    async def refusal(self, call: ToolCall, exchange: Exchange) -> str | None:  # noqa: ARG002 (as for `call`)
+        """What is no command, and any command where nothing confines it."""
+        if problem := _problem(call.arguments.get("command")):
+            return f"The command was not run: {problem}."
         choice = await self.choose()
         if choice.level is None:
-            return ToolResult(
+            return (
                 f"The command was not run: this machine cannot confine it ({choice.reason}). The operator can install "
-                "bubblewrap, or set execute_command.sandbox.",
-                ok=False,
+                "bubblewrap, or set execute_command.sandbox."
             )
-        order = at(self._order(arguments_of(command)), level=choice.level)
+        return None
+
+    async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:
+        if refusal := await self.refusal(call, exchange):
+            return ToolResult(refusal, ok=False)
+        level = (await self.choose()).level
+        assert level is not None  # once found it stays
+        order = at(self._order(arguments_of(call.arguments["command"])), level=level)
         kept_bytes = self._config.max_output_bytes
         finished = await run(
             order, stdout_bytes=kept_bytes * 3 // 4, stderr_bytes=kept_bytes // 4, flood_bytes=_FLOOD_BYTES
@@ -144,7 +149,7 @@ def arguments_of(command: str) -> tuple[str, ...]:
 def build(config: Config, host: Host) -> ExecuteCommand:  # noqa: ARG001 (the contract's signature)
     cwd = Path(config.cwd).resolve()
     if not cwd.is_dir() and not (config.cwd == _DEFAULT_CWD and not cwd.exists()):
-        raise ValueError(f"execute_command.cwd: no folder {config.cwd!r}: make it, or name another")
+        raise ValueError(f"execute_command.cwd: no folder {str(cwd)!r}: make it with mkdir, or name another")
     if cwd == Path(cwd.root):
         raise ValueError("execute_command.cwd: '/' is the whole machine: name a folder")
     return ExecuteCommand(config, cwd=cwd)

@@ -8,23 +8,24 @@
 
 import asyncio
 import importlib.util
-import json
 import math
 import sqlite3
 import threading
 from collections.abc import Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Annotated, Protocol, cast
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from gateway.contracts import Exchange, Host, Plugin, ToolCall, ToolResult, ToolSpec
+from gateway.wire.durations import positive_seconds
+from gateway.wire.sql_postgres import refused_by_postgres
+from gateway.wire.sql_rows import SqlRows
 
 SQLITE, POSTGRES = "sqlite:///", ("postgresql://", "postgres://")
 MAX_SQL = 100_000  # characters
-MAX_CELL = 16_384  # characters
 THREADS = 8  # statements on SQLite at the same time
 BUSY_S = 2.0  # how long a locked file is waited for; nothing can interrupt that
 STEPS = 1000  # of SQLite's machine between two looks at whether to stop: less than 1 ms
@@ -68,6 +69,9 @@ POWERS = """SELECT rolsuper
     OR pg_has_role(oid, 'pg_execute_server_program', 'MEMBER') FROM pg_roles WHERE rolname = session_user"""
 
 
+Seconds = Annotated[float, BeforeValidator(positive_seconds)]
+
+
 class Config(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -77,7 +81,7 @@ class Config(BaseModel):
         default="sqlite:///./data.db", repr=False, description="The database: `sqlite:///FILE` or `postgresql://...`."
     )
     read_only: bool = Field(default=True, description="Open the database for reading only.")
-    timeout: float = Field(default=30.0, gt=0, description="Seconds for a statement.")
+    timeout: Seconds = Field(default=30.0, description="Longest time for a statement.")
     max_rows: int = Field(default=1000, gt=0, description="Rows in a result.")
     max_bytes: int = Field(default=256 * 1024, gt=0, description="Size of the rows of a result, as JSON.")
 
@@ -97,53 +101,13 @@ class _StatementError(Exception):
     """The text is for the model."""
 
 
-@dataclass(slots=True)
-class _Table:
-    """The rows of a result, up to its limits."""
-
-    max_rows: int
-    max_bytes: int
-    columns: Sequence[str] = ()
-    rows: list[str] = field(default_factory=list)
-    size_bytes: int = 0
-    truncated: bool = False
-    changed: int | None = None
-
-    def add(self, row: Sequence[object]) -> bool:
-        """Whether there is room for another."""
-        text = json.dumps([_cell(value) for value in row], ensure_ascii=False, separators=(",", ":"), default=str)
-        self.size_bytes += len(text.encode("utf-8", "replace")) + len(",")
-        self.truncated = len(self.rows) == self.max_rows or self.size_bytes > self.max_bytes
-        if not self.truncated:
-            self.rows.append(text)
-        return not self.truncated
-
-    def __str__(self) -> str:
-        columns = json.dumps([_cell(name) for name in self.columns], ensure_ascii=False, separators=(",", ":"))
-        changed = "" if self.changed is None else f',"changed":{self.changed}'
-        return (
-            f'{{"columns":{columns},"rows":[{",".join(self.rows)}],"truncated":{json.dumps(self.truncated)}{changed}}}'
-        )
-
-
-def _cell(value: object) -> object:
-    match value:
-        case bytes() | bytearray() | memoryview():
-            return f"[{len(value)} bytes]"
-        case str() if len(value) > MAX_CELL:
-            return f"{value[:MAX_CELL]}[... {len(value) - MAX_CELL} more characters]"
-        case float() if not math.isfinite(value):
-            return str(value)
-        case None | str() | int() | float():
-            return value
-        case list() | tuple():
-            return [_cell(inner) for inner in value]
-    return str(value)
-
-
 class _Database(Protocol):
-    async def run(self, sql: str, table: _Table) -> None:
+    async def run(self, sql: str, table: SqlRows) -> None:
         """Fills `table`; raises _StatementError. Once it has ended, the statement changes nothing any more."""
+        ...
+
+    async def refused(self, sql: str) -> str | None:
+        """Why `run` would not run it, as far as that can be told without running it."""
         ...
 
 
@@ -162,16 +126,20 @@ class ExecuteSql:
         flags = replace(_SPEC, untrusted=self._config.untrusted, requires_approval=self._config.requires_approval)
         return (replace(flags, description=description),)
 
+    async def refusal(self, call: ToolCall, exchange: Exchange) -> str | None:  # noqa: ARG002 - as for `call`
+        """More than one statement, and what the connection would not let it do."""
+        if problem := _problem(call.arguments.get("sql")):
+            return problem
+        reason = await self._database.refused(call.arguments["sql"])
+        return reason and f"The statement failed: {reason}."
+
     async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:  # noqa: ARG002 - the same for every run
-        sql = call.arguments.get("sql")
-        if not isinstance(sql, str) or not sql.strip():
-            return ToolResult("`sql` is missing, or is not a text.", ok=False)
-        if len(sql) > MAX_SQL:
-            return ToolResult(f"`sql` is longer than {MAX_SQL} characters.", ok=False)
-        table = _Table(self._config.max_rows, self._config.max_bytes)
+        if problem := _problem(call.arguments.get("sql")):
+            return ToolResult(problem, ok=False)
+        table = SqlRows(self._config.max_rows, self._config.max_bytes)
         try:
             async with asyncio.timeout(self._config.timeout):
-                await self._database.run(sql, table)
+                await self._database.run(call.arguments["sql"], table)
         except TimeoutError:
             return ToolResult(f"The statement took longer than {self._config.timeout:g} seconds: stopped.", ok=False)
         except _StatementError as error:
@@ -182,6 +150,12 @@ class ExecuteSql:
         """Nothing outlives a call."""
 
 
+def _problem(sql: object) -> str | None:
+    if not isinstance(sql, str) or not sql.strip():
+        return "`sql` is missing, or is not a text."
+    return f"`sql` is longer than {MAX_SQL} characters." if len(sql) > MAX_SQL else None
+
+
 class _Sqlite:
     """A statement stops between two steps of SQLite's machine; a step that takes long goes on alone, to no effect."""
 
@@ -190,7 +164,7 @@ class _Sqlite:
         self._read_only = config.read_only
         self._free = asyncio.Semaphore(THREADS)
 
-    async def run(self, sql: str, table: _Table) -> None:
+    async def run(self, sql: str, table: SqlRows) -> None:
         await self._free.acquire()  # its turn is part of a call's time
         stop, committing = threading.Event(), threading.Event()
         loop = asyncio.get_running_loop()
@@ -218,14 +192,16 @@ class _Sqlite:
             raise error
 
     def _run(
-        self, sql: str, table: _Table, stop: threading.Event, committing: threading.Event
+        self, sql: str, table: SqlRows, stop: threading.Event, committing: threading.Event
     ) -> _StatementError | None:
         if not Path(self._place).is_file():
             return _StatementError(f"there is no database {self._place!r}: the operator can begin with an empty file")
-        uri = f"{Path(self._place).absolute().as_uri()}?mode={'ro' if self._read_only else 'rw'}"
         try:
-            with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None)) as connection:
-                self._fence(connection, stop)
+            with closing(self._connected(BUSY_S)) as connection:
+                self._fence(connection)
+                connection.set_progress_handler(stop.is_set, STEPS)
+                connection.execute("BEGIN" if self._read_only else "BEGIN IMMEDIATE")
+                connection.set_authorizer(self._authorize)
                 self._step(connection, sql, table)
                 connection.set_authorizer(None)
                 committing.set()
@@ -234,7 +210,33 @@ class _Sqlite:
             return _StatementError(str(error).rstrip(".") or type(error).__name__)
         return None
 
-    def _fence(self, connection: sqlite3.Connection, stop: threading.Event) -> None:
+    async def refused(self, sql: str) -> str | None:
+        return await asyncio.to_thread(self._refused, sql)
+
+    def _refused(self, sql: str) -> str | None:
+        """EXPLAIN only compiles a statement: the authorizer is asked, and nothing is done."""
+        denied: list[int] = []
+
+        def authorize(action: int, *about: str | None) -> int:
+            answer = self._authorize(action, *about)
+            denied.extend([action] if answer == sqlite3.SQLITE_DENY else [])
+            return answer
+
+        try:
+            with closing(self._connected(0)) as connection:
+                self._fence(connection)
+                connection.set_authorizer(authorize)
+                connection.execute(f"EXPLAIN {sql}")
+        except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError, MemoryError) as error:
+            # Whatever else is wrong, such as a table that is not there yet, may be right when the call's turn comes.
+            return str(error).rstrip(".") if denied or "one statement" in str(error) else None
+        return None
+
+    def _connected(self, busy_s: float) -> sqlite3.Connection:
+        uri = f"{Path(self._place).absolute().as_uri()}?mode={'ro' if self._read_only else 'rw'}"
+        return sqlite3.connect(uri, uri=True, timeout=busy_s, isolation_level=None)
+
+    def _fence(self, connection: sqlite3.Connection) -> None:
         for limit, most in LIMITS.items():
             connection.setlimit(limit, most)
         connection.text_factory = lambda text: text.decode("utf-8", "replace")
@@ -242,11 +244,8 @@ class _Sqlite:
         connection.execute("PRAGMA foreign_keys = ON")
         if self._read_only:
             connection.execute("PRAGMA query_only = ON")
-        connection.set_progress_handler(stop.is_set, STEPS)
-        connection.execute("BEGIN" if self._read_only else "BEGIN IMMEDIATE")
-        connection.set_authorizer(self._authorize)
 
-    def _authorize(self, action: int, first: str | None, second: str | None, *_: str | None) -> int:
+    def _authorize(self, action: int, first: str | None = None, second: str | None = None, *_: str | None) -> int:
         if action in NEVER or (self._read_only and action not in READING):
             return sqlite3.SQLITE_DENY
         if action == sqlite3.SQLITE_PRAGMA and (first or "").lower() not in PRAGMAS:
@@ -255,7 +254,7 @@ class _Sqlite:
             return sqlite3.SQLITE_DENY
         return sqlite3.SQLITE_OK
 
-    def _step(self, connection: sqlite3.Connection, sql: str, table: _Table) -> None:
+    def _step(self, connection: sqlite3.Connection, sql: str, table: SqlRows) -> None:
         with closing(connection.execute(sql)) as cursor:
             table.columns = [str(column[0]) for column in cursor.description or ()]
             for row in cursor:
@@ -296,7 +295,7 @@ class _Postgres:
             "statement_timeout": str(math.ceil(config.timeout * 1000)),
         }
 
-    async def run(self, sql: str, table: _Table) -> None:
+    async def run(self, sql: str, table: SqlRows) -> None:
         import asyncpg  # an optional dependency, of those who have PostgreSQL
 
         try:
@@ -324,7 +323,10 @@ class _Postgres:
             with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
                 await asyncio.shield(connection.close(timeout=CLOSE_S))  # tells the server to stop, if it still works
 
-    async def _step(self, statement: "_Prepared", table: _Table) -> None:
+    async def refused(self, sql: str) -> str | None:
+        return refused_by_postgres(sql, read_only=self._read_only)
+
+    async def _step(self, statement: "_Prepared", table: SqlRows) -> None:
         table.columns = [attribute.name for attribute in statement.get_attributes()]
         if not table.columns:
             await statement.fetch()

@@ -54,27 +54,32 @@ class FileOperations:
             stop.set()
             raise
 
-    async def refusal(self, call: ToolCall) -> ToolResult | None:
-        """What the call would be refused with, before anybody is asked about it; None: nothing speaks against it."""
+    async def refusal(self, call: ToolCall, exchange: Exchange) -> str | None:  # noqa: ARG002 (as for `call`)
+        """Paths outside and through links, writing where it is off: nobody needs to be asked about these."""
         return await asyncio.to_thread(self._refusal, call.arguments)
 
     async def close(self) -> None:
         """Holds nothing open."""
 
-    def _refusal(self, arguments: Json) -> ToolResult | None:
+    def _refusal(self, arguments: Json) -> str | None:
         try:
             operation, path = self._checked(arguments)
+            if operation != "write":
+                self._found(path)
+                return None
             for folder, names in self._candidates(path):
                 folder.find(names)
         except (RefusedError, OSError) as error:
-            return ToolResult(_said(error), ok=False)
-        return self._unwritable(arguments) if operation == "write" else None
+            return _said(error)
+        return self._unwritable(arguments)
 
     def _answer(self, arguments: Json, stop: threading.Event) -> ToolResult:
         try:
             operation, path = self._checked(arguments)
             if operation == "write":
-                return self._unwritable(arguments) or self._write(path, arguments["content"], stop)
+                if problem := self._unwritable(arguments):
+                    return ToolResult(problem, ok=False)
+                return self._write(path, arguments["content"], stop)
             folder, names, found = self._found(path)
             if operation == "exists":
                 return ToolResult(f"{path!r}: {_described(found) if found else 'does not exist'}")
@@ -94,16 +99,16 @@ class FileOperations:
             raise RefusedError("'path' must be a text such as 'notes/today.txt'")
         return str(operation), path
 
-    def _unwritable(self, arguments: Json) -> ToolResult | None:
+    def _unwritable(self, arguments: Json) -> str | None:
         content, limit_bytes = arguments.get("content"), self._config.max_write_bytes
         if not isinstance(content, str):
-            return ToolResult("'content' must be a text: what the file is to contain", ok=False)
+            return "'content' must be a text: what the file is to contain"
         try:
             size_bytes = len(content.encode())
         except UnicodeEncodeError:
-            return ToolResult("'content' is not valid text: it holds half of a surrogate pair", ok=False)
+            return "'content' is not valid text: it holds half of a surrogate pair"
         if size_bytes > limit_bytes:
-            return ToolResult(f"too large: {size_bytes} bytes, at most {limit_bytes} can be written", ok=False)
+            return f"too large: {size_bytes} bytes, at most {limit_bytes} can be written"
         return None
 
     def _write(self, path: str, content: str, stop: threading.Event) -> ToolResult:
@@ -149,7 +154,7 @@ def _folder(root: str) -> Folder:
     path = Path(os.path.abspath(root))  # noqa: PTH100 (resolve() would follow links, and hide how it was spelled)
     may_make = root in _DEFAULT_ROOTS
     if not path.is_dir() and not (may_make and not path.exists()):
-        raise ValueError(f"file_operations.roots: no folder {root!r}: make it, or name another")
+        raise ValueError(f"file_operations.roots: no folder {str(path)!r}: make it with mkdir, or name another")
     return Folder(path, may_make=may_make)
 
 

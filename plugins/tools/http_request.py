@@ -8,18 +8,21 @@
 
 import asyncio
 import errno
+import ipaddress
 import socket
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Annotated
 
 import aiohttp
 from aiohappyeyeballs import AddrInfoType
 from aiohttp.abc import AbstractResolver
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 from yarl import URL
 
 from gateway.contracts import Exchange, Host, Plugin, ToolCall, ToolResult, ToolSpec
 from gateway.wire.addresses import is_public
+from gateway.wire.durations import positive_seconds
 from gateway.wire.web import (
     METHODS,
     PORTS,
@@ -47,6 +50,9 @@ SHOWN_HEADERS = (
 NOT_PUBLIC = "its address is not on the public internet, and only public servers are asked"
 
 
+Seconds = Annotated[float, BeforeValidator(positive_seconds)]
+
+
 class Config(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -58,7 +64,7 @@ class Config(BaseModel):
     hosts: tuple[str, ...] = Field(
         default=(), description="Hosts to ask; ports 80 and 443 unless one is named; empty: all."
     )
-    timeout: float = Field(default=30.0, gt=0, description="Seconds for a call, redirects included.")
+    timeout: Seconds = Field(default=30.0, description="Longest time for a call, redirects included.")
     max_bytes: int = Field(default=1 << 20, gt=0, description="How much of an answer is read, decoded.")
 
     @field_validator("hosts")
@@ -88,17 +94,28 @@ class HttpRequest:
         spec = replace(_SPEC, untrusted=self._config.untrusted, requires_approval=self._config.requires_approval)
         return (replace(spec, description=spec.description + only),)
 
+    async def refusal(self, call: ToolCall, exchange: Exchange) -> str | None:  # noqa: ARG002 - as for `call`
+        """What can be told without a look-up: asking for the addresses of a name would tell its server that name."""
+        try:
+            request = web_request(call.arguments)
+            self._check(request.url, hop=0)
+        except RefusedError as refusal:
+            return _refused(refusal)
+        if not self._config.private_networks and _is_inside(request.url.host or ""):
+            return _failed(request, NOT_PUBLIC)
+        return None
+
     async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:  # noqa: ARG002 - the same for every run
         try:
             request = web_request(call.arguments)
             async with asyncio.timeout(self._config.timeout):
                 return await self._follow(request)
         except RefusedError as refusal:
-            return ToolResult(f"Refused: {refusal}.", ok=False)
+            return ToolResult(_refused(refusal), ok=False)
         except TimeoutError:
             return ToolResult(f"No complete answer within {self._config.timeout:g} seconds.", ok=False)
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            return ToolResult(f"The request to {request.url.host!r} failed: {_reason(error)}.", ok=False)
+            return ToolResult(_failed(request, _reason(error)), ok=False)
 
     async def close(self) -> None:
         if self._session is not None:
@@ -170,6 +187,24 @@ class HttpRequest:
                 response.close()
                 return bytes(body[: self._config.max_bytes]), False
         return bytes(body), True
+
+
+def _refused(refusal: RefusedError) -> str:
+    return f"Refused: {refusal}."
+
+
+def _failed(request: WebRequest, reason: str) -> str:
+    return f"The request to {request.url.host!r} failed: {reason}."
+
+
+def _is_inside(host: str) -> bool:
+    """Whether the text of a host alone says that it is none of the public internet."""
+    name = plain_host(host)
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return name == "localhost" or name.endswith(".localhost")
+    return not is_public(name)
 
 
 def _shown(header: str) -> str:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tests.clients.provider import PROVIDER_KEY
 
@@ -11,12 +12,13 @@ from tests.clients.provider import PROVIDER_KEY
 class Ask:
     """One prompt for the model `demo`; `root` is the base URL without `/v1`.
 
-    `timeout_s` is the client's own limit of silence, where it has one.
+    `usage` asks for it in a stream; `timeout_s` is the client's own limit of silence, where it has one.
     """
 
     root: str
     prompt: str
     stream: bool = False
+    usage: bool = False
     api_key: str = PROVIDER_KEY
     headers: Mapping[str, str] = field(default_factory=dict)
     retries: int = 0
@@ -33,6 +35,13 @@ class Failure:
     headers: Mapping[str, str]
 
 
+class Usage(NamedTuple):
+    """The tokens that the client's caller is told of."""
+
+    prompt_tokens: int
+    completion_tokens: int
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The pieces of text that came (none is empty), when, in seconds since any moment, and how it failed if it did."""
@@ -40,6 +49,7 @@ class Outcome:
     pieces: tuple[str, ...]
     times_s: tuple[float, ...]
     failure: Failure | None
+    usage: Usage | None = None
 
     @property
     def text(self) -> str:
@@ -57,25 +67,28 @@ class Outcome:
 Client = Callable[[Ask], Outcome]
 
 
-def observed(pieces_of: Callable[[Ask], Iterator[str]]) -> Client:
-    """A client from the generator of its pieces of text."""
+def observed(pieces_of: Callable[[Ask], Iterator[str | Usage]]) -> Client:
+    """A client from the generator of its pieces of text, among which it may tell the usage."""
 
     def client(ask: Ask) -> Outcome:
         pieces: list[str] = []
         times_s: list[float] = []
-        failure = None
+        failure = usage = None
         try:
-            for piece in filter(None, pieces_of(ask)):
-                pieces.append(piece)
-                times_s.append(time.monotonic())
+            for piece in pieces_of(ask):
+                if isinstance(piece, Usage):
+                    usage = piece
+                elif piece:
+                    pieces.append(piece)
+                    times_s.append(time.monotonic())
         except Exception as error:
             failure = _failure(error)
-        return Outcome(tuple(pieces), tuple(times_s), failure)
+        return Outcome(tuple(pieces), tuple(times_s), failure, usage)
 
     return client
 
 
 def _failure(error: Exception) -> Failure:
     status = getattr(error, "status_code", None)
-    headers = getattr(getattr(error, "response", None), "headers", {})
+    headers = getattr(error, "headers", None) or getattr(getattr(error, "response", None), "headers", {})
     return Failure(type(error).__name__, str(error), status, dict(headers))

@@ -4,19 +4,26 @@ import asyncio
 import contextlib
 import hashlib
 import importlib.util
-import os
 from collections.abc import Iterator
 
 import pytest
 
 from gateway.testing.run import GatewayProcess
 from tests.clients.ask import Client
+from tests.clients.lane import KEEPALIVE_S, NOTE, Lane, configuration, shop
 from tests.clients.provider import PROVIDER_KEY, Provider, Seen
-from tests.clients.worker import LITELLM, NODE, Worker
+from tests.clients.worker import Worker, worker_of
 
 # `make test` has no client libraries. The other modules need none to be collected, so test_readme.py tells when they
 # are missing where they should be.
-_IMPORTING = ("test_every_client.py", "test_openai.py", "test_anthropic.py", "test_context.py")
+_IMPORTING = (
+    "test_every_client.py",
+    "test_openai.py",
+    "test_anthropic.py",
+    "test_context.py",
+    "test_objects.py",
+    "test_patience.py",
+)
 collect_ignore = () if importlib.util.find_spec("openai") else _IMPORTING
 
 GATEWAY_KEY = "gateway-secret"
@@ -49,13 +56,19 @@ def seen(provider: Provider) -> list[Seen]:
 
 @pytest.fixture(scope="session")
 def node() -> Iterator[Worker]:
-    with Worker(*NODE) as worker:
+    with worker_of("node") as worker:
+        yield worker
+
+
+@pytest.fixture(scope="session")
+def instructor() -> Iterator[Worker]:
+    with worker_of("instructor") as worker:
         yield worker
 
 
 @pytest.fixture(scope="session")
 def litellm() -> Iterator[Worker]:
-    with Worker(*LITELLM, env={**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}) as worker:
+    with worker_of("litellm") as worker:
         yield worker
 
 
@@ -66,6 +79,12 @@ def client(request: pytest.FixtureRequest) -> Client:
     fixture = {"python": "libraries"}.get(language, language)
     found: Client = request.getfixturevalue(fixture).client(name)
     return found
+
+
+@pytest.fixture
+def client_id(request: pytest.FixtureRequest) -> str:
+    """Another one for each test."""
+    return "".join(letter if letter.isalnum() else "_" for letter in request.node.name)
 
 
 @pytest.fixture(params=[False, True], ids=["whole", "stream"])
@@ -79,6 +98,19 @@ def gateway(provider: Provider) -> Iterator[str]:
     """In front of the provider, without keys: the client's key is the provider's."""
     with running(f"upstreams: [{{name: provider, base_url: '{provider.base_url}/v1'}}]") as process:
         yield process.base_url
+
+
+@pytest.fixture(scope="module")
+def lane(provider: Provider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lane]:
+    folder = tmp_path_factory.mktemp("tools")
+    folder.joinpath("note.txt").write_text(NOTE, encoding="utf-8")
+    database = shop(folder)
+    tools = {
+        "file_operations": {"roots": [str(folder)]},
+        "execute_sql": {"url": f"sqlite:///{database}", "read_only": False},
+    }
+    with running(configuration(provider.base_url, tools=tools, keepalive_s=KEEPALIVE_S)) as process:
+        yield Lane(f"{process.base_url}/context", database)
 
 
 @pytest.fixture(scope="session")

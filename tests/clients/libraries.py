@@ -4,6 +4,7 @@ import asyncio
 import codecs
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -15,11 +16,17 @@ from typing import Any, Final, Self
 
 import anthropic
 import openai
+from langchain_core.messages import AIMessage
 from langchain_openai import ChatOpenAI
+from openai.types import CompletionUsage
+from pydantic_ai import Agent
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
-from tests.clients.ask import Ask, Client, observed
+from tests.clients.ask import Ask, Client, Usage, observed
 
 MAX_TOKENS: Final = 20_000  # more, and Anthropic's clients insist on streaming
+_LLM_USAGE: Final = re.compile(r"Token usage: ([0-9,]+) input, ([0-9,]+) output")
 
 
 class ProgramError(Exception):
@@ -41,47 +48,73 @@ class Libraries:
             return observed(_SYNCHRONOUS[name])
         return observed(lambda ask: self._driven(_ASYNCHRONOUS[name](ask)))
 
-    def _driven(self, pieces: AsyncIterator[str]) -> Iterator[str]:
-        while (piece := self._runner.run(_next(pieces))) is not None:
+    def _driven(self, pieces: AsyncIterator[str | Usage]) -> Iterator[str | Usage]:
+        """All of it in one task, which is what pydantic-ai insists on."""
+        queue = asyncio.Queue[str | Usage | None]()
+        task = self._runner.get_loop().create_task(_drive(pieces, queue))
+        while (piece := self._runner.run(queue.get())) is not None:
             yield piece
+        self._runner.run(asyncio.wait_for(task, timeout=None))
 
 
-async def _next(pieces: AsyncIterator[str]) -> str | None:
-    return await anext(pieces, None)
+async def _drive(pieces: AsyncIterator[str | Usage], queue: asyncio.Queue[str | Usage | None]) -> None:
+    try:
+        async for piece in pieces:
+            queue.put_nowait(piece)
+    finally:
+        queue.put_nowait(None)
 
 
-def _openai(ask: Ask) -> Iterator[str]:
+def _openai(ask: Ask) -> Iterator[str | Usage]:
     with openai.OpenAI(**_options(ask, path="/v1")) as client:
         if not ask.stream:
             answer = client.chat.completions.create(model="demo", messages=_messages(ask))
             yield answer.choices[0].message.content or ""
+            yield from _told(answer.usage)
             return
-        for chunk in client.chat.completions.create(model="demo", messages=_messages(ask), stream=True):
-            yield chunk.choices[0].delta.content or ""
+        for chunk in client.chat.completions.create(
+            model="demo", messages=_messages(ask), stream=True, stream_options=_stream_options(ask)
+        ):
+            if not ask.usage:
+                yield chunk.choices[0].delta.content or ""
+                continue
+            yield from (choice.delta.content or "" for choice in chunk.choices)
+            yield from _told(chunk.usage)
 
 
-def _openai_helper(ask: Ask) -> Iterator[str]:
+def _openai_helper(ask: Ask) -> Iterator[str | Usage]:
     with (
         openai.OpenAI(**_options(ask, path="/v1")) as client,
-        client.chat.completions.stream(model="demo", messages=_messages(ask)) as stream,
+        client.chat.completions.stream(
+            model="demo", messages=_messages(ask), stream_options=_stream_options(ask)
+        ) as stream,
     ):
         if not ask.stream:
             yield stream.get_final_completion().choices[0].message.content or ""
-            return
         for event in stream:
             if event.type == "content.delta":
                 yield event.delta
-        stream.get_final_completion()
+        yield from _told(stream.get_final_completion().usage)
 
 
-async def _openai_async(ask: Ask) -> AsyncIterator[str]:
+async def _openai_async(ask: Ask) -> AsyncIterator[str | Usage]:
     async with openai.AsyncOpenAI(**_options(ask, path="/v1")) as client:
         if not ask.stream:
             answer = await client.chat.completions.create(model="demo", messages=_messages(ask))
             yield answer.choices[0].message.content or ""
+            for usage in _told(answer.usage):
+                yield usage
             return
-        async for chunk in await client.chat.completions.create(model="demo", messages=_messages(ask), stream=True):
-            yield chunk.choices[0].delta.content or ""
+        async for chunk in await client.chat.completions.create(
+            model="demo", messages=_messages(ask), stream=True, stream_options=_stream_options(ask)
+        ):
+            if not ask.usage:
+                yield chunk.choices[0].delta.content or ""
+                continue
+            for choice in chunk.choices:
+                yield choice.delta.content or ""
+            for usage in _told(chunk.usage):
+                yield usage
 
 
 def _openai_responses(ask: Ask) -> Iterator[str]:
@@ -115,25 +148,53 @@ async def _anthropic_async(ask: Ask) -> AsyncIterator[str]:
                 yield text
 
 
-def _langchain(ask: Ask) -> Iterator[str]:
-    model = ChatOpenAI(model="demo", **_options(ask, path="/v1"))
-    if ask.stream:
-        yield from (str(chunk.content) for chunk in model.stream(ask.prompt))
-    else:
-        yield str(model.invoke(ask.prompt).content)
+def _langchain(ask: Ask) -> Iterator[str | Usage]:
+    model = ChatOpenAI(model="demo", stream_usage=ask.usage, **_options(ask, path="/v1"))
+    for message in model.stream(ask.prompt) if ask.stream else [model.invoke(ask.prompt)]:
+        yield str(message.content)
+        yield from _langchain_usage(message)
 
 
-async def _langchain_async(ask: Ask) -> AsyncIterator[str]:
-    model = ChatOpenAI(model="demo", stream_chunk_timeout=ask.timeout_s, **_options(ask, path="/v1"))
-    if ask.stream:
+async def _langchain_async(ask: Ask) -> AsyncIterator[str | Usage]:
+    # A timeout of this type keeps its connections out of a cache that outlives the loop.
+    options = {**_options(ask, path="/v1"), "timeout": openai.Timeout(ask.timeout_s)}
+    model = ChatOpenAI(model="demo", stream_usage=ask.usage, stream_chunk_timeout=ask.timeout_s, **options)
+    async with model.root_async_client:
+        if not ask.stream:
+            message = await model.ainvoke(ask.prompt)
+            yield str(message.content)
+            for usage in _langchain_usage(message):
+                yield usage
+            return
         async for chunk in model.astream(ask.prompt):
             yield str(chunk.content)
-    else:
-        yield str((await model.ainvoke(ask.prompt)).content)
+            for usage in _langchain_usage(chunk):
+                yield usage
 
 
-def _llm(ask: Ask) -> Iterator[str]:
-    """The command, as a user calls it."""
+def _langchain_usage(message: AIMessage) -> Iterator[Usage]:
+    if message.usage_metadata is not None:
+        yield Usage(message.usage_metadata["input_tokens"], message.usage_metadata["output_tokens"])
+
+
+async def _pydantic_ai(ask: Ask) -> AsyncIterator[str | Usage]:
+    """It always asks for the usage."""
+    async with openai.AsyncOpenAI(**_options(ask, path="/v1")) as client:
+        provider = OpenAICompatibleProvider("gateway", openai_client=client)
+        agent = Agent(OpenAIChatModel("demo", provider=provider))
+        if not ask.stream:
+            whole = await agent.run(ask.prompt)
+            yield whole.output
+            yield Usage(whole.usage.input_tokens, whole.usage.output_tokens)
+            return
+        async with agent.run_stream(ask.prompt) as result:
+            async for text in result.stream_text(delta=True, debounce_by=None):
+                yield text
+            yield Usage(result.usage.input_tokens, result.usage.output_tokens)
+
+
+def _llm(ask: Ask) -> Iterator[str | Usage]:
+    """The command, as a user calls it; it always asks for the usage."""
     with tempfile.TemporaryDirectory() as folder:
         headers = "".join(f"\n    {name}: {json.dumps(value)}" for name, value in ask.headers.items())
         Path(folder, "extra-openai-models.yaml").write_text(
@@ -141,8 +202,9 @@ def _llm(ask: Ask) -> Iterator[str]:
             + (f"  headers:{headers}\n" if headers else "")
         )
         command = [sys.executable, "-m", "llm", "-m", "gateway-demo", "--key", ask.api_key]
+        options = [*([] if ask.stream else ["--no-stream"]), *(["--usage"] if ask.usage else [])]
         with subprocess.Popen(
-            [*command, *([] if ask.stream else ["--no-stream"]), ask.prompt],
+            [*command, *options, ask.prompt],
             env={**os.environ, "LLM_USER_PATH": folder},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -155,6 +217,8 @@ def _llm(ask: Ask) -> Iterator[str]:
             complaint = program.stderr.read().decode()
     if program.returncode:
         raise ProgramError(complaint)
+    if told := _LLM_USAGE.search(complaint):
+        yield Usage(*(int(count.replace(",", "")) for count in told.groups()))
 
 
 def _options(ask: Ask, *, path: str) -> dict[str, Any]:
@@ -167,11 +231,20 @@ def _options(ask: Ask, *, path: str) -> dict[str, Any]:
     }
 
 
+def _stream_options(ask: Ask) -> Any:
+    return {"include_usage": True} if ask.usage else openai.omit
+
+
+def _told(usage: CompletionUsage | None) -> Iterator[Usage]:
+    if usage is not None:
+        yield Usage(usage.prompt_tokens, usage.completion_tokens)
+
+
 def _messages(ask: Ask) -> list[Any]:
     return [{"role": "user", "content": ask.prompt}]
 
 
-_SYNCHRONOUS: Final[Mapping[str, Callable[[Ask], Iterator[str]]]] = {
+_SYNCHRONOUS: Final[Mapping[str, Callable[[Ask], Iterator[str | Usage]]]] = {
     "openai": _openai,
     "openai .stream()": _openai_helper,
     "openai responses": _openai_responses,
@@ -179,9 +252,10 @@ _SYNCHRONOUS: Final[Mapping[str, Callable[[Ask], Iterator[str]]]] = {
     "langchain-openai": _langchain,
     "llm": _llm,
 }
-_ASYNCHRONOUS: Final[Mapping[str, Callable[[Ask], AsyncIterator[str]]]] = {
+_ASYNCHRONOUS: Final[Mapping[str, Callable[[Ask], AsyncIterator[str | Usage]]]] = {
     "openai async": _openai_async,
     "anthropic async": _anthropic_async,
     "langchain-openai async": _langchain_async,
+    "pydantic-ai": _pydantic_ai,
 }
 PYTHON: Final[Sequence[str]] = (*_SYNCHRONOUS, *_ASYNCHRONOUS)

@@ -17,7 +17,7 @@ from typing import Final
 
 from gateway.demo.script import GREETING
 from gateway.testing.processes import living
-from tests.clients.worker import LITELLM, NODE, ROOT
+from tests.clients.worker import INSTRUCTOR, LITELLM, NODE, ROOT
 
 PAGES: Final = ("README.md", "docs/clients.md")
 #: What a snippet prints that says nothing else.
@@ -25,6 +25,8 @@ HELLO: Final = f'{GREETING} You said: "Say hello"'
 ADDRESS: Final = "127.0.0.1:8080"
 TIMEOUT_S: Final = 120.0
 
+#: The Pythons of those that have an environment of their own.
+_APART: Final = {"instructor": INSTRUCTOR[0][0], "litellm": LITELLM[0][0]}
 _PROGRAMS: Final = Path(__file__).with_name("programs")
 _NOWHERE: Final = "http://127.0.0.1:9"
 _FENCE: Final = re.compile(
@@ -85,7 +87,7 @@ def _command(snippet: Snippet, code: str, *, home: Path) -> list[str]:
     match snippet.language:
         case "python":
             (home / "snippet.py").write_text(code)
-            return [LITELLM[0][0] if snippet.name == "litellm" else sys.executable, "snippet.py"]
+            return [_APART.get(snippet.name, sys.executable), "snippet.py"]
         case "js":
             (home / "snippet.mjs").write_text(code)
             (home / "node_modules").symlink_to(NODE[1] / "node_modules")

@@ -1,84 +1,62 @@
 """What client libraries find in the context lane: they are told a base URL, and know nothing of rounds and tools."""
 
 import json
-import sqlite3
-import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 
 import openai
 import pytest
-from langchain_openai import ChatOpenAI
 from openai.types.chat import ChatCompletionToolParam, ChatCompletionUserMessageParam
 
 from gateway.demo.script import GREETING
 from tests.clients.ask import Ask, Client
 from tests.clients.breaking import breaking
-from tests.clients.conftest import running
+from tests.clients.lane import NOTE, Lane
 from tests.clients.libraries import Libraries
-from tests.clients.provider import FAILURES, PROVIDER_KEY, Provider, Seen
-from tests.clients.worker import Worker
+from tests.clients.provider import FAILURES, PROVIDER_KEY, Seen
 
 pytestmark = pytest.mark.clients
 
-PYTHON = ("openai", "openai .stream()", "openai async", "langchain-openai", "langchain-openai async", "llm")
+PYTHON = (
+    "openai",
+    "openai .stream()",
+    "openai async",
+    "langchain-openai",
+    "langchain-openai async",
+    "pydantic-ai",
+    "llm",
+)
 NODE = ("openai", "openai .stream()", "langchain", "ai-sdk")
+INSTRUCTOR = "instructor text"
 LITELLM = "litellm"
-CLIENTS = (*(f"python {name}" for name in PYTHON), *(f"node {name}" for name in NODE), LITELLM)
+CLIENTS = (*(f"python {name}" for name in PYTHON), *(f"node {name}" for name in NODE), INSTRUCTOR, LITELLM)
 #: A new process for each question, which takes more than a second: it is asked for what may differ.
 LLM = "python llm"
 #: Their limit of silence holds between two pieces of a stream; for the async LangChain, between two chunks.
-IMPATIENT = tuple(f"python {name}" for name in PYTHON if name != "llm")
-#: It repeats what was answered with 422, whatever `x-should-retry` says, and does not say that it does.
-REPEATING = ("node langchain",)
+IMPATIENT = (*(f"python {name}" for name in PYTHON if name != "llm"), INSTRUCTOR)
+#: They ask for the usage of every stream.
+ASKING = ("python pydantic-ai", LLM)
 #: They try again by themselves when a connection breaks.
-RETRYING = ("python openai", "python openai async", "python langchain-openai", "node openai", "node ai-sdk")
+RETRYING = (
+    "python openai",
+    "python openai async",
+    "python langchain-openai",
+    "python pydantic-ai",
+    "node openai",
+    "node ai-sdk",
+    INSTRUCTOR,
+)
 
 HELLO = f'{GREETING} You said: "Say hello"'
 READ = 'tool file_operations {"operation": "read", "path": "note.txt"}'
-NOTE = "Two lanes on one base URL."
 SELECT = 'tool execute_sql {"sql": "SELECT name FROM fruit WHERE price > $step ORDER BY price"}'
 EVENTS = {"X-Context-Events": "1"}
-KEEPALIVE_S, TIMEOUT_S = 0.1, 1.0
+TIMEOUT_S = 1.0
 CALL = 'native lookup {"id": 7}'
 TOOL: ChatCompletionToolParam = {
     "type": "function",
     "function": {"name": "lookup", "parameters": {"type": "object", "properties": {"id": {"type": "integer"}}}},
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """The context lane of a gateway with two tools; `root` is the base URL without `/v1`."""
-
-    root: str
-    database: Path
-
-    def insertion(self, name: str) -> str:
-        """The words for a call that writes; of each round, something else."""
-        statement = json.dumps({"sql": f"INSERT INTO log VALUES ('{name}', $step)"})
-        return f"risk_level low, tool execute_sql {statement}"
-
-    def count(self, name: str) -> int:
-        """How often that call was executed."""
-        with closing(sqlite3.connect(self.database)) as database:
-            [[count]] = database.execute("SELECT count(*) FROM log WHERE name = ?", (name,))
-        return int(count)
-
-    @contextmanager
-    def locked(self, seconds: float) -> Iterator[None]:
-        """The tool waits so long for its database."""
-        with closing(sqlite3.connect(self.database, isolation_level=None, check_same_thread=False)) as database:
-            database.execute("BEGIN EXCLUSIVE")
-            timer = threading.Timer(seconds, database.execute, ("ROLLBACK",))
-            timer.start()
-            try:
-                yield
-            finally:
-                timer.join()
 
 
 def clients(names: Sequence[str] = CLIENTS, *, but: Sequence[str] = ()) -> pytest.MarkDecorator:
@@ -95,35 +73,6 @@ def clients(names: Sequence[str] = CLIENTS, *, but: Sequence[str] = ()) -> pytes
 def libraries() -> Iterator[Libraries]:
     with Libraries() as libraries:
         yield libraries
-
-
-@pytest.fixture(scope="module")
-def lane(provider: Provider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lane]:
-    folder = tmp_path_factory.mktemp("tools")
-    folder.joinpath("note.txt").write_text(NOTE, encoding="utf-8")
-    database = folder / "shop.db"
-    with closing(sqlite3.connect(database)) as shop:
-        shop.executescript(
-            "CREATE TABLE fruit (name, price); INSERT INTO fruit VALUES ('apple', 3), ('fig', 7);"
-            "CREATE TABLE log (name, round)"
-        )
-    config = {
-        "upstreams": [{"name": "provider", "base_url": f"{provider.base_url}/v1"}],
-        "tools": {
-            "file_operations": {"roots": [str(folder)]},
-            "execute_sql": {"url": f"sqlite:///{database}", "read_only": False},
-        },
-        "context": {"stream": {"keepalive": KEEPALIVE_S}},
-        "store": "sqlite:///:memory:",
-    }
-    with running(json.dumps(config)) as process:
-        yield Lane(f"{process.base_url}/context", database)
-
-
-@pytest.fixture
-def client_id(request: pytest.FixtureRequest) -> str:
-    """Another one for each test."""
-    return "".join(letter if letter.isalnum() else "_" for letter in request.node.name)
 
 
 @pytest.fixture
@@ -214,9 +163,9 @@ def test_the_limit_of_calls_is_an_error(client: Client, stream: bool, lane: Lane
     assert stream or outcome.failed.status in (422, None)
 
 
-@clients(but=[LLM, *REPEATING])
+@clients(but=[LLM])
 def test_an_error_after_effects_is_final(client: Client, stream: bool, lane: Lane, client_id: str) -> None:
-    """A client that tries again by itself is told not to: each of the ten calls is executed once."""
+    """A client that tries again all the same is told the same error: each of the ten calls is executed once."""
     ask = Ask(root=lane.root, prompt=f"steps 12, {lane.insertion(client_id)}", stream=stream, retries=2)
     assert "more than 10 tools" in client(ask).failed.message
     assert lane.count(client_id) == 10
@@ -271,50 +220,34 @@ def test_a_limit_of_the_provider_is_waited_for(client: Client, lane: Lane, seen:
     assert [request.headers["x-stainless-retry-count"] for request in seen] == ["0", "1"]
 
 
-def test_usage_is_of_the_whole_turn(openai_client: openai.OpenAI) -> None:
-    """Also in a stream, when asked for: in one frame, the last and the only one without a choice."""
+@clients()
+def test_usage_is_of_the_whole_turn(client: Client, stream: bool, lane: Lane, openai_client: openai.OpenAI) -> None:
+    """And the same for every client; a stream tells it at its end, when asked."""
     whole = openai_client.chat.completions.create(model="demo", messages=said(READ)).usage
     plain = openai_client.chat.completions.create(model="demo", messages=said("Say hello")).usage
     assert whole is not None and plain is not None and whole.prompt_tokens > 2 * plain.prompt_tokens
+    outcome = client(Ask(root=lane.root, prompt=READ, stream=stream, usage=True))
+    assert NOTE in outcome.text and outcome.usage == (whole.prompt_tokens, whole.completion_tokens)
+
+
+@clients(but=ASKING)
+def test_usage_is_told_to_those_who_ask(client: Client, lane: Lane) -> None:
+    """The others hear nothing of it in a stream, and have no use for a frame without a choice."""
+    outcome = client(Ask(root=lane.root, prompt=READ, stream=True))
+    assert NOTE in outcome.text and outcome.usage is None
+
+
+def test_usage_has_a_frame_of_its_own(openai_client: openai.OpenAI) -> None:
+    """The last, and the only one without a choice."""
     asked = list(
         openai_client.chat.completions.create(
             model="demo", messages=said(READ), stream=True, stream_options={"include_usage": True}
         )
     )
-    assert [chunk.usage for chunk in asked if not chunk.choices] == [whole] and not asked[-1].choices
-    unasked = list(openai_client.chat.completions.create(model="demo", messages=said(READ), stream=True))
+    assert [bool(chunk.choices) for chunk in asked] == [True] * (len(asked) - 1) + [False]
+    assert [chunk for chunk in asked if chunk.usage is not None] == asked[-1:]
+    unasked = openai_client.chat.completions.create(model="demo", messages=said(READ), stream=True)
     assert all(chunk.choices and chunk.usage is None for chunk in unasked)
-
-
-def test_usage_is_in_the_helpers_completion(openai_client: openai.OpenAI) -> None:
-    """Which wants every frame as OpenAI sends it."""
-    with openai_client.chat.completions.stream(
-        model="demo", messages=said("Say hello"), stream_options={"include_usage": True}
-    ) as stream:
-        completion = stream.get_final_completion()
-    assert completion.usage is not None and completion.usage.completion_tokens > 10
-    assert completion.choices[0].finish_reason == "stop" and completion.choices[0].message.content == HELLO
-
-
-async def test_usage_is_in_langchains_message(lane: Lane) -> None:
-    """Whole and as the sum of the chunks."""
-    model = ChatOpenAI(
-        model="demo", base_url=f"{lane.root}/v1", api_key=lambda: PROVIDER_KEY, max_retries=0, stream_usage=True
-    )
-    whole = (await model.ainvoke(READ)).usage_metadata
-    streamed = [chunk.usage_metadata async for chunk in model.astream(READ) if chunk.usage_metadata]
-    assert whole is not None and whole["output_tokens"] > 10 and streamed == [whole]
-
-
-def test_usage_is_what_openai_node_reads(node: Worker, lane: Lane) -> None:
-    """The same three."""
-    request = {"model": "demo", "messages": [{"role": "user", "content": READ}]}
-    options = {"stream": True, "stream_options": {"include_usage": True}}
-    whole = node.call("chat.completions.create", request, root=lane.root)["usage"]
-    asked = node.call("chat.completions.create", request | options, root=lane.root)
-    unasked = node.call("chat.completions.create", request | {"stream": True}, root=lane.root)
-    assert asked[-1]["usage"] == whole and not asked[-1]["choices"]
-    assert all(chunk["choices"] and "usage" not in chunk for chunk in unasked)
 
 
 def test_progress_can_be_read(openai_client: openai.OpenAI) -> None:

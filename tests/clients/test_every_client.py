@@ -14,7 +14,8 @@ from tests.clients.worker import JAVASCRIPT
 pytestmark = pytest.mark.clients
 
 HELLO = f'{GREETING} You said: "Say hello"'
-CLIENTS = (*(f"python {name}" for name in PYTHON), *(f"node {name}" for name in JAVASCRIPT), "litellm")
+APART = ("instructor text", "litellm")
+CLIENTS = (*(f"python {name}" for name in PYTHON), *(f"node {name}" for name in JAVASCRIPT), *APART)
 PROGRAMS = ("python llm",)
 #: They do not tell in a request how often they have tried before.
 SILENT_ABOUT_RETRIES = ("python llm", "node ai-sdk", "node langchain")

@@ -30,6 +30,8 @@ EVERY_CI_RUN = (
     "anthropic-node",
     "langchain-openai",
     "langchain-js",
+    "pydantic-ai",
+    "instructor",
     "llm",
     "configuration",
     "health",

@@ -1,6 +1,7 @@
 """Clients that live in a process of their own, which answers question after question, one line of JSON each."""
 
 import json
+import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -8,17 +9,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from tests.clients.ask import Ask, Client, Failure, Outcome
+from tests.clients.ask import Ask, Client, Failure, Outcome, Usage
 
 Json = dict[str, Any]
 
 ROOT: Final = Path(__file__).parents[2]
 NODE: Final = (("node", "--unhandled-rejections=strict", "clients.mjs"), Path(__file__).with_name("node"))
-#: Of `make test-clients-all`: LiteLLM wants an older openai-python than the others.
-LITELLM: Final = (
-    (str(ROOT / ".venv-clients-all" / "bin" / "python"), "litellm_client.py"),
-    Path(__file__).with_name("programs"),
-)
+_APART: Final = Path(__file__).with_name("apart")
+#: Both want an older openai-python than the others, and not the same; LiteLLM is of `make test-clients-all`.
+INSTRUCTOR: Final = ((str(ROOT / ".venv-clients-instructor" / "bin" / "python"), "instructor_client.py"), _APART)
+LITELLM: Final = ((str(ROOT / ".venv-clients-all" / "bin" / "python"), "litellm_client.py"), _APART)
 JAVASCRIPT: Final[Sequence[str]] = (
     "openai",
     "openai .stream()",
@@ -29,10 +29,16 @@ JAVASCRIPT: Final[Sequence[str]] = (
 )
 
 
+def worker_of(language: str) -> "Worker":
+    """The one that speaks for the clients of this language, or for the one of this name."""
+    command, folder = {"node": NODE, "instructor": INSTRUCTOR, "litellm": LITELLM}[language]
+    return Worker(command, folder, env={**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"})
+
+
 class Worker:
     """`with Worker(command, folder) as worker`; it is told to end by the end of its input."""
 
-    def __init__(self, command: Sequence[str], folder: Path, *, env: Mapping[str, str] | None = None) -> None:
+    def __init__(self, command: Sequence[str], folder: Path, *, env: Mapping[str, str]) -> None:
         self._command = command
         self._folder = folder
         self._env = env
@@ -50,7 +56,8 @@ class Worker:
         def client(ask: Ask) -> Outcome:
             answer = self._exchange({"client": name, "ask": asdict(ask)})
             failure = Failure(**answer["failure"]) if answer["failure"] else None
-            return Outcome(tuple(answer["pieces"]), tuple(answer["times_s"]), failure)
+            usage = Usage(*answer["usage"]) if answer["usage"] else None
+            return Outcome(tuple(answer["pieces"]), tuple(answer["times_s"]), failure, usage)
 
         return client
 

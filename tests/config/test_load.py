@@ -29,12 +29,13 @@ def test_without_a_file_everything_has_its_default(folder: Folder) -> None:
 def test_relative_paths_begin_at_the_folder_of_the_file(folder: Folder) -> None:
     """Wherever the gateway is started."""
     folder.write("conf/p.md", "x")
-    path = folder.write("conf/g.yaml", "prompts: {p: {file: p.md}}\ntools: {file_operations: {roots: [a, /b]}}")
+    folder.write("conf/a/x", "x")
+    path = folder.write("conf/g.yaml", "prompts: {p: {file: p.md}}\ntools: {file_operations: {roots: [a, /usr]}}")
     loaded = load(path.relative_to(folder.path), environ={}, flags={})
     assert loaded.folder == folder.path / "conf"
     assert loaded.settings.prompts["p"].file == folder.path / "conf/p.md"
     assert loaded.settings.tools.file_operations
-    assert loaded.settings.tools.file_operations.roots == (folder.path / "conf/a", Path("/b"))
+    assert loaded.settings.tools.file_operations.roots == (folder.path / "conf/a", Path("/usr"))
 
 
 def test_the_shipped_file_is_the_default() -> None:
@@ -55,6 +56,8 @@ def test_the_examples_of_the_shipped_file_work(folder: Folder) -> None:
     examples = [line[1:] if line.startswith("#  ") else line for line in lines[start:]]
     text = "\n".join(line.removeprefix("# ") if line.startswith(("# chains", "#   ")) else line for line in examples)
     folder.write("prompts/reviewer.md", "x")
+    folder.write("data.db", "")
+    (folder.path / "work").mkdir()
     loaded = folder.load(text, {"OPENAI_API_KEY": "sk-1", "DOCS_TOKEN": "t"})
     assert [upstream.name for upstream in loaded.settings.upstreams] == ["openai", "local"]
     assert set(loaded.settings.mcp.servers) == {"time", "docs"} and loaded.settings.tools.execute_command

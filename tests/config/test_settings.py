@@ -1,5 +1,6 @@
 """The root of the configuration."""
 
+import shutil
 from pathlib import Path
 
 from gateway.config import Address, Settings, load
@@ -20,10 +21,14 @@ def test_the_defaults_are_those_of_the_contract() -> None:
     assert settings == Settings()
 
 
-def test_the_contract_loads_as_it_stands() -> None:
+def test_the_contract_loads_as_it_stands(tmp_path: Path) -> None:
     """The whole example of the design, every section and every key, means what it says."""
     environ = {"OPENAI_API_KEY": "sk-1", "DOCS_TOKEN": "t"}
-    settings = load(HERE / "data" / "contract.yaml", environ=environ, flags={}).settings
+    folder = tmp_path / "data"
+    shutil.copytree(HERE / "data", folder)
+    (folder / "work").mkdir()
+    (folder / "data.db").touch()
+    settings = load(folder / "contract.yaml", environ=environ, flags={}).settings
     defaults = load(None, environ={}, flags={}).settings
     same = ("listen", "workers", "admin", "passthrough", "keys", "limits", "chains", "approvals", "store", "metrics")
     for name in (*same, "public_url", "allowed_hosts", "logging"):
@@ -34,4 +39,4 @@ def test_the_contract_loads_as_it_stands() -> None:
     assert settings.risk.assessors["my_tool"].use == "my_assessor"
     assert settings.mcp.servers["time"].trigger_keywords == ("几点", "timezone")
     assert settings.mcp.servers["docs"].headers["Authorization"].reveal() == "Bearer t"
-    assert settings.prompts["reviewer"].file == HERE / "data" / "prompts" / "reviewer.md"
+    assert settings.prompts["reviewer"].file == folder / "prompts" / "reviewer.md"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.runs import live
 from gateway.testing.peer import connect
 
 from .models import CUT, USAGE, Answer, call, calls, native, says
@@ -207,7 +208,7 @@ async def test_a_client_that_reads_late_gets_no_pile_of_keep_alives() -> None:
     pieces = ["x" * 20_000] * 300
     context = {"stream": {"keepalive": "50ms"}}
     async with talking(says(*pieces), context=context) as world, world.streaming() as stream:
-        await asyncio.sleep(0.2)  # twenty times the silence that asks for one
+        await asyncio.sleep(0.2)  # four times the silence that asks for one
         is_clean(await stream.rest())
         assert stream.text == "".join(pieces)
         assert stream.deltas[:-1].count({}) < 10
@@ -340,15 +341,67 @@ async def test_a_client_that_leaves_without_streaming() -> None:
         assert time.perf_counter() - began < LEFT_S
 
 
-async def test_a_client_that_leaves_ends_a_running_tool(tmp_path: Path) -> None:
+WRITES = {
+    "before the model answers": says("Done.", before=asyncio.Event()),
+    "in mid-answer": says("D", asyncio.Event()),
+}
+
+
+@pytest.mark.parametrize("phase", WRITES)
+async def test_a_client_that_leaves_after_a_tool_ran_closes_the_models_connection(tmp_path: Path, phase: str) -> None:
+    """Within 100 ms as well; whoever repeats the request gets the answer of a fresh call, and no tool runs twice."""
+    write = calls("file_operations", operation="write", path="new.txt", content="x")
+    rounds = (write, WRITES[phase], says("Written."))
+    async with talking(*rounds, tools=desk(tmp_path, write=True)) as world:
+        async with world.streaming("Write it.") as stream:
+            await world.model.upstream.wait_requests(2)
+            if phase == "in mid-answer":
+                await stream.until_text("D")
+        began = time.perf_counter()
+        await world.model.upstream.wait_open(0)
+        assert time.perf_counter() - began < LEFT_S
+        again = await world.stream("Write it.", headers={"x-stainless-retry-count": "1"})
+        is_clean(again)
+        assert again.text == "Written." and len(world.model.asked) == 3
+        assert again.response.headers["X-Context-Run-Id"] == stream.response.headers["X-Context-Run-Id"]
+        assert await world.counted('gateway_tool_calls_total{outcome="ok",tool="file_operations"}') == 1
+
+
+async def test_the_same_request_after_an_error_that_followed_a_tool_runs_nothing(tmp_path: Path) -> None:
+    """Whether or not it says that it is a repetition: the error is told again."""
+    async with talking(says(LOOK), says("Hel", CUT), tools=desk(tmp_path)) as world:
+        first, second = await world.chat("Go."), await world.chat("Go.")
+        assert first.status == second.status == 422
+        assert first.headers["X-Request-Id"] == second.headers["X-Request-Id"]
+        assert len(world.model.asked) == 2
+        assert await world.counted('gateway_tool_calls_total{outcome="ok",tool="file_operations"}') == 1
+
+
+async def test_a_client_that_does_not_read_holds_the_model() -> None:
+    """The model is read as far as the client may be behind, not to its end; later the client gets everything."""
+    pieces = ["x" * 50_000] * 300
+    async with talking(says(*pieces)) as world, world.streaming() as stream:
+        (connection,) = await world.model.upstream.wait_connections(1)
+        sent = 0
+        async with asyncio.timeout(10):
+            while not sent or sent != connection.n_sent:
+                sent = connection.n_sent
+                await asyncio.sleep(0.05)  # what is not held goes on meanwhile
+        assert sent < 12_000_000
+        is_clean(await stream.rest())
+        assert len(stream.text) == 15_000_000
+
+
+async def test_a_client_that_leaves_ends_a_running_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It gets a little time to finish, then it is cancelled; the model is not asked again."""
+    monkeypatch.setattr(live, "GRACE_S", 0.5)  # enough for the tool to have begun
     async with talking(calls("execute_sql", sql=ENDLESS), tools=desk(tmp_path)) as world:
         async with world.streaming(headers={"X-Context-Events": "1"}) as stream:
             while "tool.started" not in [event["type"] for event in stream.told]:
                 await stream.frame()
         async with asyncio.timeout(5):
             while not await world.counted('gateway_tool_calls_total{outcome="cancelled",tool="execute_sql"}'):
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.01)
         assert len(world.model.asked) == 1
         assert await world.counted('gateway_agent_runs_total{outcome="cancelled"}') == 1
 

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 from functional.through import client_of, get, post, through
-from running import Stopwatch, Usage, scrape, until
+from running import Stopwatch, Usage, keeps_time, scrape, until
 
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import PEER_LEFT, Peer
 from gateway.testing.ports import silent_port
 from gateway.testing.scripts import chunk, event, head
 
-#: The promise, and what is granted to a busy machine where a paused client must be looked for (`make soak` prints it).
-CANCEL_S, NOTICED_S = 0.1, 0.3
+#: The promise, and what comes to it where a paused client must be looked for, every 0.05 s (`make soak` prints it).
+CANCEL_S, NOTICED_S = 0.1, 0.15
 
 UPLOAD_BYTES = 50_000_000
 FLOOD = b"x" * UPLOAD_BYTES
@@ -105,6 +105,7 @@ PHASES = {
 
 @pytest.mark.parametrize("leaving", LEAVING)
 @pytest.mark.parametrize("name", PHASES)
+@keeps_time
 async def test_the_upstream_connection_ends_with_the_clients(name: str, leaving: str) -> None:
     """Within 100 ms, in each phase of a request, by FIN or by RST, also by a FIN in one direction only."""
     sent, play, awaited = PHASES[name]
@@ -117,7 +118,7 @@ async def test_the_upstream_connection_ends_with_the_clients(name: str, leaving:
         left = Stopwatch()
         await LEAVING[leaving](client)
         await asyncio.wait_for(phase.ended.wait(), 5)
-        assert left.s <= CANCEL_S
+        left.within(CANCEL_S)
         await upstream.wait_open(0)
         await nothing_is_left(gateway)
 
@@ -158,6 +159,7 @@ async def read_only_when_told(peer: Peer, told: asyncio.Event) -> None:
 
 
 @pytest.mark.parametrize("leaving", LEAVING)
+@keeps_time
 async def test_an_upload_that_the_upstream_does_not_read(leaving: str) -> None:
     """The client is paused meanwhile, so its leaving arrives as no event: it is looked for."""
     told = asyncio.Event()
@@ -170,7 +172,7 @@ async def test_an_upload_that_the_upstream_does_not_read(leaving: str) -> None:
         left = Stopwatch()
         await LEAVING[leaving](client)
         await busy_connections(gateway, 0)
-        assert left.s <= NOTICED_S
+        left.within(NOTICED_S)
         told.set()
         await upstream.wait_open(0)
         assert upstream.connections[0].n_received < UPLOAD_BYTES
@@ -178,6 +180,7 @@ async def test_an_upload_that_the_upstream_does_not_read(leaving: str) -> None:
 
 
 @pytest.mark.parametrize("leaving", LEAVING)
+@keeps_time
 async def test_a_stream_that_the_client_does_not_read(leaving: str) -> None:
     """The upstream is held back meanwhile, and let go when the client leaves."""
     blocked, ended = asyncio.Event(), asyncio.Event()
@@ -200,10 +203,11 @@ async def test_a_stream_that_the_client_does_not_read(leaving: str) -> None:
         left = Stopwatch()
         await LEAVING[leaving](client)
         await asyncio.wait_for(ended.wait(), 5)
-        assert left.s <= NOTICED_S
+        left.within(NOTICED_S)
         await nothing_is_left(gateway)
 
 
+@keeps_time
 async def test_a_tunnel_that_the_upstream_does_not_read() -> None:
     """What is unsent does not keep the connection open. (A FIN alone is a half-close here, and no departure.)"""
     told = asyncio.Event()
@@ -222,13 +226,14 @@ async def test_a_tunnel_that_the_upstream_does_not_read() -> None:
         left = Stopwatch()
         await LEAVING["reset"](client)
         await busy_connections(gateway, 0)
-        assert left.s <= NOTICED_S
+        left.within(NOTICED_S)
         told.set()
         await upstream.wait_open(0)
         await nothing_is_left(gateway)
 
 
 @pytest.mark.parametrize("leaving", ["close", "reset"])
+@keeps_time
 async def test_a_tunnel_that_the_client_does_not_read(leaving: str) -> None:
     """The upstream is held back, and let go when the client leaves."""
     blocked, ended = asyncio.Event(), asyncio.Event()
@@ -250,12 +255,13 @@ async def test_a_tunnel_that_the_client_does_not_read(leaving: str) -> None:
         left = Stopwatch()
         await LEAVING[leaving](client)
         await asyncio.wait_for(ended.wait(), 5)
-        assert left.s <= NOTICED_S
+        left.within(NOTICED_S)
         await nothing_is_left(gateway)
 
 
 @pytest.mark.parametrize("leaving", LEAVING)
 @pytest.mark.parametrize("uploading", [False, True])
+@keeps_time
 async def test_a_connection_that_is_still_being_made(leaving: str, *, uploading: bool) -> None:
     """The attempt is given up, also while the client is paused because its body waits for it."""
     with silent_port() as port:
@@ -271,7 +277,7 @@ async def test_a_connection_that_is_still_being_made(leaving: str, *, uploading:
             # The socket of the attempt, and the gateway's side of the client's connection.
             expected = connecting - 2 if leaving == "fin" else connecting - 3
             await until(lambda: Usage(os.getpid()).open_files == expected)
-            assert left.s <= NOTICED_S
+            left.within(NOTICED_S)
             await nothing_is_left(gateway)
 
 
@@ -303,6 +309,7 @@ async def busy_connections(gateway: LocalGateway, number: int) -> None:
 
 
 @pytest.mark.parametrize("leaving", LEAVING)
+@keeps_time
 async def test_a_client_that_sends_ahead_without_end(leaving: str) -> None:
     """What comes behind a request under way is held, within bounds; leaving is noticed all the same."""
     phase = Phase()
@@ -313,7 +320,7 @@ async def test_a_client_that_sends_ahead_without_end(leaving: str) -> None:
         left = Stopwatch()
         await LEAVING[leaving](client)
         await asyncio.wait_for(phase.ended.wait(), 5)
-        assert left.s <= NOTICED_S
+        left.within(NOTICED_S)
         await nothing_is_left(gateway)
         assert len(upstream.requests) == 1
 

@@ -7,6 +7,7 @@ import pytest
 from aiohttp import web
 
 from gateway.lanes.entry import Timeouts
+from gateway.lanes.websocket import websocket
 from gateway.testing.peer import Peer
 from gateway.testing.scripts import answer, serve
 
@@ -269,6 +270,49 @@ async def test_a_malformed_body_breaks_off_its_handler() -> None:
         assert raw.startswith(b"HTTP/1.1 400 ") and raw.count(b"HTTP/1.1") == 1
         assert bytes(got) == b"abc"
         assert not lane.upstream.connections
+
+
+UPGRADE = GET.replace(
+    b"\r\n\r\n",
+    b"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+)
+
+
+async def test_a_101_hands_the_connection_over() -> None:
+    """When it is written, not before: until then the page may decline, and what follows is the next request."""
+
+    async def page(request: web.Request) -> web.StreamResponse:
+        if "decline" in request.query:
+            return web.Response(body=b"no")
+        async with websocket(request) as talk:
+            async for message in talk:
+                await talk.send_bytes(message.data)
+        return talk
+
+    async with assembled(pages=pages(page)) as lane, lane.client() as client:
+        await client.send(UPGRADE.replace(b"/own", b"/own?decline") + LANE + UPGRADE + b"\x82\x83\0\0\0\0abc")
+        assert (await client.read_response()).payload == b"no"
+        assert (await client.read_response()).payload == b'{"ok":true}'
+        assert (await client.read_head()).startswith(b"HTTP/1.1 101 ")
+        assert await client.read_exactly(5) == b"\x82\x03abc"
+        assert [(r["mode"], r["status"]) for r in lane.log] == [("own", 200), ("passthrough", 200), ("own", 101)]
+        assert lane.listener.inflight == len(lane.listener.websockets) == 1
+
+
+async def test_an_expectation_is_no_101() -> None:
+    """An interim answer comes first, and then the one that counts."""
+
+    async def page(request: web.Request) -> web.StreamResponse:
+        async with websocket(request) as talk:
+            await talk.send_bytes(b"abc")
+        return talk
+
+    async with assembled(pages=pages(page)) as lane, lane.client() as client:
+        await client.send(UPGRADE.replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n"))
+        assert (await client.read_head()).startswith(b"HTTP/1.1 100 ")
+        assert (await client.read_head()).startswith(b"HTTP/1.1 101 ")
+        assert await client.read_exactly(5) == b"\x82\x03abc"
 
 
 async def test_turns_of_pages_are_accounted() -> None:

@@ -2,12 +2,15 @@
 
 import asyncio
 import gc
+from contextlib import suppress
+from dataclasses import replace
 
 import orjson
 import pytest
 
 from gateway.contracts import Json
 from gateway.errors import GatewayError
+from gateway.pipeline.model import LIST_LIMIT_BYTES
 from gateway.testing.peer import Peer
 from gateway.testing.ports import free_port
 from gateway.testing.scripts import answer, event, head, serve
@@ -24,6 +27,12 @@ async def failure(answering: Models, code: str) -> GatewayError:
     assert failed.value.code == code
     assert SECRET.decode() not in failed.value.message
     return failed.value
+
+
+async def listing(answering: Models, *, header: bytes = b"", used: bytes = b"authorization") -> tuple[int, str, bytes]:
+    """The list of models, for a client that puts its credential into the header `used`."""
+    credential = used + b": sk-client\r\n"
+    return await answering.core.models(header=header, credential=credential, credential_header=used)
 
 
 # The request.
@@ -60,20 +69,27 @@ async def test_the_clients_headers_go_on_as_they_came() -> None:
 
 
 @pytest.mark.parametrize(
-    ("auth_header", "line"),
+    ("auth_header", "used", "name", "value"),
     [
-        (None, b"Authorization: Bearer " + SECRET),
-        (b"authorization", b"Authorization: Bearer " + SECRET),
-        (b"api-key", b"api-key: " + SECRET),
+        (None, b"authorization", b"authorization", b"Bearer " + SECRET),
+        (None, b"x-api-key", b"x-api-key", SECRET),
+        (b"authorization", b"x-api-key", b"authorization", b"Bearer " + SECRET),
+        (b"api-key", b"authorization", b"api-key", SECRET),
     ],
 )
-async def test_the_upstreams_own_key_replaces_the_clients(auth_header: bytes | None, line: bytes) -> None:
-    """In `auth_header`; nothing of the client's credential goes out."""
+async def test_the_upstreams_own_key_replaces_the_clients(
+    auth_header: bytes | None, used: bytes, name: bytes, value: bytes
+) -> None:
+    """In `auth_header`, else where the client put its own, of which nothing goes out."""
     async with models(serve(HELLO), api_key=SECRET, auth_header=auth_header) as answering:
-        await answering.ask(exchange(credential=b"Authorization: Bearer sk-client\r\nx-api-key: sk-client\r\n"))
-        (request,) = answering.upstreams[0].requests
-    assert request.raw_head.count(line + b"\r\n") == 1
-    assert b"sk-client" not in request.raw_head and request.raw_head.count(SECRET) == 1
+        asked = exchange(credential=b"Authorization: Bearer sk-client\r\nx-api-key: sk-client\r\n")
+        await answering.ask(replace(asked, credential_header=used))
+        await listing(answering, used=used)
+        requests = answering.upstreams[0].requests
+    assert len(requests) == 2
+    for request in requests:
+        assert request.values(name) == [value]
+        assert b"sk-client" not in request.raw_head and request.raw_head.count(SECRET) == 1
 
 
 @pytest.mark.parametrize(
@@ -88,7 +104,7 @@ async def test_a_base_url_with_a_path_replaces_v1(base_path: bytes, chat: bytes,
     """For chat and for the list of models."""
     async with models(serve(HELLO), base_path=base_path) as answering:
         await answering.ask()
-        await answering.core.models(header=b"", credential=b"")
+        await listing(answering)
         assert [request.target for request in answering.upstreams[0].requests] == [chat, listed]
 
 
@@ -304,6 +320,26 @@ async def test_a_released_reply_ends_its_connection() -> None:
                 await asyncio.sleep(0)
 
 
+async def test_a_reply_that_is_released_under_its_reader_is_not_the_upstreams_fault() -> None:
+    """The reader gets an error; the metric says that the call was cancelled."""
+
+    async def endless(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(STREAM + framed(event(orjson.dumps(chunk("Hi")))))
+        await peer.wait_end()
+
+    async with models(endless) as answering:
+        reply = await answering.core(exchange())
+        chunks = aiter(reply.chunks)
+        await anext(chunks)
+        waiting = asyncio.ensure_future(anext(chunks))
+        await asyncio.sleep(0)
+        await reply.release()
+        with pytest.raises(GatewayError):
+            await waiting
+        assert answering.outcomes() == {"cancelled": 1}
+
+
 async def test_a_call_that_is_cancelled_before_the_answer_ends_its_connection() -> None:
     """Whoever waited has left."""
 
@@ -387,7 +423,7 @@ async def test_the_list_of_models_is_the_upstreams() -> None:
     """Status, type and body as they come, asked with the same credentials."""
     raw = answer(200, b'{"data": []}', [("Content-Type", "application/json; charset=utf-8")])
     async with models(serve(raw), api_key=SECRET) as answering:
-        listed = await answering.core.models(header=b"X-One: 1\r\n", credential=b"Authorization: Bearer sk-client\r\n")
+        listed = await listing(answering, header=b"X-One: 1\r\n")
         (request,) = answering.upstreams[0].requests
     assert listed == (200, "application/json; charset=utf-8", b'{"data": []}')
     assert request.method == b"GET" and request.values(b"x-one") == [b"1"]
@@ -397,4 +433,24 @@ async def test_the_list_of_models_is_the_upstreams() -> None:
 async def test_an_error_of_the_list_of_models_passes_on() -> None:
     """It is the upstream's answer."""
     async with models(serve(answer(404, b"nothing"))) as answering:
-        assert await answering.core.models(header=b"", credential=b"") == (404, "application/json", b"nothing")
+        assert await listing(answering) == (404, "application/json", b"nothing")
+
+
+async def test_a_list_of_models_without_an_end_is_not_read() -> None:
+    """502, which says how much is; the connection is closed."""
+
+    async def endless(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(head(200, [("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]))
+        with suppress(ConnectionError):
+            while True:
+                await peer.send(framed(b" " * 65536))
+
+    async with models(endless) as answering:
+        with pytest.raises(GatewayError) as failed:
+            await listing(answering)
+        assert failed.value.code == "upstream_error" and str(LIST_LIMIT_BYTES) in failed.value.message
+        await answering.upstreams[0].wait_open(0)
+    whole = answer(200, b" " * LIST_LIMIT_BYTES)
+    async with models(serve(whole)) as answering:
+        assert len((await listing(answering))[2]) == LIST_LIMIT_BYTES

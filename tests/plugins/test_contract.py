@@ -20,9 +20,9 @@ PLUGINS = [(kind, name) for kind in KINDS for name in plugin_names(kind)]
 #: What is made of each kind can do this.
 METHODS = {
     "stages": ("__call__",),
-    "tools": ("list_tools", "call", "close"),
+    "tools": ("list_tools", "refusal", "call", "close"),
     "assessors": ("assess",),
-    "stores": ("open", "close", "memories", "put_run"),
+    "stores": ("open", "close", "memories", "write"),
 }
 #: Packages that plugins may need besides the standard library: those of pyproject.toml.
 PACKAGES = {"pydantic", "cachetools", "aiohttp", "yarl", "aiohappyeyeballs", "asyncpg", "orjson"}

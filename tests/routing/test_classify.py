@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.errors import GatewayError
-from gateway.routing.classify import Mode, classify
+from gateway.routing.classify import Mode, classify, context_headers
 from gateway.wire.head import HeadLimits, parse_request_head
 
 OWN = frozenset((b"/", b"/metrics", b"/health/live", b"/v1/system-prompts"))
@@ -110,3 +110,10 @@ def test_a_context_header_that_comes_twice_is_refused(name: bytes, values: tuple
         "invalid_header",
         name.decode().lower(),
     )
+
+
+def test_context_headers_are_read_once_for_all() -> None:
+    """By their names in lower case, with their values as they came; no other header."""
+    head = b"POST / HTTP/1.1\r\nHost: h\r\nX-Context-Chain: a\r\nX-Other: b\r\nx-context-mode: context\r\n\r\n"
+    read = context_headers(parse_request_head(head, HeadLimits()))
+    assert read == {b"x-context-chain": b"a", b"x-context-mode": b"context"}

@@ -1,14 +1,27 @@
 """A repeated request joins its run: no tool runs twice, and nobody joins what is not theirs."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
 
 import pytest
 
 from gateway.caller import Caller
 from gateway.contracts import Exchange, Json, Reply
 from gateway.errors import GatewayError
-from gateway.runs.live import EFFECTS, GRACE_S, JOINABLE_S, Asking, LiveRun, LiveRuns, fingerprint
+from gateway.runs.live import (
+    CALLS,
+    EFFECTS,
+    GRACE_S,
+    JOINABLE_S,
+    KEPT,
+    STOPPING,
+    Asking,
+    LiveRun,
+    LiveRuns,
+    fingerprint,
+)
+from gateway.runs.transcript import BEHIND_CHARS
 from gateway.testing.clock import ManualClock
 from tests.pipeline.doubles import Clock
 
@@ -22,14 +35,10 @@ class Work:
         self.effects, self.error = effects, error
         self.go = asyncio.Event()
         self.calls = self.released = 0
-        self.noted: list[str] = []
 
     async def __call__(self, exchange: Exchange) -> Reply:
         self.calls += 1
         return Reply(self._chunks(), self._release)
-
-    async def note(self, run: LiveRun) -> None:
-        self.noted.append(run.state)
 
     async def _chunks(self) -> AsyncIterator[Json]:
         if self.effects:
@@ -52,28 +61,70 @@ def asking(print_: str = "same", *, key: str | None = None, repeats: bool = Fals
     return Asking(print_, None if key is None else ("t", "c", key), repeats)
 
 
-def begun(work: Work, clock: ManualClock | None = None, **asked: object) -> tuple[LiveRuns, LiveRun]:
-    runs = LiveRuns(clock=Clock(clock or ManualClock()))
-    run = runs.begin(exchange(), asking(**asked), work, work.note)  # type: ignore[arg-type]
+@dataclass
+class Alarms:
+    """What is to be called after a while: a test says when that is over."""
+
+    due: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
+
+    def later(self, seconds: float, call: Callable[[], None]) -> None:
+        self.due.append((seconds, call))
+
+    def ring(self) -> None:
+        due, self.due = self.due, []
+        for seconds, call in due:
+            assert seconds == GRACE_S
+            call()
+
+
+def begun(
+    work: Work, clock: ManualClock | None = None, alarms: Alarms | None = None, **asked: object
+) -> tuple[LiveRuns, LiveRun]:
+    runs = LiveRuns(clock=Clock(clock or ManualClock()), later=(alarms or Alarms()).later)
+    run = runs.begin(exchange(), asking(**asked), work)  # type: ignore[arg-type]
     runs.join(run)
     return runs, run
 
 
+class Reading:
+    """A client that takes everything; `slow`: until it is told that it may go on, not a chunk more than the first."""
+
+    def __init__(self, *, slow: bool = False) -> None:
+        self.got: list[Json] = []
+        self.slow = slow
+        self.go = asyncio.Event()
+
+    def take(self, chunks: Sequence[Json]) -> bool:
+        self.got += chunks
+        return not self.slow
+
+    async def caught_up(self) -> None:
+        await self.go.wait()
+
+
 async def whole(run: LiveRun) -> list[Json]:
-    return [chunk async for news in run.read() for chunk in news]
+    reading = Reading()
+    await run.transcript.read(reading)
+    return reading.got
+
+
+async def until(seen: Callable[[], object]) -> None:
+    async with asyncio.timeout(5):
+        while not seen():
+            await asyncio.sleep(0)
 
 
 async def test_whoever_joins_gets_the_answer_from_its_first_byte() -> None:
-    """The handler runs once; the mark of an effect is no part of the answer, but written down before and after."""
+    """The handler runs once; the mark of an effect is no part of the answer."""
     work = Work()
     runs, run = begun(work, key="k")
     await run.begun()
     assert runs.find(asking(key="k")) is run
     runs.join(run)
     work.go.set()
-    assert await asyncio.gather(whole(run), whole(run)) == [[TEXT, TEXT]] * 2
+    assert list(await asyncio.gather(whole(run), whole(run))) == [[TEXT, TEXT]] * 2
     await run.ended()
-    assert (work.calls, work.released, work.noted) == (1, 1, ["running", "completed"])
+    assert (work.calls, work.released) == (1, 1)
     runs.leave(run, whole=True)
     runs.leave(run, whole=True)
     assert runs.find(asking(key="k")) is run and runs.find(asking(repeats=True)) is run
@@ -87,23 +138,21 @@ async def test_a_run_without_effects_ends_with_its_client() -> None:
     await run.begun()
     runs.leave(run, whole=False)
     await asyncio.wait_for(run.ended(), 1)
-    assert work.released == 1 and work.noted == []
+    assert work.released == 1
     assert runs.find(asking(repeats=True)) is None
 
 
 async def test_a_run_with_effects_waits_for_its_client() -> None:
     """And can be joined meanwhile, by the same request alone, with or without a word about repeating."""
-    work = Work()
-    runs, run = begun(work)
-    await run.begun()
-    while not run.chunks:
-        await asyncio.sleep(0)
+    work, alarms = Work(), Alarms()
+    runs, run = begun(work, alarms=alarms)
+    await until(lambda: run.transcript.chunks)
     assert runs.find(asking(repeats=True)) is None, "its client is connected"
     runs.leave(run, whole=False)
     assert runs.find(asking("other", repeats=True)) is None
     assert runs.find(asking()) is run
     runs.join(run)
-    await asyncio.sleep(GRACE_S * 1.2)
+    alarms.ring()
     work.go.set()
     assert await whole(run) == [TEXT, TEXT]
     await runs.close()
@@ -111,18 +160,188 @@ async def test_a_run_with_effects_waits_for_its_client() -> None:
 
 async def test_a_run_that_nobody_comes_back_for_is_stopped() -> None:
     """Who asks again later is told, and told not to try again."""
-    work = Work()
-    runs, run = begun(work)
-    while not run.chunks:
-        await asyncio.sleep(0)
+    work, alarms = Work(), Alarms()
+    runs, run = begun(work, alarms=alarms)
+    await until(lambda: run.transcript.chunks)
     runs.leave(run, whole=False)
-    await asyncio.wait_for(run.ended(), GRACE_S * 3)
-    assert work.noted == ["running", "interrupted"] and work.released == 1
+    alarms.ring()
+    await run.ended()
+    assert run.interrupted and work.released == 1
     joined = runs.find(asking(repeats=True))
     assert joined is run
     with pytest.raises(GatewayError) as told:
         await whole(run)
     assert (told.value.code, told.value.facts.status, told.value.settled) == ("run_interrupted", 422, True)
+
+
+# A model that would talk to nobody.
+
+
+class Talk(Work):
+    """A tool, then a model call of two pieces with a gate between them, as the agent loop marks them."""
+
+    def __init__(self, *, ends: bool = False) -> None:
+        super().__init__()
+        self.ends = ends  # a dropped call ends as if nothing had been
+        self.said = 0
+        self.drops = 0
+        self._ended = asyncio.Event()
+
+    async def _chunks(self) -> AsyncIterator[Json]:
+        yield {EFFECTS: True}
+        yield text("tool ")
+        while True:
+            drops = self.drops
+            self._ended.clear()
+            yield {CALLS: self._drop}
+            self.said += 1
+            yield text(f"call{self.said} ")
+            waits = [asyncio.create_task(event.wait()) for event in (self.go, self._ended)]
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            for wait in waits:
+                wait.cancel()
+            if self.ends or drops == self.drops:
+                yield text("end")
+            if drops == self.drops:
+                break
+        yield {CALLS: None}
+
+    def _drop(self) -> None:
+        self.drops += 1
+        self._ended.set()
+
+
+def text(content: str) -> Json:
+    return {"choices": [{"index": 0, "delta": {"content": content}}]}
+
+
+@pytest.mark.parametrize("ends", [False, True])
+async def test_a_model_call_is_dropped_with_its_client_and_made_again_for_the_next(*, ends: bool) -> None:
+    """At once; what the dropped call said is in nobody's answer, what came before it in everybody's."""
+    work, alarms = Talk(ends=ends), Alarms()
+    runs, run = begun(work, alarms=alarms)
+    await until(lambda: len(run.transcript.chunks) == 2)
+    runs.leave(run, whole=False)
+    assert work.drops == 1 and list(run.transcript.chunks) == [text("tool ")]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert work.said == 1, "no further call for nobody"
+    assert runs.find(asking()) is run
+    runs.join(run)
+    alarms.ring()
+    reading = asyncio.create_task(whole(run))
+    await until(lambda: work.said == 2)
+    work.go.set()
+    assert await reading == [text("tool "), text("call2 "), text("end")]
+    assert run.error is None and work.drops == 1
+    await runs.close()
+
+
+async def test_a_dropped_call_that_nobody_comes_back_for_ends_the_run() -> None:
+    """The model is not asked again."""
+    work, alarms = Talk(), Alarms()
+    runs, run = begun(work, alarms=alarms)
+    await until(lambda: len(run.transcript.chunks) == 2)
+    runs.leave(run, whole=False)
+    alarms.ring()
+    await run.ended()
+    assert run.interrupted and work.said == 1 and work.released == 1
+
+
+async def test_no_model_is_called_while_nobody_is_there() -> None:
+    """A tool that ends in the meantime is followed by nothing until somebody is back."""
+
+    class Later(Talk):
+        async def _chunks(self) -> AsyncIterator[Json]:
+            yield {EFFECTS: True}
+            yield text("tool ")
+            await self.go.wait()
+            yield {CALLS: self._drop}
+            self.said += 1
+            yield text("said")
+            yield {CALLS: None}
+
+    work, alarms = Later(), Alarms()
+    runs, run = begun(work, alarms=alarms)
+    await until(lambda: run.transcript.chunks)
+    runs.leave(run, whole=False)
+    work.go.set()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert work.said == 0 and work.drops == 0
+    runs.join(run)
+    assert await whole(run) == [text("tool "), text("said")]
+    await runs.close()
+
+
+async def test_a_stop_that_is_taken_for_a_drop_still_stops() -> None:
+    """A handler that swallows its cancellation goes no further than its next model call."""
+
+    class Swallows(Talk):
+        async def _chunks(self) -> AsyncIterator[Json]:
+            yield {EFFECTS: True}
+            for _ in range(3):
+                yield {CALLS: self._drop}
+                self.said += 1
+                try:
+                    await self.go.wait()
+                except asyncio.CancelledError:
+                    continue
+
+    work = Swallows()
+    runs, run = begun(work)
+    await until(lambda: work.said)
+    await asyncio.wait_for(runs.close(), 5)
+    assert run.interrupted and work.said == 1
+
+
+async def test_a_client_that_does_not_read_stops_the_model() -> None:
+    """When it is too far behind; nothing is lost."""
+
+    class Floods(Work):
+        async def _chunks(self) -> AsyncIterator[Json]:
+            await self.go.wait()
+            for _ in range(100):
+                self.calls += 1
+                yield text("x" * (BEHIND_CHARS // 10))
+
+    work, slow = Floods(), Reading(slow=True)
+    runs, run = begun(work)
+    reading = asyncio.create_task(run.transcript.read(slow))
+    await asyncio.sleep(0)
+    work.go.set()
+    await until(lambda: work.calls > 5)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert work.calls < 30
+    slow.go.set()
+    await reading
+    assert len(slow.got) == 100
+    await runs.close()
+
+
+async def test_a_run_that_waits_for_its_client_ends_with_it() -> None:
+    """Its handler hears why, where it stands."""
+    heard: list[BaseException] = []
+
+    class Floods(Work):
+        async def _chunks(self) -> AsyncIterator[Json]:
+            try:
+                while True:
+                    yield text("x" * BEHIND_CHARS)
+                    await asyncio.sleep(0)
+            except asyncio.CancelledError as error:
+                heard.append(error)
+                raise
+
+    work, slow = Floods(), Reading(slow=True)
+    runs, run = begun(work)
+    reading = asyncio.create_task(run.transcript.read(slow))
+    await until(lambda: len(run.transcript.chunks) > 1)
+    reading.cancel()
+    runs.leave(run, whole=False)
+    await run.ended()
+    assert len(heard) == work.released == 1 and run.interrupted
 
 
 async def test_a_failure_before_any_effect_begins_anew() -> None:
@@ -136,6 +355,89 @@ async def test_a_failure_before_any_effect_begins_anew() -> None:
         await run.ended()
         runs.leave(run, whole=True)
         assert (runs.find(asking(key="k")) is run) is effects
+
+
+async def test_a_failure_after_an_effect_is_told_again() -> None:
+    """To the same request, whether or not it says that it repeats one: some clients repeat a 422 and do not say so."""
+    work = Work(error=GatewayError("upstream_error", "No.").after_effects())
+    runs, run = begun(work)
+    work.go.set()
+    with pytest.raises(GatewayError) as first:
+        await whole(run)
+    runs.leave(run, whole=True)
+    assert runs.find(asking("other")) is None
+    again = runs.find(asking())
+    assert again is run
+    runs.join(again)
+    with pytest.raises(GatewayError) as second:
+        await whole(again)
+    assert second.value is first.value and work.calls == 1
+    runs.leave(again, whole=True)
+    assert runs.find(asking()) is run, "for as long as it is kept"
+
+
+async def test_a_success_begins_anew() -> None:
+    """Asking the same thing twice is nobody's mistake."""
+    work = Work()
+    runs, run = begun(work)
+    work.go.set()
+    await whole(run)
+    runs.leave(run, whole=True)
+    assert runs.find(asking()) is None and runs.find(asking(repeats=True)) is run
+
+
+async def test_a_stop_is_told_to_a_run_that_stands_still() -> None:
+    """With its reason: a run that was waiting for a client to read, or to come back, can tell why it ends."""
+    heard: list[tuple[object, ...]] = []
+
+    class Hears(Talk):
+        async def _chunks(self) -> AsyncIterator[Json]:
+            try:
+                async for chunk in super()._chunks():
+                    yield chunk
+            except asyncio.CancelledError as error:
+                heard.append(error.args)
+                raise
+
+    work = Hears()
+    runs, run = begun(work)
+    await until(lambda: len(run.transcript.chunks) == 2)
+    runs.leave(run, whole=False)
+    await until(lambda: work.drops)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    await runs.close()
+    assert heard == [(STOPPING,)] and work.said == 1
+
+
+async def test_a_detached_run_needs_no_client() -> None:
+    """Its model is called whether or not anybody is there, and goes on when its client leaves."""
+    work, alarms = Talk(), Alarms()
+    runs = LiveRuns(clock=Clock(ManualClock()), later=alarms.later)
+    run = runs.begin(exchange(), asking(), work, detached=True)
+    await until(lambda: work.said)
+    runs.join(run)
+    runs.leave(run, whole=False)
+    assert not alarms.due and not work.drops
+    work.go.set()
+    assert await whole(run) == [text("tool "), text("call1 "), text("end")]
+    await runs.close()
+
+
+async def test_a_run_that_still_goes_on_is_not_forgotten() -> None:
+    """Nor does it keep others from that."""
+    clock = ManualClock()
+    runs = LiveRuns(clock=Clock(clock))
+    slow, quick = Work(), Work()
+    going = runs.begin(exchange("run_1"), asking("1"), slow, detached=True)
+    over = runs.begin(exchange("run_2"), asking("2"), quick, detached=True)
+    quick.go.set()
+    await over.ended()
+    clock.advance(JOINABLE_S + 1)
+    assert runs.find(asking("2", repeats=True)) is None
+    assert runs.find(asking("1", repeats=True)) is going
+    await runs.close()
+    assert going.interrupted
 
 
 async def test_a_key_belongs_to_one_request() -> None:
@@ -164,10 +466,29 @@ async def test_finished_runs_are_forgotten_after_a_while() -> None:
     assert runs.find(asking(repeats=True)) is None
 
 
+async def test_only_so_many_runs_are_kept() -> None:
+    """The oldest go first; whoever is still read stays."""
+    runs = LiveRuns(clock=Clock(ManualClock()))
+    made = []
+    for n in range(KEPT + 3):
+        work = Work()
+        work.go.set()
+        run = runs.begin(exchange(f"run_{n}"), asking(str(n)), work)
+        runs.join(run)
+        made.append(run)
+    await asyncio.gather(*(run.ended() for run in made))
+    for run in made[1:]:
+        runs.leave(run, whole=True)
+    assert [runs.find(asking(str(n), repeats=True)) for n in range(5)] == [None, None, None, made[3], made[4]]
+    runs.leave(made[0], whole=True)
+    assert runs.find(asking("0", repeats=True)) is made[0]
+    await runs.close()
+
+
 def test_what_makes_two_requests_the_same() -> None:
     """Caller, path, steering headers and the raw body; nothing can be shifted from one to another."""
-    base = {"tenant": "t", "caller": "c", "path": "/p", "steering": {"chain": "a"}, "content": b"{}"}
-    others = [
+    base: Json = {"tenant": "t", "caller": "c", "path": "/p", "steering": {"chain": "a"}, "content": b"{}"}
+    others: list[Json] = [
         {"tenant": "tc", "caller": ""},
         {"caller": "d"},
         {"path": "/q"},
@@ -176,5 +497,5 @@ def test_what_makes_two_requests_the_same() -> None:
         {"content": b"{ }"},
         {"path": "/pchain=a", "steering": {}},
     ]
-    prints = [fingerprint(**{**base, **other}) for other in others]  # type: ignore[arg-type]
-    assert len({fingerprint(**base), *prints}) == len(others) + 1  # type: ignore[arg-type]
+    prints = [fingerprint(**{**base, **other}) for other in others]
+    assert len({fingerprint(**base), *prints}) == len(others) + 1

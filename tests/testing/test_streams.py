@@ -13,7 +13,7 @@ from gateway.testing.tls import Certificates
 from gateway.testing.upstream import FakeUpstream
 
 GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
-FLOOD = 1 << 26
+FLOOD, PIECE = 1 << 26, 1 << 16
 
 
 @pytest.fixture(params=["plain", "tls"])
@@ -40,14 +40,20 @@ async def test_requests_and_answers_go_both_ways(contexts: Contexts) -> None:
         assert upstream.connections[0].ended == "eof"
 
 
+async def send_in_pieces(peer: Peer) -> None:
+    for _ in range(FLOOD // PIECE):
+        await peer.send(bytes(PIECE), timeout_s=0.3)
+
+
 async def test_a_side_that_does_not_read_holds_the_other_back(contexts: Contexts) -> None:
     """Back-pressure is the kernel's, no transport reads ahead."""
     server, client_side = contexts
     sent = asyncio.Event()
 
     async def flood(peer: Peer) -> None:
+        await peer.send(b"!")
         with pytest.raises(TimeoutError, match="room to send"):
-            await peer.send(bytes(FLOOD), timeout_s=0.3)
+            await send_in_pieces(peer)
         sent.set()
         await peer.wait_end()
 

@@ -5,10 +5,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from gateway.contracts import Caller, Exchange, Json, ToolCall, ToolResult, ToolSpec
 
 Does = Callable[[ToolCall], Awaitable[ToolResult]]
+Refuses = Callable[[ToolCall], str | None]
 
 
 async def _works(_call: ToolCall) -> ToolResult:
     return ToolResult("done")
+
+
+def _never(_call: ToolCall) -> str | None:
+    return None
 
 
 def spec(name: str = "look", **facts: object) -> ToolSpec:
@@ -19,14 +24,19 @@ def spec(name: str = "look", **facts: object) -> ToolSpec:
 class Source:
     """A tool source that does what the test says, and notes what it was asked for."""
 
-    def __init__(self, *specs: ToolSpec, does: Does = _works) -> None:
+    def __init__(self, *specs: ToolSpec, does: Does = _works, refuses: Refuses = _never) -> None:
         self.specs = specs
         self.does = does
+        self.refuses = refuses
         self.calls: list[ToolCall] = []
         self.closed = 0
 
     async def list_tools(self) -> Sequence[ToolSpec]:
         return self.specs
+
+    async def refusal(self, call: ToolCall, exchange: Exchange) -> str | None:
+        del exchange
+        return self.refuses(call)
 
     async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:
         del exchange

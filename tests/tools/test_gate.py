@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.contracts import Json, ToolSpec, Verdict
-from gateway.tools.gate import ABSENT, Asked, Gate, Policy, take_risk_level
+from gateway.tools.gate import ABSENT, Asked, Gate, Policy, Rule, take_risk_level
 
 SQL = ToolSpec(
     name="execute_sql",
@@ -19,6 +19,7 @@ OWNER = ToolSpec(
 )
 GUARDED = ToolSpec(name="execute_sql", description="", parameters={}, requires_approval=True)
 SELECT, DROP = {"sql": "SELECT 1"}, {"sql": "DROP TABLE users"}
+POLICY = Policy(trust_llm="always", default="confirm")
 
 
 class OnlySelects:
@@ -238,3 +239,101 @@ def test_no_call_makes_it_raise_and_only_low_lowers(arguments: Json, beside: obj
     if verdict.decision == "auto" and arguments.get("sql") != "SELECT 1":
         assert str(arguments["risk_level"]).strip().lower() == "low"
         assert trust == "always" or (trust == "until_tainted" and not tainted)
+
+
+def test_an_operators_rules_come_first() -> None:
+    """deny refuses, confirm asks, whatever the model says; floor leaves the whitelist alone but ignores low (A7)."""
+
+    def ruled(rule: Rule, arguments: Json) -> tuple[str, str, str]:
+        judge = Gate(POLICY, {"execute_sql": OnlySelects()}, rules={"execute_*": rule}).judge
+        verdict = judge(SQL, take_risk_level(arguments, SQL), tainted=False)
+        return verdict.decision, verdict.basis, verdict.rule
+
+    for level in ({}, {"risk_level": "low"}, {"risk_level": "high"}, {"risk_level": "none"}):
+        assert ruled("deny", {**SELECT, **level}) == ("deny", "operator", "denied")
+        assert ruled("confirm", {**SELECT, **level}) == ("confirm", "operator", "requires_approval")
+    assert ruled("floor", SELECT)[:2] == ("auto", "whitelist")
+    assert ruled("floor", {**SELECT, "risk_level": "low"})[:2] == ("auto", "whitelist")
+    assert ruled("floor", {**DROP, "risk_level": "low"})[:2] == ("confirm", "default")
+    assert ruled("floor", {**SELECT, "risk_level": "high"})[:2] == ("confirm", "llm")
+
+
+def test_of_several_rules_the_strictest_holds() -> None:
+    """In whatever order they are written; a rule for another tool does not matter."""
+    for rules in ({"execute_sql": "floor", "*": "deny"}, {"*": "deny", "execute_sql": "confirm"}):
+        strict = Gate(POLICY, {}, rules=rules)  # type: ignore[arg-type]
+        assert strict.judge(SQL, Asked(SELECT), tainted=False).decision == "deny"
+    other = Gate(POLICY, {"execute_sql": OnlySelects()}, rules={"execute_SQL": "deny", "execute": "deny"})
+    assert other.judge(SQL, Asked(SELECT), tainted=False).decision == "auto"
+
+
+@pytest.mark.parametrize("asked", [Asked(SELECT), Asked(DROP, "low")])
+def test_a_user_who_wants_to_be_asked_is_asked(asked: Asked) -> None:
+    """What would run asks; what asks anyway says why it does; what is refused stays refused."""
+    assert gate().judge(SQL, asked, tainted=False).decision == "auto"
+    verdict = gate().judge(SQL, asked, tainted=False, asked_for=True)
+    assert (verdict.decision, verdict.basis, verdict.rule) == ("confirm", "operator", "asked_for")
+    assert gate().judge(SQL, Asked(DROP), tainted=False, asked_for=True).basis == "default"
+    assert gate(assessor=Refuses()).judge(SQL, Asked(SELECT), tainted=False, asked_for=True).decision == "deny"
+    assert gate().judge(None, asked, tainted=False, asked_for=True).decision == "error"
+
+
+@pytest.mark.parametrize("asked", [Asked(SELECT), Asked(DROP, "low"), Asked(DROP), Asked(DROP, "high")])
+def test_a_changed_definition_asks(asked: Asked) -> None:
+    """Whoever would have decided; what is refused stays refused."""
+    verdict = gate().judge(SQL, asked, tainted=False, definition_changed=True, asked_for=True)
+    assert (verdict.decision, verdict.basis, verdict.rule) == ("confirm", "operator", "definition_changed")
+    denying = gate(assessor=Refuses())
+    assert denying.judge(SQL, Asked(SELECT), tainted=False, definition_changed=True).decision == "deny"
+    assert denying.judge(None, asked, tainted=False, definition_changed=True).decision == "error"
+
+
+def test_the_hash_of_a_policy_changes_with_all_that_decides() -> None:
+    """Policy, rules and the assessor's configuration count; those of other tools do not."""
+    plain = Gate(POLICY, {"execute_sql": OnlySelects()})
+    same = Gate(
+        Policy(trust_llm="always", default="confirm"),
+        {"execute_sql": OnlySelects(), "other": OnlySelects()},
+        rules={"other": "deny"},
+        configured={"other": "{}"},
+    )
+    different = [
+        Gate(POLICY, {}),
+        Gate(Policy(trust_llm="never", default="confirm"), plain.assessors),
+        Gate(Policy(trust_llm="always", default="deny"), plain.assessors),
+        Gate(POLICY, plain.assessors, rules={"execute_*": "floor"}),
+        Gate(POLICY, plain.assessors, configured={"execute_sql": '{"profile": "standard"}'}),
+        Gate(POLICY, plain.assessors, configured={"execute_sql": '{"profile": "hardened"}'}),
+    ]
+    hashes = [each.policy_hash("execute_sql") for each in (plain, *different)]
+    assert same.policy_hash("execute_sql") == hashes[0]
+    assert len(set(hashes)) == len(hashes) and all(len(each) == 64 for each in hashes)
+
+
+@pytest.mark.parametrize("command", ["init 0", "reboot", "ls"])
+def test_llm_sets_high_risk_for_uncertain_operation(command: str) -> None:
+    """The call asks, whatever the whitelist knows about it."""
+    command_tool = ToolSpec(name="execute_command", description="", parameters={"type": "object"})
+    verdict = gate().judge(command_tool, Asked({"command": command}, "high"), tainted=False)
+    assert (verdict.decision, verdict.basis, verdict.rule) == ("confirm", "llm", "risk_level_high")
+
+
+def test_risk_assessor_interface() -> None:
+    """Each tool has its own assessor, which sees the arguments alone, and only where the model has not decided."""
+    seen: list[tuple[str, Json]] = []
+
+    class Notes:
+        def __init__(self, tool: str) -> None:
+            self._tool = tool
+
+        def assess(self, arguments: Json) -> Verdict:
+            seen.append((self._tool, arguments))
+            return Verdict("auto", "whitelist", self._tool, "It is harmless.")
+
+    judge = Gate(POLICY, {name: Notes(name) for name in ("a", "b")}).judge
+    specs = {name: ToolSpec(name=name, description="", parameters={"type": "object"}) for name in ("a", "b", "c")}
+    for name in specs:
+        for level in ({}, {"risk_level": "low"}, {"risk_level": "medium"}):
+            judge(specs[name], take_risk_level({"x": 1, **level}, specs[name]), tainted=False)
+    assert seen == [("a", {"x": 1}), ("b", {"x": 1})]
+    assert judge(specs["c"], Asked({"x": 1}), tainted=False).rule == "no_assessor"

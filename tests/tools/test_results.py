@@ -108,3 +108,19 @@ async def test_reading_more_is_a_tool_that_is_always_harmless() -> None:
     assert tool.name == READ_RESULT and tool.idempotent and not tool.untrusted
     assert tool.parameters["required"] == ["id"] and tool.parameters["additionalProperties"] is False
     assert ReadsOnly().assess({"id": "x", "other": []}).decision == "auto"
+
+
+async def test_it_is_remembered_who_wrote_a_result() -> None:
+    """For its tenant, as long as it is kept; an id that means nothing is nobody's."""
+    results = Results(kept_chars=100)
+    theirs = id_in(results.shorten("x" * 100, tenant="t", limit_chars=10, untrusted=True))
+    assert results.untrusted(theirs, tenant="t") and not results.untrusted(theirs, tenant="other")
+    ours = id_in(results.shorten("y" * 100, tenant="t", limit_chars=10))
+    assert not results.untrusted(ours, tenant="t")
+    for gone in (theirs, "res_0000000000000000", None, {}):
+        assert not results.untrusted(gone, tenant="t")
+
+
+async def test_reading_a_result_needs_nobody() -> None:
+    """Whether it is there or not: the run was shown it before."""
+    assert await Results().refusal(call(READ_RESULT, id="res_0000000000000000"), exchange()) is None

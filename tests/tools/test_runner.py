@@ -1,6 +1,7 @@
 """One call, run: whatever the tool does becomes a result, and is counted."""
 
 import asyncio
+import re
 
 import pytest
 from pipeline.doubles import Clock, samples
@@ -10,7 +11,7 @@ from gateway.counters import ContextCounters
 from gateway.runs.loop import Told
 from gateway.testing.clock import ManualClock
 from gateway.tools.catalog import Entry
-from gateway.tools.results import Results
+from gateway.tools.results import READ_RESULT, Results
 from gateway.tools.runner import Runner
 
 from .doubles import Does, Source, call, exchange, spec
@@ -109,3 +110,25 @@ async def test_the_time_of_a_call_is_observed() -> None:
     bench.source.does = slow
     await bench.run()
     assert samples(bench.counters)["gateway_tool_duration_seconds_sum", ("look",)] == 0.5
+
+
+async def test_reading_on_in_what_strangers_wrote_taints_as_their_tool_does() -> None:
+    """However often a part of it is too long itself; the results of other tools do not."""
+    results = Results()
+    runner = Runner(results, counters=ContextCounters(), clock=Clock(ManualClock()))
+    reader = Entry((await results.list_tools())[0], results, READ_RESULT)
+
+    async def kept(entry: Entry, asked: ToolCall) -> tuple[bool, ToolCall]:
+        """Whether the call taints, and the call that reads on."""
+        told = await runner.run(entry, asked, exchange(), limit_chars=300)
+        found = re.search(r"id (res_[0-9a-f]{16})", told.shown)
+        assert found is not None
+        return runner.taints(entry, asked, exchange()), call(READ_RESULT, id=found[1])
+
+    for untrusted in (True, False):
+        source = Source(spec(untrusted=untrusted), does=says("x" * 5000))
+        tainted, reading = await kept(Entry(source.specs[0], source, "look"), call())
+        for _ in range(3):
+            assert tainted is untrusted
+            tainted, reading = await kept(reader, reading)
+    assert runner.taints(reader, call(READ_RESULT, id=[]), exchange()) is False

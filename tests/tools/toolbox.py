@@ -29,6 +29,9 @@ class Toolbox:
     async def list_tools(self) -> Sequence[ToolSpec]:
         return [ToolSpec(name=name, description="", parameters={"type": "object"}) for name in self.names]
 
+    async def refusal(self, call: ToolCall, exchange: Exchange) -> str | None:
+        raise AssertionError(f"nothing is asked here: {call}, {exchange}")
+
     async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:
         raise AssertionError(f"nothing is called here: {call}, {exchange}")
 

@@ -20,9 +20,16 @@ async def fetch(pool: Pool) -> tuple[int, bytes]:
     call = UpstreamCall(pool)
     try:
         status = (await call.send(ASK)).status
-        return status, b"".join([piece async for piece in call.pieces()])
+        return status, await rest(call)
     finally:
         call.close()
+
+
+async def rest(call: UpstreamCall) -> bytes:
+    pieces = []
+    while piece := await call.more():
+        pieces.append(piece)
+    return b"".join(pieces)
 
 
 async def test_an_answer_is_read_whole_and_the_connection_used_again() -> None:
@@ -49,10 +56,9 @@ async def test_pieces_come_as_they_are_sent() -> None:
     async with pooled(script) as (pool, _, _):
         call = UpstreamCall(pool)
         await call.send(ASK)
-        pieces = call.pieces()
-        assert await anext(pieces) == b"first"
+        assert await call.more() == b"first"
         go.set()
-        assert [piece async for piece in pieces] == [b"second"]
+        assert [await call.more() for _ in range(3)] == [b"second", b"", b""]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +135,41 @@ async def test_a_call_that_is_closed_ends_its_connection() -> None:
         await call.send(ASK)
         call.close()
         call.close()
+        assert call.given_up
         await upstream.wait_open(0)
+
+
+async def test_whoever_waits_for_a_call_that_is_closed_is_told() -> None:
+    """It does not wait on; what had come before is still read."""
+
+    async def endless(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(CHUNKED + chunk(b"x"))
+        await peer.wait_end()
+
+    async with pooled(endless) as (pool, _, _):
+        call = UpstreamCall(pool)
+        await call.send(ASK)
+        assert await call.more() == b"x"
+        waiting = asyncio.create_task(call.more())
+        await asyncio.sleep(0)
+        call.close()
+        with pytest.raises(GatewayError):
+            await waiting
+
+
+async def test_as_much_of_a_body_as_is_wanted() -> None:
+    """All of a short one; of a long one a little more than the limit, and its connection is not used again."""
+    answers = iter((answer(200, b"x" * 1000), answer(200, b"y" * 5_000_000)))
+    async with pooled(serve(lambda _: next(answers))) as (pool, _, _):
+        for limit, whole in ((1000, True), (1000, False)):
+            call = UpstreamCall(pool)
+            await call.send(ASK)
+            content = await call.within(limit)
+            call.close()
+            assert (len(content) == 1000) is whole and len(content) < 2_000_000
+            assert call.given_up is not whole
+        assert not pool.idle
 
 
 async def test_a_reader_that_waits_stops_the_upstream() -> None:
@@ -145,6 +185,9 @@ async def test_a_reader_that_waits_stops_the_upstream() -> None:
     async with pooled(flood) as (pool, upstream, _):
         call = UpstreamCall(pool)
         await call.send(ASK)
-        await asyncio.sleep(0.2)
+        (connection,) = pool.open
+        async with asyncio.timeout(5):
+            while not connection.paused:
+                await asyncio.sleep(0)
         assert upstream.connections[0].n_sent < total
-        assert sum([len(piece) async for piece in call.pieces()]) == total
+        assert len(await rest(call)) == total

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.wire.chat_request import client_tools, wants_text
+from gateway.wire.chat_request import client_tools, wants_text, whole_text
 
 
 def test_the_tools_of_a_client_are_known_by_name() -> None:
@@ -20,3 +20,33 @@ def test_only_text_is_text(wanted: object, *, text: bool) -> None:
     """Nothing said is text, too."""
     assert wants_text({"response_format": wanted}) is text
     assert wants_text({})
+
+
+TEXT = {"type": "text", "text": "Hi"}
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("Hi", "Hi"),
+        ([TEXT], "Hi"),
+        ([TEXT, {"type": "text", "text": "you"}], "Hi\nyou"),
+        ([TEXT, {"type": "image_url", "image_url": {"url": "x"}}], ""),
+        ([TEXT, {"text": "without a type"}], ""),
+        ([TEXT, "bare"], ""),
+        ([], ""),
+        (None, ""),
+    ],
+)
+def test_a_message_is_text_as_a_whole(content: object, text: str) -> None:
+    """A picture beside the text, and the text is not all that its user said."""
+    assert whole_text({"messages": [{"role": "user", "content": content}]}) == text
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [None, [], ["Hi"], [{"role": "tool", "content": "Hi"}], [{"role": "user", "content": "Hi"}, {"role": "assistant"}]],
+)
+def test_only_a_user_at_the_end_says_something(messages: object) -> None:
+    """What a tool or the model said is nobody's word."""
+    assert whole_text({"messages": messages}) == ""

@@ -1,4 +1,4 @@
-"""The tables of the store fit what is put into them, and no statement searches through a whole table."""
+"""The tables of the store fit what is put into them, nothing searches through one, and the audit log only grows."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from dataclasses import fields
 
 import pytest
 
-from gateway.contracts import Memory, StoredPrompt, StoredRun
+from gateway.contracts import Memory, StoredPrompt
 from gateway.wire import migrations
 from gateway.wire.migrations import MIGRATIONS
 
@@ -21,7 +21,7 @@ def connection() -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-@pytest.mark.parametrize(("table", "fact"), [("prompts", StoredPrompt), ("memories", Memory), ("runs", StoredRun)])
+@pytest.mark.parametrize(("table", "fact"), [("prompts", StoredPrompt), ("memories", Memory)])
 def test_a_table_has_the_fields_of_its_fact(connection: sqlite3.Connection, table: str, fact: type) -> None:
     """A field that is added to one of them is missing in the other until there is a migration."""
     columns = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
@@ -30,7 +30,7 @@ def test_a_table_has_the_fields_of_its_fact(connection: sqlite3.Connection, tabl
 
 @pytest.mark.parametrize(
     ("statement", "fact"),
-    [(migrations.PROMPTS, StoredPrompt), (migrations.MEMORIES, Memory), (migrations.RUNS_LIKE, StoredRun)],
+    [(migrations.PROMPTS, StoredPrompt), (migrations.MEMORIES, Memory)],
 )
 def test_rows_come_in_the_order_of_the_fields(connection: sqlite3.Connection, statement: str, fact: type) -> None:
     """A row is turned into its fact by position."""
@@ -38,12 +38,46 @@ def test_rows_come_in_the_order_of_the_fields(connection: sqlite3.Connection, st
     assert [column[0] for column in cursor.description] == [field.name for field in fields(fact)]
 
 
-@pytest.mark.parametrize(
-    "name", ["PROMPT", "MEMORIES", "FORGET", "HIDDEN", "RUN", "RUNS_LIKE", "RUNS_WITH_KEY", "DROP_OLD_MEMORIES"]
-)
+@pytest.mark.parametrize("name", ["PROMPT", "MEMORIES", "FORGET", "HIDDEN", "DROP_OLD_MEMORIES"])
 def test_looking_up_goes_through_an_index(connection: sqlite3.Connection, name: str) -> None:
     """However many rows there are."""
     statement = getattr(migrations, name)
     plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", (None,) * statement.count("?")).fetchall()
     scans = [row[3] for row in plan if row[3].startswith("SCAN") and "json_each" not in row[3]]
     assert scans == []
+
+
+LINE = ("acme", "ann", "run_1", 1, "verdict", "sh", "a", "confirm", "default", "rule", "", "", 1.0, "hash")
+
+
+def put_line(connection: sqlite3.Connection, *, seq: int, how: str = "INSERT") -> None:
+    connection.execute(f"{how} INTO audit VALUES (?{', ?' * len(LINE)})", (seq, *LINE))
+
+
+@pytest.mark.parametrize(
+    ("statement", "text"),
+    [
+        ("UPDATE audit SET rule = 'x'", "never changed"),
+        ("UPDATE audit SET seq = 5 WHERE seq = 2", "never changed"),
+        ("DELETE FROM audit WHERE seq = 2", "never deleted"),
+        ("DELETE FROM audit", "never deleted"),
+    ],
+)
+def test_the_audit_log_is_not_changed(connection: sqlite3.Connection, statement: str, text: str) -> None:
+    """Not by any program that does not take the triggers away first."""
+    for seq in (1, 2):
+        put_line(connection, seq=seq)
+    with pytest.raises(sqlite3.IntegrityError, match=text):
+        connection.execute(statement)
+    assert connection.execute("SELECT seq, rule FROM audit").fetchall() == [(1, "rule"), (2, "rule")]
+
+
+@pytest.mark.parametrize("how", ["INSERT", "INSERT OR REPLACE", "REPLACE"])
+@pytest.mark.parametrize("seq", [0, 1, 2, 4])
+def test_a_line_comes_right_behind_the_last_one(connection: sqlite3.Connection, how: str, seq: int) -> None:
+    """Never in the place of another, and never with a gap."""
+    for number in (1, 2):
+        put_line(connection, seq=number)
+    with pytest.raises(sqlite3.IntegrityError, match="right behind the last one"):
+        put_line(connection, seq=seq, how=how)
+    put_line(connection, seq=3, how=how)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.wire.sql_lexer import DEFAULT, MAX_STEPS, Token, Trait, lex, readings
+from gateway.wire.sql_lexer import DEFAULT, MAX_CHARS, MAX_STEPS, Token, Trait, lex, readings
 
 
 def kinds(sql: str, *traits: Trait) -> list[tuple[str, str]]:
@@ -158,3 +158,9 @@ def test_hostile_text_takes_linear_time(piece: str) -> None:
 def test_a_token_shows_itself() -> None:
     """Tokens compare with plain pairs."""
     assert Token("word", "a") == ("word", "a")
+
+
+def test_a_very_long_text_is_not_read() -> None:
+    """Its length alone tells that nobody would read it either."""
+    assert lex("SELECT " + "x" * MAX_CHARS).tokens == (Token("error", "more text than can be judged"),)
+    assert lex("SELECT '" + "x" * (MAX_CHARS - 9) + "'").tokens[-1].kind == "string"

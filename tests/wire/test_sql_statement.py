@@ -162,3 +162,28 @@ def test_hostile_text_takes_linear_time(start: str, piece: str) -> None:
         judge(sql)
         took.append(time.thread_time() - started)
     assert min(took) < 0.1
+
+
+@pytest.mark.parametrize(
+    "sql", ["SHOW TABLE", "SHOW CREATE", "SHOW TABLE;", "(SELECT)", "((SELECT))", "VALUES", "(VALUES)", "TABLE"]
+)
+def test_a_statement_that_stops_short_is_doubted(sql: str) -> None:
+    """Whatever should have followed."""
+    assert judge(sql).doubt is not None
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT ('PG_VERSION'::text).pg_read_file",
+        "SELECT x.pg_sleep FROM unnest(ARRAY[5.0::float8]) x",
+        'SELECT x.U&"\\0070g_sleep" FROM unnest(ARRAY[5.0::float8]) x',
+        "SELECT $1.pg_sleep",
+        "SELECT (5).delete_user",
+    ],
+)
+def test_an_attribute_may_be_a_call(sql: str) -> None:
+    """PostgreSQL takes `x.f` for `f(x)`; the fields of well-known records are still read."""
+    doubt = judge(sql).doubt
+    assert doubt is not None and doubt[0] in ("function", "unclear_text")
+    assert judge("SELECT (jsonb_each(data)).key, t.id FROM pg_catalog.pg_class t").doubt is None

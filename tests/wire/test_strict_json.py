@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.wire.strict_json import DEPTH_LIMIT, StrictJsonError, loads, nesting
+from gateway.wire.strict_json import DEPTH_LIMIT, RepeatedKeyError, StrictJsonError, loads, nesting
 
 VALUES = st.recursive(
     st.none()
@@ -71,3 +71,13 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     """No other exception, whatever the text."""
     with contextlib.suppress(StrictJsonError):
         loads(text)
+
+
+def test_a_repeated_key_is_an_error_of_its_own() -> None:
+    """Whoever judges a text can tell it from what is no JSON at all."""
+    with pytest.raises(RepeatedKeyError):
+        loads('{"a": {"b": 1, "b": 2}}')
+    for text in ('{"a": 1', "NaN", "[" * 1000):
+        with pytest.raises(StrictJsonError) as failed:
+            loads(text)
+        assert not isinstance(failed.value, RepeatedKeyError)

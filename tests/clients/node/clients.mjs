@@ -14,23 +14,27 @@ async function* openai(ask) {
   const client = new OpenAI(options(ask, "/v1"));
   const request = { model: "demo", messages: messages(ask) };
   if (!ask.stream) {
-    yield (await client.chat.completions.create(request)).choices[0].message.content;
+    const answer = await client.chat.completions.create(request);
+    yield answer.choices[0].message.content;
+    yield told(answer.usage);
     return;
   }
-  for await (const chunk of await client.chat.completions.create({ ...request, stream: true })) {
-    yield chunk.choices[0].delta.content ?? "";
+  for await (const chunk of await client.chat.completions.create({ ...request, stream: true, ...streamOptions(ask) })) {
+    if (!ask.usage) yield chunk.choices[0].delta.content ?? "";
+    else for (const choice of chunk.choices) yield choice.delta.content ?? "";
+    yield told(chunk.usage);
   }
 }
 
 async function* openaiHelper(ask) {
   const client = new OpenAI(options(ask, "/v1"));
-  const stream = client.chat.completions.stream({ model: "demo", messages: messages(ask) });
+  const stream = client.chat.completions.stream({ model: "demo", messages: messages(ask), ...streamOptions(ask) });
   if (!ask.stream) {
     yield (await stream.finalChatCompletion()).choices[0].message.content;
-    return;
+  } else {
+    for await (const chunk of stream) yield chunk.choices[0]?.delta.content ?? "";
   }
-  for await (const chunk of stream) yield chunk.choices[0].delta.content ?? "";
-  await stream.finalChatCompletion();
+  yield told((await stream.finalChatCompletion()).usage);
 }
 
 async function* openaiResponses(ask) {
@@ -58,26 +62,28 @@ async function* anthropic(ask) {
 
 async function* langchain(ask) {
   const { apiKey, maxRetries, ...configuration } = options(ask, "/v1");
-  const model = new ChatOpenAI({ model: "demo", apiKey, maxRetries, configuration });
-  if (!ask.stream) {
-    yield (await model.invoke(ask.prompt)).content;
-    return;
+  const model = new ChatOpenAI({ model: "demo", apiKey, maxRetries, configuration, streamUsage: ask.usage });
+  for await (const message of ask.stream ? await model.stream(ask.prompt) : [await model.invoke(ask.prompt)]) {
+    yield message.content;
+    yield told(message.usage_metadata);
   }
-  for await (const chunk of await model.stream(ask.prompt)) yield chunk.content;
 }
 
 async function* aiSdk(ask) {
   const { baseURL, apiKey } = options(ask, "/v1");
   const headers = ask.headers;
-  const provider = createOpenAICompatible({ name: "gateway", baseURL, apiKey, headers, includeUsage: true });
+  const provider = createOpenAICompatible({ name: "gateway", baseURL, apiKey, headers, includeUsage: ask.usage });
   const request = { model: provider("demo"), prompt: ask.prompt, maxRetries: ask.retries };
   if (!ask.stream) {
-    yield (await generateText(request)).text;
+    const { text, usage } = await generateText(request);
+    yield text;
+    yield told(usage);
     return;
   }
   for await (const part of streamText({ ...request, onError: () => {} }).fullStream) {
     if (part.type === "error") throw part.error;
     if (part.type === "text-delta") yield part.text;
+    if (part.type === "finish") yield told(part.totalUsage);
   }
 }
 
@@ -95,6 +101,17 @@ function options(ask, path) {
   return { baseURL: root + path, apiKey, defaultHeaders, maxRetries };
 }
 
+function streamOptions(ask) {
+  return ask.usage ? { stream_options: { include_usage: true } } : {};
+}
+
+// The tokens of prompt and completion, whatever the client calls them; null while it knows none.
+function told(usage) {
+  const prompt = usage?.prompt_tokens ?? usage?.input_tokens ?? usage?.inputTokens;
+  const completion = usage?.completion_tokens ?? usage?.output_tokens ?? usage?.outputTokens;
+  return prompt === undefined ? null : { usage: [prompt, completion] };
+}
+
 function messages(ask) {
   return [{ role: "user", content: ask.prompt }];
 }
@@ -102,15 +119,20 @@ function messages(ask) {
 async function outcome({ client, ask }) {
   const pieces = [];
   const times_s = [];
+  let usage = null;
   try {
     for await (const piece of CLIENTS[client](ask)) {
       if (!piece) continue;
+      if (piece.usage) {
+        usage = piece.usage;
+        continue;
+      }
       pieces.push(piece);
       times_s.push(performance.now() / 1000);
     }
-    return { pieces, times_s, failure: null };
+    return { pieces, times_s, usage, failure: null };
   } catch (error) {
-    return { pieces, times_s, failure: failure(error) };
+    return { pieces, times_s, usage, failure: failure(error) };
   }
 }
 

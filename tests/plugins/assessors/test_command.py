@@ -239,3 +239,30 @@ def test_the_plugin_builds_from_its_configuration() -> None:
         Config(profile="lax")  # type: ignore[arg-type]
     with pytest.raises(ValidationError):
         Config(other=1)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("command", "expect"),
+    [
+        ("cd /proc/self; cat environ", "confirm"),
+        ("cd /proc && cd self && cat environ", "confirm"),
+        ("cd ~/.ssh; cat *", "confirm"),
+        ("cd /; grep -r key .", "confirm"),
+        ("cd /; cat < etc/shadow", "confirm"),
+        ('cd "$HOME" && ls', "auto"),
+        ("cd .. && cat README.md", "auto"),
+        ("cd /tmp; ls", "auto"),
+        ("ls -d .*", "auto"),
+        ("find ~/.ssh -name x", "auto"),
+    ],
+)
+def test_hardened_reads_paths_from_where_cd_went(command: str, expect: str) -> None:
+    """A folder that was gone to counts in front of what is read behind it; names of files are no secret."""
+    assert decision(command) == "auto"
+    assert decision(command, "hardened") == expect
+
+
+def test_a_long_command_asks() -> None:
+    """More pieces than a person would read are not judged, and cost next to nothing."""
+    assert decision("echo " + "# a " * 200) == "auto"
+    assert decision("echo a" + "#" * 2000) == "confirm"

@@ -206,3 +206,23 @@ def test_hostile_text_takes_linear_time(start: str, piece: str) -> None:
             decision(url, ASSESSORS["hardened"])
             took.append(time.thread_time() - started)
     assert min(took[:2]) < 0.1 and min(took[2:]) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expect"),
+    [
+        ({"params": {f"x{i}": "a" for i in range(300)}}, "confirm"),
+        ({"params": {"x": "a" * 9_000}}, "confirm"),
+        ({"headers": {f"accept{'-' * i}": "a" for i in range(100)}}, "confirm"),
+        ({"params": {f"x{i}": "a" for i in range(100)}}, "auto"),
+        ({"params": {"x": "1;_method=DELETE"}}, "confirm"),
+        ({"params": {"_method[]": "DELETE"}}, "confirm"),
+    ],
+    ids=["parameters", "value", "headers", "few", "semicolon", "brackets"],
+)
+def test_a_query_of_its_own_is_judged_like_that_of_the_url(arguments: dict[str, Any], expect: str) -> None:
+    """What is too long or may replace the method asks."""
+    assert decision("https://example.com/", assessor(), **arguments) == expect
+    url = "https://example.com/?" + "&".join(f"{name}={value}" for name, value in arguments.get("params", {}).items())
+    if "params" in arguments:
+        assert decision(url, assessor()) == expect

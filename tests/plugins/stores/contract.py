@@ -1,4 +1,5 @@
 """What every store promises: the test module of a store imports these tests and provides `store`, an open one.
+What it promises of runs stands in `contract_journal`.
 
 `reopened` opens a store that lasts, on the same place each time it is called, after closing the one before.
 """
@@ -6,25 +7,16 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from gateway.contracts import Json, Memory, Store, StoredPrompt, StoredRun, StoreError
+from gateway.contracts import Json, Memory, Store, StoredPrompt, StoreError
+from tests.plugins.stores.records import approval, audit_line, event, grant, new, ruling, run, step
 
 Reopen = Callable[[], Awaitable[Store]]
 
-RUN = StoredRun(
-    id="run_1",
-    tenant="acme",
-    caller="ann",
-    chain="assistant",
-    fingerprint="f" * 64,
-    idempotency_key=None,
-    state="running",
-    effects=False,
-    created_s=100.0,
-    updated_s=100.0,
-)
+RUN = run()
 AWKWARD = ("", "a\0b", "'; DROP TABLE prompts; --", "快速 🦊", "line\r\nline", "x" * 300_000)
 
 
@@ -63,7 +55,7 @@ async def test_the_generation_counts_changes_of_prompts_only(store: Store) -> No
     await store.delete_prompt("p")
     assert await store.generation() == first + 2
     await store.delete_prompt("p")
-    await store.put_run(RUN)
+    await store.write(new(RUN))
     assert await store.generation() == first + 2
 
 
@@ -134,57 +126,40 @@ async def test_hidden_turns_come_back_for_the_prefixes_that_are_known(store: Sto
     assert await store.hidden(["a"], tenant="acme") == {"a": [{"role": "user"}]}
 
 
-async def test_a_run_is_inserted_and_replaced(store: Store) -> None:
-    """Every field comes back, with its type; the later one counts."""
-    await store.put_run(RUN)
-    assert await store.run("run_1", tenant="acme") == RUN
-    ended = replace(RUN, state="completed", effects=True, updated_s=160.5, answer=b'{"\x00\xff', idempotency_key="k")
-    await store.put_run(ended)
-    found = await store.run("run_1", tenant="acme")
-    assert found == ended and found is not None and found.effects is True
-
-
-async def test_a_run_is_known_in_its_tenant_only(store: Store) -> None:
-    """The same id in another tenant is another run, whichever way it is looked up."""
-    theirs = replace(RUN, tenant="other", chain="theirs", idempotency_key="k")
-    await store.put_run(RUN)
-    await store.put_run(theirs)
-    assert await store.run("run_1", tenant="acme") == RUN
-    assert await store.run("run_1", tenant="nobody") is None
-    assert await store.runs_like(RUN.fingerprint, tenant="acme", since_s=0.0) == [RUN]
-    assert await store.runs_with_key("k", tenant="acme", caller="ann") == []
-
-
-async def test_runs_like_another_come_newest_first(store: Store) -> None:
-    """Those with the fingerprint that were touched since then."""
-    old, new = replace(RUN, id="old"), replace(RUN, id="new", created_s=150.0, updated_s=150.0)
-    long = replace(RUN, id="long", created_s=50.0, updated_s=170.0)
-    for run in (old, new, long, replace(RUN, id="else", fingerprint="e" * 64)):
-        await store.put_run(run)
-    assert [r.id for r in await store.runs_like(RUN.fingerprint, tenant="acme", since_s=0.0)] == ["new", "old", "long"]
-    assert [r.id for r in await store.runs_like(RUN.fingerprint, tenant="acme", since_s=120.0)] == ["new", "long"]
-
-
-async def test_runs_with_a_key_are_those_of_the_caller(store: Store) -> None:
-    """Keys are per tenant and caller; newest first."""
-    for number, caller in enumerate(("ann", "bob", "ann")):
-        await store.put_run(replace(RUN, id=f"r{number}", caller=caller, idempotency_key="k", created_s=float(number)))
-    assert [r.id for r in await store.runs_with_key("k", tenant="acme", caller="ann")] == ["r2", "r0"]
-
-
 async def test_pruning_takes_what_is_old_and_ended(store: Store) -> None:
     """A run under way stays however old it is; so do memories and prompts."""
-    await store.put_run(RUN)
-    await store.put_run(replace(RUN, id="done", state="completed"))
-    await store.put_run(replace(RUN, id="late", state="failed", updated_s=300.0))
+    await store.write(new(RUN))
+    await store.write(new(run("done", state="completed")))
+    await store.write(new(run("late", state="failed", updated_s=300.0)))
     await store.put_hidden("old", [], tenant="acme", now_s=100.0)
     await store.put_hidden("new", [], tenant="acme", now_s=300.0)
     await store.remember(memory(1), limit=5)
     assert await store.prune(before_s=200.0) == 2
-    assert [r.id for r in await store.runs_like(RUN.fingerprint, tenant="acme", since_s=0.0)] == ["late", "run_1"]
+    assert {r.id for r in await store.runs_like(RUN.fingerprint, tenant="acme", since_s=0.0)} == {"late", "run_1"}
     assert await store.hidden(["old", "new"], tenant="acme") == {"new": []}
     assert await store.prune(before_s=200.0) == 0
     assert len(await store.memories(tenant="acme", caller="ann", conversation=None)) == 1
+
+
+async def test_pruning_takes_a_run_with_all_that_is_its_own(store: Store) -> None:
+    """Steps, approvals, grants and events go with it; those of a living run, of another tenant, and the log stay."""
+    for number, (run_id, tenant) in enumerate((("done", "acme"), ("alive", "acme"), ("done", "other"))):
+        ended = run_id == "done" and tenant == "acme"
+        whose: dict[str, Any] = {"run_id": run_id, "tenant": tenant}
+        kept = run(run_id, tenant=tenant, state="completed" if ended else "unknown")
+        parts = {"steps": (step(**whose),), "events": (event(**whose),), "audit": (audit_line(**whose),)}
+        waiting = approval(f"ap_{number}", **whose)
+        await store.write(new(kept, approvals=(waiting,), **parts))
+        granting = grant(f"gr_{number}", **whose)
+        await store.rule(ruling(waiting.id, tenant=tenant, grant=granting))
+    assert await store.prune(before_s=200.0) == 1
+    for run_id, tenant, left in (("done", "acme", 0), ("alive", "acme", 1), ("done", "other", 1)):
+        assert len(await store.steps(run_id, tenant=tenant)) == left
+        assert len(await store.approvals(tenant=tenant, run_id=run_id, limit=9)) == left
+        assert len(await store.events(after=0, tenant=tenant, run_id=run_id, limit=9)) == left
+        assert [g.run_id for g in await store.grants(tenant=tenant)].count(run_id) == left
+    assert len(await store.audit(after=0, limit=9)) == 3
+    assert await store.last_event() == 3
 
 
 async def test_concurrent_changes_are_all_there(store: Store) -> None:
@@ -222,7 +197,7 @@ async def test_what_was_told_as_done_is_there_after_closing(reopened: Reopen) ->
     await store.put_prompt("p", "text", now_s=1.0)
     await store.remember(memory(1), limit=5)
     await store.put_hidden("a", [{"role": "tool"}], tenant="acme", now_s=1.0)
-    await store.put_run(RUN)
+    await store.write(new(RUN))
     again = await reopened()
     assert await again.prompt("p") == StoredPrompt("p", "text", 1, 1.0)
     assert await again.memories(tenant="acme", caller="ann", conversation=None) == [memory(1)]

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,9 +15,12 @@ from pydantic import ValidationError
 
 from gateway.contracts import Store, StoredPrompt, StoreError
 from gateway.wire.migrations import APPLICATION_ID, MIGRATIONS
-from plugins.stores.sqlite import IN_MEMORY, PLUGIN, Config, SqliteStore
+from gateway.wire.sqlite_file import IN_MEMORY
+from plugins.stores.sqlite import PLUGIN, Config, SqliteStore
 from tests.plugins.stores.contract import *  # noqa: F403 - the tests of the contract run here
 from tests.plugins.stores.contract import RUN, Reopen
+from tests.plugins.stores.contract_journal import *  # noqa: F403
+from tests.plugins.stores.records import new, run
 
 ROOT = Path(__file__).parents[3]
 
@@ -38,7 +40,7 @@ async def place(tmp_path: Path) -> str:
     store = await opened(place)
     await store.put_prompt("p", "text", now_s=1.0)
     for i in range(200):
-        await store.put_run(replace(RUN, id=f"run_{i}", answer=b"x" * 500))
+        await store.write(new(run(f"run_{i}", answer=b"x" * 500)))
     await store.close()
     return place
 
@@ -86,7 +88,7 @@ async def test_before_opening_there_is_nothing_to_use() -> None:
     with pytest.raises(StoreError, match="not open"):
         await store.prompts()
     with pytest.raises(StoreError, match="not open"):
-        await store.put_run(RUN)
+        await store.write(new(RUN))
     await store.close()
 
 
@@ -94,7 +96,7 @@ async def test_a_new_store_is_whole_and_for_its_owner_only(tmp_path: Path) -> No
     """Mode 0600, also of what SQLite puts beside it; no draft is left behind."""
     place = tmp_path / "gateway.db"
     store = await opened(str(place))
-    await store.put_run(RUN)
+    await store.write(new(RUN))
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
     assert modes == dict.fromkeys(("gateway.db", "gateway.db-wal", "gateway.db-shm"), 0o600)
     await store.close()
@@ -105,7 +107,7 @@ async def test_a_new_store_is_whole_and_for_its_owner_only(tmp_path: Path) -> No
 async def test_any_file_name_is_that_file(tmp_path: Path, name: str) -> None:
     """Nothing in a name means anything to SQLite."""
     store = await opened(str(tmp_path / name))
-    await store.put_run(RUN)
+    await store.write(new(RUN))
     await store.close()
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
@@ -125,7 +127,7 @@ async def test_a_draft_that_a_killed_start_left_does_no_harm(tmp_path: Path) -> 
     """A process killed while it made the file leaves no half store: the next one starts (N7)."""
     (tmp_path / "gateway.db.new-abc").write_bytes(b"half")
     store = await opened(str(tmp_path / "gateway.db"))
-    await store.put_run(RUN)
+    await store.write(new(RUN))
     await store.close()
 
 
@@ -133,14 +135,13 @@ async def test_a_write_survives_a_kill_as_soon_as_it_was_told(tmp_path: Path) ->
     """kill -9 right after a write was told as done: it is there, and the store opens (N24)."""
     code = """
 import asyncio, os, signal, sys
-from dataclasses import replace
 from plugins.stores.sqlite import SqliteStore
-from tests.plugins.stores.contract import RUN
+from tests.plugins.stores.records import new, run
 async def main():
     store = SqliteStore(sys.argv[1])
     await store.open()
     for i in range(50):
-        await store.put_run(replace(RUN, id=f"run_{i}"))
+        await store.write(new(run(f"run_{i}")))
     os.kill(os.getpid(), signal.SIGKILL)
 asyncio.run(main())
 """
@@ -152,48 +153,13 @@ asyncio.run(main())
     await store.close()
 
 
-async def test_a_full_disk_is_an_error_and_nothing_is_half_written(tmp_path: Path) -> None:
-    """N19: writes fail, reading goes on, and once there is room all is well without a restart."""
-    code = """
-import asyncio, resource, signal, sys
-from dataclasses import replace
-from gateway.contracts import StoreError
-from plugins.stores.sqlite import SqliteStore
-from tests.plugins.stores.contract import RUN
-async def main():
-    store = SqliteStore(sys.argv[1])
-    await store.open()
-    await store.put_run(RUN)
-    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, hard))
-    failed = kept = 0
-    for i in range(60):
-        try:
-            await store.put_run(replace(RUN, id=f"full_{i}", answer=b"x" * 20_000))
-            kept += 1
-        except StoreError:
-            failed += 1
-    assert failed and await store.run(RUN.id, tenant="acme")
-    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-    await store.put_run(replace(RUN, id="after"))
-    found = await store.runs_like(RUN.fingerprint, tenant="acme", since_s=0.0)
-    assert len({run.id for run in found} - {RUN.id, "after"}) == kept
-    await store.close()
-asyncio.run(main())
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "g.db")], cwd=ROOT, capture_output=True, text=True
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-
-
 async def test_another_process_that_writes_is_waited_for(tmp_path: Path) -> None:
     """A lock that somebody holds for a moment delays a write and fails none."""
     place = str(tmp_path / "gateway.db")
     store = await opened(place)
     with closing(sqlite3.connect(place, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        put = asyncio.ensure_future(store.put_run(RUN))
+        put = asyncio.ensure_future(store.write(new(RUN)))
         assert await store.prompts() == []  # a reader waits for nobody
         assert not put.done()
         other.execute("COMMIT")
@@ -279,10 +245,37 @@ async def test_an_older_store_is_migrated_and_a_copy_kept(place: str) -> None:
     await newer.open()
     assert await newer.prompt("p") == StoredPrompt("p", "text", 1, 1.0)
     await newer.close()
-    with closing(sqlite3.connect(place)) as now, closing(sqlite3.connect(f"{place}.v1")) as before:
-        assert [c.execute("PRAGMA user_version").fetchone()[0] for c in (now, before)] == [2, 1]
+    with closing(sqlite3.connect(place)) as now, closing(sqlite3.connect(f"{place}.v2")) as before:
+        assert [c.execute("PRAGMA user_version").fetchone()[0] for c in (now, before)] == [3, 2]
         assert before.execute("SELECT text FROM prompts").fetchall() == [("text",)]
-    assert stat.S_IMODE(Path(f"{place}.v1").stat().st_mode) == 0o600
+    assert stat.S_IMODE(Path(f"{place}.v2").stat().st_mode) == 0o600
+
+
+async def test_a_store_of_the_first_version_is_migrated(tmp_path: Path) -> None:
+    """N23: its prompts and runs are there; what was running has nothing to go on from; new ones are written."""
+    place = str(tmp_path / "gateway.db")
+    old = SqliteStore(place, migrations=MIGRATIONS[:1])
+    await old.open()
+    await old.put_prompt("p", "text", now_s=1.0)
+    await old.close()
+    row = "INSERT INTO runs VALUES ('acme', ?, 'ann', 'assistant', ?, 'k', ?, 1, 1.0, 2.0, ?, NULL)"
+    with closing(sqlite3.connect(place)) as connection, connection:
+        connection.execute(row, ("done", RUN.fingerprint, "completed", b"{}"))
+        connection.execute(row, ("torn", RUN.fingerprint, "running", None))
+    store = await opened(place)
+    done, torn = await store.run("done", tenant="acme"), await store.run("torn", tenant="acme")
+    facts = {"fingerprint": RUN.fingerprint, "idempotency_key": "k", "effects": True, "request": b""}
+    assert done == run("done", state="completed", created_s=1.0, updated_s=2.0, answer=b"{}", **facts)
+    assert torn is not None and (torn.state, torn.kind, torn.fence) == ("interrupted", "chat", 0)
+    assert await store.prompt("p") == StoredPrompt("p", "text", 1, 1.0)
+    await store.write(new(RUN))
+    assert len(await store.runs_like(RUN.fingerprint, tenant="acme", since_s=0.0)) == 3
+    await store.close()
+    with closing(sqlite3.connect(f"{place}.v1")) as before:
+        assert before.execute("SELECT id, state FROM runs ORDER BY id").fetchall() == [
+            ("done", "completed"),
+            ("torn", "running"),
+        ]
 
 
 async def test_a_migration_that_fails_changes_nothing(place: str) -> None:

@@ -22,6 +22,10 @@ async def ask(tool: ExecuteCommand, command: Any) -> ToolResult:
     return await tool.call(ToolCall(id="c1", tool="execute_command", arguments={"command": command}), EXCHANGE)
 
 
+async def refusal(tool: ExecuteCommand, command: Any) -> str | None:
+    return await tool.refusal(ToolCall(id="c1", tool="execute_command", arguments={"command": command}), EXCHANGE)
+
+
 def built(cwd: Path, **settings: Any) -> ExecuteCommand:
     # Nothing of the host is used. `none` runs on every machine.
     config = Config(**{"sandbox": "none", **settings, "cwd": str(cwd)})
@@ -183,9 +187,11 @@ async def test_cancelling_ends_the_command(tmp_path: Path) -> None:
 )
 async def test_wrong_arguments_are_told(command: Any, tmp_path: Path) -> None:
     """T25: as results, never as exceptions."""
-    answer = await ask(built(tmp_path), command)
+    tool = built(tmp_path)
+    answer = await ask(tool, command)
     assert answer.ok is False
     assert answer.content.startswith("The command was not run: 'command' ")
+    assert await refusal(tool, command) == answer.content
 
 
 async def test_auto_takes_the_strongest_and_says_which(tmp_path: Path) -> None:
@@ -207,8 +213,17 @@ async def test_a_sandbox_that_is_not_there_refuses(tmp_path: Path, monkeypatch: 
         "The operator can install bubblewrap, or set execute_command.sandbox.",
         ok=False,
     )
+    assert await refusal(tool, "echo x >ran") == answer.content
     assert tool.sandbox is None
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("command", ["ls", "rm -rf .", "no-such-program", "echo x >ran"])
+async def test_any_command_may_be_judged_where_it_can_be_confined(command: str, tmp_path: Path) -> None:
+    """Nothing runs to find that out."""
+    (tmp_path / "kept").touch()
+    assert await refusal(built(tmp_path), command) is None
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
 
 async def test_the_default_folder_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,6 +44,11 @@ def ask(place: Path) -> Ask:
     return asked
 
 
+async def refused(place: Path, sql: str, *, read_only: bool) -> str | None:
+    tool = ExecuteSql(Config(url=f"sqlite:///{place}", read_only=read_only))
+    return await tool.refusal(ToolCall(id="c", tool="execute_sql", arguments={"sql": sql}), EXCHANGE)
+
+
 def content(place: Path) -> tuple[object, ...]:
     with closing(sqlite3.connect(place)) as connection:
         return tuple(connection.iterdump())
@@ -145,6 +150,58 @@ async def test_nothing_that_writes_runs_on_a_read_only_database(ask: Ask, place:
     result = await ask(sql)
     assert not result.ok and result.content.startswith("The statement failed: ")
     assert content(place) == before
+
+
+@pytest.mark.parametrize(
+    ("sql", "read_only"),
+    [
+        *((sql, True) for sql in ("DROP TABLE t", "/* c */ DELETE FROM t", "INSERT INTO t VALUES (3, 'z')")),
+        *(
+            (sql, True)
+            for sql in ("WITH x AS (SELECT 9) INSERT INTO t SELECT *, 'z' FROM x", "REPLACE INTO t VALUES (1, 'z')")
+        ),
+        *(
+            (sql, True)
+            for sql in ("CREATE TABLE u (a)", "PRAGMA user_version = 5", "BEGIN", "SELECT load_extension('x')")
+        ),
+        *((sql, flag) for sql in ("SELECT 1; DROP TABLE t", "SELECT 1;;SELECT 2", "COMMIT") for flag in (True, False)),
+        *((sql, flag) for sql in ("ATTACH 'other.db' AS x", "PRAGMA journal_mode = DELETE") for flag in (True, False)),
+    ],
+)
+async def test_what_the_connection_refuses_nobody_is_asked_about(
+    ask: Ask, place: Path, sql: str, read_only: bool
+) -> None:
+    """In the words of the call; nothing is done to find that out."""
+    before = content(place)
+    refusal = await refused(place, sql, read_only=read_only)
+    assert refusal is not None and refusal.startswith("The statement failed: ")
+    assert content(place) == before
+    assert await ask(sql, read_only=read_only) == ToolResult(refusal, ok=False)
+
+
+@pytest.mark.parametrize(
+    ("sql", "read_only"),
+    [
+        *((sql, True) for sql in ("SELECT * FROM t", "SELECT 1; -- one", "PRAGMA table_info(t)", "EXPLAIN SELECT 1")),
+        *((sql, False) for sql in ("DROP TABLE t", "INSERT INTO t VALUES (3, 'z')", "CREATE TABLE u (a)")),
+        *((sql, True) for sql in ("SELECT * FROM not_yet", "SELEKT 1", FOR_EVER)),
+    ],
+)
+async def test_everything_else_may_be_judged(place: Path, sql: str, read_only: bool) -> None:
+    """Also what is wrong for now: a table may be there when the call's turn comes."""
+    before = content(place)
+    assert await refused(place, sql, read_only=read_only) is None
+    assert content(place) == before
+
+
+async def test_a_database_that_is_held_or_missing_refuses_nothing(place: Path) -> None:
+    """It may be free, or there, when the call's turn comes."""
+    with closing(sqlite3.connect(place, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        assert await refused(place, "DELETE FROM t", read_only=False) is None
+    place.unlink()
+    assert await refused(place, "SELECT 1", read_only=True) is None
+    assert not place.exists()
 
 
 @pytest.mark.parametrize("read_only", [True, False])
@@ -254,9 +311,11 @@ async def test_text_that_is_no_utf_8_is_told_all_the_same(ask: Ask) -> None:
     "sql", [None, "", "  \n", 5, ["SELECT 1"], {"$gt": ""}, "x" * (MAX_SQL + 1)], ids=lambda v: repr(v)[:20]
 )
 async def test_wrong_arguments_are_a_result(ask: Ask, sql: object) -> None:
-    """T25: whatever the arguments are."""
+    """T25: whatever the arguments are; nobody is asked about them."""
     result = await ask(sql)
     assert not result.ok and result.content.startswith("`sql` is ")
+    tool = ExecuteSql(Config())
+    assert await tool.refusal(ToolCall(id="c", tool="execute_sql", arguments={"sql": sql}), EXCHANGE) == result.content
 
 
 async def test_a_missing_database_is_told_and_not_made(ask: Ask, place: Path) -> None:

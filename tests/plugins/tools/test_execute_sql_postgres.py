@@ -222,3 +222,19 @@ async def test_a_database_that_is_not_there_is_told_without_its_url(server: str)
         result = await tool.call(ToolCall(id="c", tool="execute_sql", arguments={"sql": "SELECT 1"}), EXCHANGE)
         assert "cannot be reached" in result.content
         assert "secret" not in result.content + repr(Config(url=url)) and "127" not in result.content
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        *("SELECT 1; SELECT 2", "INSERT INTO t VALUES (9, 'z')", "update t set a = 1", "DELETE FROM t", "TRUNCATE t"),
+        *("CREATE TABLE u (a int)", "DROP TABLE t", "ALTER TABLE t ADD c int", "GRANT SELECT ON t TO PUBLIC"),
+        *("COMMENT ON TABLE t IS 'x'", "CREATE INDEX i ON t (a)", "CREATE SCHEMA x", "DROP FUNCTION nothing()"),
+        "MERGE INTO t USING t AS o ON false WHEN NOT MATCHED THEN INSERT VALUES (9, 'z')",
+    ],
+)
+async def test_what_is_refused_up_front_is_what_the_server_says(ask: Ask, server: str, sql: str) -> None:
+    """The same words, before anybody is asked."""
+    tool = ExecuteSql(Config(url=f"postgresql://owner@{server}"))
+    refusal = await tool.refusal(ToolCall(id="c", tool="execute_sql", arguments={"sql": sql}), EXCHANGE)
+    assert refusal is not None and await ask(sql) == ToolResult(refusal, ok=False)

@@ -85,7 +85,7 @@ async def test_write_is_refused_where_it_is_not_allowed(root: Path) -> None:
     arguments = {"operation": "write", "path": "x", "content": "x"}
     answer = await ask(tool, **arguments)
     assert answer == ToolResult("refused: 'operation' must be one of read, list, exists", ok=False)
-    assert await tool.refusal(call_of(arguments)) == answer
+    assert await tool.refusal(call_of(arguments), EXCHANGE) == answer.content
     assert not (root / "x").exists()
 
 
@@ -124,7 +124,7 @@ async def test_the_outside_is_refused_whether_it_exists_or_not(
     for path in (existing, missing):
         arguments = {"operation": operation, "path": path, "content": "PLANTED"}
         answers.append(await ask(tool, **arguments))
-        assert await tool.refusal(call_of(arguments)) == answers[-1]
+        assert await tool.refusal(call_of(arguments), EXCHANGE) == answers[-1].content
     assert answers[0] == answers[1]
     assert answers[0].ok is False and answers[0].content.startswith("refused: ")
     assert "SECRET" not in answers[0].content
@@ -186,7 +186,7 @@ async def test_too_large_a_text_is_not_written(root: Path) -> None:
     arguments = {"operation": "write", "path": "x", "content": "üü"}
     answer = await ask(tool, **arguments)
     assert answer == ToolResult("too large: 4 bytes, at most 3 can be written", ok=False)
-    assert await tool.refusal(call_of(arguments)) == answer
+    assert await tool.refusal(call_of(arguments), EXCHANGE) == answer.content
     assert not (root / "x").exists()
 
 
@@ -225,6 +225,26 @@ async def test_several_folders(tmp_path: Path) -> None:
     assert {p.name: p.read_text() for p in two.iterdir()} == {"b": "again", "other": "o"}
     (spec,) = await tool.list_tools()
     assert f"{one}, {two}" in spec.description
+
+
+async def test_what_may_be_judged_is_not_refused(tmp_path: Path) -> None:
+    """What is there, what is not there yet, and what is read before a link in another folder would be reached."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    for folder in (one, two):
+        folder.mkdir()
+    (one / "a").write_text("first")
+    (two / "a").symlink_to("/etc/passwd")
+    tool = built(one, two, write=True)
+    for arguments in (
+        {"operation": "read", "path": "a"},
+        {"operation": "exists", "path": "nothing"},
+        {"operation": "write", "path": "new/b", "content": "x"},
+    ):
+        assert await tool.refusal(call_of(arguments), EXCHANGE) is None
+        assert (await ask(tool, **arguments)).ok
+    assert "through a link" in str(
+        await tool.refusal(call_of({"operation": "write", "path": "a", "content": "x"}), EXCHANGE)
+    )
 
 
 async def test_the_default_folder_is_made_by_the_first_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

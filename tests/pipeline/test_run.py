@@ -1,121 +1,28 @@
-"""Agent runs over a scripted model: usage of all its answers, one budget, and what a client is told on the way."""
+"""Runs over a scripted model: usage of all its answers, one budget, and what a client is told on the way."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 
 import orjson
 import pytest
-from tools.doubles import Does, Source, spec
 
-from gateway.contracts import Caller, Exchange, Json, LoopLimits, Reply, StoreError, ToolCall, ToolResult
-from gateway.counters import ContextCounters
+from gateway.contracts import Json, LoopLimits, StoreError, ToolCall, ToolResult
 from gateway.errors import GatewayError
-from gateway.pipeline.agent import Agents
-from gateway.testing.clock import ManualClock
-from gateway.tools.catalog import load_catalog
-from gateway.tools.gate import Gate, Policy
-from gateway.tools.results import Results
-from gateway.tools.runner import Runner
+from plugins.stores.sqlite import SqliteStore
 
-from .doubles import Clock, samples
+from .benches import USAGE, Bench, answer, call, texts
+from .doubles import samples
 from .models import chunk
 
-USAGE = {"prompt_tokens": 10, "completion_tokens": 4, "total_tokens": 14}
-LIMITS = LoopLimits()
 
-
-def call(tool: str = "look", *, terminate: bool = False, **parameters: object) -> str:
-    asked = {"tool": tool, "parameters": {"risk_level": "low", **parameters}, "terminate": terminate}
-    return orjson.dumps(asked).decode()
-
-
-def answer(*texts: str, usage: Json | None = USAGE, **last: object) -> list[Json]:
-    told = [] if usage is None else [{"choices": [], "usage": usage}]
-    return [*map(chunk, texts), chunk(finish="stop", **last), *told]
-
-
-class Hidden:
-    """The part of a store that keeps hidden turns; `broken`: it fails."""
-
-    def __init__(self, *, broken: bool = False) -> None:
-        self.kept: dict[str, Sequence[Json]] = {}
-        self.broken = broken
+class Forgetful(SqliteStore):
+    """A store that keeps no hidden turns."""
 
     async def put_hidden(self, prefix: str, messages: Sequence[Json], *, tenant: str, now_s: float) -> None:
-        del tenant, now_s
-        if self.broken:
-            raise StoreError("the disk is full")
-        self.kept[prefix] = list(messages)
+        raise StoreError(f"the disk is full: {prefix}, {messages}, {tenant}, {now_s}")
 
     async def hidden(self, prefixes: Sequence[str], *, tenant: str) -> Mapping[str, Sequence[Json]]:
-        del tenant
-        if self.broken:
-            raise StoreError("the disk is full")
-        return {prefix: self.kept[prefix] for prefix in prefixes if prefix in self.kept}
-
-
-async def _works(asked: ToolCall) -> ToolResult:
-    return ToolResult(f"looked at {asked.arguments}")
-
-
-@dataclass
-class Bench:
-    """An agent loop around `answers` of a model, one after the other; an exception is raised in its place."""
-
-    answers: list[list[Json] | Exception]
-    does: Does = _works
-    limits: LoopLimits = LIMITS
-    store: Hidden = field(default_factory=Hidden)
-    clock: ManualClock = field(default_factory=ManualClock)
-    counters: ContextCounters = field(default_factory=ContextCounters)
-    asked: list[Exchange] = field(default_factory=list)
-    released: int = 0
-    on_call: Callable[[], None] = lambda: None
-
-    async def reply(self, **facts: object) -> Reply:
-        clock = Clock(self.clock)
-        source = Source(spec(parameters={"type": "object", "properties": {"x": {}}}), does=self.does)
-        agents = Agents(
-            await load_catalog({"look": (source, False, False)}),
-            Gate(Policy(trust_llm="always", default="confirm"), {}),
-            Runner(Results(), counters=self.counters, clock=clock),
-            store=self.store,  # type: ignore[arg-type]
-            counters=self.counters,
-            clock=clock,
-        )
-        body: Json = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
-        given: dict[str, object] = {"body": body, "caller": Caller("c", "t", frozenset()), "chain": "main", **facts}
-        exchange = Exchange(id="run_1", **given)  # type: ignore[arg-type]
-        return await agents.stage(self.limits)(exchange, self._model)
-
-    async def run(self, **facts: object) -> list[Json]:
-        """What the client is told; marks that are none of its business are left out."""
-        reply = await self.reply(**facts)
-        try:
-            return [one async for one in reply.chunks if "choices" in one]
-        finally:
-            await reply.release()
-
-    async def _model(self, exchange: Exchange) -> Reply:
-        self.asked.append(exchange)
-        self.on_call()
-        said = self.answers[len(self.asked) - 1]
-        if isinstance(said, Exception):
-            raise said
-        return Reply(self._chunks(said), self._release)
-
-    @staticmethod
-    async def _chunks(said: list[Json]) -> AsyncIterator[Json]:
-        for one in said:
-            yield one
-
-    async def _release(self) -> None:
-        self.released += 1
-
-
-def texts(told: list[Json]) -> str:
-    return "".join(c["delta"].get("content", "") for one in told for c in one["choices"])
+        raise StoreError(f"the disk is gone: {prefixes}, {tenant}")
 
 
 def usage_of(told: list[Json]) -> Json:
@@ -247,15 +154,17 @@ async def test_events_tell_what_happens() -> None:
 
 
 @pytest.mark.parametrize(
-    ("broken", "roles"),
+    ("store", "roles"),
     [
-        (False, ["user", "assistant", "tool", "assistant", "user"]),
-        (True, ["user", "assistant", "user"]),
+        (SqliteStore, ["user", "assistant", "tool", "assistant", "user"]),
+        (Forgetful, ["user", "assistant", "user"]),
     ],
 )
-async def test_what_the_client_does_not_see_is_put_back_into_the_next_request(broken: bool, roles: list[str]) -> None:
+async def test_what_the_client_does_not_see_is_put_back_into_the_next_request(
+    store: type[SqliteStore], roles: list[str]
+) -> None:
     """Call and result stand in front of the answer that they led to; a store that fails costs only that."""
-    bench = Bench([answer(call(x=1)), answer("Done."), answer("Again.")], store=Hidden(broken=broken))
+    bench = Bench([answer(call(x=1)), answer("Done."), answer("Again.")], store=store(":memory:"))
     await bench.run()
     later = [
         {"role": "user", "content": "Hi"},

@@ -1,0 +1,208 @@
+"""The commands that an operator looks after a gateway with: approvals, runs, the audit log.
+
+What they do is imported when they do it: `gateway run` needs no HTTP client.
+"""
+
+import argparse
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+
+from gateway.config import Loaded
+from gateway.journal import ApprovalState, RunState
+from gateway.wire import strict_json
+
+if TYPE_CHECKING:
+    from gateway.remote import Remote
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+#: What a command tells, line by line. Raises CommandError.
+Lines: TypeAlias = Callable[[argparse.Namespace], Iterator[str]]
+
+_APPROVAL_STATES, _RUN_STATES = get_args(ApprovalState), get_args(RunState)
+_SHA256 = re.compile("[0-9a-f]{64}")
+
+
+class OperatorCommands:
+    """`add` makes the parser of a command that tells lines; `load` reads the configuration that a command names."""
+
+    def __init__(
+        self,
+        add: Callable[[Commands, str, Lines, str], argparse.ArgumentParser],
+        *,
+        load: Callable[[argparse.Namespace], Loaded],
+    ) -> None:
+        self._add = add
+        self._load = load
+
+    def add_to(self, commands: Commands) -> None:
+        self._add_approvals(_group(commands, "approvals", "decide on calls that wait for a person"))
+        self._add_runs(_group(commands, "runs", "see what runs did, and how those go on that cannot by themselves"))
+        self._add_audit(_group(commands, "audit", "read the audit log out of the store, whether or not a gateway runs"))
+
+    def _add_approvals(self, commands: Commands) -> None:
+        p = self._asking(commands, "list", self._list_approvals, "list what waits for a person, oldest first")
+        p.add_argument(
+            "--status", choices=(*_APPROVAL_STATES, "all"), default="pending", help="state (default: pending)"
+        )
+        _json_option(p)
+        p = self._asking(commands, "show", self._show_approval, "show a call exactly as it would run")
+        p.add_argument("id", metavar="ID", help="an approval's: ap_...")
+        _json_option(p)
+        p = self._asking(commands, "approve", self._approve, "let calls run, and their runs go on")
+        p.add_argument("ids", nargs="+", metavar="ID", help="approvals; several are decided before any run goes on")
+        p.add_argument("--sha256", type=_sha256, metavar="HASH", help="refuse unless the call is the one of this hash")
+        p.add_argument(
+            "--remember",
+            choices=("once", "run", "conversation"),
+            help="approve the same call again without asking, in its run or its conversation (default: once)",
+        )
+        p.add_argument(
+            "--arguments", type=_arguments, metavar="JSON", help="run it with these; @FILE reads them from a file"
+        )
+        p.set_defaults(wrong_usage=p.error)
+        p = self._asking(commands, "reject", self._reject, "let calls not run")
+        p.add_argument("ids", nargs="+", metavar="ID", help="approvals; several are decided before any run goes on")
+        p.add_argument("--reason", metavar="TEXT", help="what the run is told")
+
+    def _add_runs(self, commands: Commands) -> None:
+        p = self._asking(commands, "list", self._list_runs, "list runs, newest first")
+        p.add_argument("--state", choices=_RUN_STATES, help="only those in this state")
+        p.add_argument("--conversation", metavar="ID", help="only those of this conversation")
+        _json_option(p)
+        p = self._asking(commands, "show", self._show_run, "show what a run did, call by call")
+        p.add_argument("id", metavar="ID", help="a run's: run_...")
+        _json_option(p)
+        p = self._asking(
+            commands, "resume", self._resume, "say what became of a call of which nobody knows; the run goes on"
+        )
+        p.add_argument("id", metavar="ID", help="a run's in the state unknown")
+        p.add_argument("--step", type=int, required=True, metavar="N", help="number of the call")
+        p.add_argument(
+            "--as",
+            dest="outcome",
+            choices=("done", "retry", "failed"),
+            required=True,
+            help="done: it ran; retry: run it again; failed: go on as if it had failed",
+        )
+        p.add_argument("--result", metavar="TEXT", help="what the model is told of it")
+        p = self._asking(commands, "cancel", self._cancel, "end a run; what it waits for is not decided any more")
+        p.add_argument("id", metavar="ID", help="a run's: run_...")
+
+    def _add_audit(self, commands: Commands) -> None:
+        p = self._add(commands, "verify", self._verify, "check that no line of the audit log was changed or taken out")
+        p.add_argument("--expect", type=_sha256, metavar="HASH", help="check that this is still the hash of line SEQ")
+        p.add_argument("--at", type=int, metavar="SEQ", help="number of the line whose hash was noted down")
+        p.set_defaults(wrong_usage=p.error)
+        p = self._add(commands, "list", self._list_audit, "list the lines of the audit log")
+        p.add_argument("--after", type=int, default=0, metavar="N", help="only lines behind this one")
+        _json_option(p)
+
+    def _asking(self, commands: Commands, name: str, lines: Lines, text: str) -> argparse.ArgumentParser:
+        """The parser of a command that asks a running gateway."""
+        parser = self._add(commands, name, lines, text)
+        parser.add_argument("--url", help="the gateway's address (default: as configured); its key: GATEWAY_API_KEY")
+        return parser
+
+    def _remote(self, args: argparse.Namespace) -> "Remote":
+        from gateway.remote import Remote
+
+        listen = self._load(args).settings.listen
+        return Remote(args.url or listen, os.environ.get("GATEWAY_API_KEY", "").strip() or None)
+
+    # Approvals.
+
+    def _list_approvals(self, args: argparse.Namespace) -> Iterator[str]:
+        from gateway.ask_approvals import listed
+
+        status = None if args.status == "all" else args.status
+        return listed(self._remote(args), status=status, as_json=args.json)
+
+    def _show_approval(self, args: argparse.Namespace) -> Iterator[str]:
+        from gateway.ask_approvals import one
+
+        return one(self._remote(args), args.id, as_json=args.json)
+
+    def _approve(self, args: argparse.Namespace) -> Iterator[str]:
+        from gateway.ask_approvals import all_decided, decided
+
+        of_one = {"sha256": args.sha256, "arguments": args.arguments, "remember": args.remember}
+        if len(args.ids) == 1:
+            return decided(self._remote(args), args.ids[0], "approve", **of_one)
+        if any(value is not None for value in of_one.values()):
+            args.wrong_usage("--sha256, --remember and --arguments go with one ID: approve such calls one by one")
+        return all_decided(self._remote(args), args.ids, "approve")
+
+    def _reject(self, args: argparse.Namespace) -> Iterator[str]:
+        from gateway.ask_approvals import all_decided, decided
+
+        if len(args.ids) == 1:
+            return decided(self._remote(args), args.ids[0], "reject", reason=args.reason)
+        return all_decided(self._remote(args), args.ids, "reject", reason=args.reason)
+
+    # Runs.
+
+    def _list_runs(self, args: argparse.Namespace) -> Iterator[str]:
+        from gateway.ask_runs import listed
+
+        return listed(self._remote(args), state=args.state, conversation=args.conversation, as_json=args.json)
+
+    def _show_run(self, args: argparse.Namespace) -> Iterator[str]:
+        from gateway.ask_runs import one
+
+        return one(self._remote(args), args.id, as_json=args.json)
+
+    def _resume(self, args: argparse.Namespace) -> Iterator[str]:
+        from gateway.ask_runs import resumed
+
+        return resumed(self._remote(args), args.id, step=args.step, outcome=args.outcome, result=args.result)
+
+    def _cancel(self, args: argparse.Namespace) -> Iterator[str]:
+        from gateway.ask_runs import cancelled
+
+        return cancelled(self._remote(args), args.id)
+
+    # The audit log.
+
+    def _verify(self, args: argparse.Namespace) -> Iterator[str]:
+        from gateway.audit_log import Noted, place_of, verified
+
+        if (args.expect is None) != (args.at is None):
+            args.wrong_usage("--expect and --at go together: the hash of a line, and its number")
+        noted = None if args.expect is None else Noted(args.at, args.expect)
+        return verified(place_of(self._load(args)), noted=noted)
+
+    def _list_audit(self, args: argparse.Namespace) -> Iterator[str]:
+        from gateway.audit_log import listed, place_of
+
+        return listed(place_of(self._load(args)), after=args.after, as_json=args.json)
+
+
+def _group(commands: Commands, name: str, text: str) -> Commands:
+    parser = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+    return parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+
+def _json_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="for scripts: one JSON object a line")
+
+
+def _sha256(text: str) -> str:
+    if not _SHA256.fullmatch(text.lower()):
+        raise argparse.ArgumentTypeError("expected a SHA-256: 64 hexadecimal digits")
+    return text.lower()
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    """A JSON object, or `@` and the file that holds it."""
+    try:
+        value = strict_json.loads(Path(text[1:]).read_text("utf-8") if text.startswith("@") else text)
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{text[1:]!r} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"expected a JSON object: {error}") from None
+    if not isinstance(value, dict):
+        raise argparse.ArgumentTypeError("expected a JSON object")
+    return value

@@ -1,0 +1,82 @@
+"""The operator's own plugins: which files there are, and their source, if nobody else can have written it.
+
+A plugin is code with all rights of the gateway, so a file counts as the operator's only where no other user could have
+put it: what group or others may write is refused, and so is what belongs to somebody else, or lies behind a link that
+leads out of the folder. What is read is what was looked at; compiled copies are neither read nor written.
+"""
+
+import os
+import shlex
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+#: Of one plugin: more is no source that anybody wrote.
+MAX_SOURCE_BYTES = 4 << 20
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_SUFFIX = ".py"
+
+
+class UnsafePluginError(Exception):
+    """A file that is not imported; the text names it and says what to do."""
+
+
+def names_in(folder: Path, kind: str) -> list[str]:
+    """The names of the plugins of one kind, sorted; a folder that is not there has none."""
+    try:
+        files = [entry.name for entry in os.scandir(folder / kind)]
+    except OSError:
+        return []
+    return sorted(name.removesuffix(_SUFFIX) for name in files if name.endswith(_SUFFIX) and not name.startswith("_"))
+
+
+def file_of(folder: Path, kind: str, name: str) -> Path:
+    """Where the plugin of this name stands, or would."""
+    return folder / kind / f"{name}{_SUFFIX}"
+
+
+def source_of(file: Path, *, folder: Path, user: int | None = None) -> bytes:
+    """The source of a plugin beneath `folder`, for a gateway that `user` runs. Raises UnsafePluginError."""
+    user = os.geteuid() if user is None else user
+    try:
+        home, parent, real = (place.resolve(strict=True) for place in (folder, file.parent, file))
+        for place in (parent, real):
+            if not place.is_relative_to(home):
+                raise UnsafePluginError(
+                    f"{str(file)!r} is behind a link that leads out of {str(folder)!r}: put the file itself there"
+                )
+        for place in dict.fromkeys((*_down(home, parent), *_down(home, real.parent))):
+            _check(place, place.stat(), user=user)
+        if not real.is_file():
+            raise UnsafePluginError(f"{str(file)!r} is no ordinary file")
+        # What was resolved has no link in it any more; a pipe must not hold the start up.
+        with os.fdopen(os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
+            _check(real, os.fstat(opened.fileno()), user=user)
+            source = opened.read(MAX_SOURCE_BYTES + 1)
+    except (OSError, RuntimeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "its links lead in a circle"
+        raise UnsafePluginError(f"{str(file)!r} cannot be read: {reason}") from None
+    if len(source) > MAX_SOURCE_BYTES:
+        raise UnsafePluginError(f"{str(file)!r} is larger than {MAX_SOURCE_BYTES} bytes")
+    return source
+
+
+def _down(home: Path, place: Path) -> Iterator[Path]:
+    """`home` and the folders below it on the way to `place`."""
+    yield home
+    for part in place.relative_to(home).parts:
+        home = home / part
+        yield home
+
+
+def _check(place: Path, facts: os.stat_result, *, user: int) -> None:
+    if facts.st_mode & _OTHERS_WRITE:
+        raise UnsafePluginError(
+            f"{str(place)!r} can be written by others than its owner, so it is not imported: "
+            f"chmod go-w {shlex.quote(str(place))}"
+        )
+    if user != 0 and facts.st_uid not in (0, user):
+        raise UnsafePluginError(
+            f"{str(place)!r} belongs to user {facts.st_uid}, so it is not imported: it must be root's, or that of the "
+            f"user who runs the gateway ({user})"
+        )

@@ -1,0 +1,352 @@
+"""What is kept of runs, so that nothing is lost and nothing happens twice: the records, and the store's side of them.
+
+A step is written before and behind its effect: planned, requested and decided where a person has a say, started,
+finished. A run belongs to one owner at a time, by a lease; each change carries the fence of the lease it was made
+under, and is refused once somebody else has the run. Times are Unix seconds.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+RunState = Literal[
+    "running",
+    "awaiting_approval",  # parked: nobody waits in memory
+    "awaiting_client",  # it needs the credential of its client, which is never stored
+    "unknown",  # a step was started and nobody knows what became of it: a person must say
+    "completed",
+    "rejected",
+    "expired",
+    "failed",
+    "interrupted",
+    "cancelled",
+]
+#: States that nothing follows.
+ENDED: frozenset[str] = frozenset(("completed", "rejected", "expired", "failed", "interrupted", "cancelled"))
+
+StepState = Literal[
+    "planned", "requested", "started", "finished", "failed", "refused", "rejected", "expired", "cancelled", "unknown"
+]
+ApprovalState = Literal[
+    "pending", "approved", "rejected", "expired", "cancelled", "executing", "done", "failed", "unknown"
+]
+#: What an approval can be after it was approved.
+APPROVED: frozenset[str] = frozenset(("approved", "executing", "done", "failed", "unknown"))
+Via = Literal["rest", "websocket", "chat", "cli", "console"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRun:
+    """A run that has had an effect, or has asked for one.
+
+    `fingerprint` is the SHA-256 (hex) of what makes two requests the same. `request` is the JSON that the run was
+    begun with, as it reached the agent loop, without any credential; `progress` the JSON of how far it is; `answer`
+    the JSON of the final answer.
+    """
+
+    id: str
+    tenant: str
+    caller: str
+    kind: Literal["chat", "workflow"] = "chat"
+    chain: str
+    conversation: str | None = None
+    fingerprint: str
+    idempotency_key: str | None = None
+    state: RunState
+    effects: bool  # whether a tool was started
+    created_s: float
+    updated_s: float
+    request: bytes = b""
+    progress: bytes = b""
+    answer: bytes | None = None
+    error_code: str | None = None
+    error: str | None = None
+    owner: str | None = None
+    lease_s: float = 0.0  # until then it is the owner's
+    fence: int = 0  # counts its owners
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredStep:
+    """One tool call of a run, in the order of `number`; calls that came together have the same `round`.
+
+    `arguments` is canonical JSON, `sha256` the hash of tool and arguments. `result` is the whole text, `shown` what
+    the model was shown of it where that is less.
+    """
+
+    run_id: str
+    tenant: str
+    number: int
+    round: int
+    call_id: str
+    tool: str
+    model_name: str
+    arguments: str
+    sha256: str
+    terminate: bool
+    decision: str
+    basis: str
+    rule: str
+    reason: str = ""
+    state: StepState
+    approval_id: str | None = None
+    result: str | None = None
+    shown: str | None = None
+    started_s: float | None = None
+    finished_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """One call that a person decides on; its id is the code. `edited` are the arguments that the person put instead.
+
+    It is bound to the hash of tool and arguments, of the tool's definition, of the policy, and to the caller.
+    """
+
+    id: str
+    tenant: str
+    caller: str
+    conversation: str | None
+    run_id: str
+    step: int
+    tool: str
+    arguments: str
+    sha256: str
+    definition_sha256: str
+    policy_sha256: str
+    basis: str
+    rule: str
+    reason: str
+    state: ApprovalState
+    created_s: float
+    expires_s: float
+    decided_s: float | None = None
+    decided_by: str | None = None
+    via: Via | None = None
+    comment: str | None = None
+    edited: str | None = None
+    remember: Literal["once", "run", "conversation"] = "once"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """A remembered approval: the same call, with the same definition and policy, in this run or conversation."""
+
+    id: str
+    tenant: str
+    caller: str
+    run_id: str | None
+    conversation: str | None
+    tool: str
+    sha256: str
+    definition_sha256: str
+    policy_sha256: str
+    created_s: float
+    granted_by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEvent:
+    """Something that happened to a run, in the order of `seq`; `data` is a JSON object."""
+
+    tenant: str
+    run_id: str
+    type: str
+    data: bytes
+    created_s: float
+    seq: int = 0  # the store's
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditLine:
+    """One decision about one call, and who made it. `by` and `via` are empty where no person had a say.
+
+    `event` is `verdict`, `decision`, `started`, `finished`, `granted`, `resolved` or `definition_accepted`.
+    """
+
+    tenant: str
+    caller: str
+    run_id: str
+    step: int
+    event: str
+    tool: str
+    sha256: str
+    decision: str
+    basis: str
+    rule: str
+    by: str = ""
+    via: str = ""
+    created_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """A line of the audit log in its chain: `hash` is SHA-256 (hex) over the hash before it and the line."""
+
+    seq: int
+    line: AuditLine
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """An approval's way from one state to the next."""
+
+    approval_id: str
+    expected: ApprovalState
+    to: ApprovalState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What is written at once, by the owner of the run. Steps replace those of the same number."""
+
+    run: StoredRun
+    new: bool = False  # the run is not there yet
+    durable: bool = True  # False: it outlives the process, but maybe no power cut
+    steps: tuple[StoredStep, ...] = ()
+    approvals: tuple[Approval, ...] = ()  # new ones
+    moves: tuple[Move, ...] = ()
+    events: tuple[RunEvent, ...] = ()
+    audit: tuple[AuditLine, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling:
+    """What a person decided. `edited` and its hash replace the arguments; `grant` remembers the decision."""
+
+    approval_id: str
+    tenant: str
+    approve: bool
+    by: str
+    via: Via
+    now_s: float
+    comment: str | None = None
+    edited: str | None = None
+    remember: Literal["once", "run", "conversation"] = "once"
+    grant: Grant | None = None
+    events: tuple[RunEvent, ...] = ()
+    audit: tuple[AuditLine, ...] = ()
+
+
+#: decided: now; same: before, alike; other: before, otherwise, or it is cancelled; expired; absent: there is none.
+Ruled = Literal["decided", "same", "other", "expired", "absent"]
+
+
+class Conflict(Exception):
+    """The run has another owner by now, or an approval is not in the state that was expected: nothing was written."""
+
+
+class Journal(Protocol):
+    """The store's side. Each method is one transaction and raises StoreError when it fails.
+
+    A durable `write`, and `rule`, `cancel` and `reissue`, outlive a power cut once they return.
+    """
+
+    async def write(self, change: Change) -> None:
+        """All of it or nothing. Raises Conflict."""
+        ...
+
+    async def run(self, run_id: str, *, tenant: str) -> StoredRun | None: ...
+
+    async def runs(
+        self, *, tenant: str, state: str | None = None, conversation: str | None = None, limit: int
+    ) -> Sequence[StoredRun]:
+        """Newest first."""
+        ...
+
+    async def runs_like(self, fingerprint: str, *, tenant: str, since_s: float) -> Sequence[StoredRun]:
+        """Those that were touched since then, newest first."""
+        ...
+
+    async def runs_with_key(self, idempotency_key: str, *, tenant: str, caller: str) -> Sequence[StoredRun]: ...
+
+    async def steps(self, run_id: str, *, tenant: str) -> Sequence[StoredStep]:
+        """In the order of their numbers."""
+        ...
+
+    async def claim(
+        self, *, owner: str, now_s: float, until_s: float, states: Sequence[RunState], run_id: str | None, limit: int
+    ) -> Sequence[StoredRun]:
+        """Makes runs in these states that nobody holds the owner's, each with its next fence; as they are then.
+
+        One that awaits approvals is taken only when none of them is pending.
+        """
+        ...
+
+    async def renew(self, *, owner: str, until_s: float) -> Sequence[str]:
+        """Prolongs all leases of an owner; the ids of its runs."""
+        ...
+
+    async def cancel(
+        self, run_id: str, *, tenant: str, now_s: float, events: Sequence[RunEvent], audit: Sequence[AuditLine]
+    ) -> bool:
+        """Ends a run that has not ended, whoever owns it, with its pending approvals; its owner's next change is a
+        Conflict. Whether there was one to end.
+        """
+        ...
+
+    async def approval(self, approval_id: str, *, tenant: str) -> Approval | None: ...
+
+    async def approvals(
+        self,
+        *,
+        tenant: str,
+        state: str | None = None,
+        conversation: str | None = None,
+        run_id: str | None = None,
+        limit: int,
+    ) -> Sequence[Approval]:
+        """Oldest first."""
+        ...
+
+    async def rule(self, ruling: Ruling) -> tuple[Ruled, Approval | None]:
+        """Decides a pending approval, once; the approval as it is afterwards.
+
+        The events, the audit lines and the grant of the ruling are written only when it is `decided`.
+        """
+        ...
+
+    async def reissue(self, old_id: str, approval: Approval, *, events: Sequence[RunEvent]) -> bool:
+        """Puts a new approval in the place of a pending one, which is cancelled; False: it was not pending."""
+        ...
+
+    async def expire(self, *, now_s: float) -> Sequence[Approval]:
+        """Pending approvals whose time is over are expired, with an event `approval.resolved` each; those."""
+        ...
+
+    async def pending(self) -> int:
+        """How many approvals of all tenants are pending."""
+        ...
+
+    async def grants(self, *, tenant: str) -> Sequence[Grant]:
+        """Oldest first."""
+        ...
+
+    async def grant(
+        self, *, tenant: str, caller: str, run_id: str, conversation: str | None, sha256: str
+    ) -> Grant | None:
+        """The newest for this call in this run or conversation."""
+        ...
+
+    async def delete_grant(self, grant_id: str, *, tenant: str) -> bool: ...
+
+    async def ask_before(self, *, tenant: str, caller: str, conversation: str, now_s: float) -> None:
+        """From now on every call in this conversation needs approval."""
+        ...
+
+    async def asks_before(self, *, tenant: str, caller: str, conversation: str) -> bool: ...
+
+    async def events(
+        self, *, after: int, tenant: str | None = None, run_id: str | None = None, limit: int
+    ) -> Sequence[RunEvent]:
+        """In order, from behind `after`."""
+        ...
+
+    async def last_event(self) -> int:
+        """The highest `seq` so far, 0 at first."""
+        ...
+
+    async def audit(self, *, after: int, limit: int) -> Sequence[AuditRow]:
+        """In order, from behind `after`."""
+        ...

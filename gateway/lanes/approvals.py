@@ -1,0 +1,189 @@
+"""The pages of approvals: what waits for a person, a person's decisions, and those that are remembered.
+
+To another tenant there is no such approval, whatever its key may do; what a decision needs, the desk knows.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import Final, Literal, get_args
+
+from aiohttp import web
+from pydantic import Field
+
+from gateway.caller import Caller
+from gateway.contracts import Clock, Json
+from gateway.errors import GatewayError
+from gateway.journal import Approval, ApprovalState, Journal
+from gateway.lanes.admin import Route
+from gateway.lanes.asked import VIEWING, Authorise, Body, Resume, body_of, limit_of, query_of, word_of
+from gateway.lanes.decisions import Decision, Decisions, go_on, written
+from gateway.lanes.views import decided_view, error_view, grant_view, json_answer, list_answer
+from gateway.runs.desk import Desk, Wish, approval_view, not_found
+from gateway.runs.tail import Tail
+from gateway.wire.replies import COMMENT_CHARS
+
+APPROVALS, GRANTS = "/context/approvals", "/context/grants"
+STATES: Final[tuple[ApprovalState, ...]] = get_args(ApprovalState)
+WAIT_MOST_S = 60.0
+BATCH_MOST = 100
+_SECONDS = re.compile(r"[0-9]{1,2}(?:\.[0-9]{1,3})?", re.ASCII)
+
+
+class Listed(Body):
+    """One approval of a batch."""
+
+    id: str
+    sha256: str | None = None
+
+
+class Batch(Body):
+    """One decision on the approvals that are listed, and on no other."""
+
+    decision: Literal["approve", "reject"]
+    approvals: list[Listed] = Field(min_length=1, max_length=BATCH_MOST)
+    reason: str | None = Field(default=None, max_length=COMMENT_CHARS)
+
+
+class ApprovalPages:
+    """The pages of one worker; desk, store and tail are those of the configuration in use."""
+
+    def __init__(
+        self,
+        *,
+        desk: Callable[[], Desk],
+        store: Callable[[], Journal],
+        tail: Callable[[], Tail],
+        authorise: Authorise,
+        resume: Resume,
+        clock: Clock,
+    ) -> None:
+        self._desk = desk
+        self._store = store
+        self._tail = tail
+        self._authorise = authorise
+        self._decisions = Decisions(desk)
+        self._resume = resume
+        self._clock = clock
+        self._closing = False
+        self._waiting: set[asyncio.Event] = set()
+
+    def routes(self) -> list[Route]:
+        """(method, path, handler), for `add_route` of aiohttp's router."""
+        one = APPROVALS + "/{id}"
+        readable = [(APPROVALS, self._list), (one, self._get), (GRANTS, self._grants)]
+        return [
+            *((method, path, page) for path, page in readable for method in ("GET", "HEAD")),
+            ("POST", APPROVALS + "/batch", self._decide_all),
+            ("POST", one, self._decide),
+            ("DELETE", GRANTS + "/{id}", self._delete_grant),
+        ]
+
+    async def close(self) -> None:
+        """Whoever waits is answered now. Idempotent."""
+        self._closing = True
+        for news in self._waiting:
+            news.set()
+
+    async def _list(self, request: web.Request) -> web.Response:
+        caller = self._authorise(request, *VIEWING)
+        query = query_of(request, "status", "conversation", "run", "limit")
+        approvals = await self._store().approvals(
+            tenant=caller.tenant,
+            state=word_of(query, "status", STATES),
+            conversation=query.get("conversation"),
+            run_id=query.get("run"),
+            limit=limit_of(query),
+        )
+        return list_answer([approval_view(approval) for approval in approvals])
+
+    async def _get(self, request: web.Request) -> web.Response:
+        caller = self._authorise(request, *VIEWING)
+        wait_s = _wait_of(query_of(request, "wait").get("wait"))
+        approval = await self._found(request.match_info["id"], caller)
+        if approval.state == "pending" and wait_s:
+            approval = await self._decided(approval, caller, wait_s=wait_s)
+        return json_answer(approval_view(approval))
+
+    async def _decide(self, request: web.Request) -> web.Response:
+        caller = self._authorise(request, *VIEWING)
+        query_of(request)
+        decision = await body_of(request, Decision)
+        approval = await self._decisions.make(request.match_info["id"], decision.wish("rest"), caller=caller)
+        await go_on(self._resume, approval)
+        return json_answer(decided_view(approval))
+
+    async def _decide_all(self, request: web.Request) -> web.Response:
+        caller = self._authorise(request, "approve")
+        query_of(request)
+        batch = await body_of(request, Batch)
+        made = await asyncio.gather(*(self._made(listed, batch, caller) for listed in batch.approvals))
+        await go_on(self._resume, *(one for one in made if isinstance(one, Approval)))
+        return list_answer([_told(listed.id, one) for listed, one in zip(batch.approvals, made, strict=True)])
+
+    async def _made(self, listed: Listed, batch: Batch, caller: Caller) -> Approval | GatewayError:
+        wish = Wish(approve=batch.decision == "approve", via="rest", sha256=listed.sha256, comment=batch.reason)
+        try:
+            return await self._decisions.make(listed.id, wish, caller=caller)
+        except GatewayError as error:
+            return error
+
+    async def _grants(self, request: web.Request) -> web.Response:
+        caller = self._authorise(request, *VIEWING)
+        query_of(request)
+        return list_answer([grant_view(grant) for grant in await self._store().grants(tenant=caller.tenant)])
+
+    async def _delete_grant(self, request: web.Request) -> web.Response:
+        caller = self._authorise(request, "approve")
+        query_of(request)
+        with written("that a grant is gone"):
+            deleted = await self._store().delete_grant(request.match_info["id"], tenant=caller.tenant)
+        if not deleted:
+            raise GatewayError("grant_not_found", "There is no such grant; GET /context/grants lists those there are.")
+        return web.Response(status=204)
+
+    async def _found(self, approval_id: str, caller: Caller) -> Approval:
+        """The approval as it is now, its time looked at. Raises GatewayError (approval_not_found)."""
+        approval = await self._store().approval(approval_id, tenant=caller.tenant)
+        if approval is not None and approval.state == "pending" and approval.expires_s <= self._clock.time():
+            await self._desk().expire()
+            approval = await self._store().approval(approval_id, tenant=caller.tenant)
+        if approval is None:
+            raise not_found()
+        return approval
+
+    async def _decided(self, approval: Approval, caller: Caller, *, wait_s: float) -> Approval:
+        """The approval once it is not pending any more, or as it is after `wait_s`."""
+        loop, news = asyncio.get_running_loop(), asyncio.Event()
+        ends_s = loop.time() + wait_s
+        self._waiting.add(news)
+        try:
+            async with self._tail().listening(lambda _: news.set(), run_id=approval.run_id):
+                while True:
+                    news.clear()
+                    approval = await self._found(approval.id, caller)
+                    left_s = min(ends_s - loop.time(), approval.expires_s - self._clock.time())
+                    if approval.state != "pending" or loop.time() >= ends_s or self._closing:
+                        return approval
+                    timer = loop.call_later(max(left_s, 0.0), news.set)
+                    try:
+                        await news.wait()
+                    finally:
+                        timer.cancel()
+        finally:
+            self._waiting.discard(news)
+
+
+def _told(approval_id: str, made: Approval | GatewayError) -> Json:
+    if isinstance(made, GatewayError):
+        return {"id": approval_id, "status": made.facts.status, "error": error_view(made)}
+    return {"id": approval_id, "status": 200, "approval": decided_view(made)}
+
+
+def _wait_of(text: str | None) -> float:
+    """Seconds. Raises GatewayError (invalid_field)."""
+    if text is None:
+        return 0.0
+    if _SECONDS.fullmatch(text) is None or float(text) > WAIT_MOST_S:
+        raise GatewayError("invalid_field", f"It must be a number of seconds from 0 to {WAIT_MOST_S:g}.", param="wait")
+    return float(text)

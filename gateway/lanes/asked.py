@@ -1,0 +1,129 @@
+"""What a request to the pages of approvals and runs asks for: who asks, its query, its body; read strictly."""
+
+import re
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Final, Protocol, TypeAlias, TypeVar
+
+from aiohttp import web
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from gateway.caller import Caller
+from gateway.errors import GatewayError
+from gateway.lanes.content import content_of
+from gateway.wire import strict_json
+
+#: What looking takes: one of these scopes.
+VIEWING: Final = ("context", "approve")
+BODY_LIMIT_BYTES = 1 << 20
+LIMIT, LIMIT_MOST = 50, 200
+_NUMBER = re.compile("[0-9]{1,18}", re.ASCII)
+_NAME_CHARS = 100
+
+#: (run id, tenant): lets a run go on in this process if nobody drives it.
+Resume: TypeAlias = Callable[[str, str], Awaitable[None]]
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+class Authorise(Protocol):
+    """Checks who asks."""
+
+    def __call__(self, request: web.Request, *scopes: str) -> Caller:
+        """The caller, who holds at least one of the scopes. Raises GatewayError."""
+        ...
+
+
+class Body(BaseModel):
+    """What a page takes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+def caller_with(scopes: Collection[str], identify: Callable[[str], Caller]) -> Caller:
+    """The caller, who holds at least one of the scopes. Raises the refusal of the first."""
+    refusal: GatewayError | None = None
+    for scope in scopes:
+        try:
+            return identify(scope)
+        except GatewayError as error:
+            refusal = refusal or error
+    raise refusal or GatewayError("scope_missing", "Nobody may see this.")
+
+
+def query_of(request: web.Request, *known: str) -> Mapping[str, str]:
+    """The query. Raises GatewayError (unknown_field, invalid_field)."""
+    query: dict[str, str] = {}
+    for name, value in request.query.items():
+        if name not in known:
+            there_are = f"there are {', '.join(known)}" if known else "there are none"
+            raise GatewayError(
+                "unknown_field", f"There is no such query parameter here; {there_are}.", param=name[:_NAME_CHARS]
+            )
+        if name in query or not value:
+            raise GatewayError("invalid_field", "Send this query parameter once, with a value.", param=name)
+        query[name] = value
+    return query
+
+
+def limit_of(query: Mapping[str, str]) -> int:
+    """How many are asked for. Raises GatewayError (invalid_field)."""
+    limit = number_of(query, "limit", default=LIMIT)
+    if not 1 <= limit <= LIMIT_MOST:
+        raise GatewayError("invalid_field", f"It must be a number from 1 to {LIMIT_MOST}.", param="limit")
+    return limit
+
+
+def number_of(query: Mapping[str, str], name: str, *, default: int) -> int:
+    """A number that is not negative. Raises GatewayError (invalid_field)."""
+    text = query.get(name)
+    if text is None:
+        return default
+    if _NUMBER.fullmatch(text) is None:
+        raise GatewayError("invalid_field", "It must be a whole number, not negative.", param=name)
+    return int(text)
+
+
+def word_of(query: Mapping[str, str], name: str, words: Collection[str]) -> str | None:
+    """One of these words. Raises GatewayError (invalid_field)."""
+    word = query.get(name)
+    if word is not None and word not in words:
+        raise GatewayError("invalid_field", f"It must be one of {', '.join(words)}.", param=name)
+    return word
+
+
+async def body_of(request: web.Request, model: type[ModelT]) -> ModelT:
+    """The body. Raises GatewayError (request_too_large, invalid_json, unknown_field, invalid_field)."""
+    content = await content_of(request, limit_bytes=BODY_LIMIT_BYTES, limit_name="this page takes")
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        raise GatewayError("invalid_json", "The body is not UTF-8.") from None
+    return parsed(model, value_of(text))
+
+
+def value_of(text: str) -> object:
+    """The JSON value. Raises GatewayError (invalid_json): what two readers may read in two ways is not decided on."""
+    try:
+        value: object = strict_json.loads(text)
+    except strict_json.RepeatedKeyError:
+        raise GatewayError("invalid_json", "An object of it has a key twice.") from None
+    except strict_json.StrictJsonError as error:
+        raise GatewayError("invalid_json", f"It is not JSON: {error}.") from None
+    return value
+
+
+def parsed(model: type[ModelT], value: object) -> ModelT:
+    """The value as a `model`. Raises GatewayError (invalid_json, unknown_field, invalid_field)."""
+    if not isinstance(value, dict):
+        raise GatewayError("invalid_json", "It must be a JSON object.")
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    param = ".".join(map(str, problem["loc"]))[:_NAME_CHARS]
+    if problem["type"] == "extra_forbidden":
+        raise GatewayError("unknown_field", f"There is no such field; there are {_fields(model)}.", param=param)
+    raise GatewayError("invalid_field", f"This field does not fit: {problem['msg']}.", param=param)
+
+
+def _fields(model: type[BaseModel]) -> str:
+    return ", ".join(field.alias or name for name, field in model.model_fields.items())

@@ -1,0 +1,72 @@
+"""Decisions of people carried out, in whichever way they come in: written down first, then their runs go on."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from pydantic import Field
+
+from gateway.caller import Caller
+from gateway.contracts import StoreError
+from gateway.errors import GatewayError
+from gateway.journal import Approval, StoredRun
+from gateway.lanes.asked import Body, Resume
+from gateway.runs.desk import Desk, Remember, Wish
+from gateway.wire.replies import COMMENT_CHARS
+
+log = logging.getLogger("gateway")
+
+
+class Decision(Body):
+    """A person's decision on one approval."""
+
+    decision: Literal["approve", "reject"]
+    sha256: str | None = Field(default=None, description="Hash of the call that was shown.")
+    arguments: dict[str, Any] | None = Field(default=None, description="To run instead of the model's.")
+    reason: str | None = Field(default=None, max_length=COMMENT_CHARS)
+    remember: Remember = "once"
+
+    def wish(self, via: Literal["rest", "websocket"]) -> Wish:
+        return Wish(
+            approve=self.decision == "approve",
+            via=via,
+            sha256=self.sha256,
+            arguments=self.arguments,
+            comment=self.reason,
+            remember=self.remember,
+        )
+
+
+class Decisions:
+    """What comes of a person's wish. `desk` is that of the configuration in use."""
+
+    def __init__(self, desk: Callable[[], Desk]) -> None:
+        self._desk = desk
+
+    async def make(self, approval_id: str, wish: Wish, *, caller: Caller) -> Approval:
+        """The approval as it is afterwards. Raises GatewayError."""
+        with written("a decision"):
+            return await self._desk().rule(approval_id, wish, caller=caller)
+
+
+async def go_on(resume: Resume, *decided: Approval | StoredRun) -> None:
+    """Lets the runs of what was decided go on. A failure changes nothing of that: they are taken up again later."""
+    runs = dict.fromkeys((one.run_id if isinstance(one, Approval) else one.id, one.tenant) for one in decided)
+    for run_id, tenant in runs:
+        try:
+            await resume(run_id, tenant)
+        except Exception:
+            log.exception("run %s does not go on yet", run_id)
+
+
+@contextmanager
+def written(what: str) -> Iterator[None]:
+    """Around what writes a person's word down. Raises GatewayError (store_full) where that fails."""
+    try:
+        yield
+    except StoreError as error:
+        log.error("%s cannot be written down: %s", what, error)
+        raise GatewayError(
+            "store_full", f"The gateway cannot write down {what}, so nothing has changed; its log says why."
+        ) from None

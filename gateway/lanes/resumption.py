@@ -1,0 +1,203 @@
+"""Runs on record that go on: by themselves, after a decision, or in the request that brings one or asks again."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import orjson
+
+from gateway.contracts import Clock, Exchange, Handler, Json, Reply, Resume
+from gateway.errors import GatewayError
+from gateway.journal import ENDED, Approval, Journal, StoredRun
+from gateway.lanes.context import ContextLane
+from gateway.runs import spoken
+from gateway.runs.desk import Wish
+from gateway.runs.keeper import Keeper
+from gateway.runs.live import Asking, LiveRun, LiveRuns, interrupted
+from gateway.runs.record import abandon, exchange_of
+from gateway.runs.tail import Tail
+from gateway.wire import approval_text
+from gateway.wire.chat_request import last_user_text
+from gateway.wire.replies import Reply as Decision
+
+#: The stage at which runs go on.
+AGENT_LOOP = "agent_loop"
+#: A run that was taken up so often without coming to an end will not come to one.
+OFTEN = 200
+#: How often a run that another process drives is looked at, besides being told of its events.
+LOOK_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request that brings a decision, or repeats one that has a run on record."""
+
+    body: Json
+    asking: Asking
+    exchange: Exchange  # as it would be if it began a run of its own
+
+
+class Resumption:
+    """What one worker does with runs on record. `lane` gives the context lane of the configuration in use."""
+
+    def __init__(
+        self,
+        *,
+        lane: Callable[[], ContextLane],
+        runs: LiveRuns,
+        keeper: Keeper,
+        tail: Tail,
+        store: Journal,
+        clock: Clock,
+    ) -> None:
+        self._lane = lane
+        self._runs = runs
+        self._keeper = keeper
+        self._tail = tail
+        self._store = store
+        self._clock = clock
+
+    async def go_on(self, run: StoredRun) -> None:
+        """Lets a run of ours go on without a client. Raises StoreError."""
+        handler = self._handler(run)
+        if handler is None or run.fence > OFTEN:
+            reason = f"its chain {run.chain!r} runs no tools any more" if handler is None else "it was begun too often"
+            await abandon(run, reason, store=self._store, clock=self._clock)
+            return
+        asking = Asking(run.fingerprint, None, repeats=False)
+        self._runs.begin(exchange_of(Resume(run), approvals="turn"), asking, handler, detached=True)
+
+    async def decided(self, run_id: str) -> None:
+        """Lets a run go on that waits for nobody any more, unless somebody drives it. Raises StoreError."""
+        run = await self._keeper.claim(run_id, "awaiting_approval", "running")
+        if run is not None:
+            await self.go_on(run)
+
+    async def reply(self, decision: Decision, asked: Asked) -> LiveRun:
+        """Decides as a chat message says, and goes on in its request. Raises GatewayError, StoreError."""
+        desk, caller = self._lane().desk, asked.exchange.caller
+        wish = Wish(approve=decision.approve, via="chat", comment=decision.comment)
+        ruled = [await desk.rule(approval_id, wish, caller=caller) for approval_id in decision.ids]
+        run_id = ruled[0].run_id
+        for other in {approval.run_id for approval in ruled} - {run_id}:
+            await self.decided(other)
+        claimed = await self._keeper.claim(run_id, "awaiting_approval", "awaiting_client")
+        if claimed is not None:
+            return self._go_on_here(claimed, asked, messages=asked.body["messages"])
+        run = await self._store.run(run_id, tenant=caller.tenant)
+        if run is None:
+            raise GatewayError("run_not_found", "The run of this approval is gone.")
+        if run.state == "running":
+            return self._told(asked, self._noted(ruled[0], asked))
+        return await self._as_it_is(run, asked, decided=[approval.id for approval in ruled])
+
+    async def repeat(self, run: StoredRun, asked: Asked) -> LiveRun:
+        """Answers a request whose run is on record. Raises GatewayError, StoreError."""
+        claimed = await self._keeper.claim(run.id, "awaiting_approval", "awaiting_client")
+        if claimed is not None:
+            return self._go_on_here(claimed, asked, messages=None)
+        if run.state == "running":
+            return self._runs.begin(asked.exchange, asked.asking, self._following(run, asked))
+        return await self._as_it_is(run, asked, decided=())
+
+    def _go_on_here(self, run: StoredRun, asked: Asked, *, messages: Sequence[Json] | None) -> LiveRun:
+        handler = self._handler(run)
+        if handler is None:
+            raise GatewayError("run_cancelled", f"The chain {run.chain!r} of this run runs no tools any more.")
+        own = asked.exchange
+        exchange = exchange_of(
+            Resume(run, messages), approvals=own.approvals, header=own.header, credential=own.credential
+        )
+        return self._runs.begin(exchange, asked.asking, handler, detached=True, body=asked.body, request_id=own.id)
+
+    async def _as_it_is(self, run: StoredRun, asked: Asked, *, decided: Sequence[str]) -> LiveRun:
+        return self._told(asked, *await self._chunks_of(run, asked, decided=decided))
+
+    def _told(self, asked: Asked, *chunks: Json) -> LiveRun:
+        """An answer that is known already."""
+        run = LiveRun(asked.exchange, asked.asking, now_s=self._clock.time())
+        run.replay(chunks)
+        return run
+
+    async def _chunks_of(self, run: StoredRun, asked: Asked, *, decided: Sequence[str]) -> list[Json]:
+        """The answer of a run that nobody drives. Raises GatewayError if there is none."""
+        language = approval_text.language_of(last_user_text(asked.body))
+        if run.answer is not None:
+            return _chunks(orjson.loads(run.answer))
+        if run.state == "awaiting_approval":
+            pending = await self._pending(run)
+            if pending:
+                if decided:
+                    text = spoken.still_pending_text(pending, decided, language=language, now_s=self._clock.time())
+                else:
+                    text = spoken.turn_text(pending, language=language)
+                return [*_text(text), {"choices": [], "context": spoken.waiting(run.id, pending)}]
+        if run.state == "unknown":
+            steps = await self._store.steps(run.id, tenant=run.tenant)
+            step = next((step for step in steps if step.state == "unknown"), steps[-1])
+            return _text(approval_text.unknown_text(step.tool, run_id=run.id, step=step.number, language=language))
+        if run.error_code is not None and run.error is not None:
+            raise GatewayError(run.error_code, run.error).after_effects()
+        raise interrupted(run.id)
+
+    async def _pending(self, run: StoredRun) -> list[Approval]:
+        approvals = await self._lane().desk.of_run(run.id, tenant=run.tenant)
+        return [approval for approval in approvals.values() if approval.state == "pending"]
+
+    def _noted(self, approval: Approval, asked: Asked) -> Json:
+        """The answer to a decision on a run whose own request is still there."""
+        language = approval_text.language_of(last_user_text(asked.body))
+        if approval.state == "rejected":
+            text = approval_text.rejected_text(approval.tool, approval.comment, language=language)
+        else:
+            text = approval_text.resumed_elsewhere_text(approval.run_id, language=language)
+        return _text(text)[0]
+
+    def _following(self, run: StoredRun, asked: Asked) -> Handler:
+        """Waits for a run that another process drives, and gives its answer."""
+
+        async def follow() -> AsyncIterator[Json]:
+            news = asyncio.Event()
+            async with self._tail.listening(lambda _: news.set(), run_id=run.id):
+                while True:
+                    found = await self._store.run(run.id, tenant=run.tenant)
+                    if found is None or found.state in ENDED or found.owner is None:
+                        break
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(news.wait(), LOOK_S)
+                    news.clear()
+            for chunk in await self._chunks_of(found or run, asked, decided=()):
+                yield chunk
+
+        async def handle(_exchange: Exchange) -> Reply:
+            return Reply(follow(), _released)
+
+        return handle
+
+    def _handler(self, run: StoredRun) -> Handler | None:
+        chain = self._lane().chains.get(run.chain)
+        return None if chain is None else chain.resumed(AGENT_LOOP)
+
+
+def _text(text: str) -> list[Json]:
+    return [
+        {"choices": [{"index": 0, "delta": {"content": text}}]},
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+    ]
+
+
+def _chunks(answer: Json) -> list[Json]:
+    """A stored answer as chunks."""
+    chunks: list[Json] = []
+    if answer["content"]:
+        chunks.append({"choices": [{"index": 0, "delta": {"content": answer["content"]}}]})
+    if answer["tool_calls"]:
+        chunks.append({"choices": [{"index": 0, "delta": {"tool_calls": answer["tool_calls"]}}]})
+    chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": answer["finish_reason"]}]})
+    told = {"context": answer["context"]} if "context" in answer else {}
+    return [*chunks, {"choices": [], "usage": answer["usage"], **told}]
+
+
+async def _released() -> None:
+    """There is no call to end."""

@@ -1,0 +1,147 @@
+"""The pages of runs: what they did, their end before their time, calls of which nobody knows; and the audit log."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, get_args
+
+from aiohttp import web
+from pydantic import Field
+
+from gateway.contracts import Clock, Json
+from gateway.errors import GatewayError
+from gateway.journal import Journal, RunState, StoredRun
+from gateway.lanes.admin import Route
+from gateway.lanes.asked import (
+    VIEWING,
+    Authorise,
+    Body,
+    Resume,
+    body_of,
+    limit_of,
+    number_of,
+    query_of,
+    word_of,
+)
+from gateway.lanes.decisions import go_on, written
+from gateway.lanes.views import audit_view, json_answer, list_answer, run_view, whole_run_view
+from gateway.runs import settle
+from gateway.runs.desk import OF_RUN
+from gateway.runs.tail import Tail
+
+RUNS, AUDIT = "/context/runs", "/context/audit"
+STATES: Final[tuple[RunState, ...]] = get_args(RunState)
+#: Words in which a run that waits in memory differs from what is stored of it; so many are looked at for them.
+_SHOWN: Final = ("running", "awaiting_approval")
+LOOKED_AT = 200
+#: A person's word on a call is short; a result of a tool is shown to a model up to this much.
+RESULT_CHARS = 32_768
+
+
+class Finding(Body):
+    """What a person says about a call of which nobody knows what became."""
+
+    step: int = Field(ge=0)
+    outcome: settle.Outcome = Field(alias="as")
+    result: str | None = Field(default=None, max_length=RESULT_CHARS)
+
+
+class RunPages:
+    """The pages of one worker; store and tail are those in use. `resume` lets a run go on."""
+
+    def __init__(
+        self,
+        *,
+        store: Callable[[], Journal],
+        tail: Callable[[], Tail],
+        authorise: Authorise,
+        resume: Resume,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._tail = tail
+        self._authorise = authorise
+        self._resume = resume
+        self._clock = clock
+
+    def routes(self) -> list[Route]:
+        """(method, path, handler), for `add_route` of aiohttp's router."""
+        one = RUNS + "/{id}"
+        readable = [(RUNS, self._list), (one, self._get), (AUDIT, self._audit)]
+        return [
+            *((method, path, page) for path, page in readable for method in ("GET", "HEAD")),
+            ("POST", one + "/cancel", self._cancel),
+            ("POST", one + "/resume", self._settle),
+        ]
+
+    async def _list(self, request: web.Request) -> web.Response:
+        caller = self._authorise(request, *VIEWING)
+        query = query_of(request, "state", "conversation", "limit")
+        wanted, limit = word_of(query, "state", STATES), limit_of(query)
+        views: list[Json] = []
+        for run in await self._chosen(query, tenant=caller.tenant, wanted=wanted, limit=limit):
+            view = run_view(run, pending=await self._pending(run))
+            if wanted in (None, view["state"]):
+                views.append(view)
+            if len(views) == limit:
+                break
+        return list_answer(views)
+
+    async def _get(self, request: web.Request) -> web.Response:
+        caller = self._authorise(request, *VIEWING)
+        query_of(request)
+        store, run_id, tenant = self._store(), request.match_info["id"], caller.tenant
+        run = await store.run(run_id, tenant=tenant)
+        if run is None:
+            raise settle.not_found()
+        steps, approvals = await asyncio.gather(
+            store.steps(run_id, tenant=tenant), store.approvals(tenant=tenant, run_id=run_id, limit=OF_RUN)
+        )
+        return json_answer(whole_run_view(run, steps=steps, approvals=approvals))
+
+    async def _cancel(self, request: web.Request) -> web.Response:
+        caller = self._authorise(request, *VIEWING)
+        query_of(request)
+        run_id = request.match_info["id"]
+        with written("that a run is cancelled"):
+            run = await settle.cancel(self._store(), run_id, caller=caller, via="rest", clock=self._clock)
+        self._tail().nudge()
+        return json_answer(run_view(run, pending=0))
+
+    async def _settle(self, request: web.Request) -> web.Response:
+        caller = self._authorise(request, *VIEWING)
+        query_of(request)
+        body = await body_of(request, Finding)
+        if body.outcome == "retry" and body.result is not None:
+            raise GatewayError("invalid_field", "A call that runs again brings its own result.", param="result")
+        finding = settle.Finding(step=body.step, outcome=body.outcome, via="rest", result=body.result)
+        run_id = request.match_info["id"]
+        with written("what a person says about a call"):
+            run = await settle.resolve(self._store(), run_id, finding, caller=caller, clock=self._clock)
+        self._tail().nudge()
+        if run.state == "running":
+            await go_on(self._resume, run)
+        return json_answer(run_view(run, pending=await self._pending(run)))
+
+    async def _audit(self, request: web.Request) -> web.Response:
+        self._authorise(request, "admin")
+        query = query_of(request, "after", "limit")
+        rows = await self._store().audit(after=number_of(query, "after", default=0), limit=limit_of(query))
+        return list_answer([audit_view(row) for row in rows])
+
+    async def _chosen(
+        self, query: Mapping[str, str], *, tenant: str, wanted: str | None, limit: int
+    ) -> Sequence[StoredRun]:
+        """The runs that may be shown, newest first."""
+        conversation = query.get("conversation")
+        if wanted not in _SHOWN:
+            return await self._store().runs(tenant=tenant, state=wanted, conversation=conversation, limit=limit)
+        found: list[StoredRun] = []
+        for state in _SHOWN if wanted == "awaiting_approval" else ("running",):
+            found += await self._store().runs(tenant=tenant, state=state, conversation=conversation, limit=LOOKED_AT)
+        return sorted(found, key=lambda run: run.created_s, reverse=True)
+
+    async def _pending(self, run: StoredRun) -> int:
+        """How many approvals of the run are pending; a run that is not under way has none."""
+        if run.state not in _SHOWN:
+            return 0
+        return len(await self._store().approvals(tenant=run.tenant, run_id=run.id, state="pending", limit=OF_RUN))

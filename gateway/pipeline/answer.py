@@ -1,0 +1,59 @@
+"""One answer of the model as it streams: its text for the client, and what the loop needs of it afterwards."""
+
+from collections.abc import AsyncIterator, Callable
+
+from gateway.contracts import Json, Reply
+from gateway.pipeline.usage import Usage
+from gateway.wire.scanner import AnswerScanner, Outcome
+
+
+class Answer:
+    """Reads one reply. `spoken` is told of each text for the client, and says how it begins."""
+
+    def __init__(self, *, usage: Usage, spoken: Callable[[str], str]) -> None:
+        self.reason: str | None = None
+        self._usage = usage
+        self._spoken = spoken
+        self._scanner = AnswerScanner()
+        self._content: list[str] = []
+
+    @property
+    def content(self) -> str:
+        """The text without the call."""
+        return "".join(self._content)
+
+    async def read(self, reply: Reply) -> AsyncIterator[Json]:
+        """Its chunks for the client: text that is certainly no call, and thoughts."""
+        async for chunk in reply.chunks:
+            if "usage" in chunk:
+                self._usage.read(chunk)
+            for choice in chunk.get("choices") or ():
+                if choice.get("index", 0) != 0:
+                    continue
+                delta = choice.get("delta") or {}
+                self.reason = choice.get("finish_reason") or self.reason
+                text, passed = delta.get("content"), {}
+                if len(delta) > 1 or text is None:
+                    passed = self._beside_text(delta)
+                if text and isinstance(text, str):
+                    self._usage.said(text)
+                    if shown := self._scanner.feed(text):
+                        self._content.append(shown)
+                        passed["content"] = self._spoken(shown)
+                if passed:
+                    yield {"choices": [{"index": 0, "delta": passed}]}
+
+    def finish(self) -> tuple[str, Outcome]:
+        """What was held back and is text after all, and what the answer is."""
+        rest, found = self._scanner.finish(finish_reason=self.reason)
+        if rest:
+            self._content.append(rest)
+            rest = self._spoken(rest)
+        return rest, found
+
+    def _beside_text(self, delta: Json) -> Json:
+        """What of a delta goes on besides its text: thoughts. Native tool calls are for the scanner."""
+        if calls := delta.get("tool_calls"):
+            self._scanner.feed_native(calls)
+        thoughts = ((key, delta.get(key)) for key in ("reasoning_content", "reasoning"))
+        return {key: text for key, text in thoughts if isinstance(text, str) and text}

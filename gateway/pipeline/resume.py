@@ -1,0 +1,123 @@
+"""How far a run is, as it is kept, and a run that goes on from there: in another process, or after its approval."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import orjson
+
+from gateway.contracts import Exchange, Json, ToolCall, Verdict
+from gateway.journal import APPROVED, Approval, StoredStep
+from gateway.pipeline.usage import Usage
+from gateway.runs.loop import Loop, Planned, Told
+from gateway.runs.record import Record
+from gateway.tools.judge import Judge
+from gateway.wire.risk_level import RISK_LEVEL
+from gateway.wire.scanner import FoundCall
+
+#: States of a step whose result is known.
+_KNOWN = frozenset(("finished", "failed"))
+
+
+@dataclass(slots=True)
+class Progress:
+    """What of a run is kept besides its steps.
+
+    `prefix` is the hash of what the client saw when its turn ended before the run did.
+
+    `rounds` are the numbers of the calls of each round, with the text that came before them; the last one is open
+    until all its results are there.
+    """
+
+    loop: Loop
+    usage: Usage
+    said: list[str] = field(default_factory=list)
+    prefix: str | None = None
+    rounds: list[tuple[str, list[int]]] = field(default_factory=list)
+    is_open: bool = False
+    tainted: bool = False
+    asked_for: bool = False
+
+    def snapshot(self, *, spent_s: float) -> Json:
+        return {
+            "loop": self.loop.snapshot(),
+            "usage": self.usage.snapshot(),
+            "said": "".join(self.said),
+            "prefix": self.prefix,
+            "rounds": self.rounds,
+            "is_open": self.is_open,
+            "tainted": self.tainted,
+            "asked_for": self.asked_for,
+            "spent_s": spent_s,
+        }
+
+    def restore(self, snapshot: Json, steps: Sequence[StoredStep], judge: Judge, exchange: Exchange) -> None:
+        self.usage.restore(snapshot["usage"])
+        self.said = [snapshot["said"]] if snapshot["said"] else []
+        self.prefix, self.is_open = snapshot["prefix"], snapshot["is_open"]
+        self.rounds = [(content, numbers) for content, numbers in snapshot["rounds"]]
+        self.tainted, self.asked_for = snapshot["tainted"], snapshot["asked_for"]
+        whole = self.rounds[:-1] if self.is_open else self.rounds
+        self.loop.restore(
+            snapshot["loop"],
+            [
+                (
+                    content,
+                    [planned_of(steps[n], judge, exchange) for n in numbers],
+                    [shown_of(steps[n]) for n in numbers],
+                )
+                for content, numbers in whole
+            ],
+        )
+
+
+def planned_of(step: StoredStep, judge: Judge, exchange: Exchange) -> Planned:
+    """A call as it was planned, with the tool as it is now."""
+    entry = judge.catalog.find(step.model_name, exchange)
+    call = ToolCall(
+        id=step.call_id, tool=step.model_name, arguments=orjson.loads(step.arguments), terminate=step.terminate
+    )
+    verdict = Verdict(step.decision, step.basis, step.rule, step.reason)  # type: ignore[arg-type]  # as it was written
+    refusal = step.result if step.state == "refused" else None
+    if entry is None and step.state not in _KNOWN and refusal is None:
+        refusal = f"Error: there is no tool {step.tool!r} any more."
+    return Planned(call, entry.spec if entry is not None else None, verdict, refusal)
+
+
+def shown_of(step: StoredStep) -> str:
+    return step.shown or step.result or ""
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """The round in which a run stopped. `unknown` are steps of which nobody knows what became of them."""
+
+    planned: list[Planned]
+    numbers: list[int]
+    done: Mapping[int, Told]
+    unknown: list[int]
+
+
+def reopen(
+    progress: Progress, record: Record, approvals: Mapping[int, Approval], judge: Judge, exchange: Exchange
+) -> Open:
+    """The open round of a run that goes on; calls that were cleared but not started are judged anew."""
+    _, numbers = progress.rounds[-1]
+    planned, done, unknown = [], {}, []
+    for number in numbers:
+        step = record.steps[number]
+        was = planned_of(step, judge, exchange)
+        if step.state in _KNOWN or (step.state == "rejected" and step.result is not None):
+            done[number] = Told(shown_of(step), step.result or "", ok=step.state == "finished")
+        elif step.state in ("started", "unknown"):
+            if step.state == "started" and was.spec is not None and was.spec.idempotent:
+                approval = approvals.get(number)
+                record.again(number, approval if approval is not None and approval.state in APPROVED else None)
+            else:
+                unknown.append(number)
+        elif step.state == "planned" and was.refusal is None and was.verdict.decision == "auto":
+            low = {RISK_LEVEL: "low"} if step.rule == "risk_level_low" else {}
+            found = FoundCall(step.model_name, {**was.call.arguments, **low}, step.terminate)
+            was = judge.plan(found, step.call_id, exchange, tainted=progress.tainted, asked_for=progress.asked_for)
+            record.judged(number, was)
+        planned.append(was)
+    return Open(planned, list(numbers), done, unknown)

@@ -1,0 +1,318 @@
+"""One group of calls, from its judgement to its results: people are asked where they have a say, calls run in order.
+
+What happens is written down before and behind each effect (`gateway.runs.record`), so that another process can go on
+from any point of it. Only here do calls run.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypedDict
+
+import orjson
+
+from gateway.contracts import Counters, Exchange, Json
+from gateway.journal import Approval, ApprovalState, RunState, StepState
+from gateway.runs import spoken
+from gateway.runs.budget import Budget
+from gateway.runs.desk import Desk, against, approval_view
+from gateway.runs.live import EFFECTS
+from gateway.runs.loop import Finish, Planned, Told
+from gateway.runs.record import Record
+from gateway.tools.judge import Judge
+from gateway.tools.runner import Runner
+from gateway.wire import approval_text as texts
+from gateway.wire.chat_request import last_user_text
+from gateway.wire.shown import Language
+
+log = logging.getLogger("gateway")
+
+#: How long a tool may go on whose client is gone, or whose gateway stops.
+TOOL_GRACE_S = 2.0
+_LEFT = "Not run: the request was cancelled before it began."
+_NOT_RUN = "Not run: a person rejected this call."
+
+
+#: How a step ends with its approval, where that is not cancelled.
+_ENDED: Mapping[ApprovalState, StepState] = {"rejected": "rejected", "expired": "expired"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consent:
+    """How people are asked (config: approvals)."""
+
+    inline_wait_s: float
+    on_reject: Literal["abort", "continue"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Round:
+    """The calls `planned` of one answer, under their `numbers` in the record.
+
+    `told` grows to one result for each call, unless `finish` ends the turn before; `state` is what becomes of the run
+    then. `done` are results that are on record already.
+    """
+
+    judge: Judge
+    runner: Runner
+    desk: Desk
+    counters: Counters
+    consent: Consent
+    exchange: Exchange
+    record: Record
+    budget: Budget
+    limit_chars: int
+    planned: Sequence[Planned]
+    numbers: Sequence[int]
+    done: Mapping[int, Told]
+    told: list[Told] = field(default_factory=list)
+    finish: Finish | None = None
+    state: RunState = "completed"
+    context: Json = field(default_factory=dict)
+    tainted: bool = False
+    _granted: set[int] = field(default_factory=set)
+    _approvals: Mapping[int, Approval] = field(default_factory=dict)
+
+    async def chunks(self) -> AsyncIterator[Json]:
+        """Events for the client, and the mark before the first effect. Raises GatewayError."""
+        async for chunk in self._ask():
+            yield chunk
+        for i, number in enumerate(self.numbers):
+            if self._is_over():
+                return
+            planned = self.planned[i]
+            told = self.done.get(number) or _refused(planned)
+            approval: Approval | None = None
+            if told is None and planned.needs_approval and number not in self._granted:
+                async for chunk in self._wait(i):
+                    yield chunk
+                if self._is_over():
+                    return
+                approval = self._approvals[number]
+                told = self._rejected(number, approval)
+            if told is None:
+                planned = planned if approval is None else _as_approved(planned, approval)
+                if self.exchange.events:
+                    yield _event({**_named(planned, i), "type": "tool.started"})
+                await self._start(number, approval)
+                yield {EFFECTS: True}
+                told = await self._run(number, planned, edited=approval is not None and approval.edited is not None)
+                if self.exchange.events:
+                    yield _event({**_named(planned, i), "type": "tool.finished"})
+            self.told.append(told)
+        await self.record.refused()
+
+    async def _ask(self) -> AsyncIterator[Json]:
+        """Asks for every call of the group that needs it, at once."""
+        held = [i for i, p in enumerate(self.planned) if p.needs_approval and self.numbers[i] not in self.done]
+        for i in held:
+            if self.record.steps[self.numbers[i]].approval_id is None:  # else somebody is asked already
+                await self._refuse_or_grant(i)
+        held = [i for i in held if self.planned[i].needs_approval and self.numbers[i] not in self._granted]
+        if not held:
+            return
+        if self.exchange.approvals == "reject":
+            step = self.record.steps[self.numbers[held[0]]]
+            arguments = orjson.loads(step.arguments)
+            shown = texts.Shown(id="", tool=step.tool, arguments=arguments, reason=step.reason, rule=step.rule)
+            self._end("rejected", texts.refused_here_text(shown, **self._told_so_far()))
+            await self.record.refused()
+            return
+        self._approvals = await self.desk.of_run(self.exchange.id, tenant=self.exchange.caller.tenant)
+        await self._issue([self.numbers[i] for i in held if self._lacks(self.numbers[i])])
+        yield {EFFECTS: True}
+
+    async def _refuse_or_grant(self, i: int) -> None:
+        """Nobody is asked about a call that its tool would refuse, nor about one that was approved for good."""
+        number, planned = self.numbers[i], self.planned[i]
+        entry = self.judge.catalog.find(planned.call.tool, self.exchange)
+        refusal = None if entry is None else await entry.source.refusal(planned.call, self.exchange)
+        if refusal is not None:
+            changed = replace(planned, refusal=f"Error: {refusal}")
+            self.planned = [*self.planned[:i], changed, *self.planned[i + 1 :]]
+            self.record.ended(number, "refused", changed.refusal)
+            return
+        grant = await self.desk.grant(self.record.steps[number], self.exchange)
+        if grant is not None:
+            self._granted.add(number)
+            self.record.granted(number, grant.id, grant.granted_by)
+
+    def _lacks(self, number: int) -> bool:
+        """Whether a step still has to be asked for, or anew because tool or policy have changed since."""
+        approval = self._approvals.get(number)
+        if approval is None:
+            return True
+        if approval.state == "approved" and not self.desk.holds(approval):
+            self.record.outdated(approval)
+            return True
+        return False
+
+    async def _issue(self, numbers: Sequence[int]) -> None:
+        if not numbers:
+            return
+        issued = [self.desk.issue(self.record.steps[number], self.exchange) for number in numbers]
+        await self.record.ask(issued, [approval_view(approval) for approval in issued])
+        self._approvals = {**self._approvals, **{approval.step: approval for approval in issued}}
+
+    async def _wait(self, i: int) -> AsyncIterator[Json]:
+        """Until the call is decided on; `finish` is set when the turn ends before, or because of it."""
+        awaited = [n for n in self.numbers[i:] if n in self._approvals and n not in self.done]
+        waiting = [self._approvals[n] for n in awaited if self._approvals[n].state == "pending"]
+        if self.exchange.approvals == "hold" and self._approvals[awaited[0]].state == "pending":
+            shown = [spoken.shown(approval) for approval in waiting]
+            delta = {"reasoning_content": texts.waiting_text(shown, language=self._language)}
+            told = {"type": "approval.required", "approvals": [approval_view(approval) for approval in waiting]}
+            yield _event({**told, "run_id": self.exchange.id}, delta)
+        pending = await self._until_decided(awaited)
+        for approval in (self._approvals[n] for n in awaited):
+            if approval.state != "pending" and any(approval.id == w.id for w in waiting):
+                told = {"type": "approval.resolved", "approval_id": approval.id, "state": approval.state}
+                yield _event({**told, "run_id": self.exchange.id})
+        if pending:
+            self._park(awaited)
+        elif (said_no := self._decided_against(awaited)) is not None:
+            self._abort(said_no, awaited)
+
+    async def _until_decided(self, awaited: Sequence[int]) -> bool:
+        """Whether the first of them is still not decided when the time to wait here is over."""
+        run_id, tenant = self.exchange.id, self.exchange.caller.tenant
+        try:
+            if self.exchange.approvals == "hold":
+                with self.budget.paused():
+                    async with asyncio.timeout(self.consent.inline_wait_s) as limit:
+                        await self.desk.wait(awaited, run_id=run_id, tenant=tenant, abort=self._aborts)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+        except asyncio.CancelledError:
+            await self.record.park("awaiting_approval")
+            raise
+        self._approvals = await self.desk.of_run(run_id, tenant=tenant)
+        return self._approvals[awaited[0]].state == "pending" and not self._decided_against(awaited)
+
+    @property
+    def _aborts(self) -> bool:
+        return self.consent.on_reject == "abort"
+
+    def _decided_against(self, awaited: Sequence[int]) -> Approval | None:
+        """What ends the turn: any rejection, unless the run goes on after those."""
+        said_no = (approval for approval in map(self._approvals.__getitem__, awaited) if against(approval))
+        if self._aborts:
+            return next(said_no, None)
+        first = self._approvals[awaited[0]]
+        return first if against(first) and first.state != "rejected" else None
+
+    def _park(self, awaited: Sequence[int]) -> None:
+        """The turn ends; the run waits in the store."""
+        pending = [self._approvals[n] for n in awaited if self._approvals[n].state == "pending"]
+        text = spoken.turn_text(pending, language=self._language)
+        self.context = spoken.waiting(self.exchange.id, pending)
+        self._end("awaiting_approval", text)
+
+    def _abort(self, decided: Approval, awaited: Sequence[int]) -> None:
+        """A person, the clock or an operator said no: nothing of what is left of the group runs."""
+        ran = self._told_so_far()
+        if decided.state == "rejected":
+            self._end("rejected", texts.rejected_text(decided.tool, decided.comment, **ran))
+        elif decided.state == "expired":
+            self._end("expired", texts.expired_text(decided.tool, **ran))
+        else:
+            self._end("cancelled", texts.cancelled_text(decided.tool, **ran))
+        for number in awaited:
+            approval = self._approvals[number]
+            self.record.ended(number, _ENDED.get(approval.state, "cancelled"), None)
+            if approval.state in ("pending", "approved"):
+                self.record.outdated(approval)
+
+    def _rejected(self, number: int, approval: Approval) -> Told | None:
+        """What the model is told of a rejected call when the run goes on (`on_reject: continue`)."""
+        if approval.state != "rejected":
+            return None
+        text = _NOT_RUN if approval.comment is None else f"{_NOT_RUN} They say: {approval.comment}"
+        self.record.ended(number, "rejected", text)
+        return Told(text, text, ok=False)
+
+    async def _start(self, number: int, approval: Approval | None) -> None:
+        """The last thing before a call runs. Raises GatewayError: then it must not."""
+        if self.budget.left_s <= 0:
+            raise self.budget.expiry()
+        try:
+            await self.record.start(number, approval=approval)
+        except asyncio.CancelledError:
+            await self.record.finish(number, Told(_LEFT, _LEFT, ok=False), ok=False)
+            raise
+
+    async def _run(self, number: int, planned: Planned, *, edited: bool) -> Told:
+        """Runs one call that may run. One that is cancelled gets a little time to end by itself."""
+        entry = self.judge.catalog.find(planned.call.tool, self.exchange)
+        assert entry is not None  # it was found when it was judged, and the catalog does not change
+        work = asyncio.get_running_loop().create_task(
+            self.runner.run(entry, planned.call, self.exchange, limit_chars=self.limit_chars)
+        )
+        try:
+            told = await self.budget.within(asyncio.shield(work))
+        except BaseException as error:
+            grace_s = TOOL_GRACE_S if isinstance(error, asyncio.CancelledError) else 0.0
+            await asyncio.shield(self._stop(number, work, grace_s=grace_s, idempotent=entry.spec.idempotent))
+            raise
+        self.tainted = self.tainted or self.runner.taints(entry, planned.call, self.exchange)
+        if edited:
+            arguments = orjson.dumps(planned.call.arguments).decode()
+            told = replace(told, shown=f"[A person changed the arguments to {arguments}]\n{told.shown}")
+        await self.record.finish(number, told, ok=told.ok)
+        return told
+
+    async def _stop(self, number: int, work: "asyncio.Task[Told]", *, grace_s: float, idempotent: bool) -> None:
+        """Ends a call, and writes down what is known of it."""
+        if grace_s:
+            await asyncio.wait({work}, timeout=grace_s)
+        if not work.done():
+            work.cancel()
+            await asyncio.wait({work})
+        if not work.cancelled() and work.exception() is None:
+            told = work.result()
+            await self.record.finish(number, told, ok=told.ok)
+        elif idempotent:
+            self.record.again(number, None)
+        else:
+            self.counters.count("unknown_outcomes", tool=self.record.steps[number].tool)
+            await self.record.finish(number, None, ok=False)
+
+    def _end(self, state: RunState, text: str) -> None:
+        self.state, self.finish = state, Finish(text, "stop")
+
+    def _is_over(self) -> bool:
+        return self.finish is not None
+
+    @property
+    def _language(self) -> Language:
+        return texts.language_of(last_user_text(self.exchange.body))
+
+    def _told_so_far(self) -> "_ToldSoFar":
+        ran = sum(step.started_s is not None for step in self.record.steps)
+        return {"ran_before": ran, "language": self._language}
+
+
+class _ToldSoFar(TypedDict):
+    ran_before: int
+    language: Language
+
+
+def _refused(planned: Planned) -> Told | None:
+    return None if planned.refusal is None else Told(planned.refusal, planned.refusal, ok=False)
+
+
+def _as_approved(planned: Planned, approval: Approval) -> Planned:
+    """The call that was approved, which is not always the one that the model asked for."""
+    if approval.edited is None:
+        return planned
+    return replace(planned, call=replace(planned.call, arguments=orjson.loads(approval.edited)))
+
+
+def _event(context: Json, delta: Json | None = None) -> Json:
+    return {"choices": [{"index": 0, "delta": delta or {}}], "context": context}
+
+
+def _named(planned: Planned, number: int) -> Json:
+    return {"tool": planned.call.tool, "call_id": planned.call.id, "number": number}

@@ -1,0 +1,400 @@
+"""Drives agent loops: calls the model, reads its answers as they stream, runs what it asks for, asks again.
+
+Text flows on as it comes; tool calls never do. The state machine is `gateway.runs.loop`, calls run in
+`gateway.pipeline.round`; here are the model, the clock, and what the client is told on the way.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+import orjson
+
+from gateway.contracts import Exchange, Handler, Json, LoopLimits, Reply, StoreError
+from gateway.errors import GatewayError
+from gateway.journal import RunState
+from gateway.pipeline import hidden
+from gateway.pipeline.answer import Answer
+from gateway.pipeline.crew import Crew
+from gateway.pipeline.resume import Progress, reopen
+from gateway.pipeline.round import Round
+from gateway.pipeline.usage import Usage
+from gateway.runs.budget import Budget
+from gateway.runs.live import CALLS, STOPPING
+from gateway.runs.loop import Action, Ask, Execute, Finish, Loop, Planned, Told
+from gateway.runs.record import Record
+from gateway.tools.native import native_tools
+from gateway.wire import approval_text
+from gateway.wire.chat_request import client_tools, last_user_text
+from gateway.wire.scanner import Calls, FoundCall, Malformed
+
+log = logging.getLogger("gateway")
+
+ASK_BEFORE = "hitl:ask_before"
+_OUTCOMES: Mapping[str, str] = {
+    "agent_timeout": "timeout",
+    "agent_iteration_limit": "limit",
+    "agent_malformed_tool_call": "parse_failed",
+}
+#: States in which a run waits in the store: its turn is over, it is not.
+_PARKED: frozenset[RunState] = frozenset(("awaiting_approval", "awaiting_client", "unknown"))
+
+
+class Run:
+    """One run of a loop."""
+
+    def __init__(self, crew: Crew, limits: LoopLimits, exchange: Exchange, call_next: Handler) -> None:
+        self._crew = crew
+        self._limits = limits
+        self._exchange = exchange
+        self._call_next = call_next
+        self._state: RunState = "completed"
+        self._action: Action = Ask(())
+        self._round: Round | None = None
+        self._step = 0
+        self._reply: Reply | None = None
+        self._messages: list[Json] = exchange.body["messages"]
+        self._quiet = True  # nothing was said in this round
+        self._expired = self._dropped = False
+        self._closing: asyncio.Task[None] | None = None
+        self._context: Json = {}
+        self._loop = Loop(
+            limits=limits,
+            plan=self._plan,
+            client_tools=client_tools(exchange.body),
+            new_id=lambda: "call_" + secrets.token_hex(12),
+            run_id=exchange.id,
+        )
+        self._progress = Progress(self._loop, Usage())
+        self._budget = self._new_budget(spent_s=0.0)
+        self._record = Record(
+            store=crew.store,
+            exchange=exchange,
+            owner=crew.keeper.owner,
+            clock=crew.clock,
+            progress=lambda: self._progress.snapshot(spent_s=self._budget.spent_s),
+            began=self._hold,
+            ends=lambda: crew.keeper.drop(exchange.id),
+            wrote=crew.tail.nudge,
+        )
+
+    async def remember(self) -> None:
+        """What is on record: hidden turns of the conversation, how far this run is. Raises StoreError."""
+        exchange, store = self._exchange, self._crew.store
+        if (resume := exchange.resume) is not None:
+            self._hold()
+            steps = await store.steps(resume.run.id, tenant=resume.run.tenant)
+            self._record.resume(resume.run, steps)
+            snapshot = orjson.loads(resume.run.progress)
+            self._progress.restore(snapshot, steps, self._crew.judge, exchange)
+            self._budget = self._new_budget(spent_s=snapshot["spent_s"])
+        elif exchange.intent is not None and exchange.intent.rule == ASK_BEFORE and not exchange.dry:
+            self._progress.asked_for = True
+            if exchange.conversation is not None:
+                caller, now_s = exchange.caller, self._crew.clock.time()
+                await store.ask_before(
+                    tenant=caller.tenant, caller=caller.name, conversation=exchange.conversation, now_s=now_s
+                )
+        self._messages = await hidden.remembered(self._messages, caller=exchange.caller, store=store)
+
+    async def chunks(self) -> AsyncIterator[Json]:
+        """What the client gets: text, events, one finish reason, the usage of the whole turn."""
+        outcome = "error"
+        self._budget.start(self._expire)
+        try:
+            if self._exchange.events:
+                yield _event({"type": "run.started", "run_id": self._exchange.id})
+            if self._exchange.resume is not None and (text := self._retold()):
+                yield _text(text)
+            self._action = await self._first_action()
+            while not isinstance(self._action, Finish):
+                async for chunk in self._round.chunks() if self._round is not None else self._asked():
+                    yield chunk
+                if self._round is not None:
+                    self._action, self._round = self._executed(self._round), None
+                elif isinstance(self._action, Execute):
+                    self._round = self._next_round(self._action)
+            for chunk in await self._ending(self._action):
+                yield chunk
+            outcome = "rejected" if self._state == "expired" else self._state
+        except Exception as failure:
+            outcome, error = await self._failed(failure)
+            raise error from None
+        except (asyncio.CancelledError, GeneratorExit) as left:
+            outcome = "cancelled"
+            await self._left(stopping=STOPPING in left.args)
+            raise
+        finally:
+            self._budget.stop()
+            await self.release()
+            self._crew.keeper.drop(self._exchange.id)
+            if not self._exchange.dry and outcome not in _PARKED:
+                self._crew.counters.count("agent_runs", outcome=outcome)
+                self._crew.counters.observe("agent_run_steps", self._loop.asked)
+
+    async def _asked(self) -> AsyncIterator[Json]:
+        """One call of the model, and what follows from its answer."""
+        self._step += 1
+        if self._exchange.events:
+            yield _event({"type": "step.started", "step": self._step})
+        n_said, answer = len(self._progress.said), None
+        while answer is None or self._dropped:
+            yield {CALLS: self._drop}
+            del self._progress.said[n_said:]
+            self._dropped, self._quiet = False, True
+            answer = Answer(usage=self._progress.usage, spoken=self._spoken)
+            try:
+                async for chunk in answer.read(await self._call()):
+                    yield chunk
+            except GatewayError:
+                if not self._dropped:
+                    raise
+            await self.release()
+        yield {CALLS: None}
+        rest, found = answer.finish()
+        if rest:
+            yield _text(rest)
+        if isinstance(found, Malformed):
+            self._crew.counters.count("agent_parse_failures")
+        elif isinstance(found, Calls):
+            await self._look_whether_asked_for()
+        self._action = self._loop.answered(answer.content, found, finish_reason=answer.reason)
+
+    def _drop(self) -> None:
+        """Ends the model call under way: its client is gone. It is made again once there is one."""
+        self._dropped = True
+        self._budget.interrupt()
+        self._closing = asyncio.get_running_loop().create_task(self.release())
+
+    async def release(self) -> None:
+        reply, self._reply = self._reply, None
+        if reply is not None:
+            await reply.release()
+
+    # The model.
+
+    async def _call(self) -> Reply:
+        """Calls the model with all that was said, hidden or not."""
+        body = {**self._exchange.body, "messages": [*self._messages, *self._loop.messages]}
+        if self._limits.tool_format == "native":
+            ours = native_tools(self._crew.judge.catalog.offered(self._exchange), besides=self._loop.client_tools)
+            if ours:
+                body["tools"] = [*(self._exchange.body.get("tools") or ()), *ours]
+        asked = replace(self._exchange, body=body, budget_s=self._budget.left_s)
+        self._reply = reply = await self._budget.within(self._call_next(asked))
+        self._progress.usage.asked(body)
+        return reply
+
+    def _spoken(self, text: str) -> str:
+        """Text for the client; what the model says in a later round begins a paragraph of its own."""
+        said = self._progress.said
+        if self._quiet:
+            self._quiet = False
+            if said and not said[-1][-1:].isspace():
+                text = f"\n\n{text}"
+        said.append(text)
+        return text
+
+    def _plan(self, found: FoundCall, call_id: str) -> Planned:
+        progress = self._progress
+        planned = self._crew.judge.plan(
+            found, call_id, self._exchange, tainted=progress.tainted, asked_for=progress.asked_for
+        )
+        self._crew.counters.count("risk_decisions", decision=planned.verdict.decision, basis=planned.verdict.basis)
+        return planned
+
+    async def _look_whether_asked_for(self) -> None:
+        """Whether the user wants to be asked before each call of this conversation; if nobody can tell: yes."""
+        exchange, caller = self._exchange, self._exchange.caller
+        if self._progress.asked_for or exchange.conversation is None:
+            return
+        try:
+            self._progress.asked_for = await self._crew.store.asks_before(
+                tenant=caller.tenant, caller=caller.name, conversation=exchange.conversation
+            )
+        except StoreError as error:
+            log.error("the store failed, so every call of run %s needs approval: %s", exchange.id, error)
+            self._progress.asked_for = True
+
+    # Rounds of calls.
+
+    def _next_round(self, action: Execute) -> Round:
+        numbers = self._record.plan(action.planned, round_=len(self._progress.rounds))
+        self._progress.rounds.append((self._loop.content, numbers))
+        self._progress.is_open = True
+        return self._new_round(action.planned, numbers, {})
+
+    async def _first_action(self) -> Action:
+        """Where a run begins, or goes on that is on record."""
+        if not self._progress.is_open:
+            return Ask(self._loop.messages)
+        exchange, crew = self._exchange, self._crew
+        approvals = await crew.desk.of_run(exchange.id, tenant=exchange.caller.tenant)
+        opened = reopen(self._progress, self._record, approvals, crew.judge, exchange)
+        if opened.unknown:
+            for number in opened.unknown:
+                if self._record.steps[number].state == "started":
+                    crew.counters.count("unknown_outcomes", tool=self._record.steps[number].tool)
+                    await self._record.finish(number, None, ok=False)
+            self._state = "unknown"
+            first = self._record.steps[opened.unknown[0]]
+            language = approval_text.language_of(last_user_text(exchange.body))
+            text = approval_text.unknown_text(first.tool, run_id=exchange.id, step=first.number, language=language)
+            return Finish(text, "stop")
+        self._round = self._new_round(opened.planned, opened.numbers, opened.done)
+        return Execute(tuple(opened.planned))
+
+    def _new_round(self, planned: Sequence[Planned], numbers: Sequence[int], done: Mapping[int, Told]) -> Round:
+        crew = self._crew
+        return Round(
+            judge=crew.judge,
+            runner=crew.runner,
+            desk=crew.desk,
+            counters=crew.counters,
+            consent=crew.consent,
+            exchange=self._exchange,
+            record=self._record,
+            budget=self._budget,
+            limit_chars=self._limits.result_chars,
+            planned=planned,
+            numbers=numbers,
+            done=done,
+        )
+
+    def _executed(self, round_: Round) -> Action:
+        self._progress.tainted = self._progress.tainted or round_.tainted
+        if round_.finish is not None:
+            self._state, self._context = round_.state, round_.context
+            return round_.finish
+        self._progress.is_open = False
+        return self._loop.executed(round_.planned, round_.told)
+
+    # The end of a turn.
+
+    async def _ending(self, finish: Finish) -> list[Json]:
+        """Writes the end down, and makes the last chunks of the turn."""
+        chunks: list[Json] = []
+        if finish.text:
+            self._quiet = True
+            chunks.append(_text(self._spoken(finish.text)))
+        usage = self._progress.usage.chunk()
+        if self._state in _PARKED:
+            self._progress.prefix = self._progress.prefix or self._prefix(())
+            await self._record.park(self._state)
+        else:
+            await self._keep_hidden_turns(finish.tool_calls)
+            answer = {
+                "content": "".join(self._progress.said),
+                "tool_calls": finish.tool_calls,
+                "finish_reason": finish.reason,
+                **usage,
+            }
+            await self._record.end(self._state, answer=orjson.dumps(answer))
+        chunks += [{"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]} for call in finish.tool_calls]
+        if self._exchange.events:
+            chunks.append(_event({"type": "run.finished", "run_id": self._exchange.id, "state": self._state}))
+        chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": finish.reason}]})
+        if self._context:
+            usage["context"] = {**usage.get("context", {}), **self._context}
+        return [*chunks, usage]
+
+    async def _failed(self, failure: Exception) -> tuple[str, Exception]:
+        """The run's outcome and what its client is told: after an effect nothing that makes it try again."""
+        effects = self._record.run is not None and self._record.run.effects
+        if isinstance(failure, GatewayError):
+            error = self._timeout() if self._expired else failure
+        elif self._record.begun:
+            log.error("run %s failed after a tool had run", self._exchange.id, exc_info=failure)
+            error = GatewayError("internal_error", "The gateway failed; its log has this request id.")
+        else:
+            return "error", failure
+        outcome = _OUTCOMES.get(error.code, "error")
+        if outcome != "error":
+            log.warning("run %s ended: %s", self._exchange.id, error.message)
+        with suppress(GatewayError):  # it is not ours any more
+            if error.code == "upstream_refused" and self._lacks_credential():
+                await self._record.park("awaiting_client")
+            else:
+                await self._record.end("failed", error=error)
+        return outcome, error.after_effects() if effects else error
+
+    def _lacks_credential(self) -> bool:
+        """Whether the run was begun with a credential that it cannot have any more: it waits for its client."""
+        resume = self._exchange.resume
+        return resume is not None and not self._exchange.credential and orjson.loads(resume.run.request)["credential"]
+
+    async def _left(self, *, stopping: bool) -> None:
+        """Nobody reads the run any more, or its process stops, which is no reason to end it."""
+        record = self._record
+        if not record.begun or record.run is None or record.run.state != "running":
+            return
+        with suppress(GatewayError, StoreError):
+            if stopping:
+                await record.let_go()
+            else:
+                await record.end("interrupted")
+
+    def _hold(self) -> None:
+        """The run is in the store: whoever takes it from us there ends it here."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._crew.keeper.hold(self._exchange.id, task.cancel)
+
+    # What the client does not see.
+
+    async def _keep_hidden_turns(self, tool_calls: tuple[Json, ...]) -> None:
+        turns = self._loop.hidden
+        if not turns:
+            return
+        prefix = self._progress.prefix
+        if prefix is None:
+            prefix = self._prefix(tool_calls)
+        else:  # the client saw the turn end before: what came of it since is hidden from it, too
+            turns = [*turns, {"role": "assistant", "content": "".join(self._progress.said)}]
+        await hidden.keep(turns, prefix, run=self._exchange, store=self._crew.store, clock=self._crew.clock)
+
+    def _prefix(self, tool_calls: tuple[Json, ...]) -> str:
+        """The hash of what the client sees up to and including the answer of this turn."""
+        resume, messages = self._exchange.resume, self._exchange.body["messages"]
+        if resume is not None and resume.messages is not None:
+            messages = resume.messages
+        answer = {"role": "assistant", "content": "".join(self._progress.said), "tool_calls": tool_calls}
+        return hidden.prefix_of([*messages, answer], caller=self._exchange.caller)
+
+    def _retold(self) -> str:
+        """What a client is to see again of a run whose turn had not ended; nothing of one whose turn had."""
+        resume, progress = self._exchange.resume, self._progress
+        if progress.prefix is None:
+            return "".join(progress.said)
+        progress.said = []
+        if resume is not None and resume.messages is not None:
+            progress.prefix = None
+        return ""
+
+    # Time.
+
+    def _new_budget(self, *, spent_s: float) -> Budget:
+        limit_s = min(self._limits.timeout_s, self._exchange.budget_s)
+        return Budget(limit_s, spent_s=spent_s, clock=self._crew.clock, expiry=self._timeout)
+
+    def _expire(self) -> None:
+        """Ends a model call that is read: its reader gets an error, which becomes the run's timeout."""
+        self._expired = True
+        self._closing = asyncio.get_running_loop().create_task(self.release())
+
+    def _timeout(self) -> GatewayError:
+        seconds = min(self._limits.timeout_s, self._exchange.budget_s)
+        return GatewayError(
+            "agent_timeout", f"The run took longer than {seconds:g} s and was stopped (run {self._exchange.id})."
+        )
+
+
+def _text(text: str) -> Json:
+    return {"choices": [{"index": 0, "delta": {"content": text}}]}
+
+
+def _event(context: Json) -> Json:
+    return {"choices": [{"index": 0, "delta": {}}], "context": context}

@@ -1,0 +1,342 @@
+"""The desk of approvals: who asks a person, how it is waited for, and what a decision does.
+
+1. The record in the store is the only truth: a decision is there before anybody acts on it.
+2. A decision holds for exactly the call that was shown: tool, arguments, definition, policy and caller.
+3. Whoever decides has the scope `approve` in the tenant of the run; to everybody else there is no such approval.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
+
+import orjson
+
+from gateway.caller import Caller
+from gateway.contracts import Clock, Counters, Exchange, Json, Verdict
+from gateway.errors import GatewayError
+from gateway.journal import (
+    APPROVED,
+    Approval,
+    AuditLine,
+    Grant,
+    Journal,
+    Ruling,
+    RunEvent,
+    StoredStep,
+    Via,
+)
+from gateway.runs.tail import Tail
+from gateway.wire.canonical import call_sha256, canonical
+from gateway.wire.replies import new_approval_id
+
+#: Approvals of one run.
+OF_RUN = 200
+Remember = Literal["once", "run", "conversation"]
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What an approval holds for besides the call itself: these SHA-256 (hex) are still the same when it is used."""
+
+    definition: str
+    policy: str
+
+
+class Judges(Protocol):
+    """What the desk asks of the tools and the gate of the configuration in use."""
+
+    def binding(self, tool: str) -> Binding | None:
+        """None: there is no such tool."""
+        ...
+
+    def edited(self, tool: str, arguments: Json) -> Verdict:
+        """The verdict on a call whose arguments a person has put in the place of the model's."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a person says about an approval. `sha256`, where given, is the hash of the call that was shown to them."""
+
+    approve: bool
+    via: Via
+    sha256: str | None = None
+    arguments: Json | None = None
+    comment: str | None = None
+    remember: Remember = "once"
+
+
+class Desk:
+    """The approvals of one configuration. `judges` gives the judges of the one in use."""
+
+    def __init__(
+        self,
+        store: Journal,
+        tail: Tail,
+        judges: Judges,
+        *,
+        counters: Counters,
+        clock: Clock,
+        expires_s: float,
+        on_reject: Literal["abort", "continue"],
+    ) -> None:
+        self._store = store
+        self._tail = tail
+        self._judges = judges
+        self._counters = counters
+        self._clock = clock
+        self._expires_s = expires_s
+        self._on_reject = on_reject
+
+    def issue(self, step: StoredStep, exchange: Exchange) -> Approval:
+        """An approval to be asked for; nothing is written."""
+        binding = self._judges.binding(step.tool) or Binding("", "")
+        now_s = self._clock.time()
+        return Approval(
+            id=new_approval_id(),
+            tenant=step.tenant,
+            caller=exchange.caller.name,
+            conversation=exchange.conversation,
+            run_id=step.run_id,
+            step=step.number,
+            tool=step.tool,
+            arguments=step.arguments,
+            sha256=step.sha256,
+            definition_sha256=binding.definition,
+            policy_sha256=binding.policy,
+            basis=step.basis,
+            rule=step.rule,
+            reason=step.reason,
+            state="pending",
+            created_s=now_s,
+            expires_s=now_s + self._expires_s,
+        )
+
+    def holds(self, approval: Approval) -> bool:
+        """Whether tool and policy are still those that the approval is bound to."""
+        binding = self._judges.binding(approval.tool)
+        return binding == Binding(approval.definition_sha256, approval.policy_sha256)
+
+    async def grant(self, step: StoredStep, exchange: Exchange) -> Grant | None:
+        """A remembered approval that clears this call."""
+        grant = await self._store.grant(
+            tenant=step.tenant,
+            caller=exchange.caller.name,
+            run_id=step.run_id,
+            conversation=exchange.conversation,
+            sha256=step.sha256,
+        )
+        if grant is None or self._judges.binding(step.tool) != Binding(grant.definition_sha256, grant.policy_sha256):
+            return None
+        return grant
+
+    async def of_run(self, run_id: str, *, tenant: str) -> Mapping[int, Approval]:
+        """The approvals of a run by the step that they are for, the latest of each."""
+        found = await self._store.approvals(tenant=tenant, run_id=run_id, limit=OF_RUN)
+        return {approval.step: approval for approval in found}
+
+    async def wait(self, steps: Sequence[int], *, run_id: str, tenant: str, abort: bool) -> None:
+        """Returns once the approval of the first of `steps` is decided; with `abort`, once any is against its call."""
+        loop = asyncio.get_running_loop()
+        news = asyncio.Event()
+        async with self._tail.listening(lambda _: news.set(), run_id=run_id):
+            while True:
+                approvals = await self.of_run(run_id, tenant=tenant)
+                awaited = [approvals[step] for step in steps]
+                if awaited[0].state != "pending" or (abort and any(map(against, awaited))):
+                    return
+                left_s = min(approval.expires_s for approval in awaited) - self._clock.time()
+                if left_s <= 0:
+                    await self.expire()
+                    continue
+                timer = loop.call_later(left_s, news.set)
+                try:
+                    await news.wait()
+                finally:
+                    timer.cancel()
+                news.clear()
+
+    async def expire(self) -> Sequence[Approval]:
+        """Ends the approvals whose time is over; those."""
+        expired = await self._store.expire(now_s=self._clock.time())
+        for _ in expired:
+            self._counters.count("approvals", decision="expired", via="time")
+        if expired:
+            self._tail.nudge()
+        return expired
+
+    async def rule(self, approval_id: str, wish: Wish, *, caller: Caller) -> Approval:
+        """Decides. Raises GatewayError (scope_missing, approval_not_found, approval_expired, decision_conflict,
+        approval_stale, edit_refused) and StoreError.
+        """
+        approval = await self._store.approval(approval_id, tenant=caller.tenant)
+        if approval is None:
+            raise not_found()
+        if "approve" not in caller.scopes:
+            raise GatewayError("scope_missing", "Your key may not decide on approvals: it needs the scope 'approve'.")
+        if wish.sha256 is not None and wish.sha256 != approval.sha256:
+            raise GatewayError(
+                "approval_stale",
+                "The hash is of another call than the one that waits: look at the approval again.",
+                param="sha256",
+            )
+        edited = self._edited(approval, wish)
+        if wish.approve and approval.state == "pending" and not self.holds(approval):
+            raise await self._reissue(approval)
+        ruled, after = await self._store.rule(self._ruling(approval, wish, edited, caller))
+        if after is None:
+            raise not_found()
+        if ruled == "decided":
+            self._counters.count("approvals", decision=after.state, via=wish.via)
+            self._counters.observe("approval_wait_seconds", max(self._clock.time() - after.created_s, 0.0))
+            if not wish.approve and self._on_reject == "abort":
+                await self._reject_others(after, wish, caller)
+            self._tail.nudge()
+        elif ruled == "expired":
+            self._tail.nudge()
+            raise GatewayError("approval_expired", "This approval was not decided in time; ask again for what it was.")
+        elif ruled == "other":
+            raise GatewayError("decision_conflict", f"This approval is {after.state} already.")
+        return after
+
+    async def _reject_others(self, rejected: Approval, wish: Wish, caller: Caller) -> None:
+        """A rejection ends the run: what else it waits for can be approved no more."""
+        for approval in (await self.of_run(rejected.run_id, tenant=rejected.tenant)).values():
+            if approval.state == "pending":
+                together = replace(wish, comment=f"rejected together with {rejected.id}")
+                await self._store.rule(self._ruling(approval, together, None, caller))
+
+    def _edited(self, approval: Approval, wish: Wish) -> str | None:
+        """The canonical arguments that a person put. Raises GatewayError (edit_refused)."""
+        if not wish.approve or wish.arguments is None:
+            return None
+        edited = canonical(wish.arguments)
+        if edited == approval.arguments:
+            return None
+        verdict = self._judges.edited(approval.tool, wish.arguments)
+        if verdict.decision in ("deny", "error"):
+            raise GatewayError("edit_refused", f"The edited call cannot run: {verdict.reason}.", param="arguments")
+        return edited
+
+    def _ruling(self, approval: Approval, wish: Wish, edited: str | None, caller: Caller) -> Ruling:
+        now_s = self._clock.time()
+        sha256 = approval.sha256 if edited is None else call_sha256(approval.tool, edited)
+        state = "approved" if wish.approve else "rejected"
+        facts = {"run_id": approval.run_id, "approval_id": approval.id, "state": state, "via": wish.via}
+        line = AuditLine(
+            tenant=approval.tenant,
+            caller=approval.caller,
+            run_id=approval.run_id,
+            step=approval.step,
+            event="decision",
+            tool=approval.tool,
+            sha256=sha256,
+            decision=state,
+            basis=approval.basis,
+            rule=approval.rule,
+            by=caller.name,
+            via=wish.via,
+            created_s=now_s,
+        )
+        return Ruling(
+            approval_id=approval.id,
+            tenant=approval.tenant,
+            approve=wish.approve,
+            by=caller.name,
+            via=wish.via,
+            now_s=now_s,
+            comment=wish.comment,
+            edited=edited,
+            remember=wish.remember,
+            grant=self._grant(approval, wish, sha256, caller),
+            events=(_event(approval, "approval.resolved", facts, now_s=now_s),),
+            audit=(line,),
+        )
+
+    def _grant(self, approval: Approval, wish: Wish, sha256: str, caller: Caller) -> Grant | None:
+        if not wish.approve or wish.remember == "once":
+            return None
+        if wish.remember == "conversation" and approval.conversation is None:
+            raise GatewayError(
+                "invalid_field",
+                "The run has no conversation (X-Context-Conversation) to remember this in; use 'run'.",
+                param="remember",
+            )
+        of_run = wish.remember == "run"
+        return Grant(
+            id="grant_" + secrets.token_hex(12),
+            tenant=approval.tenant,
+            caller=approval.caller,
+            run_id=approval.run_id if of_run else None,
+            conversation=None if of_run else approval.conversation,
+            tool=approval.tool,
+            sha256=sha256,
+            definition_sha256=approval.definition_sha256,
+            policy_sha256=approval.policy_sha256,
+            created_s=self._clock.time(),
+            granted_by=caller.name,
+        )
+
+    async def _reissue(self, stale: Approval) -> GatewayError:
+        """Asks anew for a call whose tool or policy has changed since."""
+        binding = self._judges.binding(stale.tool)
+        if binding is None:
+            return GatewayError("approval_stale", "The tool of this approval is gone; reject it.")
+        now_s = self._clock.time()
+        fresh = replace(
+            stale,
+            id=new_approval_id(),
+            definition_sha256=binding.definition,
+            policy_sha256=binding.policy,
+            created_s=now_s,
+            expires_s=now_s + self._expires_s,
+        )
+        event = _event(fresh, "approval.required", approval_view(fresh), now_s=now_s)
+        await self._store.reissue(stale.id, fresh, events=[event])
+        self._tail.nudge()
+        return GatewayError(
+            "approval_stale", f"The tool or the policy has changed since: decide on {fresh.id} instead."
+        )
+
+
+def against(approval: Approval) -> bool:
+    """It was decided, and not for its call."""
+    return approval.state not in APPROVED and approval.state != "pending"
+
+
+def not_found() -> GatewayError:
+    """There is none, or it is somebody else's: the same answer."""
+    return GatewayError("approval_not_found", "There is no such approval.")
+
+
+def approval_view(approval: Approval) -> Json:
+    """An approval as clients see it: in events, in answers, in notices."""
+    return {
+        "id": approval.id,
+        "run_id": approval.run_id,
+        "step": approval.step,
+        "conversation": approval.conversation,
+        "tool": approval.tool,
+        "arguments": orjson.loads(approval.arguments),
+        "sha256": approval.sha256,
+        "basis": approval.basis,
+        "rule": approval.rule,
+        "reason": approval.reason,
+        "state": approval.state,
+        "created_at": approval.created_s,
+        "expires_at": approval.expires_s,
+        "decided_at": approval.decided_s,
+        "decided_by": approval.decided_by,
+        "via": approval.via,
+        "comment": approval.comment,
+        "edited_arguments": None if approval.edited is None else orjson.loads(approval.edited),
+        "remember": approval.remember,
+    }
+
+
+def _event(approval: Approval, kind: str, facts: Json, *, now_s: float) -> RunEvent:
+    return RunEvent(
+        tenant=approval.tenant, run_id=approval.run_id, type=kind, data=orjson.dumps(facts), created_s=now_s
+    )

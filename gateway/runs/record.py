@@ -1,0 +1,384 @@
+"""What is written of one run as it goes: its pen. Nothing is written before a call is judged that matters.
+
+1. A call runs only behind its line `started`, and a person is asked only behind the line that says so.
+2. Everything that is written carries the fence of the run's lease: who lost it writes nothing more.
+3. What could not be written is written with the next line; before an effect it must be.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import orjson
+
+from gateway.caller import Caller
+from gateway.contracts import Clock, Exchange, Json, Resume, StoreError
+from gateway.errors import GatewayError
+from gateway.journal import (
+    Approval,
+    ApprovalState,
+    AuditLine,
+    Change,
+    Conflict,
+    Journal,
+    Move,
+    RunEvent,
+    RunState,
+    StepState,
+    StoredRun,
+    StoredStep,
+)
+from gateway.runs.loop import Planned, Told
+from gateway.wire.canonical import call_sha256, canonical
+
+log = logging.getLogger("gateway")
+
+#: A run is its owner's for so long after it was last heard of.
+LEASE_S = 5.0
+#: Longest result that is kept whole.
+RESULT_CHARS = 1 << 20
+
+
+@dataclass(slots=True)
+class Record:
+    """The pen of one run. `progress` gives how far the loop is.
+
+    `began` is told when the run is first written, `ends` before it is given away, `wrote` of every line.
+    """
+
+    store: Journal
+    exchange: Exchange
+    owner: str
+    clock: Clock
+    progress: Callable[[], Json]
+    began: Callable[[], None]
+    ends: Callable[[], None]
+    wrote: Callable[[], None]
+    run: StoredRun | None = None
+    steps: list[StoredStep] = field(default_factory=list)
+    _unwritten: set[int] = field(default_factory=set)
+    _audit: list[AuditLine] = field(default_factory=list)
+    _events: list[RunEvent] = field(default_factory=list)
+    _moves: list[Move] = field(default_factory=list)
+    _is_new: bool = True
+
+    @property
+    def begun(self) -> bool:
+        """Whether the run is in the store."""
+        return not self._is_new
+
+    def resume(self, run: StoredRun, steps: Sequence[StoredStep]) -> None:
+        """Goes on with a run that is on record, and ours."""
+        self.run, self.steps, self._is_new = run, list(steps), False
+
+    def plan(self, planned: Sequence[Planned], *, round_: int) -> list[int]:
+        """Notes calls that came together; their numbers."""
+        numbers = []
+        for p in planned:
+            arguments = canonical(p.call.arguments)
+            tool = p.call.tool if p.spec is None else p.spec.name
+            step = StoredStep(
+                run_id=self.exchange.id,
+                tenant=self.exchange.caller.tenant,
+                number=len(self.steps),
+                round=round_,
+                call_id=p.call.id,
+                tool=tool,
+                model_name=p.call.tool,
+                arguments=arguments,
+                sha256=call_sha256(tool, arguments),
+                terminate=p.call.terminate,
+                decision=p.verdict.decision,
+                basis=p.verdict.basis,
+                rule=p.verdict.rule,
+                reason=p.verdict.reason,
+                state="planned" if p.refusal is None else "refused",
+                result=p.refusal,
+            )
+            numbers.append(step.number)
+            self.steps.append(step)
+            self._unwritten.add(step.number)
+            if p.spec is not None and p.verdict.basis != "malformed":
+                self._note(step, "verdict")
+        return numbers
+
+    def judged(self, number: int, planned: Planned) -> None:
+        """A call that was planned before is judged anew."""
+        verdict = planned.verdict
+        self._set(number, decision=verdict.decision, basis=verdict.basis, rule=verdict.rule, reason=verdict.reason)
+        self._note(self.steps[number], "verdict")
+
+    async def refused(self) -> None:
+        """Writes down what was refused by policy, if anything was. A failure of the store changes nothing."""
+        if self._audit:
+            await self._later()
+
+    async def ask(self, approvals: Sequence[Approval], shown: Sequence[Json]) -> None:
+        """People are asked from here on. `shown` is what each event says. Raises GatewayError."""
+        with self._or_not([approval.step for approval in approvals]):
+            for approval, facts in zip(approvals, shown, strict=True):
+                self._set(approval.step, state="requested", approval_id=approval.id)
+                self._event("approval.required", facts)
+            await self._before("running", approvals=tuple(approvals))
+
+    def granted(self, number: int, grant_id: str, by: str) -> None:
+        """A remembered approval clears the call."""
+        self._set(number, reason=f"remembered approval {grant_id}")
+        self._note(self.steps[number], "granted", by=by)
+
+    def outdated(self, approval: Approval) -> None:
+        """An approval that is not needed, or holds no more."""
+        self._moves.append(Move(approval.id, approval.state, "cancelled"))
+
+    def again(self, number: int, approval: Approval | None) -> None:
+        """A call that was started, and may run once more, is as it was before."""
+        self._set(number, state="planned", started_s=None)
+        if approval is not None:
+            self._moves.append(Move(approval.id, approval.state, "approved"))
+
+    async def start(self, number: int, *, approval: Approval | None) -> None:
+        """The call runs from here on, as it was approved. Raises GatewayError: then it must not run."""
+        with self._or_not([number]):
+            if approval is not None:
+                self._moves.append(Move(approval.id, "approved", "executing"))
+                self._set(number, approval_id=approval.id)
+                if approval.edited is not None:
+                    sha256 = call_sha256(approval.tool, approval.edited)
+                    self._set(number, arguments=approval.edited, sha256=sha256)
+            step = self.steps[number]
+            self._set(number, state="started", started_s=self.clock.time())
+            self._note(self.steps[number], "started")
+            self._event("tool.started", {"step": number, "tool": step.tool})
+            await self._before("running", effects=True)
+
+    async def finish(self, number: int, told: Told | None, *, ok: bool) -> None:
+        """What came of a call; None: nobody knows. A failure of the store is logged: the next line brings it."""
+        step = self.steps[number]
+        state: StepState = "unknown" if told is None else "finished" if ok else "failed"
+        if told is None:
+            self._set(number, state=state)
+        else:
+            whole = told.whole if len(told.whole) <= RESULT_CHARS else told.shown
+            shown = None if told.shown == whole else told.shown
+            self._set(number, state=state, result=whole, shown=shown, finished_s=self.clock.time())
+        self._event("tool.finished", {"step": number, "tool": step.tool, "state": state})
+        if step.approval_id is not None:
+            after: ApprovalState = "unknown" if told is None else "done" if ok else "failed"
+            self._moves.append(Move(step.approval_id, "executing", after))
+        await self._later()
+
+    def ended(self, number: int, state: StepState, result: str | None) -> None:
+        """A call that will not run, and what the model is told of it, if anything."""
+        self._set(number, state=state, result=result)
+
+    async def park(self, state: RunState) -> None:
+        """Nobody drives the run from here on. Raises GatewayError."""
+        self._event("run.parked", {"state": state})
+        await self._before(state)
+
+    async def let_go(self) -> None:
+        """Whoever comes next goes on with the run."""
+        await self._commit(self._change("running", driven=False))
+
+    async def end(self, state: RunState, *, answer: bytes | None = None, error: GatewayError | None = None) -> None:
+        """The run is over, if it was ever begun."""
+        if self.run is None:
+            return
+        self.run = replace(self.run, answer=answer)
+        if error is not None:
+            self.run = replace(self.run, error_code=error.code, error=error.message)
+        self._event("run.finished", {"state": state})
+        await self._later(state)
+
+    def _set(self, number: int, **facts: object) -> None:
+        self.steps[number] = replace(self.steps[number], **facts)  # type: ignore[arg-type]
+        self._unwritten.add(number)
+
+    def _note(self, step: StoredStep, event: str, *, by: str = "") -> None:
+        caller = self.exchange.caller
+        self._audit.append(
+            AuditLine(
+                tenant=caller.tenant,
+                caller=caller.name,
+                run_id=step.run_id,
+                step=step.number,
+                event=event,
+                tool=step.tool,
+                sha256=step.sha256,
+                decision=step.decision,
+                basis=step.basis,
+                rule=step.rule,
+                by=by,
+                created_s=self.clock.time(),
+            )
+        )
+
+    def _event(self, kind: str, facts: Json) -> None:
+        exchange, now_s = self.exchange, self.clock.time()
+        data = orjson.dumps({"run_id": exchange.id, **facts})
+        self._events.append(
+            RunEvent(tenant=exchange.caller.tenant, run_id=exchange.id, type=kind, data=data, created_s=now_s)
+        )
+
+    @contextmanager
+    def _or_not(self, numbers: Sequence[int]) -> Iterator[None]:
+        """What is noted inside is as if it had not been when it cannot be written."""
+        steps = [self.steps[number] for number in numbers]
+        events, moves, audit = len(self._events), len(self._moves), len(self._audit)
+        try:
+            yield
+        except GatewayError:
+            for step in steps:
+                self.steps[step.number] = step
+            del self._events[events:], self._moves[moves:], self._audit[audit:]
+            raise
+
+    async def _before(self, state: RunState, *, approvals: tuple[Approval, ...] = (), effects: bool = False) -> None:
+        """Writes before an effect."""
+        try:
+            await self._commit(self._change(state, approvals=approvals, effects=effects))
+        except StoreError as error:
+            log.error("run %s cannot be written down: %s", self.exchange.id, error)
+            raise GatewayError(
+                "store_full", "The gateway cannot write down what it is about to do, so it does nothing."
+            ) from None
+
+    async def _later(self, state: RunState = "running") -> None:
+        """Writes behind an effect."""
+        try:
+            await self._commit(self._change(state, durable=False))
+        except StoreError as error:
+            log.error("run %s: what it did cannot be written down yet: %s", self.exchange.id, error)
+
+    async def _commit(self, change: Change) -> None:
+        """Writes, whole: who is cancelled meanwhile hears of it afterwards. Raises GatewayError, StoreError."""
+        writing = asyncio.ensure_future(self.store.write(change))
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            await asyncio.wait({writing})
+            if not writing.cancelled() and writing.exception() is None:
+                self._written(change)
+            raise
+        except Conflict:
+            raise lost(self.exchange.id) from None
+        self._written(change)
+
+    def _change(
+        self,
+        state: RunState,
+        *,
+        approvals: tuple[Approval, ...] = (),
+        effects: bool = False,
+        durable: bool = True,
+        driven: bool = True,
+    ) -> Change:
+        now_s, driven = self.clock.time(), driven and state == "running"
+        if not driven:
+            self.ends()
+        run = replace(
+            self.run or self._first(),
+            state=state,
+            updated_s=now_s,
+            progress=orjson.dumps(self.progress()),
+            owner=self.owner if driven else None,
+            lease_s=now_s + LEASE_S if driven else 0.0,
+        )
+        if effects:
+            run = replace(run, effects=True)
+        return Change(
+            run=run,
+            new=self._is_new,
+            durable=durable,
+            steps=tuple(self.steps[number] for number in sorted(self._unwritten)),
+            approvals=approvals,
+            moves=tuple(self._moves),
+            events=tuple(self._events),
+            audit=tuple(self._audit),
+        )
+
+    def _written(self, change: Change) -> None:
+        self.run, is_new, self._is_new = change.run, self._is_new, False
+        self._unwritten.clear()
+        del self._events[: len(change.events)], self._moves[: len(change.moves)], self._audit[: len(change.audit)]
+        if is_new:
+            self.began()
+        self.wrote()
+
+    def _first(self) -> StoredRun:
+        exchange = self.exchange
+        return StoredRun(
+            id=exchange.id,
+            tenant=exchange.caller.tenant,
+            caller=exchange.caller.name,
+            chain=exchange.chain,
+            conversation=exchange.conversation,
+            fingerprint=exchange.fingerprint,
+            idempotency_key=exchange.idempotency_key,
+            state="running",
+            effects=False,
+            created_s=self.clock.time(),
+            updated_s=self.clock.time(),
+            request=request_of(exchange),
+        )
+
+
+def lost(run_id: str) -> GatewayError:
+    """The run was cancelled, or another process drives it."""
+    return GatewayError(
+        "run_cancelled", f"The run {run_id} was cancelled or is driven by another process; look at it with its id."
+    ).after_effects()
+
+
+def request_of(exchange: Exchange) -> bytes:
+    """What of an exchange a run needs to go on after a restart. No header and no credential is ever stored."""
+    return orjson.dumps(
+        {
+            "body": exchange.body,
+            "scopes": sorted(exchange.caller.scopes),
+            "prompt": exchange.prompt,
+            "only_tools": exchange.only_tools,
+            "approvals": exchange.approvals,
+            "events": exchange.events,
+            "credential": bool(exchange.credential),
+        }
+    )
+
+
+def exchange_of(
+    resume: Resume, *, approvals: Literal["hold", "turn", "reject"], header: bytes = b"", credential: bytes = b""
+) -> Exchange:
+    """The exchange of a run on record that goes on; what was never stored comes from the request that brings it."""
+    run, asked = resume.run, orjson.loads(resume.run.request)
+    return Exchange(
+        id=run.id,
+        body=asked["body"],
+        caller=Caller(run.caller, run.tenant, frozenset(asked["scopes"])),
+        chain=run.chain,
+        prompt=asked["prompt"],
+        conversation=run.conversation,
+        only_tools=tuple(asked["only_tools"]),
+        approvals=approvals,
+        fingerprint=run.fingerprint,
+        idempotency_key=run.idempotency_key,
+        resume=resume,
+        events=asked["events"],
+        header=header,
+        credential=credential,
+    )
+
+
+async def abandon(run: StoredRun, reason: str, *, store: Journal, clock: Clock) -> None:
+    """Ends a run of ours that cannot go on."""
+    log.error("run %s cannot go on: %s", run.id, reason)
+    now_s = clock.time()
+    ended = replace(
+        run, state="failed", error_code="internal_error", error=reason, updated_s=now_s, owner=None, lease_s=0.0
+    )
+    facts = orjson.dumps({"run_id": run.id, "state": "failed"})
+    event = RunEvent(tenant=run.tenant, run_id=run.id, type="run.finished", data=facts, created_s=now_s)
+    with suppress(Conflict):
+        await store.write(Change(run=ended, events=(event,)))

@@ -1,0 +1,195 @@
+"""What people settle: what became of a call of which nobody knows, and runs that they end.
+
+1. Who settles a call holds the run's lease meanwhile: two people never settle the same one.
+2. What they say is written with who said it; only then does the run go on.
+"""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import orjson
+
+from gateway.caller import Caller
+from gateway.contracts import Clock, Json
+from gateway.errors import GatewayError
+from gateway.journal import (
+    ApprovalState,
+    AuditLine,
+    Change,
+    Conflict,
+    Journal,
+    Move,
+    RunEvent,
+    StepState,
+    StoredRun,
+    StoredStep,
+    Via,
+)
+from gateway.runs.record import LEASE_S
+
+Outcome = Literal["done", "retry", "failed"]
+DONE = "A person says that this call was done."
+FAILED = "Error: a person says that this call failed."
+
+#: What becomes of the step, and of its approval.
+_STEP: Mapping[Outcome, StepState] = {"done": "finished", "retry": "planned", "failed": "failed"}
+_APPROVAL: Mapping[Outcome, ApprovalState] = {"done": "done", "retry": "approved", "failed": "failed"}
+_OPEN = frozenset(("started", "unknown"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What a person says about a step; `result` is what the model is told of one that was done."""
+
+    step: int
+    outcome: Outcome
+    via: Via
+    result: str | None = None
+
+
+async def resolve(store: Journal, run_id: str, finding: Finding, *, caller: Caller, clock: Clock) -> StoredRun:
+    """The run afterwards: it can be claimed once all of its calls are settled.
+
+    Raises GatewayError (run_not_found, scope_missing, run_not_waiting, invalid_field) and StoreError.
+    """
+    run = await store.run(run_id, tenant=caller.tenant)
+    if run is None:
+        raise not_found()
+    if "approve" not in caller.scopes:
+        raise GatewayError("scope_missing", "Your key may not settle calls: it needs the scope 'approve'.")
+    ours = await _claim(store, run, now_s=clock.time())
+    try:
+        change = await _settled(store, ours, finding, caller=caller, now_s=clock.time())
+        await store.write(change)
+    except GatewayError:
+        await store.write(Change(run=replace(ours, owner=None, lease_s=0.0), durable=False))
+        raise
+    except Conflict:
+        raise _not_waiting("was changed by somebody else meanwhile: look at it again") from None
+    return change.run
+
+
+async def cancel(store: Journal, run_id: str, *, caller: Caller, via: Via, clock: Clock) -> StoredRun:
+    """The run afterwards; one that was cancelled before is as it was.
+
+    Raises GatewayError (run_not_found, run_ended) and StoreError.
+    """
+    run = await store.run(run_id, tenant=caller.tenant)
+    if run is None:
+        raise not_found()
+    now_s = clock.time()
+    line = AuditLine(
+        tenant=run.tenant,
+        caller=run.caller,
+        run_id=run.id,
+        step=-1,  # none of them: the run as a whole
+        event="decision",
+        tool="",
+        sha256="",
+        decision="cancelled",
+        basis="",
+        rule="run_cancelled",
+        by=caller.name,
+        via=via,
+        created_s=now_s,
+    )
+    event = _event(run, "run.finished", {"state": "cancelled"}, now_s=now_s)
+    cancelled = await store.cancel(run.id, tenant=run.tenant, now_s=now_s, events=[event], audit=[line])
+    after = await store.run(run.id, tenant=run.tenant)
+    if after is None:
+        raise not_found()
+    if not cancelled and after.state != "cancelled":
+        raise GatewayError("run_ended", f"This run is {after.state} already: there is nothing to cancel.")
+    return after
+
+
+def not_found() -> GatewayError:
+    """There is none, or it is somebody else's: the same answer."""
+    return GatewayError("run_not_found", "There is no such run.")
+
+
+async def _claim(store: Journal, run: StoredRun, *, now_s: float) -> StoredRun:
+    """The run, ours for as long as it takes. Raises GatewayError (run_not_waiting)."""
+    if run.state == "unknown":
+        owner, until_s = "settle_" + secrets.token_hex(8), now_s + LEASE_S
+        for ours in await store.claim(
+            owner=owner, now_s=now_s, until_s=until_s, states=["unknown"], run_id=run.id, limit=1
+        ):
+            if ours.tenant == run.tenant:
+                return ours
+        raise _not_waiting("is being settled by somebody else right now: look at it again")
+    raise _not_waiting(f"is {run.state}")
+
+
+async def _settled(store: Journal, run: StoredRun, finding: Finding, *, caller: Caller, now_s: float) -> Change:
+    """What is to be written. Raises GatewayError."""
+    steps = await store.steps(run.id, tenant=run.tenant)
+    step = _found(steps, finding.step)
+    left = any(other.state in _OPEN for other in steps if other.number != step.number)
+    moves: tuple[Move, ...] = ()
+    if step.approval_id is not None:
+        approval = await store.approval(step.approval_id, tenant=run.tenant)
+        if approval is not None and approval.state in ("executing", "unknown"):
+            moves = (Move(approval.id, approval.state, _APPROVAL[finding.outcome]),)
+    after = _after(step, finding, now_s=now_s)
+    facts = {"step": step.number, "tool": step.tool, "as": finding.outcome, "state": after.state}
+    line = AuditLine(
+        tenant=run.tenant,
+        caller=run.caller,
+        run_id=run.id,
+        step=step.number,
+        event="resolved",
+        tool=step.tool,
+        sha256=step.sha256,
+        decision=finding.outcome,
+        basis=step.basis,
+        rule=step.rule,
+        by=caller.name,
+        via=finding.via,
+        created_s=now_s,
+    )
+    return Change(
+        run=replace(run, state="unknown" if left else "running", updated_s=now_s, owner=None, lease_s=0.0),
+        steps=(after,),
+        moves=moves,
+        events=(_event(run, "step.resolved", facts, now_s=now_s),),
+        audit=(line,),
+    )
+
+
+def _found(steps: Sequence[StoredStep], number: int) -> StoredStep:
+    """The step that waits for this finding. Raises GatewayError."""
+    waiting = ", ".join(str(step.number) for step in steps if step.state in _OPEN) or "none"
+    step = next((step for step in steps if step.number == number), None)
+    if step is None:
+        raise GatewayError(
+            "invalid_field", f"The run has no step of that number; to be settled: {waiting}.", param="step"
+        )
+    if step.state not in _OPEN:
+        raise GatewayError("run_not_waiting", f"Step {number} is {step.state}; to be settled: {waiting}.", param="step")
+    return step
+
+
+def _after(step: StoredStep, finding: Finding, *, now_s: float) -> StoredStep:
+    state = _STEP[finding.outcome]
+    if finding.outcome == "retry":
+        return replace(step, state=state, result=None, shown=None, started_s=None, finished_s=None)
+    result = FAILED
+    if finding.outcome == "done":
+        result = DONE if finding.result is None else finding.result
+    elif finding.result is not None:
+        result = f"{FAILED} {finding.result}"
+    return replace(step, state=state, result=result, shown=None, finished_s=now_s)
+
+
+def _not_waiting(what: str) -> GatewayError:
+    return GatewayError(
+        "run_not_waiting", f"The run {what}; only a run in the state 'unknown' waits for a word about its calls."
+    )
+
+
+def _event(run: StoredRun, kind: str, facts: Json, *, now_s: float) -> RunEvent:
+    data = orjson.dumps({"run_id": run.id, **facts})
+    return RunEvent(tenant=run.tenant, run_id=run.id, type=kind, data=data, created_s=now_s)

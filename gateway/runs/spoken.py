@@ -1,0 +1,48 @@
+"""What a client is told of approvals that its run waits for: as text, and as facts beside it."""
+
+from collections.abc import Sequence
+
+import orjson
+
+from gateway.contracts import Json
+from gateway.journal import Approval
+from gateway.runs.desk import approval_view
+from gateway.wire import approval_text as texts
+from gateway.wire.shown import Language
+
+
+def shown(approval: Approval) -> texts.Shown:
+    """An approval as texts show it."""
+    arguments = orjson.loads(approval.arguments)
+    return texts.Shown(
+        id=approval.id, tool=approval.tool, arguments=arguments, reason=approval.reason, rule=approval.rule
+    )
+
+
+def turn_text(pending: Sequence[Approval], *, language: Language) -> str:
+    """The answer of a turn that waits: what will run, why it is held, how to answer. The same each time it is asked."""
+    return texts.turn_text(
+        [shown(approval) for approval in pending],
+        public_url=None,  # there is no page to link to
+        expires_s=min(approval.expires_s for approval in pending),
+        now_s=max(approval.created_s for approval in pending),
+        language=language,
+    )
+
+
+def still_pending_text(pending: Sequence[Approval], decided: Sequence[str], *, language: Language, now_s: float) -> str:
+    """The answer to a decision on a part of a group."""
+    return texts.still_pending_text(
+        [shown(approval) for approval in pending],
+        decided=decided,
+        public_url=None,  # there is no page to link to
+        expires_s=min(approval.expires_s for approval in pending),
+        now_s=now_s,
+        language=language,
+    )
+
+
+def waiting(run_id: str, pending: Sequence[Approval]) -> Json:
+    """What stands beside the text of a turn that waits."""
+    approvals = [approval_view(approval) for approval in pending]
+    return {"run_id": run_id, "status": "awaiting_approval", "approvals": approvals}

@@ -1,0 +1,154 @@
+"""What a run has said so far, and the clients that read it: each from the first chunk, at its own pace.
+
+A client that waits is fed where it grows: a turn of the event loop less than if it came for more by itself.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+from gateway.contracts import Json
+from gateway.errors import GatewayError
+
+#: How far a client may be behind before the model has to wait, and how long an answer may get.
+BEHIND_CHARS, ANSWER_CHARS = 262_144, 16 << 20
+
+
+class Listener(Protocol):
+    """A client as a transcript sees it."""
+
+    def take(self, chunks: Sequence[Json]) -> bool:
+        """The next of the answer; whether more may come at once."""
+        ...
+
+    async def caught_up(self) -> None:
+        """Returns when more may come."""
+        ...
+
+
+class _Reader:
+    """A listener, and how far it is. `full`: it takes no more now; `waits`: it has everything so far."""
+
+    __slots__ = ("at", "chars", "full", "listener", "waits")
+
+    def __init__(self, listener: Listener) -> None:
+        self.listener = listener
+        self.at = self.chars = 0
+        self.full = False
+        self.waits: asyncio.Future[None] | None = None
+
+
+class Transcript:
+    """The chunks of one run; `error` is what it ended with, once it is `done`."""
+
+    def __init__(self) -> None:
+        self.chunks: list[Json] = []
+        self.error: BaseException | None = None
+        self.done = False
+        self._chars = 0
+        self._settled = 0, 0  # chunks and characters that `forget` leaves
+        self._readers: list[_Reader] = []
+        self._telling = False
+        self._room = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    async def read(self, listener: Listener) -> None:
+        """Gives the answer to `listener`, from its first chunk on and as it comes. Raises what the run did."""
+        reader = _Reader(listener)
+        self._readers.append(reader)
+        try:
+            while True:
+                if reader.full:
+                    await listener.caught_up()
+                self._feed(reader)
+                if reader.full:
+                    continue
+                if self.done:
+                    break
+                reader.waits = self._loop.create_future()
+                await reader.waits
+        finally:
+            self._readers.remove(reader)
+            self._room.set()
+        self.reraise()
+
+    async def whole(self) -> Sequence[Json]:
+        """The whole answer. Raises what the run did."""
+        await self._ended.wait()
+        self.reraise()
+        return self.chunks
+
+    def add(self, chunk: Json) -> bool:
+        """The next chunk; whether all clients keep up (else: `room`). Raises GatewayError if it is too much."""
+        self.chunks.append(chunk)
+        chars = self._chars = self._chars + _chars_of(chunk)
+        if chars > ANSWER_CHARS:
+            raise GatewayError(
+                "upstream_error",
+                f"The answer grew over {ANSWER_CHARS} characters and was stopped; limit it with 'max_tokens'.",
+            )
+        for reader in self._readers:
+            if not self._telling:
+                self._telling = True
+                self._loop.call_soon(self._tell)
+            if chars - reader.chars > BEHIND_CHARS:
+                return False
+        return True
+
+    async def room(self) -> None:
+        """Returns when no client is too far behind."""
+        while any(self._chars - reader.chars > BEHIND_CHARS for reader in self._readers):
+            self._room.clear()
+            await self._room.wait()
+
+    def settle(self) -> None:
+        """What is here will not be forgotten."""
+        self._settled = len(self.chunks), self._chars
+
+    def forget(self) -> None:
+        """Takes back what came since `settle`: nobody may have read it."""
+        count, self._chars = self._settled
+        del self.chunks[count:]
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Nothing more comes."""
+        self.done, self.error = True, error
+        self._ended.set()
+        self._tell()
+
+    def reraise(self) -> None:
+        """Raises what the run ended with, if that is an error."""
+        if self.error is not None:
+            raise self.error.with_traceback(None)
+
+    def _feed(self, reader: _Reader) -> None:
+        """Gives a reader what it has not got yet."""
+        at, reader.at = reader.at, len(self.chunks)
+        reader.chars = self._chars
+        self._room.set()
+        reader.full = at < reader.at and not reader.listener.take(self.chunks[at:])
+
+    def _tell(self) -> None:
+        """Feeds those who wait; each of the others comes for more when it can take it."""
+        self._telling = False
+        for reader in self._readers:
+            waits = reader.waits
+            if waits is None or waits.done():
+                continue
+            try:
+                self._feed(reader)
+            except Exception as error:
+                waits.set_exception(error)
+            else:
+                if self.done or reader.full:
+                    waits.set_result(None)
+
+
+def _chars_of(chunk: Json) -> int:
+    """How long the texts in a chunk are; what else there is counts as it would be printed."""
+    chars = 0
+    for choice in chunk.get("choices") or ():
+        for said in (choice.get("delta") or {}).values():
+            chars += len(said if isinstance(said, str) else repr(said))
+    return chars

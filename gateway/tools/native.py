@@ -1,0 +1,20 @@
+"""Our tools as the API's own `tools`, for models that call natively (`tool_format: native`)."""
+
+from collections.abc import Container, Sequence
+
+from gateway.contracts import Json, ToolSpec
+from gateway.wire.risk_level import RISK_LEVEL, schema
+
+
+def native_tools(offered: Sequence[ToolSpec], *, besides: Container[str]) -> list[Json]:
+    """The definitions of those that the client did not bring itself, each with the parameter `risk_level`."""
+    return [_native(spec) for spec in offered if spec.name not in besides]
+
+
+def _native(spec: ToolSpec) -> Json:
+    parameters = spec.parameters
+    properties = parameters.get("properties") or {}
+    if RISK_LEVEL not in properties:
+        parameters = {**parameters, "properties": {**properties, RISK_LEVEL: schema()}}
+    function = {"name": spec.name, "description": spec.description, "parameters": parameters}
+    return {"type": "function", "function": function}

@@ -1,0 +1,68 @@
+"""The one text of a JSON value, and the hashes that bind a decision to what was decided on.
+
+Equal values have equal texts: keys sorted, no white space, numbers and strings as orjson writes them. Each hash is over
+its own domain and its parts with their lengths, so no two different calls or definitions have the same input.
+"""
+
+import hashlib
+import json
+from typing import Any, Final
+
+import orjson
+
+_CALL: Final = "twolane call 1"
+_DEFINITION: Final = "twolane definition 1"
+
+
+def canonical(arguments: Any) -> str:
+    """The text of a JSON value. Never raises for what orjson.loads returned, however deeply nested."""
+    try:
+        return orjson.dumps(arguments, option=orjson.OPT_SORT_KEYS).decode()
+    except orjson.JSONEncodeError:  # it reads 1024 levels, and writes 254
+        return _nested(arguments)
+
+
+def call_sha256(tool: str, arguments: str) -> str:
+    """The hash (hex) of a call: the tool's inside name and its arguments as canonical text."""
+    return _sha256(_CALL, tool, arguments)
+
+
+def definition_sha256(name: str, description: str, parameters: Any, *, server: str = "") -> str:
+    """The hash (hex) of a tool's definition. `server`: what identifies the MCP server that gave it."""
+    return _sha256(_DEFINITION, name, description, canonical(parameters), server)
+
+
+def _sha256(*parts: str) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass")
+        digest.update(b"%d:" % len(data))
+        digest.update(data)
+    return digest.hexdigest()
+
+
+def _nested(value: Any) -> str:
+    """The same text without recursion: what is still to be written stands on a stack, texts and values."""
+    written: list[str] = []
+    stack: list[tuple[bool, Any]] = [(False, value)]
+    while stack:
+        is_text, item = stack.pop()
+        if is_text:
+            written.append(item)
+        elif isinstance(item, dict):
+            stack.append((True, "}"))
+            for i, key in reversed(list(enumerate(sorted(item)))):
+                stack += [(False, item[key]), (True, ("," if i else "") + _string(key) + ":")]
+            stack.append((True, "{"))
+        elif isinstance(item, list):
+            stack.append((True, "]"))
+            for i in reversed(range(len(item))):
+                stack += [(False, item[i]), (True, "," if i else "")]
+            stack.append((True, "["))
+        else:
+            written.append(_string(item) if isinstance(item, str) else orjson.dumps(item).decode())
+    return "".join(written)
+
+
+def _string(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

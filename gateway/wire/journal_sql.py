@@ -1,0 +1,133 @@
+"""The statements of the SQLite store on the tables of the journal (`gateway.wire.migrations` makes them).
+
+Columns stand in the order of the dataclass whose rows they are. Every key begins with the tenant; only what an owner
+or a clock asks for goes over all of them.
+"""
+
+# ruff: noqa: S608 - what is put together here are constants of this file, and names of columns
+
+from collections.abc import Mapping, Sequence
+
+#: Whether something may follow the state of a run, in the words of the partial indexes, which fit no other words.
+ALIVE = "(state = 'running' OR state = 'awaiting_approval' OR state = 'awaiting_client' OR state = 'unknown')"
+ENDED = """(state = 'completed' OR state = 'rejected' OR state = 'expired' OR state = 'failed' OR state = 'interrupted'
+    OR state = 'cancelled')"""
+
+
+def _insert(table: str, columns: Sequence[str]) -> str:
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+
+
+def _words(text: str) -> Sequence[str]:
+    return tuple(text.replace(",", " ").split())
+
+
+def chosen(
+    select: str, first: str | int, columns: Mapping[str, str | None], *, order: str, limit: int
+) -> tuple[str, Sequence[str | int]]:
+    """A statement and its values: `select` with its first value, narrowed by the columns that are not None."""
+    given = {column: value for column, value in columns.items() if value is not None}
+    conditions = "".join(f" AND {column} = ?" for column in given)
+    return f"{select}{conditions} ORDER BY {order} LIMIT ?", (first, *given.values(), limit)
+
+
+OLDEST_FIRST, NEWEST_FIRST, IN_ORDER = "created_s, rowid", "created_s DESC, rowid DESC", "seq"
+
+# Runs.
+
+#: What a run begins with; what of it changes; where it is.
+NEW_RUN = _words("""id, tenant, caller, kind, chain, conversation, fingerprint, idempotency_key, state, effects,
+    created_s, updated_s, progress, answer, error_code, error, owner, lease_s, fence""")
+CHANGED_RUN = _words(
+    "state, effects, updated_s, progress, answer, error_code, error, owner, lease_s, tenant, id, fence"
+)
+ADD_RUN = _insert("runs", NEW_RUN) + " ON CONFLICT (tenant, id) DO NOTHING"
+ADD_REQUEST = _insert("requests", ("tenant", "run_id", "request"))
+#: The lease may have been renewed since its owner read the run: it is only given up, never shortened.
+PUT_RUN = f"""UPDATE runs SET state = ?1, effects = ?2, updated_s = ?3, progress = ?4, answer = ?5, error_code = ?6,
+    error = ?7, owner = ?8, lease_s = CASE WHEN ?8 IS NULL THEN ?9 ELSE max(lease_s, ?9) END
+    WHERE tenant = ?10 AND id = ?11 AND fence = ?12 AND {ALIVE}"""
+RUNS = """SELECT id, tenant, caller, kind, chain, conversation, fingerprint, idempotency_key, state, effects, created_s,
+    updated_s, coalesce((SELECT request FROM requests q WHERE q.tenant = runs.tenant AND q.run_id = runs.id), x'')
+    AS request, progress, answer, error_code, error, owner, lease_s, fence FROM runs WHERE tenant = ?"""
+RUN = RUNS + " AND id = ?"
+RUNS_LIKE = f"{RUNS} AND fingerprint = ? AND updated_s >= ? ORDER BY {NEWEST_FIRST}"
+RUNS_WITH_KEY = f"{RUNS} AND caller = ? AND idempotency_key = ? ORDER BY {NEWEST_FIRST}"
+
+_CLAIMABLE = f"""SELECT tenant, id FROM runs WHERE {ALIVE}
+    AND state IN (SELECT value FROM json_each(?1)) AND (owner IS NULL OR lease_s < ?2)
+    AND NOT (state = 'awaiting_approval' AND EXISTS (SELECT 1 FROM approvals a
+        WHERE a.tenant = runs.tenant AND a.run_id = runs.id AND a.state = 'pending'))"""
+CLAIMABLE = f"{_CLAIMABLE} ORDER BY updated_s, rowid LIMIT ?3"
+CLAIMABLE_RUN = f"{_CLAIMABLE} AND id = ?4 ORDER BY updated_s, rowid LIMIT ?3"
+CLAIM = "UPDATE runs SET owner = ?, lease_s = ?, fence = fence + 1 WHERE tenant = ? AND id = ?"
+RENEW = f"UPDATE runs SET lease_s = max(lease_s, ?) WHERE owner = ? AND {ALIVE} RETURNING id"
+CANCEL_RUN = f"""UPDATE runs SET state = 'cancelled', updated_s = ?, owner = NULL, lease_s = 0, fence = fence + 1
+    WHERE tenant = ? AND id = ? AND {ALIVE}"""
+
+# Steps.
+
+STEP = _words("""run_id, tenant, number, round, call_id, tool, model_name, arguments, sha256, terminate, decision,
+    basis, rule, reason, state, approval_id, result, shown, started_s, finished_s""")
+PUT_STEP = f"""{_insert("steps", STEP)} ON CONFLICT (tenant, run_id, number) DO UPDATE
+    SET {", ".join(f"{column} = excluded.{column}" for column in STEP[3:])}"""
+STEPS = f"SELECT {', '.join(STEP)} FROM steps WHERE tenant = ? AND run_id = ? ORDER BY number"
+
+# Approvals.
+
+APPROVAL = _words("""id, tenant, caller, conversation, run_id, step, tool, arguments, sha256, definition_sha256,
+    policy_sha256, basis, rule, reason, state, created_s, expires_s, decided_s, decided_by, via, comment, edited,
+    remember""")
+ADD_APPROVAL = _insert("approvals", APPROVAL) + " ON CONFLICT (tenant, id) DO NOTHING"
+APPROVALS = f"SELECT {', '.join(APPROVAL)} FROM approvals WHERE tenant = ?"
+ONE_APPROVAL = APPROVALS + " AND id = ?"
+MOVE = "UPDATE approvals SET state = ? WHERE tenant = ? AND id = ? AND state = ?"
+DECIDE = f"""UPDATE approvals
+    SET state = ?, decided_s = ?, decided_by = ?, via = ?, comment = ?, edited = ?, remember = ?
+    WHERE tenant = ? AND id = ? AND state = 'pending' RETURNING {", ".join(APPROVAL)}"""
+CANCEL_APPROVALS = """UPDATE approvals SET state = 'cancelled' WHERE tenant = ? AND run_id = ? AND state = 'pending'
+    RETURNING id"""
+EXPIRE = f"""UPDATE approvals SET state = 'expired' WHERE state = 'pending' AND expires_s <= ?
+    RETURNING {", ".join(APPROVAL)}"""
+REPLACE_APPROVAL = "UPDATE steps SET approval_id = ? WHERE tenant = ? AND run_id = ? AND number = ? AND approval_id = ?"
+PENDING = "SELECT count(*) FROM approvals INDEXED BY approvals_pending WHERE state = 'pending'"
+
+# Grants, and conversations that ask before every call.
+
+GRANT = _words("""id, tenant, caller, run_id, conversation, tool, sha256, definition_sha256, policy_sha256, created_s,
+    granted_by""")
+ADD_GRANT = _insert("grants", GRANT)
+_GRANTS = f"SELECT {', '.join(GRANT)} FROM grants WHERE tenant = ?"
+GRANTS = f"{_GRANTS} ORDER BY {OLDEST_FIRST}"
+#: A grant for a run is not one for its conversation.
+ONE_GRANT = f"""{_GRANTS} AND caller = ? AND sha256 = ? AND (run_id = ? OR (run_id IS NULL AND conversation = ?))
+    ORDER BY {NEWEST_FIRST} LIMIT 1"""
+DELETE_GRANT = "DELETE FROM grants WHERE tenant = ? AND id = ?"
+ADD_ASK = "INSERT INTO asks (tenant, caller, conversation, created_s) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
+ASKS = "SELECT 1 FROM asks WHERE tenant = ? AND caller = ? AND conversation = ?"
+
+# Events.
+
+EVENT = _words("tenant, run_id, type, data, created_s, seq")
+ADD_EVENT = _insert("events", EVENT[:-1])
+EVENTS = f"SELECT {', '.join(EVENT)} FROM events WHERE seq > ?"
+LAST_EVENT = "SELECT seq FROM sqlite_sequence WHERE name = 'events'"
+
+# The audit log.
+
+AUDIT = _words("""tenant, caller, run_id, step, event, tool, sha256, decision, basis, rule, "by", via, created_s""")
+ADD_AUDIT = _insert("audit", ("seq", *AUDIT, "hash"))
+LAST_AUDIT = "SELECT seq, hash FROM audit ORDER BY seq DESC LIMIT 1"
+AUDIT_ROWS = f"SELECT seq, {', '.join(AUDIT)}, hash FROM audit WHERE seq > ? ORDER BY seq LIMIT ?"
+
+# Pruning: what belongs to ended runs of that age, then the runs.
+
+_OLD = f"SELECT tenant, id FROM runs WHERE updated_s < ? AND {ENDED}"
+PRUNE_PARTS = tuple(
+    f"DELETE FROM {table} WHERE (tenant, run_id) IN ({_OLD})"
+    for table in ("requests", "steps", "approvals", "grants", "events")
+)
+PRUNE = (
+    f"DELETE FROM runs WHERE updated_s < ? AND {ENDED}",
+    "DELETE FROM hidden WHERE created_s < ?",
+)

@@ -1,0 +1,175 @@
+"""The thread that owns a SQLite connection, from opening to closing; its callers wait on the event loop.
+
+1. Work that was queued is carried out, whether or not its caller waits on; a caller hears of it after the commit.
+2. Work that waits together is one transaction, and one fsync. What fails or is refused takes no other with it.
+"""
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias, TypeVar
+
+from gateway.wire.sqlite_file import SqliteError
+
+T = TypeVar("T")
+Settle: TypeAlias = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """`run` does the work and returns what tells the caller; `fail` tells it that nothing happened."""
+
+    run: Callable[[sqlite3.Connection], Settle]
+    fail: Callable[[Exception], None]
+    durable: bool
+
+
+class SqliteThread:
+    """One connection and its thread.
+
+    Work that raises `refusal` is undone alone, and its caller gets just that; whatever else goes wrong is a `failure`.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], sqlite3.Connection],
+        *,
+        place: str,
+        begin: str,
+        batch: int,
+        failure: type[Exception],
+        refusal: type[Exception],
+    ) -> None:
+        self._connect = connect
+        self._place = place
+        self._begin = begin
+        self._batch = batch
+        self._failure = failure
+        self._refusal = refusal
+        self._loop = asyncio.get_running_loop()
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._opened: asyncio.Future[None] = self._loop.create_future()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._closing = False
+        self._synchronous = ""
+
+    async def open(self) -> None:
+        # A daemon: a process that dies without closing its store must not hang on this thread.
+        threading.Thread(target=self._live, name="store", daemon=True).start()
+        await asyncio.shield(self._opened)
+
+    async def do(self, work: Callable[[sqlite3.Connection], T], *, durable: bool = False) -> T:
+        """`work` may be repeated, after a rollback. `durable`: it outlives a power cut, too, not only the process."""
+        if self._closing:
+            raise self._failure(f"the store {self._place!r} is closed")
+        answer: asyncio.Future[T] = self._loop.create_future()
+
+        def run(connection: sqlite3.Connection) -> Settle:
+            return partial(_resolve, answer, work(connection))
+
+        self._jobs.put(_Job(run, partial(_fail, answer), durable))
+        return await answer
+
+    async def close(self) -> None:
+        """Idempotent; what was queued before is carried out."""
+        if not self._closing:
+            self._closing = True
+            self._jobs.put(None)
+        await asyncio.shield(self._ended)
+
+    def _live(self) -> None:
+        try:
+            connection = self._connect()
+        except (sqlite3.Error, OSError, SqliteError) as error:
+            self._closing = True
+            self._tell(partial(_fail, self._opened, self._error(error)))
+        else:
+            with closing(connection):
+                self._tell(partial(_resolve, self._opened, None))
+                more = True
+                while more and (job := self._jobs.get()) is not None:
+                    more, batch = self._join(job)
+                    self._attempt(connection, batch)
+        self._tell(partial(_resolve, self._ended, None))
+
+    def _join(self, job: _Job) -> tuple[bool, list[_Job]]:
+        """The jobs that wait already, and whether more can come."""
+        batch = [job]
+        with suppress(queue.Empty):
+            while len(batch) < self._batch:
+                if (following := self._jobs.get_nowait()) is None:
+                    return False, batch
+                batch.append(following)
+        return True, batch
+
+    def _attempt(self, connection: sqlite3.Connection, batch: Sequence[_Job]) -> None:
+        try:
+            self._start(connection, durable=any(job.durable for job in batch))
+        except sqlite3.Error as error:  # somebody else holds the file: one by one they would each wait as long
+            self._tell(*(partial(job.fail, self._error(error)) for job in batch))
+            return
+        try:
+            if len(batch) == 1:
+                settled = [batch[0].run(connection)]
+            else:
+                settled = [self._beside(connection, job) for job in batch]
+            connection.execute("COMMIT")
+        except Exception as error:  # whatever a job raises must reach its caller, and not end the thread
+            with suppress(sqlite3.Error):  # some failures have rolled back already
+                connection.execute("ROLLBACK")
+            if len(batch) > 1:
+                for job in batch:
+                    self._attempt(connection, [job])
+            else:
+                self._tell(partial(batch[0].fail, self._error(error)))
+        else:
+            self._tell(*settled)
+
+    def _start(self, connection: sqlite3.Connection, *, durable: bool) -> None:
+        synchronous = "FULL" if durable else "NORMAL"
+        if synchronous != self._synchronous:
+            connection.execute(f"PRAGMA synchronous = {synchronous}")
+            self._synchronous = synchronous
+        connection.execute(self._begin)
+
+    def _beside(self, connection: sqlite3.Connection, job: _Job) -> Settle:
+        """Does one job of several, so that a refusal undoes it alone."""
+        connection.execute("SAVEPOINT job")
+        try:
+            settle = job.run(connection)
+        except self._refusal as refusal:
+            connection.execute("ROLLBACK TO job")
+            settle = partial(job.fail, refusal)
+        connection.execute("RELEASE job")
+        return settle
+
+    def _tell(self, *settled: Settle) -> None:
+        with suppress(RuntimeError):  # the event loop is gone, and with it everybody who waited
+            self._loop.call_soon_threadsafe(_all, settled)
+
+    def _error(self, error: Exception) -> Exception:
+        if isinstance(error, self._failure | self._refusal):
+            return error
+        if isinstance(error, SqliteError):
+            return self._failure(str(error))
+        return self._failure(f"the store {self._place!r} failed: {error}")
+
+
+def _all(settled: Sequence[Settle]) -> None:
+    for settle in settled:
+        settle()
+
+
+def _resolve(answer: "asyncio.Future[T]", result: T) -> None:
+    if not answer.done():
+        answer.set_result(result)
+
+
+def _fail(answer: "asyncio.Future[T]", error: Exception) -> None:
+    if not answer.done():
+        answer.set_exception(error)

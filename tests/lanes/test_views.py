@@ -1,0 +1,77 @@
+"""Runs, steps and grants as clients see them."""
+
+import orjson
+
+from gateway.errors import GatewayError
+from gateway.journal import AuditRow
+from gateway.lanes.views import (
+    audit_view,
+    decided_view,
+    error_view,
+    grant_view,
+    json_answer,
+    list_answer,
+    run_view,
+    shown_state,
+    step_view,
+    whole_run_view,
+)
+from tests.plugins.stores.records import approval, audit_line, grant, run, step
+
+
+def test_nothing_of_a_run_that_is_not_for_clients() -> None:
+    """Neither what it was begun with, nor who drives it."""
+    secret = run(request=b'{"secret":1}', progress=b"secret", owner="secret", idempotency_key="secret")
+    assert "secret" not in str(whole_run_view(secret, steps=[step()], approvals=[approval()]))
+
+
+def test_a_run_that_waits_in_memory() -> None:
+    """Looks like one that waits in the store; a run that has ended looks as it ended."""
+    assert shown_state(run(), pending=1) == "awaiting_approval"
+    assert shown_state(run(), pending=0) == "running"
+    assert shown_state(run(state="failed"), pending=1) == "failed"
+    assert run_view(run(), pending=2)["pending"] == 2
+
+
+def test_a_whole_run_counts_what_it_waits_for() -> None:
+    """Of its approvals, those that are pending."""
+    view = whole_run_view(run(), steps=[], approvals=[approval(), approval("ap_2", state="done")])
+    assert (view["pending"], view["state"], len(view["approvals"])) == (1, "awaiting_approval", 2)
+
+
+def test_arguments_are_objects() -> None:
+    """As the model wrote them, not text of text."""
+    assert step_view(step())["arguments"] == {"command": "make"}
+
+
+def test_a_decision_is_told_and_not_what_came_of_it() -> None:
+    """So that it is told alike each time."""
+    states = ("approved", "executing", "done", "failed", "unknown")
+    assert [decided_view(approval(state=state))["state"] for state in states] == ["approved"] * 5
+    assert decided_view(approval(state="rejected"))["state"] == "rejected"
+
+
+def test_a_line_of_the_audit_log_is_whole() -> None:
+    """All that its hash covers."""
+    view = audit_view(AuditRow(7, audit_line(by="bob"), "f" * 64))
+    assert (view["seq"], view["by"], view["hash"], view["created_s"]) == (7, "bob", "f" * 64, 100.0)
+
+
+def test_grants_and_errors() -> None:
+    """An error within an answer has what an error has."""
+    assert grant_view(grant())["id"] == "gr_1"
+    error = GatewayError("decision_conflict", "It is rejected already.", param="id")
+    assert error_view(error) == {
+        "message": "It is rejected already.",
+        "type": "invalid_request_error",
+        "param": "id",
+        "code": "decision_conflict",
+    }
+
+
+def test_answers_are_json() -> None:
+    """A list is an object with its entries."""
+    answer = list_answer([{"id": "好"}])
+    assert (answer.status, answer.content_type) == (200, "application/json")
+    assert isinstance(answer.body, bytes) and orjson.loads(answer.body) == {"object": "list", "data": [{"id": "好"}]}
+    assert json_answer({}, status=404).status == 404

@@ -1,0 +1,197 @@
+"""An agent loop around a scripted model and a real store: what the tests of runs stand on."""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import orjson
+from tools.doubles import Does, Refuses, Source, spec
+
+from gateway.contracts import Caller, Exchange, Json, LoopLimits, Reply, Resume, RiskAssessor, ToolCall, ToolResult
+from gateway.counters import ContextCounters
+from gateway.journal import Approval, RunState, StoredRun, StoredStep
+from gateway.pipeline.agent import Agents
+from gateway.pipeline.crew import Crew
+from gateway.pipeline.round import Consent
+from gateway.runs.desk import Desk, Wish
+from gateway.runs.keeper import Keeper
+from gateway.runs.record import exchange_of
+from gateway.runs.tail import Tail
+from gateway.testing.clock import ManualClock
+from gateway.tools.catalog import load_catalog
+from gateway.tools.gate import Gate, Policy
+from gateway.tools.judge import Judge
+from gateway.tools.results import Results
+from gateway.tools.runner import Runner
+from plugins.stores.sqlite import SqliteStore
+
+from .doubles import Clock
+from .models import chunk
+
+USAGE = {"prompt_tokens": 10, "completion_tokens": 4, "total_tokens": 14}
+CALLER = Caller("c", "t", frozenset(("context", "approve")))
+BODY: Json = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+
+
+def call(tool: str = "look", *, terminate: bool = False, risk_level: str = "low", **parameters: object) -> str:
+    asked = {"tool": tool, "parameters": {"risk_level": risk_level, **parameters}, "terminate": terminate}
+    return orjson.dumps(asked).decode()
+
+
+def answer(*texts: str, usage: Json | None = USAGE, **last: object) -> list[Json]:
+    told = [] if usage is None else [{"choices": [], "usage": usage}]
+    return [*map(chunk, texts), chunk(finish="stop", **last), *told]
+
+
+def group(*calls: str) -> list[Json]:
+    """Calls that come together."""
+    return answer(f"[{', '.join(calls)}]")
+
+
+def texts(told: list[Json]) -> str:
+    return "".join(c["delta"].get("content", "") for one in told for c in one["choices"])
+
+
+def consent(*, inline_wait_s: float = 5.0, on_reject: Literal["abort", "continue"] = "abort") -> Consent:
+    return Consent(inline_wait_s=inline_wait_s, on_reject=on_reject)
+
+
+async def _works(asked: ToolCall) -> ToolResult:
+    return ToolResult(f"looked at {asked.arguments}")
+
+
+def _never(_call: ToolCall) -> str | None:
+    return None
+
+
+@dataclass
+class Bench:
+    """An agent loop around `answers` of a model, one after the other; an exception is raised in its place.
+
+    Its tools are `look`, and `peek`, which may run twice.
+    """
+
+    answers: list[list[Json] | Exception]
+    does: Does = _works
+    refuses: Refuses = _never
+    limits: LoopLimits = field(default_factory=LoopLimits)
+    asks: Consent = field(default_factory=consent)
+    policy: Policy = field(default_factory=lambda: Policy(trust_llm="always", default="confirm"))
+    assessors: dict[str, RiskAssessor] = field(default_factory=dict)
+    store: SqliteStore = field(default_factory=lambda: SqliteStore(":memory:"))
+    clock: ManualClock = field(default_factory=ManualClock)
+    counters: ContextCounters = field(default_factory=ContextCounters)
+    asked: list[Exchange] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
+    released: int = 0
+    on_call: Callable[[], None] = lambda: None
+    is_open: bool = False
+
+    async def agents(self) -> Agents:
+        """As a process would have them that has just begun."""
+        if not self.is_open:
+            await self.store.open()
+            self.is_open = True
+        clock = Clock(self.clock)
+        schema = {"type": "object", "properties": {"x": {}}}
+        look = Source(spec(parameters=schema), does=self._does, refuses=self.refuses)
+        peek = Source(spec("peek", parameters=schema, idempotent=True), does=self._does)
+        judge = Judge(
+            await load_catalog({"look": (look, False, False), "peek": (peek, False, False)}),
+            Gate(self.policy, self.assessors),
+        )
+        self.tail = Tail(self.store)
+        self.keeper = Keeper(self.store, clock=clock, resume=_unexpected)
+        self.desk = Desk(
+            self.store,
+            self.tail,
+            judge,
+            counters=self.counters,
+            clock=clock,
+            expires_s=3600.0,
+            on_reject=self.asks.on_reject,
+        )
+        crew = Crew(
+            judge=judge,
+            runner=Runner(Results(), counters=self.counters, clock=clock),
+            desk=self.desk,
+            tail=self.tail,
+            keeper=self.keeper,
+            consent=self.asks,
+            store=self.store,
+            counters=self.counters,
+            clock=clock,
+        )
+        return Agents(crew)
+
+    async def reply(self, **facts: object) -> Reply:
+        given: dict[str, object] = {"body": BODY, "caller": CALLER, "chain": "main", **facts}
+        exchange = Exchange(id="run_1", **given)  # type: ignore[arg-type]
+        return await (await self.agents()).stage(self.limits)(exchange, self._model)
+
+    async def run(self, **facts: object) -> list[Json]:
+        """What the client is told; marks that are none of its business are left out."""
+        return await told_by(await self.reply(**facts))
+
+    async def resumed(self, *states: RunState, messages: list[Json] | None = None, **facts: object) -> list[Json]:
+        """What comes of the run in another process, or in the request that brings a decision."""
+        agents = await self.agents()
+        self.clock.advance(60.0)  # whoever had the run before is gone
+        run = await self.keeper.claim("run_1", *(states or ("running", "awaiting_approval")))
+        assert run is not None, await self.stored()
+        exchange = replace(exchange_of(Resume(run, messages), approvals="turn"), **facts)  # type: ignore[arg-type]
+        return await told_by(await agents.stage(self.limits)(exchange, self._model))
+
+    async def stored(self) -> StoredRun:
+        run = await self.store.run("run_1", tenant="t")
+        assert run is not None
+        return run
+
+    async def steps(self) -> list[StoredStep]:
+        return list(await self.store.steps("run_1", tenant="t"))
+
+    async def approvals(self) -> list[Approval]:
+        return list(await self.store.approvals(tenant="t", run_id="run_1", limit=100))
+
+    async def decide(self, *, approve: bool = True, index: int = -1, **wish: object) -> Approval:
+        asked = (await self.approvals())[index]
+        return await self.desk.rule(
+            asked.id,
+            Wish(approve=approve, via="rest", **wish),  # type: ignore[arg-type]
+            caller=CALLER,
+        )
+
+    async def close(self) -> None:
+        await self.tail.close()
+        await self.store.close()
+
+    async def _does(self, asked: ToolCall) -> ToolResult:
+        self.calls.append(asked)
+        return await self.does(asked)
+
+    async def _model(self, exchange: Exchange) -> Reply:
+        self.asked.append(exchange)
+        self.on_call()
+        said = self.answers[len(self.asked) - 1]
+        if isinstance(said, Exception):
+            raise said
+        return Reply(self._chunks(said), self._release)
+
+    @staticmethod
+    async def _chunks(said: list[Json]) -> AsyncIterator[Json]:
+        for one in said:
+            yield one
+
+    async def _release(self) -> None:
+        self.released += 1
+
+
+async def told_by(reply: Reply) -> list[Json]:
+    try:
+        return [one async for one in reply.chunks if "choices" in one]
+    finally:
+        await reply.release()
+
+
+async def _unexpected(run: StoredRun) -> None:
+    raise AssertionError(f"nobody takes up runs here: {run.id}")

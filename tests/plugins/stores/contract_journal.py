@@ -1,0 +1,608 @@
+"""What every store promises of runs: imported by its test module like `contract`."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Sequence
+from dataclasses import asdict, replace
+
+import pytest
+
+from gateway.contracts import Store, StoreError
+from gateway.journal import ENDED, AuditRow, Conflict, Move, RunEvent
+from gateway.wire.audit_chain import verify
+from tests.plugins.stores.contract import Reopen
+from tests.plugins.stores.records import (
+    approval,
+    audit_line,
+    event,
+    grant,
+    moved,
+    new,
+    parked,
+    ruling,
+    run,
+    step,
+)
+
+
+def broken(rows: Sequence[AuditRow]) -> int | None:
+    return verify((row.seq, asdict(row.line), row.hash) for row in rows)
+
+
+def resolved(approval_id: str, state: str, **changes: object) -> RunEvent:
+    data = json.dumps({"approval_id": approval_id, "state": state}).encode()
+    return event("approval.resolved", data=data, **changes)
+
+
+async def claimed(store: Store, owner: str, **changes: object) -> list[tuple[str, int]]:
+    """The ids and fences of the runs that this owner gets at 200 s."""
+    asked: dict[str, object] = {"states": ["running"], "run_id": None, "limit": 10, "now_s": 200.0, "until_s": 230.0}
+    runs = await store.claim(owner=owner, **{**asked, **changes})  # type: ignore[arg-type]
+    assert all((r.owner, r.lease_s) == (owner, {**asked, **changes}["until_s"]) for r in runs)
+    return [(r.id, r.fence) for r in runs]
+
+
+# Writing.
+
+
+async def test_a_run_comes_back_as_it_was_written(store: Store) -> None:
+    """Every field, with its type; at first, and as it was changed."""
+    begun = run(
+        conversation="c1", idempotency_key="k", kind="workflow", progress=b"\x00\xff", owner="w1", lease_s=130.5
+    )
+    await store.write(new(begun))
+    assert await store.run("run_1", tenant="acme") == begun
+    ended = replace(
+        begun,
+        state="failed",
+        effects=True,
+        updated_s=160.5,
+        progress=b"2",
+        answer=b"{}",
+        error_code="tool_failed",
+        error="快速 🦊",
+        owner=None,
+        lease_s=0.0,
+    )
+    await store.write(moved(ended))
+    found = await store.run("run_1", tenant="acme")
+    assert found == ended and found is not None and found.effects is True
+
+
+async def test_steps_approvals_and_events_come_back_as_they_were_written(store: Store) -> None:
+    """Every field; steps in the order of their numbers, the later one counts; events with their number."""
+    whole = step(
+        2, terminate=True, reason="r", result="x" * 100_000, shown="x", started_s=1.5, finished_s=2.5, state="finished"
+    )
+    waiting = approval(conversation=None, step=2)
+    happened = (event(), event("step.finished", data=b"\xff"))
+    await store.write(new(steps=(step(2), step(1)), approvals=(waiting,), events=happened))
+    await store.write(moved(run(), steps=(whole,)))
+    assert await store.steps("run_1", tenant="acme") == [step(1), whole]
+    assert (await store.steps("run_1", tenant="acme"))[1].terminate is True
+    assert await store.approval("ap_1", tenant="acme") == waiting
+    assert await store.events(after=0, limit=9) == [replace(e, seq=n) for n, e in enumerate(happened, 1)]
+
+
+async def test_a_run_is_begun_once(store: Store) -> None:
+    """A second new one of the same id is a Conflict and changes nothing; in another tenant it is another run."""
+    await store.write(new())
+    with pytest.raises(Conflict, match="run_1"):
+        await store.write(new(run(chain="other"), events=(event(),)))
+    assert await store.run("run_1", tenant="acme") == run()
+    assert await store.events(after=0, limit=9) == []
+    await store.write(new(run(tenant="other", chain="theirs")))
+    assert await store.run("run_1", tenant="acme") == run()
+    assert await store.run("run_1", tenant="nobody") is None
+
+
+async def test_a_run_that_is_not_there_is_not_changed(store: Store) -> None:
+    """Neither is one of another tenant."""
+    await store.write(new())
+    for missing in (run("run_2"), run(tenant="other")):
+        with pytest.raises(Conflict):
+            await store.write(moved(missing))
+    assert await store.runs(tenant="other", limit=9) == []
+
+
+async def test_a_change_under_an_old_fence_is_refused_whole(store: Store) -> None:
+    """Somebody else has the run by now: nothing of the change is written, and the new owner's is."""
+    await store.write(new(run(owner="w1", lease_s=150.0)))
+    assert await claimed(store, "w2") == [("run_1", 1)]
+    late = moved(
+        run(state="completed"),
+        steps=(step(),),
+        approvals=(approval(),),
+        events=(event(),),
+        audit=(audit_line(),),
+    )
+    with pytest.raises(Conflict, match="run_1"):
+        await store.write(late)
+    assert await store.steps("run_1", tenant="acme") == []
+    assert await store.approvals(tenant="acme", limit=9) == []
+    assert await store.events(after=0, limit=9) == []
+    assert await store.audit(after=0, limit=9) == []
+    await store.write(moved(run(state="completed", fence=1)))
+
+
+@pytest.mark.parametrize("state", sorted(ENDED))
+async def test_nothing_follows_an_ended_run(store: Store, state: str) -> None:
+    """A change is a Conflict, a cancellation finds nothing to end, and nobody gets it."""
+    await store.write(new(run(state=state)))
+    with pytest.raises(Conflict):
+        await store.write(moved(run()))
+    assert await store.cancel("run_1", tenant="acme", now_s=1.0, events=(event(),), audit=(audit_line(),)) is False
+    assert await claimed(store, "w1") == []
+    assert (await store.events(after=0, limit=9), await store.audit(after=0, limit=9)) == ([], [])
+    assert await store.run("run_1", tenant="acme") == run(state=state)
+
+
+async def test_an_approval_moves_from_the_expected_state_only(store: Store) -> None:
+    """Approved, executing, done; a move from elsewhere takes the whole change with it."""
+    await store.write(parked())
+    await store.rule(ruling())
+    await store.write(moved(run(), Move("ap_1", "approved", "executing")))
+    for expected in ("approved", "pending"):
+        with pytest.raises(Conflict, match="ap_1"):
+            await store.write(moved(run(effects=True), Move("ap_1", expected, "executing"), events=(event(),)))
+    with pytest.raises(Conflict, match="ap_9"):
+        await store.write(moved(run(), Move("ap_1", "executing", "done"), Move("ap_9", "approved", "executing")))
+    found = await store.approval("ap_1", tenant="acme")
+    assert found is not None and found.state == "executing"
+    assert await store.run("run_1", tenant="acme") == run()
+    assert await store.events(after=0, limit=9) == []
+    await store.write(moved(run(), Move("ap_1", "executing", "done")))
+
+
+async def test_an_approval_is_issued_once(store: Store) -> None:
+    """A second one of the same id takes the whole change with it."""
+    await store.write(parked())
+    with pytest.raises(Conflict, match="ap_1"):
+        await store.write(new(run("run_2"), approvals=(approval(run_id="run_2"),)))
+    assert await store.run("run_2", tenant="acme") is None
+
+
+async def test_conflicts_take_no_other_change_with_them(store: Store) -> None:
+    """Of changes that are committed together each that is in order is there, and the others hear why they are not."""
+    await store.write(parked())
+    changes = []
+    for number in range(60):
+        moves = (Move("ap_1", "executing", "done"),) if number % 3 == 1 else ()
+        text = "bad \ud800" if number % 10 == 5 else "good"
+        changes.append(new(run(f"r{number:02}", error=text), moves=moves, events=(event(run_id=f"r{number:02}"),)))
+    results = await asyncio.gather(*map(store.write, changes), return_exceptions=True)
+    for number, result in enumerate(results):
+        expected = StoreError if number % 10 == 5 else Conflict if number % 3 == 1 else type(None)
+        assert type(result) is expected, number
+    kept = sorted(r.id for r in await store.runs(tenant="acme", limit=99) if r.id != "run_1")
+    assert kept == [f"r{n:02}" for n, result in enumerate(results) if result is None]
+    assert sorted(e.run_id for e in await store.events(after=0, limit=99)) == kept
+
+
+async def test_a_change_that_need_not_be_durable_is_there_at_once(store: Store) -> None:
+    """It is in the same order with the others, and conflicts like them."""
+    await store.write(new())
+    await store.write(moved(run(effects=True), durable=False, events=(event(),)))
+    assert await store.run("run_1", tenant="acme") == run(effects=True)
+    with pytest.raises(Conflict):
+        await store.write(moved(run(fence=1), durable=False, events=(event(),)))
+    assert await store.last_event() == 1
+
+
+async def test_a_writer_that_leaves_loses_no_change(store: Store) -> None:
+    """What was begun is carried out whole, also when its caller does not wait for it."""
+    tasks = [asyncio.ensure_future(store.write(new(run(f"r{n}"), events=(event(),)))) for n in range(30)]
+    await asyncio.sleep(0)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await store.write(new(events=(event(),)))
+    assert len(await store.runs(tenant="acme", limit=99)) == 31 == await store.last_event()
+
+
+# Looking runs up.
+
+
+async def test_runs_come_newest_first_narrowed_by_state_and_conversation(store: Store) -> None:
+    """At most `limit`, of one tenant."""
+    facts = (("a", "running", "c1"), ("b", "completed", "c1"), ("c", "running", None), ("d", "running", "c1"))
+    for number, (run_id, state, conversation) in enumerate(facts):
+        await store.write(new(run(run_id, state=state, conversation=conversation, created_s=float(number))))
+    await store.write(new(run("e", tenant="other")))
+    assert [r.id for r in await store.runs(tenant="acme", limit=9)] == ["d", "c", "b", "a"]
+    assert [r.id for r in await store.runs(tenant="acme", limit=2)] == ["d", "c"]
+    assert [r.id for r in await store.runs(tenant="acme", state="running", limit=9)] == ["d", "c", "a"]
+    assert [r.id for r in await store.runs(tenant="acme", conversation="c1", limit=9)] == ["d", "b", "a"]
+    found = await store.runs(tenant="acme", state="running", conversation="c1", limit=9)
+    assert [r.id for r in found] == ["d", "a"]
+
+
+async def test_runs_like_another_come_newest_first(store: Store) -> None:
+    """Those with the fingerprint that were touched since then."""
+    old, young = run("old"), run("young", created_s=150.0, updated_s=150.0)
+    long = run("long", created_s=50.0, updated_s=170.0)
+    for kept in (old, young, long, run("else", fingerprint="e" * 64), run("theirs", tenant="other")):
+        await store.write(new(kept))
+    found = await store.runs_like(old.fingerprint, tenant="acme", since_s=0.0)
+    assert [r.id for r in found] == ["young", "old", "long"]
+    assert [r.id for r in await store.runs_like(old.fingerprint, tenant="acme", since_s=120.0)] == ["young", "long"]
+
+
+async def test_runs_with_a_key_are_those_of_the_caller(store: Store) -> None:
+    """Keys are per tenant and caller; newest first."""
+    for number, (caller, tenant) in enumerate((("ann", "acme"), ("bob", "acme"), ("ann", "other"), ("ann", "acme"))):
+        kept = run(f"r{number}", caller=caller, tenant=tenant, idempotency_key="k", created_s=float(number))
+        await store.write(new(kept))
+    assert [r.id for r in await store.runs_with_key("k", tenant="acme", caller="ann")] == ["r3", "r0"]
+
+
+# Owners.
+
+
+async def test_a_run_is_claimed_when_nobody_holds_it(store: Store) -> None:
+    """Without an owner or after the lease, in the states that are asked for, longest untouched first."""
+    facts = (
+        ("free", {"updated_s": 3.0}),
+        ("over", {"owner": "w0", "lease_s": 199.9, "fence": 4, "updated_s": 2.0}),
+        ("held", {"owner": "w0", "lease_s": 200.0}),
+        ("else", {"state": "unknown"}),
+        ("done", {"state": "completed"}),
+    )
+    for run_id, changes in facts:
+        await store.write(new(run(run_id, **changes)))
+    assert await claimed(store, "w1", limit=1) == [("over", 5)]
+    assert await claimed(store, "w1") == [("free", 1)]
+    assert await claimed(store, "w1") == []
+    assert await claimed(store, "w1", states=["unknown", "awaiting_client"]) == [("else", 1)]
+    assert await claimed(store, "w2", now_s=231.0, until_s=260.0, run_id="over") == [("over", 6)]
+    assert await claimed(store, "w2", run_id="held") == await claimed(store, "w2", run_id="nothing") == []
+
+
+async def test_a_run_that_awaits_approvals_is_claimed_when_none_is_pending(store: Store) -> None:
+    """However they were resolved; another run's do not matter."""
+    two = (approval("ap_1"), approval("ap_2", step=2))
+    await store.write(new(run(state="awaiting_approval"), approvals=two))
+    await store.write(new(run("run_2", state="awaiting_approval"), approvals=(approval("ap_3", run_id="run_2"),)))
+    states = ["awaiting_approval"]
+    await store.rule(ruling("ap_1"))
+    assert await claimed(store, "w1", states=states, run_id="run_1") == []
+    await store.rule(ruling("ap_2", approve=False))
+    assert await claimed(store, "w1", states=states) == [("run_1", 1)]
+    assert await claimed(store, "w2", states=states) == []
+    await store.expire(now_s=1000.0)
+    assert await claimed(store, "w2", states=states) == [("run_2", 1)]
+
+
+async def test_renewing_prolongs_all_leases_of_an_owner(store: Store) -> None:
+    """And of nobody else's or ended runs; a change that was begun before it does not take it back."""
+    for run_id, owner in (("a", "w1"), ("b", "w1"), ("c", "w2")):
+        await store.write(new(run(run_id, owner=owner, lease_s=150.0)))
+    await store.write(new(run("d", owner="w1", state="completed")))
+    assert sorted(await store.renew(owner="w1", until_s=300.0)) == ["a", "b"]
+    assert await store.renew(owner="nobody", until_s=300.0) == []
+    await store.write(moved(run("a", owner="w1", lease_s=150.0, progress=b"1")))
+    assert await claimed(store, "w3") == [("c", 1)]
+    await store.write(moved(run("a")))
+    assert await claimed(store, "w3") == [("a", 1)]
+
+
+async def test_two_owners_never_get_the_same_run(store: Store) -> None:
+    """However many ask at once."""
+    for number in range(20):
+        await store.write(new(run(f"r{number}")))
+    found = await asyncio.gather(*(claimed(store, f"w{n}", limit=3) for n in range(20)))
+    assert sorted(run_id for runs in found for run_id, _ in runs) == sorted(f"r{n}" for n in range(20))
+
+
+# Cancelling.
+
+
+async def test_a_cancelled_run_ends_with_its_pending_approvals(store: Store) -> None:
+    """Whoever owns it; those that were decided stay; its owner's next change and a decision come too late."""
+    two = (approval("ap_1"), approval("ap_2", step=2))
+    await store.write(new(run(state="awaiting_approval", owner="w1", lease_s=500.0), approvals=two))
+    await store.write(new(run("run_2"), approvals=(approval("ap_3", run_id="run_2"),)))
+    await store.rule(ruling("ap_1"))
+    end = event("run.finished")
+    assert await store.cancel("run_1", tenant="other", now_s=210.0, events=(end,), audit=()) is False
+    assert await store.cancel("run_1", tenant="acme", now_s=210.0, events=(end,), audit=(audit_line(),)) is True
+    found = await store.run("run_1", tenant="acme")
+    assert found == run(state="cancelled", updated_s=210.0, fence=1)
+    assert [(a.id, a.state) for a in await store.approvals(tenant="acme", limit=9)] == [
+        ("ap_1", "approved"),
+        ("ap_2", "cancelled"),
+        ("ap_3", "pending"),
+    ]
+    happened = await store.events(after=0, limit=9)
+    assert [replace(e, seq=0) for e in happened] == [resolved("ap_2", "cancelled", created_s=210.0), end]
+    assert len(await store.audit(after=0, limit=9)) == 1
+    with pytest.raises(Conflict):
+        await store.write(moved(run(owner="w1", lease_s=500.0)))
+    assert (await store.rule(ruling("ap_2")))[0] == "other"
+    assert (await store.rule(ruling("ap_2", approve=False)))[0] == "other"
+    assert await store.cancel("run_1", tenant="acme", now_s=220.0, events=(), audit=()) is False
+
+
+async def test_a_decision_and_a_cancellation_at_once(store: Store) -> None:
+    """Either it was decided before, or it is cancelled and the decision hears so; never both."""
+    for number in range(30):
+        await store.write(parked(f"r{number}", approval_id=f"ap_{number}"))
+
+    async def race(number: int) -> None:
+        calls: list[Awaitable[object]] = [
+            store.rule(ruling(f"ap_{number}")),
+            store.cancel(f"r{number}", tenant="acme", now_s=200.0, events=(), audit=()),
+        ]
+        answers = await asyncio.gather(*(calls if number % 2 else calls[::-1]))
+        kept = await store.approval(f"ap_{number}", tenant="acme")
+        assert ("decided", kept) in answers or ("other", kept) in answers
+        assert kept is not None and kept.state == ("approved" if number % 2 else "cancelled")
+
+    await asyncio.gather(*map(race, range(30)))
+
+
+# Approvals.
+
+
+async def test_approvals_come_oldest_first_narrowed(store: Store) -> None:
+    """By state, conversation and run; at most `limit`, of one tenant."""
+    facts = (("b", "c1", "run_1", 2.0), ("a", "c1", "run_2", 1.0), ("c", None, "run_1", 3.0))
+    for approval_id, conversation, run_id, created_s in facts:
+        waiting = approval(approval_id, conversation=conversation, run_id=run_id, created_s=created_s)
+        await store.write(new(run(f"for_{approval_id}"), approvals=(waiting,)))
+    await store.write(new(run(tenant="other"), approvals=(approval("d", tenant="other"),)))
+    await store.rule(ruling("b", approve=False))
+
+    async def ids(**which: str) -> list[str]:
+        return [a.id for a in await store.approvals(tenant="acme", limit=9, **which)]
+
+    assert await ids() == ["a", "b", "c"]
+    assert await ids(state="pending") == ["a", "c"]
+    assert await ids(conversation="c1") == ["a", "b"]
+    assert await ids(run_id="run_1") == ["b", "c"]
+    assert await ids(state="pending", conversation="c1", run_id="run_2") == ["a"]
+    assert [a.id for a in await store.approvals(tenant="acme", limit=1)] == ["a"]
+    assert await store.approval("d", tenant="acme") is None
+    assert await store.pending() == 3
+
+
+@pytest.mark.parametrize("approve", [True, False])
+async def test_a_pending_approval_is_decided_once(store: Store, approve: bool) -> None:
+    """The first decision counts, with who made it, how and what it brings; the same again is `same`, the other not."""
+    await store.write(parked())
+    remembered = grant(granted_by="bob")
+    first = ruling(
+        approve=approve,
+        comment="快速",
+        edited='{"command":"make -n"}',
+        remember="run",
+        grant=remembered,
+        events=(event("approval.resolved"),),
+        audit=(audit_line("decision", by="bob", via="rest"),),
+    )
+    answer, decided = await store.rule(first)
+    assert answer == "decided"
+    assert decided == await store.approval("ap_1", tenant="acme")
+    assert decided == approval(
+        state="approved" if approve else "rejected",
+        decided_s=200.0,
+        decided_by="bob",
+        via="rest",
+        comment="快速",
+        edited='{"command":"make -n"}',
+        remember="run",
+    )
+    again = replace(first, by="eve", now_s=2000.0)
+    for answer, repeated in (("same", again), ("other", replace(again, approve=not approve))):
+        assert await store.rule(repeated) == (answer, decided)
+    assert await store.grants(tenant="acme") == [remembered]
+    assert len(await store.events(after=0, limit=9)) == len(await store.audit(after=0, limit=9)) == 1
+
+
+async def test_the_same_decision_has_the_same_arguments(store: Store) -> None:
+    """Approving again with other arguments is another decision; with none it is the same, also after it ran."""
+    await store.write(parked())
+    await store.rule(ruling(edited="{}"))
+    for edited, answer in (("{}", "same"), (None, "same"), ('{"x":1}', "other")):
+        assert (await store.rule(ruling(edited=edited)))[0] == answer
+    for move in (Move("ap_1", "approved", "executing"), Move("ap_1", "executing", "unknown")):
+        await store.write(moved(run(), move))
+        assert (await store.rule(ruling()))[0] == "same"
+        assert (await store.rule(ruling(approve=False)))[0] == "other"
+
+
+async def test_an_approval_whose_time_is_over_is_not_decided(store: Store) -> None:
+    """It expires there and then, with its event; what the ruling brings is not written."""
+    await store.write(parked(expires_s=200.0))
+    late = ruling(now_s=200.0, grant=grant(), events=(event(),), audit=(audit_line(),))
+    for _ in range(2):
+        assert await store.rule(late) == ("expired", approval(expires_s=200.0, state="expired"))
+    happened = await store.events(after=0, limit=9)
+    assert [replace(e, seq=0) for e in happened] == [resolved("ap_1", "expired", created_s=200.0)]
+    assert await store.grants(tenant="acme") == []
+    assert await store.audit(after=0, limit=9) == []
+
+
+async def test_an_approval_of_another_tenant_is_absent(store: Store) -> None:
+    """As one that never was."""
+    await store.write(parked())
+    assert await store.rule(ruling(tenant="other")) == ("absent", None)
+    assert await store.rule(ruling("ap_2")) == ("absent", None)
+    assert await store.pending() == 1
+
+
+async def test_many_decisions_at_once_are_one(store: Store) -> None:
+    """A3: 200 approvals and rejections of the same call: one is decided, and every other is told apart from it."""
+    await store.write(parked())
+    answers = await asyncio.gather(
+        *(store.rule(ruling(approve=n % 2 == 0, audit=(audit_line("decision"),))) for n in range(200))
+    )
+    assert [a for a, _ in answers] == ["decided", *["other", "same"] * 99, "other"]
+    assert len({kept for _, kept in answers}) == 1
+    assert len(await store.audit(after=0, limit=9)) == 1
+
+
+async def test_a_reissued_approval_takes_the_place_of_the_old_one(store: Store) -> None:
+    """Only while that is pending: it is cancelled, with an event, and the step names the new one."""
+    await store.write(parked())
+    fresh = approval("ap_2", policy_sha256="c" * 64)
+    assert await store.reissue("ap_1", fresh, events=(event("approval.required"),)) is True
+    assert [(a.id, a.state) for a in await store.approvals(tenant="acme", limit=9)] == [
+        ("ap_1", "cancelled"),
+        ("ap_2", "pending"),
+    ]
+    assert [s.approval_id for s in await store.steps("run_1", tenant="acme")] == ["ap_2"]
+    assert await store.reissue("ap_1", approval("ap_3"), events=(event(),)) is False
+    assert await store.reissue("ap_2", approval("ap_3", tenant="other"), events=(event(),)) is False
+    happened = [replace(e, seq=0) for e in await store.events(after=0, limit=9)]
+    assert happened == [resolved("ap_1", "cancelled"), event("approval.required")]
+    assert await store.pending() == 1
+
+
+async def test_approvals_expire_once_with_an_event_each(store: Store) -> None:
+    """Of all tenants, oldest first; what was decided and what has time left stays."""
+    for number, (tenant, expires_s) in enumerate((("acme", 300.0), ("other", 250.0), ("acme", 301.0), ("acme", 200.5))):
+        waiting = {"approval_id": f"ap_{number}", "tenant": tenant, "expires_s": expires_s}
+        await store.write(parked(f"r{number}", created_s=float(-number), **waiting))
+    await store.rule(ruling("ap_3"))
+    expired = await store.expire(now_s=300.0)
+    assert [(a.id, a.tenant, a.state) for a in expired] == [("ap_1", "other", "expired"), ("ap_0", "acme", "expired")]
+    assert await store.expire(now_s=300.0) == []
+    assert [replace(e, seq=0) for e in await store.events(after=0, limit=9)] == [
+        resolved("ap_1", "expired", tenant="other", run_id="r1", created_s=300.0),
+        resolved("ap_0", "expired", run_id="r0", created_s=300.0),
+    ]
+    assert [a.state for a in await store.approvals(tenant="acme", limit=9)] == ["approved", "pending", "expired"]
+
+
+# Grants, and conversations that ask before every call.
+
+
+async def granted(store: Store, *grants: object) -> None:
+    for number, remembered in enumerate(grants):
+        tenant = remembered.tenant  # type: ignore[attr-defined]
+        await store.write(parked(f"r{number}", approval_id=f"ap_{number}", tenant=tenant))
+        await store.rule(ruling(f"ap_{number}", tenant=tenant, grant=remembered))
+
+
+async def test_a_grant_is_found_for_the_same_call_in_its_run_or_conversation(store: Store) -> None:
+    """The newest; one for a run is none for the conversation around it, and none for another caller or tenant."""
+    in_run = grant("gr_run", run_id="run_1", conversation="c1", created_s=1.0)
+    in_talk = grant("gr_talk", run_id=None, conversation="c1", created_s=2.0)
+    newer = grant("gr_new", run_id=None, conversation="c1", created_s=3.0, sha256="e" * 64)
+    theirs = grant("gr_their", run_id=None, conversation="c1", tenant="other")
+    await granted(store, newer, in_talk, in_run, theirs, replace(newer, id="gr_old", created_s=2.5))
+    assert [g.id for g in await store.grants(tenant="acme")] == ["gr_run", "gr_talk", "gr_old", "gr_new"]
+
+    async def found(**changes: str | None) -> str | None:
+        asked: dict[str, str | None] = {"run_id": "run_1", "conversation": None, "sha256": "a" * 64, "caller": "ann"}
+        kept = await store.grant(**{"tenant": "acme", **asked, **changes})  # type: ignore[arg-type]
+        return kept.id if kept is not None else None
+
+    assert await found() == "gr_run"
+    assert await found(conversation="c1") == "gr_talk"
+    assert await found(conversation="c1", run_id="run_2") == "gr_talk"
+    assert await found(conversation="c1", sha256="e" * 64) == "gr_new"
+    assert await found(run_id="run_2") is None
+    assert await found(conversation="c2", run_id="run_2") is None
+    assert await found(caller="bob", conversation="c1") is None
+    assert await found(tenant="other") is None
+    assert await found(sha256="0" * 64, conversation="c1") is None
+
+
+async def test_a_deleted_grant_holds_no_more(store: Store) -> None:
+    """Deleting says whether there was one in this tenant."""
+    await granted(store, grant())
+    assert await store.delete_grant("gr_1", tenant="other") is False
+    assert await store.delete_grant("gr_1", tenant="acme") is True
+    assert await store.delete_grant("gr_1", tenant="acme") is False
+    assert await store.grants(tenant="acme") == []
+
+
+async def test_a_conversation_asks_before_every_call_from_then_on(store: Store) -> None:
+    """Said once or twice; of this caller in this tenant only."""
+    whose = {"tenant": "acme", "caller": "ann", "conversation": "c1"}
+    assert await store.asks_before(**whose) is False
+    for now_s in (1.0, 2.0):
+        await store.ask_before(**whose, now_s=now_s)
+    assert await store.asks_before(**whose) is True
+    for other in ({"tenant": "other"}, {"caller": "bob"}, {"conversation": "c2"}):
+        assert await store.asks_before(**{**whose, **other}) is False
+
+
+# Events and the audit log.
+
+
+async def test_events_come_in_order_from_behind_a_number(store: Store) -> None:
+    """Of all, of a tenant, of a run; at most `limit`."""
+    assert await store.last_event() == 0
+    for run_id, tenant in (("a", "acme"), ("b", "acme"), ("a", "other"), ("a", "acme")):
+        first = await store.run(run_id, tenant=tenant) is None
+        kept = run(run_id, tenant=tenant)
+        await store.write(replace(moved(kept, events=(event(run_id=run_id, tenant=tenant),)), new=first))
+
+    async def seqs(after: int, limit: int = 9, **which: str) -> list[int]:
+        return [e.seq for e in await store.events(after=after, limit=limit, **which)]
+
+    assert await seqs(0) == [1, 2, 3, 4]
+    assert await seqs(1, limit=2) == [2, 3]
+    assert await seqs(0, tenant="acme") == [1, 2, 4]
+    assert await seqs(1, tenant="acme", run_id="a") == [4]
+    assert await seqs(4) == []
+    assert await store.last_event() == 4
+
+
+async def test_a_number_of_an_event_is_never_given_again(store: Store) -> None:
+    """Also when the events with the highest numbers were pruned: who waits behind them misses nothing."""
+    await store.write(new(run(state="completed"), events=(event(), event())))
+    await store.prune(before_s=1e9)
+    assert await store.events(after=0, limit=9) == []
+    assert await store.last_event() == 2
+    await store.write(new(run("run_2"), events=(event(),)))
+    assert [e.seq for e in await store.events(after=2, limit=9)] == [3]
+
+
+async def test_audit_lines_are_a_chain(store: Store) -> None:
+    """Numbered without gaps, hashed each with the one before, page by page, whichever method wrote them."""
+    await store.write(replace(parked(), audit=(audit_line(), audit_line("started", created_s=5, by='"\n'))))
+    await store.rule(ruling(audit=(audit_line("decision", by="bob", via="chat"),)))
+    await store.cancel("run_1", tenant="acme", now_s=1.0, events=(), audit=(audit_line("resolved"),))
+    rows = await store.audit(after=0, limit=9)
+    assert [(row.seq, row.line.event, row.line.by) for row in rows] == [
+        (1, "verdict", ""),
+        (2, "started", '"\n'),
+        (3, "decision", "bob"),
+        (4, "resolved", ""),
+    ]
+    assert broken(rows) is None
+    assert broken([rows[0], replace(rows[1], line=replace(rows[1].line, by="eve")), *rows[2:]]) == 2
+    assert await store.audit(after=1, limit=2) == rows[1:3]
+
+
+async def test_the_chain_holds_under_concurrent_changes(store: Store) -> None:
+    """Those that are refused leave no gap in it."""
+    await store.write(new())
+    writes = (
+        store.write(moved(run(fence=n % 2), audit=(audit_line(), audit_line("started")), events=(event(),)))
+        for n in range(100)
+    )
+    results = await asyncio.gather(*writes, return_exceptions=True)
+    assert [isinstance(result, Conflict) for result in results] == [n % 2 == 1 for n in range(100)]
+    rows = await store.audit(after=0, limit=1000)
+    assert len(rows) == 100 and broken(rows) is None
+
+
+async def test_everything_of_a_run_is_there_after_closing(reopened: Reopen) -> None:
+    """What was told as done: the run, steps, the decision, the grant, events, the log, and where it ends."""
+    store = await reopened()
+    await store.write(replace(parked(), events=(event(),), audit=(audit_line(),)))
+    _, decided = await store.rule(ruling(grant=grant(), audit=(audit_line("decision"),)))
+    await store.ask_before(tenant="acme", caller="ann", conversation="c1", now_s=1.0)
+    again = await reopened()
+    assert await again.approval("ap_1", tenant="acme") == decided
+    assert [s.state for s in await again.steps("run_1", tenant="acme")] == ["requested"]
+    assert await again.grants(tenant="acme") == [grant()]
+    assert await again.asks_before(tenant="acme", caller="ann", conversation="c1") is True
+    assert await again.last_event() == 1
+    await again.write(moved(run(), audit=(audit_line("started"),)))
+    assert broken(await again.audit(after=0, limit=9)) is None

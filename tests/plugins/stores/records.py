@@ -1,0 +1,141 @@
+"""Records of runs for tests: each is whole, belongs to the run `run_1` of ann in acme, and takes changes by name."""
+
+from dataclasses import replace
+from typing import Any
+
+from gateway.journal import (
+    Approval,
+    AuditLine,
+    Change,
+    Grant,
+    Move,
+    Ruling,
+    RunEvent,
+    StoredRun,
+    StoredStep,
+)
+
+_RUN = StoredRun(
+    id="run_1",
+    tenant="acme",
+    caller="ann",
+    chain="assistant",
+    fingerprint="f" * 64,
+    state="running",
+    effects=False,
+    created_s=100.0,
+    updated_s=100.0,
+    request=b'{"messages":[]}',
+)
+_STEP = StoredStep(
+    run_id="run_1",
+    tenant="acme",
+    number=1,
+    round=1,
+    call_id="call_1",
+    tool="execute_command",
+    model_name="execute_command",
+    arguments='{"command":"make"}',
+    sha256="a" * 64,
+    terminate=False,
+    decision="confirm",
+    basis="default",
+    rule="unknown_command",
+    state="planned",
+)
+_APPROVAL = Approval(
+    id="ap_1",
+    tenant="acme",
+    caller="ann",
+    conversation="c1",
+    run_id="run_1",
+    step=1,
+    tool="execute_command",
+    arguments='{"command":"make"}',
+    sha256="a" * 64,
+    definition_sha256="d" * 64,
+    policy_sha256="b" * 64,
+    basis="default",
+    rule="unknown_command",
+    reason="make is not on the list.",
+    state="pending",
+    created_s=100.0,
+    expires_s=1000.0,
+)
+_GRANT = Grant(
+    id="gr_1",
+    tenant="acme",
+    caller="ann",
+    run_id="run_1",
+    conversation=None,
+    tool="execute_command",
+    sha256="a" * 64,
+    definition_sha256="d" * 64,
+    policy_sha256="b" * 64,
+    created_s=100.0,
+    granted_by="bob",
+)
+_EVENT = RunEvent(tenant="acme", run_id="run_1", type="step.started", data=b'{"step":1}', created_s=100.0)
+_AUDIT = AuditLine(
+    tenant="acme",
+    caller="ann",
+    run_id="run_1",
+    step=1,
+    event="verdict",
+    tool="execute_command",
+    sha256="a" * 64,
+    decision="confirm",
+    basis="default",
+    rule="unknown_command",
+    created_s=100.0,
+)
+_RULING = Ruling(approval_id="ap_1", tenant="acme", approve=True, by="bob", via="rest", now_s=200.0)
+
+
+def run(run_id: str = "run_1", **changes: Any) -> StoredRun:
+    return replace(_RUN, id=run_id, **changes)
+
+
+def step(number: int = 1, **changes: Any) -> StoredStep:
+    return replace(_STEP, number=number, **changes)
+
+
+def approval(approval_id: str = "ap_1", **changes: Any) -> Approval:
+    return replace(_APPROVAL, id=approval_id, **changes)
+
+
+def grant(grant_id: str = "gr_1", **changes: Any) -> Grant:
+    return replace(_GRANT, id=grant_id, **changes)
+
+
+def event(kind: str = "step.started", **changes: Any) -> RunEvent:
+    return replace(_EVENT, type=kind, **changes)
+
+
+def audit_line(kind: str = "verdict", **changes: Any) -> AuditLine:
+    return replace(_AUDIT, event=kind, **changes)
+
+
+def ruling(approval_id: str = "ap_1", **changes: Any) -> Ruling:
+    return replace(_RULING, approval_id=approval_id, **changes)
+
+
+def new(run: StoredRun = _RUN, **parts: Any) -> Change:
+    """The first change of a run."""
+    return Change(run=run, new=True, **parts)
+
+
+def parked(run_id: str = "run_1", **changes: Any) -> Change:
+    """The first change of a run that waits for the approval `ap_1`; `changes` are the approval's."""
+    waiting = approval(**{"run_id": run_id, **changes})
+    return new(
+        run(run_id, tenant=waiting.tenant, state="awaiting_approval"),
+        steps=(
+            step(run_id=run_id, tenant=waiting.tenant, number=waiting.step, state="requested", approval_id=waiting.id),
+        ),
+        approvals=(waiting,),
+    )
+
+
+def moved(run: StoredRun, *moves: Move, **parts: Any) -> Change:
+    return Change(run=run, moves=moves, **parts)

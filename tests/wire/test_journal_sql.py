@@ -1,0 +1,127 @@
+"""The statements of the journal fit its records and its tables, and none of them searches through a whole table."""
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import fields
+from typing import get_args
+
+import pytest
+
+from gateway.journal import ENDED, Approval, AuditLine, Grant, RunEvent, RunState, StoredRun, StoredStep
+from gateway.wire import journal_sql
+from gateway.wire.journal_sql import chosen
+from gateway.wire.migrations import MIGRATIONS
+
+STATEMENTS = [
+    (name, statement)
+    for name, found in vars(journal_sql).items()
+    for statement in (found if isinstance(found, tuple) else (found,))
+    if isinstance(statement, str) and re.match("(SELECT|INSERT|UPDATE|DELETE) ", statement)
+]
+#: What is read from one end, where nothing has to be searched.
+FROM_AN_END = {"LAST_AUDIT", "LAST_EVENT", "PENDING"}
+
+
+@pytest.fixture
+def connection() -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        for migration in MIGRATIONS:
+            for statement in migration:
+                connection.execute(statement)
+        yield connection
+
+
+def nothing(statement: str) -> tuple[None, ...]:
+    """As many values as it takes."""
+    numbered = [int(number) for number in re.findall(r"\?(\d+)", statement)]
+    return (None,) * (max(numbered) if numbered else statement.count("?"))
+
+
+def scans(connection: sqlite3.Connection, statement: str) -> list[str]:
+    plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", nothing(statement)).fetchall()
+    return [row[3] for row in plan if row[3].startswith("SCAN") and "json_each" not in row[3]]
+
+
+def names(fact: type) -> list[str]:
+    return [field.name for field in fields(fact)]
+
+
+@pytest.mark.parametrize(
+    ("statement", "fact"),
+    [
+        (journal_sql.RUNS, StoredRun),
+        (journal_sql.RUN, StoredRun),
+        (journal_sql.STEPS, StoredStep),
+        (journal_sql.APPROVALS, Approval),
+        (journal_sql.ONE_GRANT, Grant),
+        (journal_sql.EVENTS, RunEvent),
+    ],
+)
+def test_rows_come_in_the_order_of_the_fields(connection: sqlite3.Connection, statement: str, fact: type) -> None:
+    """A row is turned into its fact by position."""
+    cursor = connection.execute(statement, nothing(statement))
+    assert [column[0] for column in cursor.description] == names(fact)
+
+
+def test_audit_rows_are_a_number_the_line_and_its_hash(connection: sqlite3.Connection) -> None:
+    """The line by position, too."""
+    cursor = connection.execute(journal_sql.AUDIT_ROWS, (0, 1))
+    assert [column[0] for column in cursor.description] == ["seq", *names(AuditLine), "hash"]
+
+
+def test_the_columns_of_a_new_run_are_all_but_its_request() -> None:
+    """Which has a table of its own."""
+    assert [name for name in names(StoredRun) if name != "request"] == list(journal_sql.NEW_RUN)
+
+
+@pytest.mark.parametrize(("table", "fact"), [("steps", StoredStep), ("approvals", Approval), ("grants", Grant)])
+def test_a_table_has_the_fields_of_its_fact(connection: sqlite3.Connection, table: str, fact: type) -> None:
+    """A field that is added to one of them is missing in the other until there is a migration."""
+    assert [row[1] for row in connection.execute(f"PRAGMA table_info({table})")] == names(fact)
+
+
+def test_every_state_of_a_run_is_alive_or_ended(connection: sqlite3.Connection) -> None:
+    """As the journal says it, and never both."""
+    for state in get_args(RunState):
+        asked = f"SELECT {journal_sql.ALIVE}, {journal_sql.ENDED} FROM (SELECT ? AS state)"
+        assert connection.execute(asked, (state,)).fetchone() == (state not in ENDED, state in ENDED)
+
+
+@pytest.mark.parametrize(("name", "statement"), STATEMENTS, ids=[name for name, _ in STATEMENTS])
+def test_looking_up_goes_through_an_index(connection: sqlite3.Connection, name: str, statement: str) -> None:
+    """However many rows there are."""
+    assert name in FROM_AN_END or scans(connection, statement) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "index"),
+    [
+        ("RUNS_LIKE", "runs_by_fingerprint (tenant=? AND fingerprint=?)"),
+        ("RUNS_WITH_KEY", "runs_by_key (tenant=? AND caller=? AND idempotency_key=?)"),
+        ("CLAIMABLE", "runs_alive (state=?)"),
+        ("CLAIMABLE_RUN", "runs_by_id (id=?)"),
+        ("RENEW", "runs_by_owner (owner=?)"),
+        ("EXPIRE", "approvals_pending (expires_s<?)"),
+        ("PENDING", "approvals_pending"),
+        ("ONE_GRANT", "grants_by_call (tenant=? AND caller=? AND sha256=?)"),
+    ],
+)
+def test_what_is_asked_often_has_the_index_for_it(connection: sqlite3.Connection, name: str, index: str) -> None:
+    """A partial index serves only the very condition that it was made with."""
+    statement = getattr(journal_sql, name)
+    plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", nothing(statement)).fetchall()
+    assert any(row[3].endswith(index) for row in plan), plan
+
+
+@pytest.mark.parametrize("select", [journal_sql.RUNS, journal_sql.APPROVALS, journal_sql.EVENTS])
+def test_rows_are_chosen_by_the_columns_that_have_a_value(connection: sqlite3.Connection, select: str) -> None:
+    """In every combination, through an index; a value is never part of the statement."""
+    own = "tenant" if select is journal_sql.EVENTS else "conversation"
+    for columns in ({}, {own: "x'; --"}, {own: None}, {own: "1"}):
+        statement, values = chosen(select, "first", columns, order="rowid", limit=7)
+        given = [value for value in columns.values() if value is not None]
+        assert list(values) == ["first", *given, 7]
+        assert "--" not in statement
+        assert scans(connection, statement) == []
