@@ -4,7 +4,7 @@ import asyncio
 import ipaddress
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -80,6 +80,7 @@ class Gateway:
         self._demo_url: str | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._pending = 0
+        self._held_open: list[Callable[[], Awaitable[None]]] = []
         self._counters = ContextCounters()
         self._clock = SystemClock()
         self._runs = LiveRuns(clock=self._clock)
@@ -153,7 +154,8 @@ class Gateway:
             self._reloading = asyncio.get_running_loop().create_task(self._reload_until_done())
 
     async def drain(self) -> None:
-        """Waits for requests under way, at most `limits.drain`."""
+        """Waits for requests under way, at most `limits.drain`; who only listens is sent away at once."""
+        await asyncio.gather(*(close() for close in self._held_open))
         limit_s = self._loaded.settings.limits.drain
         await asyncio.gather(*(listener.drain(limit_s) for listener in self._listeners.values()))
 
@@ -292,8 +294,7 @@ class Gateway:
         runs = RunPages(store=store, tail=tail, authorise=authorise, resume=resume, clock=shared.clock)
         events = EventPages(store=store, tail=tail, authorise=authorise)
         socket = SocketPages(desk=desk, store=store, tail=tail, authorise=authorise, resume=resume)
-        for pages in (events, socket):
-            self._stack.push_async_callback(pages.close)
+        self._held_open += [approvals.close, events.close, socket.close]
         return [*approvals.routes(), *runs.routes(), *events.routes(), *socket.routes()]
 
     async def _listener(self, entry: Entry, further: Sequence[Route]) -> Listener:

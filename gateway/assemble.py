@@ -20,7 +20,6 @@ from gateway.contracts import (
     Store,
     StoreError,
     Tools,
-    ToolSource,
 )
 from gateway.journal import StoredRun
 from gateway.lanes.context import ContextLane
@@ -37,7 +36,7 @@ from gateway.runs.desk import Desk
 from gateway.runs.keeper import Keeper
 from gateway.runs.live import JOINABLE_S, Asking, LiveRuns, mismatch
 from gateway.runs.tail import Tail
-from gateway.tools.catalog import Catalog, CatalogError, load_catalog
+from gateway.tools.catalog import Catalog, CatalogError, Configured, load_catalog
 from gateway.tools.gate import Gate, Policy
 from gateway.tools.judge import Judge
 from gateway.tools.results import READ_RESULT, ReadsOnly, Results
@@ -238,19 +237,19 @@ def _prompt_texts(settings: Settings, problems: list[Problem]) -> dict[str, str]
 
 
 async def _catalog(settings: Settings, folder: Path, host: Host, results: Results, problems: list[Problem]) -> Catalog:
-    sources: dict[str, tuple[ToolSource, bool, bool]] = {}
+    sources: dict[str, Configured] = {}
     for name, (plugin, options, requires_approval, untrusted) in _tools(settings, folder).items():
         source = _built("tools", plugin, options, host, f"tools.{name}", problems, folder=settings.plugins.folder)
         if source is not None:
-            sources[name] = source, requires_approval, untrusted
+            sources[name] = Configured(source, requires_approval, untrusted)
     if sources:
-        sources[f"{READ_RESULT} (built in)"] = results, False, False
+        sources[f"{READ_RESULT} (built in)"] = Configured(results)
     try:
         return await load_catalog(sources)
     except CatalogError as error:
         problems.append(Problem("configuration", "", str(error)))
-        for source, _, _ in sources.values():
-            await source.close()
+        for configured in sources.values():
+            await configured.source.close()
         return Catalog(())
 
 

@@ -166,6 +166,22 @@ class Service:
     running: bool
 
 
+@runtime_checkable
+class ServiceSource(ToolSource, Protocol):
+    """A source that is a service: its tools come and go, and stand in a prompt only where its user asks for them.
+
+    A tool `t` of the service `s` is `s.t` to the gate, to the operator and in `call`.
+    """
+
+    def service(self) -> Service:
+        """As it is now."""
+        ...
+
+    def spec(self, tool: str) -> ToolSpec | None:
+        """The definition of a tool of a running service, by the service's own name for it."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What is to happen with a call, on which basis, by which rule; `reason` is one sentence for a person."""

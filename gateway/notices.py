@@ -29,16 +29,28 @@ from gateway.wire.webhook import EVENT, approval_notice, webhook_headers, webhoo
 log = logging.getLogger("gateway")
 
 RESOLVED: Final = "approval.resolved"
-TIMEOUT_S = 10.0
-#: Between eight attempts, more than ten minutes in all; each is up to a fifth shorter or longer.
-PAUSES_S: Final = (5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0)
+#: Each pause between two attempts is up to a fifth shorter or longer.
 JITTER: Final = 0.2
 #: Of one webhook: notices that are not through, and requests at once.
 WAITING, AT_ONCE = 1000, 4
 #: Events of one query while looking for what was asked before.
 BATCH = 500
-STORE_PAUSE_S = 10.0
 GONE = 410
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long an answer may take, the pauses between attempts, and behind a failure of the store.
+
+    By default eight attempts in more than ten minutes.
+    """
+
+    timeout_s: float = 10.0
+    pauses_s: Sequence[float] = (5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0)
+    store_s: float = 10.0
+
+
+PATIENCE: Final = Patience()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +116,15 @@ class Notices:
         clock: Clock,
         counters: Counters,
         *,
-        pauses_s: Sequence[float] = PAUSES_S,
+        patience: Patience = PATIENCE,
     ) -> None:
-        """`pauses_s`: between the attempts, of which there is one more."""
         self._store = store
         self._tail = tail
         self._webhooks = webhooks_of(notify)
         self._public_url = public_url
         self._clock = clock
         self._counters = counters
-        self._pauses_s = tuple(pauses_s)
+        self._patience = patience
         self._stack = AsyncExitStack()
         self._session: aiohttp.ClientSession | None = None
         self._catching_up: asyncio.Task[None] | None = None
@@ -166,7 +177,7 @@ class Notices:
                 return
             except StoreError as error:
                 log.error("the store failed: %s", error)
-                await asyncio.sleep(STORE_PAUSE_S)
+                await asyncio.sleep(self._patience.store_s)
 
     async def _asked_before(self, last: int) -> Mapping[str, str]:
         """Approvals that were asked for and not decided by the event `last`, and their tenants."""
@@ -185,7 +196,7 @@ class Notices:
 
     async def _deliver(self, webhook: Webhook, notice: Notice) -> None:
         why = ""
-        for pause_s in (0.0, *self._pauses_s):
+        for pause_s in (0.0, *self._patience.pauses_s):
             await asyncio.sleep(pause_s * random.uniform(1 - JITTER, 1 + JITTER))  # noqa: S311 - no secret
             if why and not await self._pending(notice):
                 self._ended(webhook, notice, "obsolete", why=why)
@@ -216,14 +227,14 @@ class Notices:
             ) as response:
                 return response.status, f"it answered {response.status}"
         except TimeoutError:
-            return 0, f"it did not answer within {TIMEOUT_S:g} s"
+            return 0, f"it did not answer within {self._patience.timeout_s:g} s"
         except (aiohttp.ClientError, OSError, ValueError) as error:
             return 0, type(error).__name__  # their texts have the URL
 
     def _http(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                timeout=aiohttp.ClientTimeout(total=TIMEOUT_S),
+                timeout=aiohttp.ClientTimeout(total=self._patience.timeout_s),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"User-Agent": "twolane"},
                 connector=aiohttp.TCPConnector(force_close=True),  # one that was idle could be closed already

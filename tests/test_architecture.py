@@ -36,7 +36,11 @@ FOR_PLUGINS = {"contracts", "journal", "confine", "wire", "errors"}
 #: The processes and the composition root, which may import everything below them.
 TOP = {
     "__main__",
+    "ask_approvals",
+    "ask_runs",
+    "audit_log",
     "cli",
+    "cli_operator",
     "server",
     "supervisor",
     "worker",
@@ -49,9 +53,11 @@ TOP = {
     "exposition",
     "selftest",
     "healthcheck",
+    "notices",
     "offline",
     "plugin_new",
     "remote",
+    "terminal",
 }
 MAY_IMPORT_WEB = ("gateway/lanes/", "gateway/demo/", "gateway/app.py", "gateway/server.py")
 
@@ -68,6 +74,10 @@ LAZY = {
     ("gateway/cli.py", "gateway.selftest"),
     ("gateway/cli.py", "gateway.server"),
     ("gateway/cli.py", "gateway.sockets"),
+    ("gateway/cli_operator.py", "gateway.ask_approvals"),
+    ("gateway/cli_operator.py", "gateway.ask_runs"),
+    ("gateway/cli_operator.py", "gateway.audit_log"),
+    ("gateway/cli_operator.py", "gateway.remote"),
     ("plugins/tools/execute_sql.py", "asyncpg"),
 }
 FILE_LINES, FUNCTION_LINES = 400, 60

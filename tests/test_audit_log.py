@@ -60,7 +60,7 @@ async def test_an_empty_log_is_whole(tmp_path: Path) -> None:
 
 
 async def test_it_is_read_while_the_gateway_writes(tmp_path: Path) -> None:
-    """And not changed by being read."""
+    """As far as it has come by then."""
     store = SqliteStore(str(tmp_path / "gateway.db"))
     await store.open()
     await store.write(new(run(), audit=(audit_line(),)))

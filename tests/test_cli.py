@@ -40,7 +40,8 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     """And each command has a help of its own."""
     code, out, _ = said(capsys, "--help")
     assert code == 0
-    for command in ("run", "check-config", "selftest", "healthcheck", "explain", "scan", "assess", "plugin"):
+    alone = ("run", "check-config", "selftest", "healthcheck", "explain", "scan", "assess")
+    for command in (*alone, "approvals", "runs", "audit", "plugin"):
         assert f"\n    {command}" in out
         code, text, _ = said(capsys, command, "--help")
         assert code == 0 and f"usage: gateway {command}" in text

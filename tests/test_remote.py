@@ -10,23 +10,26 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from gateway.config import Address
-from gateway.remote import RemoteError, connection_to, post
+from gateway.remote import Remote, RemoteError, connection_to, post
 from gateway.testing.ports import refusing_port
 
 
 @contextmanager
 def answering(status: int, body: bytes) -> Iterator[tuple[int, list[tuple[str, str | None, bytes]]]]:
-    """A server that answers every POST so; its port, and what it was asked: (path, the header X-Key, body)."""
+    """A server that answers everything so; its port, and what it was asked: (path, the header X-Key, body)."""
     asked: list[tuple[str, str | None, bytes]] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            content = self.rfile.read(int(self.headers["Content-Length"]))
-            asked.append((self.path, self.headers["X-Key"], content))
+            content = self.rfile.read(int(self.headers["Content-Length"] or 0))
+            asked.append((self.path, self.headers["X-Key"] or self.headers["X-Gateway-Key"], content))
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
+
+        def do_GET(self) -> None:
+            self.do_POST()
 
         def log_message(self, *args: object) -> None:
             """Says nothing."""
@@ -53,6 +56,7 @@ def test_the_answer_is_an_object() -> None:
     ("status", "body", "told"),
     [
         (401, b'{"error": {"message": "A key is missing."}}', "answered 401: A key is missing."),
+        (409, b'{"error": {"message": "It is stale.", "param": "sha256"}}', "answered 409: sha256: It is stale."),
         (500, b"{}", "answered 500: without saying why"),
         (200, b"<html>", "answered 200, and not as a gateway does: is it one?"),
         (404, b"[]", "answered 404, and not as a gateway does"),
@@ -88,3 +92,28 @@ def test_https_is_spoken_where_it_is_asked_for() -> None:
     """A gateway may stand behind something that ends TLS."""
     assert connection_to("https://gw.example", timeout_s=1).port == 443
     assert connection_to("gw.example", timeout_s=1).port == 80
+
+
+def test_pages_are_asked_with_the_key() -> None:
+    """What is None is left out; an id stays one part of the path, whatever it is."""
+    with answering(200, b"{}") as (port, asked):
+        remote = Remote(f"127.0.0.1:{port}", "k")
+        assert remote.get("context", "runs", state=None, limit=2, conversation="a&b") == {}
+        assert remote.get("context", "runs", "a/../b?c#d e\udcff") == {}
+        assert remote.post("context", "runs", "r", step=0, result=None, reason="\x00é\udcff") == {}
+    paths, keys, bodies = zip(*asked, strict=True)
+    assert paths == (
+        "/context/runs?limit=2&conversation=a%26b",
+        "/context/runs/a%2F..%2Fb%3Fc%23d%20e%FF",
+        "/context/runs/r",
+    )
+    assert set(keys) == {"k"} and bodies[:2] == (b"", b"")
+    assert json.loads(bodies[2]) == {"step": 0, "reason": "\x00é\udcff"}
+
+
+@pytest.mark.parametrize("key", ["bad\nkey", "schlüssel"])
+def test_a_key_that_cannot_be_one_is_not_sent(key: str) -> None:
+    """It is not repeated, either."""
+    with pytest.raises(RemoteError, match="GATEWAY_API_KEY") as caught:
+        Remote("127.0.0.1:1", key).get("x")
+    assert key not in str(caught.value)

@@ -9,7 +9,7 @@ import orjson
 
 from gateway.contracts import Clock, Exchange, Handler, Json, Reply, Resume
 from gateway.errors import GatewayError
-from gateway.journal import ENDED, Approval, Journal, StoredRun
+from gateway.journal import Approval, Journal, StoredRun
 from gateway.lanes.context import ContextLane
 from gateway.runs import spoken
 from gateway.runs.desk import Wish
@@ -62,8 +62,7 @@ class Resumption:
         """Lets a run of ours go on without a client. Raises StoreError."""
         handler = self._handler(run)
         if handler is None or run.fence > OFTEN:
-            reason = f"its chain {run.chain!r} runs no tools any more" if handler is None else "it was begun too often"
-            await abandon(run, reason, store=self._store, clock=self._clock)
+            await self._abandon(run, "it was begun too often" if handler is not None else _no_tools(run))
             return
         asking = Asking(run.fingerprint, None, repeats=False)
         self._runs.begin(exchange_of(Resume(run), approvals="turn"), asking, handler, detached=True)
@@ -84,7 +83,7 @@ class Resumption:
             await self.decided(other)
         claimed = await self._keeper.claim(run_id, "awaiting_approval", "awaiting_client")
         if claimed is not None:
-            return self._go_on_here(claimed, asked, messages=asked.body["messages"])
+            return await self._go_on_here(claimed, asked, messages=asked.body["messages"])
         run = await self._store.run(run_id, tenant=caller.tenant)
         if run is None:
             raise GatewayError("run_not_found", "The run of this approval is gone.")
@@ -96,20 +95,25 @@ class Resumption:
         """Answers a request whose run is on record. Raises GatewayError, StoreError."""
         claimed = await self._keeper.claim(run.id, "awaiting_approval", "awaiting_client")
         if claimed is not None:
-            return self._go_on_here(claimed, asked, messages=None)
+            return await self._go_on_here(claimed, asked, messages=None)
+        run = await self._store.run(run.id, tenant=run.tenant) or run  # somebody may have taken it up since
         if run.state == "running":
             return self._runs.begin(asked.exchange, asked.asking, self._following(run, asked))
         return await self._as_it_is(run, asked, decided=())
 
-    def _go_on_here(self, run: StoredRun, asked: Asked, *, messages: Sequence[Json] | None) -> LiveRun:
+    async def _go_on_here(self, run: StoredRun, asked: Asked, *, messages: Sequence[Json] | None) -> LiveRun:
         handler = self._handler(run)
         if handler is None:
-            raise GatewayError("run_cancelled", f"The chain {run.chain!r} of this run runs no tools any more.")
+            await self._abandon(run, _no_tools(run))
+            raise GatewayError("run_cancelled", f"This run was ended: {_no_tools(run)}.")
         own = asked.exchange
         exchange = exchange_of(
             Resume(run, messages), approvals=own.approvals, header=own.header, credential=own.credential
         )
         return self._runs.begin(exchange, asked.asking, handler, detached=True, body=asked.body, request_id=own.id)
+
+    async def _abandon(self, run: StoredRun, reason: str) -> None:
+        await abandon(run, reason, store=self._store, clock=self._clock)
 
     async def _as_it_is(self, run: StoredRun, asked: Asked, *, decided: Sequence[str]) -> LiveRun:
         return self._told(asked, *await self._chunks_of(run, asked, decided=decided))
@@ -162,7 +166,7 @@ class Resumption:
             async with self._tail.listening(lambda _: news.set(), run_id=run.id):
                 while True:
                     found = await self._store.run(run.id, tenant=run.tenant)
-                    if found is None or found.state in ENDED or found.owner is None:
+                    if found is None or found.state != "running":
                         break
                     with suppress(TimeoutError):
                         await asyncio.wait_for(news.wait(), LOOK_S)
@@ -178,6 +182,10 @@ class Resumption:
     def _handler(self, run: StoredRun) -> Handler | None:
         chain = self._lane().chains.get(run.chain)
         return None if chain is None else chain.resumed(AGENT_LOOP)
+
+
+def _no_tools(run: StoredRun) -> str:
+    return f"its chain {run.chain!r} runs no tools any more"
 
 
 def _text(text: str) -> list[Json]:

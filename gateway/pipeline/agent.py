@@ -35,7 +35,7 @@ class _AgentLoop:
         try:
             await run.remember()
         except BaseException as error:
-            self._crew.keeper.drop(exchange.id)
+            run.drop()
             if isinstance(error, StoreError):
                 log.error("run %s cannot begin: %s", exchange.id, error)
                 raise GatewayError("store_full", "The gateway's store failed, so it does nothing.") from None

@@ -24,22 +24,24 @@ class Answer:
 
     async def read(self, reply: Reply) -> AsyncIterator[Json]:
         """Its chunks for the client: text that is certainly no call, and thoughts."""
+        usage, said, feed = self._usage, self._usage.said, self._scanner.feed
         async for chunk in reply.chunks:
             if "usage" in chunk:
-                self._usage.read(chunk)
+                usage.read(chunk)
             for choice in chunk.get("choices") or ():
                 if choice.get("index", 0) != 0:
                     continue
-                delta = choice.get("delta") or {}
-                self.reason = choice.get("finish_reason") or self.reason
-                text, passed = delta.get("content"), {}
-                if len(delta) > 1 or text is None:
-                    passed = self._beside_text(delta)
+                if finish := choice.get("finish_reason"):
+                    self.reason = finish
+                if not (delta := choice.get("delta")):
+                    continue
+                text = delta.get("content")
+                passed = self._beside_text(delta) if text is None or len(delta) > 1 else None
                 if text and isinstance(text, str):
-                    self._usage.said(text)
-                    if shown := self._scanner.feed(text):
+                    said(text)
+                    if shown := feed(text):
                         self._content.append(shown)
-                        passed["content"] = self._spoken(shown)
+                        passed = {**(passed or {}), "content": self._spoken(shown)}
                 if passed:
                     yield {"choices": [{"index": 0, "delta": passed}]}
 

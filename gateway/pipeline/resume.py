@@ -77,7 +77,7 @@ def planned_of(step: StoredStep, judge: Judge, exchange: Exchange) -> Planned:
         id=step.call_id, tool=step.model_name, arguments=orjson.loads(step.arguments), terminate=step.terminate
     )
     verdict = Verdict(step.decision, step.basis, step.rule, step.reason)  # type: ignore[arg-type]  # as it was written
-    refusal = step.result if step.state == "refused" else None
+    refusal = step.result if step.state in ("refused", "rejected") else None
     if entry is None and step.state not in _KNOWN and refusal is None:
         refusal = f"Error: there is no tool {step.tool!r} any more."
     return Planned(call, entry.spec if entry is not None else None, verdict, refusal)

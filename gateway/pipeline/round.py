@@ -6,7 +6,8 @@ from any point of it. Only here do calls run.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypedDict
 
@@ -90,7 +91,7 @@ class Round:
                 if self._is_over():
                     return
                 approval = self._approvals[number]
-                told = self._rejected(number, approval)
+                told = self._rejected(i, approval)
             if told is None:
                 planned = planned if approval is None else _as_approved(planned, approval)
                 if self.exchange.events:
@@ -112,15 +113,16 @@ class Round:
         held = [i for i in held if self.planned[i].needs_approval and self.numbers[i] not in self._granted]
         if not held:
             return
-        if self.exchange.approvals == "reject":
-            step = self.record.steps[self.numbers[held[0]]]
+        self._approvals = await self.desk.of_run(self.exchange.id, tenant=self.exchange.caller.tenant)
+        lacking = [self.numbers[i] for i in held if self._lacks(self.numbers[i])]
+        if lacking and self.exchange.approvals == "reject":
+            step = self.record.steps[lacking[0]]
             arguments = orjson.loads(step.arguments)
             shown = texts.Shown(id="", tool=step.tool, arguments=arguments, reason=step.reason, rule=step.rule)
             self._end("rejected", texts.refused_here_text(shown, **self._told_so_far()))
             await self.record.refused()
             return
-        self._approvals = await self.desk.of_run(self.exchange.id, tenant=self.exchange.caller.tenant)
-        await self._issue([self.numbers[i] for i in held if self._lacks(self.numbers[i])])
+        await self._issue(lacking)
         yield {EFFECTS: True}
 
     async def _refuse_or_grant(self, i: int) -> None:
@@ -129,9 +131,7 @@ class Round:
         entry = self.judge.catalog.find(planned.call.tool, self.exchange)
         refusal = None if entry is None else await entry.source.refusal(planned.call, self.exchange)
         if refusal is not None:
-            changed = replace(planned, refusal=f"Error: {refusal}")
-            self.planned = [*self.planned[:i], changed, *self.planned[i + 1 :]]
-            self.record.ended(number, "refused", changed.refusal)
+            self._refuse(i, "refused", f"Error: {refusal}")
             return
         grant = await self.desk.grant(self.record.steps[number], self.exchange)
         if grant is not None:
@@ -162,8 +162,9 @@ class Round:
         if self.exchange.approvals == "hold" and self._approvals[awaited[0]].state == "pending":
             shown = [spoken.shown(approval) for approval in waiting]
             delta = {"reasoning_content": texts.waiting_text(shown, language=self._language)}
+            yield {"choices": [{"index": 0, "delta": delta}]}
             told = {"type": "approval.required", "approvals": [approval_view(approval) for approval in waiting]}
-            yield _event({**told, "run_id": self.exchange.id}, delta)
+            yield _event({**told, "run_id": self.exchange.id})
         pending = await self._until_decided(awaited)
         for approval in (self._approvals[n] for n in awaited):
             if approval.state != "pending" and any(approval.id == w.id for w in waiting):
@@ -225,12 +226,17 @@ class Round:
             if approval.state in ("pending", "approved"):
                 self.record.outdated(approval)
 
-    def _rejected(self, number: int, approval: Approval) -> Told | None:
+    def _refuse(self, i: int, state: StepState, text: str) -> None:
+        """The call will not run, and the model is told so, whatever it wanted to come of the call."""
+        self.planned = [*self.planned[:i], replace(self.planned[i], refusal=text), *self.planned[i + 1 :]]
+        self.record.ended(self.numbers[i], state, text)
+
+    def _rejected(self, i: int, approval: Approval) -> Told | None:
         """What the model is told of a rejected call when the run goes on (`on_reject: continue`)."""
         if approval.state != "rejected":
             return None
         text = _NOT_RUN if approval.comment is None else f"{_NOT_RUN} They say: {approval.comment}"
-        self.record.ended(number, "rejected", text)
+        self._refuse(i, "rejected", text)
         return Told(text, text, ok=False)
 
     async def _start(self, number: int, approval: Approval | None) -> None:
@@ -254,7 +260,7 @@ class Round:
             told = await self.budget.within(asyncio.shield(work))
         except BaseException as error:
             grace_s = TOOL_GRACE_S if isinstance(error, asyncio.CancelledError) else 0.0
-            await asyncio.shield(self._stop(number, work, grace_s=grace_s, idempotent=entry.spec.idempotent))
+            await _to_its_end(self._stop(number, work, grace_s=grace_s, idempotent=entry.spec.idempotent))
             raise
         self.tainted = self.tainted or self.runner.taints(entry, planned.call, self.exchange)
         if edited:
@@ -299,6 +305,15 @@ class _ToldSoFar(TypedDict):
     language: Language
 
 
+async def _to_its_end(work: Coroutine[object, object, None]) -> None:
+    """Waits, however often we are cancelled meanwhile: the reason to stop is the first one."""
+    task = asyncio.get_running_loop().create_task(work)
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait({task})
+    task.result()
+
+
 def _refused(planned: Planned) -> Told | None:
     return None if planned.refusal is None else Told(planned.refusal, planned.refusal, ok=False)
 
@@ -310,8 +325,8 @@ def _as_approved(planned: Planned, approval: Approval) -> Planned:
     return replace(planned, call=replace(planned.call, arguments=orjson.loads(approval.edited)))
 
 
-def _event(context: Json, delta: Json | None = None) -> Json:
-    return {"choices": [{"index": 0, "delta": delta or {}}], "context": context}
+def _event(context: Json) -> Json:
+    return {"choices": [{"index": 0, "delta": {}}], "context": context}
 
 
 def _named(planned: Planned, number: int) -> Json:

@@ -59,6 +59,7 @@ class Run:
         self._messages: list[Json] = exchange.body["messages"]
         self._quiet = True  # nothing was said in this round
         self._expired = self._dropped = False
+        self._task: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._context: Json = {}
         self._loop = Loop(
@@ -75,9 +76,9 @@ class Run:
             exchange=exchange,
             owner=crew.keeper.owner,
             clock=crew.clock,
-            progress=lambda: self._progress.snapshot(spent_s=self._budget.spent_s),
+            progress=self._snapshot,
             began=self._hold,
-            ends=lambda: crew.keeper.drop(exchange.id),
+            ends=self.drop,
             wrote=crew.tail.nudge,
         )
 
@@ -125,12 +126,13 @@ class Run:
             raise error from None
         except (asyncio.CancelledError, GeneratorExit) as left:
             outcome = "cancelled"
-            await self._left(stopping=STOPPING in left.args)
+            with suppress(GatewayError, StoreError):
+                await self._record.leave(stopping=STOPPING in left.args)
             raise
         finally:
             self._budget.stop()
             await self.release()
-            self._crew.keeper.drop(self._exchange.id)
+            self.drop()
             if not self._exchange.dry and outcome not in _PARKED:
                 self._crew.counters.count("agent_runs", outcome=outcome)
                 self._crew.counters.observe("agent_run_steps", self._loop.asked)
@@ -180,7 +182,7 @@ class Run:
         """Calls the model with all that was said, hidden or not."""
         body = {**self._exchange.body, "messages": [*self._messages, *self._loop.messages]}
         if self._limits.tool_format == "native":
-            ours = native_tools(self._crew.judge.catalog.offered(self._exchange), besides=self._loop.client_tools)
+            ours = native_tools(self._crew.judge.catalog, self._exchange, besides=self._loop.client_tools)
             if ours:
                 body["tools"] = [*(self._exchange.body.get("tools") or ()), *ours]
         asked = replace(self._exchange, body=body, budget_s=self._budget.left_s)
@@ -290,7 +292,7 @@ class Run:
                 "content": "".join(self._progress.said),
                 "tool_calls": finish.tool_calls,
                 "finish_reason": finish.reason,
-                **usage,
+                **{key: usage[key] for key in ("usage", "context") if key in usage},
             }
             await self._record.end(self._state, answer=orjson.dumps(answer))
         chunks += [{"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]} for call in finish.tool_calls]
@@ -326,22 +328,20 @@ class Run:
         resume = self._exchange.resume
         return resume is not None and not self._exchange.credential and orjson.loads(resume.run.request)["credential"]
 
-    async def _left(self, *, stopping: bool) -> None:
-        """Nobody reads the run any more, or its process stops, which is no reason to end it."""
-        record = self._record
-        if not record.begun or record.run is None or record.run.state != "running":
-            return
-        with suppress(GatewayError, StoreError):
-            if stopping:
-                await record.let_go()
-            else:
-                await record.end("interrupted")
-
     def _hold(self) -> None:
         """The run is in the store: whoever takes it from us there ends it here."""
-        task = asyncio.current_task()
+        task = self._task = asyncio.current_task()
         assert task is not None
-        self._crew.keeper.hold(self._exchange.id, task.cancel)
+        self._crew.keeper.hold(self._exchange.id, task)
+
+    def drop(self) -> None:
+        """This driver of the run is through with it."""
+        self._crew.keeper.drop(self._exchange.id, self._task)
+
+    def _snapshot(self) -> Json:
+        if self._round is not None:
+            self._progress.tainted = self._progress.tainted or self._round.tainted
+        return self._progress.snapshot(spent_s=self._budget.spent_s)
 
     # What the client does not see.
 

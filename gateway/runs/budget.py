@@ -71,7 +71,7 @@ class Budget:
 
     def interrupt(self) -> None:
         """What is awaited by `within` now ends as if the time were over."""
-        if self._limit is not None:
+        if self._limit is not None and not self._limit.expired():
             self._limit.reschedule(0.0)
 
 

@@ -31,8 +31,8 @@ from gateway.runs.tail import Tail
 from gateway.wire.canonical import call_sha256, canonical
 from gateway.wire.replies import new_approval_id
 
-#: Approvals of one run.
-OF_RUN = 200
+#: Approvals of one run: it has at most a thousand calls, and each may be asked for anew.
+OF_RUN = 10_000
 Remember = Literal["once", "run", "conversation"]
 
 
@@ -147,7 +147,8 @@ class Desk:
                 awaited = [approvals[step] for step in steps]
                 if awaited[0].state != "pending" or (abort and any(map(against, awaited))):
                     return
-                left_s = min(approval.expires_s for approval in awaited) - self._clock.time()
+                pending = (approval for approval in awaited if approval.state == "pending")
+                left_s = min(approval.expires_s for approval in pending) - self._clock.time()
                 if left_s <= 0:
                     await self.expire()
                     continue
@@ -168,8 +169,10 @@ class Desk:
         return expired
 
     async def rule(self, approval_id: str, wish: Wish, *, caller: Caller) -> Approval:
-        """Decides. Raises GatewayError (scope_missing, approval_not_found, approval_expired, decision_conflict,
-        approval_stale, edit_refused) and StoreError.
+        """Decides; the approval as it is afterwards.
+
+        Raises GatewayError (scope_missing, approval_not_found, approval_expired, decision_conflict, approval_stale,
+        edit_refused) and StoreError.
         """
         approval = await self._store.approval(approval_id, tenant=caller.tenant)
         if approval is None:
@@ -294,7 +297,8 @@ class Desk:
             expires_s=now_s + self._expires_s,
         )
         event = _event(fresh, "approval.required", approval_view(fresh), now_s=now_s)
-        await self._store.reissue(stale.id, fresh, events=[event])
+        if not await self._store.reissue(stale.id, fresh, events=[event]):  # somebody else has asked anew
+            fresh = (await self.of_run(stale.run_id, tenant=stale.tenant))[stale.step]
         self._tail.nudge()
         return GatewayError(
             "approval_stale", f"The tool or the policy has changed since: decide on {fresh.id} instead."

@@ -29,14 +29,16 @@ class Keeper:
         self._store = store
         self._clock = clock
         self._resume = resume
-        self._held: dict[str, Callable[[], object]] = {}
+        self._held: dict[str, asyncio.Task[None]] = {}
 
-    def hold(self, run_id: str, lost: Callable[[], object]) -> None:
-        """From now on the run's lease is renewed; `lost` is called if somebody else has it."""
-        self._held[run_id] = lost
+    def hold(self, run_id: str, task: "asyncio.Task[None]") -> None:
+        """From now on the run's lease is renewed; `task` drives it, and is cancelled if somebody else has it."""
+        self._held[run_id] = task
 
-    def drop(self, run_id: str) -> None:
-        self._held.pop(run_id, None)
+    def drop(self, run_id: str, task: "asyncio.Task[None] | None") -> None:
+        """`task` drives the run no more; another one may, from where this one left it."""
+        if self._held.get(run_id, self) is task:
+            del self._held[run_id]
 
     async def claim(self, run_id: str, *states: RunState) -> StoredRun | None:
         """The run, ours from now on, if it is in one of these states and nobody drives it. Raises StoreError."""
@@ -49,11 +51,20 @@ class Keeper:
             try:
                 await self._renew()
                 for run in await self._claim(TAKEN_UP, run_id=None):
-                    log.info("run %s goes on (%s)", run.id, run.state)
-                    await self._resume(run)
+                    await self._take_up(run)
             except StoreError as error:
                 log.error("the store failed: %s", error)
             await asyncio.sleep(LOOK_S)
+
+    async def _take_up(self, run: StoredRun) -> None:
+        """One that cannot go on must not stop the others."""
+        log.info("run %s goes on (%s)", run.id, run.state)
+        try:
+            await self._resume(run)
+        except StoreError:
+            raise
+        except Exception:
+            log.exception("run %s cannot go on", run.id)
 
     async def _claim(self, states: tuple[RunState, ...], *, run_id: str | None) -> list[StoredRun]:
         now_s = self._clock.time()
@@ -68,6 +79,8 @@ class Keeper:
         held = dict(self._held)
         ours = await self._store.renew(owner=self.owner, until_s=self._clock.time() + LEASE_S)
         for run_id in held.keys() - set(ours):
-            if (lost := self._held.pop(run_id, None)) is not None:
+            task = held[run_id]
+            if self._held.get(run_id) is task:  # else it ended, or was taken up anew, while the store answered
                 log.warning("run %s is not this worker's any more", run_id)
-                lost()
+                self.drop(run_id, task)
+                task.cancel()

@@ -107,8 +107,10 @@ class Record:
 
     def judged(self, number: int, planned: Planned) -> None:
         """A call that was planned before is judged anew."""
-        verdict = planned.verdict
+        verdict, refusal = planned.verdict, planned.refusal
         self._set(number, decision=verdict.decision, basis=verdict.basis, rule=verdict.rule, reason=verdict.reason)
+        if refusal is not None:
+            self._set(number, state="refused", result=refusal)
         self._note(self.steps[number], "verdict")
 
     async def refused(self) -> None:
@@ -179,9 +181,16 @@ class Record:
         self._event("run.parked", {"state": state})
         await self._before(state)
 
-    async def let_go(self) -> None:
-        """Whoever comes next goes on with the run."""
-        await self._commit(self._change("running", driven=False))
+    async def leave(self, *, stopping: bool) -> None:
+        """Nobody reads the run any more, or its process stops. Raises GatewayError, StoreError."""
+        if self.run is None or self._is_new or self.run.state != "running":
+            return
+        if stopping:
+            await self._commit(self._change("running", driven=False))
+        elif any(step.state == "requested" for step in self.steps):  # whoever was asked may still answer
+            await self.park("awaiting_approval")
+        else:
+            await self.end("interrupted")
 
     async def end(self, state: RunState, *, answer: bytes | None = None, error: GatewayError | None = None) -> None:
         """The run is over, if it was ever begun."""
@@ -190,6 +199,11 @@ class Record:
         self.run = replace(self.run, answer=answer)
         if error is not None:
             self.run = replace(self.run, error_code=error.code, error=error.message)
+        if any(step.state == "requested" for step in self.steps):  # nobody is asked any more
+            run_id, tenant = self.exchange.id, self.exchange.caller.tenant
+            with suppress(StoreError):  # then the end cannot be written either
+                for left in await self.store.approvals(tenant=tenant, run_id=run_id, state="pending", limit=1000):
+                    self.outdated(left)
         self._event("run.finished", {"state": state})
         await self._later(state)
 

@@ -1,14 +1,14 @@
-"""Which tools there are: those of configuration and plugins, by name, with what the operator says about each."""
+"""Which tools there are: those of configuration and plugins, by name, and those of services that run just now."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 import orjson
 
-from gateway.contracts import Exchange, Service, ToolSource, ToolSpec
+from gateway.contracts import Exchange, Service, ServiceSource, ToolSource, ToolSpec
 from gateway.wire.intent_names import model_name
 
 
@@ -25,10 +25,28 @@ class Entry:
     model_name: str
 
 
-class Catalog:
-    """The tools of one configuration, frozen once they are loaded."""
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """A source, and what the operator adds to what its definitions say of themselves."""
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
+    source: ToolSource
+    requires_approval: bool = False
+    untrusted: bool = False
+
+    def spec(self, spec: ToolSpec, *, name: str | None = None) -> ToolSpec:
+        return replace(
+            spec,
+            name=name or spec.name,
+            requires_approval=spec.requires_approval or self.requires_approval,
+            untrusted=spec.untrusted or self.untrusted,
+        )
+
+
+class Catalog:
+    """The tools of one configuration; those of services are looked up whenever they are asked for."""
+
+    def __init__(self, entries: Sequence[Entry], services: Sequence[Configured] = ()) -> None:
+        self._services = services
         self._entries = {entry.spec.name: entry for entry in entries}
         self._by_model_name = {entry.model_name: entry for entry in entries}
         definitions = orjson.dumps([asdict(entry.spec) for entry in entries], option=orjson.OPT_SORT_KEYS)
@@ -44,12 +62,26 @@ class Catalog:
         ]
 
     def services(self) -> Sequence[Service]:
-        """There are none without MCP servers."""
-        return ()
+        """As they are now."""
+        return [service.service() for service, _ in self._service_sources()]
 
-    def find(self, model_name: str, exchange: Exchange) -> Entry | None:
+    def intended(self, exchange: Exchange) -> Sequence[ToolSpec]:
+        """The tools of services that the user's intent is about, named as the model is to name them."""
+        intent = exchange.intent
+        names = intent.tools if intent is not None and intent.kind == "mcp" else ()
+        found = (self.find(name, exchange) for name in names)
+        return [replace(entry.spec, name=entry.model_name) for entry in found if entry is not None]
+
+    def not_running(self, name: str) -> str | None:
+        """The service that a tool of this name would be of, if it does not run."""
+        for service in self.services():
+            if not service.running and name.startswith((f"{service.name}.", f"{model_name(service.name)}__")):
+                return service.name
+        return None
+
+    def find(self, wanted: str, exchange: Exchange) -> Entry | None:
         """The tool that the model means, if this request may use it."""
-        entry = self._by_model_name.get(model_name) or self._entries.get(model_name)
+        entry = self._by_model_name.get(wanted) or self.named(wanted) or self._of_services(wanted)
         only = exchange.only_tools
         if entry is None or (only and not any(fnmatchcase(entry.spec.name, pattern) for pattern in only)):
             return None
@@ -57,7 +89,14 @@ class Catalog:
 
     def named(self, name: str) -> Entry | None:
         """The tool of this inside name."""
-        return self._entries.get(name)
+        entry = self._entries.get(name)
+        if entry is not None:
+            return entry
+        service_name, dot, tool = name.partition(".")
+        for service, configured in self._service_sources():
+            if dot and service.service().name == service_name:
+                return _entry_of(service, configured, tool)
+        return None
 
     def nearest(self, name: str, exchange: Exchange) -> list[str]:
         """Names that the model may have meant."""
@@ -65,31 +104,53 @@ class Catalog:
 
     @property
     def sources(self) -> Sequence[ToolSource]:
-        return list({id(entry.source): entry.source for entry in self._entries.values()}.values())
+        sources = [entry.source for entry in self._entries.values()] + [each.source for each in self._services]
+        return list({id(source): source for source in sources}.values())
+
+    def _service_sources(self) -> Iterator[tuple[ServiceSource, Configured]]:
+        for configured in self._services:
+            if isinstance(configured.source, ServiceSource):
+                yield configured.source, configured
+
+    def _of_services(self, wanted: str) -> Entry | None:
+        """The tool of a service that has this name towards models."""
+        for service, configured in self._service_sources():
+            facts = service.service()
+            for tool in facts.tools if facts.running else ():
+                if model_name(f"{facts.name}.{tool}") == wanted:
+                    return _entry_of(service, configured, tool)
+        return None
 
 
-async def load_catalog(sources: Mapping[str, tuple[ToolSource, bool, bool]]) -> Catalog:
-    """Asks each source, by its name in the configuration, for its tools. Raises CatalogError.
+def _entry_of(service: ServiceSource, configured: Configured, tool: str) -> Entry | None:
+    spec = service.spec(tool)
+    if spec is None:
+        return None
+    inside = f"{service.service().name}.{tool}"
+    return Entry(configured.spec(spec, name=inside), service, model_name(inside))
 
-    The two flags are the operator's `requires_approval` and `untrusted`; they add to what a definition says itself.
-    """
+
+async def load_catalog(sources: Mapping[str, Configured]) -> Catalog:
+    """Asks each source, by its name in the configuration, for its tools. Raises CatalogError."""
     entries: dict[str, Entry] = {}
+    services: dict[str, Configured] = {}
     taken: set[str] = set()
-    for configured, (source, requires_approval, untrusted) in sources.items():
-        for spec in await source.list_tools():
+    for name, configured in sources.items():
+        if isinstance(configured.source, ServiceSource):
+            service = configured.source.service().name
+            if service in services:
+                raise CatalogError(f"tools.{name}: there is another service named {service!r}: leave one of them out")
+            services[service] = configured
+            continue
+        for spec in await configured.source.list_tools():
             if not spec.name:
-                raise CatalogError(f"tools.{configured}: a tool has no name")
+                raise CatalogError(f"tools.{name}: a tool has no name")
             towards_model = model_name(spec.name)
             if towards_model in taken:
                 raise CatalogError(
-                    f"tools.{configured}: there is another tool named {spec.name!r} ({towards_model!r} to a model): "
+                    f"tools.{name}: there is another tool named {spec.name!r} ({towards_model!r} to a model): "
                     "leave one of them out"
                 )
             taken.add(towards_model)
-            known = replace(
-                spec,
-                requires_approval=spec.requires_approval or requires_approval,
-                untrusted=spec.untrusted or untrusted,
-            )
-            entries[spec.name] = Entry(known, source, towards_model)
-    return Catalog(list(entries.values()))
+            entries[spec.name] = Entry(configured.spec(spec), configured.source, towards_model)
+    return Catalog(list(entries.values()), list(services.values()))

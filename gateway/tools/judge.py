@@ -11,6 +11,8 @@ from gateway.tools.schema import Schemas
 from gateway.wire.canonical import definition_sha256
 from gateway.wire.scanner import FoundCall
 
+_UNKNOWN = Verdict("error", "unknown_tool", "unknown_tool")
+
 
 class Judge:
     """The tools and the gate of one configuration."""
@@ -24,11 +26,12 @@ class Judge:
         """What becomes of a call that the model asks for; `asked_for`: its user wants to be asked before each."""
         entry = self.catalog.find(found.tool, exchange)
         if entry is None:
+            if (service := self.catalog.not_running(found.tool)) is not None:
+                refusal = f"Error: the service {service!r} is not running just now. Say so, and go on without it."
+                return Planned(_call(found, call_id), None, _UNKNOWN, refusal)
             nearest = self.catalog.nearest(found.tool, exchange)
             hint = f" Did you mean {' or '.join(nearest)}?" if nearest else ""
-            call = ToolCall(id=call_id, tool=found.tool, arguments=found.parameters, terminate=found.terminate)
-            verdict = Verdict("error", "unknown_tool", "unknown_tool")
-            return Planned(call, None, verdict, f"Error: there is no tool {found.tool!r}.{hint}")
+            return Planned(_call(found, call_id), None, _UNKNOWN, f"Error: there is no tool {found.tool!r}.{hint}")
         asked = take_risk_level(found.parameters, entry.spec)
         call = ToolCall(id=call_id, tool=entry.model_name, arguments=asked.arguments, terminate=found.terminate)
         verdict = self.verdict(entry, asked, tainted=tainted, asked_for=asked_for)
@@ -62,3 +65,7 @@ class Judge:
             return None
         spec = entry.spec
         return Binding(definition_sha256(spec.name, spec.description, spec.parameters), self.gate.policy_hash(tool))
+
+
+def _call(found: FoundCall, call_id: str) -> ToolCall:
+    return ToolCall(id=call_id, tool=found.tool, arguments=found.parameters, terminate=found.terminate)

@@ -1,14 +1,21 @@
 """Our tools as the API's own `tools`, for models that call natively (`tool_format: native`)."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Container
+from dataclasses import replace
 
-from gateway.contracts import Json, ToolSpec
+from gateway.contracts import Exchange, Json, ToolSpec
+from gateway.tools.catalog import Catalog
 from gateway.wire.risk_level import RISK_LEVEL, schema
 
 
-def native_tools(offered: Sequence[ToolSpec], *, besides: Container[str]) -> list[Json]:
-    """The definitions of those that the client did not bring itself, each with the parameter `risk_level`."""
-    return [_native(spec) for spec in offered if spec.name not in besides]
+def native_tools(catalog: Catalog, exchange: Exchange, *, besides: Container[str]) -> list[Json]:
+    """The definitions of those that the client did not bring itself, each with the parameter `risk_level`.
+
+    Of a service's tools the model learns the parameters only when it gets them wrong.
+    """
+    offered = catalog.offered(exchange)
+    intended = [replace(spec, parameters={"type": "object"}) for spec in catalog.intended(exchange)]
+    return [_native(spec) for spec in (*offered, *intended) if spec.name not in besides]
 
 
 def _native(spec: ToolSpec) -> Json:

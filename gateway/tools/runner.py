@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from dataclasses import replace
 
 from gateway.contracts import Clock, Counters, Exchange, ToolCall, ToolResult
 from gateway.runs.loop import Told
@@ -29,7 +30,7 @@ class Runner:
         """The call's result; whatever a tool raises becomes one. A cancelled call is cancelled in its tool."""
         began, outcome = self._clock.monotonic(), "cancelled"
         try:
-            result = await entry.source.call(call, exchange)
+            result = await entry.source.call(replace(call, tool=entry.spec.name), exchange)
             outcome = "ok" if result.ok else "failed"
         except asyncio.CancelledError:
             raise

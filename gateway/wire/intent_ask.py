@@ -38,10 +38,27 @@ _CHINESE = (
     r"|(?:别|別|不要|不得|不能|勿)(?:擅自|自作主张|自作主張)"
 )
 _ASK_BEFORE = re.compile(f"{_ENGLISH}|{_CHINESE}")
+#: Every way to say it has one of these; most texts have none, and looking for them takes a hundredth of the time.
+_HINTS = (
+    "ask",
+    "with me",
+    "my ",
+    "without ",
+    "let me ",
+    "tell me ",
+    " to approve",
+    " to confirm",
+    "我",
+    "前",
+    "擅自",
+    "自作",
+)
 
 
 def asks_before(text: str, *, shown: Spans) -> tuple[int, int] | None:
     """Where folded `text` says so, outside the `shown` ranges; None: it does not, or says the opposite."""
+    if not any(hint in text for hint in _HINTS):
+        return None
     for match in _ASK_BEFORE.finditer(text):
         if not is_refused(text, match.start()) and not shown.cover(*match.span()):
             return match.span()

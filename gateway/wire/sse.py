@@ -36,13 +36,10 @@ class EventReader:
                 return []
             self._begun = True
             data = data.removeprefix(b"\xef\xbb\xbf")
-        if (
-            not self._held
-            and data.endswith(b"\n\n")
-            and data.startswith(b"data: ")
-            and data.find(b"\n") == len(data) - 2
-        ):
-            return [] if b"\r" in data else [data[6:-2]]
+        if not self._held and data.endswith(b"\n\n") and data.startswith(b"data: ") and b"\r" not in data:
+            events = data[6:-2].split(b"\n\ndata: ")
+            if data.count(b"\n") == 2 * len(events):  # nothing but events of one line, whole
+                return events
         return self._events(data)
 
     def finish(self) -> None:

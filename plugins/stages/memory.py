@@ -163,6 +163,8 @@ def tokens(text: str) -> frozenset[str]:
 
 def rank(memories: Sequence[Memory], text: str, *, limit: int) -> Sequence[Memory]:
     """The `limit` memories most like `text`, best first; of equals, the newest. `memories` come oldest first."""
+    if not memories:
+        return ()
     asked = tokens(text)
     told = [tokens(memory.text) for memory in memories]
     weight = _weights(told)

@@ -1,5 +1,6 @@
 """A gateway between an HTTP client and a scripted model, and the answers as the client sees them."""
 
+import asyncio
 import json
 import sqlite3
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -68,6 +69,16 @@ class Completed:
         return found
 
     @property
+    def asks(self) -> list[Json]:
+        """The approvals that the turn ended with, each of which the text shows with its id."""
+        context = self.json["context"]
+        approvals: list[Json] = context["approvals"]
+        assert (self.status, self.finish, context["status"]) == (200, "stop", "awaiting_approval")
+        assert context["run_id"] == self.headers["X-Context-Run-Id"]
+        assert all(approval["id"] in self.text for approval in approvals)
+        return approvals
+
+    @property
     def error(self) -> Json:
         """The error, after a check of its form."""
         assert self.json.keys() == {"error"}
@@ -105,6 +116,13 @@ class Streamed:
         while self.text != text:
             await self.frame()
 
+    async def until_told(self, kind: str) -> Json:
+        """Reads until this event is told."""
+        while True:
+            told: Json = (await self.frame()).get("context", {})
+            if told.get("type") == kind:
+                return told
+
     async def rest(self) -> "Streamed":
         while await self.event():
             pass
@@ -139,6 +157,7 @@ class World:
     gateway: LocalGateway
     model: Model
     session: aiohttp.ClientSession
+    config: Json
 
     async def chat(
         self, messages: Messages = "Hello?", *, path: str = CHAT, headers: Mapping[str, str] | None = None, **body: Any
@@ -160,6 +179,27 @@ class World:
     async def get(self, path: str, **headers: str) -> Completed:
         async with self.session.get(path, headers=headers) as response:
             return Completed(response.status, response.headers, json.loads(await response.read() or b"null"))
+
+    async def decide(self, approval_id: str, decision: str = "approve", *, key: str = "", **fields: Any) -> Completed:
+        """A decision by REST."""
+        headers = {"X-Gateway-Key": key} if key else {}
+        return await self.post(
+            {"decision": decision, **fields}, path=f"/context/approvals/{approval_id}", headers=headers
+        )
+
+    async def run(self, run_id: str, *, state: str | None = None) -> Json:
+        """The run with all that is on record of it, once it is in this state."""
+        async with asyncio.timeout(10):
+            while True:
+                found: Json = (await self.get(f"/context/runs/{run_id}")).json
+                if state in (None, found["state"]):
+                    return found
+                await asyncio.sleep(0.01)
+
+    async def reload(self, **settings: object) -> None:
+        """Swaps to a configuration with other `settings`."""
+        self.config |= settings
+        await self.gateway.reload(self.config)
 
     @asynccontextmanager
     async def streaming(
@@ -197,14 +237,14 @@ async def talking(
 ) -> AsyncIterator[World]:
     """`enhancer` and `loop` are settings of those stages, `upstream` of the model's entry in the configuration."""
     async with Model(*answers) as model:
-        config = {
+        config: Json = {
             "upstreams": [{"name": "up", "base_url": model.upstream.base_url, **(upstream or {})}],
             "store": "sqlite:///:memory:",
             "chains": stages(enhancer=enhancer, loop=loop),
             **settings,
         }
         async with LocalGateway(config) as gateway, aiohttp.ClientSession(gateway.base_url) as session:
-            yield World(gateway, model, session)
+            yield World(gateway, model, session, config)
 
 
 def _body(messages: Messages, body: Mapping[str, object]) -> Json:

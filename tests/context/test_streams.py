@@ -394,16 +394,19 @@ async def test_a_client_that_does_not_read_holds_the_model() -> None:
 
 async def test_a_client_that_leaves_ends_a_running_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It gets a little time to finish, then it is cancelled; the model is not asked again."""
-    monkeypatch.setattr(live, "GRACE_S", 0.5)  # enough for the tool to have begun
-    async with talking(calls("execute_sql", sql=ENDLESS), tools=desk(tmp_path)) as world:
+    monkeypatch.setattr(live, "GRACE_S", 0.1)
+    rounds, context = calls("execute_sql", sql=ENDLESS), {"stream": {"keepalive": "50ms"}}
+    async with talking(rounds, tools=desk(tmp_path), context=context) as world:
         async with world.streaming(headers={"X-Context-Events": "1"}) as stream:
             while "tool.started" not in [event["type"] for event in stream.told]:
                 await stream.frame()
+            for _ in range(4):  # it is written down, and runs
+                await stream.frame()
         async with asyncio.timeout(5):
-            while not await world.counted('gateway_tool_calls_total{outcome="cancelled",tool="execute_sql"}'):
+            while not await world.counted('gateway_agent_runs_total{outcome="cancelled"}'):
                 await asyncio.sleep(0.01)
         assert len(world.model.asked) == 1
-        assert await world.counted('gateway_agent_runs_total{outcome="cancelled"}') == 1
+        assert await world.counted('gateway_tool_calls_total{outcome="cancelled",tool="execute_sql"}') == 1
 
 
 async def test_a_client_that_leaves_ends_the_keep_alive() -> None:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -61,7 +61,8 @@ async def measured(gateway: GatewayProcess, session: aiohttp.ClientSession, fold
     await person.drive()
     done = effects(folder, "undisturbed")
     assert [effect.n for effect in done] == [*range(1, STEPS + 1)]
-    at_s: Mapping[str | int, float] = {**person.at_s, **{effect.n: effect.at_s for effect in done}}
+    at_s: dict[str | int, float] = {effect.n: effect.at_s for effect in done}
+    at_s.update(person.at_s)
     ends = zip(SEEN, (*SEEN[1:], "answer"), strict=True)
     return {seen: at_s[following] - at_s[seen] for seen, following in ends}
 
@@ -178,7 +179,7 @@ async def swept(folder: Path, *, count: int, lanes: int) -> Figures:
 
 
 async def test_nothing_is_lost_by_a_kill(tmp_path: Path) -> None:
-    """A few points: the run comes to its end, each call has its one effect, the approved one only after its approval."""
+    """A few points: the run comes to its end, each call has one effect, the approved one only after its approval."""
     assert not (await swept(tmp_path, count=6, lanes=3)).faults
 
 

@@ -6,8 +6,9 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 from pydantic import Field
 
+from gateway.caller import Caller
 from gateway.errors import GatewayError
-from gateway.lanes.asked import Body, limit_of, number_of, parsed, query_of, value_of, word_of
+from gateway.lanes.asked import Body, caller_with, limit_of, number_of, parsed, query_of, value_of, word_of
 
 
 class Order(Body):
@@ -22,6 +23,23 @@ def refused(ask: Callable[[], object]) -> tuple[str, str | None]:
         ask()
     assert caught.value.facts.status == 400
     return caught.value.code, caught.value.param
+
+
+def test_one_of_the_scopes_is_enough() -> None:
+    """Without any, the first refusal says why."""
+
+    def identify(scope: str) -> Caller:
+        if scope not in held:
+            raise GatewayError("scope_missing", scope)
+        return Caller("ann", "acme", frozenset(held))
+
+    held = {"approve"}
+    assert caller_with(("context", "approve"), identify).name == "ann"
+    held.clear()
+    with pytest.raises(GatewayError, match=r"^context$"):
+        caller_with(("context", "approve"), identify)
+    with pytest.raises(GatewayError, match="Nobody"):
+        caller_with((), identify)
 
 
 def test_a_query_is_what_the_page_knows() -> None:

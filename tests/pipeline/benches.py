@@ -18,7 +18,7 @@ from gateway.runs.keeper import Keeper
 from gateway.runs.record import exchange_of
 from gateway.runs.tail import Tail
 from gateway.testing.clock import ManualClock
-from gateway.tools.catalog import load_catalog
+from gateway.tools.catalog import Configured, load_catalog
 from gateway.tools.gate import Gate, Policy
 from gateway.tools.judge import Judge
 from gateway.tools.results import Results
@@ -97,7 +97,7 @@ class Bench:
         look = Source(spec(parameters=schema), does=self._does, refuses=self.refuses)
         peek = Source(spec("peek", parameters=schema, idempotent=True), does=self._does)
         judge = Judge(
-            await load_catalog({"look": (look, False, False), "peek": (peek, False, False)}),
+            await load_catalog({"look": Configured(look), "peek": Configured(peek)}),
             Gate(self.policy, self.assessors),
         )
         self.tail = Tail(self.store)

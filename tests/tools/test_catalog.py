@@ -2,19 +2,19 @@
 
 import pytest
 
-from gateway.tools.catalog import Catalog, CatalogError, load_catalog
+from gateway.tools.catalog import Catalog, CatalogError, Configured, load_catalog
 
 from .doubles import Source, exchange, spec
 
 
 async def catalog(*names: str) -> Catalog:
-    return await load_catalog({f"s{i}": (Source(spec(name)), False, False) for i, name in enumerate(names)})
+    return await load_catalog({f"s{i}": Configured(Source(spec(name))) for i, name in enumerate(names)})
 
 
 async def test_tools_are_offered_in_the_order_of_the_configuration() -> None:
     """All of them, each as its source describes it."""
     tools = await load_catalog(
-        {"one": (Source(spec("b"), spec("a", priority=3)), False, False), "two": (Source(spec("c")), False, False)}
+        {"one": Configured(Source(spec("b"), spec("a", priority=3))), "two": Configured(Source(spec("c")))}
     )
     assert [tool.name for tool in tools.offered(exchange())] == ["b", "a", "c"]
     assert tools.offered(exchange())[1] == spec("a", priority=3)
@@ -25,9 +25,9 @@ async def test_the_operators_flags_add_to_what_a_tool_says_of_itself() -> None:
     """They never take anything back: no definition makes itself trusted, no configuration loses a tool's caution."""
     tools = await load_catalog(
         {
-            "plain": (Source(spec("plain")), False, False),
-            "asked": (Source(spec("asked")), True, True),
-            "wary": (Source(spec("wary", requires_approval=True, untrusted=True)), False, False),
+            "plain": Configured(Source(spec("plain"))),
+            "asked": Configured(Source(spec("asked")), requires_approval=True, untrusted=True),
+            "wary": Configured(Source(spec("wary", requires_approval=True, untrusted=True))),
         }
     )
     flags = {tool.name: (tool.requires_approval, tool.untrusted) for tool in tools.offered(exchange())}
@@ -92,7 +92,7 @@ async def test_the_version_changes_with_any_definition() -> None:
     same = [await catalog("a", "b") for _ in range(2)]
     assert same[0].version == same[1].version
     changed = ({"description": "x"}, {"parameters": {"type": "object", "required": ["x"]}}, {"untrusted": True})
-    others = [await load_catalog({"s": (Source(spec("a", **facts), spec("b")), False, False)}) for facts in changed]
+    others = [await load_catalog({"s": Configured(Source(spec("a", **facts), spec("b")))}) for facts in changed]
     others += [await catalog("a"), await catalog("b", "a")]
     versions = {one.version for one in (same[0], *others)}
     assert len(versions) == 1 + len(others)
@@ -101,7 +101,7 @@ async def test_the_version_changes_with_any_definition() -> None:
 async def test_each_source_is_listed_once() -> None:
     """However many tools it has: whoever closes them closes each once."""
     source = Source(spec("a"), spec("b"))
-    tools = await load_catalog({"s": (source, False, False), "t": (Source(spec("c")), False, False)})
+    tools = await load_catalog({"s": Configured(source), "t": Configured(Source(spec("c")))})
     assert [type(one) for one in tools.sources] == [Source, Source]
     assert tools.sources[0] is source
     assert not Catalog(()).sources

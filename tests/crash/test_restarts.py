@@ -1,0 +1,134 @@
+"""A gateway that is stopped or killed while something is under way goes on where it was."""
+
+import asyncio
+import json
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import aiohttp
+import pytest
+from running import Stopwatch
+
+from gateway.testing import processes
+from gateway.testing.run import GatewayProcess
+
+from .effects import ASKS, Json, Stored, effects, settings, stored
+from .talk import Stream, approval_asked, post, session_with, told
+
+DRAIN_S, TOOL_GRACE_S, LATE_S = 1.0, 2.0, 2.0
+#: From the effect to the end of a call: longer than the drain, shorter than that and the grace of a tool.
+ENDS_S = 2.0
+RECOVERS_S = 30.0
+
+
+async def until(reached: Callable[[], object]) -> None:
+    async with asyncio.timeout(RECOVERS_S):
+        while not reached():
+            await asyncio.sleep(0.02)
+
+
+def run_of(folder: Path, name: str) -> Stored:
+    (run,) = stored(folder / "gateway.db", name)
+    return run
+
+
+def slow(folder: Path) -> Json:
+    """A configuration whose ledger takes its time, and that runs commands."""
+    config = settings(folder, limits={"drain": f"{DRAIN_S:g}s"})
+    config["tools"]["ledger"]["with"]["after_s"] = ENDS_S
+    (folder / "work").mkdir()
+    config["tools"]["execute_command"] = {"cwd": str(folder / "work"), "sandbox": "none", "timeout": "60s"}
+    return config
+
+
+def line(run: str, n: int = 1) -> str:
+    return f'tool ledger {{"run": "{run}", "n": {n}}}'
+
+
+async def test_sigterm_with_a_pending_approval_and_a_running_tool(tmp_path: Path) -> None:
+    """N10: approvals stay, a tool has its grace, what became of it is written down, nobody is left; then it goes on."""
+    async with GatewayProcess(json.dumps(slow(tmp_path))) as gateway:
+        async with session_with(gateway) as session:
+            parked = await approval_asked(session, line("parked", ASKS))
+            held = await Stream.ask(session, line("held", ASKS))
+            await held.until_asked()
+            running = asyncio.create_task(told(session, line("running")))
+            command = 'risk_level low tool execute_command {"command": "sleep 60"}'
+            sleeping = asyncio.create_task(told(session, command))
+            await until(lambda: effects(tmp_path) and children(gateway, "sleep"))
+            family, watch = children(gateway, ""), Stopwatch()
+            gateway.signal(signal.SIGTERM)
+            assert await gateway.wait() == 0
+            watch.within(DRAIN_S + TOOL_GRACE_S + LATE_S)
+            assert processes.still_living(set(family)) == []
+            for talk in (running, sleeping, asyncio.create_task(held.rest())):
+                with suppress(aiohttp.ClientError, AssertionError):  # how it hears of it is another test's business
+                    await talk
+        assert run_of(tmp_path, "parked").approvals == {parked: "pending"}
+        assert run_of(tmp_path, "held").approvals == {held.approval_id: "pending"}
+        assert [step.state for step in run_of(tmp_path, "running").steps] == ["finished"]
+        await gateway.start()
+        async with session_with(gateway) as session:
+            for approval_id in (parked, held.approval_id):
+                status, view = await post(session, f"/context/approvals/{approval_id}", {"decision": "approve"})
+                assert status == 200, view
+            for name in ("parked", "held", "running"):
+                await until(lambda name=name: run_of(tmp_path, name).state == "completed")
+            async with session.get("/context/runs?state=unknown") as response:
+                (unknown,) = (await response.json())["data"]
+            async with session.get(f"/context/runs/{unknown['id']}") as response:
+                (step,) = (await response.json())["steps"]
+        assert (step["tool"], step["state"]) == ("execute_command", "unknown")
+    assert sorted(effect.run for effect in effects(tmp_path)) == ["held", "parked", "running"]
+
+
+def children(gateway: GatewayProcess, name: str) -> list[processes.Process]:
+    """The living children of a gateway, those of this name."""
+    leader = processes.living_process(gateway.pid)
+    family = set() if leader is None else processes.family(leader) - {leader}
+    return [process for process in family if name in process.name]
+
+
+async def killed_while_starting(gateway: GatewayProcess, times: int, starts_s: float) -> None:
+    """Starts it, and kills it before it is through; each time a little later."""
+    for i in range(times):
+        start = asyncio.create_task(gateway.start())
+        await asyncio.sleep(0.05 + starts_s * i / times)
+        await gateway.kill()
+        with suppress(RuntimeError):
+            await start
+
+
+async def died_often(folder: Path, *, times: int) -> None:
+    """Half of the deaths without a store, half with one in which somebody is asked."""
+    watch = Stopwatch()
+    async with GatewayProcess(json.dumps(settings(folder))) as gateway:
+        starts_s = watch.s
+        await gateway.kill()
+        for file in folder.glob("gateway.db*"):
+            file.unlink()
+        await killed_while_starting(gateway, times // 2, starts_s)
+        await gateway.start()
+        async with session_with(gateway) as session:
+            approval_id = await approval_asked(session, line("asked", ASKS))
+        await gateway.kill()
+        await killed_while_starting(gateway, times // 2, starts_s)
+        await gateway.start()
+        async with session_with(gateway) as session:
+            status, view = await post(session, f"/context/approvals/{approval_id}", {"decision": "approve"})
+            assert status == 200, view
+            await until(lambda: run_of(folder, "asked").state == "completed")
+    assert [effect.run for effect in effects(folder)] == ["asked"]
+
+
+async def test_it_starts_after_it_was_killed_while_it_started(tmp_path: Path) -> None:
+    """N7, a few times: no lock is in the way, no store is half there, what was asked is still asked."""
+    await died_often(tmp_path, times=4)
+
+
+@pytest.mark.crash
+async def test_it_starts_after_it_was_killed_twenty_times_while_it_started(tmp_path: Path) -> None:
+    """N7: twenty times in a row, at twenty points of a start."""
+    await died_often(tmp_path, times=20)
