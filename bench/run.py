@@ -18,6 +18,7 @@ from statistics import median
 
 from bench import systems
 from bench.bar import REFERENCE, Figures, bar_table, figures_table
+from bench.gate import gate_table
 from bench.rounds import Round
 from bench.systems import Running, System
 from bench.workloads import SATURATED, Client
@@ -144,6 +145,7 @@ def main(arguments: Sequence[str]) -> int:
     if REFERENCE not in figures.rows:
         notes.insert(0, f"{REFERENCE} is not installed, so there are no ratios to it: apt-get install nginx-light")
     print("\n" + "\n".join(notes))
+    print(f"\n{gate_table()}")
     if options.json_file:
         kept = {"machine": machine, "rounds": figures.rows, "notes": notes}
         options.json_file.write_text(json.dumps(kept, indent=1) + "\n")

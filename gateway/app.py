@@ -16,6 +16,7 @@ from gateway.assemble import Assembled, Shared, SystemClock, assemble_context, o
 from gateway.build import ADMIN_PATHS, PROMPT_PATHS, ROOT_PATHS, build_admin_entry, build_entry
 from gateway.caller import Caller
 from gateway.config import ConfigError, Loaded, redactable
+from gateway.config.tools import Notify
 from gateway.contracts import Store, StoreError
 from gateway.counters import ContextCounters
 from gateway.exposition import Exposition
@@ -35,6 +36,7 @@ from gateway.lanes.runs import RunPages
 from gateway.lanes.socket import SocketPages
 from gateway.logs import LogSink, access_record
 from gateway.metrics import Metrics
+from gateway.notices import Notices
 from gateway.routing.keys import Identity
 from gateway.runs.desk import Desk
 from gateway.runs.keeper import Keeper
@@ -74,12 +76,15 @@ class Gateway:
         self._load = load
         self._sink = sink
         self._metrics = metrics
+        self._index = index
         self._exposition = Exposition(metrics, folder=folder, index=index)
         self._stack = AsyncExitStack()
         self._listeners: dict[str, Listener] = {}
         self._demo_url: str | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._pending = 0
+        self._notices: Notices | None = None
+        self._told: Sequence[Notify] = ()
         self._held_open: list[Callable[[], Awaitable[None]]] = []
         self._counters = ContextCounters()
         self._clock = SystemClock()
@@ -116,6 +121,7 @@ class Gateway:
             listener.start()
         loop = asyncio.get_running_loop()
         assert self._shared is not None
+        await self._tell_of_approvals()
         self._tasks += [loop.create_task(self._keep_house()), loop.create_task(self._shared.keeper.run())]
         self._metrics.last_reload_success_s = time.time()
 
@@ -138,7 +144,24 @@ class Gateway:
             clock=self._clock,
         )
         self._stack.push_async_callback(tail.close)
+        self._stack.push_async_callback(self._end_notices)
         self._stack.push_async_callback(self._runs.close)
+
+    async def _tell_of_approvals(self) -> None:
+        """Webhooks are told by one worker. A change of them tells again what is still pending."""
+        approvals, shared = self._loaded.settings.approvals, self._shared
+        assert shared is not None
+        if self._index == 0 and approvals.notify != self._told:
+            old, self._told = self._notices, approvals.notify
+            # There is no page yet that a link could lead to.
+            self._notices = Notices(shared.store, shared.tail, approvals.notify, None, shared.clock, shared.counters)
+            if old is not None:
+                await old.close()
+            await self._notices.start()
+
+    async def _end_notices(self) -> None:
+        if self._notices is not None:
+            await self._notices.close()
 
     def _waiting(self) -> Iterator[Metric]:
         """Every worker tells the same, as of its last look: the store is one."""
@@ -201,6 +224,7 @@ class Gateway:
             retired, self._context = self._context, context
             if retired is not None:
                 await retired.lane.retire()
+            await self._tell_of_approvals()
         except ConfigError as error:
             self._metrics.reloads["failure"] += 1
             log.error("reload failed, the old configuration stays in use: %s", error)

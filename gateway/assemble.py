@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from gateway.caller import Caller
 from gateway.config import ConfigError, Problem, Settings
 from gateway.config.context import StageUse
@@ -132,9 +134,7 @@ async def assemble_context(
     results = Results()
     host = PluginHost(prompts, store, counters, clock, nothing, NoRuns())
     catalog = await _catalog(settings, folder, host, results, problems)
-    gate = Gate(
-        Policy(trust_llm=settings.risk.trust_llm, default=settings.risk.default), assessors_of(settings, host, problems)
-    )
+    gate = gate_of(settings, host, problems)
     host.tools = catalog
     crew = _crew(settings, Judge(catalog, gate), Runner(results, counters=counters, clock=clock), shared)
     host.runs = Agents(crew)
@@ -266,19 +266,27 @@ def _tools(settings: Settings, folder: Path) -> dict[str, tuple[str, Mapping[str
     return found
 
 
-def assessors_of(settings: Settings, host: Host, problems: list[Problem]) -> dict[str, RiskAssessor]:
+def gate_of(settings: Settings, host: Host, problems: list[Problem]) -> Gate:
+    """The gate, as far as its assessors can be built."""
+    risk, http = settings.risk, settings.tools.http_request
+    uses: dict[str, tuple[str, dict[str, object]]] = {
+        tool: (name, {"profile": risk.profile}) for tool, name in ASSESSORS.items()
+    }
+    if http is not None:
+        hosts = [allowed_host(host)[0] for host in http.hosts]  # the port of one is the tool's business
+        uses["http_request"][1].update(private_networks=http.private_networks, hosts=hosts)
+    uses |= {tool: (use.use, dict(use.with_)) for tool, use in risk.assessors.items()}
     assessors: dict[str, RiskAssessor] = {READ_RESULT: ReadsOnly()}
-    for tool, name in ASSESSORS.items():
-        options: dict[str, object] = {"profile": settings.risk.profile}
-        if tool == "http_request" and (http := settings.tools.http_request) is not None:
-            hosts = [allowed_host(host)[0] for host in http.hosts]  # the port of one is the tool's business
-            options |= {"private_networks": http.private_networks, "hosts": hosts}
+    folder = settings.plugins.folder
+    for tool, (name, options) in uses.items():
         place = f"risk.assessors.{tool}"
-        assessors[tool] = _built("assessors", name, options, host, place, problems, folder=settings.plugins.folder)
-    for tool, use in settings.risk.assessors.items():
-        place = f"risk.assessors.{tool}"
-        assessors[tool] = _built("assessors", use.use, use.with_, host, place, problems, folder=settings.plugins.folder)
-    return assessors
+        assessors[tool] = _built("assessors", name, options, host, place, problems, folder=folder)
+    return Gate(
+        Policy(trust_llm=risk.trust_llm, default=risk.default),
+        assessors,
+        rules=risk.rules,
+        configured={tool: orjson.dumps(use, option=orjson.OPT_SORT_KEYS).decode() for tool, use in uses.items()},
+    )
 
 
 def _links(chain: str, uses: Sequence[StageUse], host: Host, problems: list[Problem], *, folder: Path) -> list[Link]:

@@ -9,6 +9,7 @@ from gateway.config import ConfigError, Problem, Settings
 from gateway.config.traffic import Upstream
 from gateway.lanes.entry import Entry, Limits, Timeouts
 from gateway.metrics import Metrics
+from gateway.notices import webhooks_of
 from gateway.routing.keys import Key, KeyRing
 from gateway.routing.routes import Route
 from gateway.upstream.endpoint import Endpoint
@@ -60,7 +61,7 @@ def build_admin_entry(settings: Settings, *, metrics: Metrics) -> Entry:
 
 
 def check_files(settings: Settings) -> None:
-    """Raises ConfigError for TLS files that cannot be used, all at once."""
+    """Raises ConfigError for TLS files that cannot be used, and for secrets that cannot sign."""
     problems = []
     for i, upstream in enumerate(settings.upstreams):
         try:
@@ -70,6 +71,7 @@ def check_files(settings: Settings) -> None:
             problems.append(Problem("configuration", f"upstreams[{i}].tls", f"its files cannot be used: {reason}"))
     if problems:
         raise ConfigError(tuple(problems))
+    webhooks_of(settings.approvals.notify)
 
 
 def endpoint(upstream: Upstream) -> Endpoint:

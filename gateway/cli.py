@@ -20,6 +20,7 @@ from gateway.terminal import CommandError
 from gateway.wire.shown import shown
 
 DEFAULT_FILE = Path("gateway.yaml")
+PROFILES = ("literal", "standard", "hardened")
 PLUGIN_KINDS = ("stages", "tools", "assessors")
 
 
@@ -83,7 +84,10 @@ def assess(args: argparse.Namespace) -> int:
     from gateway.assess import assess_lines
     from gateway.offline import offline_gate
 
-    gate, specs = asyncio.run(offline_gate(_load(args).settings))
+    settings = _load(args).settings
+    if args.profile is not None:
+        settings = settings.model_copy(update={"risk": settings.risk.model_copy(update={"profile": args.profile})})
+    gate, specs = asyncio.run(offline_gate(settings))
     return assess_lines(_input(), _print, gate=gate, specs=specs)
 
 
@@ -186,7 +190,10 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--prompt", metavar="ID", help="base prompt instead of the configured one")
     p.add_argument("--chain", metavar="NAME", help="chain instead of the configured one")
     _command(commands, "scan", scan, "find the tool calls in model output, one JSON line on standard input each")
-    _command(commands, "assess", assess, "say what the gate would do with calls, one JSON line on standard input each")
+    p = _command(
+        commands, "assess", assess, "say what the gate would do with calls, one JSON line on standard input each"
+    )
+    p.add_argument("--profile", choices=PROFILES, help="profile instead of the configured one (risk.profile)")
     OperatorCommands(_printing, load=lambda args: _load(args, checked=False)).add_to(commands)
     p = commands.add_parser("plugin", help="write a plugin of your own", description="Write a plugin of your own.")
     kinds = p.add_subparsers(title="commands", metavar="COMMAND", required=True)

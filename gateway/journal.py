@@ -233,7 +233,7 @@ class Ruling:
 Ruled = Literal["decided", "same", "other", "expired", "absent"]
 
 
-class Conflict(Exception):
+class ConflictError(Exception):
     """The run has another owner by now, or an approval is not in the state that was expected: nothing was written."""
 
 
@@ -244,7 +244,7 @@ class Journal(Protocol):
     """
 
     async def write(self, change: Change) -> None:
-        """All of it or nothing. Raises Conflict."""
+        """All of it or nothing. Raises ConflictError."""
         ...
 
     async def run(self, run_id: str, *, tenant: str) -> StoredRun | None: ...
@@ -282,7 +282,7 @@ class Journal(Protocol):
         self, run_id: str, *, tenant: str, now_s: float, events: Sequence[RunEvent], audit: Sequence[AuditLine]
     ) -> bool:
         """Ends a run that has not ended, whoever owns it, with its pending approvals; its owner's next change is a
-        Conflict. Whether there was one to end.
+        ConflictError. Whether there was one to end.
         """
         ...
 

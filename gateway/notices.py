@@ -152,8 +152,12 @@ class Notices:
             await self._session.close()
 
     def _heard(self, event: RunEvent) -> None:
-        if event.type == EVENT:
+        if event.type != EVENT:
+            return
+        try:
             self._tell(_notice(orjson.loads(event.data), tenant=event.tenant, public_url=self._public_url))
+        except Exception:  # it would end the tail, on which runs wait
+            log.exception("nobody is told of an approval of run %s", event.run_id)
 
     def _tell(self, notice: Notice) -> None:
         """Each webhook once at a time."""

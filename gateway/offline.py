@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from gateway.assemble import ASSESSORS, NoRuns, PluginHost, SystemClock, assessors_of
+from gateway.assemble import ASSESSORS, NoRuns, PluginHost, SystemClock, gate_of
 from gateway.config import ConfigError, Problem, Settings
 from gateway.contracts import Store, ToolSource, ToolSpec
 from gateway.counters import ContextCounters
 from gateway.pipeline.prompts import BasePrompts
 from gateway.registry import build_plugin
 from gateway.tools.catalog import Catalog
-from gateway.tools.gate import Gate, Policy
+from gateway.tools.gate import Gate
 
 #: A folder that is there on every machine: a tool is built for its definition only.
 _SOME_FOLDER = str(Path(__file__).parent)
@@ -30,7 +30,7 @@ async def offline_gate(settings: Settings) -> tuple[Gate, Mapping[str, ToolSpec]
     store: Store = build_plugin("stores", "sqlite", {"url": "sqlite:///:memory:"}, None)  # and never opened
     host = PluginHost(BasePrompts({}, store, clock=clock), store, ContextCounters(), clock, Catalog(()), NoRuns())
     problems: list[Problem] = []
-    assessors = assessors_of(settings, host, problems)
+    gate = gate_of(settings, host, problems)
     if problems:
         raise ConfigError(tuple(problems))
     specs: dict[str, ToolSpec] = {}
@@ -40,4 +40,4 @@ async def offline_gate(settings: Settings) -> tuple[Gate, Mapping[str, ToolSpec]
         asks = configured is not None and configured.requires_approval
         specs |= {spec.name: replace(spec, requires_approval=asks) for spec in await source.list_tools()}
         await source.close()
-    return Gate(Policy(trust_llm=settings.risk.trust_llm, default=settings.risk.default), assessors), specs
+    return gate, specs

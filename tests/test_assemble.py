@@ -7,21 +7,26 @@ import pytest
 from pipeline.doubles import Clock
 from tools.toolbox import Toolbox
 
-from gateway.assemble import Assembled, assemble_context, database_url, open_store
+from gateway.assemble import Assembled, Shared, assemble_context, database_url, open_store
+from gateway.caller import Caller
 from gateway.config import ConfigError, Settings
-from gateway.contracts import Exchange, StoredRun, StoreError
 from gateway.counters import ContextCounters
 from gateway.errors import GatewayError
+from gateway.journal import StoredRun
+from gateway.lanes.resumption import AGENT_LOOP
 from gateway.metrics import Metrics
 from gateway.routing.keys import LOCAL
-from gateway.runs.live import Asking, LiveRun, LiveRuns
+from gateway.runs.keeper import Keeper
+from gateway.runs.live import JOINABLE_S, Asking, LiveRuns
+from gateway.runs.tail import Tail
 from gateway.testing.clock import ManualClock
 from gateway.tools.results import READ_RESULT
 from gateway.upstream.endpoint import Endpoint
 from gateway.upstream.pool import Pool
+from plugins.stores.sqlite import SqliteStore
+from tests.plugins.stores.records import new, run
 
 CLOCK = Clock(ManualClock())
-ASKED = Exchange(id="run_1", body={"model": "m", "messages": [{"role": "user"}]}, caller=LOCAL, chain="assistant")
 
 
 @pytest.fixture(autouse=True)
@@ -29,41 +34,31 @@ def nothing_built() -> None:
     Toolbox.built.clear()
 
 
-class Runs:
-    """The part of a store that keeps runs; `broken`: nothing can be written."""
-
-    def __init__(self) -> None:
-        self.kept: list[StoredRun] = []
-        self.broken = False
-
-    async def put_run(self, run: StoredRun) -> None:
-        if self.broken:
-            raise StoreError("the disk is full")
-        self.kept = [run, *(one for one in self.kept if one.id != run.id)]
-
-    async def runs_with_key(self, key: str, *, tenant: str, caller: str) -> list[StoredRun]:
-        return [run for run in self.kept if (run.idempotency_key, run.tenant, run.caller) == (key, tenant, caller)]
-
-    async def runs_like(self, fingerprint: str, *, tenant: str, since_s: float) -> list[StoredRun]:
-        return [r for r in self.kept if (r.fingerprint, r.tenant) == (fingerprint, tenant) and r.created_s >= since_s]
-
-
-async def assembled(folder: Path, store: object = None, **content: object) -> Assembled:
+async def assembled(folder: Path, store: SqliteStore | None = None, **content: object) -> Assembled:
     settings = Settings.model_validate(content, context={"folder": folder})
     pools = [
         Pool(Endpoint(name=upstream.name, host="127.0.0.1", port=1, authority=b"u"), clock=ManualClock())
         for upstream in settings.upstreams
     ]
+    store = store or SqliteStore(":memory:")
     return await assemble_context(
         settings,
         folder=folder,
         pools=pools,
         metrics=Metrics(),
-        store=store,  # type: ignore[arg-type]
-        runs=LiveRuns(clock=CLOCK),
-        counters=ContextCounters(),
-        clock=CLOCK,
+        shared=Shared(
+            store=store,
+            runs=LiveRuns(clock=CLOCK),
+            tail=Tail(store),
+            keeper=Keeper(store, clock=CLOCK, resume=_unexpected),
+            counters=ContextCounters(),
+            clock=CLOCK,
+        ),
     )
+
+
+async def _unexpected(run: StoredRun) -> None:
+    raise AssertionError(f"nobody takes up runs here: {run.id}")
 
 
 async def problems(folder: Path, **content: object) -> list[str]:
@@ -216,52 +211,19 @@ async def test_a_store_that_cannot_be_used_stops_the_start(tmp_path: Path) -> No
 
 
 @pytest.fixture
-async def live(tmp_path: Path) -> AsyncIterator[tuple[Assembled, Runs, LiveRun]]:
-    """A run that is under way."""
-    runs = Runs()
-    made = await assembled(tmp_path, runs)
-    run = LiveRun(ASKED, Asking("print", ("local", "local", "k"), repeats=False), now_s=CLOCK.time())
-    yield made, runs, run
-    await made.lane.retire()
+async def store() -> AsyncIterator[SqliteStore]:
+    made = SqliteStore(":memory:")
+    await made.open()
+    yield made
+    await made.close()
 
 
-async def test_a_run_is_written_down_with_what_became_of_it(live: tuple[Assembled, Runs, LiveRun]) -> None:
-    """Before its first effect without an answer, at its end with it."""
-    made, runs, run = live
-    await made.lane.note(run)
-    (stored,) = runs.kept
-    assert (stored.id, stored.state, stored.effects, stored.answer) == ("run_1", "running", True, None)
-    assert (stored.tenant, stored.caller, stored.fingerprint, stored.idempotency_key) == (
-        "local",
-        "local",
-        "print",
-        "k",
-    )
-    run.chunks += [{"choices": [{"index": 0, "delta": {"content": "Done."}}]}]
-    run.done = True
-    await made.lane.note(run)
-    (stored,) = runs.kept
-    assert stored.state == "completed" and stored.answer is not None and b'"Done."' in stored.answer
-    run.error = GatewayError("agent_timeout", "Too long.")
-    await made.lane.note(run)
-    assert (runs.kept[0].state, runs.kept[0].error_code, runs.kept[0].answer) == ("failed", "agent_timeout", None)
-
-
-async def test_nothing_is_done_that_cannot_be_written_down(live: tuple[Assembled, Runs, LiveRun]) -> None:
-    """Before an effect that is an error; afterwards the answer still goes out."""
-    made, runs, run = live
-    runs.broken = True
-    with pytest.raises(GatewayError) as failed:
-        await made.lane.note(run)
-    assert failed.value.code == "store_full"
-    run.done = True
-    await made.lane.note(run)
-
-
-async def test_a_repeated_request_finds_its_run(live: tuple[Assembled, Runs, LiveRun]) -> None:
+async def test_a_repeated_request_finds_its_run(tmp_path: Path, store: SqliteStore) -> None:
     """By its Idempotency-Key, or where it says that it is a repetition; by nothing else, and for nobody else."""
-    made, _, run = live
-    await made.lane.note(run)
+    made = await assembled(tmp_path, store)
+    now_s = CLOCK.time()
+    whose = {"tenant": "local", "caller": "local", "fingerprint": "print", "idempotency_key": "k"}
+    await store.write(new(run(created_s=now_s, updated_s=now_s, **whose)))
     key = ("local", "local", "k")
     for asking, found in (
         (Asking("print", key, repeats=False), True),
@@ -271,6 +233,28 @@ async def test_a_repeated_request_finds_its_run(live: tuple[Assembled, Runs, Liv
         (Asking("other", ("local", "local", "k2"), repeats=True), False),
     ):
         assert (await made.lane.earlier(asking, LOCAL) is not None) is found
+    stranger = Caller("local", "other", frozenset(("context",)))
+    for asking in (Asking("print", ("other", "local", "k"), repeats=True), Asking("print", None, repeats=True)):
+        assert await made.lane.earlier(asking, stranger) is None
     with pytest.raises(GatewayError) as mistaken:
         await made.lane.earlier(Asking("other", key, repeats=False), LOCAL)
     assert mistaken.value.code == "idempotency_mismatch"
+    await made.lane.retire()
+
+
+async def test_a_run_that_is_too_old_is_not_repeated(tmp_path: Path, store: SqliteStore) -> None:
+    """Who says that it repeats something means what happened just now; a key holds for as long as the run is kept."""
+    made = await assembled(tmp_path, store)
+    whose = {"tenant": "local", "caller": "local", "fingerprint": "print", "idempotency_key": "k"}
+    await store.write(new(run(updated_s=CLOCK.time() - JOINABLE_S - 1, **whose)))
+    assert await made.lane.earlier(Asking("print", None, repeats=True), LOCAL) is None
+    assert await made.lane.earlier(Asking("print", ("local", "local", "k"), repeats=False), LOCAL) is not None
+    await made.lane.retire()
+
+
+async def test_chains_say_where_a_run_goes_on(tmp_path: Path) -> None:
+    """At their agent loop; one without runs no tools."""
+    made = await assembled(tmp_path, chains={"tools": [{"use": "memory"}, {"use": "agent_loop"}], "none": []})
+    assert made.lane.chains["tools"].resumed(AGENT_LOOP) is made.lane.chains["tools"].handlers[1]
+    assert made.lane.chains["none"].resumed(AGENT_LOOP) is None
+    await made.lane.retire()

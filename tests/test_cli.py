@@ -172,10 +172,10 @@ def test_assess_judges_each_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     typed(monkeypatch, b'{"tool": "execute_sql", "arguments": {"sql": "DROP TABLE x"}}\n\n\xff\n')
     code, out, err = said(capsys, "assess")
     assert (code, err) == (1, "")
-    assert [json.loads(line)["decision"] for line in out.splitlines()] == ["deny", "confirm"]
+    assert [json.loads(line)["verdict"] for line in out.splitlines()] == ["deny", "confirm"]
     typed(monkeypatch, b'{"tool": "execute_command", "arguments": {"command": "ls"}}')
     code, out, _ = said(capsys, "assess")
-    assert (code, json.loads(out)["decision"]) == (0, "auto")
+    assert (code, json.loads(out)["verdict"]) == (0, "auto")
     assert [file.name for file in Path().iterdir()] == ["gateway.yaml"]
 
 

@@ -173,6 +173,15 @@ async def test_other_events_tell_nothing() -> None:
         assert world.receiver.ids == ["ap_2"]
 
 
+async def test_an_event_of_another_kind_of_gateway_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    """One that cannot be told is logged; the next is told."""
+    async with receiving() as world:
+        await world.start()
+        await world.write(new(run(), events=(event("approval.required", data=b"{}"),)), asked("ap_2", "run_2"))
+        await until(lambda: world.counted("delivered"))
+        assert world.receiver.ids == ["ap_2"] and "nobody is told of an approval of run run_1" in caplog.text
+
+
 async def test_what_does_not_arrive_is_sent_again() -> None:
     """The same bytes under the same id, until they do; a redirection does not count, and is not followed."""
     async with receiving(500, 302, 429, 200) as world:

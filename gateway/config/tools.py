@@ -178,6 +178,10 @@ class Risk(Section):
     default: Literal["confirm", "deny"] = Field(
         default="confirm", description="Verdict on a call that no rule knows: ask a person, or refuse."
     )
+    rules: Mapping[Text, Literal["deny", "confirm", "floor"]] = Field(
+        default_factory=dict,
+        description="By tool (globs): refuse its calls, ask, or never take a model's own word that the risk is low.",
+    )
     assessors: Mapping[str, PluginUse] = Field(
         default_factory=dict, description="Assessors of your own, by the name of the tool they judge."
     )

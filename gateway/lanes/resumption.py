@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import orjson
 
@@ -18,7 +18,7 @@ from gateway.runs.live import Asking, LiveRun, LiveRuns, interrupted
 from gateway.runs.record import abandon, exchange_of
 from gateway.runs.tail import Tail
 from gateway.wire import approval_text
-from gateway.wire.chat_request import last_user_text
+from gateway.wire.phrases import last_user_text
 from gateway.wire.replies import Reply as Decision
 
 #: The stage at which runs go on.
@@ -87,8 +87,8 @@ class Resumption:
         run = await self._store.run(run_id, tenant=caller.tenant)
         if run is None:
             raise GatewayError("run_not_found", "The run of this approval is gone.")
-        if run.state == "running":
-            return self._told(asked, self._noted(ruled[0], asked))
+        if await self._goes_on(run):
+            return self._told(asked, run_id, self._noted(ruled[0], asked))
         return await self._as_it_is(run, asked, decided=[approval.id for approval in ruled])
 
     async def repeat(self, run: StoredRun, asked: Asked) -> LiveRun:
@@ -97,8 +97,11 @@ class Resumption:
         if claimed is not None:
             return await self._go_on_here(claimed, asked, messages=None)
         run = await self._store.run(run.id, tenant=run.tenant) or run  # somebody may have taken it up since
-        if run.state == "running":
-            return self._runs.begin(asked.exchange, asked.asking, self._following(run, asked))
+        if await self._goes_on(run):
+            own = asked.exchange
+            return self._runs.begin(
+                replace(own, id=run.id), asked.asking, self._following(run, asked), request_id=own.id
+            )
         return await self._as_it_is(run, asked, decided=())
 
     async def _go_on_here(self, run: StoredRun, asked: Asked, *, messages: Sequence[Json] | None) -> LiveRun:
@@ -116,17 +119,22 @@ class Resumption:
         await abandon(run, reason, store=self._store, clock=self._clock)
 
     async def _as_it_is(self, run: StoredRun, asked: Asked, *, decided: Sequence[str]) -> LiveRun:
-        return self._told(asked, *await self._chunks_of(run, asked, decided=decided))
+        return self._told(asked, run.id, *await self._chunks_of(run, asked, decided=decided))
 
-    def _told(self, asked: Asked, *chunks: Json) -> LiveRun:
-        """An answer that is known already."""
-        run = LiveRun(asked.exchange, asked.asking, now_s=self._clock.time())
+    def _told(self, asked: Asked, run_id: str, *chunks: Json) -> LiveRun:
+        """An answer that is known already, of this run."""
+        own = asked.exchange
+        run = LiveRun(replace(own, id=run_id), asked.asking, now_s=self._clock.time(), request_id=own.id)
         run.replay(chunks)
         return run
 
+    async def _goes_on(self, run: StoredRun) -> bool:
+        """Whether somebody drives it, or is about to: it waits for nobody."""
+        return run.state == "running" or (run.state == "awaiting_approval" and not await self._pending(run))
+
     async def _chunks_of(self, run: StoredRun, asked: Asked, *, decided: Sequence[str]) -> list[Json]:
         """The answer of a run that nobody drives. Raises GatewayError if there is none."""
-        language = approval_text.language_of(last_user_text(asked.body))
+        language = approval_text.language_of(last_user_text(asked.body["messages"]))
         if run.answer is not None:
             return _chunks(orjson.loads(run.answer))
         if run.state == "awaiting_approval":
@@ -151,7 +159,7 @@ class Resumption:
 
     def _noted(self, approval: Approval, asked: Asked) -> Json:
         """The answer to a decision on a run whose own request is still there."""
-        language = approval_text.language_of(last_user_text(asked.body))
+        language = approval_text.language_of(last_user_text(asked.body["messages"]))
         if approval.state == "rejected":
             text = approval_text.rejected_text(approval.tool, approval.comment, language=language)
         else:
@@ -166,7 +174,7 @@ class Resumption:
             async with self._tail.listening(lambda _: news.set(), run_id=run.id):
                 while True:
                     found = await self._store.run(run.id, tenant=run.tenant)
-                    if found is None or found.state != "running":
+                    if found is None or not await self._goes_on(found):
                         break
                     with suppress(TimeoutError):
                         await asyncio.wait_for(news.wait(), LOOK_S)
@@ -203,8 +211,7 @@ def _chunks(answer: Json) -> list[Json]:
     if answer["tool_calls"]:
         chunks.append({"choices": [{"index": 0, "delta": {"tool_calls": answer["tool_calls"]}}]})
     chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": answer["finish_reason"]}]})
-    told = {"context": answer["context"]} if "context" in answer else {}
-    return [*chunks, {"choices": [], "usage": answer["usage"], **told}]
+    return [*chunks, {"choices": [], "usage": answer["usage"], "context": answer["context"]}]
 
 
 async def _released() -> None:

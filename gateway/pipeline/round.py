@@ -18,13 +18,13 @@ from gateway.journal import Approval, ApprovalState, RunState, StepState
 from gateway.runs import spoken
 from gateway.runs.budget import Budget
 from gateway.runs.desk import Desk, against, approval_view
-from gateway.runs.live import EFFECTS
+from gateway.runs.live import EFFECTS, WAITS
 from gateway.runs.loop import Finish, Planned, Told
 from gateway.runs.record import Record
 from gateway.tools.judge import Judge
 from gateway.tools.runner import Runner
 from gateway.wire import approval_text as texts
-from gateway.wire.chat_request import last_user_text
+from gateway.wire.phrases import last_user_text
 from gateway.wire.shown import Language
 
 log = logging.getLogger("gateway")
@@ -165,7 +165,9 @@ class Round:
             yield {"choices": [{"index": 0, "delta": delta}]}
             told = {"type": "approval.required", "approvals": [approval_view(approval) for approval in waiting]}
             yield _event({**told, "run_id": self.exchange.id})
+        yield {WAITS: True}
         pending = await self._until_decided(awaited)
+        yield {WAITS: False}
         for approval in (self._approvals[n] for n in awaited):
             if approval.state != "pending" and any(approval.id == w.id for w in waiting):
                 told = {"type": "approval.resolved", "approval_id": approval.id, "state": approval.state}
@@ -293,7 +295,7 @@ class Round:
 
     @property
     def _language(self) -> Language:
-        return texts.language_of(last_user_text(self.exchange.body))
+        return texts.language_of(last_user_text(self.exchange.body["messages"]))
 
     def _told_so_far(self) -> "_ToldSoFar":
         ran = sum(step.started_s is not None for step in self.record.steps)

@@ -28,7 +28,8 @@ from gateway.runs.loop import Action, Ask, Execute, Finish, Loop, Planned, Told
 from gateway.runs.record import Record
 from gateway.tools.native import native_tools
 from gateway.wire import approval_text
-from gateway.wire.chat_request import client_tools, last_user_text
+from gateway.wire.chat_request import client_tools
+from gateway.wire.phrases import last_user_text
 from gateway.wire.scanner import Calls, FoundCall, Malformed
 
 log = logging.getLogger("gateway")
@@ -243,7 +244,7 @@ class Run:
                     await self._record.finish(number, None, ok=False)
             self._state = "unknown"
             first = self._record.steps[opened.unknown[0]]
-            language = approval_text.language_of(last_user_text(exchange.body))
+            language = approval_text.language_of(last_user_text(exchange.body["messages"]))
             text = approval_text.unknown_text(first.tool, run_id=exchange.id, step=first.number, language=language)
             return Finish(text, "stop")
         self._round = self._new_round(opened.planned, opened.numbers, opened.done)
@@ -288,12 +289,8 @@ class Run:
             await self._record.park(self._state)
         else:
             await self._keep_hidden_turns(finish.tool_calls)
-            answer = {
-                "content": "".join(self._progress.said),
-                "tool_calls": finish.tool_calls,
-                "finish_reason": finish.reason,
-                **{key: usage[key] for key in ("usage", "context") if key in usage},
-            }
+            answer: Json = {"content": "".join(self._progress.said), "tool_calls": finish.tool_calls}
+            answer |= {"finish_reason": finish.reason, "usage": usage["usage"], "context": usage.get("context", {})}
             await self._record.end(self._state, answer=orjson.dumps(answer))
         chunks += [{"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]} for call in finish.tool_calls]
         if self._exchange.events:

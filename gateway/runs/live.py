@@ -21,7 +21,8 @@ KEPT = 1000
 #: Marks, which are never sent to a client. EFFECTS: the next thing has an effect. CALLS: a model is called from here;
 #: the mark's value is a function that drops the call, and None once it is over. After a drop the run says CALLS again
 #: instead of anything else: it is held there until a client is back, and what the dropped call said is forgotten.
-EFFECTS, CALLS = "effects", "calls"
+#: WAITS: whether a person is waited for, which takes no client: when it leaves, the run waits in the store instead.
+EFFECTS, CALLS, WAITS = "effects", "calls", "waits"
 #: Why a run is cancelled whose process stops: it is no reason to end the run.
 STOPPING = "stopping"
 
@@ -72,6 +73,7 @@ class LiveRun:
         self.intent: Intent | None = None
         self.interrupted = False
         self.effects = False
+        self.waits = False
         self.clients = 0
         self.cut = False  # its last client left before the answer was whole
         self.alone_since_s = 0.0  # monotonic
@@ -154,6 +156,8 @@ class LiveRun:
                     await self._calls(chunk[CALLS])
                 elif EFFECTS in chunk:
                     self.effects = True
+                elif WAITS in chunk:
+                    self.waits = chunk[WAITS]
                 elif not self._dropped and not transcript.add(chunk):
                     await transcript.room()
             except BaseException as error:
@@ -242,7 +246,8 @@ class LiveRuns:
         if run.clients:
             return
         run.cut = not whole
-        if not run.detached and not run.effects and (whole or not run.done):
+        parks = run.waits and not run.done
+        if not run.detached and (parks or (not run.effects and (whole or not run.done))):
             run.cancel()
             self._drop(run)
             return

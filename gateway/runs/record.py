@@ -22,7 +22,7 @@ from gateway.journal import (
     ApprovalState,
     AuditLine,
     Change,
-    Conflict,
+    ConflictError,
     Journal,
     Move,
     RunEvent,
@@ -277,7 +277,7 @@ class Record:
             if not writing.cancelled() and writing.exception() is None:
                 self._written(change)
             raise
-        except Conflict:
+        except ConflictError:
             raise lost(self.exchange.id) from None
         self._written(change)
 
@@ -394,5 +394,5 @@ async def abandon(run: StoredRun, reason: str, *, store: Journal, clock: Clock) 
     )
     facts = orjson.dumps({"run_id": run.id, "state": "failed"})
     event = RunEvent(tenant=run.tenant, run_id=run.id, type="run.finished", data=facts, created_s=now_s)
-    with suppress(Conflict):
+    with suppress(ConflictError):
         await store.write(Change(run=ended, events=(event,)))

@@ -18,7 +18,7 @@ from gateway.journal import (
     ApprovalState,
     AuditLine,
     Change,
-    Conflict,
+    ConflictError,
     Journal,
     Move,
     RunEvent,
@@ -66,7 +66,7 @@ async def resolve(store: Journal, run_id: str, finding: Finding, *, caller: Call
     except GatewayError:
         await store.write(Change(run=replace(ours, owner=None, lease_s=0.0), durable=False))
         raise
-    except Conflict:
+    except ConflictError:
         raise _not_waiting("was changed by somebody else meanwhile: look at it again") from None
     return change.run
 

@@ -79,4 +79,7 @@ class Tail:
 
     def _tell(self, event: RunEvent) -> None:
         for heard in (*self._of_run.get(event.run_id, ()), *self._of_all):
-            heard(event)
+            try:
+                heard(event)
+            except Exception:  # the others must hear of it
+                log.exception("an event of run %s was not heard", event.run_id)

@@ -27,15 +27,15 @@ class Judge:
         entry = self.catalog.find(found.tool, exchange)
         if entry is None:
             if (service := self.catalog.not_running(found.tool)) is not None:
-                refusal = f"Error: the service {service!r} is not running just now. Say so, and go on without it."
-                return Planned(_call(found, call_id), None, _UNKNOWN, refusal)
+                stopped = f"Error: the service {service!r} is not running just now. Say so, and go on without it."
+                return Planned(_call(found, call_id), None, _UNKNOWN, stopped)
             nearest = self.catalog.nearest(found.tool, exchange)
             hint = f" Did you mean {' or '.join(nearest)}?" if nearest else ""
             return Planned(_call(found, call_id), None, _UNKNOWN, f"Error: there is no tool {found.tool!r}.{hint}")
         asked = take_risk_level(found.parameters, entry.spec)
         call = ToolCall(id=call_id, tool=entry.model_name, arguments=asked.arguments, terminate=found.terminate)
         verdict = self.verdict(entry, asked, tainted=tainted, asked_for=asked_for)
-        refusal = None
+        refusal: str | None = None
         if verdict.basis == "malformed":
             schema = orjson.dumps(entry.spec.parameters).decode()
             refusal = (

@@ -18,25 +18,15 @@ def wants_text(body: Mapping[str, object]) -> bool:
     return wanted is None or (isinstance(wanted, dict) and wanted.get("type") == "text")
 
 
-def last_user_text(body: Mapping[str, object]) -> str:
-    """The text of the last user message, if that is the last message; "" otherwise."""
+def whole_text(body: Mapping[str, object]) -> str:
+    """The last message, if it is a user's and nothing but text; "" otherwise."""
     messages = body.get("messages")
     last = messages[-1] if isinstance(messages, list) and messages else None
     if not isinstance(last, dict) or last.get("role") != "user":
         return ""
     content = last.get("content")
-    if isinstance(content, list):
-        texts = [part.get("text") for part in content if isinstance(part, dict)]
-        content = "\n".join(text for text in texts if isinstance(text, str))
-    return content if isinstance(content, str) else ""
-
-
-def whole_text(body: Mapping[str, object]) -> str:
-    """The last user message, if that is the last message and nothing but text; "" otherwise."""
-    messages = body.get("messages")
-    last = messages[-1] if isinstance(messages, list) and messages else None
-    content = last.get("content") if isinstance(last, dict) else None
-    parts = content if isinstance(content, list) else ()
-    if any(not isinstance(part, dict) or part.get("type") != "text" for part in parts):
-        return ""
-    return last_user_text(body)
+    if not isinstance(content, list):
+        return content if isinstance(content, str) else ""
+    texts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
+    whole = [text for text in texts if isinstance(text, str)]
+    return "\n".join(whole) if len(whole) == len(content) else ""

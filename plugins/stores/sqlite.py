@@ -24,7 +24,7 @@ from gateway.journal import (
     AuditLine,
     AuditRow,
     Change,
-    Conflict,
+    ConflictError,
     Grant,
     Ruled,
     Ruling,
@@ -83,7 +83,7 @@ class SqliteStore:
 
     async def open(self) -> None:
         """Raises StoreError if the file cannot be used; `close` is right after that, too."""
-        thread = partial(SqliteThread, place=self.place, failure=StoreError, refusal=Conflict)
+        thread = partial(SqliteThread, place=self.place, failure=StoreError, refusal=ConflictError)
         self._writer = thread(
             partial(open_file, self.place, migrations=self._migrations), begin="BEGIN IMMEDIATE", batch=BATCH
         )
@@ -320,14 +320,14 @@ def _write(connection: sqlite3.Connection, *, change: Change) -> None:
     run = change.run
     if change.new:
         if not connection.execute(journal.ADD_RUN, _NEW_RUN(run)).rowcount:
-            raise Conflict(f"the run {run.id!r} is there already")
+            raise ConflictError(f"the run {run.id!r} is there already")
         connection.execute(journal.ADD_REQUEST, (run.tenant, run.id, run.request))
     elif not connection.execute(journal.PUT_RUN, _CHANGED_RUN(run)).rowcount:
-        raise Conflict(f"the run {run.id!r} has ended or is somebody else's: {run.fence} is not its fence any more")
+        raise ConflictError(f"the run {run.id!r} has ended or is somebody else's: {run.fence} is not its fence any more")
     for move in change.moves:
         values = (move.to, run.tenant, move.approval_id, move.expected)
         if not connection.execute(journal.MOVE, values).rowcount:
-            raise Conflict(f"the approval {move.approval_id!r} is not {move.expected!r}")
+            raise ConflictError(f"the approval {move.approval_id!r} is not {move.expected!r}")
     connection.executemany(journal.PUT_STEP, map(STEPS.values, change.steps))
     for approval in change.approvals:
         _add_approval(connection, approval)
@@ -336,7 +336,7 @@ def _write(connection: sqlite3.Connection, *, change: Change) -> None:
 
 def _add_approval(connection: sqlite3.Connection, approval: Approval) -> None:
     if not connection.execute(journal.ADD_APPROVAL, APPROVALS.values(approval)).rowcount:
-        raise Conflict(f"the approval {approval.id!r} is there already")
+        raise ConflictError(f"the approval {approval.id!r} is there already")
 
 
 def _rule(connection: sqlite3.Connection, *, ruling: Ruling) -> tuple[Ruled, Approval | None]:

@@ -55,6 +55,7 @@ def test_the_defaults_of_risk_and_approvals_are_those_of_the_contract() -> None:
         "trust_llm": "always",
         "profile": "standard",
         "default": "confirm",
+        "rules": {},
         "assessors": {},
     }
     assert Approvals().model_dump() == {

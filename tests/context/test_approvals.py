@@ -63,7 +63,7 @@ async def test_approval_rejection_aborts_loop(tmp_path: Path, *, stream: bool) -
             text = second.text
         assert "`execute_sql` was rejected, because: `No more dogs.`" in text and "Nothing ran." in text
         run = await world.run(approval["run_id"])
-        assert (run["state"], [step["state"] for step in run["steps"]]) == ("rejected", ["rejected", "cancelled"])
+        assert (run["state"], [step["state"] for step in run["steps"]]) == ("rejected", ["rejected", "planned"])
         assert (len(world.model.asked), born(tmp_path)) == (1, [])
         assert await world.counted('gateway_agent_runs_total{outcome="rejected"}') == 1
 

@@ -77,8 +77,9 @@ class Stream:
 
     async def rest(self) -> str:
         """What was said, to the end."""
-        async for delta in self._deltas():
-            self.said.append(delta.get("content") or "")
+        async with self.response:
+            async for delta in self._deltas():
+                self.said.append(delta.get("content") or "")
         return "".join(self.said)
 
     async def _deltas(self) -> AsyncIterator[Json]:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Literal
 
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
@@ -11,12 +12,19 @@ from pipeline.doubles import Clock
 
 from gateway.caller import Caller
 from gateway.contracts import Exchange, Intent, Json, Reply, StoredRun
+from gateway.counters import ContextCounters
 from gateway.lanes.context import ContextLane
 from gateway.pipeline.chain import Chain
 from gateway.routing.keys import LOCAL, Identity
-from gateway.runs.live import Asking, LiveRun, LiveRuns
+from gateway.runs.desk import Desk
+from gateway.runs.live import Asking, LiveRuns
+from gateway.runs.tail import Tail
 from gateway.testing.clock import ManualClock
+from gateway.tools.catalog import Catalog
+from gateway.tools.gate import Gate, Policy
+from gateway.tools.judge import Judge
 from gateway.wire.head import RequestHead
+from plugins.stores.sqlite import SqliteStore
 
 from .assembled import read
 
@@ -41,18 +49,20 @@ class World:
     closed: int = 0
     released: int = 0
     intent: Intent | None = None
-    stored: StoredRun | None = None
+    approvals: Literal["auto", "hold", "turn", "reject"] = "auto"
 
     def __post_init__(self) -> None:
+        clock = Clock(ManualClock())
         self.lane = ContextLane(
-            chains={"main": Chain("main", (), self._handle), "other": Chain("other", (), self._handle)},
+            chains={name: Chain(name, (), self._handle, ()) for name in ("main", "other")},
             chain="main",
             prompt="default",
             prompt_text=self._prompt,
             keepalive_s=10.0,
             body_bytes=1000,
-            runs=LiveRuns(clock=Clock(ManualClock())),
-            note=self._note,
+            approvals=self.approvals,
+            desk=self._desk(clock),
+            runs=LiveRuns(clock=clock),
             earlier=self._earlier,
             close=self._close,
         )
@@ -80,11 +90,17 @@ class World:
         return "You help." if prompt_id in ("default", "pirate") else None
 
     @staticmethod
-    async def _note(_run: LiveRun) -> None:
-        return
+    async def _earlier(_asking: Asking, _caller: Caller) -> StoredRun | None:
+        return None
 
-    async def _earlier(self, _asking: Asking, _caller: Caller) -> StoredRun | None:
-        return self.stored
+    @staticmethod
+    def _desk(clock: Clock) -> Desk:
+        """Nobody is asked in these chains."""
+        store = SqliteStore(":memory:")
+        judge = Judge(Catalog(()), Gate(Policy(trust_llm="never", default="confirm"), {}))
+        return Desk(
+            store, Tail(store), judge, counters=ContextCounters(), clock=clock, expires_s=60.0, on_reject="abort"
+        )
 
 
 @asynccontextmanager
@@ -92,7 +108,7 @@ async def asking(world: World, **body: object) -> AsyncIterator[Callable[[], Cor
     """A server whose one page answers with a run of this body; what is given asks it and reads the whole answer."""
 
     async def page(request: web.Request) -> web.StreamResponse:
-        run = await world.lane.run(await world.exchange(**body), Asking("f" * 64, None, repeats=False))
+        run = world.lane.begin(await world.exchange(**body), Asking("f" * 64, None, repeats=False))
         return await world.lane.answer(request, run)
 
     app = web.Application()

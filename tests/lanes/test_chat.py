@@ -50,16 +50,6 @@ def code(response: Response) -> tuple[int, str]:
     return response.status, json.loads(response.payload)["error"]["code"]
 
 
-async def test_what_comes_later_says_so() -> None:
-    """501, not a 404 that looks like a mistake of the client's."""
-    async with gateway() as (made, upstream):
-        for path in ("/context/approvals", "/context/approvals/ap_1", "/context/runs/run_1/events", "/context/ws"):
-            assert code(await ask(made, path)) == (501, "not_implemented")
-            assert code(await ask(made, path, method=b"GET")) == (501, "not_implemented")
-        assert code(await ask(made, "/context/approvalsx")) == (404, "unknown_route")
-        assert not upstream.connections
-
-
 async def test_every_path_of_the_lane_answers() -> None:
     """With and without `v1`, so that both base URLs work; a context header makes the plain path ours, too."""
     async with gateway() as (made, upstream):

@@ -3,10 +3,11 @@
 import asyncio
 import json
 from collections.abc import Callable
+from typing import Literal
 
 import pytest
 
-from gateway.contracts import Intent, Json, StoredRun
+from gateway.contracts import Intent, Json
 from gateway.errors import GatewayError
 from gateway.lanes.context import ID_LIMIT_CHARS, chat_request, forwarded, new_run_id, steering_of
 from gateway.routing.keys import LOCAL
@@ -83,6 +84,33 @@ async def test_headers_steer_the_exchange() -> None:
     steered = await world.exchange(*lines)
     assert (steered.chain, steered.prompt, steered.conversation) == ("other", "pirate", "c1")
     assert (steered.only_tools, steered.events) == (("read_*", "now"), True)
+
+
+@pytest.mark.parametrize(
+    ("configured", "wanted", "of_stream", "of_answer"),
+    [
+        ("auto", None, "hold", "turn"),
+        ("auto", "turn", "turn", "turn"),
+        ("auto", "hold", "hold", "hold"),
+        ("auto", "reject", "reject", "reject"),
+        ("hold", None, "hold", "hold"),
+        ("hold", "turn", "turn", "turn"),
+        ("turn", None, "turn", "turn"),
+        ("turn", "hold", "hold", "hold"),
+        ("turn", "reject", "reject", "reject"),
+        ("reject", None, "reject", "reject"),
+        ("reject", "hold", "reject", "reject"),
+        ("reject", "turn", "reject", "reject"),
+    ],
+)
+async def test_a_header_chooses_how_a_person_is_waited_for_and_never_loosens_reject(
+    configured: Literal["auto", "hold", "turn", "reject"], wanted: str | None, of_stream: str, of_answer: str
+) -> None:
+    """`auto`: a stream is held, an answer becomes a turn."""
+    world = World(approvals=configured)
+    lines = () if wanted is None else (b"X-Context-Approvals: " + wanted.encode(),)
+    assert (await world.exchange(*lines, stream=True)).approvals == of_stream
+    assert (await world.exchange(*lines)).approvals == of_answer
 
 
 async def test_unknown_chains_and_prompts_are_refused() -> None:
@@ -313,23 +341,10 @@ async def test_silence_in_a_stream_is_filled() -> None:
     assert 3 <= deltas[1:-2].count({}) == len(deltas) - 3 <= 12
 
 
-async def test_a_run_on_record_is_answered_from_there() -> None:
-    """Nothing runs again; one that did something and has no answer says so instead."""
+async def test_two_requests_of_one_asking_are_one_run() -> None:
+    """The second may have waited while the first began it."""
     world = World()
-    answer = {
-        "choices": [{"message": {"role": "assistant", "content": "Done."}, "finish_reason": "stop"}],
-        "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
-    }
-    facts: Json = {"tenant": "local", "caller": "local", "chain": "main", "fingerprint": "f", "idempotency_key": None}
-    times: Json = {"effects": True, "created_s": 5.0, "updated_s": 6.0}
-    world.stored = StoredRun(id="run_5", state="completed", answer=json.dumps(answer).encode(), **facts, **times)
-    async with asking(world) as ask:
-        status, headers, raw = await ask()
-    told = json.loads(raw)
-    assert (status, headers["X-Context-Run-Id"], told["id"], told["created"]) == (200, "run_5", "chatcmpl-5", 5)
-    assert told["choices"][0]["message"]["content"] == "Done."
-    world.stored = StoredRun(id="run_5", state="interrupted", **facts, **times)
-    with pytest.raises(GatewayError) as error:
-        await world.lane.run(await world.exchange(), Asking("f", None, repeats=True))
-    assert (error.value.code, error.value.settled) == ("run_interrupted", True)
-    assert "run_5" in error.value.message
+    asked = Asking("f" * 64, ("local", "local", "k"), repeats=False)
+    run = world.lane.begin(await world.exchange(), asked)
+    assert world.lane.begin(await world.exchange(), asked) is run
+    await world.lane.runs.close()

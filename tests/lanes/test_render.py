@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from gateway.contracts import Json
-from gateway.lanes.render import DONE, Completion, Frames, Turn, chunks_of
+from gateway.lanes.render import DONE, Completion, Frames, Turn
 
 USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
 META = {"id": "chatcmpl-7", "object": "chat.completion.chunk", "created": 1_700_000_000, "model": "m"}
@@ -194,19 +194,3 @@ def test_reasoning_and_facts_are_in_a_whole_answer() -> None:
     answer = whole(event, delta(reasoning_content="Hm"), delta(reasoning_content="."), *HELLO, fact)
     assert answer["context"] == {"usage_estimated": True}
     assert answer["choices"][0]["message"] == {"role": "assistant", "content": "Hello", "reasoning_content": "Hm."}
-
-
-def test_a_stored_answer_can_be_streamed_and_is_the_same_again() -> None:
-    """For a client that comes back to a finished run."""
-    call = {"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    for chunks in (
-        (*HELLO, {"choices": [], "usage": USAGE, "context": {"usage_estimated": True}}),
-        (delta(reasoning_content="Hm."), delta(content="Well."), delta(tool_calls=[call]), delta(finish="tool_calls")),
-        (delta(finish="length"),),
-    ):
-        answer = whole(*chunks)
-        assert whole(*chunks_of(orjson.dumps(answer))) == answer
-        assert (
-            streamed(*chunks_of(orjson.dumps(answer)))[-1]["choices"][0]["finish_reason"]
-            == (answer["choices"][0]["finish_reason"])
-        )

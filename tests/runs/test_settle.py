@@ -8,7 +8,7 @@ import pytest
 
 from gateway.caller import Caller
 from gateway.errors import GatewayError
-from gateway.journal import Change, Conflict, StoredStep
+from gateway.journal import Change, ConflictError, StoredStep
 from gateway.runs.settle import DONE, FAILED, Finding, Outcome, cancel, resolve
 from plugins.stores.sqlite import SqliteStore
 from tests.plugins.stores.records import approval, new, parked, run, step
@@ -182,7 +182,7 @@ async def test_an_approval_that_moved_meanwhile(shelf: Shelf) -> None:
     class Moving(SqliteStore):
         async def write(self, change: Change) -> None:
             if change.moves:
-                raise Conflict("it moved")
+                raise ConflictError("it moved")
             await super().write(change)
 
     store = Moving(":memory:")

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from gateway.contracts import Store, StoreError
-from gateway.journal import ENDED, AuditRow, Conflict, Move, RunEvent
+from gateway.journal import ENDED, AuditRow, ConflictError, Move, RunEvent
 from gateway.wire.audit_chain import verify
 from tests.plugins.stores.contract import Reopen
 from tests.plugins.stores.records import (
@@ -85,9 +85,9 @@ async def test_steps_approvals_and_events_come_back_as_they_were_written(store: 
 
 
 async def test_a_run_is_begun_once(store: Store) -> None:
-    """A second new one of the same id is a Conflict and changes nothing; in another tenant it is another run."""
+    """A second new one of the same id is a ConflictError and changes nothing; in another tenant it is another run."""
     await store.write(new())
-    with pytest.raises(Conflict, match="run_1"):
+    with pytest.raises(ConflictError, match="run_1"):
         await store.write(new(run(chain="other"), events=(event(),)))
     assert await store.run("run_1", tenant="acme") == run()
     assert await store.events(after=0, limit=9) == []
@@ -100,7 +100,7 @@ async def test_a_run_that_is_not_there_is_not_changed(store: Store) -> None:
     """Neither is one of another tenant."""
     await store.write(new())
     for missing in (run("run_2"), run(tenant="other")):
-        with pytest.raises(Conflict):
+        with pytest.raises(ConflictError):
             await store.write(moved(missing))
     assert await store.runs(tenant="other", limit=9) == []
 
@@ -116,7 +116,7 @@ async def test_a_change_under_an_old_fence_is_refused_whole(store: Store) -> Non
         events=(event(),),
         audit=(audit_line(),),
     )
-    with pytest.raises(Conflict, match="run_1"):
+    with pytest.raises(ConflictError, match="run_1"):
         await store.write(late)
     assert await store.steps("run_1", tenant="acme") == []
     assert await store.approvals(tenant="acme", limit=9) == []
@@ -127,9 +127,9 @@ async def test_a_change_under_an_old_fence_is_refused_whole(store: Store) -> Non
 
 @pytest.mark.parametrize("state", sorted(ENDED))
 async def test_nothing_follows_an_ended_run(store: Store, state: str) -> None:
-    """A change is a Conflict, a cancellation finds nothing to end, and nobody gets it."""
+    """A change is a ConflictError, a cancellation finds nothing to end, and nobody gets it."""
     await store.write(new(run(state=state)))
-    with pytest.raises(Conflict):
+    with pytest.raises(ConflictError):
         await store.write(moved(run()))
     assert await store.cancel("run_1", tenant="acme", now_s=1.0, events=(event(),), audit=(audit_line(),)) is False
     assert await claimed(store, "w1") == []
@@ -143,9 +143,9 @@ async def test_an_approval_moves_from_the_expected_state_only(store: Store) -> N
     await store.rule(ruling())
     await store.write(moved(run(), Move("ap_1", "approved", "executing")))
     for expected in ("approved", "pending"):
-        with pytest.raises(Conflict, match="ap_1"):
+        with pytest.raises(ConflictError, match="ap_1"):
             await store.write(moved(run(effects=True), Move("ap_1", expected, "executing"), events=(event(),)))
-    with pytest.raises(Conflict, match="ap_9"):
+    with pytest.raises(ConflictError, match="ap_9"):
         await store.write(moved(run(), Move("ap_1", "executing", "done"), Move("ap_9", "approved", "executing")))
     found = await store.approval("ap_1", tenant="acme")
     assert found is not None and found.state == "executing"
@@ -157,7 +157,7 @@ async def test_an_approval_moves_from_the_expected_state_only(store: Store) -> N
 async def test_an_approval_is_issued_once(store: Store) -> None:
     """A second one of the same id takes the whole change with it."""
     await store.write(parked())
-    with pytest.raises(Conflict, match="ap_1"):
+    with pytest.raises(ConflictError, match="ap_1"):
         await store.write(new(run("run_2"), approvals=(approval(run_id="run_2"),)))
     assert await store.run("run_2", tenant="acme") is None
 
@@ -172,7 +172,7 @@ async def test_conflicts_take_no_other_change_with_them(store: Store) -> None:
         changes.append(new(run(f"r{number:02}", error=text), moves=moves, events=(event(run_id=f"r{number:02}"),)))
     results = await asyncio.gather(*map(store.write, changes), return_exceptions=True)
     for number, result in enumerate(results):
-        expected = StoreError if number % 10 == 5 else Conflict if number % 3 == 1 else type(None)
+        expected = StoreError if number % 10 == 5 else ConflictError if number % 3 == 1 else type(None)
         assert type(result) is expected, number
     kept = sorted(r.id for r in await store.runs(tenant="acme", limit=99) if r.id != "run_1")
     assert kept == [f"r{n:02}" for n, result in enumerate(results) if result is None]
@@ -184,7 +184,7 @@ async def test_a_change_that_need_not_be_durable_is_there_at_once(store: Store) 
     await store.write(new())
     await store.write(moved(run(effects=True), durable=False, events=(event(),)))
     assert await store.run("run_1", tenant="acme") == run(effects=True)
-    with pytest.raises(Conflict):
+    with pytest.raises(ConflictError):
         await store.write(moved(run(fence=1), durable=False, events=(event(),)))
     assert await store.last_event() == 1
 
@@ -316,7 +316,7 @@ async def test_a_cancelled_run_ends_with_its_pending_approvals(store: Store) -> 
     happened = await store.events(after=0, limit=9)
     assert [replace(e, seq=0) for e in happened] == [resolved("ap_2", "cancelled", created_s=210.0), end]
     assert len(await store.audit(after=0, limit=9)) == 1
-    with pytest.raises(Conflict):
+    with pytest.raises(ConflictError):
         await store.write(moved(run(owner="w1", lease_s=500.0)))
     assert (await store.rule(ruling("ap_2")))[0] == "other"
     assert (await store.rule(ruling("ap_2", approve=False)))[0] == "other"
@@ -587,7 +587,7 @@ async def test_the_chain_holds_under_concurrent_changes(store: Store) -> None:
         for n in range(100)
     )
     results = await asyncio.gather(*writes, return_exceptions=True)
-    assert [isinstance(result, Conflict) for result in results] == [n % 2 == 1 for n in range(100)]
+    assert [isinstance(result, ConflictError) for result in results] == [n % 2 == 1 for n in range(100)]
     rows = await store.audit(after=0, limit=1000)
     assert len(rows) == 100 and broken(rows) is None
 
