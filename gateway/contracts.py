@@ -269,10 +269,7 @@ class Store(Journal, Protocol):
     async def hidden(self, prefixes: Sequence[str], *, tenant: str) -> Mapping[str, Sequence[Json]]: ...
 
     async def prune(self, *, before_s: float) -> int:
-        """Deletes ended runs with all that is theirs, and hidden turns, older than that; how many.
-
-        The audit log stays.
-        """
+        """Deletes ended runs with all that is theirs, but the audit log, and hidden turns older than that; how many."""
         ...
 
     async def close(self) -> None:
@@ -282,9 +279,6 @@ class Store(Journal, Protocol):
 
 class StoreError(Exception):
     """The store failed; the text is for the operator's log."""
-
-
-# What a plugin is given.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,8 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, M
 from gateway.metrics import DURATION_BUCKETS_S, OVERHEAD_BUCKETS_S, Histogram
 
 #: Beyond so many combinations of label values all share one, `other`. However many tools are configured, this makes
-#: at most 12 x 41 + 13 x (15 + 17) + 37 series beside those of `gateway.metrics`.
-COUNTER_LIMIT, HISTOGRAM_LIMIT = 40, 12
+#: at most 12 x 33 + 13 x (15 + 17) + 37 series beside those of `gateway.metrics`.
+COUNTER_LIMIT, HISTOGRAM_LIMIT = 32, 12
 OTHER = "other"
 
 

@@ -15,7 +15,8 @@ from gateway.runs import spoken
 from gateway.runs.desk import Wish
 from gateway.runs.keeper import Keeper
 from gateway.runs.live import Asking, LiveRun, LiveRuns, interrupted
-from gateway.runs.record import abandon, exchange_of
+from gateway.runs.record import abandon
+from gateway.runs.request import exchange_of
 from gateway.runs.tail import Tail
 from gateway.wire import approval_text
 from gateway.wire.phrases import last_user_text

@@ -6,7 +6,7 @@ from any point of it. Only here do calls run.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypedDict
@@ -159,15 +159,16 @@ class Round:
         """Until the call is decided on; `finish` is set when the turn ends before, or because of it."""
         awaited = [n for n in self.numbers[i:] if n in self._approvals and n not in self.done]
         waiting = [self._approvals[n] for n in awaited if self._approvals[n].state == "pending"]
-        if self.exchange.approvals == "hold" and self._approvals[awaited[0]].state == "pending":
-            shown = [spoken.shown(approval) for approval in waiting]
-            delta = {"reasoning_content": texts.waiting_text(shown, language=self._language)}
-            yield {"choices": [{"index": 0, "delta": delta}]}
-            told = {"type": "approval.required", "approvals": [approval_view(approval) for approval in waiting]}
-            yield _event({**told, "run_id": self.exchange.id})
-        yield {WAITS: True}
-        pending = await self._until_decided(awaited)
-        yield {WAITS: False}
+        try:
+            if self.exchange.approvals == "hold" and self._approvals[awaited[0]].state == "pending":
+                yield {WAITS: True}
+                for chunk in self._telling(waiting):
+                    yield chunk
+            pending = await self._until_decided(awaited)
+            yield {WAITS: False}
+        except asyncio.CancelledError:
+            await self.record.park("awaiting_approval")
+            raise
         for approval in (self._approvals[n] for n in awaited):
             if approval.state != "pending" and any(approval.id == w.id for w in waiting):
                 told = {"type": "approval.resolved", "approval_id": approval.id, "state": approval.state}
@@ -176,6 +177,14 @@ class Round:
             self._park(awaited)
         elif (said_no := self._decided_against(awaited)) is not None:
             self._abort(said_no, awaited)
+
+    def _telling(self, waiting: Sequence[Approval]) -> Iterator[Json]:
+        """What a client is told that is held: a line for people, an event for programs."""
+        shown = [spoken.shown(approval) for approval in waiting]
+        delta = {"reasoning_content": texts.waiting_text(shown, language=self._language)}
+        yield {"choices": [{"index": 0, "delta": delta}]}
+        told = {"type": "approval.required", "approvals": [approval_view(approval) for approval in waiting]}
+        yield _event({**told, "run_id": self.exchange.id})
 
     async def _until_decided(self, awaited: Sequence[int]) -> bool:
         """Whether the first of them is still not decided when the time to wait here is over."""
@@ -188,9 +197,6 @@ class Round:
         except TimeoutError:
             if not limit.expired():
                 raise
-        except asyncio.CancelledError:
-            await self.record.park("awaiting_approval")
-            raise
         self._approvals = await self.desk.of_run(run_id, tenant=tenant)
         return self._approvals[awaited[0]].state == "pending" and not self._decided_against(awaited)
 

@@ -81,6 +81,7 @@ class Run:
             began=self._hold,
             ends=self.drop,
             wrote=crew.tail.nudge,
+            owed=crew.keeper.owe,
         )
 
     async def remember(self) -> None:

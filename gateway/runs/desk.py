@@ -194,14 +194,14 @@ class Desk:
         if ruled == "decided":
             self._counters.count("approvals", decision=after.state, via=wish.via)
             self._counters.observe("approval_wait_seconds", max(self._clock.time() - after.created_s, 0.0))
-            if not wish.approve and self._on_reject == "abort":
-                await self._reject_others(after, wish, caller)
-            self._tail.nudge()
         elif ruled == "expired":
             self._tail.nudge()
             raise GatewayError("approval_expired", "This approval was not decided in time; ask again for what it was.")
         elif ruled == "other":
             raise GatewayError("decision_conflict", f"This approval is {after.state} already.")
+        if not wish.approve and self._on_reject == "abort":  # whoever decided first may not have come so far
+            await self._reject_others(after, wish, caller)
+        self._tail.nudge()
         return after
 
     async def _reject_others(self, rejected: Approval, wish: Wish, caller: Caller) -> None:

@@ -1,22 +1,29 @@
 """Keeps the leases of this worker's runs, and takes up runs that nobody drives any more.
 
 A run whose process died is somebody else's after its lease; one that waited in the store goes on once its approvals
-are decided. Whoever lost a run is told, so that it stops.
+are decided. Whoever lost a run is told, so that it stops. The end of a run that the store did not take is written once it
+does.
 """
 
 import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
 
 from gateway.contracts import Clock, StoreError
-from gateway.journal import Journal, RunState, StoredRun
+from gateway.journal import Change, ConflictError, Journal, RunState, StoredRun
 from gateway.runs.record import LEASE_S
 
 log = logging.getLogger("gateway")
 
 #: How often leases are renewed and abandoned runs are looked for; so many are taken up at once.
 LOOK_S, AT_ONCE = LEASE_S / 4, 20
+#: Unix time that gains so much on the monotonic clock has leapt (set anew, or the machine slept), and all leases with it.
+LEAP_S = 1.0
+#: Ends of runs that are kept while the store takes none; of the oldest a person is asked instead.
+OWED = 1000
 #: What goes on by itself.
 TAKEN_UP: tuple[RunState, ...] = ("running", "awaiting_approval")
 
@@ -30,6 +37,9 @@ class Keeper:
         self._clock = clock
         self._resume = resume
         self._held: dict[str, asyncio.Task[None]] = {}
+        self._owed: dict[str, Change] = {}
+        self._ahead_s = clock.time() - clock.monotonic()
+        self._patient_until_s = float("-inf")
 
     def hold(self, run_id: str, task: "asyncio.Task[None]") -> None:
         """From now on the run's lease is renewed; `task` drives it, and is cancelled if somebody else has it."""
@@ -42,36 +52,61 @@ class Keeper:
 
     async def claim(self, run_id: str, *states: RunState) -> StoredRun | None:
         """The run, ours from now on, if it is in one of these states and nobody drives it. Raises StoreError."""
+        if run_id in self._held:
+            return None
         found = await self._claim(states, run_id=run_id)
         return found[0] if found else None
+
+    def owe(self, change: Change) -> None:
+        """This end of a run could not be written: it will be, unless somebody takes the run up before."""
+        self._owed[change.run.id] = replace(change, run=replace(change.run, request=b""))  # that is stored already
+        if len(self._owed) > OWED:
+            del self._owed[next(iter(self._owed))]
 
     async def run(self) -> None:
         """Until it is cancelled."""
         while True:
+            pause_s = LOOK_S
             try:
                 await self._renew()
+                await self._pay()
                 for run in await self._claim(TAKEN_UP, run_id=None):
                     await self._take_up(run)
             except StoreError as error:
                 log.error("the store failed: %s", error)
-            await asyncio.sleep(LOOK_S)
+                pause_s = 2 * LOOK_S  # which is within the lease still
+            await asyncio.sleep(pause_s)
 
     async def _take_up(self, run: StoredRun) -> None:
         """One that cannot go on must not stop the others."""
         log.info("run %s goes on (%s)", run.id, run.state)
         try:
             await self._resume(run)
-        except StoreError:
-            raise
         except Exception:
             log.exception("run %s cannot go on", run.id)
 
     async def _claim(self, states: tuple[RunState, ...], *, run_id: str | None) -> list[StoredRun]:
         now_s = self._clock.time()
+        if self._is_patient(now_s):
+            return []
         runs = await self._store.claim(
             owner=self.owner, now_s=now_s, until_s=now_s + LEASE_S, states=states, run_id=run_id, limit=AT_ONCE
         )
         return list(runs)
+
+    def _is_patient(self, now_s: float) -> bool:
+        """After a leap all leases look old: those who live have the time of one to renew theirs."""
+        monotonic_s = self._clock.monotonic()
+        before_s, self._ahead_s = self._ahead_s, now_s - monotonic_s
+        if self._ahead_s > before_s + LEAP_S:
+            self._patient_until_s = monotonic_s + LEASE_S
+        return monotonic_s < self._patient_until_s
+
+    async def _pay(self) -> None:
+        for run_id, change in list(self._owed.items()):
+            with suppress(ConflictError):  # somebody has taken it up, or ended it
+                await self._store.write(change)
+            self._owed.pop(run_id, None)
 
     async def _renew(self) -> None:
         if not self._held:

@@ -10,12 +10,10 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import orjson
 
-from gateway.caller import Caller
-from gateway.contracts import Clock, Exchange, Json, Resume, StoreError
+from gateway.contracts import Clock, Exchange, Json, StoreError
 from gateway.errors import GatewayError
 from gateway.journal import (
     Approval,
@@ -32,6 +30,7 @@ from gateway.journal import (
     StoredStep,
 )
 from gateway.runs.loop import Planned, Told
+from gateway.runs.request import request_of
 from gateway.wire.canonical import call_sha256, canonical
 
 log = logging.getLogger("gateway")
@@ -46,7 +45,8 @@ RESULT_CHARS = 1 << 20
 class Record:
     """The pen of one run. `progress` gives how far the loop is.
 
-    `began` is told when the run is first written, `ends` before it is given away, `wrote` of every line.
+    `began` is told when the run is first written, `ends` before it is given away, `wrote` of every line, `owed` of an
+    end that could not be written.
     """
 
     store: Journal
@@ -57,6 +57,7 @@ class Record:
     began: Callable[[], None]
     ends: Callable[[], None]
     wrote: Callable[[], None]
+    owed: Callable[[Change], None]
     run: StoredRun | None = None
     steps: list[StoredStep] = field(default_factory=list)
     _unwritten: set[int] = field(default_factory=set)
@@ -205,7 +206,8 @@ class Record:
                 for left in await self.store.approvals(tenant=tenant, run_id=run_id, state="pending", limit=1000):
                     self.outdated(left)
         self._event("run.finished", {"state": state})
-        await self._later(state)
+        with suppress(*([GatewayError] if state == "cancelled" else [])):  # whoever cancelled the run was first
+            await self._later(state)
 
     def _set(self, number: int, **facts: object) -> None:
         self.steps[number] = replace(self.steps[number], **facts)  # type: ignore[arg-type]
@@ -262,10 +264,13 @@ class Record:
 
     async def _later(self, state: RunState = "running") -> None:
         """Writes behind an effect."""
+        change = self._change(state, durable=False)
         try:
-            await self._commit(self._change(state, durable=False))
+            await self._commit(change)
         except StoreError as error:
             log.error("run %s: what it did cannot be written down yet: %s", self.exchange.id, error)
+            if state != "running":  # no next line will bring it
+                self.owed(change)
 
     async def _commit(self, change: Change) -> None:
         """Writes, whole: who is cancelled meanwhile hears of it afterwards. Raises GatewayError, StoreError."""
@@ -345,44 +350,6 @@ def lost(run_id: str) -> GatewayError:
     return GatewayError(
         "run_cancelled", f"The run {run_id} was cancelled or is driven by another process; look at it with its id."
     ).after_effects()
-
-
-def request_of(exchange: Exchange) -> bytes:
-    """What of an exchange a run needs to go on after a restart. No header and no credential is ever stored."""
-    return orjson.dumps(
-        {
-            "body": exchange.body,
-            "scopes": sorted(exchange.caller.scopes),
-            "prompt": exchange.prompt,
-            "only_tools": exchange.only_tools,
-            "approvals": exchange.approvals,
-            "events": exchange.events,
-            "credential": bool(exchange.credential),
-        }
-    )
-
-
-def exchange_of(
-    resume: Resume, *, approvals: Literal["hold", "turn", "reject"], header: bytes = b"", credential: bytes = b""
-) -> Exchange:
-    """The exchange of a run on record that goes on; what was never stored comes from the request that brings it."""
-    run, asked = resume.run, orjson.loads(resume.run.request)
-    return Exchange(
-        id=run.id,
-        body=asked["body"],
-        caller=Caller(run.caller, run.tenant, frozenset(asked["scopes"])),
-        chain=run.chain,
-        prompt=asked["prompt"],
-        conversation=run.conversation,
-        only_tools=tuple(asked["only_tools"]),
-        approvals=approvals,
-        fingerprint=run.fingerprint,
-        idempotency_key=run.idempotency_key,
-        resume=resume,
-        events=asked["events"],
-        header=header,
-        credential=credential,
-    )
 
 
 async def abandon(run: StoredRun, reason: str, *, store: Journal, clock: Clock) -> None:

@@ -1,5 +1,6 @@
 """What the tests of approvals share: a call with an effect that can be counted, and the words of its client."""
 
+import asyncio
 import json
 import sqlite3
 from contextlib import closing
@@ -64,6 +65,14 @@ async def whole(stream: Streamed, *, usage: bool = False) -> str:
     is_clean(stream, usage=usage)
     assert stream.finishes == ["stop"]
     return stream.text
+
+
+async def until_asked(world: World) -> list[str]:
+    """The ids of what waits for a person, once there is something."""
+    async with asyncio.timeout(10):
+        while not (ids := await pending(world)):
+            await asyncio.sleep(0.01)
+    return ids
 
 
 async def pending(world: World, **headers: str) -> list[str]:

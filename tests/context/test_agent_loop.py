@@ -268,26 +268,29 @@ HELD = [
 
 
 @pytest.mark.parametrize(("asked", "tool"), HELD)
-async def test_a_call_that_needs_a_person_is_refused_in_words(tmp_path: Path, asked: Answer, tool: Json) -> None:
-    """Nobody can be asked here: the model is told that nothing ran, and goes on."""
+async def test_a_call_that_needs_a_person_waits_for_one(tmp_path: Path, asked: Answer, tool: Json) -> None:
+    """The turn ends with the question; nothing ran, and the model is not asked again."""
     tools = desk(tmp_path, write=True)
     tools["file_operations"] |= tool
-    async with talking(asked, says("I would have to read a file."), tools=tools) as world:
+    async with talking(asked, tools=tools) as world:
         answer = await world.chat("Go.")
-        assert (answer.status, answer.text) == (200, "I would have to read a file.")
-        refusal = world.model.behind()[-1]
-        assert refusal["role"] == "tool"
-        assert "Not run" in refusal["content"] and "approval" in refusal["content"]
-        assert NOTES not in json.dumps(world.model.asked)
+        (approval,) = answer.asks
+        assert (approval["tool"], approval["state"]) == ("file_operations", "pending")
+        assert f"approve {approval['id']}" in answer.text and approval["reason"] in answer.text
+        assert len(world.model.asked) == 1
         assert await world.counted('gateway_tool_calls_total{outcome="ok",tool="file_operations"}') == 0
     assert sorted(path.name for path in (tmp_path / "work").iterdir()) == ["notes.txt"]
 
 
-async def test_a_call_that_needs_a_person_never_terminates(tmp_path: Path) -> None:
-    """It did not run, so there is no result to end with: the model says something about it."""
+async def test_a_call_that_needs_a_person_terminates_behind_the_answer(tmp_path: Path) -> None:
+    """Not before it ran: the turn that waits shows nothing of it, the one that goes on is its result."""
     held = calls("file_operations", operation="read", path="notes.txt", risk_level="high", terminate=True)
-    async with talking(held, says("I may not."), tools=desk(tmp_path)) as world:
-        assert (await world.chat("Go.")).text == "I may not."
+    async with talking(held, tools=desk(tmp_path)) as world:
+        first = await world.chat("Go.")
+        (approval,) = first.asks
+        assert NOTES not in first.text
+        assert (await world.chat(f"approve {approval['id']}")).text == NOTES
+        assert len(world.model.asked) == 1
 
 
 async def test_native_tool_calls(tmp_path: Path) -> None:

@@ -36,8 +36,8 @@ async def test_a_models_low_does_not_get_below_the_floor(tmp_path: Path, rule: s
 
 async def test_above_the_floor_nothing_changes(tmp_path: Path) -> None:
     """The whitelist still lets reads run; `confirm` would ask for those as well."""
-    read = calls("file_operations", operation="read", path="notes.txt")
-    async with talking(read, says("Found."), tools=desk(tmp_path), risk={"rules": {"*": "floor"}}) as world:
+    read, tools = calls("file_operations", operation="read", path="notes.txt"), desk(tmp_path)
+    async with talking(read, says("Found."), tools=tools, risk={"rules": {"*": "floor"}}) as world:
         assert (await world.chat("Go.")).text == "Found."
-    async with talking(read, tools=desk(tmp_path), risk={"rules": {"*": "confirm"}}) as world:
+    async with talking(read, tools=tools, risk={"rules": {"*": "confirm"}}) as world:
         assert (await world.chat("Go.")).json["context"]["status"] == "awaiting_approval"

@@ -110,10 +110,9 @@ class Person:
         """Says what became of a call of which the gateway knows nothing: the ledger is there to be read."""
         (step,) = (step for step in found.steps if step.state in ("unknown", "started"))
         done = any(effect.n == step.n for effect in effects(self.folder, self.run))
+        finding = {"step": step.number, "as": "done" if done else "retry"}
+        await self._post(f"/context/runs/{found.run_id}/resume", finding)
         self.resolved.append(step.n)
-        await self._post(
-            f"/context/runs/{found.run_id}/resume", {"step": step.number, "as": "done" if done else "retry"}
-        )
         while (now := self.found()) is not None and now.state == "unknown":
             await asyncio.sleep(0.02)
 

@@ -4,7 +4,7 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,8 +21,13 @@ from .points import SEEN, Point, places, point
 #: A run that is nobody's is taken up after its lease of 5 s, by somebody who looks each 1.25 s.
 COMES_BACK_S = 60.0
 READY_S = 5.0
+#: How long what was sent by a process that is dead takes to arrive.
+HEARS_S = 0.5
 #: What a client may be told that is no question: the end, that a call is unknown, that somebody else drives the run.
-SAID = (f"wrote {STEPS}", "what became of it is unknown", "goes on where it is waited for")
+ENDED_WELL = f"round {STEPS} of tool calls is done"
+SAID = (ENDED_WELL, "what became of it is unknown", "goes on where it is waited for")
+#: Every so many runs are killed once more, while they go on.
+AGAIN_EACH = 5
 WAYS: tuple[Way, ...] = ("rest", "chat")
 
 
@@ -44,10 +49,11 @@ class Figures:
     def __str__(self) -> str:
         phases = ", ".join(f"{count} {phase}" for phase, count in sorted(self.phases.items()))
         return (
-            f"kill -9 at {self.points} points: {self.effects} effects, {self.unknown} unknown outcomes, "
+            f"kill -9 at {self.points} points, {len(self.ready_s) - self.points} of them twice: "
+            f"{self.effects} effects, {self.unknown} unknown outcomes, "
             f"{len(self.lost_approvals)} lost approvals, {len(self.silent_repeats)} silent repeats, "
             f"{len(self.unapproved)} unapproved effects, {len(self.wrong)} other faults; ready again within "
-            f"{max(self.ready_s):.1f} s, at an end within {max(self.ended_s):.1f} s\nkilled while: {phases}"
+            f"{max(self.ready_s):.1f} s, at an end {max(self.ended_s):.1f} s later\nkilled while: {phases}"
         )
 
     @property
@@ -82,14 +88,34 @@ async def reached(where: Point, person: Person) -> None:
 
 async def killed_at(where: Point, gateway: GatewayProcess, person: Person) -> None:
     """Lets the person talk until then, and kills."""
-    talk = asyncio.create_task(person.drive())
+    await killed_while(asyncio.create_task(person.drive()), reached(where, person), gateway)
+
+
+async def killed_again(gateway: GatewayProcess, person: Person, *, offset_s: float) -> None:
+    """Lets the person come back, and kills so long after the run has gone on, or is at its end."""
+    before = len(effects(person.folder, person.run))
+    back = asyncio.create_task(person.come_back())
+
+    async def goes_on() -> None:
+        while not back.done() and len(effects(person.folder, person.run)) == before:
+            await asyncio.sleep(0.0005)
+        await asyncio.sleep(offset_s)
+
+    await killed_while(back, goes_on(), gateway)
+
+
+async def killed_while(
+    talk: asyncio.Task[object], until: Coroutine[object, object, None], gateway: GatewayProcess
+) -> None:
+    """Kills then; what had been answered by then is heard."""
     try:
-        async with asyncio.timeout(COMES_BACK_S):
-            await reached(where, person)
+        await asyncio.wait_for(until, COMES_BACK_S)
         await gateway.kill()
+        await asyncio.wait({talk}, timeout=HEARS_S)
     finally:
-        await asyncio.wait({talk}, timeout=COMES_BACK_S)
-    failure = talk.exception()
+        talk.cancel()
+        await asyncio.wait({talk})
+    failure = None if talk.cancelled() else talk.exception()
     assert failure is None or isinstance(failure, aiohttp.ClientError), failure
 
 
@@ -97,12 +123,10 @@ def phase_of(run: Stored | None, done: set[int]) -> str:
     """Where a run was when its process died."""
     if run is None:
         return "nothing was on record"
-    if run.state != "running":
-        return run.state
-    if any(state == "pending" for state in run.approvals.values()):
-        return "asking"
-    if any(state == "approved" for state in run.approvals.values()):
-        return "approved, not started"
+    if run.state == "completed":
+        return "completed"
+    if (state := next(iter(run.approvals.values()), None)) in ("pending", "approved"):
+        return f"the approval was {state}"
     last = run.steps[-1]
     if last.state == "started":
         return "a call ran, its effect was there" if last.n in done else "a call ran, its effect was not there"
@@ -137,7 +161,7 @@ def look_at_end(run: Stored, person: Person, figures: Figures) -> None:
             figures.unapproved.append(f"{person.run}: {effect}, asked for approval at {person.at_s}")
     if run.state != "completed" or set(times) != set(range(1, STEPS + 1)):
         figures.wrong.append(f"{person.run}: ended as {run} with {sorted(times)}")
-    if f"wrote {STEPS}" not in person.told[-1] or not all(any(map(text.__contains__, SAID)) for text in person.told):
+    if ENDED_WELL not in person.told[-1] or not all(any(map(text.__contains__, SAID)) for text in person.told):
         figures.wrong.append(f"{person.run}: was told {person.told}")
 
 
@@ -151,20 +175,29 @@ async def lane(folder: Path, todo: Iterator[tuple[int, float]], figures: Figures
             person = Person(session, gateway.base_url, folder, f"run-{number}", WAYS[number % len(WAYS)])
             try:
                 await killed_at(where, gateway, person)
-                look_after_kill(copied(folder / "gateway.db", folder / "dead"), person, figures)
+                await started_again(gateway, person, figures)
+                if number % AGAIN_EACH == AGAIN_EACH - 1:
+                    await killed_again(gateway, person, offset_s=number % 20 / 1000)
+                    await started_again(gateway, person, figures)
                 began_s = time.monotonic()
-                await gateway.start()
-                figures.ready_s.append(time.monotonic() - began_s)
                 async with asyncio.timeout(COMES_BACK_S):
                     run = await person.come_back()
-                figures.ended_s.append(time.monotonic() - began_s)
             except Exception as error:
                 error.add_note(f"{where}, {person}")
                 raise
-            look_at_end(run, person, figures)
+            figures.ended_s.append(time.monotonic() - began_s)
             figures.points += 1
+            look_at_end(run, person, figures)
         if (broken := broken_chain(folder / "gateway.db")) is not None:
             figures.wrong.append(broken)
+
+
+async def started_again(gateway: GatewayProcess, person: Person, figures: Figures) -> None:
+    """After a kill; what the dead process left is looked at first."""
+    look_after_kill(copied(person.folder / "gateway.db", person.folder / "dead"), person, figures)
+    began_s = time.monotonic()
+    await gateway.start()
+    figures.ready_s.append(time.monotonic() - began_s)
 
 
 async def swept(folder: Path, *, count: int, lanes: int) -> Figures:

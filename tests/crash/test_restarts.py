@@ -9,7 +9,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from running import Stopwatch
+from running import SOON_S, Stopwatch
 
 from gateway.testing import processes
 from gateway.testing.run import GatewayProcess
@@ -17,7 +17,7 @@ from gateway.testing.run import GatewayProcess
 from .effects import ASKS, Json, Stored, effects, settings, stored
 from .talk import Stream, approval_asked, post, session_with, told
 
-DRAIN_S, TOOL_GRACE_S, LATE_S = 1.0, 2.0, 2.0
+DRAIN_S, TOOL_GRACE_S = 1.0, 2.0
 #: From the effect to the end of a call: longer than the drain, shorter than that and the grace of a tool.
 ENDS_S = 2.0
 RECOVERS_S = 30.0
@@ -61,7 +61,7 @@ async def test_sigterm_with_a_pending_approval_and_a_running_tool(tmp_path: Path
             family, watch = children(gateway, ""), Stopwatch()
             gateway.signal(signal.SIGTERM)
             assert await gateway.wait() == 0
-            watch.within(DRAIN_S + TOOL_GRACE_S + LATE_S)
+            watch.within(DRAIN_S + TOOL_GRACE_S + SOON_S)
             assert processes.still_living(set(family)) == []
             for talk in (running, sleeping, asyncio.create_task(held.rest())):
                 with suppress(aiohttp.ClientError, AssertionError):  # how it hears of it is another test's business
@@ -74,8 +74,8 @@ async def test_sigterm_with_a_pending_approval_and_a_running_tool(tmp_path: Path
             for approval_id in (parked, held.approval_id):
                 status, view = await post(session, f"/context/approvals/{approval_id}", {"decision": "approve"})
                 assert status == 200, view
-            for name in ("parked", "held", "running"):
-                await until(lambda name=name: run_of(tmp_path, name).state == "completed")
+            names = ("parked", "held", "running")
+            await until(lambda: all(run_of(tmp_path, name).state == "completed" for name in names))
             async with session.get("/context/runs?state=unknown") as response:
                 (unknown,) = (await response.json())["data"]
             async with session.get(f"/context/runs/{unknown['id']}") as response:

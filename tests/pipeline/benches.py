@@ -1,6 +1,6 @@
 """An agent loop around a scripted model and a real store: what the tests of runs stand on."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -15,7 +15,7 @@ from gateway.pipeline.crew import Crew
 from gateway.pipeline.round import Consent
 from gateway.runs.desk import Desk, Wish
 from gateway.runs.keeper import Keeper
-from gateway.runs.record import exchange_of
+from gateway.runs.request import exchange_of
 from gateway.runs.tail import Tail
 from gateway.testing.clock import ManualClock
 from gateway.tools.catalog import Configured, load_catalog
@@ -71,11 +71,12 @@ class Bench:
     Its tools are `look`, and `peek`, which may run twice.
     """
 
-    answers: list[list[Json] | Exception]
+    answers: Sequence[list[Json] | BaseException]
     does: Does = _works
     refuses: Refuses = _never
     limits: LoopLimits = field(default_factory=LoopLimits)
     asks: Consent = field(default_factory=consent)
+    untrusted: bool = False  # `look` reads what strangers wrote
     policy: Policy = field(default_factory=lambda: Policy(trust_llm="always", default="confirm"))
     assessors: dict[str, RiskAssessor] = field(default_factory=dict)
     store: SqliteStore = field(default_factory=lambda: SqliteStore(":memory:"))
@@ -97,7 +98,7 @@ class Bench:
         look = Source(spec(parameters=schema), does=self._does, refuses=self.refuses)
         peek = Source(spec("peek", parameters=schema, idempotent=True), does=self._does)
         judge = Judge(
-            await load_catalog({"look": Configured(look), "peek": Configured(peek)}),
+            await load_catalog({"look": Configured(look, untrusted=self.untrusted), "peek": Configured(peek)}),
             Gate(self.policy, self.assessors),
         )
         self.tail = Tail(self.store)
@@ -173,7 +174,7 @@ class Bench:
         self.asked.append(exchange)
         self.on_call()
         said = self.answers[len(self.asked) - 1]
-        if isinstance(said, Exception):
+        if isinstance(said, BaseException):
             raise said
         return Reply(self._chunks(said), self._release)
 

@@ -39,6 +39,7 @@ class Ledger:
 
     def __init__(self, config: Config) -> None:
         self._config = config
+        self._closed = False
 
     async def list_tools(self) -> Sequence[ToolSpec]:
         return (_SPEC,)
@@ -58,10 +59,12 @@ class Ledger:
         finally:
             os.close(file)
         await asyncio.sleep(self._config.after_s)
+        if self._closed:
+            return ToolResult("closed while a call was under way", ok=False)
         return ToolResult(f"wrote {call.arguments['n']}")
 
     async def close(self) -> None:
-        """Holds nothing open."""
+        self._closed = True
 
 
 def build(config: Config, host: Host) -> ToolSource:

@@ -1,0 +1,48 @@
+"""The request of a run, as it is kept for a restart: what the client asked for, without anything that is secret."""
+
+from typing import Literal
+
+import orjson
+
+from gateway.caller import Caller
+from gateway.contracts import Exchange, Resume
+
+
+def request_of(exchange: Exchange) -> bytes:
+    """What of an exchange a run needs to go on after a restart. No header and no credential is ever stored."""
+    return orjson.dumps(
+        {
+            "body": exchange.body,
+            "scopes": sorted(exchange.caller.scopes),
+            "prompt": exchange.prompt,
+            "only_tools": exchange.only_tools,
+            "approvals": exchange.approvals,
+            "events": exchange.events,
+            "credential": bool(exchange.credential),
+            "credential_header": exchange.credential_header.decode("latin-1"),
+        }
+    )
+
+
+def exchange_of(
+    resume: Resume, *, approvals: Literal["hold", "turn", "reject"], header: bytes = b"", credential: bytes = b""
+) -> Exchange:
+    """The exchange of a run on record that goes on; what was never stored comes from the request that brings it."""
+    run, asked = resume.run, orjson.loads(resume.run.request)
+    return Exchange(
+        id=run.id,
+        body=asked["body"],
+        caller=Caller(run.caller, run.tenant, frozenset(asked["scopes"])),
+        chain=run.chain,
+        prompt=asked["prompt"],
+        conversation=run.conversation,
+        only_tools=tuple(asked["only_tools"]),
+        approvals=approvals,
+        fingerprint=run.fingerprint,
+        idempotency_key=run.idempotency_key,
+        resume=resume,
+        events=asked["events"],
+        header=header,
+        credential=credential,
+        credential_header=asked["credential_header"].encode("latin-1"),
+    )

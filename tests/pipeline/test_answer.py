@@ -1,0 +1,122 @@
+"""One answer as it streams: what the client gets of it at once, and what the loop gets at its end."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from gateway.contracts import Json, Reply
+from gateway.pipeline.answer import Answer
+from gateway.pipeline.usage import Usage
+from gateway.wire.scanner import Calls, Malformed, Outcome, Prose
+
+from .benches import USAGE, call
+from .models import chunk
+
+
+async def read(*chunks: Json, spoken: list[str] | None = None) -> tuple[list[Json], Answer, str, Outcome, Usage]:
+    """What came out of it: chunks, the answer, its rest and what it was."""
+    usage, said = Usage(), [] if spoken is None else spoken
+
+    def tell(text: str) -> str:
+        said.append(text)
+        return text
+
+    async def streamed() -> AsyncIterator[Json]:
+        for one in chunks:
+            yield one
+
+    async def release() -> None:
+        raise AssertionError("whoever has the reply releases it")
+
+    answer = Answer(usage=usage, spoken=tell)
+    out = [one async for one in answer.read(Reply(streamed(), release))]
+    rest, found = answer.finish()
+    return out, answer, rest, found, usage
+
+
+def deltas(told: list[Json]) -> list[Json]:
+    return [one["choices"][0]["delta"] for one in told]
+
+
+async def test_text_flows_on_as_it_comes() -> None:
+    """Each piece at once; it is told as it was shown."""
+    spoken: list[str] = []
+    out, answer, rest, found, _ = await read(chunk("Hel"), chunk("lo"), chunk(finish="length"), spoken=spoken)
+    assert deltas(out) == [{"content": "Hel"}, {"content": "lo"}] and rest == ""
+    assert (answer.content, answer.reason, spoken) == ("Hello", "length", ["Hel", "lo"])
+    assert isinstance(found, Prose)
+
+
+async def test_a_call_never_flows_on() -> None:
+    """However it was cut; the text before it does."""
+    text = f"Let me see. {call(x=1)}"
+    for size in (1, 3, 1000):
+        pieces = [chunk(text[i : i + size]) for i in range(0, len(text), size)]
+        out, answer, rest, found, _ = await read(*pieces, chunk(finish="stop"))
+        assert "".join(delta["content"] for delta in deltas(out)) + rest == answer.content == "Let me see. "
+        assert isinstance(found, Calls) and found.calls[0].parameters == {"risk_level": "low", "x": 1}
+
+
+async def test_what_was_held_back_and_is_text_comes_at_the_end() -> None:
+    """It is spoken like any other."""
+    spoken: list[str] = []
+    out, answer, rest, found, _ = await read(chunk('See {"tool'), chunk(finish="stop"), spoken=spoken)
+    assert answer.content == "".join(spoken) == "".join(d["content"] for d in deltas(out)) + rest
+    assert isinstance(found, Prose | Malformed)
+
+
+async def test_thoughts_flow_on_beside_the_text() -> None:
+    """Under either name; they are no part of the answer, and no call is looked for in them."""
+    thought = {"choices": [{"index": 0, "delta": {"reasoning_content": call(), "content": "Hi"}}]}
+    other = {"choices": [{"index": 0, "delta": {"reasoning": "Hm."}}]}
+    empty = {"choices": [{"index": 0, "delta": {"reasoning": "", "reasoning_content": None}}]}
+    out, answer, _, found, _ = await read(thought, other, empty, chunk(finish="stop"))
+    assert deltas(out) == [{"reasoning_content": call(), "content": "Hi"}, {"reasoning": "Hm."}]
+    assert answer.content == "Hi" and isinstance(found, Prose)
+
+
+async def test_native_calls_are_collected() -> None:
+    """In pieces, none of which the client sees."""
+    pieces = [
+        {"index": 0, "id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"x"'}},
+        {"index": 0, "function": {"arguments": ":1}"}},
+    ]
+    out, _, rest, found, _ = await read(
+        *({"choices": [{"index": 0, "delta": {"tool_calls": [piece]}}]} for piece in pieces),
+        chunk(finish="tool_calls"),
+    )
+    assert (out, rest) == ([], "")
+    assert isinstance(found, Calls)
+    (asked,) = found.calls
+    assert (asked.tool, asked.parameters, asked.id) == ("look", {"x": 1}, "c1")
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {},
+        {"choices": None},
+        {"choices": []},
+        {"choices": [{}]},
+        {"choices": [{"delta": None}]},
+        {"choices": [{"index": 1, "delta": {"content": "other"}, "finish_reason": "length"}]},
+        {"choices": [{"index": 0, "delta": {"role": "assistant"}}]},
+        {"choices": [{"index": 0, "delta": {"content": ""}}]},
+        {"choices": [{"index": 0, "delta": {"content": None, "refusal": None}}]},
+        {"choices": [{"index": 0, "delta": {"content": ["a", "list"]}}]},
+        {"choices": [{"index": 0, "delta": {"reasoning": {"a": "dict"}}}]},
+        {"choices": [{"index": 0, "delta": {"tool_calls": []}}]},
+        {"object": "error", "message": "x"},
+    ],
+)
+async def test_what_is_nothing_makes_nothing(odd: Json) -> None:
+    """Upstreams send such chunks; the rest of the answer is what it was."""
+    out, answer, _, _, _ = await read(odd, chunk("Hi"), chunk(finish="stop"))
+    assert deltas(out) == [{"content": "Hi"}] and (answer.content, answer.reason) == ("Hi", "stop")
+
+
+async def test_tokens_are_read_from_wherever_they_come() -> None:
+    """Without choices at the end, or beside text."""
+    for last in ([chunk(finish="stop"), {"choices": [], "usage": USAGE}], [chunk(finish="stop", usage=USAGE)]):
+        *_, usage = await read(chunk("Hi"), *last)
+        assert usage.chunk()["usage"] == USAGE

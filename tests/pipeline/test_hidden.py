@@ -1,0 +1,94 @@
+"""Hidden turns on a real store: put back where they were, for whoever they belong to, and nowhere else."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from gateway.contracts import Caller, Exchange, Json, StoreError
+from gateway.pipeline.hidden import keep, prefix_of, remembered
+from gateway.testing.clock import ManualClock
+from plugins.stores.sqlite import SqliteStore
+
+from .doubles import Clock
+
+CLOCK = Clock(ManualClock())
+ANN = Caller("ann", "acme", frozenset(("context",)))
+RUN = Exchange(id="run_1", body={"messages": []}, caller=ANN, chain="main")
+ASKED: Json = {"role": "user", "content": "Hi"}
+DONE: Json = {"role": "assistant", "content": "Done."}
+TURNS: list[Json] = [{"role": "assistant", "content": None, "tool_calls": []}, {"role": "tool", "content": "x"}]
+
+
+class Watched(SqliteStore):
+    """A store that notes what it was asked for; `broken`: it can do nothing."""
+
+    broken = False
+    looked = 0
+
+    async def put_hidden(self, prefix: str, messages: Sequence[Json], *, tenant: str, now_s: float) -> None:
+        if self.broken:
+            raise StoreError("the disk is full")
+        await super().put_hidden(prefix, messages, tenant=tenant, now_s=now_s)
+
+    async def hidden(self, prefixes: Sequence[str], *, tenant: str) -> Mapping[str, Sequence[Json]]:
+        self.looked += 1
+        if self.broken:
+            raise StoreError("the disk is gone")
+        return await super().hidden(prefixes, tenant=tenant)
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[Watched]:
+    made = Watched(":memory:")
+    await made.open()
+    await keep(TURNS, prefix_of([ASKED, DONE], caller=ANN), run=RUN, store=made, clock=CLOCK)
+    yield made
+    await made.close()
+
+
+async def test_what_was_hidden_stands_in_front_of_its_answer(store: Watched) -> None:
+    """Once for each answer that is known, in whatever conversation goes on from there."""
+    later: list[Json] = [ASKED, DONE, {"role": "user", "content": "And?"}]
+    whole = await remembered(later, caller=ANN, store=store)
+    assert whole == [ASKED, *TURNS, DONE, later[2]] and store.looked == 1
+    with_system: list[Json] = [{"role": "system", "content": "Be terse."}, *later]
+    assert await remembered(with_system, caller=ANN, store=store) == [with_system[0], *whole]
+    again = [*later, {"role": "assistant", "content": "Unknown."}]
+    assert await remembered(again, caller=ANN, store=store) == [*whole, again[3]]
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [{"role": "user", "content": "Ho"}, DONE],
+        [ASKED, {**DONE, "content": "Done!"}],
+        [ASKED, ASKED, DONE],
+        [DONE],
+        [ASKED, {**DONE, "tool_calls": [{"id": "x", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}],
+    ],
+)
+async def test_another_conversation_has_nothing_hidden(store: Watched, messages: list[Json]) -> None:
+    """One that was edited is another one."""
+    assert await remembered(messages, caller=ANN, store=store) == messages
+
+
+async def test_a_conversation_is_its_callers(store: Watched) -> None:
+    """Another key or tenant that sends the same words gets nothing of it."""
+    for caller in (replace(ANN, name="bob"), replace(ANN, tenant="other")):
+        assert await remembered([ASKED, DONE], caller=caller, store=store) == [ASKED, DONE]
+
+
+async def test_a_conversation_without_answers_asks_nobody(store: Watched) -> None:
+    """The first request of each."""
+    messages = [ASKED]
+    assert await remembered(messages, caller=ANN, store=store) is messages and store.looked == 0
+
+
+async def test_a_store_that_fails_costs_only_what_was_hidden(store: Watched) -> None:
+    """The turn is over, and the next one goes on without."""
+    store.broken = True
+    assert await remembered([ASKED, DONE], caller=ANN, store=store) == [ASKED, DONE]
+    await keep(TURNS, "prefix", run=RUN, store=store, clock=CLOCK)
+    store.broken = False
+    assert await store.hidden(["prefix"], tenant="acme") == {}

@@ -1,0 +1,156 @@
+"""One call, from its name to its verdict: found, validated, judged; and what an approval of it is bound to."""
+
+from dataclasses import replace
+
+import pytest
+
+from gateway.contracts import Json, ToolSpec, Verdict
+from gateway.runs.loop import Planned
+from gateway.tools.catalog import Configured, load_catalog
+from gateway.tools.gate import Gate, Policy
+from gateway.tools.judge import Judge
+from gateway.wire.scanner import FoundCall
+
+from .doubles import Source, exchange, spec
+
+SCHEMA: Json = {
+    "type": "object",
+    "properties": {"x": {"type": "integer"}},
+    "required": ["x"],
+    "additionalProperties": False,
+}
+LOOK = spec(parameters=SCHEMA)
+TRUSTING = Policy(trust_llm="until_tainted", default="confirm")
+
+
+class Whitelist:
+    """Knows one harmless argument."""
+
+    def assess(self, arguments: Json) -> Verdict:
+        if arguments.get("x") == 1:
+            return Verdict("auto", "whitelist", "one", "one is fine")
+        return Verdict("confirm", "default", "other", "nobody knows")
+
+
+async def judge(*specs: ToolSpec, policy: Policy = TRUSTING, requires_approval: bool = False) -> Judge:
+    source = Configured(Source(*(specs or (LOOK,))), requires_approval)
+    return Judge(await load_catalog({"look": source}), Gate(policy, {"look": Whitelist()}))
+
+
+def plan(
+    made: Judge,
+    tool: str = "look",
+    *,
+    tainted: bool = False,
+    asked_for: bool = False,
+    only: tuple[str, ...] = (),
+    **parameters: object,
+) -> Planned:
+    found = FoundCall(tool, parameters, terminate=True)
+    return made.plan(found, "call_7", exchange(*only), tainted=tainted, asked_for=asked_for)
+
+
+# Found.
+
+
+async def test_a_call_is_planned_without_the_models_word_about_its_risk() -> None:
+    """The tool never sees it."""
+    planned = plan(await judge(), x=1, risk_level="low")
+    assert (planned.call.id, planned.call.tool, planned.call.arguments) == ("call_7", "look", {"x": 1})
+    assert planned.call.terminate and planned.spec == LOOK and planned.refusal is None
+    assert (planned.verdict.decision, planned.verdict.basis) == ("auto", "llm") and not planned.needs_approval
+
+
+async def test_a_tool_that_there_is_not_is_told_with_the_nearest() -> None:
+    """It never runs, whatever the model says of its risk."""
+    made = await judge()
+    planned = plan(made, "lok", x=1, risk_level="low")
+    assert planned.refusal == "Error: there is no tool 'lok'. Did you mean look?"
+    assert (planned.spec, planned.verdict.decision, planned.verdict.basis) == (None, "error", "unknown_tool")
+    assert plan(made, "zzzzzz").refusal == "Error: there is no tool 'zzzzzz'."
+    assert not planned.needs_approval
+
+
+async def test_a_tool_that_this_request_does_not_offer_is_none() -> None:
+    """Nor is it named as the nearest."""
+    planned = plan(await judge(), x=1, only=("other",))
+    assert planned.refusal == "Error: there is no tool 'look'."
+
+
+# Validated.
+
+
+@pytest.mark.parametrize("parameters", [{}, {"x": "one"}, {"x": 1, "y": 2}, {"x": None}])
+async def test_arguments_that_do_not_fit_come_back_with_the_schema(parameters: Json) -> None:
+    """Before anybody is asked about them."""
+    planned = plan(await judge(), **parameters, risk_level="high")
+    assert planned.refusal is not None and planned.refusal.startswith("Error: the parameters do not fit: ")
+    assert '"additionalProperties":false' in planned.refusal and not planned.needs_approval
+    assert (planned.verdict.decision, planned.verdict.basis) == ("error", "malformed")
+
+
+# Judged.
+
+
+@pytest.mark.parametrize(
+    ("parameters", "tainted", "asked_for", "decision", "rule"),
+    [
+        ({"x": 2, "risk_level": "low"}, False, False, "auto", "risk_level_low"),
+        ({"x": 2, "risk_level": "low"}, True, False, "confirm", "other"),
+        ({"x": 1, "risk_level": "low"}, True, False, "auto", "one"),
+        ({"x": 1, "risk_level": "high"}, False, False, "confirm", "risk_level_high"),
+        ({"x": 1}, False, False, "auto", "one"),
+        ({"x": 2}, False, False, "confirm", "other"),
+        ({"x": 1}, False, True, "confirm", "asked_for"),
+        ({"x": 1, "risk_level": "low"}, False, True, "confirm", "asked_for"),
+    ],
+)
+async def test_a_call_is_judged_by_what_is_known(
+    parameters: Json, tainted: bool, asked_for: bool, decision: str, rule: str
+) -> None:
+    """The model's word, what the run has read, what its user wants."""
+    planned = plan(await judge(), tainted=tainted, asked_for=asked_for, **parameters)
+    assert (planned.verdict.decision, planned.verdict.rule) == (decision, rule)
+    assert planned.needs_approval is (decision == "confirm")
+
+
+async def test_what_policy_refuses_is_told_to_the_model() -> None:
+    """Not to a person."""
+    planned = plan(await judge(policy=replace(TRUSTING, default="deny")), x=2)
+    assert planned.refusal == "Not run: refused by policy. nobody knows" and not planned.needs_approval
+
+
+async def test_the_operators_word_is_above_the_models() -> None:
+    """`requires_approval`."""
+    planned = plan(await judge(requires_approval=True), x=1, risk_level="low")
+    assert (planned.verdict.basis, planned.needs_approval) == ("operator", True)
+
+
+# What a person changes, and what an approval is bound to.
+
+
+async def test_edited_arguments_are_judged_as_if_nobody_vouched_for_them() -> None:
+    """They must fit the schema; a level of the model's is no argument."""
+    made = await judge()
+    assert made.edited("look", {"x": 1}).decision == "auto"
+    assert made.edited("look", {"x": 2}).decision == "confirm"
+    assert made.edited("look", {"x": "two"}).basis == "malformed"
+    assert made.edited("look", {"x": 2, "risk_level": "low"}).decision == "error"
+    gone = made.edited("gone", {})
+    assert gone.decision == "error" and "'gone'" in gone.reason
+
+
+async def test_an_approval_is_bound_to_definition_and_policy() -> None:
+    """Any change of either is another binding; a tool that is gone has none."""
+    base = (await judge()).binding("look")
+    assert base is not None and base == (await judge()).binding("look")
+    for other in (
+        await judge(replace(LOOK, description="Does more.")),
+        await judge(replace(LOOK, parameters={"type": "object"})),
+    ):
+        changed = other.binding("look")
+        assert changed is not None and changed.definition != base.definition and changed.policy == base.policy
+    for policy in (replace(TRUSTING, default="deny"), replace(TRUSTING, trust_llm="never")):
+        changed = (await judge(policy=policy)).binding("look")
+        assert changed is not None and changed.definition == base.definition and changed.policy != base.policy
+    assert (await judge()).binding("gone") is None

@@ -1,0 +1,62 @@
+"""Our tools in the words of the API, beside those that a client brought."""
+
+import orjson
+
+from gateway.contracts import Json
+from gateway.tools.catalog import Catalog, Configured, load_catalog
+from gateway.tools.native import native_tools
+from gateway.wire.risk_level import schema
+
+from .doubles import Source, exchange, spec
+
+SCHEMA: Json = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
+
+
+async def catalog(*sources: Source) -> Catalog:
+    return await load_catalog({f"s{i}": Configured(source) for i, source in enumerate(sources)})
+
+
+async def test_each_tool_has_the_parameter_of_its_risk() -> None:
+    """Which is not required, and not kept: the tool's own schema stays as it is."""
+    look = spec(parameters=SCHEMA)
+    before = orjson.dumps(look.parameters)
+    (told,) = native_tools(await catalog(Source(look)), exchange(), besides=())
+    assert told == {
+        "type": "function",
+        "function": {
+            "name": "look",
+            "description": "Does look.",
+            "parameters": {
+                "type": "object",
+                "properties": {"x": {"type": "integer"}, "risk_level": schema()},
+                "required": ["x"],
+            },
+        },
+    }
+    assert orjson.dumps(look.parameters) == before
+
+
+async def test_a_tool_without_parameters_has_just_that_one() -> None:
+    """Whatever its schema says of none."""
+    for parameters in ({"type": "object"}, {"type": "object", "properties": {}}, {"type": "object", "properties": None}):
+        (told,) = native_tools(await catalog(Source(spec(parameters=parameters))), exchange(), besides=())
+        assert told["function"]["parameters"] == {"type": "object", "properties": {"risk_level": schema()}}
+
+
+async def test_a_parameter_of_that_name_is_the_tools_own() -> None:
+    """It means what the tool says."""
+    own: Json = {"type": "object", "properties": {"risk_level": {"type": "number"}}}
+    (told,) = native_tools(await catalog(Source(spec(parameters=own))), exchange(), besides=())
+    assert told["function"]["parameters"] == own
+
+
+async def test_a_clients_tool_wins_a_clash_of_names() -> None:
+    """Ours is left out; so is what this request does not offer."""
+    made = await catalog(Source(spec("look"), spec("peek")), Source(spec("read")))
+
+    def names(*only: str, besides: tuple[str, ...] = ()) -> list[str]:
+        return [told["function"]["name"] for told in native_tools(made, exchange(*only), besides=besides)]
+
+    assert sorted(names()) == ["look", "peek", "read"]
+    assert sorted(names(besides=("peek", "other"))) == ["look", "read"]
+    assert names("re*") == ["read"] and names("nothing") == []
