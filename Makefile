@@ -39,7 +39,7 @@ soak: $(VENV)/.dev ## reliability under load and faults; prints the figures (abo
 	$(PY) -m pytest -m soak -s $(ARGS)
 	TWOLANE_FUZZ=$${TWOLANE_FUZZ:-50} $(PY) -m pytest tests/wire/test_differential.py
 
-crash: $(VENV)/.dev ## kill gateways at 200 points of a run, decide 10,000 times at once, hold 1,000 runs (about six minutes)
+crash: $(VENV)/.dev ## kill gateways at 200 points of a run, decide 10,000 times at once, hold 1,000 runs (about seven minutes)
 	$(PY) -m pytest -m crash -s tests/crash $(ARGS)
 
 check: $(VENV)/.dev ## lint, types, formatting, shipped configuration, generated files

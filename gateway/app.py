@@ -177,7 +177,12 @@ class Gateway:
             self._reloading = asyncio.get_running_loop().create_task(self._reload_until_done())
 
     async def drain(self) -> None:
-        """Waits for requests under way, at most `limits.drain`; who only listens is sent away at once."""
+        """Waits for requests under way, at most `limits.drain`; who only listens is sent away at once.
+
+        A stream that is held for a person becomes a turn that says how to answer: the run waits in the store.
+        """
+        if self._shared is not None:
+            self._shared.tail.leave()
         await asyncio.gather(*(close() for close in self._held_open))
         limit_s = self._loaded.settings.limits.drain
         await asyncio.gather(*(listener.drain(limit_s) for listener in self._listeners.values()))

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+#: By this `User-Agent` a decision is known to have been made on the command line.
+CLI_AGENT = "gateway-cli"
+
 
 @dataclass(frozen=True, slots=True)
 class Caller:

@@ -64,7 +64,6 @@ CODES: Mapping[str, Code] = MappingProxyType(
         "upstream_limited": Code(429, "rate_limit_error", "upstream", retryable=True),
         "internal_error": Code(500, "server_error", "gateway"),
         "unsupported_transfer_coding": Code(501, _INVALID, "client"),
-        "not_implemented": Code(501, _INVALID, "gateway"),
         "upstream_error": Code(502, "server_error", "upstream", retryable=True),
         "overloaded": Code(503, "server_error", "gateway", retryable=True),
         "upstream_unavailable": Code(503, "server_error", "gateway", retryable=True),

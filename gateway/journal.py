@@ -161,7 +161,7 @@ class RunEvent:
 class AuditLine:
     """One decision about one call, and who made it. `by` and `via` are empty where no person had a say.
 
-    `event` is `verdict`, `decision`, `started`, `finished`, `granted`, `resolved` or `definition_accepted`.
+    `event` is `verdict`, `decision`, `started`, `granted` or `resolved`.
     """
 
     tenant: str

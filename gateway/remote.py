@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode, urlsplit
 
+from gateway.caller import CLI_AGENT
 from gateway.config import Address
 from gateway.sockets import reachable
 from gateway.terminal import CommandError
@@ -49,7 +50,7 @@ class Remote:
     def _ask(self, method: str, target: str, body: Mapping[str, object] | None) -> dict[str, object]:
         if self.key is not None and not (self.key.isascii() and self.key.isprintable()):
             raise RemoteError("GATEWAY_API_KEY has characters that no key has")
-        headers = {} if self.key is None else {"X-Gateway-Key": self.key}
+        headers = {"User-Agent": CLI_AGENT} | ({} if self.key is None else {"X-Gateway-Key": self.key})
         return _ask(self.where, method, target, body, headers=headers, timeout_s=_TIMEOUT_S)
 
 

@@ -44,7 +44,7 @@ CONTRACT = {
     429: {"upstream_limited"},
     431: {"headers_too_large"},
     500: {"internal_error"},
-    501: {"unsupported_transfer_coding", "not_implemented"},
+    501: {"unsupported_transfer_coding"},
     502: {"upstream_error"},
     503: {"overloaded", "upstream_unavailable"},
     504: {"upstream_timeout", "agent_timeout"},
@@ -68,7 +68,7 @@ def test_each_code_has_the_status_of_the_contract() -> None:
 def test_the_type_fits_the_status(name: str, code: Code) -> None:
     """LiteLLM classifies by it: what we or an upstream do wrong is a server_error, the rest is the client's."""
     assert HTTPStatus(code.status).phrase
-    if code.status >= 500 and code.source != "client" and name != "not_implemented":
+    if code.status >= 500 and code.source != "client":
         assert code.type == "server_error"
     else:
         assert code.type == TYPES.get(code.status, "invalid_request_error")

@@ -32,7 +32,7 @@ Every key is optional. Without a file everything has its default, and the built-
 
 The file is as trusted as the program, because it names code and commands: no API writes it.
 
-The sections `approvals`, `mcp` and `workflows` are checked and not used by this version. What stages, tools and
+The sections `mcp` and `workflows` are checked and not used by this version. What stages, tools and
 assessors take under `with` is in their own files ([plugins.md](plugins.md)).
 
 ## Where values come from

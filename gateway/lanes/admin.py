@@ -11,6 +11,7 @@ from gateway.contracts import StoreError
 from gateway.errors import GatewayError
 from gateway.lanes.own import take_back
 from gateway.wire.answer import error_body, new_request_id
+from gateway.wire.web import TOOL_HEADER
 
 EXPOSITION_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 log = logging.getLogger("gateway")
@@ -95,7 +96,14 @@ class Pages:
             return answer
 
     def _check(self, request: web.Request) -> None:
-        """A browser page of another site, or a name that was rebound to us, must not reach our pages (K8)."""
+        """A browser page of another site, or a name that was rebound to us, must not reach our pages (K8).
+
+        Nor must a model, through a tool of ours: it would approve its own calls.
+        """
+        if TOOL_HEADER in request.headers:
+            raise GatewayError(
+                "origin_not_allowed", "Tools of a gateway do not reach its own pages.", param=TOOL_HEADER
+            )
         allowed = self._allowed_hosts()
         if not _is_ours(request.headers.get("Host", ""), allowed):
             raise GatewayError(

@@ -11,10 +11,10 @@ from typing import Final, Literal, get_args
 from aiohttp import web
 from pydantic import Field
 
-from gateway.caller import Caller
+from gateway.caller import CLI_AGENT, Caller
 from gateway.contracts import Clock, Json
 from gateway.errors import GatewayError
-from gateway.journal import Approval, ApprovalState, Journal
+from gateway.journal import Approval, ApprovalState, Journal, Via
 from gateway.lanes.admin import Route
 from gateway.lanes.asked import VIEWING, Authorise, Body, Resume, body_of, limit_of, query_of, word_of
 from gateway.lanes.decisions import Decision, Decisions, go_on, written
@@ -109,7 +109,7 @@ class ApprovalPages:
         caller = self._authorise(request, *VIEWING)
         query_of(request)
         decision = await body_of(request, Decision)
-        approval = await self._decisions.make(request.match_info["id"], decision.wish("rest"), caller=caller)
+        approval = await self._decisions.make(request.match_info["id"], decision.wish(_via(request)), caller=caller)
         await go_on(self._resume, approval)
         return json_answer(decided_view(approval))
 
@@ -117,14 +117,18 @@ class ApprovalPages:
         caller = self._authorise(request, "approve")
         query_of(request)
         batch = await body_of(request, Batch)
-        made = await asyncio.gather(*(self._made(listed, batch, caller) for listed in batch.approvals))
+        via = _via(request)
+        wishes = [
+            (one.id, Wish(approve=batch.decision == "approve", via=via, sha256=one.sha256, comment=batch.reason))
+            for one in batch.approvals
+        ]
+        made = await asyncio.gather(*(self._made(approval_id, wish, caller) for approval_id, wish in wishes))
         await go_on(self._resume, *(one for one in made if isinstance(one, Approval)))
         return list_answer([_told(listed.id, one) for listed, one in zip(batch.approvals, made, strict=True)])
 
-    async def _made(self, listed: Listed, batch: Batch, caller: Caller) -> Approval | GatewayError:
-        wish = Wish(approve=batch.decision == "approve", via="rest", sha256=listed.sha256, comment=batch.reason)
+    async def _made(self, approval_id: str, wish: Wish, caller: Caller) -> Approval | GatewayError:
         try:
-            return await self._decisions.make(listed.id, wish, caller=caller)
+            return await self._decisions.make(approval_id, wish, caller=caller)
         except GatewayError as error:
             return error
 
@@ -187,3 +191,8 @@ def _wait_of(text: str | None) -> float:
     if _SECONDS.fullmatch(text) is None or float(text) > WAIT_MOST_S:
         raise GatewayError("invalid_field", f"It must be a number of seconds from 0 to {WAIT_MOST_S:g}.", param="wait")
     return float(text)
+
+
+def _via(request: web.Request) -> Via:
+    """The way that a decision came, as its client says."""
+    return "cli" if request.headers.get("User-Agent") == CLI_AGENT else "rest"

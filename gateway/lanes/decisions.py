@@ -10,7 +10,7 @@ from pydantic import Field
 from gateway.caller import Caller
 from gateway.contracts import StoreError
 from gateway.errors import GatewayError
-from gateway.journal import Approval, StoredRun
+from gateway.journal import Approval, StoredRun, Via
 from gateway.lanes.asked import Body, Resume
 from gateway.runs.desk import Desk, Remember, Wish
 from gateway.wire.replies import COMMENT_CHARS
@@ -27,7 +27,7 @@ class Decision(Body):
     reason: str | None = Field(default=None, max_length=COMMENT_CHARS)
     remember: Remember = "once"
 
-    def wish(self, via: Literal["rest", "websocket"]) -> Wish:
+    def wish(self, via: Via) -> Wish:
         return Wish(
             approve=self.decision == "approve",
             via=via,

@@ -67,6 +67,7 @@ class Round:
     planned: Sequence[Planned]
     numbers: Sequence[int]
     done: Mapping[int, Told]
+    asked_for: bool  # the user wants to be asked before each call, whatever was remembered
     told: list[Told] = field(default_factory=list)
     finish: Finish | None = None
     state: RunState = "completed"
@@ -133,7 +134,7 @@ class Round:
         if refusal is not None:
             self._refuse(i, "refused", f"Error: {refusal}")
             return
-        grant = await self.desk.grant(self.record.steps[number], self.exchange)
+        grant = None if self.asked_for else await self.desk.grant(self.record.steps[number], self.exchange)
         if grant is not None:
             self._granted.add(number)
             self.record.granted(number, grant.id, grant.granted_by)

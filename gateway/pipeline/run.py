@@ -266,6 +266,7 @@ class Run:
             planned=planned,
             numbers=numbers,
             done=done,
+            asked_for=self._progress.asked_for,
         )
 
     def _executed(self, round_: Round) -> Action:

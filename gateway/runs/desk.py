@@ -138,11 +138,14 @@ class Desk:
         return {approval.step: approval for approval in found}
 
     async def wait(self, steps: Sequence[int], *, run_id: str, tenant: str, abort: bool) -> None:
-        """Returns once the approval of the first of `steps` is decided; with `abort`, once any is against its call."""
+        """Returns once the approval of the first of `steps` is decided; with `abort`, once any is against its call.
+
+        And at once when the process is about to stop.
+        """
         loop = asyncio.get_running_loop()
         news = asyncio.Event()
-        async with self._tail.listening(lambda _: news.set(), run_id=run_id):
-            while True:
+        async with self._tail.listening(lambda _: news.set(), run_id=run_id, parting=news.set):
+            while not self._tail.leaving:
                 approvals = await self.of_run(run_id, tenant=tenant)
                 awaited = [approvals[step] for step in steps]
                 if awaited[0].state != "pending" or (abort and any(map(against, awaited))):

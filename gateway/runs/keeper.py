@@ -1,8 +1,8 @@
 """Keeps the leases of this worker's runs, and takes up runs that nobody drives any more.
 
 A run whose process died is somebody else's after its lease; one that waited in the store goes on once its approvals
-are decided. Whoever lost a run is told, so that it stops. The end of a run that the store did not take is written once it
-does.
+are decided. Whoever lost a run is told, so that it stops. The end of a run that the store did not take is written as
+soon as it does.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ log = logging.getLogger("gateway")
 
 #: How often leases are renewed and abandoned runs are looked for; so many are taken up at once.
 LOOK_S, AT_ONCE = LEASE_S / 4, 20
-#: Unix time that gains so much on the monotonic clock has leapt (set anew, or the machine slept), and all leases with it.
+#: Unix time that gains so much on the monotonic clock has leapt: it was set, or the machine slept.
 LEAP_S = 1.0
 #: Ends of runs that are kept while the store takes none; of the oldest a person is asked instead.
 OWED = 1000

@@ -26,14 +26,23 @@ class Tail:
         self._store = store
         self._of_run: dict[str, list[Heard]] = {}
         self._of_all: list[Heard] = []
+        self._partings: list[Callable[[], None]] = []
         self._seen = -1
         self._nudged = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._opening = asyncio.Lock()
+        self.leaving = False
 
     @asynccontextmanager
-    async def listening(self, heard: Heard, *, run_id: str | None = None) -> AsyncIterator[None]:
-        """`heard` gets each event that is written after this is entered, of one run or of all. Raises StoreError."""
+    async def listening(
+        self, heard: Heard, *, run_id: str | None = None, parting: Callable[[], None] | None = None
+    ) -> AsyncIterator[None]:
+        """`heard` gets each event that is written after this is entered, of one run or of all. Raises StoreError.
+
+        `parting` is called when the process is about to stop; `leaving` says whether it is.
+        """
+        if parting is not None:
+            self._partings.append(parting)
         hearers = self._of_all if run_id is None else self._of_run.setdefault(run_id, [])
         hearers.append(heard)
         try:
@@ -44,8 +53,16 @@ class Tail:
             yield
         finally:
             hearers.remove(heard)
+            if parting is not None:
+                self._partings.remove(parting)
             if run_id is not None and not hearers:
                 self._of_run.pop(run_id, None)
+
+    def leave(self) -> None:
+        """The process is about to stop: whoever waits for a person is to let the run wait in the store."""
+        self.leaving = True
+        for parting in self._partings:
+            parting()
 
     def nudge(self) -> None:
         """Something was written by this process: look now."""

@@ -64,7 +64,8 @@ class Judge:
         if entry is None:
             return None
         spec = entry.spec
-        return Binding(definition_sha256(spec.name, spec.description, spec.parameters), self.gate.policy_hash(tool))
+        policy = self.gate.policy_hash(tool) + ("+requires_approval" if spec.requires_approval else "")
+        return Binding(definition_sha256(spec.name, spec.description, spec.parameters), policy)
 
 
 def _call(found: FoundCall, call_id: str) -> ToolCall:

@@ -134,7 +134,7 @@ def _until(expires_s: float, now_s: float, language: Language) -> str:
     """The time, and how far away it is: not everybody reads UTC."""
     left = max(0.0, min(expires_s, _LAST_S) - now_s)
     amount, english, chinese = next(
-        (int(left // unit), english, chinese)
+        (int((left + 0.5) // unit), english, chinese)
         for limit, unit, english, chinese in (
             (120, 1, "second", "秒"),
             (120 * 60, 60, "minute", "分钟"),

@@ -1,6 +1,6 @@
 """The file of a SQLite store: how it comes to be, how it is checked, migrated and copied.
 
-1. A file that is damaged, empty, foreign or newer stops the start, and is never replaced.
+1. A file that is damaged, empty, foreign or newer stops the start, and stays as it is, with all that lies beside it.
 2. A new file appears whole, with its tables, or not at all.
 """
 
@@ -27,11 +27,13 @@ def open_file(place: str, *, migrations: Sequence[Migration]) -> sqlite3.Connect
         connection = sqlite3.connect(IN_MEMORY, isolation_level=None)
         _migrate(connection, place, migrations=migrations)
         return connection
+    _check_rights(place)
     if not os.path.lexists(place):
         _create(place, migrations=migrations)
+    with closing(connect(place, mode=_mode_to_look(place))) as reader:
+        _check(reader, place, migrations=migrations)
     connection = connect(place, mode="rw")
     try:
-        _check(connection, place, migrations=migrations)
         _migrate(connection, place, migrations=migrations)
     except BaseException:
         connection.close()
@@ -48,12 +50,36 @@ def connect(place: str, *, mode: str) -> sqlite3.Connection:
     return connection
 
 
+def _check_rights(place: str) -> None:
+    """SQLite would say no more than that it cannot open the file, or nothing before the first write."""
+    file = Path(place).resolve()
+    for path in (file.parent, file):
+        if path.exists() and not os.access(path, os.R_OK | os.W_OK):
+            raise SqliteError(
+                f"the store {place!r} cannot be used, because {str(path)!r} cannot be written: "
+                "let the gateway's user write it, or change `store`"
+            )
+
+
+def _mode_to_look(place: str) -> str:
+    """A connection that may write plays the log beside the file into it at its end; any other leaves an empty log."""
+    return "ro" if _has_log(place) else "rw"
+
+
+def _has_log(place: str) -> bool:
+    """Whether changes lie beside the file that are not in it."""
+    log = Path(f"{place}-wal")
+    return log.exists() and log.stat().st_size > 0
+
+
 def _create(place: str, *, migrations: Sequence[Migration]) -> None:
-    folder, log = Path(place).absolute().parent, f"{place}-wal"
+    folder = Path(place).absolute().parent
     if not folder.is_dir():
         raise SqliteError(f"the store {place!r} has no folder: create {str(folder)!r}, or change `store`")
-    if Path(log).exists() and not Path(place).exists():
-        raise SqliteError(f"the store {place!r} is gone, but its {log!r} is there: put both back, or move that away")
+    if _has_log(place) and not Path(place).exists():
+        raise SqliteError(
+            f"the store {place!r} is gone, but its {place + '-wal'!r} is there: put both back, or move that away"
+        )
     with _draft(place) as draft:
         with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
             _migrate(connection, place, migrations=migrations)
@@ -78,7 +104,7 @@ def _check(connection: sqlite3.Connection, place: str, *, migrations: Sequence[M
         raise SqliteError(f"the store {place!r} is empty, which no store is: {remedy}")
     try:
         application, version = _pragma(connection, "application_id"), _pragma(connection, "user_version")
-        found = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+        found = " ".join(str(connection.execute("PRAGMA quick_check(1)").fetchone()[0]).split())
     except sqlite3.OperationalError:
         raise  # locked, unreadable: says nothing about the content
     except sqlite3.DatabaseError as error:

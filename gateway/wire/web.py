@@ -16,6 +16,8 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 REDIRECTS = (301, 302, 303, 307, 308)
 PORTS = {"http": 80, "https": 443}
+#: Every request of a tool carries it, and the gateway's own pages refuse it: a model must not decide on its own calls.
+TOOL_HEADER = "X-Gateway-Tool"
 MAX_URL, MAX_HEADERS, MAX_HEADER, MAX_BODY_BYTES = 8192, 64, 8192, 1 << 20
 
 #: They belong to the connection, or decide where the request goes or ends (RFC 9110, section 7.6.1).

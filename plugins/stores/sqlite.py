@@ -323,7 +323,9 @@ def _write(connection: sqlite3.Connection, *, change: Change) -> None:
             raise ConflictError(f"the run {run.id!r} is there already")
         connection.execute(journal.ADD_REQUEST, (run.tenant, run.id, run.request))
     elif not connection.execute(journal.PUT_RUN, _CHANGED_RUN(run)).rowcount:
-        raise ConflictError(f"the run {run.id!r} has ended or is somebody else's: {run.fence} is not its fence any more")
+        raise ConflictError(
+            f"the run {run.id!r} has ended or is somebody else's: {run.fence} is not its fence any more"
+        )
     for move in change.moves:
         values = (move.to, run.tenant, move.approval_id, move.expected)
         if not connection.execute(journal.MOVE, values).rowcount:

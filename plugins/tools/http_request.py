@@ -24,6 +24,7 @@ from gateway.contracts import Exchange, Host, Plugin, ToolCall, ToolResult, Tool
 from gateway.wire.addresses import is_public
 from gateway.wire.durations import positive_seconds
 from gateway.wire.web import (
+    TOOL_HEADER,
     METHODS,
     PORTS,
     RefusedError,
@@ -154,7 +155,7 @@ class HttpRequest:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=None),  # the timeout of the call covers all of its requests
                 trust_env=False,
-                headers={"User-Agent": "twolane"},
+                headers={"User-Agent": "twolane", TOOL_HEADER: "http_request"},
             )
         return self._session
 

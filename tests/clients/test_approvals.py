@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -29,7 +30,7 @@ from tests.clients.conftest import running
 from tests.clients.lane import KEEPALIVE_S, Lane, configuration, shop
 from tests.clients.libraries import Libraries
 from tests.clients.provider import PROVIDER_KEY, Provider
-from tests.clients.test_context import HELLO, LLM, RETRYING, clients
+from tests.clients.test_context import LLM, RETRYING, clients
 from tests.clients.worker import Worker
 
 pytestmark = pytest.mark.clients
@@ -72,15 +73,15 @@ def asking(
 
 @pytest.fixture(scope="module")
 def lane(provider: Provider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lane]:
-    """As shipped, but for the keep-alives."""
-    with asking(provider, tmp_path_factory.mktemp("shipped")) as lane:
+    """Its streams are held for as long as a test may take."""
+    with asking(provider, tmp_path_factory.mktemp("patient"), inline_wait=f"{PATIENCE_S}s") as lane:
         yield lane
 
 
 @pytest.fixture(scope="module")
 def silent_lane(provider: Provider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lane]:
-    """Its streams say nothing for ten seconds."""
-    with asking(provider, tmp_path_factory.mktemp("silent"), keepalive_s=10.0) as lane:
+    """Its streams say nothing while they are held."""
+    with asking(provider, tmp_path_factory.mktemp("silent"), keepalive_s=60.0) as lane:
         yield lane
 
 
@@ -129,7 +130,7 @@ def desk(lane: Lane) -> Remote:
 def asked_about(lane: Lane, name: str) -> list[Json]:
     """All approvals of calls with this name in them."""
     found: Any = desk(lane).get("context", "approvals", limit=200)["data"]
-    return [approval for approval in found if name in json.dumps(approval["arguments"])]
+    return [approval for approval in found if re.search(rf"\b{name}\b", json.dumps(approval["arguments"]))]
 
 
 def pending(lane: Lane, name: str) -> Json:

@@ -36,6 +36,7 @@ EVERY_CI_RUN = (
     "configuration",
     "health",
 )
+WITH_A_TOOL = ("approvals",)
 BY_HAND = ("litellm", "codex", "claude-code", "cline", "continue", "aider")
 
 
@@ -48,7 +49,7 @@ def started() -> Iterator[GatewayProcess]:
 
 def test_every_snippet_is_run() -> None:
     """And every client that the pages promise has its snippet."""
-    assert set(SNIPPETS) == {START, *EVERY_CI_RUN, *BY_HAND}
+    assert set(SNIPPETS) == {START, *EVERY_CI_RUN, *WITH_A_TOOL, *BY_HAND}
     assert HELLO in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -71,3 +72,14 @@ def test_a_snippet_prints_what_the_page_says(name: str, started: GatewayProcess,
             continue
         printed = run(snippet, home=tmp_path, address=address)
         assert printed.replace(address, ADDRESS) == snippet.output
+
+
+def test_a_snippet_asks_and_is_answered(tmp_path: Path) -> None:
+    """The approval, with the configuration that stands above it and the folder that it names."""
+    saved, snippet = SNIPPETS["approvals"]
+    work = tmp_path / "work"
+    work.mkdir()
+    with running(saved.code.replace("./work", str(work))) as process:
+        address = process.base_url.removeprefix("http://")
+        assert run(snippet, home=tmp_path, address=address) == snippet.output
+    assert (work / "note.txt").read_text() == "Hello"

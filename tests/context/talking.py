@@ -189,12 +189,14 @@ class World:
 
     async def run(self, run_id: str, *, state: str | None = None) -> Json:
         """The run with all that is on record of it, once it is in this state."""
-        async with asyncio.timeout(10):
-            while True:
-                found: Json = (await self.get(f"/context/runs/{run_id}")).json
-                if state in (None, found["state"]):
-                    return found
-                await asyncio.sleep(0.01)
+        loop = asyncio.get_running_loop()
+        ends_s = loop.time() + 10
+        while True:
+            found: Json = (await self.get(f"/context/runs/{run_id}")).json
+            if state in (None, found["state"]):
+                return found
+            assert loop.time() < ends_s, found
+            await asyncio.sleep(0.01)
 
     async def reload(self, **settings: object) -> None:
         """Swaps to a configuration with other `settings`."""

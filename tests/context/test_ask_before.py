@@ -64,13 +64,15 @@ async def test_who_does_not_want_to_be_asked_is_not(tmp_path: Path, text: str) -
         assert (await world.chat(text, headers=talk("one"))).text == "Behind the mirror."
 
 
-async def test_an_edit_or_a_remembered_approval_is_enough(tmp_path: Path) -> None:
-    """A call that is approved for the conversation is not asked for again, although its user wants to be asked."""
-    async with talking(READ, says("One."), READ, says("Two."), tools=ranch(tmp_path)) as world:
-        (approval,) = (await world.chat(ASKS[0], headers=talk("one"))).asks
+async def test_what_is_remembered_is_asked_for_all_the_same(tmp_path: Path) -> None:
+    """Whoever wants to be asked before every call is, whatever they let be remembered before they said so."""
+    rounds = (asks(), says("Di is here."), asks())
+    async with talking(*rounds, tools=ranch(tmp_path)) as world:
+        (approval,) = (await world.chat("A dog is born.", headers=talk("one"))).asks
         await world.decide(approval["id"], remember="conversation")
         await world.run(approval["run_id"], state="completed")
-        assert (await world.chat("Again?", headers=talk("one"))).text == "Two."
+        assert len((await world.chat(ASKS[0], headers=talk("one"))).asks) == 1
+        assert born(tmp_path) == ["Di"]
 
 
 # Taint.

@@ -85,3 +85,11 @@ async def test_a_failing_page_says_nothing_of_itself() -> None:
         status, body = await asked(lane, "/metrics")
         assert (status, json.loads(body)["error"]["code"]) == (500, "internal_error")
         assert b"secret" not in body
+
+
+async def test_a_tool_of_a_gateway_does_not_reach_its_pages() -> None:
+    """A model that asks for a page by a tool would decide on its own calls; liveness under `/` says nothing."""
+    async with assembled(pages=pages(), own_paths=PATHS) as lane:
+        status, body = await asked(lane, "/metrics", b"x-gateway-tool: http_request")
+        assert (status, json.loads(body)["error"]["code"]) == (403, "origin_not_allowed")
+        assert (await asked(lane, "/", b"X-Gateway-Tool: http_request"))[0] == 200

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.contracts import Exchange, Json, ToolCall, ToolResult
+from gateway.contracts import Exchange, Handler, Json, ToolCall, ToolResult
+from gateway.contracts import Reply as ModelReply
 from gateway.errors import GatewayError
 from gateway.journal import Change, StoredRun
 from gateway.lanes.context import ContextLane
@@ -65,7 +66,7 @@ class Worker(Bench):
         await self.runs.close()
         await super().close()
 
-    def asks(self, *messages: Json, request_id: str = "run_1", **facts: object) -> Asked:  # type: ignore[override]
+    def asking(self, *messages: Json, request_id: str = "run_1", **facts: object) -> Asked:
         body: Json = {"model": "m", "messages": [*messages]}
         given: dict[str, object] = {"caller": CALLER, "chain": "main", "fingerprint": "f", **facts}
         exchange = Exchange(id=request_id, body=body, **given)  # type: ignore[arg-type]
@@ -73,22 +74,22 @@ class Worker(Bench):
 
     async def first(self, **facts: object) -> list[Json]:
         """The first request, to its end."""
-        asked = self.asks(HI, **facts)
+        asked = self.asking(HI, **facts)  # type: ignore[arg-type]
         return await whole(self.lane.begin(asked.exchange, asked.asking))
 
-    async def reply(self, text_id: str = "", *, approve: bool = True, **facts: object) -> list[Json]:  # type: ignore[override]
+    async def message(self, text_id: str = "", *, approve: bool = True, **facts: object) -> list[Json]:
         """A chat message that decides on these approvals (default: all that are pending), in a request of its own."""
         ids = tuple(text_id.split()) or tuple(one.id for one in await self.approvals() if one.state == "pending")
-        asked = self.asks(HI, {"role": "user", "content": f"approve {ids}"}, request_id="run_2", **facts)
+        asked = self.asking(HI, {"role": "user", "content": f"approve {ids}"}, request_id="run_2", **facts)
         return await whole(await self.resumption.reply(Reply(approve, ids, None), asked))
 
     async def repeat(self, **facts: object) -> LiveRun:
-        asked = self.asks(HI, request_id="run_3", **facts)
+        asked = self.asking(HI, request_id="run_3", **facts)
         return await self.resumption.repeat(await self.stored(), asked)
 
 
-async def _passes(exchange: Exchange, call_next: Callable[..., object]) -> object:
-    return await call_next(replace(exchange, notes=("passed",)))  # type: ignore[misc]
+async def _passes(exchange: Exchange, call_next: Handler) -> ModelReply:
+    return await call_next(replace(exchange, notes=("passed",)))
 
 
 async def _no_prompt(_prompt_id: str) -> str | None:
@@ -143,7 +144,7 @@ async def test_a_run_goes_on_in_the_request_that_decides(opened: Opened) -> None
     """From its agent loop on: what stands above it has had its say. The answer is under that request's id."""
     worker = await opened(answer("First. ", risky()), answer("Done."))
     assert "approve ap_" in texts(await worker.first())
-    asked = worker.asks(HI, {"role": "user", "content": "approve it"}, request_id="run_2")
+    asked = worker.asking(HI, {"role": "user", "content": "approve it"}, request_id="run_2")
     (pending,) = await worker.approvals()
     run = await worker.resumption.reply(Reply(True, (pending.id,), None), asked)
     assert texts(await whole(run)) == "Done."
@@ -157,17 +158,17 @@ async def test_a_decision_on_a_part_says_what_is_still_waited_for(opened: Opened
     worker = await opened(group(risky(1), risky(2)), answer("Both."))
     await worker.first()
     one, two = [approval.id for approval in await worker.approvals()]
-    told = await worker.reply(one)
+    told = await worker.message(one)
     assert f"approve {two}" in texts(told) and f"approve {one}" not in texts(told) and worker.calls == []
     assert [facts["id"] for facts in context_of(told)["approvals"]] == [two]
-    assert texts(await worker.reply(f"{one} {two}")) == "Both." and len(worker.calls) == 2
+    assert texts(await worker.message(f"{one} {two}")) == "Both." and len(worker.calls) == 2
 
 
 async def test_a_rejection_ends_the_run_in_its_own_request(opened: Opened) -> None:
     """With a normal answer."""
     worker = await opened(answer(risky()))
     await worker.first()
-    assert "rejected" in texts(await worker.reply(approve=False)) and worker.calls == []
+    assert "rejected" in texts(await worker.message(approve=False)) and worker.calls == []
 
 
 async def test_a_decision_that_cannot_be_is_an_error(opened: Opened) -> None:
@@ -181,22 +182,22 @@ async def test_a_decision_that_cannot_be_is_an_error(opened: Opened) -> None:
         ({"caller": replace(CALLER, scopes=frozenset(("context",)))}, "scope_missing"),
     ):
         with pytest.raises(GatewayError) as error:
-            await worker.reply(**{"text_id": pending.id, **facts})  # type: ignore[arg-type]
+            await worker.message(**{"text_id": pending.id, **facts})  # type: ignore[arg-type]
         assert error.value.code == code
-    await worker.reply(approve=False)
+    await worker.message(approve=False)
     with pytest.raises(GatewayError) as error:
-        await worker.reply(pending.id)
+        await worker.message(pending.id)
     assert error.value.code == "decision_conflict"
 
 
 async def test_who_waits_in_a_stream_of_its_own_gets_the_answer_there(opened: Opened) -> None:
     """The message that decided is told so."""
     worker = await opened(answer(risky()), answer("Done."))
-    asked = worker.asks(HI, approvals="hold")
+    asked = worker.asking(HI, approvals="hold")
     held = worker.lane.begin(asked.exchange, asked.asking)
     worker.runs.join(held)
     await until(lambda: any("context" in chunk for chunk in held.transcript.chunks))
-    assert "goes on where it is waited for" in texts(await worker.reply())
+    assert "goes on where it is waited for" in texts(await worker.message())
     assert texts(await whole(held)) == "Done." and len(worker.calls) == 1
 
 
@@ -205,9 +206,9 @@ async def test_a_message_that_is_sent_twice_runs_nothing_twice(opened: Opened) -
     worker = await opened(answer(risky()), answer("Done."))
     await worker.first()
     (pending,) = await worker.approvals()
-    told = await asyncio.gather(*(worker.reply(pending.id) for _ in range(5)))
+    told = await asyncio.gather(*(worker.message(pending.id) for _ in range(5)))
     assert [texts(one) for one in told].count("Done.") == 1 and len(worker.calls) == 1
-    assert texts(await worker.reply(pending.id)) == "Done.", "it is over by now"
+    assert texts(await worker.message(pending.id)) == "Done.", "it is over by now"
     assert len(worker.calls) == 1
 
 
@@ -219,7 +220,10 @@ async def test_two_processes_that_hear_of_a_decision_drive_one_run(opened: Opene
     await one.first()
     (pending,) = await one.approvals()
     await asyncio.gather(
-        one.reply(pending.id), two.reply(pending.id), one.resumption.decided("run_1"), two.resumption.decided("run_1")
+        one.message(pending.id),
+        two.message(pending.id),
+        one.resumption.decided("run_1"),
+        two.resumption.decided("run_1"),
     )
     async with asyncio.timeout(5):
         while (await one.stored()).state != "completed":
@@ -286,7 +290,7 @@ async def test_a_repeated_request_waits_for_a_run_that_another_process_drives(op
 
     one = await opened(answer(call(x=1)), answer("Done."), place=place, does=slow)
     two = await opened(place=place, clock=one.clock)
-    asked = one.asks(HI)
+    asked = one.asking(HI)
     running = one.lane.begin(asked.exchange, asked.asking)
     one.runs.join(running)
     await asyncio.wait_for(began.wait(), 5)
@@ -310,7 +314,7 @@ async def test_a_repeated_request_waits_for_a_run_whose_process_stopped(opened: 
 
     one = await opened(answer(call(x=1)), answer("never"), place=place, does=slow)
     two = await opened(answer("Done."), place=place, clock=one.clock)
-    asked = one.asks(HI)
+    asked = one.asking(HI)
     one.runs.join(one.lane.begin(asked.exchange, asked.asking))
     await asyncio.wait_for(began.wait(), 5)
     await one.runs.close()
@@ -334,7 +338,7 @@ async def test_a_repeated_request_whose_run_was_taken_up_meanwhile_waits_for_it(
     run = await worker.store.run("run_1", tenant="t")
     assert run is not None
     await worker.store.write(Change(run=replace(run, state="running")))
-    following = await worker.resumption.repeat(stale, worker.asks(HI, request_id="run_3"))
+    following = await worker.resumption.repeat(stale, worker.asking(HI, request_id="run_3"))
     await asyncio.sleep(0.02)
     assert not following.done
     ended = b'{"content": "Done.", "tool_calls": [], "finish_reason": "stop", "usage": {}}'
@@ -350,9 +354,7 @@ async def test_a_repeated_request_whose_run_was_taken_up_meanwhile_waits_for_it(
         ({"state": "cancelled"}, "run_interrupted"),
     ],
 )
-async def test_a_run_without_an_answer_is_an_error_that_nobody_repeats(
-    opened: Opened, facts: Json, code: str
-) -> None:
+async def test_a_run_without_an_answer_is_an_error_that_nobody_repeats(opened: Opened, facts: Json, code: str) -> None:
     """What its tools did stays done."""
     worker = await opened(answer(risky()))
     await worker.first()
@@ -401,10 +403,12 @@ async def test_a_run_whose_chain_is_gone_is_ended(opened: Opened) -> None:
     for by_reply in (False, True):
         worker = await opened(answer(risky()))
         await worker.first()
-        worker.chains["main"] = fold("main", (), worker.chains["main"].handler, counters=worker.counters, clock=Clock(worker.clock))
+        worker.chains["main"] = fold(
+            "main", (), worker.chains["main"].handler, counters=worker.counters, clock=Clock(worker.clock)
+        )
         if by_reply:
             with pytest.raises(GatewayError) as error:
-                await worker.reply()
+                await worker.message()
             assert error.value.code == "run_cancelled" and "'main'" in error.value.message
         else:
             await worker.decide()

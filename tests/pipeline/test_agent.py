@@ -282,7 +282,11 @@ async def test_a_clients_own_calls_wait_for_ours() -> None:
     told = await bench.run(body=body)
     assert "approve ap_" in texts(told) and not any("tool_calls" in c["delta"] for one in told for c in one["choices"])
     await bench.decide()
-    said: list[Json] = [*body["messages"], {"role": "assistant", "content": texts(told)}, {"role": "user", "content": "ok"}]
+    said: list[Json] = [
+        *body["messages"],
+        {"role": "assistant", "content": texts(told)},
+        {"role": "user", "content": "ok"},
+    ]
     told = await bench.resumed(messages=said)
     (calls,) = [c["delta"]["tool_calls"] for one in told for c in one["choices"] if "tool_calls" in c["delta"]]
     assert [one["function"]["name"] for one in calls] == ["mine"] and '"y":2' in calls[0]["function"]["arguments"]

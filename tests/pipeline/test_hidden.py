@@ -65,7 +65,10 @@ async def test_what_was_hidden_stands_in_front_of_its_answer(store: Watched) -> 
         [ASKED, {**DONE, "content": "Done!"}],
         [ASKED, ASKED, DONE],
         [DONE],
-        [ASKED, {**DONE, "tool_calls": [{"id": "x", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}],
+        [
+            ASKED,
+            {**DONE, "tool_calls": [{"id": "x", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+        ],
     ],
 )
 async def test_another_conversation_has_nothing_hidden(store: Watched, messages: list[Json]) -> None:

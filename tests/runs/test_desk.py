@@ -325,7 +325,7 @@ async def test_an_edited_call_is_judged(room: Room) -> None:
     await room.ask(1)
     edit = replace(YES, arguments={"command": "make -n"})
     for decision in ("deny", "error"):
-        room.judges.decision = decision  # type: ignore[assignment]
+        room.judges.decision = decision
         wrong = await refused(room, edit)
         assert (wrong.code, wrong.param) == ("edit_refused", "arguments")
     assert await room.state() == "pending"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.contracts import StoreError
-from gateway.journal import Change, ConflictError, StoredRun
+from gateway.journal import Change, ConflictError, RunState, StoredRun
 from gateway.runs import keeper as module
 from gateway.runs.keeper import AT_ONCE, Keeper
 from gateway.runs.record import LEASE_S
@@ -16,7 +16,7 @@ from plugins.stores.sqlite import SqliteStore
 from tests.pipeline.doubles import Clock
 from tests.plugins.stores.records import new, parked, ruling, run
 
-ALL = ("running", "awaiting_approval")
+ALL: tuple[RunState, ...] = ("running", "awaiting_approval")
 
 
 class Failing(SqliteStore):

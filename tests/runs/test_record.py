@@ -148,7 +148,7 @@ async def test_nothing_is_written_of_a_run_that_does_nothing(desk: Desk) -> None
 
 
 async def test_a_run_is_on_record_before_its_first_call(desk: Desk) -> None:
-    """With its lease, the call, its verdict and how far the loop is; the store is told to keep it through a power cut."""
+    """With its lease, the call, its verdict and how far the loop is; all that survives a power cut."""
     (number,) = desk.record.plan([planned(x=1)], round_=0)
     await desk.record.start(number, approval=None)
     run = await desk.run()
@@ -324,7 +324,9 @@ async def test_a_call_runs_once_under_its_approval(desk: Desk) -> None:
         await desk.record.start(0, approval=approved)
 
 
-@pytest.mark.parametrize(("ok", "told", "state"), [(True, DONE, "done"), (False, DONE, "failed"), (False, None, "unknown")])
+@pytest.mark.parametrize(
+    ("ok", "told", "state"), [(True, DONE, "done"), (False, DONE, "failed"), (False, None, "unknown")]
+)
 async def test_an_approval_follows_its_call(desk: Desk, ok: bool, told: Told | None, state: str) -> None:
     """To its end."""
     desk.record.plan([planned(decision="confirm", x=1)], round_=0)

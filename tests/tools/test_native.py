@@ -38,7 +38,11 @@ async def test_each_tool_has_the_parameter_of_its_risk() -> None:
 
 async def test_a_tool_without_parameters_has_just_that_one() -> None:
     """Whatever its schema says of none."""
-    for parameters in ({"type": "object"}, {"type": "object", "properties": {}}, {"type": "object", "properties": None}):
+    for parameters in (
+        {"type": "object"},
+        {"type": "object", "properties": {}},
+        {"type": "object", "properties": None},
+    ):
         (told,) = native_tools(await catalog(Source(spec(parameters=parameters))), exchange(), besides=())
         assert told["function"]["parameters"] == {"type": "object", "properties": {"risk_level": schema()}}
 
