@@ -193,6 +193,7 @@ class Gateway:
             listener.stop()
         for task in self._tasks:
             task.cancel()
+        await self._runs.close()  # before the tools that they use
         await self._stack.aclose()
 
     async def _keep_house(self) -> None:

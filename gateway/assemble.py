@@ -27,9 +27,8 @@ from gateway.journal import StoredRun
 from gateway.lanes.context import ContextLane
 from gateway.lanes.explain import Explainer
 from gateway.metrics import Metrics
-from gateway.pipeline.agent import Agents
+from gateway.pipeline.agent import Agents, Crew
 from gateway.pipeline.chain import Chain, Link, fold
-from gateway.pipeline.crew import Crew
 from gateway.pipeline.model import ModelCore, Target
 from gateway.pipeline.prompts import BasePrompts
 from gateway.pipeline.round import Consent

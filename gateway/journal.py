@@ -244,7 +244,7 @@ class Journal(Protocol):
     """
 
     async def write(self, change: Change) -> None:
-        """All of it or nothing. Raises ConflictError."""
+        """All of it or nothing; a run that ends takes its pending approvals with it. Raises ConflictError."""
         ...
 
     async def run(self, run_id: str, *, tenant: str) -> StoredRun | None: ...
@@ -274,8 +274,8 @@ class Journal(Protocol):
         """
         ...
 
-    async def renew(self, *, owner: str, until_s: float) -> Sequence[str]:
-        """Prolongs all leases of an owner; the ids of its runs."""
+    async def renew(self, *, owner: str, run_ids: Sequence[str], until_s: float) -> Sequence[str]:
+        """Prolongs the leases of these runs; the ids of those that are the owner's still."""
         ...
 
     async def cancel(

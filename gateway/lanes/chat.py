@@ -56,7 +56,7 @@ class ChatPages:
             content = await content_of(request, limit_bytes=lane.body_bytes, limit_name="limits.context_body")
             body = chat_request(content)
             identity = self._identity(head, core, body)
-            asking = _asking(head, identity.caller, path=request.path, content=content)
+            asking = lane.runs.marked(_asking(head, identity.caller, path=request.path, content=content))
             run = lane.runs.find(asking)
             if run is None:
                 run_id = request[REQUEST_ID] = new_run_id()

@@ -8,15 +8,15 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import orjson
 from aiohttp import HttpVersion11, web
 
 from gateway.caller import Caller
-from gateway.contracts import Exchange, Json
+from gateway.contracts import Exchange, Handler, Json, Reply
 from gateway.errors import GatewayError
 from gateway.journal import StoredRun
 from gateway.lanes.own import Facade
@@ -135,7 +135,20 @@ class ContextLane:
 
     def begin(self, exchange: Exchange, asking: Asking) -> LiveRun:
         """A run of the chain. Another request of the same asking may have begun it while this one waited."""
-        return self.runs.find(asking) or self.runs.begin(exchange, asking, self.chains[exchange.chain].handler)
+        handler = self.held(self.chains[exchange.chain].handler)
+        return self.runs.find(asking) or self.runs.begin(exchange, asking, handler)
+
+    def held(self, handler: Handler) -> Handler:
+        """`handler`, with this lane's tools open as long as its reply lasts: runs outlive their requests."""
+
+        async def handle(exchange: Exchange) -> Reply:
+            async with AsyncExitStack() as stack:
+                await stack.enter_async_context(self.in_use())
+                reply = await handler(exchange)
+                stack.push_async_callback(reply.release)
+                return replace(reply, release=stack.pop_all().aclose)
+
+        return handle
 
     def _approvals(self, wanted: str | None, *, stream: bool) -> ApprovalMode:
         """How this request waits for a person: its header may choose, but never loosen the operator's `reject`."""

@@ -10,7 +10,7 @@ import orjson
 from gateway.contracts import Clock, Exchange, Handler, Json, Reply, Resume
 from gateway.errors import GatewayError
 from gateway.journal import Approval, Journal, StoredRun
-from gateway.lanes.context import ContextLane
+from gateway.lanes.context import ContextLane, new_run_id
 from gateway.runs import spoken
 from gateway.runs.desk import Wish
 from gateway.runs.keeper import Keeper
@@ -66,7 +66,8 @@ class Resumption:
             await self._abandon(run, "it was begun too often" if handler is not None else _no_tools(run))
             return
         asking = Asking(run.fingerprint, None, repeats=False)
-        self._runs.begin(exchange_of(Resume(run), approvals="turn"), asking, handler, detached=True)
+        exchange = exchange_of(Resume(run), approvals="turn")
+        self._runs.begin(exchange, asking, handler, detached=True, request_id=new_run_id())
 
     async def decided(self, run_id: str) -> None:
         """Lets a run go on that waits for nobody any more, unless somebody drives it. Raises StoreError."""
@@ -77,6 +78,8 @@ class Resumption:
     async def reply(self, decision: Decision, asked: Asked) -> LiveRun:
         """Decides as a chat message says, and goes on in its request. Raises GatewayError, StoreError."""
         desk, caller = self._lane().desk, asked.exchange.caller
+        for approval_id in decision.ids:
+            await desk.find(approval_id, caller=caller)  # all of them or none
         wish = Wish(approve=decision.approve, via="chat", comment=decision.comment)
         ruled = [await desk.rule(approval_id, wish, caller=caller) for approval_id in decision.ids]
         run_id = ruled[0].run_id
@@ -189,8 +192,10 @@ class Resumption:
         return handle
 
     def _handler(self, run: StoredRun) -> Handler | None:
-        chain = self._lane().chains.get(run.chain)
-        return None if chain is None else chain.resumed(AGENT_LOOP)
+        lane = self._lane()
+        chain = lane.chains.get(run.chain)
+        handler = None if chain is None else chain.resumed(AGENT_LOOP)
+        return None if handler is None else lane.held(handler)
 
 
 def _no_tools(run: StoredRun) -> str:

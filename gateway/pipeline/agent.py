@@ -1,14 +1,35 @@
 """The agent loops of one configuration, as their chains use them."""
 
 import logging
+from dataclasses import dataclass
 
-from gateway.contracts import Exchange, Handler, LoopLimits, Reply, Stage, StoreError
+from gateway.contracts import Clock, Counters, Exchange, Handler, LoopLimits, Reply, Stage, Store, StoreError
 from gateway.errors import GatewayError
-from gateway.pipeline.crew import Crew
+from gateway.pipeline.round import Consent
 from gateway.pipeline.run import Run
+from gateway.runs.desk import Desk
+from gateway.runs.keeper import Keeper
+from gateway.runs.tail import Tail
+from gateway.tools.judge import Judge
+from gateway.tools.runner import Runner
 from gateway.wire.chat_request import wants_text
 
 log = logging.getLogger("gateway")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crew:
+    """Whoever judges, runs, asks, writes down and keeps the time."""
+
+    judge: Judge
+    runner: Runner
+    desk: Desk
+    tail: Tail
+    keeper: Keeper
+    consent: Consent
+    store: Store
+    counters: Counters
+    clock: Clock
 
 
 class Agents:

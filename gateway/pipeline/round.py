@@ -232,7 +232,7 @@ class Round:
         for number in awaited:
             approval = self._approvals[number]
             self.record.ended(number, _ENDED.get(approval.state, "cancelled"), None)
-            if approval.state in ("pending", "approved"):
+            if approval.state == "approved":
                 self.record.outdated(approval)
 
     def _refuse(self, i: int, state: StepState, text: str) -> None:

@@ -10,6 +10,7 @@ import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -18,7 +19,6 @@ from gateway.errors import GatewayError
 from gateway.journal import RunState
 from gateway.pipeline import hidden
 from gateway.pipeline.answer import Answer
-from gateway.pipeline.crew import Crew
 from gateway.pipeline.resume import Progress, reopen
 from gateway.pipeline.round import Round
 from gateway.pipeline.usage import Usage
@@ -31,6 +31,9 @@ from gateway.wire import approval_text
 from gateway.wire.chat_request import client_tools
 from gateway.wire.phrases import last_user_text
 from gateway.wire.scanner import Calls, FoundCall, Malformed
+
+if TYPE_CHECKING:
+    from gateway.pipeline.agent import Crew
 
 log = logging.getLogger("gateway")
 
@@ -47,7 +50,7 @@ _PARKED: frozenset[RunState] = frozenset(("awaiting_approval", "awaiting_client"
 class Run:
     """One run of a loop."""
 
-    def __init__(self, crew: Crew, limits: LoopLimits, exchange: Exchange, call_next: Handler) -> None:
+    def __init__(self, crew: "Crew", limits: LoopLimits, exchange: Exchange, call_next: Handler) -> None:
         self._crew = crew
         self._limits = limits
         self._exchange = exchange
@@ -63,13 +66,8 @@ class Run:
         self._task: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._context: Json = {}
-        self._loop = Loop(
-            limits=limits,
-            plan=self._plan,
-            client_tools=client_tools(exchange.body),
-            new_id=lambda: "call_" + secrets.token_hex(12),
-            run_id=exchange.id,
-        )
+        theirs = client_tools(exchange.body)
+        self._loop = Loop(limits=limits, plan=self._plan, client_tools=theirs, new_id=_new_call_id, run_id=exchange.id)
         self._progress = Progress(self._loop, Usage())
         self._budget = self._new_budget(spent_s=0.0)
         self._record = Record(
@@ -97,10 +95,9 @@ class Run:
         elif exchange.intent is not None and exchange.intent.rule == ASK_BEFORE and not exchange.dry:
             self._progress.asked_for = True
             if exchange.conversation is not None:
-                caller, now_s = exchange.caller, self._crew.clock.time()
-                await store.ask_before(
-                    tenant=caller.tenant, caller=caller.name, conversation=exchange.conversation, now_s=now_s
-                )
+                whose = {"tenant": exchange.caller.tenant, "caller": exchange.caller.name}
+                now_s = self._crew.clock.time()
+                await store.ask_before(**whose, conversation=exchange.conversation, now_s=now_s)
         self._messages = await hidden.remembered(self._messages, caller=exchange.caller, store=store)
 
     async def chunks(self) -> AsyncIterator[Json]:
@@ -389,6 +386,10 @@ class Run:
         return GatewayError(
             "agent_timeout", f"The run took longer than {seconds:g} s and was stopped (run {self._exchange.id})."
         )
+
+
+def _new_call_id() -> str:
+    return "call_" + secrets.token_hex(12)
 
 
 def _text(text: str) -> Json:

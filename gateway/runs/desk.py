@@ -171,17 +171,22 @@ class Desk:
             self._tail.nudge()
         return expired
 
+    async def find(self, approval_id: str, *, caller: Caller) -> Approval:
+        """One that the caller may decide on. Raises GatewayError (approval_not_found, scope_missing) and StoreError."""
+        approval = await self._store.approval(approval_id, tenant=caller.tenant)
+        if approval is None:
+            raise not_found()
+        if "approve" not in caller.scopes:
+            raise GatewayError("scope_missing", "Your key may not decide on approvals: it needs the scope 'approve'.")
+        return approval
+
     async def rule(self, approval_id: str, wish: Wish, *, caller: Caller) -> Approval:
         """Decides; the approval as it is afterwards.
 
         Raises GatewayError (scope_missing, approval_not_found, approval_expired, decision_conflict, approval_stale,
         edit_refused) and StoreError.
         """
-        approval = await self._store.approval(approval_id, tenant=caller.tenant)
-        if approval is None:
-            raise not_found()
-        if "approve" not in caller.scopes:
-            raise GatewayError("scope_missing", "Your key may not decide on approvals: it needs the scope 'approve'.")
+        approval = await self.find(approval_id, caller=caller)
         if wish.sha256 is not None and wish.sha256 != approval.sha256:
             raise GatewayError(
                 "approval_stale",
@@ -290,6 +295,9 @@ class Desk:
         binding = self._judges.binding(stale.tool)
         if binding is None:
             return GatewayError("approval_stale", "The tool of this approval is gone; reject it.")
+        verdict = self._judges.edited(stale.tool, orjson.loads(stale.arguments))
+        if verdict.decision in ("deny", "error"):
+            return GatewayError("approval_stale", f"This call cannot run any more; reject it. {verdict.reason}")
         now_s = self._clock.time()
         fresh = replace(
             stale,

@@ -52,7 +52,7 @@ class Keeper:
 
     async def claim(self, run_id: str, *states: RunState) -> StoredRun | None:
         """The run, ours from now on, if it is in one of these states and nobody drives it. Raises StoreError."""
-        if run_id in self._held:
+        if run_id in self._held or run_id in self._owed:
             return None
         found = await self._claim(states, run_id=run_id)
         return found[0] if found else None
@@ -87,10 +87,13 @@ class Keeper:
 
     async def _claim(self, states: tuple[RunState, ...], *, run_id: str | None) -> list[StoredRun]:
         now_s = self._clock.time()
-        if self._is_patient(now_s):
-            return []
         runs = await self._store.claim(
-            owner=self.owner, now_s=now_s, until_s=now_s + LEASE_S, states=states, run_id=run_id, limit=AT_ONCE
+            owner=self.owner,
+            now_s=0.0 if self._is_patient(now_s) else now_s,  # 0: nobody's lease is over
+            until_s=now_s + LEASE_S,
+            states=states,
+            run_id=run_id,
+            limit=AT_ONCE,
         )
         return list(runs)
 
@@ -112,7 +115,7 @@ class Keeper:
         if not self._held:
             return
         held = dict(self._held)
-        ours = await self._store.renew(owner=self.owner, until_s=self._clock.time() + LEASE_S)
+        ours = await self._store.renew(owner=self.owner, run_ids=list(held), until_s=self._clock.time() + LEASE_S)
         for run_id in held.keys() - set(ours):
             task = held[run_id]
             if self._held.get(run_id) is task:  # else it ended, or was taken up anew, while the store answered

@@ -8,7 +8,7 @@ model talks to nobody meanwhile.
 import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gateway.contracts import Clock, Exchange, Handler, Intent, Json
 from gateway.errors import GatewayError
@@ -199,6 +199,17 @@ class LiveRuns:
         self._alike: dict[str, list[LiveRun]] = {}  # by fingerprint, oldest first
         self._by_key: dict[tuple[str, str, str], LiveRun] = {}
         self._alone: dict[str, LiveRun] = {}  # those without a client, in the order in which they lost it
+        self._parked: dict[str, float] = {}  # fingerprints of those whose client left a person's decision, and when
+
+    def marked(self, asking: Asking) -> Asking:
+        """The asking, as one that repeats a run where it does so without a word, and that run is on record only.
+
+        Its client left while a person was waited for, or it went on without that client and could not come to an end.
+        """
+        self._forget_old()
+        left = self._parked.pop(asking.fingerprint, None) is not None
+        latest = self._alike.get(asking.fingerprint, ())[-1:]
+        return replace(asking, repeats=True) if left or any(map(_is_on_record, latest)) else asking
 
     def find(self, asking: Asking) -> LiveRun | None:
         """The run that this request repeats, if it may join it. Raises GatewayError (idempotency_mismatch)."""
@@ -209,6 +220,8 @@ class LiveRuns:
                 raise mismatch()
             return run if run is not None and _is_worth_joining(run) else None
         for run in reversed(self._alike.get(asking.fingerprint, ())):
+            if _is_on_record(run):
+                return None
             if not run.clients and _is_worth_joining(run):
                 # Some clients repeat a 422, too, and do not say so: an error after an effect is told again.
                 return run if asking.repeats or run.cut or run.error is not None else None
@@ -250,6 +263,9 @@ class LiveRuns:
         if not run.detached and (parks or (not run.effects and (whole or not run.done))):
             run.cancel()
             self._drop(run)
+            if parks:
+                self._parked.pop(run.asking.fingerprint, None)
+                self._parked[run.asking.fingerprint] = self._clock.monotonic()
             return
         self._leave_alone(run)
         if not run.detached and not run.done:
@@ -268,6 +284,7 @@ class LiveRuns:
         self._alike.clear()
         self._by_key.clear()
         self._alone.clear()
+        self._parked.clear()
 
     def _abandon(self, run: LiveRun) -> None:
         if not run.clients:
@@ -293,6 +310,8 @@ class LiveRuns:
     def _forget_old(self) -> None:
         """Those without a client go after a while, or when there are too many; not before they have ended."""
         oldest_s = self._clock.monotonic() - JOINABLE_S
+        while self._parked and (next(iter(self._parked.values())) < oldest_s or len(self._parked) > KEPT):
+            del self._parked[next(iter(self._parked))]
         for _ in range(len(self._alone)):
             run = next(iter(self._alone.values()))
             if run.alone_since_s >= oldest_s and len(self._alone) <= KEPT:
@@ -324,4 +343,9 @@ def interrupted(run_id: str) -> GatewayError:
 
 def _is_worth_joining(run: LiveRun) -> bool:
     """One that failed before it did anything starts anew."""
-    return run.effects or run.error is None
+    return (run.effects or run.error is None) and not _is_on_record(run)
+
+
+def _is_on_record(run: LiveRun) -> bool:
+    """Whether the store alone knows how it stands: it went on without its client, and may wait for it."""
+    return run.detached and run.error is not None

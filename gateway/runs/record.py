@@ -200,11 +200,6 @@ class Record:
         self.run = replace(self.run, answer=answer)
         if error is not None:
             self.run = replace(self.run, error_code=error.code, error=error.message)
-        if any(step.state == "requested" for step in self.steps):  # nobody is asked any more
-            run_id, tenant = self.exchange.id, self.exchange.caller.tenant
-            with suppress(StoreError):  # then the end cannot be written either
-                for left in await self.store.approvals(tenant=tenant, run_id=run_id, state="pending", limit=1000):
-                    self.outdated(left)
         self._event("run.finished", {"state": state})
         with suppress(*([GatewayError] if state == "cancelled" else [])):  # whoever cancelled the run was first
             await self._later(state)

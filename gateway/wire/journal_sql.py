@@ -61,7 +61,9 @@ _CLAIMABLE = f"""SELECT tenant, id FROM runs WHERE {ALIVE}
 CLAIMABLE = f"{_CLAIMABLE} ORDER BY updated_s, rowid LIMIT ?3"
 CLAIMABLE_RUN = f"{_CLAIMABLE} AND id = ?4 ORDER BY updated_s, rowid LIMIT ?3"
 CLAIM = "UPDATE runs SET owner = ?, lease_s = ?, fence = fence + 1 WHERE tenant = ? AND id = ?"
-RENEW = f"UPDATE runs SET lease_s = max(lease_s, ?) WHERE owner = ? AND {ALIVE} RETURNING id"
+#: Also shortens it: a clock that was set back must not leave a lease of hours behind.
+RENEW = f"""UPDATE runs SET lease_s = ?
+    WHERE owner = ? AND id IN (SELECT value FROM json_each(?)) AND {ALIVE} RETURNING id"""
 CANCEL_RUN = f"""UPDATE runs SET state = 'cancelled', updated_s = ?, owner = NULL, lease_s = 0, fence = fence + 1
     WHERE tenant = ? AND id = ? AND {ALIVE}"""
 

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from gateway.contracts import Host, Json, Memory, Plugin, StoredPrompt, StoreError
 from gateway.journal import (
     APPROVED,
+    ENDED,
     Approval,
     AuditLine,
     AuditRow,
@@ -57,16 +58,14 @@ FactT = TypeVar("FactT")
 class Config(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    url: str = Field(
-        default="sqlite:///./gateway.db", description="The file: `sqlite:///FILE` or `sqlite:///:memory:`."
-    )
+    url: str = Field("sqlite:///./gateway.db", description="The file: `sqlite:///FILE` or `sqlite:///:memory:`.")
 
     @field_validator("url")
     @classmethod
     def _names_a_file(cls, url: str) -> str:
-        if not url.startswith(PREFIX) or url == PREFIX or "\0" in url:
-            raise ValueError("a SQLite store is named sqlite:///FILE, for example sqlite:///./gateway.db")
-        return url
+        if url.startswith(PREFIX) and url != PREFIX and "\0" not in url:
+            return url
+        raise ValueError("a SQLite store is named sqlite:///FILE, for example sqlite:///./gateway.db")
 
 
 class SqliteStore:
@@ -84,9 +83,8 @@ class SqliteStore:
     async def open(self) -> None:
         """Raises StoreError if the file cannot be used; `close` is right after that, too."""
         thread = partial(SqliteThread, place=self.place, failure=StoreError, refusal=ConflictError)
-        self._writer = thread(
-            partial(open_file, self.place, migrations=self._migrations), begin="BEGIN IMMEDIATE", batch=BATCH
-        )
+        opened = partial(open_file, self.place, migrations=self._migrations)
+        self._writer = thread(opened, begin="BEGIN IMMEDIATE", batch=BATCH)
         await self._writer.open()
         if self.place == IN_MEMORY:  # another connection would see another database
             self._reader = self._writer
@@ -136,7 +134,7 @@ class SqliteStore:
         return await self._write(delete)
 
     async def generation(self) -> int:
-        return await self._read(lambda c: int(c.execute(sql.GENERATION).fetchone()[0]))
+        return int(await self._read(lambda c: c.execute(sql.GENERATION).fetchone()[0]))
 
     async def remember(self, memory: Memory, *, limit: int) -> None:
         def put(connection: sqlite3.Connection) -> None:
@@ -205,8 +203,9 @@ class SqliteStore:
 
         return await self._write(claim)
 
-    async def renew(self, *, owner: str, until_s: float) -> Sequence[str]:
-        return await self._write(lambda c: [row[0] for row in c.execute(journal.RENEW, (until_s, owner)).fetchall()])
+    async def renew(self, *, owner: str, run_ids: Sequence[str], until_s: float) -> Sequence[str]:
+        which = (until_s, owner, json.dumps(list(run_ids)))
+        return await self._write(lambda c: [row[0] for row in c.execute(journal.RENEW, which).fetchall()])
 
     async def cancel(
         self, run_id: str, *, tenant: str, now_s: float, events: Sequence[RunEvent], audit: Sequence[AuditLine]
@@ -214,9 +213,7 @@ class SqliteStore:
         def cancel(connection: sqlite3.Connection) -> bool:
             if not connection.execute(journal.CANCEL_RUN, (now_s, tenant, run_id)).rowcount:
                 return False
-            pending = connection.execute(journal.CANCEL_APPROVALS, (tenant, run_id)).fetchall()
-            resolved = (_resolved(tenant, run_id, row[0], state="cancelled", now_s=now_s) for row in pending)
-            _append(connection, (*resolved, *events), audit)
+            _append(connection, (*_cancelled(connection, tenant, run_id, now_s=now_s), *events), audit)
             return True
 
         return await self._write(cancel, durable=True)
@@ -323,9 +320,7 @@ def _write(connection: sqlite3.Connection, *, change: Change) -> None:
             raise ConflictError(f"the run {run.id!r} is there already")
         connection.execute(journal.ADD_REQUEST, (run.tenant, run.id, run.request))
     elif not connection.execute(journal.PUT_RUN, _CHANGED_RUN(run)).rowcount:
-        raise ConflictError(
-            f"the run {run.id!r} has ended or is somebody else's: {run.fence} is not its fence any more"
-        )
+        raise ConflictError(f"the run {run.id!r} has ended, or is somebody else's: its fence is not {run.fence}")
     for move in change.moves:
         values = (move.to, run.tenant, move.approval_id, move.expected)
         if not connection.execute(journal.MOVE, values).rowcount:
@@ -333,7 +328,14 @@ def _write(connection: sqlite3.Connection, *, change: Change) -> None:
     connection.executemany(journal.PUT_STEP, map(STEPS.values, change.steps))
     for approval in change.approvals:
         _add_approval(connection, approval)
-    _append(connection, change.events, change.audit)
+    gone = _cancelled(connection, run.tenant, run.id, now_s=run.updated_s) if run.state in ENDED else ()
+    _append(connection, (*gone, *change.events), change.audit)
+
+
+def _cancelled(connection: sqlite3.Connection, tenant: str, run_id: str, *, now_s: float) -> list[RunEvent]:
+    """Ends what a run still waits for."""
+    pending = connection.execute(journal.CANCEL_APPROVALS, (tenant, run_id)).fetchall()
+    return [_resolved(tenant, run_id, row[0], state="cancelled", now_s=now_s) for row in pending]
 
 
 def _add_approval(connection: sqlite3.Connection, approval: Approval) -> None:

@@ -24,9 +24,9 @@ from gateway.contracts import Exchange, Host, Plugin, ToolCall, ToolResult, Tool
 from gateway.wire.addresses import is_public
 from gateway.wire.durations import positive_seconds
 from gateway.wire.web import (
-    TOOL_HEADER,
     METHODS,
     PORTS,
+    TOOL_HEADER,
     RefusedError,
     WebRequest,
     allowed_host,

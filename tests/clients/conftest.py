@@ -17,6 +17,7 @@ from tests.clients.worker import Worker, worker_of
 # `make test` has no client libraries. The other modules need none to be collected, so test_readme.py tells when they
 # are missing where they should be.
 _IMPORTING = (
+    "test_approval_ways.py",
     "test_approvals.py",
     "test_every_client.py",
     "test_openai.py",

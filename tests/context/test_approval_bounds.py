@@ -143,7 +143,7 @@ async def test_an_approval_does_not_hold_for_another_policy(tmp_path: Path, way:
 
 
 async def test_a_held_stream_goes_on_with_the_new_approval(tmp_path: Path) -> None:
-    """It began with the old policy, and its client hears of the approval that takes the place of the first."""
+    """Its run waits for whichever approval takes the place of the first."""
     async with talking(asks(), DONE, tools=ranch(tmp_path)) as world, world.streaming(GO) as stream:
         (approval,) = await held(stream)
         await world.reload(risk={"profile": "hardened"})

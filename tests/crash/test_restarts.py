@@ -132,3 +132,14 @@ async def test_it_starts_after_it_was_killed_while_it_started(tmp_path: Path) ->
 async def test_it_starts_after_it_was_killed_twenty_times_while_it_started(tmp_path: Path) -> None:
     """N7: twenty times in a row, at twenty points of a start."""
     await died_often(tmp_path, times=20)
+
+
+async def test_a_reload_leaves_the_tools_of_a_run_open(tmp_path: Path) -> None:
+    """A run that nobody's request drives keeps the configuration that it goes on with until it has ended."""
+    async with GatewayProcess(json.dumps(slow(tmp_path))) as gateway, session_with(gateway) as session:
+        approval_id = await approval_asked(session, line("r", ASKS))
+        await post(session, f"/context/approvals/{approval_id}", {"decision": "approve"})
+        await until(lambda: effects(tmp_path))
+        gateway.signal(signal.SIGHUP)
+        await until(lambda: run_of(tmp_path, "r").state == "completed")
+        assert [step.state for step in run_of(tmp_path, "r").steps] == ["finished"]

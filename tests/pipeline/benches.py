@@ -10,8 +10,7 @@ from tools.doubles import Does, Refuses, Source, spec
 from gateway.contracts import Caller, Exchange, Json, LoopLimits, Reply, Resume, RiskAssessor, ToolCall, ToolResult
 from gateway.counters import ContextCounters
 from gateway.journal import Approval, RunState, StoredRun, StoredStep
-from gateway.pipeline.agent import Agents
-from gateway.pipeline.crew import Crew
+from gateway.pipeline.agent import Agents, Crew
 from gateway.pipeline.round import Consent
 from gateway.runs.desk import Desk, Wish
 from gateway.runs.keeper import Keeper

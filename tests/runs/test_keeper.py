@@ -9,7 +9,7 @@ import pytest
 from gateway.contracts import StoreError
 from gateway.journal import Change, ConflictError, RunState, StoredRun
 from gateway.runs import keeper as module
-from gateway.runs.keeper import AT_ONCE, Keeper
+from gateway.runs.keeper import AT_ONCE, OWED, Keeper
 from gateway.runs.record import LEASE_S
 from gateway.testing.clock import ManualClock
 from plugins.stores.sqlite import SqliteStore
@@ -24,10 +24,15 @@ class Failing(SqliteStore):
 
     broken = False
 
-    async def renew(self, *, owner: str, until_s: float) -> Sequence[str]:
+    async def write(self, change: Change) -> None:
+        if self.broken:
+            raise StoreError("database or disk is full")
+        await super().write(change)
+
+    async def renew(self, *, owner: str, run_ids: Sequence[str], until_s: float) -> Sequence[str]:
         if self.broken:
             raise StoreError("disk I/O error")
-        return await super().renew(owner=owner, until_s=until_s)
+        return await super().renew(owner=owner, run_ids=run_ids, until_s=until_s)
 
 
 class Worker:
@@ -229,8 +234,8 @@ async def test_a_store_that_fails_for_a_while_stops_no_keeper(workers: tuple[Wor
     one, _ = workers
     task = asyncio.create_task(endless())
     one.keeper.hold("run_0", task)
-    one.store.broken = True
     await one.store.write(new(run(owner=None)))
+    one.store.broken = True
     one.start()
     await asyncio.sleep(0.03)
     assert one.took == [] and not task.done(), "nobody knows whose it is"
@@ -249,3 +254,101 @@ async def test_a_run_that_cannot_go_on_stops_no_other(workers: tuple[Worker, Wor
     one.start()
     await until(lambda: bool(one.took))
     assert [taken.id for taken in one.took] == ["run_2"]
+
+
+async def test_an_end_that_could_not_be_written_is_written_later(workers: tuple[Worker, Worker]) -> None:
+    """As soon as the store takes it, and before anybody takes the run up; its request is stored already."""
+    one, _ = workers
+    await one.store.write(new(run(owner=one.keeper.owner)))
+    one.store.broken = True
+    one.keeper.owe(Change(run=run(state="completed", answer=b"{}")))
+    assert await one.keeper.claim("run_1", *ALL) is None, "it has its end"
+    one.start()
+    await asyncio.sleep(0.03)
+    assert await one.store.run("run_1", tenant="acme") == run(owner=one.keeper.owner)
+    one.store.broken = False
+    found = None
+    async with asyncio.timeout(5):
+        while found is None or found.state != "completed":
+            await asyncio.sleep(0.002)
+            found = await one.store.run("run_1", tenant="acme")
+    assert (found.answer, found.request, one.took) == (b"{}", run().request, [])
+
+
+async def test_an_end_that_comes_too_late_is_dropped(workers: tuple[Worker, Worker]) -> None:
+    """Somebody has taken the run up: it is theirs."""
+    one, two = workers
+    await one.store.write(new(run(owner=None)))
+    one.keeper.owe(Change(run=run(state="completed")))
+    assert await two.keeper.claim("run_1", *ALL) is not None
+    await one.store.write(new(run("run_2", owner=None)))
+    one.start()
+    await until(lambda: bool(one.took))
+    found = await one.store.run("run_1", tenant="acme")
+    assert found is not None and (found.state, found.owner) == ("running", two.keeper.owner)
+
+
+async def test_not_more_ends_are_kept_than_can_be(workers: tuple[Worker, Worker]) -> None:
+    """The oldest is forgotten, and its run can be taken up."""
+    one, _ = workers
+    await one.store.write(new(run("run_0", owner=None)))
+    for i in range(OWED + 1):
+        one.keeper.owe(Change(run=run(f"run_{i}", state="completed")))
+    assert await one.keeper.claim("run_0", *ALL) is not None
+
+
+class Leaping(Clock):
+    """One whose Unix time may be set."""
+
+    ahead_s = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead_s
+
+
+@pytest.mark.parametrize("ahead_s", [3600.0, -3600.0])
+async def test_a_leap_of_the_clock_takes_no_run_away(
+    workers: tuple[Worker, Worker], clock: ManualClock, ahead_s: float
+) -> None:
+    """Who drives one has time to renew its lease; what nobody has a lease on is taken up at once."""
+    one, two = workers
+    leaping = Leaping(clock)
+    keeper = Keeper(two.store, clock=leaping, resume=two.keeper._resume)
+    await one.store.write(new(run(owner=None)))
+    await one.store.write(new(run("run_2", owner=None)))
+    assert await one.keeper.claim("run_1", *ALL) is not None
+    leaping.ahead_s = ahead_s
+    assert await keeper.claim("run_1", *ALL) is None
+    assert await keeper.claim("run_2", *ALL) is not None
+    clock.advance(LEASE_S + 0.1)  # so long nobody has renewed it
+    assert (await keeper.claim("run_1", *ALL) is None) == (ahead_s < 0)
+
+
+async def test_a_lease_of_before_the_clock_was_set_back_becomes_a_short_one(
+    workers: tuple[Worker, Worker], clock: ManualClock
+) -> None:
+    """So that the run is not stuck for an hour when its process dies."""
+    one, _ = workers
+    await one.store.write(new(run(owner=one.keeper.owner, lease_s=now_s(clock) + 3600)))
+    task = asyncio.create_task(endless())
+    one.keeper.hold("run_1", task)
+    one.start()
+    found = await one.store.run("run_1", tenant="acme")
+    async with asyncio.timeout(5):
+        while found is None or found.lease_s > now_s(clock) + LEASE_S:
+            await asyncio.sleep(0.002)
+            found = await one.store.run("run_1", tenant="acme")
+    task.cancel()
+
+
+async def test_a_run_that_we_drive_is_not_claimed_anew(workers: tuple[Worker, Worker], clock: ManualClock) -> None:
+    """Though its lease could not be renewed in time."""
+    one, two = workers
+    await one.store.write(new(run(owner=None)))
+    assert await one.keeper.claim("run_1", *ALL) is not None
+    task = asyncio.create_task(endless())
+    one.keeper.hold("run_1", task)
+    clock.advance(LEASE_S + 1)
+    assert await one.keeper.claim("run_1", *ALL) is None
+    assert await two.keeper.claim("run_1", *ALL) is not None
+    task.cancel()

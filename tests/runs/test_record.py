@@ -387,6 +387,20 @@ async def test_a_run_that_ends_asks_nobody_any_more(desk: Desk) -> None:
     assert run is not None and (run.state, run.error_code, run.error) == ("failed", "agent_timeout", "Too long.")
 
 
+async def test_an_end_that_cannot_be_written_is_owed(desk: Desk) -> None:
+    """With all that no line has brought yet; what is written behind an effect comes with the next line instead."""
+    desk.record.plan([planned(x=1)], round_=0)
+    await desk.record.start(0, approval=None)
+    desk.store.failing = 2
+    await desk.record.finish(0, DONE, ok=True)
+    assert desk.owed == []
+    await desk.record.end("completed", answer=b"{}")
+    (change,) = desk.owed
+    assert (change.run.state, [step.state for step in change.steps]) == ("completed", ["finished"])
+    await desk.store.write(change)
+    assert await desk.kinds() == ["tool.started", "tool.finished", "run.finished"]
+
+
 async def test_who_is_cancelled_while_it_writes_knows_what_was_written(desk: Desk) -> None:
     """The line is whole; the run is held as any other."""
     desk.record.plan([planned(x=1)], round_=0)

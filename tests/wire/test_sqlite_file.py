@@ -59,3 +59,25 @@ def test_a_newer_one_is_refused_with_the_way_out(tmp_path: Path) -> None:
     with pytest.raises(SqliteError, match="has version 2, but this program knows only 1: start the newer program"):
         open_file(place, migrations=(FIRST,))
     assert Path(place).read_bytes() == before
+
+
+def test_a_refused_one_keeps_its_log(tmp_path: Path) -> None:
+    """What a process left that was killed is evidence, and is not played into a file that is refused."""
+    place = str(tmp_path / "gateway.db")
+    open_file(place, migrations=(FIRST,)).close()
+    with closing(connect(place, mode="rw")) as writer:
+        writer.execute("PRAGMA user_version = 7")
+        killed = tmp_path / "killed"
+        killed.mkdir()
+        for name in ("gateway.db", "gateway.db-wal"):
+            (killed / name).write_bytes((tmp_path / name).read_bytes())
+    before = {path.name: path.read_bytes() for path in killed.iterdir()}
+    with pytest.raises(SqliteError, match="version 7"):
+        open_file(str(killed / "gateway.db"), migrations=(FIRST,))
+    assert before == {path.name: path.read_bytes() for path in killed.iterdir() if path.suffix != ".db-shm"}
+
+
+def test_an_empty_log_is_in_nobodys_way(tmp_path: Path) -> None:
+    """The file that it was beside was moved away to begin anew."""
+    (tmp_path / "gateway.db-wal").touch()
+    open_file(str(tmp_path / "gateway.db"), migrations=(FIRST,)).close()

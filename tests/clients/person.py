@@ -1,0 +1,102 @@
+"""What models want of people and people decide, apart from the client: the words, the gateway that asks, the answer."""
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from gateway.remote import Remote
+from tests.clients.conftest import running
+from tests.clients.lane import KEEPALIVE_S, Lane, configuration, shop
+from tests.clients.provider import Provider
+
+Json = dict[str, Any]
+
+#: How the client waits, if it says so.
+HOLD: Final = {"X-Context-Approvals": "hold"}
+TURN: Final = {"X-Context-Approvals": "turn"}
+#: What a client is told in the end of an insertion.
+DONE: Final = (
+    'Demo model: round 1 of tool calls is done. The result: {"columns":[],"rows":[],"truncated":false,"changed":1}'
+)
+REJECTED: Final = "The call of `execute_sql` was rejected, because: `Not today`. Nothing ran."
+#: For so long streams are held, and people look for a question.
+PATIENCE_S: Final = 20.0
+_POLL_S: Final = 0.01
+
+
+@contextmanager
+def asking(
+    provider: Provider, folder: Path, *, keepalive_s: float = KEEPALIVE_S, inline_wait_s: float = PATIENCE_S
+) -> Iterator[Lane]:
+    """The lane of a gateway with two tools that change something; streams are held for `inline_wait_s`."""
+    database = shop(folder)
+    (folder / "work").mkdir()
+    tools = {
+        "file_operations": {"roots": [str(folder / "work")], "write": True},
+        "execute_sql": {"url": f"sqlite:///{database}", "read_only": False},
+    }
+    config = configuration(provider.base_url, tools=tools, keepalive_s=keepalive_s)
+    with running(json.dumps({**json.loads(config), "approvals": {"inline_wait": f"{inline_wait_s}s"}})) as process:
+        yield Lane(f"{process.base_url}/context", database)
+
+
+def insertion(name: str) -> str:
+    """The words for a call that needs a person."""
+    return "tool execute_sql " + json.dumps({"sql": f"INSERT INTO log VALUES ('{name}', $step)"})
+
+
+def writing(name: str) -> str:
+    """The same of a file."""
+    return "tool file_operations " + json.dumps({"operation": "write", "path": f"{name}.txt", "content": name})
+
+
+def written(lane: Lane, name: str) -> Path:
+    return lane.database.with_name("work") / f"{name}.txt"
+
+
+def desk(lane: Lane) -> Remote:
+    return Remote(lane.root.removesuffix("/context"), None)
+
+
+def asked_about(lane: Lane, name: str) -> list[Json]:
+    """All approvals of calls with this name in them."""
+    found: Any = desk(lane).get("context", "approvals", limit=200)["data"]
+    return [approval for approval in found if re.search(rf"\b{name}\b", json.dumps(approval["arguments"]))]
+
+
+def pending(lane: Lane, name: str) -> Json:
+    """The one question about this name, once it is there; nothing has run by then."""
+    give_up_s = time.monotonic() + PATIENCE_S
+    while not (waiting := [each for each in asked_about(lane, name) if each["state"] == "pending"]):
+        assert time.monotonic() < give_up_s, f"nobody asks about {name}: {asked_about(lane, name)}"
+        time.sleep(_POLL_S)
+    [approval] = waiting
+    assert lane.count(name) == 0 and not written(lane, name).exists()
+    return approval
+
+
+def decide(lane: Lane, name: str, decision: str) -> Json:
+    """By REST."""
+    reason = "Not today" if decision == "reject" else None
+    return desk(lane).post("context", "approvals", pending(lane, name)["id"], decision=decision, reason=reason)
+
+
+@contextmanager
+def person(lane: Lane, name: str, decision: str) -> Iterator[None]:
+    """Decides as soon as they are asked."""
+    with ThreadPoolExecutor(1) as thread:
+        decided = thread.submit(decide, lane, name, decision)
+        yield
+        decided.result()
+
+
+def ended(lane: Lane, name: str, decision: str) -> None:
+    """There was one question, and what was decided became of it, once."""
+    [approval] = asked_about(lane, name)
+    assert approval["state"] == ("done" if decision == "approve" else "rejected")
+    assert lane.count(name) == (decision == "approve")

@@ -1,0 +1,86 @@
+"""Unix time leaps (N25): what was decided stays decided, what is driven stays driven, and nothing runs twice."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+from context.asking import GO, answering, asks, born, held, ranch, whole
+from context.models import says
+from context.talking import World, talking
+
+from gateway.runs import keeper
+
+HOUR_S = 3600.0
+DONE = says("Di is here.")
+
+
+class Clock:
+    """The machine's; `ahead_s` is how far its Unix time has leapt."""
+
+    ahead_s = 0.0
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def time(self) -> float:
+        return time.time() + self.ahead_s
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """That of the gateways of this test, which look for runs without a driver all the time."""
+    clock = Clock()
+    monkeypatch.setattr("gateway.app.SystemClock", lambda: clock)
+    monkeypatch.setattr(keeper, "LOOK_S", 0.01)
+    return clock
+
+
+async def looked_often() -> None:
+    """So long that each keeper has looked many times."""
+    await asyncio.sleep(0.2)
+
+
+async def test_what_has_expired_stays_expired(tmp_path: Path, clock: Clock) -> None:
+    """However the clock is set afterwards: 410, by REST and by chat, and nothing runs."""
+    async with talking(asks(), tools=ranch(tmp_path), approvals={"expires": "1h"}) as world:
+        first = await world.chat(GO)
+        (approval,) = first.asks
+        for ahead_s in (HOUR_S + 1, 0.0, -HOUR_S):
+            clock.ahead_s = ahead_s
+            for late in (
+                await world.decide(approval["id"]),
+                await world.chat(answering(first, f"approve {approval['id']}")),
+            ):
+                assert (late.status, late.error["code"]) == (410, "approval_expired")
+            assert (await world.get(f"/context/approvals/{approval['id']}")).json["state"] == "expired"
+        await world.run(approval["run_id"], state="expired")
+        assert born(tmp_path) == []
+
+
+@pytest.mark.parametrize("ahead_s", [HOUR_S, -HOUR_S])
+async def test_what_has_not_expired_can_be_decided(tmp_path: Path, clock: Clock, ahead_s: float) -> None:
+    """A run that waits in the store goes on at once: nobody has a lease on it."""
+    async with talking(asks(), DONE, tools=ranch(tmp_path)) as world:
+        (approval,) = (await world.chat(GO)).asks
+        clock.ahead_s = ahead_s
+        assert (await world.decide(approval["id"])).status == 200
+        await world.run(approval["run_id"], state="completed")
+        assert born(tmp_path) == ["Di"]
+
+
+@pytest.mark.parametrize("ahead_s", [HOUR_S, -HOUR_S])
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_a_held_stream_stays_its_workers(tmp_path: Path, clock: Clock, workers: int, ahead_s: float) -> None:
+    """Its lease looks an hour old to everybody; it is renewed and not taken over, and the decision arrives."""
+    shared = {"tools": ranch(tmp_path), "store": f"sqlite:///{tmp_path / 'gateway.db'}"}
+    async with talking(asks(), DONE, **shared) as world, talking(**shared) as other, world.streaming(GO) as stream:
+        (approval,) = await held(stream)
+        clock.ahead_s = ahead_s
+        if workers == 2:
+            await looked_often()
+        by: World = other if workers == 2 else world
+        assert (await by.decide(approval["id"])).status == 200
+        assert await whole(stream) == "Di is here."
+        assert (born(tmp_path), other.model.asked) == (["Di"], [])
+        assert (await other.run(approval["run_id"]))["state"] == "completed"
