@@ -11,15 +11,14 @@ WRITE = calls("file_operations", operation="write", path="new.txt", content="x",
 
 async def test_a_held_stream_becomes_a_turn_when_the_gateway_drains(tmp_path: Path) -> None:
     """It ends whole, and says how to answer: another process goes on with the run."""
-    async with talking(WRITE, tools=desk(tmp_path, write=True)) as world:
-        async with world.streaming("Go.") as stream:
-            while "approval.required" not in [event["type"] for event in stream.told]:
-                await stream.frame()
-            draining = asyncio.create_task(world.gateway.gateway.drain())
-            await stream.rest()
-            assert stream.finishes == ["stop"] and stream.events[-1] == b"[DONE]"
-            assert "approve ap_" in stream.text
-            await draining
+    async with talking(WRITE, tools=desk(tmp_path, write=True)) as world, world.streaming("Go.") as stream:
+        while "approval.required" not in [event["type"] for event in stream.told]:
+            await stream.frame()
+        draining = asyncio.create_task(world.gateway.gateway.drain())
+        await stream.rest()
+        assert stream.finishes == ["stop"] and stream.events[-1] == b"[DONE]"
+        assert "approve ap_" in stream.text
+        await draining
     assert not (tmp_path / "work" / "new.txt").exists()
 
 

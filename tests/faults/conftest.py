@@ -7,7 +7,7 @@ import pytest
 import uvloop
 
 #: Modules whose tests run the gateway as a process of its own: it always has uvloop.
-PROCESSES = frozenset(("test_data", "test_load", "test_memory", "test_store"))
+PROCESSES = frozenset(("test_data", "test_load", "test_memory", "test_store", "test_store_start"))
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:

@@ -1,150 +1,32 @@
-"""The store is full, damaged, old, too new or held by somebody: nothing risky runs, and the rest goes on (N19-N23)."""
+"""The store is full, fails or hangs: nothing that has effects runs, and everything else goes on (N19)."""
 
 import asyncio
 import json
 import os
-import random
 import resource
 import sqlite3
-import stat
 import subprocess
-import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, closing, contextmanager
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import aiohttp
 import pytest
-from crash.effects import ASKS, Json, broken_chain, effects, settings
-from crash.talk import CHAT, Stream, approval_asked, asking, session_with, told
-from functional.through import post
+from crash.effects import ASKS, broken_chain
+from crash.talk import CHAT, Stream, approval_asked, asking, told
 from running import Stopwatch, until
 
-from gateway.contracts import StoreError
-from gateway.demo.app import start_demo
-from gateway.testing.messages import differences
-from gateway.testing.peer import connect
-from gateway.testing.ports import free_port
-from gateway.testing.run import GATEWAY, GatewayProcess
-from gateway.testing.upstream import FakeUpstream
-from gateway.wire.migrations import MIGRATIONS
 from gateway.wire.sqlite_file import BUSY_S
-from plugins.stores.sqlite import SqliteStore
-from tests.plugins.stores.records import new, run
 
-#: A call takes this long behind its effect: long enough to take the disk away meanwhile.
-CALL_S = 0.5
+from .stored import Answered, Lane, running
+
 DISK_BYTES = 1 << 21
 #: What passthrough may take while the store hangs, on a machine that others use too; a store that is waited for takes
 #: five seconds.
 AT_ONCE_S = 1.0
 #: Who waits for a lock may have come while others waited for it already.
 GIVES_UP_S = 2 * BUSY_S + 1
-
-
-# A gateway with an upstream for passthrough, a model for the context lane, and a tool whose calls are counted.
-
-
-@dataclass(frozen=True)
-class Answered:
-    """An answer that is no stream."""
-
-    status: int
-    headers: Mapping[str, str]
-    json: Json
-
-    @property
-    def code(self) -> str:
-        return str(self.json["error"]["code"])
-
-    @property
-    def run_id(self) -> str:
-        """The run's, which is the request's where this began it."""
-        return self.headers["x-request-id"]
-
-
-@dataclass
-class Lane:
-    """`folder` has the ledger, `place` is the store."""
-
-    gateway: GatewayProcess
-    upstream: FakeUpstream
-    session: aiohttp.ClientSession
-    folder: Path
-    place: Path
-
-    def done(self, run: str) -> int:
-        """How often the tool had its effect for this run."""
-        return len(effects(self.folder, run))
-
-    async def tool(self, run: str) -> Answered:
-        return await self.chat(f'tool ledger {{"run": "{run}", "n": 1}}')
-
-    async def chat(self, words: str) -> Answered:
-        return await self._post(CHAT, asking(words))
-
-    async def decide(self, approval_id: str) -> Answered:
-        return await self._post(f"/context/approvals/{approval_id}", {"decision": "approve"})
-
-    async def _post(self, path: str, body: Json) -> Answered:
-        async with self.session.post(path, json=body) as response:
-            return Answered(response.status, response.headers, await response.json())
-
-    async def get(self, path: str) -> Json:
-        async with self.session.get(path) as response:
-            assert response.status == 200, await response.text()
-            found: Json = await response.json()
-            return found
-
-    async def run(self, run_id: str, *, state: str) -> Json:
-        """The run, once it is in this state."""
-        async with asyncio.timeout(20):
-            while (found := await self.get(f"/context/runs/{run_id}"))["state"] != state:
-                await asyncio.sleep(0.02)
-        return found
-
-    async def state_of(self, approval_id: str) -> str:
-        return str((await self.get(f"/context/approvals/{approval_id}"))["state"])
-
-    async def passes_unchanged(self) -> float:
-        """One request past the context lane, whose bytes are the same at the upstream; how long it took."""
-        body, watch = b'{"n": 1.0,  "n": 1e5}', Stopwatch()
-        message = post(body, b"/v1/x?a=%20b", b"X-Odd: y")
-        async with connect(self.gateway.host, self.gateway.port) as client:
-            await client.send(message)
-            response = await client.read_response()
-        assert response.payload == b'{"ok":true}'
-        assert not differences(message, self.upstream.requests[-1].raw, may_differ=frozenset((b"host",)))
-        return watch.s
-
-    def complaints(self) -> list[str]:
-        """What the log says of the store that nobody asked for."""
-        lines = self.gateway.stderr_text().splitlines()
-        return [line for line in lines if "the store failed" in line]
-
-
-@asynccontextmanager
-async def running(folder: Path, *, place: Path | None = None, command: Sequence[str] = GATEWAY) -> AsyncIterator[Lane]:
-    place = place or folder / "gateway.db"
-    async with FakeUpstream() as upstream:
-        demo = await start_demo()
-        try:
-            config = configured(folder, place=place, upstream=upstream.base_url, model=demo.base_url)
-            async with GatewayProcess(json.dumps(config), command=command) as gateway, session_with(gateway) as session:
-                yield Lane(gateway, upstream, session, folder, place)
-        finally:
-            await demo.close()
-    assert "Traceback" not in gateway.stderr_text(), gateway.stderr_text()
-    assert gateway.returncode == 0
-
-
-def configured(folder: Path, *, place: Path, upstream: str, model: str) -> Json:
-    upstreams = [{"name": "up", "base_url": upstream}, {"name": "demo", "base_url": model}]
-    config = settings(folder, upstreams=upstreams, context={"upstream": "demo"}, store=f"sqlite:///{place}")
-    config["tools"]["ledger"]["with"]["after_s"] = CALL_S
-    return config
 
 
 # Disks.
@@ -227,6 +109,7 @@ async def test_a_full_disk_stops_what_has_effects_and_nothing_else(tmp_path: Pat
         assert (await lane.decide(approval_id)).status == 507
         assert await lane.state_of(approval_id) == "pending"
         assert await told(lane.session, "long 3")
+        assert (await lane.chat("Remember that I like tea.")).status == 507
         await lane.passes_unchanged()
         assert await lane.get("/health/ready") == {"status": "ready"}
         disk.free(lane)
@@ -301,189 +184,3 @@ def locked(place: Path) -> Iterator[None]:
         other.execute("BEGIN EXCLUSIVE")
         yield
         other.execute("ROLLBACK")
-
-
-# A start with a store that cannot be used.
-
-
-#: Root is asked for no permission: this lets go of the right (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH), if it is there.
-AS_ANYBODY = """
-import ctypes, os, sys
-for right in (1, 2):
-    ctypes.CDLL(None).prctl(24, right, 0, 0, 0)
-os.execv(sys.argv[1], sys.argv[1:])
-"""
-ANYBODY = (sys.executable, "-c", AS_ANYBODY, *GATEWAY)
-
-
-async def refusal(folder: Path, *args: str, command: Sequence[str] = GATEWAY) -> str:
-    """What a gateway says, in one line, that does not start with the store in `folder`, which it leaves as it was."""
-    config = folder.parent / "gateway.yaml"
-    config.write_text(json.dumps({"store": f"sqlite:///{folder / 'gateway.db'}"}))
-    before = content(folder)
-    port = free_port("127.0.0.1")
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        *("run", "-c", str(config), "--listen", f"127.0.0.1:{port}", *args),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    async with asyncio.timeout(30):
-        stdout, stderr = await process.communicate()
-    assert (process.returncode, stdout) == (1, b""), stderr
-    (line,) = stderr.decode().splitlines()
-    assert line.startswith("configuration store: ") and repr(str(folder / "gateway.db")) in line
-    with pytest.raises(ConnectionRefusedError):  # nothing is served, passthrough neither
-        async with connect("127.0.0.1", port):
-            pass
-    assert content(folder) == before
-    return line
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    """The files of the folder but those that tell nothing: an empty log, and the index of one."""
-    files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-    return {name: found for name, found in files.items() if name == "gateway.db" or (found and name[-4:] != "-shm")}
-
-
-@pytest.fixture
-async def used(tmp_path: Path) -> Path:
-    """The folder of a store that was used."""
-    folder = tmp_path / "used"
-    folder.mkdir()
-    await use(folder / "gateway.db")
-    return folder
-
-
-async def use(place: Path, *, version: int = len(MIGRATIONS)) -> None:
-    store = SqliteStore(str(place), migrations=MIGRATIONS[:version])
-    await store.open()
-    await store.put_prompt("greeting", "Be kind.", now_s=1.0)
-    if version == len(MIGRATIONS):
-        for number in range(RUNS):
-            await store.write(new(run(f"run_{number}", tenant="default", answer=b"x" * 500)))
-    await store.close()
-
-
-RUNS = 150
-
-
-def cut(place: Path) -> None:
-    os.truncate(place, place.stat().st_size // 2)
-
-
-def cut_with_a_log(place: Path) -> None:
-    """The process that had it was killed, and then it was damaged: its log is evidence, too."""
-    code = "import os, sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('UPDATE prompts SET text = 1'); "
-    subprocess.run([sys.executable, "-c", code + "c.commit(); os._exit(9)", str(place)], check=False)
-    assert place.with_name("gateway.db-wal").stat().st_size
-    os.truncate(place, place.stat().st_size // 2)
-
-
-def empty(place: Path) -> None:
-    os.truncate(place, 0)
-
-
-def folder_instead(place: Path) -> None:
-    place.unlink()
-    place.mkdir()
-
-
-def log_alone(place: Path) -> None:
-    place.rename(place.with_name("gateway.db-wal"))
-
-
-def newer(place: Path) -> None:
-    with closing(sqlite3.connect(place)) as connection:
-        connection.execute("PRAGMA user_version = 99")
-
-
-@pytest.mark.parametrize(
-    ("damage", "says"),
-    [
-        pytest.param(cut, "is damaged", id="cut"),
-        pytest.param(cut_with_a_log, "is damaged", id="cut-with-a-log"),
-        pytest.param(empty, "is empty", id="empty"),
-        pytest.param(folder_instead, "is not a file", id="folder"),
-        pytest.param(log_alone, "is gone, but its", id="log-alone"),
-        pytest.param(newer, "start the newer program", id="newer"),
-    ],
-)
-async def test_a_store_that_is_none_stops_the_start(used: Path, damage: Callable[[Path], None], says: str) -> None:
-    """N22, N23: one line with the reason, exit code 1, nothing is served, and everything stays as it was."""
-    damage(used / "gateway.db")
-    assert says in await refusal(used)
-
-
-async def test_a_store_that_is_none_stops_all_workers(used: Path) -> None:
-    """N22: they are not started again and again."""
-    cut(used / "gateway.db")
-    assert "is damaged" in await refusal(used, "--workers", "2")
-
-
-async def test_flipped_bits_stop_the_start_or_cost_a_text(tmp_path: Path, used: Path) -> None:
-    """N22: what cannot be seen may start, and then with all that was there; nothing else comes of it than an error."""
-    place = used / "gateway.db"
-    whole, refused = place.read_bytes(), 0
-    for seed in range(40):
-        place.write_bytes(flipped(whole, bits=1 + seed * seed % 100, seed=seed))
-        store = SqliteStore(str(place))
-        try:
-            await store.open()
-            assert len(await store.runs(tenant="default", limit=RUNS + 1)) > RUNS / 2
-            assert await store.prompts()
-        except StoreError:
-            refused += 1
-        await store.close()
-    assert refused >= 20
-    place.write_bytes(flipped(whole, bits=100, seed=100))
-    assert "is damaged" in await refusal(used)
-
-
-def flipped(whole: bytes, *, bits: int, seed: int) -> bytes:
-    content, chosen = bytearray(whole), random.Random(seed)
-    for _ in range(bits):
-        content[chosen.randrange(len(content))] ^= 1 << chosen.randrange(8)
-    return bytes(content)
-
-
-@pytest.mark.parametrize("case", ["file", "folder", "new"])
-async def test_a_store_that_may_not_be_written_stops_the_start(used: Path, case: str) -> None:
-    """A file or a folder without write permission, with a store and without one."""
-    place = used / "gateway.db"
-    if case == "new":
-        place.unlink()
-    named = place if case == "file" else used
-    named.chmod(stat.S_IRUSR | (stat.S_IXUSR if named == used else 0))
-    try:
-        line = await refusal(used, command=ANYBODY)
-    finally:
-        used.chmod(0o700)
-    assert f"{str(named)!r} cannot be written" in line
-
-
-async def test_no_room_at_the_start(used: Path) -> None:
-    """N19: a start that cannot write says so, and breaks nothing."""
-    command = ("/bin/sh", "-c", 'ulimit -f 4; exec "$@"', "sh", *GATEWAY)
-    line = await refusal(used, command=command)
-    assert " failed: " in line
-
-
-async def test_a_store_of_the_version_before_is_migrated(tmp_path: Path) -> None:
-    """N23: what was in it is served, and the file as it was lies beside it, for nobody else to read."""
-    place = tmp_path / "gateway.db"
-    await use(place, version=1)
-    before = rows(place)
-    async with running(tmp_path) as lane:
-        assert (await lane.get("/v1/system-prompts/greeting"))["text"] == "Be kind."
-        assert (await lane.tool("new")).status == 200
-    copy = tmp_path / "gateway.db.v1"
-    assert (rows(copy), stat.S_IMODE(copy.stat().st_mode)) == (before, 0o600)
-
-
-def rows(place: Path) -> list[str]:
-    """All that a store has."""
-    with closing(sqlite3.connect(place)) as connection:
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
-        return [f"version {version}", *connection.iterdump()]

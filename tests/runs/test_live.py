@@ -16,6 +16,7 @@ from gateway.runs.live import (
     JOINABLE_S,
     KEPT,
     STOPPING,
+    WAITS,
     Asking,
     LiveRun,
     LiveRuns,
@@ -374,6 +375,43 @@ async def test_a_failure_after_an_effect_is_told_again() -> None:
     assert second.value is first.value and work.calls == 1
     runs.leave(again, whole=True)
     assert runs.find(asking()) is run, "for as long as it is kept"
+
+
+async def test_a_question_whose_client_left_is_found_on_record() -> None:
+    """Whoever asks the same within a minute repeats that run, once, and need not say so; this run is not joined."""
+
+    class Asks(Work):
+        async def _chunks(self) -> AsyncIterator[Json]:
+            yield {WAITS: True}
+            await self.go.wait()
+
+    time = ManualClock()
+    for waited_s, expected in ((0.0, [True, False]), (JOINABLE_S + 1, [False, False])):
+        runs, run = begun(Asks(), time)
+        await until(lambda run=run: run.waits)
+        runs.leave(run, whole=False)
+        await run.ended()
+        time.advance(waited_s)
+        assert not runs.marked(asking("other")).repeats
+        assert [runs.marked(asking()).repeats for _ in range(2)] == expected
+        assert runs.find(asking(repeats=True)) is None
+
+
+async def test_a_run_that_failed_without_its_client_is_found_on_record() -> None:
+    """It may wait there for what the client alone has; the answer before it is out of date."""
+    work = Work()
+    runs, before = begun(work)
+    work.go.set()
+    await whole(before)
+    runs.leave(before, whole=True)
+    refused = Work(error=GatewayError("upstream_refused", "No.").after_effects())
+    refused.go.set()
+    failed = runs.begin(exchange("run_2"), asking(), refused, detached=True, request_id="run_3")
+    await failed.ended()
+    assert runs.marked(asking()).repeats and runs.find(asking(repeats=True)) is None
+    done = runs.begin(exchange("run_2"), asking(), work, detached=True, request_id="run_4")
+    await done.ended()
+    assert not runs.marked(asking()).repeats and runs.find(asking(repeats=True)) is done
 
 
 async def test_a_success_begins_anew() -> None:

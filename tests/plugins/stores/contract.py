@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gateway.contracts import Json, Memory, Store, StoredPrompt, StoreError
-from tests.plugins.stores.records import approval, audit_line, event, grant, new, ruling, run, step
+from tests.plugins.stores.records import approval, audit_line, event, grant, moved, new, ruling, run, step
 
 Reopen = Callable[[], Awaitable[Store]]
 
@@ -144,14 +144,14 @@ async def test_pruning_takes_what_is_old_and_ended(store: Store) -> None:
 async def test_pruning_takes_a_run_with_all_that_is_its_own(store: Store) -> None:
     """Steps, approvals, grants and events go with it; those of a living run, of another tenant, and the log stay."""
     for number, (run_id, tenant) in enumerate((("done", "acme"), ("alive", "acme"), ("done", "other"))):
-        ended = run_id == "done" and tenant == "acme"
         whose: dict[str, Any] = {"run_id": run_id, "tenant": tenant}
-        kept = run(run_id, tenant=tenant, state="completed" if ended else "unknown")
+        kept = run(run_id, tenant=tenant, state="unknown")
         parts = {"steps": (step(**whose),), "events": (event(**whose),), "audit": (audit_line(**whose),)}
         waiting = approval(f"ap_{number}", **whose)
         await store.write(new(kept, approvals=(waiting,), **parts))
         granting = grant(f"gr_{number}", **whose)
         await store.rule(ruling(waiting.id, tenant=tenant, grant=granting))
+    await store.write(moved(run("done", tenant="acme", state="completed")))
     assert await store.prune(before_s=200.0) == 1
     for run_id, tenant, left in (("done", "acme", 0), ("alive", "acme", 1), ("done", "other", 1)):
         assert len(await store.steps(run_id, tenant=tenant)) == left

@@ -273,13 +273,14 @@ async def test_a_run_that_awaits_approvals_is_claimed_when_none_is_pending(store
     assert await claimed(store, "w2", states=states) == [("run_2", 1)]
 
 
-async def test_renewing_prolongs_all_leases_of_an_owner(store: Store) -> None:
-    """And of nobody else's or ended runs; a change that was begun before it does not take it back."""
+async def test_renewing_prolongs_leases_of_an_owner(store: Store) -> None:
+    """Those that are named, and of nobody else's or ended runs; a change that was begun before it does not take it back."""
     for run_id, owner in (("a", "w1"), ("b", "w1"), ("c", "w2")):
         await store.write(new(run(run_id, owner=owner, lease_s=150.0)))
     await store.write(new(run("d", owner="w1", state="completed")))
-    assert sorted(await store.renew(owner="w1", until_s=300.0)) == ["a", "b"]
-    assert await store.renew(owner="nobody", until_s=300.0) == []
+    assert sorted(await store.renew(owner="w1", run_ids=["a", "b", "c", "d"], until_s=300.0)) == ["a", "b"]
+    assert await store.renew(owner="w1", run_ids=["b"], until_s=300.0) == ["b"]
+    assert await store.renew(owner="nobody", run_ids=["a"], until_s=300.0) == []
     await store.write(moved(run("a", owner="w1", lease_s=150.0, progress=b"1")))
     assert await claimed(store, "w3") == [("c", 1)]
     await store.write(moved(run("a")))
@@ -294,7 +295,16 @@ async def test_two_owners_never_get_the_same_run(store: Store) -> None:
     assert sorted(run_id for runs in found for run_id, _ in runs) == sorted(f"r{n}" for n in range(20))
 
 
-# Cancelling.
+# Ending, and cancelling.
+
+
+async def test_a_run_that_ends_takes_its_pending_approvals_with_it(store: Store) -> None:
+    """Nobody can decide any more on what will not run; those that were decided stay as they are."""
+    await store.write(new(run("r"), approvals=(approval("ap_1", run_id="r"), approval("ap_2", run_id="r", step=1))))
+    await store.rule(ruling("ap_1"))
+    await store.write(moved(run("r", state="interrupted")))
+    assert [a.state for a in await store.approvals(tenant="acme", run_id="r", limit=9)] == ["approved", "cancelled"]
+    assert (await store.rule(ruling("ap_2")))[0] == "other"
 
 
 async def test_a_cancelled_run_ends_with_its_pending_approvals(store: Store) -> None:

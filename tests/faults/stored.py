@@ -1,0 +1,123 @@
+"""A gateway with an upstream for passthrough, a model for the context lane, and a tool whose calls are counted."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+from crash.effects import Json, effects, settings
+from crash.talk import CHAT, asking, session_with
+from functional.through import post
+from running import Stopwatch
+
+from gateway.demo.app import start_demo
+from gateway.testing.messages import differences
+from gateway.testing.peer import connect
+from gateway.testing.run import GatewayProcess
+from gateway.testing.upstream import FakeUpstream
+
+#: A call takes this long behind its effect: long enough to take the disk away meanwhile.
+CALL_S = 0.5
+
+
+@dataclass(frozen=True)
+class Answered:
+    """An answer that is no stream."""
+
+    status: int
+    headers: Mapping[str, str]
+    json: Json
+
+    @property
+    def code(self) -> str:
+        return str(self.json["error"]["code"])
+
+    @property
+    def run_id(self) -> str:
+        """The run's, which is the request's where this began it."""
+        return self.headers["x-request-id"]
+
+
+@dataclass
+class Lane:
+    """`folder` has the ledger, `place` is the store."""
+
+    gateway: GatewayProcess
+    upstream: FakeUpstream
+    session: aiohttp.ClientSession
+    folder: Path
+    place: Path
+
+    def done(self, run: str) -> int:
+        """How often the tool had its effect for this run."""
+        return len(effects(self.folder, run))
+
+    async def tool(self, run: str) -> Answered:
+        return await self.chat(f'tool ledger {{"run": "{run}", "n": 1}}')
+
+    async def chat(self, words: str) -> Answered:
+        return await self._post(CHAT, asking(words))
+
+    async def decide(self, approval_id: str) -> Answered:
+        return await self._post(f"/context/approvals/{approval_id}", {"decision": "approve"})
+
+    async def _post(self, path: str, body: Json) -> Answered:
+        async with self.session.post(path, json=body) as response:
+            return Answered(response.status, response.headers, await response.json())
+
+    async def get(self, path: str) -> Json:
+        async with self.session.get(path) as response:
+            assert response.status == 200, await response.text()
+            found: Json = await response.json()
+            return found
+
+    async def run(self, run_id: str, *, state: str) -> Json:
+        """The run, once it is in this state."""
+        async with asyncio.timeout(20):
+            while (found := await self.get(f"/context/runs/{run_id}"))["state"] != state:
+                await asyncio.sleep(0.02)
+        return found
+
+    async def state_of(self, approval_id: str) -> str:
+        return str((await self.get(f"/context/approvals/{approval_id}"))["state"])
+
+    async def passes_unchanged(self) -> float:
+        """One request past the context lane, whose bytes are the same at the upstream; how long it took."""
+        body, watch = b'{"n": 1.0,  "n": 1e5}', Stopwatch()
+        message = post(body, b"/v1/x?a=%20b", b"X-Odd: y")
+        async with connect(self.gateway.host, self.gateway.port) as client:
+            await client.send(message)
+            response = await client.read_response()
+        assert response.payload == b'{"ok":true}'
+        assert not differences(message, self.upstream.requests[-1].raw, may_differ=frozenset((b"host",)))
+        return watch.s
+
+    def complaints(self) -> list[str]:
+        """What the log says of the store that nobody asked for."""
+        lines = self.gateway.stderr_text().splitlines()
+        return [line for line in lines if "the store failed" in line]
+
+
+@asynccontextmanager
+async def running(folder: Path, *, place: Path | None = None) -> AsyncIterator[Lane]:
+    place = place or folder / "gateway.db"
+    async with FakeUpstream() as upstream:
+        demo = await start_demo()
+        try:
+            config = configured(folder, place=place, upstream=upstream.base_url, model=demo.base_url)
+            async with GatewayProcess(json.dumps(config)) as gateway, session_with(gateway) as session:
+                yield Lane(gateway, upstream, session, folder, place)
+        finally:
+            await demo.close()
+    assert "Traceback" not in gateway.stderr_text(), gateway.stderr_text()
+    assert gateway.returncode == 0
+
+
+def configured(folder: Path, *, place: Path, upstream: str, model: str) -> Json:
+    upstreams = [{"name": "up", "base_url": upstream}, {"name": "demo", "base_url": model}]
+    config = settings(folder, upstreams=upstreams, context={"upstream": "demo"}, store=f"sqlite:///{place}")
+    config["tools"]["ledger"]["with"]["after_s"] = CALL_S
+    return config
