@@ -93,7 +93,7 @@ async def test_approve_with_other_arguments() -> None:
         lines = await told(lambda: decided(remote(desk), "ap_1", "approve", arguments={"command": "make -n"}))
         assert lines == ['ap_1  approved  execute_command {"command":"make -n"}']
         assert (await told(lambda: one(remote(desk), "ap_1", as_json=False)))[-4:] == [
-            "decided       1970-01-01 00:03:20 UTC by bob (rest)",
+            "decided       1970-01-01 00:03:20 UTC by bob (cli)",
             "edited: what was approved is",
             "  execute_command",
             '    command: "make -n"',

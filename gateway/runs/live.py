@@ -14,8 +14,9 @@ from gateway.contracts import Clock, Exchange, Handler, Intent, Json
 from gateway.errors import GatewayError
 from gateway.runs.transcript import Transcript
 
-#: How long a run with effects goes on without its client, and how long a finished or left run can be joined.
-GRACE_S, JOINABLE_S = 1.0, 60.0
+#: How long a run with effects waits for its client to come back (the AI SDK asks again after 2 s), and how long a
+#: finished or left run can be joined.
+GRACE_S, JOINABLE_S = 3.0, 60.0
 #: Finished runs that are kept; the oldest go first.
 KEPT = 1000
 #: Marks, which are never sent to a client. EFFECTS: the next thing has an effect. CALLS: a model is called from here;

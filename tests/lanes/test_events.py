@@ -107,7 +107,7 @@ async def test_only_the_events_of_the_run() -> None:
             told = event("step.started", run_id=there.id, tenant=there.tenant)
             await store.write(Change(run=there, events=(told,)))
         await desk.office.ends()
-        assert [kind for _, kind in await stream.rest()] == ["run.finished"]
+        assert [kind for _, kind in await stream.rest()] == ["approval.resolved", "run.finished"]
 
 
 async def test_silence_is_broken() -> None:
@@ -199,4 +199,4 @@ async def test_many_read_the_same_run() -> None:
         await until(lambda: len(desk.office.events._open) == 20)
         await desk.office.happens()
         await desk.office.ends()
-        assert await asyncio.gather(*readers) == [["step.started", "run.finished"]] * 20
+        assert await asyncio.gather(*readers) == [["step.started", "approval.resolved", "run.finished"]] * 20
