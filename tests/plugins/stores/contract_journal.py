@@ -274,7 +274,7 @@ async def test_a_run_that_awaits_approvals_is_claimed_when_none_is_pending(store
 
 
 async def test_renewing_prolongs_leases_of_an_owner(store: Store) -> None:
-    """Those that are named, if they are its own and have not ended; a change that was begun before takes nothing back."""
+    """Those that are named, are its own and have not ended; a change that was begun before takes nothing back."""
     for run_id, owner in (("a", "w1"), ("b", "w1"), ("c", "w2")):
         await store.write(new(run(run_id, owner=owner, lease_s=150.0)))
     await store.write(new(run("d", owner="w1", state="completed")))
