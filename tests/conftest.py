@@ -1,11 +1,10 @@
 """What the tests share: both event loops where sockets are, certificates, and an ear for errors nobody awaits."""
 
-import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 
 import pytest
-import uvloop
+from loops import LOOPS, ONE, Factories
 
 from gateway.testing.tls import Certificates, self_signed
 
@@ -13,10 +12,8 @@ from gateway.testing.tls import Certificates, self_signed
 BOTH_LOOPS = frozenset(("context", "demo", "functional", "lanes", "testing", "upstream"))
 
 
-def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    if item.path.parent.name in BOTH_LOOPS:
-        return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
-    return {"asyncio": asyncio.new_event_loop}
+def pytest_asyncio_loop_factories(item: pytest.Item) -> Factories:
+    return LOOPS if item.path.parent.name in BOTH_LOOPS else ONE
 
 
 @pytest.fixture(autouse=True)

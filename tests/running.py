@@ -90,8 +90,9 @@ async def until_refused(gateway: Reachable, *, timeout_s: float = SOON_S) -> Non
     with contextlib.suppress(ConnectionRefusedError):
         async with asyncio.timeout(timeout_s):
             while True:
-                async with connect(gateway.host, gateway.port):
-                    await asyncio.sleep(0.01)
+                with contextlib.suppress(ConnectionResetError):  # it was let in just before the door was shut
+                    async with connect(gateway.host, gateway.port):
+                        await asyncio.sleep(0.01)
 
 
 class LateError(AssertionError):

@@ -1,17 +1,16 @@
 """A demo model that listens, and a client of it, on both event loops."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
-import uvloop
+from loops import LOOPS, Factories
 
 from gateway.demo.app import DemoModel, start_demo
 
 
-def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+def pytest_asyncio_loop_factories() -> Factories:
+    return LOOPS
 
 
 @pytest.fixture

@@ -1,16 +1,13 @@
 """Everything here holds on both event loops."""
 
-import asyncio
-from collections.abc import Callable, Mapping
-
 import pytest
-import uvloop
+from loops import LOOPS, Factories
 
 from gateway.testing.tls import Certificates, self_signed
 
 
-def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+def pytest_asyncio_loop_factories() -> Factories:
+    return LOOPS
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,14 @@
+"""The event loops that tests run on: asyncio's own and uvloop, or those that TWOLANE_LOOPS names (`uvloop`)."""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+
+import uvloop
+
+Factories = Mapping[str, Callable[[], asyncio.AbstractEventLoop]]
+
+ONE: Factories = {"asyncio": asyncio.new_event_loop}
+_BOTH: Factories = {**ONE, "uvloop": uvloop.new_event_loop}
+#: Where a test must hold on every loop.
+LOOPS: Factories = {name: _BOTH[name] for name in os.environ.get("TWOLANE_LOOPS", "asyncio,uvloop").split(",")}
