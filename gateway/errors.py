@@ -79,10 +79,13 @@ class GatewayError(Exception):
     """An answer that the gateway gives by itself.
 
     `code` is a key of CODES. `message` names the cause and the next step; it never repeats bytes of the request.
-    `param` names the header or field at fault. `retry_after_s` becomes `Retry-After`.
+    `param` names the header or field at fault. `retry_after_s` becomes `Retry-After`, in whole seconds, and
+    `retry-after-ms`, which the SDKs of OpenAI look at first, where it is not whole.
     """
 
-    def __init__(self, code: str, message: str, *, param: str | None = None, retry_after_s: int | None = None) -> None:
+    def __init__(
+        self, code: str, message: str, *, param: str | None = None, retry_after_s: float | None = None
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.facts = CODES[code]

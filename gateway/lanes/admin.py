@@ -2,6 +2,7 @@
 
 import ipaddress
 import logging
+import math
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from http import HTTPStatus
 
@@ -138,7 +139,9 @@ def _error(error: GatewayError, *, request_id: str | None = None) -> web.Respons
     if error.facts.status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"
     if error.retry_after_s is not None:
-        headers["Retry-After"] = str(error.retry_after_s)
+        headers["Retry-After"] = str(math.ceil(error.retry_after_s))
+        if error.retry_after_s % 1:
+            headers["retry-after-ms"] = str(round(error.retry_after_s * 1000))
     if error.settled:
         headers["x-should-retry"] = "false"
     return web.Response(status=error.facts.status, body=error_body(error, request_id=request_id), headers=headers)

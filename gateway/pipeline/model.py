@@ -231,8 +231,16 @@ async def _refusal(head: ResponseHead, call: UpstreamCall, target: Target) -> Ga
     code = {401: "upstream_refused", 403: "upstream_refused", 429: "upstream_limited"}.get(head.status)
     if code is None:
         code = "upstream_rejected" if 400 <= head.status < 500 else "upstream_error"
-    wait = head.value(b"retry-after") or b""
-    return GatewayError(code, text, retry_after_s=min(int(wait), RETRY_AFTER_S) if wait.isdigit() else None)
+    return GatewayError(code, text, retry_after_s=_wait_s(head))
+
+
+def _wait_s(head: ResponseHead) -> float | None:
+    """How long the upstream wants to be left alone."""
+    for name, unit_s in ((b"retry-after-ms", 0.001), (b"retry-after", 1.0)):
+        wait = head.value(name) or b""
+        if wait.isdigit():
+            return min(int(wait[:9]) * unit_s, RETRY_AFTER_S)
+    return None
 
 
 def _message_of(error: object, target: Target) -> str:

@@ -1,6 +1,7 @@
 """The gateway's own answers as bytes: errors in OpenAI's shape (design: the HTTP contract, "Errors")."""
 
 import json
+import math
 import secrets
 from http import HTTPStatus
 
@@ -40,7 +41,7 @@ def error_answer(error: GatewayError, *, request_id: str, close: bool, head_only
     if status == HTTPStatus.UNAUTHORIZED:
         lines.append("WWW-Authenticate: Bearer")
     if error.retry_after_s is not None:
-        lines.append(f"Retry-After: {error.retry_after_s}")
+        lines.append(f"Retry-After: {math.ceil(error.retry_after_s)}")
     if close:
         lines.append("Connection: close")
     head = "\r\n".join([*lines, "", ""]).encode()

@@ -5,6 +5,7 @@ import json
 import pytest
 from aiohttp import web
 
+from gateway.errors import GatewayError
 from gateway.lanes.admin import Pages
 
 from .assembled import Lane, assembled
@@ -93,3 +94,18 @@ async def test_a_tool_of_a_gateway_does_not_reach_its_pages() -> None:
         status, body = await asked(lane, "/metrics", b"x-gateway-tool: http_request")
         assert (status, json.loads(body)["error"]["code"]) == (403, "origin_not_allowed")
         assert (await asked(lane, "/", b"X-Gateway-Tool: http_request"))[0] == 200
+
+
+async def test_a_wait_is_told_in_seconds_and_where_it_is_shorter_in_milliseconds() -> None:
+    """Whole seconds, rounded up, for everybody; the exact time for those who look for it."""
+
+    async def limited(_request: web.Request) -> web.StreamResponse:
+        raise GatewayError("upstream_limited", "Not so fast.", retry_after_s=1.005)
+
+    further = Pages(
+        exposition=None, ready=lambda: True, allowed_hosts=lambda: (), further=[("GET", "/limited", limited)]
+    ).application()
+    async with assembled(pages=further, own_paths=(b"/limited",)) as lane, lane.client() as client:
+        await client.send(b"GET /limited HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        response = await client.read_response()
+        assert (response.values(b"retry-after"), response.values(b"retry-after-ms")) == ([b"2"], [b"1005"])

@@ -388,6 +388,26 @@ async def test_an_error_answer_becomes_an_error_that_clients_know(status: int, c
 
 
 @pytest.mark.parametrize(
+    ("fields", "retry_after_s"),
+    [
+        ([], None),
+        ([("Retry-After", "20")], 20),
+        ([("Retry-After", "86400")], 60),
+        ([("Retry-After", "Wed, 21 Oct 2026 07:28:00 GMT")], None),
+        ([("Retry-After", "20"), ("retry-after-ms", "5")], 0.005),
+        ([("Retry-After", "20"), ("retry-after-ms", "soon")], 20),
+        ([("retry-after-ms", "9" * 40)], 60),
+    ],
+)
+async def test_how_long_an_upstream_wants_to_be_left_alone(
+    fields: list[tuple[str, str]], retry_after_s: float | None
+) -> None:
+    """As it says, to the millisecond, and never longer than a minute."""
+    async with models(serve(answer(429, b"{}", fields))) as answering:
+        assert (await failure(answering, "upstream_limited")).retry_after_s == retry_after_s
+
+
+@pytest.mark.parametrize(
     ("body", "words"),
     [
         (b'{"error": "plain words"}', "plain words"),
