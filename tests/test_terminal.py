@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway.terminal import View, approval_lines, approval_summary, audit_line, call_line, run_lines, run_summary
@@ -28,6 +28,7 @@ JSON = st.recursive(
 )
 
 
+@example(view={"answer": {"": -(2**63) - 1}}, nested="steps")
 @given(view=st.dictionaries(NAMES, JSON), nested=st.sampled_from(["steps", "approvals"]))
 def test_no_terminal_obeys_what_a_model_wrote(view: View, nested: str) -> None:
     """Whatever stands in the fields, and wherever; every line is one line."""

@@ -15,7 +15,7 @@ _DEFINITION: Final = "twolane definition 1"
 
 
 def canonical(arguments: Any) -> str:
-    """The text of a JSON value. Never raises for what orjson.loads returned, however deeply nested."""
+    """The text of a JSON value. Never raises for what orjson.loads or json.loads returned, however deeply nested."""
     try:
         return orjson.dumps(arguments, option=orjson.OPT_SORT_KEYS).decode()
     except orjson.JSONEncodeError:  # it reads 1024 levels, and writes 254
@@ -60,9 +60,10 @@ def _nested(value: Any) -> str:
                 stack += [(False, item[i]), (True, "," if i else "")]
             stack.append((True, "["))
         else:
-            written.append(_string(item) if isinstance(item, str) else orjson.dumps(item).decode())
+            # orjson writes no whole number beyond 64 bits, and everything else as above.
+            written.append(_string(item) if isinstance(item, str | int) else orjson.dumps(item).decode())
     return "".join(written)
 
 
-def _string(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+def _string(value: str | int) -> str:
+    return json.dumps(value, ensure_ascii=False)

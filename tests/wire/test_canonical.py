@@ -92,3 +92,8 @@ def test_a_definition_is_all_its_parts() -> None:
 def test_text_that_is_not_unicode_has_a_hash() -> None:
     """Lone surrogates raise nothing."""
     assert call_sha256("\ud800", canonical({"a": "\ud800"})) != call_sha256("\ud801", canonical({"a": "\ud800"}))
+
+
+def test_numbers_of_any_size_are_written() -> None:
+    """Other readers than orjson know whole numbers beyond 64 bits."""
+    assert canonical({"b": -(2**63) - 1, "a": [2**64]}) == '{"a":[18446744073709551616],"b":-9223372036854775809}'
