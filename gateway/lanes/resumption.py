@@ -11,7 +11,7 @@ from gateway.contracts import Clock, Exchange, Handler, Json, Reply, Resume
 from gateway.errors import GatewayError
 from gateway.journal import Approval, Journal, StoredRun
 from gateway.lanes.context import ContextLane, new_run_id
-from gateway.runs import spoken
+from gateway.runs import chunks, spoken
 from gateway.runs.desk import Wish
 from gateway.runs.keeper import Keeper
 from gateway.runs.live import Asking, LiveRun, LiveRuns, interrupted
@@ -203,21 +203,18 @@ def _no_tools(run: StoredRun) -> str:
 
 
 def _text(text: str) -> list[Json]:
-    return [
-        {"choices": [{"index": 0, "delta": {"content": text}}]},
-        {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
-    ]
+    return [chunks.text(text), chunks.finish("stop")]
 
 
 def _chunks(answer: Json) -> list[Json]:
     """A stored answer as chunks."""
-    chunks: list[Json] = []
+    told: list[Json] = []
     if answer["content"]:
-        chunks.append({"choices": [{"index": 0, "delta": {"content": answer["content"]}}]})
+        told.append(chunks.text(answer["content"]))
     if answer["tool_calls"]:
-        chunks.append({"choices": [{"index": 0, "delta": {"tool_calls": answer["tool_calls"]}}]})
-    chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": answer["finish_reason"]}]})
-    return [*chunks, {"choices": [], "usage": answer["usage"], "context": answer["context"]}]
+        told.append(chunks.delta({"tool_calls": answer["tool_calls"]}))
+    told.append(chunks.finish(answer["finish_reason"]))
+    return [*told, {"choices": [], "usage": answer["usage"], "context": answer["context"]}]
 
 
 async def _released() -> None:

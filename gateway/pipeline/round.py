@@ -15,7 +15,7 @@ import orjson
 
 from gateway.contracts import Counters, Exchange, Json
 from gateway.journal import Approval, ApprovalState, RunState, StepState
-from gateway.runs import spoken
+from gateway.runs import chunks, spoken
 from gateway.runs.budget import Budget
 from gateway.runs.desk import Desk, against, approval_view
 from gateway.runs.live import EFFECTS, WAITS
@@ -96,12 +96,12 @@ class Round:
             if told is None:
                 planned = planned if approval is None else _as_approved(planned, approval)
                 if self.exchange.events:
-                    yield _event({**_named(planned, i), "type": "tool.started"})
+                    yield chunks.event({**_named(planned, i), "type": "tool.started"})
                 await self._start(number, approval)
                 yield {EFFECTS: True}
                 told = await self._run(number, planned, edited=approval is not None and approval.edited is not None)
                 if self.exchange.events:
-                    yield _event({**_named(planned, i), "type": "tool.finished"})
+                    yield chunks.event({**_named(planned, i), "type": "tool.finished"})
             self.told.append(told)
         await self.record.refused()
 
@@ -173,7 +173,7 @@ class Round:
         for approval in (self._approvals[n] for n in awaited):
             if approval.state != "pending" and any(approval.id == w.id for w in waiting):
                 told = {"type": "approval.resolved", "approval_id": approval.id, "state": approval.state}
-                yield _event({**told, "run_id": self.exchange.id})
+                yield chunks.event({**told, "run_id": self.exchange.id})
         if pending:
             self._park(awaited)
         elif (said_no := self._decided_against(awaited)) is not None:
@@ -183,9 +183,9 @@ class Round:
         """What a client is told that is held: a line for people, an event for programs."""
         shown = [spoken.shown(approval) for approval in waiting]
         delta = {"reasoning_content": texts.waiting_text(shown, language=self._language)}
-        yield {"choices": [{"index": 0, "delta": delta}]}
+        yield chunks.delta(delta)
         told = {"type": "approval.required", "approvals": [approval_view(approval) for approval in waiting]}
-        yield _event({**told, "run_id": self.exchange.id})
+        yield chunks.event({**told, "run_id": self.exchange.id})
 
     async def _until_decided(self, awaited: Sequence[int]) -> bool:
         """Whether the first of them is still not decided when the time to wait here is over."""
@@ -332,10 +332,6 @@ def _as_approved(planned: Planned, approval: Approval) -> Planned:
     if approval.edited is None:
         return planned
     return replace(planned, call=replace(planned.call, arguments=orjson.loads(approval.edited)))
-
-
-def _event(context: Json) -> Json:
-    return {"choices": [{"index": 0, "delta": {}}], "context": context}
 
 
 def _named(planned: Planned, number: int) -> Json:

@@ -22,6 +22,7 @@ from gateway.pipeline.answer import Answer
 from gateway.pipeline.resume import Progress, reopen
 from gateway.pipeline.round import Round
 from gateway.pipeline.usage import Usage
+from gateway.runs import chunks
 from gateway.runs.budget import Budget
 from gateway.runs.live import CALLS, STOPPING
 from gateway.runs.loop import Action, Ask, Execute, Finish, Loop, Planned, Told
@@ -106,9 +107,9 @@ class Run:
         self._budget.start(self._expire)
         try:
             if self._exchange.events:
-                yield _event({"type": "run.started", "run_id": self._exchange.id})
+                yield chunks.event({"type": "run.started", "run_id": self._exchange.id})
             if self._exchange.resume is not None and (text := self._retold()):
-                yield _text(text)
+                yield chunks.text(text)
             self._action = await self._first_action()
             while not isinstance(self._action, Finish):
                 async for chunk in self._round.chunks() if self._round is not None else self._asked():
@@ -140,7 +141,7 @@ class Run:
         """One call of the model, and what follows from its answer."""
         self._step += 1
         if self._exchange.events:
-            yield _event({"type": "step.started", "step": self._step})
+            yield chunks.event({"type": "step.started", "step": self._step})
         n_said, answer = len(self._progress.said), None
         while answer is None or self._dropped:
             yield {CALLS: self._drop}
@@ -157,7 +158,7 @@ class Run:
         yield {CALLS: None}
         rest, found = answer.finish()
         if rest:
-            yield _text(rest)
+            yield chunks.text(rest)
         if isinstance(found, Malformed):
             self._crew.counters.count("agent_parse_failures")
         elif isinstance(found, Calls):
@@ -278,10 +279,10 @@ class Run:
 
     async def _ending(self, finish: Finish) -> list[Json]:
         """Writes the end down, and makes the last chunks of the turn."""
-        chunks: list[Json] = []
+        last: list[Json] = []
         if finish.text:
             self._quiet = True
-            chunks.append(_text(self._spoken(finish.text)))
+            last.append(chunks.text(self._spoken(finish.text)))
         usage = self._progress.usage.chunk()
         if self._state in _PARKED:
             self._progress.prefix = self._progress.prefix or self._prefix(())
@@ -291,13 +292,13 @@ class Run:
             answer: Json = {"content": "".join(self._progress.said), "tool_calls": finish.tool_calls}
             answer |= {"finish_reason": finish.reason, "usage": usage["usage"], "context": usage.get("context", {})}
             await self._record.end(self._state, answer=orjson.dumps(answer))
-        chunks += [{"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]} for call in finish.tool_calls]
+        last += [chunks.delta({"tool_calls": [call]}) for call in finish.tool_calls]
         if self._exchange.events:
-            chunks.append(_event({"type": "run.finished", "run_id": self._exchange.id, "state": self._state}))
-        chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": finish.reason}]})
+            last.append(chunks.event({"type": "run.finished", "run_id": self._exchange.id, "state": self._state}))
+        last.append(chunks.finish(finish.reason))
         if self._context:
             usage["context"] = {**usage.get("context", {}), **self._context}
-        return [*chunks, usage]
+        return [*last, usage]
 
     async def _failed(self, failure: Exception) -> tuple[str, Exception]:
         """The run's outcome and what its client is told: after an effect nothing that makes it try again."""
@@ -390,11 +391,3 @@ class Run:
 
 def _new_call_id() -> str:
     return "call_" + secrets.token_hex(12)
-
-
-def _text(text: str) -> Json:
-    return {"choices": [{"index": 0, "delta": {"content": text}}]}
-
-
-def _event(context: Json) -> Json:
-    return {"choices": [{"index": 0, "delta": {}}], "context": context}
