@@ -5,7 +5,7 @@ A plugin is one file that exports `PLUGIN = Plugin(Config, build)`: `plugins/sta
 `plugins/tools/NAME.py` a tool, `plugins/assessors/NAME.py` an assessor, `plugins/stores/NAME.py` a store.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
@@ -79,15 +79,25 @@ class Exchange:
     credential_header: bytes = b"authorization"  # where its client puts a credential, in lower case
 
 
+#: Something of an answer: a piece of its text, or a whole `chat.completion.chunk` object, which may carry
+#: `"context": {"type": ...}` (an event for the client, docs/wire).
+Chunk: TypeAlias = str | Json
+#: Waits until more may be told: a client does not keep up, or is gone.
+Pause: TypeAlias = Callable[[], Awaitable[None]]
+#: Takes the next of an answer; whoever tells it awaits the pause that it returns, if any. What it raises ends the
+#: answer.
+Tell: TypeAlias = Callable[[Chunk], Pause | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer as it arrives: whole `chat.completion.chunk` objects.
+    """The answer as it arrives: `stream(tell)` tells it and returns at its end; it is called once at most.
 
-    A chunk may carry `"context": {"type": ...}` (an event for the client, docs/wire). Whoever ends up with a reply must
-    await `release()` in a `finally`: a wrapping generator does not close its inner one. It is idempotent.
+    A stage that changes an answer hands `stream` a `tell` of its own, which returns what the one it was given returns.
+    Whoever ends up with a reply must await `release()` in a `finally`. It is idempotent.
     """
 
-    chunks: AsyncIterator[Json]
+    stream: Callable[[Tell], Awaitable[None]]
     release: Callable[[], Awaitable[None]]
     intent: Intent | None = None  # what was recognised, for the answer's header
 
@@ -157,13 +167,17 @@ class ToolSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A tool service (an MCP server) as the intent layer sees it; `tools` maps tool names to one-line descriptions."""
+    """A tool service (an MCP server) as the intent layer sees it; `tools` maps tool names to one-line descriptions.
+
+    `changed` are the tools that are not what they were when they were accepted.
+    """
 
     name: str
     description: str
     trigger_keywords: tuple[str, ...]
     tools: Mapping[str, str]
     running: bool
+    changed: frozenset[str] = frozenset()
 
 
 @runtime_checkable
@@ -179,6 +193,50 @@ class ServiceSource(ToolSource, Protocol):
 
     def spec(self, tool: str) -> ToolSpec | None:
         """The definition of a tool of a running service, by the service's own name for it."""
+        ...
+
+
+ServiceState = Literal["stopped", "starting", "running", "error"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """How a service is, for its operator. `error` is the last thing that went wrong, in words."""
+
+    state: ServiceState
+    since_s: float  # Unix time
+    transport: Literal["stdio", "http"]
+    error: str | None = None
+    protocol: str | None = None  # the version that was agreed on
+    restarts: int = 0  # by itself, since it was started
+    skipped_lines: int = 0  # on standard output, that were no messages
+    stderr: tuple[str, ...] = ()  # the last lines
+
+
+@runtime_checkable
+class ManagedService(ServiceSource, Protocol):
+    """A service that is started and stopped, and comes back by itself when it fails."""
+
+    def start(self) -> None:
+        """Connects in the background. Idempotent."""
+        ...
+
+    async def stop(self) -> None:
+        """Returns once nothing of it runs any more. Idempotent; `start` may follow."""
+        ...
+
+    def condition(self) -> Condition: ...
+
+    def definitions(self) -> Mapping[str, str]:
+        """The SHA-256 (hex) of the definition of each of its tools, as of its last listing."""
+        ...
+
+    def accept(self, pins: Mapping[str, str]) -> None:
+        """What was accepted, by tool: one whose definition is another one is `changed`; one without a pin is not."""
+        ...
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """`changed` is called after each change of its condition or its definitions."""
         ...
 
 
@@ -227,6 +285,34 @@ class Memory:
     created_s: float  # Unix time
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredService:
+    """What is kept of a service: whether and how it was registered, and what was accepted of it.
+
+    `config` is the JSON object it was registered with; None: it stands in the configuration file. `stopped` by an
+    operator; `restarts` counts how often an operator wanted it to start anew; `version` counts all changes, from 1.
+    """
+
+    name: str
+    config: bytes | None = None
+    stopped: bool = False
+    restarts: int = 0
+    pins: Mapping[str, str] = field(default_factory=dict)
+    version: int = 0
+    updated_s: float = 0.0  # Unix time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerService:
+    """A service as one worker sees it."""
+
+    worker: str
+    name: str
+    state: ServiceState
+    error: str | None = None
+    updated_s: float  # Unix time
+
+
 class Store(Journal, Protocol):
     """Everything that outlives a request. Each method is one transaction; all raise StoreError when it fails."""
 
@@ -248,6 +334,26 @@ class Store(Journal, Protocol):
 
     async def generation(self) -> int:
         """Counts changes of prompts (and later of services and grants), by whichever process."""
+        ...
+
+    async def services(self) -> Sequence[StoredService]:
+        """In the order of their names."""
+        ...
+
+    async def put_service(self, service: StoredService, *, expected: int) -> bool:
+        """Writes it as the next version of version `expected` (0: there is none yet); False: it is another by now."""
+        ...
+
+    async def delete_service(self, name: str) -> bool:
+        """Whether there was one."""
+        ...
+
+    async def tell_services(self, worker: str, services: Sequence[WorkerService]) -> None:
+        """What this worker sees, in the place of what it saw before."""
+        ...
+
+    async def told_services(self, *, since_s: float) -> Sequence[WorkerService]:
+        """What all workers see, as far as they said so since then."""
         ...
 
     async def remember(self, memory: Memory, *, limit: int) -> None:

@@ -121,17 +121,16 @@ PLUGIN = Plugin(Config, build)
 """The stage `NAME`: what it adds to a request."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
-from gateway.contracts import Caller, Exchange, Json, Reply, Stage
+from gateway.contracts import Caller, Exchange, Json, Reply, Stage, Tell
 from gateway.registry import build_plugin
 
 HOME = Path(__file__).parents[3] / "FOLDER"
 
 
-async def chunks() -> AsyncIterator[Json]:
-    yield {"choices": []}
+async def silence(tell: Tell) -> None:
+    """The answer is of no concern here."""
 
 
 async def nothing_to_release() -> None:
@@ -140,7 +139,7 @@ async def nothing_to_release() -> None:
 
 def test_the_note_comes_last() -> None:
     """Behind the notes of stages above it; the reply of the next stage is the answer."""
-    reply = Reply(chunks(), nothing_to_release)
+    reply = Reply(silence, nothing_to_release)
     seen: list[Exchange] = []
 
     async def call_next(exchange: Exchange) -> Reply:

@@ -24,6 +24,9 @@ HANDLED = frozenset((signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHL
 HAND_OVER_S = 0.25
 #: How often a gateway that joined a port ends what steering its predecessor left behind.
 SPREAD_S = 10.0
+#: So many new objects before the collector looks for cycles among them: few of ours are in any, and each look at an
+#: agent run's chunks costs more than it finds.
+YOUNG_OBJECTS = 10_000
 #: Pending connections that the kernel keeps for us.
 BACKLOG = 4096
 
@@ -60,6 +63,7 @@ class Worker:
         # What was built for the start lives as long as the process: the collector need not look at it again.
         gc.collect()
         gc.freeze()
+        gc.set_threshold(YOUNG_OBJECTS)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
         self._on_ready()
         if self._shared:

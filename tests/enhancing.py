@@ -2,13 +2,14 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from xml.etree import ElementTree
 
 from gateway.contracts import Caller, Exchange, Json, Reply, ToolSpec
 from gateway.testing.clock import ManualClock
 from plugins.stages.prompt_enhancer import PLUGIN, Config, PromptEnhancer
+from tests.telling import reply_of
 
 QUESTION: Json = {"role": "user", "content": "Hello?"}
 
@@ -96,13 +97,7 @@ async def sent(enhancer: PromptEnhancer, request: Exchange) -> Exchange:
     """What the next stage gets."""
     seen: list[Exchange] = []
 
-    async def chunks() -> AsyncIterator[Json]:
-        yield {}
-
-    async def release() -> None:
-        pass
-
-    reply = Reply(chunks(), release)
+    reply = reply_of()
 
     async def call_next(changed: Exchange) -> Reply:
         seen.append(changed)

@@ -16,7 +16,7 @@ import orjson
 from aiohttp import HttpVersion11, web
 
 from gateway.caller import Caller
-from gateway.contracts import Exchange, Handler, Json, Reply
+from gateway.contracts import Chunk, Exchange, Handler, Json, Reply
 from gateway.errors import GatewayError
 from gateway.journal import StoredRun
 from gateway.lanes.own import Facade
@@ -231,7 +231,7 @@ class _Stream:
         await self._response.write_eof()
         return self._response
 
-    def take(self, chunks: Sequence[Json]) -> bool:
+    def take(self, chunks: Sequence[Chunk]) -> bool:
         """See `Listener`."""
         frames = b"".join(map(self._frames.of, chunks))
         if not frames or self._write_now(frames):

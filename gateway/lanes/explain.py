@@ -4,13 +4,14 @@ The chain of the request is folded once more, around a recorder instead of the m
 made, not a description of it. The run ends where the first model call would begin.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import orjson
 from aiohttp import web
 
-from gateway.contracts import Clock, Counters, Exchange, Intent, Json, Reply
+from gateway.contracts import Chunk, Clock, Counters, Exchange, Intent, Json, Reply, Tell
 from gateway.errors import GatewayError
 from gateway.lanes.admin import REQUEST_ID, Route
 from gateway.lanes.chat import Identify, head_of
@@ -51,7 +52,7 @@ class Explainer:
         handler = fold(chain.name, chain.links, recorder, counters=self.counters, clock=self.clock).handler
         reply = await handler(replace(exchange, dry=True, events=False))
         try:
-            await _until(lambda: recorder.seen is not None, reply.chunks)
+            await recorder.until_asked(reply)
         finally:
             await reply.release()
         seen = recorder.seen
@@ -130,31 +131,38 @@ class _Recorder:
 
     def __init__(self) -> None:
         self.seen: Exchange | None = None
+        self._asked = asyncio.Event()
 
     async def __call__(self, exchange: Exchange) -> Reply:
         self.seen = self.seen or exchange
-        return Reply(_nothing(), _released)
+        self._asked.set()
+        return Reply(_silent, _released)
+
+    async def until_asked(self, reply: Reply) -> None:
+        """Lets the chain answer until it asks the model, or is at its end. Raises what the chain does."""
+        answering = asyncio.ensure_future(reply.stream(_unheard))
+        asked = asyncio.ensure_future(self._asked.wait())
+        try:
+            await asyncio.wait({answering, asked}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            asked.cancel()
+            answering.cancel()
+            await asyncio.wait({answering, asked})
+        if not answering.cancelled():
+            answering.result()
 
 
-async def _nothing() -> AsyncIterator[Json]:
-    """One chunk that every stage passes on at once, so that the run can be left before it acts on an answer."""
-    yield {"choices": [{"index": 0, "delta": {"reasoning_content": "."}}]}
+async def _silent(_tell: Tell) -> None:
+    """A model that never says anything: the run is left before it could act on an answer."""
+    await asyncio.Event().wait()
+
+
+def _unheard(_chunk: Chunk) -> None:
+    """Nobody reads the answer of a chain that is only explained."""
 
 
 async def _released() -> None:
     """There is no call to end."""
-
-
-async def _until(reached: Callable[[], bool], chunks: AsyncIterator[Json]) -> None:
-    """Reads `chunks` until `reached()` or their end, and closes them."""
-    try:
-        while not reached():
-            await anext(chunks)
-    except StopAsyncIteration:
-        pass
-    finally:
-        if isinstance(chunks, AsyncGenerator):
-            await chunks.aclose()
 
 
 def _calls(calls: object) -> Sequence[Json] | None:

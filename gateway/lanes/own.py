@@ -60,13 +60,14 @@ class Facade(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._closed:
             return
-        if not self.status and not bytes(data).startswith(_CONTINUE):
+        data = bytes(data)
+        if not self.status and not data.startswith(_CONTINUE):
             # No page prepared this: it is aiohttp's own error answer, which repeats what was sent.
             self._closed = True
             self._client.listener.loop.call_soon(self._turn.handler_refused)
             return
         self.answered = True
-        self._client.write(bytes(data))
+        self._client.write(data)
         if self._upgrade is not None:
             upgrade, self._upgrade = self._upgrade, None
             self._on_close = self._turn.switch(upgrade).handler_closed

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from gateway.contracts import Json
+from gateway.contracts import Chunk, Json
 from gateway.wire.sse import event
 
 _FINISH = frozenset(("stop", "length", "tool_calls", "content_filter"))
@@ -53,19 +53,6 @@ class Turn:
         return delta, told
 
 
-def _text_alone(chunk: Json) -> str | None:
-    """The text of a chunk that is a piece of text and nothing else, as the agent loop makes most of them."""
-    choices = chunk.get("choices")
-    if len(chunk) != 1 or not choices or len(choices) != 1:
-        return None
-    choice = choices[0]
-    delta = choice.get("delta")
-    if len(choice) != 2 or not delta or len(delta) != 1 or choice.get("index") != 0:
-        return None
-    text = delta.get("content")
-    return text if isinstance(text, str) else None
-
-
 class Frames:
     """The frames of one stream."""
 
@@ -74,6 +61,7 @@ class Frames:
         self._include_usage = include_usage
         meta = {"id": turn.id, "object": "chat.completion.chunk", "created": turn.created, "model": turn.model}
         self._before = b"data: " + orjson.dumps(meta)[:-1] + b',"choices":[{"index":0,"delta":'
+        self._before_text = self._before + b'{"content":'
         self._meta = meta
 
     def first(self) -> bytes:
@@ -82,10 +70,10 @@ class Frames:
     def keepalive(self) -> bytes:
         return self._frame({})
 
-    def of(self, chunk: Json) -> bytes:
+    def of(self, chunk: Chunk) -> bytes:
         """The frame of a chunk; b"" for one that has nothing for the client."""
-        if (text := _text_alone(chunk)) is not None:
-            return self._before + b'{"content":' + orjson.dumps(text) + _TEXT_END
+        if isinstance(chunk, str):
+            return self._before_text + orjson.dumps(chunk) + _TEXT_END
         delta, told = self._turn.take(chunk)
         if told is not None:
             choices = [{"index": 0, "delta": delta, "finish_reason": None}]
@@ -116,9 +104,9 @@ class Completion:
         self._texts: dict[str, list[str]] = {}
         self._calls: dict[int, Json] = {}
 
-    def add(self, chunk: Json) -> None:
-        if (text := _text_alone(chunk)) is not None:
-            self._texts.setdefault("content", []).append(text)
+    def add(self, chunk: Chunk) -> None:
+        if isinstance(chunk, str):
+            self._texts.setdefault("content", []).append(chunk)
             return
         delta, _ = self._turn.take(chunk)
         for key, value in delta.items():

@@ -1,13 +1,13 @@
 """Runs on record that go on: by themselves, after a decision, or in the request that brings one or asks again."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import orjson
 
-from gateway.contracts import Clock, Exchange, Handler, Json, Reply, Resume
+from gateway.contracts import Chunk, Clock, Exchange, Handler, Json, Reply, Resume, Tell
 from gateway.errors import GatewayError
 from gateway.journal import Approval, Journal, StoredRun
 from gateway.lanes.context import ContextLane, new_run_id
@@ -125,7 +125,7 @@ class Resumption:
     async def _as_it_is(self, run: StoredRun, asked: Asked, *, decided: Sequence[str]) -> LiveRun:
         return self._told(asked, run.id, *await self._chunks_of(run, asked, decided=decided))
 
-    def _told(self, asked: Asked, run_id: str, *chunks: Json) -> LiveRun:
+    def _told(self, asked: Asked, run_id: str, *chunks: Chunk) -> LiveRun:
         """An answer that is known already, of this run."""
         own = asked.exchange
         run = LiveRun(replace(own, id=run_id), asked.asking, now_s=self._clock.time(), request_id=own.id)
@@ -136,7 +136,7 @@ class Resumption:
         """Whether somebody drives it, or is about to: it waits for nobody."""
         return run.state == "running" or (run.state == "awaiting_approval" and not await self._pending(run))
 
-    async def _chunks_of(self, run: StoredRun, asked: Asked, *, decided: Sequence[str]) -> list[Json]:
+    async def _chunks_of(self, run: StoredRun, asked: Asked, *, decided: Sequence[str]) -> list[Chunk]:
         """The answer of a run that nobody drives. Raises GatewayError if there is none."""
         language = approval_text.language_of(last_user_text(asked.body["messages"]))
         if run.answer is not None:
@@ -161,7 +161,7 @@ class Resumption:
         approvals = await self._lane().desk.of_run(run.id, tenant=run.tenant)
         return [approval for approval in approvals.values() if approval.state == "pending"]
 
-    def _noted(self, approval: Approval, asked: Asked) -> Json:
+    def _noted(self, approval: Approval, asked: Asked) -> Chunk:
         """The answer to a decision on a run whose own request is still there."""
         language = approval_text.language_of(last_user_text(asked.body["messages"]))
         if approval.state == "rejected":
@@ -173,7 +173,7 @@ class Resumption:
     def _following(self, run: StoredRun, asked: Asked) -> Handler:
         """Waits for a run that another process drives, and gives its answer."""
 
-        async def follow() -> AsyncIterator[Json]:
+        async def follow(tell: Tell) -> None:
             news = asyncio.Event()
             async with self._tail.listening(lambda _: news.set(), run_id=run.id):
                 while True:
@@ -184,10 +184,10 @@ class Resumption:
                         await asyncio.wait_for(news.wait(), LOOK_S)
                     news.clear()
             for chunk in await self._chunks_of(found or run, asked, decided=()):
-                yield chunk
+                tell(chunk)
 
         async def handle(_exchange: Exchange) -> Reply:
-            return Reply(follow(), _released)
+            return Reply(follow, _released)
 
         return handle
 
@@ -202,15 +202,15 @@ def _no_tools(run: StoredRun) -> str:
     return f"its chain {run.chain!r} runs no tools any more"
 
 
-def _text(text: str) -> list[Json]:
-    return [chunks.text(text), chunks.finish("stop")]
+def _text(text: str) -> list[Chunk]:
+    return [text, chunks.finish("stop")]
 
 
-def _chunks(answer: Json) -> list[Json]:
+def _chunks(answer: Json) -> list[Chunk]:
     """A stored answer as chunks."""
-    told: list[Json] = []
+    told: list[Chunk] = []
     if answer["content"]:
-        told.append(chunks.text(answer["content"]))
+        told.append(answer["content"])
     if answer["tool_calls"]:
         told.append(chunks.delta({"tool_calls": answer["tool_calls"]}))
     told.append(chunks.finish(answer["finish_reason"]))

@@ -61,4 +61,4 @@ class _AgentLoop:
                 log.error("run %s cannot begin: %s", exchange.id, error)
                 raise GatewayError("store_full", "The gateway's store failed, so it does nothing.") from None
             raise
-        return Reply(run.chunks(), run.release)
+        return Reply(run.stream, run.release)

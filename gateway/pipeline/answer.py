@@ -1,9 +1,10 @@
 """One answer of the model as it streams: its text for the client, and what the loop needs of it afterwards."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
-from gateway.contracts import Json, Reply
+from gateway.contracts import Chunk, Json, Pause, Reply, Tell
 from gateway.pipeline.usage import Usage
+from gateway.runs import chunks
 from gateway.wire.scanner import AnswerScanner, Outcome
 
 
@@ -22,12 +23,16 @@ class Answer:
         """The text without the call."""
         return "".join(self._content)
 
-    async def read(self, reply: Reply) -> AsyncIterator[Json]:
-        """Its chunks for the client: text that is certainly no call, and thoughts."""
+    async def read(self, reply: Reply, tell: Tell) -> None:
+        """Tells what of it is the client's: text that is certainly no call, and thoughts."""
         usage, said, feed = self._usage, self._usage.said, self._scanner.feed
-        async for chunk in reply.chunks:
+
+        def take(chunk: Chunk) -> Pause | None:
+            if isinstance(chunk, str):
+                chunk = chunks.delta({"content": chunk})
             if "usage" in chunk:
                 usage.read(chunk)
+            pause = None
             for choice in chunk.get("choices") or ():
                 if choice.get("index", 0) != 0:
                     continue
@@ -37,13 +42,16 @@ class Answer:
                     continue
                 text = delta.get("content")
                 passed = self._beside_text(delta) if text is None or len(delta) > 1 else None
+                if passed:
+                    pause = tell(chunks.delta(passed)) or pause
                 if text and isinstance(text, str):
                     said(text)
                     if shown := feed(text):
                         self._content.append(shown)
-                        passed = {**(passed or {}), "content": self._spoken(shown)}
-                if passed:
-                    yield {"choices": [{"index": 0, "delta": passed}]}
+                        pause = tell(self._spoken(shown)) or pause
+            return pause
+
+        await reply.stream(take)
 
     def finish(self) -> tuple[str, Outcome]:
         """What was held back and is text after all, and what the answer is."""

@@ -4,13 +4,13 @@ The body goes out as the stages left it, with `stream: true` and `include_usage`
 is an upstream error, and one that ends without a finish reason is one that was cut.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 import orjson
 
-from gateway.contracts import Exchange, Json, Reply
+from gateway.contracts import Exchange, Json, Pause, Reply, Tell
 from gateway.errors import GatewayError
 from gateway.metrics import UpstreamTally
 from gateway.upstream.call import UpstreamCall
@@ -107,10 +107,13 @@ class ModelCore:
             target.tally.outcomes["connect" if outcome == "error" and not call.sent else outcome] += 1
             raise
 
+        async def stream(tell: Tell) -> None:
+            await _stream(call, target, tell)
+
         async def release() -> None:
             call.close()
 
-        return Reply(_chunks(call, target), release)
+        return Reply(stream, release)
 
 
 def _request(exchange: Exchange, endpoint: Endpoint, *, model: str | None) -> bytes:
@@ -146,22 +149,28 @@ def _credential(clients: bytes, endpoint: Endpoint, *, header: bytes) -> bytes:
     return b"%b: %b%b\r\n" % (name.title(), b"Bearer " if name == b"authorization" else b"", endpoint.api_key)
 
 
-async def _chunks(call: UpstreamCall, target: Target) -> AsyncIterator[Json]:
-    """The chunks of one answer. Raises GatewayError if it breaks off."""
-    reader, finished = EventReader(), False
+async def _stream(call: UpstreamCall, target: Target, tell: Tell) -> None:
+    """Tells the chunks of one answer. Raises GatewayError if it breaks off."""
+    feed, finished = EventReader().feed, False
+
+    def take(piece: bytes) -> Pause | None:
+        nonlocal finished
+        pause = None
+        for data in feed(piece):
+            if data == _DONE:
+                finished = True
+                continue
+            chunk = _chunk(data, target)
+            finishes = _finishes(chunk.get("choices"))
+            if finishes is None:
+                raise _broken(target, "an event of its answer is no chat completion chunk")
+            finished = finished or finishes
+            pause = tell(chunk) or pause
+        return pause
+
     outcome = "cancelled"
     try:
-        while piece := await call.more():
-            for data in reader.feed(piece):
-                if data == _DONE:
-                    finished = True
-                    continue
-                chunk = _chunk(data, target)
-                finishes = _finishes(chunk.get("choices"))
-                if finishes is None:
-                    raise _broken(target, "an event of its answer is no chat completion chunk")
-                finished = finished or finishes
-                yield chunk
+        await call.each(take)
         if not finished:
             raise _broken(target, "its answer ends without a finish reason")
         outcome = "ok"

@@ -6,14 +6,14 @@ from any point of it. Only here do calls run.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypedDict
 
 import orjson
 
-from gateway.contracts import Counters, Exchange, Json
+from gateway.contracts import Chunk, Counters, Exchange, Json
 from gateway.journal import Approval, ApprovalState, RunState, StepState
 from gateway.runs import chunks, spoken
 from gateway.runs.budget import Budget
@@ -68,6 +68,7 @@ class Round:
     numbers: Sequence[int]
     done: Mapping[int, Told]
     asked_for: bool  # the user wants to be asked before each call, whatever was remembered
+    say: Callable[[Chunk], Awaitable[None]]  # to the client: events, and marks of `gateway.runs.live`
     told: list[Told] = field(default_factory=list)
     finish: Finish | None = None
     state: RunState = "completed"
@@ -76,10 +77,12 @@ class Round:
     _granted: set[int] = field(default_factory=set)
     _approvals: Mapping[int, Approval] = field(default_factory=dict)
 
-    async def chunks(self) -> AsyncIterator[Json]:
-        """Events for the client, and the mark before the first effect. Raises GatewayError."""
-        async for chunk in self._ask():
-            yield chunk
+    async def run(self) -> None:
+        """Runs the calls, and says so: events for the client, and the mark before the first effect.
+
+        Raises GatewayError.
+        """
+        await self._ask()
         for i, number in enumerate(self.numbers):
             if self._is_over():
                 return
@@ -87,8 +90,7 @@ class Round:
             told = self.done.get(number) or _refused(planned)
             approval: Approval | None = None
             if told is None and planned.needs_approval and number not in self._granted:
-                async for chunk in self._wait(i):
-                    yield chunk
+                await self._wait(i)
                 if self._is_over():
                     return
                 approval = self._approvals[number]
@@ -96,16 +98,16 @@ class Round:
             if told is None:
                 planned = planned if approval is None else _as_approved(planned, approval)
                 if self.exchange.events:
-                    yield chunks.event({**_named(planned, i), "type": "tool.started"})
+                    await self.say(chunks.event({**_named(planned, i), "type": "tool.started"}))
                 await self._start(number, approval)
-                yield {EFFECTS: True}
+                await self.say({EFFECTS: True})
                 told = await self._run(number, planned, edited=approval is not None and approval.edited is not None)
                 if self.exchange.events:
-                    yield chunks.event({**_named(planned, i), "type": "tool.finished"})
+                    await self.say(chunks.event({**_named(planned, i), "type": "tool.finished"}))
             self.told.append(told)
         await self.record.refused()
 
-    async def _ask(self) -> AsyncIterator[Json]:
+    async def _ask(self) -> None:
         """Asks for every call of the group that needs it, at once."""
         held = [i for i, p in enumerate(self.planned) if p.needs_approval and self.numbers[i] not in self.done]
         for i in held:
@@ -124,7 +126,7 @@ class Round:
             await self.record.refused()
             return
         await self._issue(lacking)
-        yield {EFFECTS: True}
+        await self.say({EFFECTS: True})
 
     async def _refuse_or_grant(self, i: int) -> None:
         """Nobody is asked about a call that its tool would refuse, nor about one that was approved for good."""
@@ -156,24 +158,24 @@ class Round:
         await self.record.ask(issued, [approval_view(approval) for approval in issued])
         self._approvals = {**self._approvals, **{approval.step: approval for approval in issued}}
 
-    async def _wait(self, i: int) -> AsyncIterator[Json]:
+    async def _wait(self, i: int) -> None:
         """Until the call is decided on; `finish` is set when the turn ends before, or because of it."""
         awaited = [n for n in self.numbers[i:] if n in self._approvals and n not in self.done]
         waiting = [self._approvals[n] for n in awaited if self._approvals[n].state == "pending"]
         try:
             if self.exchange.approvals == "hold" and self._approvals[awaited[0]].state == "pending":
-                yield {WAITS: True}
+                await self.say({WAITS: True})
                 for chunk in self._telling(waiting):
-                    yield chunk
+                    await self.say(chunk)
             pending = await self._until_decided(awaited)
-            yield {WAITS: False}
+            await self.say({WAITS: False})
         except asyncio.CancelledError:
             await self.record.park("awaiting_approval")
             raise
         for approval in (self._approvals[n] for n in awaited):
             if approval.state != "pending" and any(approval.id == w.id for w in waiting):
                 told = {"type": "approval.resolved", "approval_id": approval.id, "state": approval.state}
-                yield chunks.event({**told, "run_id": self.exchange.id})
+                await self.say(chunks.event({**told, "run_id": self.exchange.id}))
         if pending:
             self._park(awaited)
         elif (said_no := self._decided_against(awaited)) is not None:

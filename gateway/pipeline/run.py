@@ -7,14 +7,14 @@ Text flows on as it comes; tool calls never do. The state machine is `gateway.ru
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import orjson
 
-from gateway.contracts import Exchange, Handler, Json, LoopLimits, Reply, StoreError
+from gateway.contracts import Chunk, Exchange, Handler, Json, LoopLimits, Pause, Reply, StoreError, Tell
 from gateway.errors import GatewayError
 from gateway.journal import RunState
 from gateway.pipeline import hidden
@@ -62,6 +62,7 @@ class Run:
         self._step = 0
         self._reply: Reply | None = None
         self._messages: list[Json] = exchange.body["messages"]
+        self._tell: Tell = _nobody
         self._quiet = True  # nothing was said in this round
         self._expired = self._dropped = False
         self._task: asyncio.Task[None] | None = None
@@ -101,30 +102,32 @@ class Run:
                 await store.ask_before(**whose, conversation=exchange.conversation, now_s=now_s)
         self._messages = await hidden.remembered(self._messages, caller=exchange.caller, store=store)
 
-    async def chunks(self) -> AsyncIterator[Json]:
-        """What the client gets: text, events, one finish reason, the usage of the whole turn."""
+    async def stream(self, tell: Tell) -> None:
+        """Tells what the client gets: text, events, one finish reason, the usage of the whole turn."""
         outcome = "error"
+        self._tell = tell
         self._budget.start(self._expire)
         try:
             if self._exchange.events:
-                yield chunks.event({"type": "run.started", "run_id": self._exchange.id})
+                await self._say(chunks.event({"type": "run.started", "run_id": self._exchange.id}))
             if self._exchange.resume is not None and (text := self._retold()):
-                yield chunks.text(text)
+                await self._say(text)
             self._action = await self._first_action()
             while not isinstance(self._action, Finish):
-                async for chunk in self._round.chunks() if self._round is not None else self._asked():
-                    yield chunk
-                if self._round is not None:
+                if self._round is None:
+                    await self._ask()
+                else:
+                    await self._round.run()
                     self._action, self._round = self._executed(self._round), None
-                elif isinstance(self._action, Execute):
+                if isinstance(self._action, Execute):
                     self._round = self._next_round(self._action)
             for chunk in await self._ending(self._action):
-                yield chunk
+                await self._say(chunk)
             outcome = "rejected" if self._state == "expired" else self._state
         except Exception as failure:
             outcome, error = await self._failed(failure)
             raise error from None
-        except (asyncio.CancelledError, GeneratorExit) as left:
+        except asyncio.CancelledError as left:
             outcome = "cancelled"
             with suppress(GatewayError, StoreError):
                 await self._record.leave(stopping=STOPPING in left.args)
@@ -137,28 +140,31 @@ class Run:
                 self._crew.counters.count("agent_runs", outcome=outcome)
                 self._crew.counters.observe("agent_run_steps", self._loop.asked)
 
-    async def _asked(self) -> AsyncIterator[Json]:
+    async def _say(self, chunk: Chunk) -> None:
+        if (pause := self._tell(chunk)) is not None:
+            await pause()
+
+    async def _ask(self) -> None:
         """One call of the model, and what follows from its answer."""
         self._step += 1
         if self._exchange.events:
-            yield chunks.event({"type": "step.started", "step": self._step})
+            await self._say(chunks.event({"type": "step.started", "step": self._step}))
         n_said, answer = len(self._progress.said), None
         while answer is None or self._dropped:
-            yield {CALLS: self._drop}
+            await self._say({CALLS: self._drop})
             del self._progress.said[n_said:]
             self._dropped, self._quiet = False, True
             answer = Answer(usage=self._progress.usage, spoken=self._spoken)
             try:
-                async for chunk in answer.read(await self._call()):
-                    yield chunk
+                await answer.read(await self._call(), self._tell)
             except GatewayError:
                 if not self._dropped:
                     raise
             await self.release()
-        yield {CALLS: None}
+        await self._say({CALLS: None})
         rest, found = answer.finish()
         if rest:
-            yield chunks.text(rest)
+            await self._say(rest)
         if isinstance(found, Malformed):
             self._crew.counters.count("agent_parse_failures")
         elif isinstance(found, Calls):
@@ -265,6 +271,7 @@ class Run:
             numbers=numbers,
             done=done,
             asked_for=self._progress.asked_for,
+            say=self._say,
         )
 
     def _executed(self, round_: Round) -> Action:
@@ -277,12 +284,12 @@ class Run:
 
     # The end of a turn.
 
-    async def _ending(self, finish: Finish) -> list[Json]:
+    async def _ending(self, finish: Finish) -> list[Chunk]:
         """Writes the end down, and makes the last chunks of the turn."""
-        last: list[Json] = []
+        last: list[Chunk] = []
         if finish.text:
             self._quiet = True
-            last.append(chunks.text(self._spoken(finish.text)))
+            last.append(self._spoken(finish.text))
         usage = self._progress.usage.chunk()
         if self._state in _PARKED:
             self._progress.prefix = self._progress.prefix or self._prefix(())
@@ -387,6 +394,10 @@ class Run:
         return GatewayError(
             "agent_timeout", f"The run took longer than {seconds:g} s and was stopped (run {self._exchange.id})."
         )
+
+
+def _nobody(_chunk: Chunk) -> Pause | None:
+    raise AssertionError("a run says nothing before it is streamed")
 
 
 def _new_call_id() -> str:

@@ -1,4 +1,4 @@
-"""The chunks of an answer that the gateway itself makes, in the one form that all who read them expect."""
+"""The chunks of an answer that the gateway itself makes, besides its text, in the one form that readers expect."""
 
 from gateway.contracts import Json
 
@@ -6,10 +6,6 @@ from gateway.contracts import Json
 def delta(piece: Json) -> Json:
     """A piece of the answer."""
     return {"choices": [{"index": 0, "delta": piece}]}
-
-
-def text(said: str) -> Json:
-    return delta({"content": said})
 
 
 def event(context: Json) -> Json:

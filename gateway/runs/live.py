@@ -7,10 +7,11 @@ model talks to nobody meanwhile.
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from gateway.contracts import Clock, Exchange, Handler, Intent, Json
+from gateway.contracts import Chunk, Clock, Exchange, Handler, Intent, Json, Pause
 from gateway.errors import GatewayError
 from gateway.runs.transcript import Transcript
 
@@ -98,7 +99,7 @@ class LiveRun:
         self._task = asyncio.get_running_loop().create_task(self._pump(handler))
         self._task.add_done_callback(lambda _: self._end())
 
-    def replay(self, chunks: Sequence[Json]) -> None:
+    def replay(self, chunks: Sequence[Chunk]) -> None:
         """The run is over, and this was its answer."""
         self.transcript.chunks += chunks
         self.effects = True
@@ -139,7 +140,7 @@ class LiveRun:
             self.intent = reply.intent
             self._begun.set()
             try:
-                await self._take(reply.chunks)
+                await reply.stream(self._tell)
             finally:
                 await reply.release()
         except asyncio.CancelledError:
@@ -149,22 +150,18 @@ class LiveRun:
         finally:
             self._finish(error)
 
-    async def _take(self, chunks: AsyncIterator[Json]) -> None:
-        transcript = self.transcript
-        async for chunk in chunks:
-            try:
-                if CALLS in chunk:
-                    await self._calls(chunk[CALLS])
-                elif EFFECTS in chunk:
-                    self.effects = True
-                elif WAITS in chunk:
-                    self.waits = chunk[WAITS]
-                elif not self._dropped and not transcript.add(chunk):
-                    await transcript.room()
-            except BaseException as error:
-                if isinstance(chunks, AsyncGenerator):  # it stands at a `yield`, and hears of it there
-                    await chunks.athrow(error)
-                raise
+    def _tell(self, chunk: Chunk) -> Pause | None:
+        """`contracts.Tell`."""
+        if not isinstance(chunk, str):
+            if CALLS in chunk:
+                return partial(self._calls, chunk[CALLS])
+            if EFFECTS in chunk:
+                self.effects = True
+                return None
+            if WAITS in chunk:
+                self.waits = chunk[WAITS]
+                return None
+        return None if self._dropped or self.transcript.add(chunk) else self.transcript.room
 
     async def _calls(self, drop: Callable[[], None] | None) -> None:
         """A model is to be called, or its call is over."""

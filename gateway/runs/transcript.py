@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
-from gateway.contracts import Json
+from gateway.contracts import Chunk, Json
 from gateway.errors import GatewayError
 
 #: How far a client may be behind before the model has to wait, and how long an answer may get.
@@ -17,7 +17,7 @@ BEHIND_CHARS, ANSWER_CHARS = 262_144, 16 << 20
 class Listener(Protocol):
     """A client as a transcript sees it."""
 
-    def take(self, chunks: Sequence[Json]) -> bool:
+    def take(self, chunks: Sequence[Chunk]) -> bool:
         """The next of the answer; whether more may come at once."""
         ...
 
@@ -42,7 +42,7 @@ class Transcript:
     """The chunks of one run; `error` is what it ended with, once it is `done`."""
 
     def __init__(self) -> None:
-        self.chunks: list[Json] = []
+        self.chunks: list[Chunk] = []
         self.error: BaseException | None = None
         self.done = False
         self._chars = 0
@@ -73,16 +73,16 @@ class Transcript:
             self._room.set()
         self.reraise()
 
-    async def whole(self) -> Sequence[Json]:
+    async def whole(self) -> Sequence[Chunk]:
         """The whole answer. Raises what the run did."""
         await self._ended.wait()
         self.reraise()
         return self.chunks
 
-    def add(self, chunk: Json) -> bool:
+    def add(self, chunk: Chunk) -> bool:
         """The next chunk; whether all clients keep up (else: `room`). Raises GatewayError if it is too much."""
         self.chunks.append(chunk)
-        chars = self._chars = self._chars + _chars_of(chunk)
+        chars = self._chars = self._chars + (len(chunk) if isinstance(chunk, str) else _chars_of(chunk))
         if chars > ANSWER_CHARS:
             raise GatewayError(
                 "upstream_error",

@@ -5,12 +5,17 @@ connection cannot look like an answer here either. The body is decoded of its ch
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
 from gateway.errors import GatewayError
 from gateway.upstream.connection import HIGH_WATER_BYTES, UpstreamConnection
 from gateway.upstream.pool import Pool
 from gateway.wire.body import Body, BodyError
 from gateway.wire.response import ResponseError, ResponseHead, ResponseHeads, body_of
+
+#: Takes the next of a body; the pause that it returns, if any, is awaited before more comes.
+Take: TypeAlias = Callable[[bytes], Callable[[], Awaitable[None]] | None]
 
 
 class UpstreamCall:
@@ -24,7 +29,9 @@ class UpstreamCall:
         self._body: Body | None = None
         self._pieces: list[bytes] = []
         self._held_bytes = 0
-        self._failure: GatewayError | None = None
+        self._failure: Exception | None = None
+        self._take: Take | None = None  # while pieces go there as they come
+        self._pause: Callable[[], Awaitable[None]] | None = None  # what it wants awaited
         self._began = False  # some byte of the answer came
         self._reading = False
         self._done = False
@@ -56,21 +63,37 @@ class UpstreamCall:
 
         Raises GatewayError if the answer is cut, broken, or silent for too long.
         """
-        if not self._reading:
-            self._reading = True
-            idle_s = self._pool.endpoint.idle_s
-            self._allow(idle_s, f"was silent for {idle_s:g} s")
+        self._begin_reading()
         while not self._pieces:
             if self._failure is not None:
                 raise self._failure
             if self._done:
                 return b""
             await self._wait()
-        pieces, self._pieces = self._pieces, []
-        self._held_bytes = 0
-        if self._upstream is not None:
-            self._upstream.resume()
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return self._held()
+
+    async def each(self, take: Take) -> None:
+        """Gives the rest of the body to `take`, as it comes: a turn of the event loop less than `more`.
+
+        Raises what `more` does, and what `take` raises, which ends the call.
+        """
+        self._begin_reading()
+        while True:
+            while self._pieces:
+                if (pause := take(self._held())) is not None:
+                    await pause()
+            if self._failure is not None:
+                raise self._failure
+            if self._done:
+                return
+            self._take = take
+            try:
+                await self._wait()
+            finally:
+                self._take = None
+            if (wanted := self._pause) is not None:
+                self._pause = None
+                await wanted()
 
     async def within(self, limit_bytes: int) -> bytes:
         """The body; of one that is longer than `limit_bytes` a little more than that. Raises GatewayError."""
@@ -110,7 +133,11 @@ class UpstreamCall:
         except (ResponseError, BodyError) as error:
             self._fail(str(error))
             return
-        if payload:
+        if payload and self._take is not None:
+            self._hand_over(payload, self._take)
+            if self._take is not None and not self._body.done:
+                return
+        elif payload:
             self._pieces.append(payload)
             self._held_bytes += len(payload)
             if self._held_bytes > HIGH_WATER_BYTES and self._upstream is not None:
@@ -118,6 +145,17 @@ class UpstreamCall:
         if self._body.done:
             self._complete(clean=not self._body.rest)
         self._wake()
+
+    def _hand_over(self, payload: bytes, take: Take) -> None:
+        self._waiting_since_s = self._loop.time()
+        try:
+            pause = take(payload)
+        except Exception as error:
+            self._take, self._failure = None, error
+            self.close()
+        else:
+            if pause is not None:
+                self._take, self._pause = None, pause
 
     def upstream_eof(self) -> bool:
         return False
@@ -135,6 +173,20 @@ class UpstreamCall:
 
     def upstream_drained(self) -> None:
         """See `upstream_full`."""
+
+    def _begin_reading(self) -> None:
+        if not self._reading:
+            self._reading = True
+            idle_s = self._pool.endpoint.idle_s
+            self._allow(idle_s, f"was silent for {idle_s:g} s")
+
+    def _held(self) -> bytes:
+        """What has come and was not taken."""
+        pieces, self._pieces = self._pieces, []
+        self._held_bytes = 0
+        if self._upstream is not None:
+            self._upstream.resume()
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _attach(self, upstream: UpstreamConnection, request: bytes) -> None:
         self._upstream, self.sent = upstream, True

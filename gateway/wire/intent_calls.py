@@ -10,7 +10,7 @@ from typing import Literal
 
 from gateway.wire.intent_names import Named, NameIndex
 from gateway.wire.intent_negation import is_refused
-from gateway.wire.phrases import Folded, Hit, Spans
+from gateway.wire.phrases import Folded, Hit, Spans, mentions
 
 #: Further calls are not looked at: each costs a look at what negates it.
 CALLS_LIMIT = 100
@@ -35,7 +35,7 @@ _SUFFIX = (
     r"(?:(?P<tool>工具(?![箱包类類书書栏欄])|tools?(?![a-z0-9_]))"
     r"|(?P<service>服务(?![器员商业端费区生])|服務(?![器員商業端費區生])|(?:service|server)s?(?![a-z0-9_])))"
 )
-_ANY_SUFFIX = re.compile("工具|服务|服務|tool|serv")
+_SUFFIX_WORDS = ("工具", "服务", "服務", "tool", "service", "server")
 _NAMED_AS = re.compile(_AFTER_NAME + _SUFFIX)
 #: "before ...", said behind the name: the call is a condition, not a request. 前 3 条 is "the first 3".
 _PUT_OFF = re.compile(
@@ -84,7 +84,7 @@ def find_calls(message: str, folded: Folded, index: NameIndex, hits: Sequence[Hi
     for hit in sorted(hits, key=lambda hit: -hit.end):
         if hit.phrase in index.called:
             starting.setdefault(hit.start, []).append(hit)
-    if not starting and not _ANY_SUFFIX.search(folded.text):
+    if not starting and not mentions(folded.text, _SUFFIX_WORDS):
         return
     found = 0
     for verb in _VERB.finditer(folded.text):

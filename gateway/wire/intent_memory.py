@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from gateway.wire.phrases import Spans
+from gateway.wire.phrases import Spans, mentions
 
 _BEGIN = r"(?:\A|(?<=[.!?;,:\n。、]))\s{0,8}+"
 _POLITE = (
@@ -53,6 +53,12 @@ _EVERYTHING = re.compile(
     r"\s{0,3}(?:everything|all|all of (?:it|that|them)|anything|所有|一切|全部|所有事情?|所有的?(?:一切|记忆|内容)?)"
     r"(?:\s{1,3}(?:you|i|about|know|remember|told|said|me|that|have|ever)(?![a-z0-9_])){0,8}\s{0,3}\Z"
 )
+#: Whatever the expressions above match has one of these in it.
+_WORDS = (
+    *("remember", "memor", "recall", "forget", "unlearn", "in mind", "know about me"),
+    *("take note", "note down", "make a note"),
+    *("记", "記", "忘", "知道我", "了解我"),
+)
 #: What makes "忘记密码怎么办" a question about something else.
 _ASKS = re.compile(r"怎么|怎麼|如何|怎样|怎樣|咋|为什么|為什麼|吗|嗎|\?")
 #: A sentence ends at a full stop with a space behind it, but not at the one of "Dr." or "e.g."
@@ -77,6 +83,8 @@ class MemoryRequest:
 
 def memory_request(text: str, *, shown: Spans) -> MemoryRequest | None:
     """The first request about memories in folded `text` that is not in one of the `shown` ranges."""
+    if not mentions(text, _WORDS):
+        return None
     found = (_recall(text, shown), _remember(text, shown), _forget(text, shown))
     # At the same place a question ("do you remember") is one, whatever else it could be read as.
     return min((request for request in found if request), key=lambda request: request.start, default=None)

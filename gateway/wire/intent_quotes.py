@@ -4,7 +4,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from gateway.wire.phrases import Spans
+from gateway.wire.phrases import Spans, mentions
 
 #: A quotation is no longer than this; what opens without closing is not one.
 QUOTE_LIMIT = 1000
@@ -31,10 +31,13 @@ def code_blocks(text: str) -> Spans:
 
 def shown_text(text: str) -> Spans:
     """Code blocks, inline code, quotes and quoted lines; but not a message that is one quotation as a whole."""
-    return Spans([*_blocks(text), *_quotes(text), *(line.span() for line in _QUOTED_LINE.finditer(text))])
+    quoted = _QUOTED_LINE.finditer(text) if ">" in text else ()
+    return Spans([*_blocks(text), *_quotes(text), *(line.span() for line in quoted)])
 
 
 def _blocks(text: str) -> Iterator[tuple[int, int]]:
+    if not mentions(text, ("```", "~~~")):
+        return
     opened: re.Match[str] | None = None
     for fence in _FENCE.finditer(text):
         if opened is None:
@@ -47,6 +50,8 @@ def _blocks(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _quotes(text: str) -> Iterator[tuple[int, int]]:
+    if not mentions(text, _CLOSING):
+        return
     stripped = text.strip(_AROUND)
     first = text.find(stripped)
     closings: dict[str, list[int]] = {}

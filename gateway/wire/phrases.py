@@ -112,6 +112,11 @@ def _invisible(char: str) -> bool:
     return unicodedata.category(char) == "Cf" or "\ufe00" <= char <= "\ufe0f"
 
 
+def mentions(text: str, words: Iterable[str]) -> bool:
+    """Whether any of `words` stands in `text`, even within a longer one: most messages need no closer look."""
+    return any(map(text.__contains__, words))
+
+
 def is_word(char: str) -> bool:
     """Whether `char` makes a word longer. Only of scripts that put spaces between words: in CJK, none does."""
     return char == "_" or (char < "\u0590" and char.isalnum())

@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestServer
 from pipeline.doubles import Clock
 
 from gateway.caller import Caller
-from gateway.contracts import Exchange, Intent, Json, Reply, StoredRun
+from gateway.contracts import Exchange, Intent, Json, Reply, StoredRun, Tell
 from gateway.counters import ContextCounters
 from gateway.lanes.context import ContextLane
 from gateway.pipeline.chain import Chain
@@ -71,13 +71,14 @@ class World:
         return await self.lane.exchange(head(*lines), {**BODY, **body}, identity=NOBODY, run_id="run_7")
 
     async def _handle(self, _exchange: Exchange) -> Reply:
-        return Reply(self._streamed(), self._release, self.intent)
+        return Reply(self._stream, self._release, self.intent)
 
-    async def _streamed(self) -> AsyncIterator[Json]:
+    async def _stream(self, tell: Tell) -> None:
         while (chunk := await self.chunks.get()) is not None:
             if isinstance(chunk, Exception):
                 raise chunk
-            yield chunk
+            if (pause := tell(chunk)) is not None:
+                await pause()
 
     async def _release(self) -> None:
         self.released += 1

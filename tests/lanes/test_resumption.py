@@ -18,6 +18,7 @@ from gateway.runs.live import Asking, LiveRun, LiveRuns
 from gateway.runs.record import LEASE_S
 from gateway.wire.replies import Reply
 from plugins.stores.sqlite import SqliteStore
+from tests import telling
 from tests.pipeline.benches import CALLER, USAGE, Bench, answer, call, group, texts
 from tests.pipeline.doubles import Clock
 
@@ -106,7 +107,7 @@ async def _nothing() -> None:
 
 async def whole(run: LiveRun) -> list[Json]:
     await run.begun()
-    return list(await run.transcript.whole())
+    return list(map(telling.whole, await run.transcript.whole()))
 
 
 async def until(reached: Callable[[], object]) -> None:

@@ -1,6 +1,6 @@
 """An agent loop around a scripted model and a real store: what the tests of runs stand on."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -23,6 +23,7 @@ from gateway.tools.judge import Judge
 from gateway.tools.results import Results
 from gateway.tools.runner import Runner
 from plugins.stores.sqlite import SqliteStore
+from tests.telling import reply_of, told, whole
 
 from .doubles import Clock
 from .models import chunk
@@ -175,12 +176,7 @@ class Bench:
         said = self.answers[len(self.asked) - 1]
         if isinstance(said, BaseException):
             raise said
-        return Reply(self._chunks(said), self._release)
-
-    @staticmethod
-    async def _chunks(said: list[Json]) -> AsyncIterator[Json]:
-        for one in said:
-            yield one
+        return reply_of(*said, release=self._release)
 
     async def _release(self) -> None:
         self.released += 1
@@ -188,7 +184,7 @@ class Bench:
 
 async def told_by(reply: Reply) -> list[Json]:
     try:
-        return [one async for one in reply.chunks if "choices" in one]
+        return [one for one in map(whole, await told(reply)) if "choices" in one]
     finally:
         await reply.release()
 

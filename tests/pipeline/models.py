@@ -15,6 +15,7 @@ from gateway.testing.scripts import event, head, sse_answer
 from gateway.testing.upstream import FakeUpstream, Script
 from gateway.upstream.endpoint import Endpoint
 from gateway.upstream.pool import Pool
+from tests.telling import told
 
 
 def chunk(content: str | None = None, *, finish: str | None = None, **more: object) -> Json:
@@ -66,7 +67,7 @@ class Models:
         """The chunks of one answer."""
         reply = await self.core(asked or exchange())
         try:
-            return [one async for one in reply.chunks]
+            return await told(reply)  # type: ignore[return-value]  # a model's chunks are whole
         finally:
             await reply.release()
 

@@ -15,6 +15,7 @@ from gateway.runs import keeper as keeping
 from gateway.runs.record import LEASE_S
 from gateway.tools.gate import Policy
 from plugins.stores.sqlite import SqliteStore
+from tests.telling import stepping, whole
 
 from .benches import CALLER, Bench, answer, call, consent, group, texts, told_by
 from .doubles import samples
@@ -368,10 +369,10 @@ async def test_a_client_that_leaves_with_a_question_leaves_it_open() -> None:
     """Wherever it stopped reading: the question can be answered later."""
     bench = Bench([answer(risky()), answer("Done.")])
     reply = await bench.reply(approvals="hold")
-    async for one in reply.chunks:
-        if one.get("context", {}).get("type") == "approval.required":
-            break
-    await reply.chunks.aclose()  # type: ignore[attr-defined]
+    async with stepping(reply) as steps:
+        async for one in steps:
+            if whole(one).get("context", {}).get("type") == "approval.required":
+                break
     await reply.release()
     assert (await bench.stored()).state == "awaiting_approval"
     await bench.decide()

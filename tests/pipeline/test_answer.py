@@ -1,13 +1,12 @@
 """One answer as it streams: what the client gets of it at once, and what the loop gets at its end."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 
-from gateway.contracts import Json, Reply
+from gateway.contracts import Chunk, Json
 from gateway.pipeline.answer import Answer
 from gateway.pipeline.usage import Usage
 from gateway.wire.scanner import Calls, Malformed, Outcome, Prose
+from tests.telling import reply_of, whole
 
 from .benches import USAGE, call
 from .models import chunk
@@ -21,17 +20,14 @@ async def read(*chunks: Json, spoken: list[str] | None = None) -> tuple[list[Jso
         said.append(text)
         return text
 
-    async def streamed() -> AsyncIterator[Json]:
-        for one in chunks:
-            yield one
-
     async def release() -> None:
         raise AssertionError("whoever has the reply releases it")
 
     answer = Answer(usage=usage, spoken=tell)
-    out = [one async for one in answer.read(Reply(streamed(), release))]
+    out: list[Chunk] = []
+    await answer.read(reply_of(*chunks, release=release), out.append)
     rest, found = answer.finish()
-    return out, answer, rest, found, usage
+    return [whole(one) for one in out], answer, rest, found, usage
 
 
 def deltas(told: list[Json]) -> list[Json]:
@@ -71,7 +67,7 @@ async def test_thoughts_flow_on_beside_the_text() -> None:
     other = {"choices": [{"index": 0, "delta": {"reasoning": "Hm."}}]}
     empty = {"choices": [{"index": 0, "delta": {"reasoning": "", "reasoning_content": None}}]}
     out, answer, _, found, _ = await read(thought, other, empty, chunk(finish="stop"))
-    assert deltas(out) == [{"reasoning_content": call(), "content": "Hi"}, {"reasoning": "Hm."}]
+    assert deltas(out) == [{"reasoning_content": call()}, {"content": "Hi"}, {"reasoning": "Hm."}]
     assert answer.content == "Hi" and isinstance(found, Prose)
 
 

@@ -1,33 +1,24 @@
 """A chain is an onion: first listed outermost; a stage that fails fails loudly, unless its chain says otherwise."""
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
 
 from gateway.caller import Caller
-from gateway.contracts import Exchange, Handler, Json, Reply
+from gateway.contracts import Chunk, Exchange, Handler, Reply
 from gateway.counters import ContextCounters
 from gateway.errors import GatewayError
 from gateway.pipeline.chain import Link, fold
 from gateway.testing.clock import ManualClock
+from tests.telling import reply_of, told
 
 from .doubles import Clock, samples
 
 ASKED = Exchange(id="run_1", body={"messages": []}, caller=Caller("c", "t", frozenset()), chain="main")
 
 
-async def _nothing() -> None:
-    return
-
-
-async def _chunks(notes: tuple[str, ...]) -> AsyncIterator[Json]:
-    for note in notes:
-        yield {"note": note}
-
-
 async def core(exchange: Exchange) -> Reply:
-    return Reply(_chunks(exchange.notes), _nothing)
+    return reply_of(*exchange.notes)
 
 
 class Noting:
@@ -50,9 +41,8 @@ class Failing:
         raise self.error
 
 
-async def notes_of(handler: Handler) -> list[str]:
-    reply = await handler(ASKED)
-    return [chunk["note"] async for chunk in reply.chunks]
+async def notes_of(handler: Handler) -> list[Chunk]:
+    return await told(await handler(ASKED))
 
 
 async def test_stages_run_in_the_order_of_the_file() -> None:

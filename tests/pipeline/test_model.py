@@ -1,7 +1,6 @@
 """One call of the model over real sockets: what goes out, what comes back, and every way in which it breaks."""
 
 import asyncio
-import gc
 from contextlib import suppress
 from dataclasses import replace
 
@@ -15,6 +14,7 @@ from gateway.testing.peer import Peer
 from gateway.testing.ports import free_port
 from gateway.testing.scripts import answer, event, head, serve
 from gateway.testing.scripts import chunk as framed
+from tests.telling import stepping
 
 from .models import HELLO, STREAM, Models, chunk, exchange, models, says, stream
 
@@ -168,10 +168,10 @@ async def test_chunks_come_as_they_are_sent() -> None:
 
     async with models(script) as answering:
         reply = await answering.core(exchange())
-        chunks = aiter(reply.chunks)
-        assert await anext(chunks) == chunk("a", custom=[1])
-        go.set()
-        assert [one async for one in chunks] == [chunk(finish="stop")]
+        async with stepping(reply) as chunks:
+            assert await anext(chunks) == chunk("a", custom=[1])
+            go.set()
+            assert [one async for one in chunks] == [chunk(finish="stop")]
         await reply.release()
         assert len(await answering.ask()) == 2
         assert len(answering.upstreams[0].connections) == 1
@@ -221,10 +221,10 @@ async def test_an_event_that_is_no_chunk_is_the_upstreams_fault(data: bytes) -> 
     """What came before it has been passed on; the call ends with a 502 that names the upstream."""
     async with models(says(stream(chunk("Hi"), data))) as answering:
         reply = await answering.core(exchange())
-        chunks = aiter(reply.chunks)
-        assert await anext(chunks) == chunk("Hi")
-        with pytest.raises(GatewayError) as failed:
-            await anext(chunks)
+        async with stepping(reply) as chunks:
+            assert await anext(chunks) == chunk("Hi")
+            with pytest.raises(GatewayError) as failed:
+                await anext(chunks)
         await reply.release()
         assert failed.value.code == "upstream_error" and "'up0'" in failed.value.message
         assert answering.outcomes() == {"error": 1}
@@ -308,16 +308,12 @@ async def test_a_released_reply_ends_its_connection() -> None:
 
     async with models(endless) as answering:
         reply = await answering.core(exchange())
-        chunks = aiter(reply.chunks)
-        await anext(chunks)
-        await reply.release()
-        await reply.release()
-        await answering.upstreams[0].wait_open(0)
-        del reply, chunks
-        gc.collect()
-        async with asyncio.timeout(5):
-            while answering.outcomes() != {"cancelled": 1}:
-                await asyncio.sleep(0)
+        async with stepping(reply) as chunks:
+            await anext(chunks)
+            await reply.release()
+            await reply.release()
+            await answering.upstreams[0].wait_open(0)
+        assert answering.outcomes() == {"cancelled": 1}
 
 
 async def test_a_reply_that_is_released_under_its_reader_is_not_the_upstreams_fault() -> None:
@@ -330,13 +326,13 @@ async def test_a_reply_that_is_released_under_its_reader_is_not_the_upstreams_fa
 
     async with models(endless) as answering:
         reply = await answering.core(exchange())
-        chunks = aiter(reply.chunks)
-        await anext(chunks)
-        waiting = asyncio.ensure_future(anext(chunks))
-        await asyncio.sleep(0)
-        await reply.release()
-        with pytest.raises(GatewayError):
-            await waiting
+        async with stepping(reply) as chunks:
+            await anext(chunks)
+            waiting = asyncio.ensure_future(anext(chunks))
+            await asyncio.sleep(0)
+            await reply.release()
+            with pytest.raises(GatewayError):
+                await waiting
         assert answering.outcomes() == {"cancelled": 1}
 
 

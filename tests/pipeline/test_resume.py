@@ -9,6 +9,7 @@ from gateway.contracts import Json, ToolCall, ToolResult
 from gateway.errors import GatewayError
 from gateway.journal import Change
 from plugins.stores.sqlite import SqliteStore
+from tests.telling import whole
 
 from .benches import USAGE, Bench, answer, call, group, texts
 
@@ -61,12 +62,8 @@ async def killed(bench: Bench) -> list[Json]:
     told: list[Json] = []
     reply = await bench.reply()
 
-    async def read() -> None:
-        async for one in reply.chunks:
-            told.append(one)  # noqa: PERF401 - what came before the end is needed, too
-
     with pytest.raises(KilledError):
-        await read()
+        await reply.stream(lambda one: told.append(whole(one)))
     await bench.store.close()
     return told
 

@@ -2,16 +2,16 @@
 
 import asyncio
 import re
-from contextlib import aclosing
 
 import pytest
 
-from gateway.contracts import Json, Reply, ToolCall, ToolResult
+from gateway.contracts import Chunk, Json, ToolCall, ToolResult
 from gateway.errors import GatewayError
 from gateway.journal import RunState
 from gateway.tools.gate import Policy
+from tests.telling import told, whole
 
-from .benches import Bench, answer, call, consent, group, texts, told_by
+from .benches import Bench, answer, call, consent, group, texts
 from .doubles import samples
 
 RISKY = "high"
@@ -183,14 +183,22 @@ async def test_waiting_for_a_person_costs_no_time_of_the_run() -> None:
     """The budget stands still meanwhile."""
     bench = Bench([answer(risky()), answer("Done.")])
     reply = await bench.reply(approvals="hold", budget_s=50.0)
-    async for one in reply.chunks:
-        if events_of([one]) == ["approval.required"]:
-            break
-    rest = asyncio.create_task(told_by(reply))
+    asked, rest = asyncio.Event(), list[Json]()
+
+    def tell(one: Chunk) -> None:
+        if "choices" in whole(one):
+            rest.append(whole(one))
+        if events_of([whole(one)]) == ["approval.required"]:
+            asked.set()
+
+    running = asyncio.create_task(reply.stream(tell))
+    await asked.wait()
     await asyncio.sleep(0.01)  # until it waits
     bench.clock.advance(1000)
     await bench.decide()
-    assert texts(await rest) == "Done."
+    await running
+    await reply.release()
+    assert texts(rest) == "Done."
     assert bench.asked[1].budget_s == 50
     await bench.close()
 
@@ -317,13 +325,7 @@ async def test_every_decision_is_in_the_audit_log() -> None:
 
 
 async def _left_in_the_tool(bench: Bench, began: asyncio.Event, *, message: str | None = None) -> None:
-    async def read() -> None:
-        reply: Reply = await bench.reply()
-        async with aclosing(reply.chunks) as chunks:  # type: ignore[type-var]  # it is a generator
-            async for _ in chunks:
-                pass
-
-    running = asyncio.create_task(read())
+    running = asyncio.create_task(told(await bench.reply()))
     await asyncio.wait_for(began.wait(), 5)
     running.cancel(message)
     await asyncio.wait({running})

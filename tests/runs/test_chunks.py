@@ -10,7 +10,6 @@ from gateway.runs import chunks
 @pytest.mark.parametrize(
     ("chunk", "piece", "told"),
     [
-        (chunks.text("Hi"), {"content": "Hi"}, None),
         (chunks.delta({"reasoning_content": "Hm"}), {"reasoning_content": "Hm"}, None),
         (chunks.event({"type": "run.started"}), {}, {"type": "run.started"}),
         (chunks.finish("stop"), {}, None),

@@ -1,13 +1,13 @@
 """A repeated request joins its run: no tool runs twice, and nobody joins what is not theirs."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
 
 from gateway.caller import Caller
-from gateway.contracts import Exchange, Json, Reply
+from gateway.contracts import Exchange, Json, Reply, Tell
 from gateway.errors import GatewayError
 from gateway.runs.live import (
     CALLS,
@@ -39,9 +39,19 @@ class Work:
 
     async def __call__(self, exchange: Exchange) -> Reply:
         self.calls += 1
-        return Reply(self._chunks(), self._release)
+        return Reply(self._stream, self._release)
 
-    async def _chunks(self) -> AsyncIterator[Json]:
+    async def _stream(self, tell: Tell) -> None:
+        chunks = self._chunks()
+        async for chunk in chunks:
+            try:
+                if (pause := tell(chunk)) is not None:
+                    await pause()
+            except BaseException as error:  # whoever told it hears of it
+                await chunks.athrow(error)
+                raise
+
+    async def _chunks(self) -> AsyncGenerator[Json, None]:
         if self.effects:
             yield {EFFECTS: True}
         yield TEXT
@@ -188,7 +198,7 @@ class Talk(Work):
         self.drops = 0
         self._ended = asyncio.Event()
 
-    async def _chunks(self) -> AsyncIterator[Json]:
+    async def _chunks(self) -> AsyncGenerator[Json, None]:
         yield {EFFECTS: True}
         yield text("tool ")
         while True:
@@ -253,7 +263,7 @@ async def test_no_model_is_called_while_nobody_is_there() -> None:
     """A tool that ends in the meantime is followed by nothing until somebody is back."""
 
     class Later(Talk):
-        async def _chunks(self) -> AsyncIterator[Json]:
+        async def _chunks(self) -> AsyncGenerator[Json, None]:
             yield {EFFECTS: True}
             yield text("tool ")
             await self.go.wait()
@@ -279,7 +289,7 @@ async def test_a_stop_that_is_taken_for_a_drop_still_stops() -> None:
     """A handler that swallows its cancellation goes no further than its next model call."""
 
     class Swallows(Talk):
-        async def _chunks(self) -> AsyncIterator[Json]:
+        async def _chunks(self) -> AsyncGenerator[Json, None]:
             yield {EFFECTS: True}
             for _ in range(3):
                 yield {CALLS: self._drop}
@@ -300,7 +310,7 @@ async def test_a_client_that_does_not_read_stops_the_model() -> None:
     """When it is too far behind; nothing is lost."""
 
     class Floods(Work):
-        async def _chunks(self) -> AsyncIterator[Json]:
+        async def _chunks(self) -> AsyncGenerator[Json, None]:
             await self.go.wait()
             for _ in range(100):
                 self.calls += 1
@@ -326,7 +336,7 @@ async def test_a_run_that_waits_for_its_client_ends_with_it() -> None:
     heard: list[BaseException] = []
 
     class Floods(Work):
-        async def _chunks(self) -> AsyncIterator[Json]:
+        async def _chunks(self) -> AsyncGenerator[Json, None]:
             try:
                 while True:
                     yield text("x" * BEHIND_CHARS)
@@ -381,7 +391,7 @@ async def test_a_question_whose_client_left_is_found_on_record() -> None:
     """Whoever asks the same within a minute repeats that run, once, and need not say so; this run is not joined."""
 
     class Asks(Work):
-        async def _chunks(self) -> AsyncIterator[Json]:
+        async def _chunks(self) -> AsyncGenerator[Json, None]:
             yield {WAITS: True}
             await self.go.wait()
 
@@ -429,7 +439,7 @@ async def test_a_stop_is_told_to_a_run_that_stands_still() -> None:
     heard: list[tuple[object, ...]] = []
 
     class Hears(Talk):
-        async def _chunks(self) -> AsyncIterator[Json]:
+        async def _chunks(self) -> AsyncGenerator[Json, None]:
             try:
                 async for chunk in super()._chunks():
                     yield chunk

@@ -1,13 +1,14 @@
 """A request of our own: its answer is whole, or an error; its connection goes back, or is gone."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 from gateway.errors import GatewayError
 from gateway.testing.peer import Peer
 from gateway.testing.scripts import answer, chunk, head, ok, serve
-from gateway.upstream.call import UpstreamCall
+from gateway.upstream.call import Take, UpstreamCall
 from gateway.upstream.pool import Pool
 
 from .turns import pooled
@@ -191,3 +192,117 @@ async def test_a_reader_that_waits_stops_the_upstream() -> None:
                 await asyncio.sleep(0)
         assert upstream.connections[0].n_sent < total
         assert len(await rest(call)) == total
+
+
+# Handed over as it comes.
+
+
+async def each(call: UpstreamCall, take: Take) -> None:
+    try:
+        await call.send(ASK)
+        await call.each(take)
+    finally:
+        call.close()
+
+
+async def test_pieces_are_handed_over_as_they_come() -> None:
+    """Those that were there before as well; it returns at the end, and the connection is used again."""
+    taken: list[bytes] = []
+    second = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        for _ in range(2):
+            await peer.read_request()
+            await peer.send(CHUNKED + chunk(b"first"))
+            await second.wait()
+            await peer.send(chunk(b"second"))
+            await peer.send(chunk(b"last") + b"0\r\n\r\n")
+
+    def take(piece: bytes) -> None:
+        taken.append(piece)
+        second.set()
+
+    async with pooled(script) as (pool, upstream, _):
+        await each(UpstreamCall(pool), take)
+        assert b"".join(taken) == b"firstsecondlast" and taken[0] == b"first"
+        await each(UpstreamCall(pool), take)
+        assert len(upstream.connections) == 1
+
+
+async def test_what_takes_pieces_may_pause() -> None:
+    """Nothing is handed over before the pause is over, and nothing is lost meanwhile."""
+    taken: list[bytes] = []
+    paused, go = asyncio.Event(), asyncio.Event()
+    sent = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(CHUNKED)
+        for number in range(3):
+            await peer.send(chunk(b"%d" % number))
+            await paused.wait()
+        sent.set()
+        await peer.send(b"0\r\n\r\n")
+
+    async def pause() -> None:
+        paused.set()
+        await go.wait()
+
+    def take(piece: bytes) -> Callable[[], Awaitable[None]]:
+        taken.append(piece)
+        return pause
+
+    async with pooled(script) as (pool, _, _):
+        running = asyncio.create_task(each(UpstreamCall(pool), take))
+        await sent.wait()
+        assert taken == [b"0"]
+        go.set()
+        await running
+        assert b"".join(taken) == b"012"
+
+
+async def test_who_fails_to_take_a_piece_ends_the_call() -> None:
+    """With its own error, whether the piece was there before or came later; the connection is gone."""
+    for first in (b"", chunk(b"first")):
+        seen = asyncio.Event()
+
+        async def script(peer: Peer, first: bytes = first, seen: asyncio.Event = seen) -> None:
+            await peer.read_request()
+            await peer.send(CHUNKED + first)
+            if first:
+                await seen.wait()
+            await peer.send(chunk(b"bad"))
+            await peer.wait_end()
+
+        def take(piece: bytes, seen: asyncio.Event = seen) -> None:
+            seen.set()
+            if b"bad" in piece:
+                raise ValueError("not to my taste")
+
+        async with pooled(script) as (pool, upstream, _):
+            with pytest.raises(ValueError, match="not to my taste"):
+                await each(UpstreamCall(pool), take)
+            await upstream.wait_open(0)
+
+
+async def test_a_cut_answer_that_is_handed_over_is_an_error() -> None:
+    """So is silence."""
+
+    async def cut(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(CHUNKED + chunk(b"first"))
+
+    async with pooled(cut) as (pool, _, _):
+        with pytest.raises(GatewayError) as failed:
+            await each(UpstreamCall(pool), lambda _: None)
+        assert failed.value.code == "upstream_error"
+
+    async def silent(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(CHUNKED + chunk(b"first"))
+        await peer.wait_end()
+
+    async with pooled(silent, idle_s=0.05) as (pool, _, _):
+        with pytest.raises(GatewayError) as failed:
+            await each(UpstreamCall(pool), lambda _: None)
+        assert failed.value.code == "upstream_timeout"

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from gateway.caller import Caller
-from gateway.contracts import Exchange, Intent, Json, Reply, Service, ToolSpec
+from gateway.contracts import Exchange, Intent, Reply, Service, ToolSpec
 from plugins.stages.intent import PLUGIN, Config, mcp_note, one_sentence, recognise
+from tests.telling import reply_of
 
 CASES = [json.loads(line) for line in Path(__file__).parents[2].joinpath("data/intent.jsonl").read_text().splitlines()]
 
@@ -169,16 +170,9 @@ async def through(text: str, host: FakeHost, *, config: Config | None = None) ->
     """The exchange as the next stage sees it."""
     seen: list[Exchange] = []
 
-    async def nothing() -> AsyncIterator[Json]:
-        return
-        yield {}
-
-    async def release() -> None:
-        return
-
     async def call_next(exchange: Exchange) -> Reply:
         seen.append(exchange)
-        return Reply(nothing(), release)
+        return reply_of()
 
     stage = PLUGIN.build(config or Config(), host)  # type: ignore[arg-type]
     body = {"messages": [{"role": "user", "content": text}]}
