@@ -3,13 +3,15 @@
 PYTHON ?= python3
 VENV   ?= .venv
 CLIENTS_VENV ?= .venv-clients
+SERVERS_VENV := .venv-mcp-servers
+SERVERS := tests/mcp_servers/node/node_modules
 ARGS   ?=
 
 PY  := $(VENV)/bin/python
 PIP  = -m pip install --quiet --disable-pip-version-check --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo demo-words test test-postgres test-clients test-clients-all soak crash check fmt selftest bench docs lock wheel clean
+.PHONY: help run demo demo-words test test-postgres test-clients test-clients-all test-mcp mcp-conformance soak crash check fmt selftest bench docs lock wheel clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,7 +26,7 @@ demo-words: $(VENV)/.run ## print the words that the demo model obeys
 	@$(PY) -m gateway.demo --words
 
 test: $(VENV)/.dev ## run the tests
-	$(PY) -m pytest -m "not clients and not soak and not crash and not postgres" $(ARGS)
+	$(PY) -m pytest -m "not clients and not soak and not crash and not postgres and not mcp_servers" $(ARGS)
 
 test-postgres: $(VENV)/.dev ## the tests that start a PostgreSQL server (Debian: apt-get install postgresql)
 	$(PY) -m pytest -m postgres $(ARGS)
@@ -34,6 +36,12 @@ test-clients: $(CLIENTS_VENV)/.clients $(CLIENTS_VENV)-instructor/.clients tests
 
 test-clients-all: $(CLIENTS_VENV)/.clients $(CLIENTS_VENV)-instructor/.clients $(CLIENTS_VENV)-all/.clients $(CLIENTS_VENV)-aider/.clients tests/clients/node/node_modules/.installed tests/clients/programs/node_modules/.installed ## the same with every client (about 3 GB)
 	$(CLIENTS_VENV)/bin/python -m pytest -m clients tests/clients $(ARGS)
+
+test-mcp: $(VENV)/.dev $(SERVERS_VENV)/.servers $(SERVERS_VENV)-old/.servers $(SERVERS)/.installed ## with real MCP servers, and the protocol's conformance suite
+	$(PY) -m pytest -m mcp_servers tests/mcp_servers $(ARGS)
+
+mcp-conformance: $(VENV)/.dev $(SERVERS)/.installed ## only the conformance suite, scenario by scenario
+	$(PY) -m pytest -m mcp_servers -vv tests/mcp_servers/test_conformance.py $(ARGS)
 
 soak: $(VENV)/.dev ## reliability under load and faults; prints the figures (about six minutes)
 	$(PY) -m pytest -m soak -s $(ARGS)
@@ -72,12 +80,15 @@ lock: ## write the requirements and lock files anew (needs uv and npm)
 	$(LOCK) --extra clients-all -o requirements-clients-all.txt
 	$(filter-out pyproject.toml,$(LOCK)) --group pyproject.toml:instructor -o requirements-clients-instructor.txt
 	$(filter-out --universal pyproject.toml,$(LOCK)) --group pyproject.toml:aider -o requirements-clients-aider.txt
+	$(filter-out pyproject.toml,$(LOCK)) --group pyproject.toml:mcp-servers -o requirements-mcp-servers.txt
+	$(filter-out pyproject.toml,$(LOCK)) --no-strip-extras --group pyproject.toml:mcp-servers-old -o requirements-mcp-servers-old.txt # pip takes no hash of `mcp` for `mcp[cli]`
 	npm run relock --prefix tests/clients/node
 	npm run relock --prefix tests/clients/programs
+	npm run relock --prefix tests/mcp_servers/node
 LOCK = uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --quiet --upgrade pyproject.toml
 
 clean: ## remove environments, caches and build results
-	rm -rf $(VENV) $(CLIENTS_VENV) $(CLIENTS_VENV)-all $(CLIENTS_VENV)-instructor $(CLIENTS_VENV)-aider .venv-3.13 tests/clients/*/node_modules dist build .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(CLIENTS_VENV) $(CLIENTS_VENV)-all $(CLIENTS_VENV)-instructor $(CLIENTS_VENV)-aider $(SERVERS_VENV) $(SERVERS_VENV)-old .venv-3.13 tests/*/*/node_modules dist build .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
@@ -92,14 +103,21 @@ $(VENV)/.dev: requirements-dev.txt | $(VENV)/bin/python
 	$(PY) $(PIP) -r requirements-dev.txt
 	@touch $@ $(VENV)/.run
 
-.SECONDEXPANSION:
-$(CLIENTS_VENV)/.clients $(CLIENTS_VENV)-all/.clients $(CLIENTS_VENV)-instructor/.clients $(CLIENTS_VENV)-aider/.clients: %/.clients: requirements-$$(subst .venv-,,$$*).txt
+define environment =
 	test -x $*/bin/python || $(PYTHON) -m venv $*
 	$*/bin/python $(PIP) -r $<
 	@touch $@
+endef
 
-tests/clients/node/node_modules/.installed: tests/clients/node/package-lock.json
-	npm ci --prefix tests/clients/node --no-audit --no-fund --silent --ignore-scripts
+.SECONDEXPANSION:
+$(CLIENTS_VENV)/.clients $(CLIENTS_VENV)-all/.clients $(CLIENTS_VENV)-instructor/.clients $(CLIENTS_VENV)-aider/.clients: %/.clients: requirements-$$(subst .venv-,,$$*).txt
+	$(environment)
+
+$(SERVERS_VENV)/.servers $(SERVERS_VENV)-old/.servers: %/.servers: requirements-$$(subst .venv-,,$$*).txt
+	$(environment)
+
+tests/clients/node/node_modules/.installed $(SERVERS)/.installed: %/node_modules/.installed: %/package-lock.json
+	npm ci --prefix $* --no-audit --no-fund --silent --ignore-scripts
 	@touch $@
 
 # Not `npm ci`: programs name packages for other systems that not every registry carries. Claude Code needs its script.

@@ -1,7 +1,6 @@
 """The composition root: configuration becomes pools, routes, pages and a listener. Only the processes import it."""
 
 import asyncio
-import ipaddress
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -12,36 +11,27 @@ from pathlib import Path
 from aiohttp import web
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from gateway.assemble import Assembled, Shared, SystemClock, assemble_context, open_store
-from gateway.build import ADMIN_PATHS, PROMPT_PATHS, ROOT_PATHS, build_admin_entry, build_entry
-from gateway.caller import Caller
+from gateway.assemble import Assembled, Shared, SystemClock, assemble_context, make_fleet, open_store
+from gateway.build import ADMIN_PATHS, CONTEXT_PATHS, ROOT_PATHS, allowed_hosts, build_admin_entry, build_entry
 from gateway.config import ConfigError, Loaded, redactable
 from gateway.config.tools import Notify
-from gateway.contracts import Store, StoreError
 from gateway.counters import ContextCounters
 from gateway.exposition import Exposition
 from gateway.journal import StoredRun
 from gateway.lanes.admin import Pages, Route
-from gateway.lanes.approvals import ApprovalPages
-from gateway.lanes.asked import caller_with
-from gateway.lanes.chat import ChatPages, Identify, head_of
 from gateway.lanes.connection import ClientConnection
 from gateway.lanes.entry import Entry
-from gateway.lanes.events import EventPages
-from gateway.lanes.explain import ExplainPages
 from gateway.lanes.listener import Listener
-from gateway.lanes.prompts import PromptPages
 from gateway.lanes.resumption import Resumption
-from gateway.lanes.runs import RunPages
-from gateway.lanes.socket import SocketPages
 from gateway.logs import LogSink, access_record
 from gateway.metrics import Metrics
 from gateway.notices import Notices
+from gateway.pages import Rooms
 from gateway.routing.keys import Identity
-from gateway.runs.desk import Desk
 from gateway.runs.keeper import Keeper
 from gateway.runs.live import LiveRuns
 from gateway.runs.tail import Tail
+from gateway.store import Store, StoreError
 from gateway.wire.head import RequestHead
 
 log = logging.getLogger("gateway")
@@ -113,14 +103,19 @@ class Gateway:
         entry = self._entry()
         self._context = await self._assemble(self._loaded, entry)
         self._stack.push_async_callback(self._retire)
-        self._listeners[DATA] = listener = await self._listener(entry, self._context_pages())
-        self._metrics.sources += [listener.families, self._counters.families, self._waiting]
-        if settings.admin.listen is not None:
-            self._listeners[ADMIN] = await self._listener(build_admin_entry(settings, metrics=self._metrics), ())
+        rooms, admin = self._rooms(), settings.admin.listen
+        services = rooms.of_services()
+        pages = [*rooms.of_context(), *rooms.of_runs(), *(services if admin is None else ())]
+        self._held_open = rooms.held_open
+        self._listeners[DATA] = listener = await self._listener(entry, pages)
+        assert self._shared is not None
+        families = self._shared.fleet.families
+        self._metrics.sources += [listener.families, self._counters.families, self._waiting, families]
+        if admin is not None:
+            self._listeners[ADMIN] = await self._listener(build_admin_entry(settings, metrics=self._metrics), services)
         for listener in self._listeners.values():
             listener.start()
         loop = asyncio.get_running_loop()
-        assert self._shared is not None
         await self._tell_of_approvals()
         self._tasks += [loop.create_task(self._keep_house()), loop.create_task(self._shared.keeper.run())]
         self._metrics.last_reload_success_s = time.time()
@@ -134,7 +129,9 @@ class Gateway:
 
         tail = Tail(store)
         keeper = Keeper(store, clock=self._clock, resume=resume)
-        self._shared = Shared(store, self._runs, tail, keeper, self._counters, self._clock)
+        fleet = make_fleet(store, worker=keeper.owner, counters=self._counters, clock=self._clock)
+        fleet.configure(self._loaded.settings.mcp.servers)
+        self._shared = Shared(store, self._runs, tail, keeper, self._counters, self._clock, fleet)
         self._resumption = Resumption(
             lane=lambda: self._current().lane,
             runs=self._runs,
@@ -143,6 +140,7 @@ class Gateway:
             store=store,
             clock=self._clock,
         )
+        self._stack.push_async_callback(fleet.close)
         self._stack.push_async_callback(tail.close)
         self._stack.push_async_callback(self._end_notices)
         self._stack.push_async_callback(self._runs.close)
@@ -203,6 +201,7 @@ class Gateway:
         while True:
             try:
                 await self._current().prompts.refresh()
+                await self._shared.fleet.refresh()
                 await self._current().lane.desk.expire()
                 self._pending = await store.pending()
                 if self._clock.monotonic() - pruned_s > PRUNE_EVERY_S:
@@ -231,6 +230,7 @@ class Gateway:
             if retired is not None:
                 await retired.lane.retire()
             await self._tell_of_approvals()
+            await self._follow_services()
         except ConfigError as error:
             self._metrics.reloads["failure"] += 1
             log.error("reload failed, the old configuration stays in use: %s", error)
@@ -247,6 +247,15 @@ class Gateway:
             logging.getLogger().setLevel(loaded.settings.logging.level.upper())
             log.info("configuration reloaded")
 
+    async def _follow_services(self) -> None:
+        """What the store does not tell now, it tells when the house is kept."""
+        assert self._shared is not None
+        self._shared.fleet.configure(self._loaded.settings.mcp.servers)
+        try:
+            await self._shared.fleet.refresh()
+        except StoreError as error:
+            log.error("the store failed: %s", error)
+
     async def _reload_until_done(self) -> None:
         while self._reloads_due:
             self._reloads_due = 0
@@ -259,7 +268,7 @@ class Gateway:
             metrics=self._metrics,
             clock=asyncio.get_running_loop().time,
             demo_url=self._demo_url,
-            own_paths=ROOT_PATHS | PROMPT_PATHS | (frozenset() if settings.admin.listen else ADMIN_PATHS),
+            own_paths=ROOT_PATHS | CONTEXT_PATHS | (frozenset() if settings.admin.listen else ADMIN_PATHS),
         )
 
     async def _assemble(self, loaded: Loaded, entry: Entry) -> Assembled:
@@ -276,60 +285,23 @@ class Gateway:
         if self._context is not None:
             await self._context.lane.retire()
 
-    def _context_pages(self) -> Sequence[Route]:
-        """The pages of the context lane; each request looks up the configuration in use."""
-        current, resumption = self._current, self._resumption
-        assert resumption is not None
-
-        def identify(head: RequestHead, has_key: bool, scope: str) -> Identity:
-            return self._listeners[DATA].entry.identify(head, upstream_has_key=has_key, scope=scope)
-
-        def admit() -> None:
-            self._listeners[DATA].admit_own()
-
-        chat = ChatPages(
-            current=lambda: (current().lane, current().core), resumption=resumption, identify=identify, admit=admit
-        )
-        explain = ExplainPages(current=lambda: current().explainer, identify=identify, admit=admit)
-        prompts = PromptPages(
-            prompts=lambda: current().prompts,
-            enhancer=lambda: current().enhancer,
-            authorise=lambda request, scope: identify(head_of(request), True, scope).caller,
-        )
-        return [*chat.routes(), *explain.routes(), *prompts.routes(), *self._run_pages(identify)]
-
-    def _run_pages(self, identify: Identify) -> Sequence[Route]:
-        """The pages of approvals and runs."""
+    def _rooms(self) -> Rooms:
         assert self._shared is not None and self._resumption is not None
-        shared, resumption = self._shared, self._resumption
-
-        def authorise(request: web.Request, *scopes: str) -> Caller:
-            return caller_with(scopes, lambda scope: identify(head_of(request), True, scope).caller)
-
-        async def resume(run_id: str, _tenant: str) -> None:
-            await resumption.decided(run_id)
-
-        def desk() -> Desk:
-            return self._current().lane.desk
-
-        def store() -> Store:
-            return shared.store
-
-        def tail() -> Tail:
-            return shared.tail
-
-        approvals = ApprovalPages(
-            desk=desk, store=store, tail=tail, authorise=authorise, resume=resume, clock=shared.clock
+        return Rooms(
+            shared=self._shared,
+            resumption=self._resumption,
+            current=self._current,
+            identify=self._identify,
+            admit=lambda: self._listeners[DATA].admit_own(),
         )
-        runs = RunPages(store=store, tail=tail, authorise=authorise, resume=resume, clock=shared.clock)
-        events = EventPages(store=store, tail=tail, authorise=authorise)
-        socket = SocketPages(desk=desk, store=store, tail=tail, authorise=authorise, resume=resume)
-        self._held_open += [approvals.close, events.close, socket.close]
-        return [*approvals.routes(), *runs.routes(), *events.routes(), *socket.routes()]
+
+    def _identify(self, head: RequestHead, has_key: bool, scope: str) -> Identity:
+        """By the keys of the configuration in use, on whichever address."""
+        return self._listeners[DATA].entry.identify(head, upstream_has_key=has_key, scope=scope)
 
     async def _listener(self, entry: Entry, further: Sequence[Route]) -> Listener:
         exposition = self._exposition.page if self._loaded.settings.metrics.enabled else None
-        pages = Pages(exposition=exposition, ready=self._ready, allowed_hosts=self._allowed_hosts, further=further)
+        pages = Pages(exposition=exposition, ready=self._ready, allowed_hosts=self._hosts, further=further)
         runner = web.AppRunner(
             pages.application(),
             access_log=None,
@@ -354,12 +326,8 @@ class Gateway:
     def _ready(self) -> bool:
         return not any(listener.draining for listener in self._listeners.values())
 
-    def _allowed_hosts(self) -> frozenset[str]:
-        """The names our own pages answer to: the listen addresses and `allowed_hosts`."""
-        settings = self._loaded.settings
-        listens = [listen for listen in (settings.listen, settings.admin.listen) if listen is not None]
-        names = {"*" if _is_wildcard(listen.host) else listen.host.lower() for listen in listens}
-        return frozenset(names | set(settings.allowed_hosts))
+    def _hosts(self) -> frozenset[str]:
+        return allowed_hosts(self._loaded.settings)
 
     def _access(self, **facts: object) -> None:
         self._sink.put(access_record(facts))
@@ -372,10 +340,3 @@ def with_what_stays(loaded: Loaded, *, first: Loaded) -> Loaded:
         if getattr(loaded.settings, name) != value:
             log.warning("reload: %r changed, which needs a restart; the old value stays in use", name)
     return replace(loaded, settings=loaded.settings.model_copy(update=fixed))
-
-
-def _is_wildcard(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        return False

@@ -12,17 +12,9 @@ import orjson
 from gateway.caller import Caller
 from gateway.config import ConfigError, Problem, Settings
 from gateway.config.context import StageUse
-from gateway.contracts import (
-    Clock,
-    Counters,
-    Enhancer,
-    Host,
-    RiskAssessor,
-    Runs,
-    Store,
-    StoreError,
-    Tools,
-)
+from gateway.config.workflow_folder import load_workflows
+from gateway.config.workflows import Workflow
+from gateway.contracts import Clock, Counters, Enhancer, Host, ManagedService, RiskAssessor, Runs, Tools, ToolSource
 from gateway.journal import StoredRun
 from gateway.lanes.context import ContextLane
 from gateway.lanes.explain import Explainer
@@ -37,7 +29,9 @@ from gateway.runs.desk import Desk
 from gateway.runs.keeper import Keeper
 from gateway.runs.live import JOINABLE_S, Asking, LiveRuns, mismatch
 from gateway.runs.tail import Tail
+from gateway.store import Store, StoreError
 from gateway.tools.catalog import Catalog, CatalogError, Configured, load_catalog
+from gateway.tools.fleet import Fleet
 from gateway.tools.gate import Gate, Policy
 from gateway.tools.judge import Judge
 from gateway.tools.results import READ_RESULT, ReadsOnly, Results
@@ -48,6 +42,8 @@ from gateway.wire.web import allowed_host
 log = logging.getLogger("gateway")
 
 SQLITE = "sqlite:///"
+#: The plugin that makes a service of an MCP server.
+MCP = "mcp"
 #: The assessors of the built-in tools.
 ASSESSORS = {"execute_sql": "sql", "execute_command": "command", "file_operations": "file", "http_request": "http"}
 #: Where the tools of ours stand in the configuration.
@@ -86,6 +82,7 @@ class Shared:
     keeper: Keeper
     counters: Counters
     clock: Clock
+    fleet: Fleet
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +119,21 @@ def database_url(url: str, folder: Path) -> str:
     return SQLITE + str(folder / file)
 
 
+def make_fleet(store: Store, *, worker: str, counters: Counters, clock: Clock) -> Fleet:
+    """The services of one worker; none until it is configured."""
+    prompts = BasePrompts({}, store, clock=clock)
+    host = PluginHost(prompts, store, counters, clock, Catalog(()), NoRuns())
+
+    def build(name: str, options: Mapping[str, object]) -> ManagedService:
+        try:
+            service: ManagedService = build_plugin("tools", MCP, {"name": name, **options}, host)
+        except PluginProblem as problem:
+            raise ValueError(problem.message) from None
+        return service
+
+    return Fleet(store, build=build, worker=worker, counters=counters, clock=clock)
+
+
 async def assemble_context(
     settings: Settings, *, folder: Path, pools: Sequence[Pool], metrics: Metrics, shared: Shared
 ) -> Assembled:
@@ -132,7 +144,7 @@ async def assemble_context(
     nothing = Catalog(())
     results = Results()
     host = PluginHost(prompts, store, counters, clock, nothing, NoRuns())
-    catalog = await _catalog(settings, folder, host, results, problems)
+    catalog = await _catalog(settings, folder, host, results, problems, fleet=shared.fleet)
     gate = gate_of(settings, host, problems)
     host.tools = catalog
     crew = _crew(settings, Judge(catalog, gate), Runner(results, counters=counters, clock=clock), shared)
@@ -152,6 +164,7 @@ async def assemble_context(
         for source in catalog.sources:
             await source.close()
 
+    workflows = _workflows(settings, problems)
     if problems:
         await close()
         raise ConfigError(tuple(problems))
@@ -167,6 +180,7 @@ async def assemble_context(
         runs=shared.runs,
         earlier=_earlier(store, clock),
         close=close,
+        workflows=workflows,
     )
     shows = (link.stage for link in chains[settings.context.chain].links if isinstance(link.stage, Enhancer))
     explainer = Explainer(
@@ -224,6 +238,17 @@ class NoRuns:
         raise ValueError(f"a tool cannot run agent loops ({limits!r})")
 
 
+def _workflows(settings: Settings, problems: list[Problem]) -> Mapping[str, Workflow]:
+    try:
+        found = load_workflows(settings.workflows)
+    except ConfigError as error:
+        problems += error.problems
+        return {}
+    for warning in found.warnings:
+        log.warning("%s", warning)
+    return found.workflows
+
+
 def _prompt_texts(settings: Settings, problems: list[Problem]) -> dict[str, str]:
     texts = {}
     for prompt_id, prompt in settings.prompts.items():
@@ -235,16 +260,19 @@ def _prompt_texts(settings: Settings, problems: list[Problem]) -> dict[str, str]
     return texts
 
 
-async def _catalog(settings: Settings, folder: Path, host: Host, results: Results, problems: list[Problem]) -> Catalog:
-    sources: dict[str, Configured] = {}
+async def _catalog(
+    settings: Settings, folder: Path, host: Host, results: Results, problems: list[Problem], *, fleet: Fleet
+) -> Catalog:
+    sources: dict[str, Configured[ToolSource]] = {}
     for name, (plugin, options, requires_approval, untrusted) in _tools(settings, folder).items():
         source = _built("tools", plugin, options, host, f"tools.{name}", problems, folder=settings.plugins.folder)
         if source is not None:
             sources[name] = Configured(source, requires_approval, untrusted)
-    if sources:
-        sources[f"{READ_RESULT} (built in)"] = Configured(results)
+    reading: dict[str, Configured[ToolSource]] = {f"{READ_RESULT} (built in)": Configured(results)}
     try:
-        return await load_catalog(sources)
+        if sources:
+            return await load_catalog(sources | reading, further=fleet.services)
+        return await load_catalog({}, further=fleet.services, beside=reading)
     except CatalogError as error:
         problems.append(Problem("configuration", "", str(error)))
         for configured in sources.values():

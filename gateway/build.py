@@ -1,5 +1,6 @@
-"""Configuration as the facts that the lanes work with: endpoints, routes, keys, limits."""
+"""Configuration as the facts that the lanes work with: endpoints, routes, keys, limits, our own names and pages."""
 
+import ipaddress
 import ssl
 from collections.abc import Callable, Collection
 from urllib.parse import urlsplit
@@ -10,6 +11,7 @@ from gateway.config.traffic import Upstream
 from gateway.lanes.entry import Entry, Limits, Timeouts
 from gateway.metrics import Metrics
 from gateway.notices import webhooks_of
+from gateway.routing.classify import PROMPTS, SERVICES, WORKFLOWS
 from gateway.routing.keys import Key, KeyRing
 from gateway.routing.routes import Route
 from gateway.upstream.endpoint import Endpoint
@@ -17,8 +19,9 @@ from gateway.upstream.pool import Pool
 from gateway.wire.head import HeadLimits
 
 ROOT_PATHS = frozenset((b"/",))
-ADMIN_PATHS = frozenset((b"/health/live", b"/health/ready", b"/metrics"))
-PROMPT_PATHS = frozenset((b"/v1/system-prompts",))
+ADMIN_PATHS = frozenset((b"/health/live", b"/health/ready", b"/metrics", SERVICES))
+#: Ours, whatever an upstream has there.
+CONTEXT_PATHS = frozenset((PROMPTS, WORKFLOWS))
 
 
 def build_entry(
@@ -41,7 +44,7 @@ def build_entry(
         pools=[Pool(e, clock=clock) for e in endpoints],
         keys=KeyRing(_keys(settings)),
         metrics=metrics,
-        own_paths={path for path in own_paths if path in PROMPT_PATHS or not any(r.matches(path) for r in routes)},
+        own_paths={path for path in own_paths if path in CONTEXT_PATHS or not any(r.matches(path) for r in routes)},
         limits=_limits(settings),
         timeouts=_timeouts(settings),
     )
@@ -58,6 +61,13 @@ def build_admin_entry(settings: Settings, *, metrics: Metrics) -> Entry:
         limits=_limits(settings),
         timeouts=_timeouts(settings),
     )
+
+
+def allowed_hosts(settings: Settings) -> frozenset[str]:
+    """The names our own pages answer to: the listen addresses and `allowed_hosts`."""
+    listens = [listen for listen in (settings.listen, settings.admin.listen) if listen is not None]
+    names = {"*" if _is_wildcard(listen.host) else listen.host.lower() for listen in listens}
+    return frozenset(names | set(settings.allowed_hosts))
 
 
 def check_files(settings: Settings) -> None:
@@ -94,6 +104,13 @@ def endpoint(upstream: Upstream) -> Endpoint:
         first_byte_s=upstream.timeouts.first_byte,
         idle_s=upstream.timeouts.idle,
     )
+
+
+def _is_wildcard(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
 
 
 def _tls(upstream: Upstream) -> ssl.SSLContext:

@@ -15,6 +15,7 @@ from gateway import __version__
 from gateway.build import check_files
 from gateway.cli_operator import OperatorCommands
 from gateway.config import ConfigError, Loaded, load
+from gateway.config.workflow_folder import load_workflows
 from gateway.registry import check_plugins
 from gateway.terminal import CommandError
 from gateway.wire.shown import shown
@@ -140,7 +141,8 @@ def _load(args: argparse.Namespace, *, checked: bool = True) -> Loaded:
     flags = {name: getattr(args, name, None) for name in ("listen", "port", "workers", "upstream")}
     loaded = load(file, environ=os.environ, flags=flags, checks=(check_plugins,) if checked else ())
     check_files(loaded.settings)
-    for warning in loaded.warnings:
+    found = load_workflows(loaded.settings.workflows).warnings if checked else ()
+    for warning in (*loaded.warnings, *found):
         print(f"warning: {warning}", file=sys.stderr)
     return loaded
 

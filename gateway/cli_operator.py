@@ -1,4 +1,4 @@
-"""The commands that an operator looks after a gateway with: approvals, runs, the audit log.
+"""The commands that an operator looks after a gateway with: approvals, runs, workflows, MCP services, the audit log.
 
 What they do is imported when they do it: `gateway run` needs no HTTP client.
 """
@@ -6,6 +6,7 @@ What they do is imported when they do it: `gateway run` needs no HTTP client.
 import argparse
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
@@ -40,6 +41,8 @@ class OperatorCommands:
     def add_to(self, commands: Commands) -> None:
         self._add_approvals(_group(commands, "approvals", "decide on calls that wait for a person"))
         self._add_runs(_group(commands, "runs", "see what runs did, and how those go on that cannot by themselves"))
+        self._add_workflows(_group(commands, "workflows", "see which workflows there are, and run one"))
+        self._add_mcp(_group(commands, "mcp", "see which MCP services there are, register them, stop and start them"))
         self._add_audit(_group(commands, "audit", "read the audit log out of the store, whether or not a gateway runs"))
 
     def _add_approvals(self, commands: Commands) -> None:
@@ -90,6 +93,52 @@ class OperatorCommands:
         p.add_argument("--result", metavar="TEXT", help="what the model is told of it")
         p = self._asking(commands, "cancel", self._cancel, "end a run; what it waits for is not decided any more")
         p.add_argument("id", metavar="ID", help="a run's: run_...")
+
+    def _add_workflows(self, commands: Commands) -> None:
+        p = self._asking(commands, "list", self._list_workflows, "list the workflows by category")
+        _json_option(p)
+        p = self._asking(commands, "show", self._show_workflow, "show what a workflow takes, and its steps")
+        p.add_argument("name", metavar="NAME", help="a workflow's")
+        _json_option(p)
+        p = self._asking(commands, "run", self._run_workflow, "run a workflow and tell its result")
+        p.add_argument("name", metavar="NAME", help="a workflow's")
+        p.add_argument("parameters", nargs="*", type=_pair, metavar="KEY=VALUE", help="parameters; one may stand once")
+        p.add_argument("--json", type=_json_file, default={}, metavar="FILE", help="further parameters: a JSON object")
+        p.add_argument("--conversation", metavar="ID", help="the conversation that the run belongs to")
+        p.add_argument("--async", dest="detached", action="store_true", help="tell the run's id and do not wait")
+        p.set_defaults(wrong_usage=p.error)
+
+    def _add_mcp(self, commands: Commands) -> None:
+        _json_option(self._asking(commands, "list", self._list_services, "list the services and how they are"))
+        p = self._asking(commands, "add", self._add_service, "register a service; it starts at once")
+        p.add_argument("name", metavar="NAME", help="what it is to be called")
+        way = p.add_mutually_exclusive_group()
+        way.add_argument(
+            "--command", dest="line", type=_words, metavar="LINE", help="program and arguments of a stdio server"
+        )
+        way.add_argument("--server-url", metavar="URL", help="address of a streamable HTTP server")
+        for flag, what in (("--env", "environment variable of the program"), ("--header", "header for the URL")):
+            text = f"{what}; without =VALUE it is read from the environment of this command"
+            p.add_argument(flag, type=_secret, action="append", default=[], metavar="NAME=VALUE", help=text)
+        p.add_argument("--description", metavar="TEXT", help="one sentence for prompts (default: the name)")
+        p.add_argument("--keyword", action="append", metavar="WORD", help="word of a user that means this service")
+        p.add_argument("--timeout", metavar="TIME", help="longest run of one of its tools, such as 30s")
+        p.add_argument(
+            "--settings", type=_json_file, default={}, metavar="FILE", help="further settings: a JSON object"
+        )
+        p.set_defaults(wrong_usage=p.error)
+        for name, text in (("start", "start a service"), ("stop", "stop a service"), ("restart", "start it anew")):
+            p = self._asking(commands, name, self._operate_service, text)
+            p.add_argument("name", metavar="NAME", help="a service's")
+            p.set_defaults(operation=name)
+        p = self._asking(commands, "tools", self._list_service_tools, "list the tools of a service that runs")
+        p.add_argument("name", metavar="NAME", help="a service's")
+        _json_option(p)
+        p = self._asking(commands, "accept", self._accept_tools, "accept tools that changed, as they are now")
+        p.add_argument("name", metavar="NAME", help="a service's")
+        p.add_argument("tools", nargs="*", metavar="TOOL", help="only these (default: all that changed)")
+        p = self._asking(commands, "remove", self._remove_service, "stop a registered service and forget it")
+        p.add_argument("name", metavar="NAME", help="a service's")
 
     def _add_audit(self, commands: Commands) -> None:
         p = self._add(commands, "verify", self._verify, "check that no line of the audit log was changed or taken out")
@@ -164,6 +213,71 @@ class OperatorCommands:
 
         return cancelled(self._remote(args), args.id)
 
+    # Workflows.
+
+    def _list_workflows(self, args: argparse.Namespace) -> Iterator[str]:
+        from gateway.ask_workflows import listed
+
+        return listed(self._remote(args), as_json=args.json)
+
+    def _show_workflow(self, args: argparse.Namespace) -> Iterator[str]:
+        from gateway.ask_workflows import one
+
+        return one(self._remote(args), args.name, as_json=args.json)
+
+    def _run_workflow(self, args: argparse.Namespace) -> Iterator[str]:
+        from gateway.ask_workflows import begun
+
+        written = dict(args.parameters)
+        if len(written) < len(args.parameters):
+            args.wrong_usage("a parameter is given twice")
+        given, conversation, wait = args.json, args.conversation, not args.detached
+        return begun(self._remote(args), args.name, written=written, given=given, conversation=conversation, wait=wait)
+
+    # MCP services.
+
+    def _list_services(self, args: argparse.Namespace) -> Iterator[str]:
+        from gateway.ask_services import listed
+
+        return listed(self._remote(args), as_json=args.json)
+
+    def _add_service(self, args: argparse.Namespace) -> Iterator[str]:
+        from gateway.ask_services import added
+
+        program, *arguments = args.line or (None,)
+        given = {
+            "command": program,
+            "args": arguments or None,
+            "url": args.server_url,
+            "env": dict(args.env) or None,
+            "headers": dict(args.header) or None,
+            "description": args.description,
+            "trigger_keywords": args.keyword,
+            "timeout": args.timeout,
+        }
+        settings = args.settings | {name: value for name, value in given.items() if value is not None}
+        return added(self._remote(args), args.name, settings=settings)
+
+    def _operate_service(self, args: argparse.Namespace) -> Iterator[str]:
+        from gateway.ask_services import operated
+
+        return operated(self._remote(args), args.name, args.operation)
+
+    def _list_service_tools(self, args: argparse.Namespace) -> Iterator[str]:
+        from gateway.ask_services import tools
+
+        return tools(self._remote(args), args.name, as_json=args.json)
+
+    def _accept_tools(self, args: argparse.Namespace) -> Iterator[str]:
+        from gateway.ask_services import accepted
+
+        return accepted(self._remote(args), args.name, wanted=args.tools)
+
+    def _remove_service(self, args: argparse.Namespace) -> Iterator[str]:
+        from gateway.ask_services import removed
+
+        return removed(self._remote(args), args.name)
+
     # The audit log.
 
     def _verify(self, args: argparse.Namespace) -> Iterator[str]:
@@ -206,3 +320,34 @@ def _arguments(text: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise argparse.ArgumentTypeError("expected a JSON object")
     return value
+
+
+def _pair(text: str) -> tuple[str, str]:
+    """`name=value`."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"expected name=value, not {text[:64]!r}")
+    return name, value
+
+
+def _json_file(text: str) -> dict[str, Any]:
+    return _arguments(f"@{text}")
+
+
+def _words(text: str) -> list[str]:
+    """A command line in its words, as a shell would part them; it means nothing else here."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error}".lower()) from None
+    if not words:
+        raise argparse.ArgumentTypeError("expected a program")
+    return words
+
+
+def _secret(text: str) -> tuple[str, str]:
+    """`NAME=VALUE`, or the NAME of a variable: other users see what stands on a command line."""
+    name, equals, value = text.partition("=")
+    if not equals and name not in os.environ:
+        raise argparse.ArgumentTypeError(f"{name[:64]!r} is not set here: set it, or write NAME=VALUE")
+    return name, value if equals else os.environ[name]

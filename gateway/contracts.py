@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from gateway.caller import Caller as Caller  # for plugins, too
-from gateway.journal import Journal, StoredRun
+from gateway.journal import StoredRun
+from gateway.store import ServiceState, Store
 
 #: A JSON object as orjson reads it: values are JSON values.
 Json: TypeAlias = dict[str, Any]
@@ -70,6 +71,8 @@ class Exchange:
     events: bool = False  # progress events were asked for
     dry: bool = False  # only to be explained: nothing may be called, stored or forgotten
     budget_s: float = 300.0
+    #: What runs instead of a loop: `definition` of a workflow as it is, and its `parameters`, checked.
+    workflow: Json | None = None
     intent: Intent | None = None
     notes: tuple[str, ...] = ()
     #: Header lines of the client's that go on to the model, and those of its own credential, which go on where the
@@ -196,9 +199,6 @@ class ServiceSource(ToolSource, Protocol):
         ...
 
 
-ServiceState = Literal["stopped", "starting", "running", "error"]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
     """How a service is, for its operator. `error` is the last thing that went wrong, in words."""
@@ -258,133 +258,6 @@ class RiskAssessor(Protocol):
     """
 
     def assess(self, arguments: Json) -> Verdict: ...
-
-
-# What is kept.
-
-
-@dataclass(frozen=True, slots=True)
-class StoredPrompt:
-    """A base prompt that somebody stored; `version` counts its changes from 1."""
-
-    id: str
-    text: str
-    version: int
-    updated_s: float  # Unix time
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """One remembered sentence of a caller; `conversation` None: it holds in all of the caller's conversations."""
-
-    id: str
-    tenant: str
-    caller: str
-    conversation: str | None
-    text: str
-    created_s: float  # Unix time
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredService:
-    """What is kept of a service: whether and how it was registered, and what was accepted of it.
-
-    `config` is the JSON object it was registered with; None: it stands in the configuration file. `stopped` by an
-    operator; `restarts` counts how often an operator wanted it to start anew; `version` counts all changes, from 1.
-    """
-
-    name: str
-    config: bytes | None = None
-    stopped: bool = False
-    restarts: int = 0
-    pins: Mapping[str, str] = field(default_factory=dict)
-    version: int = 0
-    updated_s: float = 0.0  # Unix time
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerService:
-    """A service as one worker sees it."""
-
-    worker: str
-    name: str
-    state: ServiceState
-    error: str | None = None
-    updated_s: float  # Unix time
-
-
-class Store(Journal, Protocol):
-    """Everything that outlives a request. Each method is one transaction; all raise StoreError when it fails."""
-
-    async def open(self) -> None:
-        """Comes before everything else."""
-        ...
-
-    async def prompts(self) -> Sequence[StoredPrompt]:
-        """In the order of their ids."""
-        ...
-
-    async def prompt(self, prompt_id: str) -> StoredPrompt | None: ...
-
-    async def put_prompt(self, prompt_id: str, text: str, *, now_s: float) -> StoredPrompt: ...
-
-    async def delete_prompt(self, prompt_id: str) -> bool:
-        """Whether there was one."""
-        ...
-
-    async def generation(self) -> int:
-        """Counts changes of prompts (and later of services and grants), by whichever process."""
-        ...
-
-    async def services(self) -> Sequence[StoredService]:
-        """In the order of their names."""
-        ...
-
-    async def put_service(self, service: StoredService, *, expected: int) -> bool:
-        """Writes it as the next version of version `expected` (0: there is none yet); False: it is another by now."""
-        ...
-
-    async def delete_service(self, name: str) -> bool:
-        """Whether there was one."""
-        ...
-
-    async def tell_services(self, worker: str, services: Sequence[WorkerService]) -> None:
-        """What this worker sees, in the place of what it saw before."""
-        ...
-
-    async def told_services(self, *, since_s: float) -> Sequence[WorkerService]:
-        """What all workers see, as far as they said so since then."""
-        ...
-
-    async def remember(self, memory: Memory, *, limit: int) -> None:
-        """Keeps the newest `limit` memories of this tenant and caller."""
-        ...
-
-    async def memories(self, *, tenant: str, caller: str, conversation: str | None) -> Sequence[Memory]:
-        """Those of the conversation (if one is named) and those of all conversations, oldest first."""
-        ...
-
-    async def forget(self, memory_ids: Sequence[str], *, tenant: str, caller: str) -> int:
-        """How many of them were there and are gone."""
-        ...
-
-    async def put_hidden(self, prefix: str, messages: Sequence[Json], *, tenant: str, now_s: float) -> None:
-        """Keeps the hidden messages of a turn under the hash of what its client sees up to and including its answer."""
-        ...
-
-    async def hidden(self, prefixes: Sequence[str], *, tenant: str) -> Mapping[str, Sequence[Json]]: ...
-
-    async def prune(self, *, before_s: float) -> int:
-        """Deletes ended runs with all that is theirs, but the audit log, and hidden turns older than that; how many."""
-        ...
-
-    async def close(self) -> None:
-        """Idempotent."""
-        ...
-
-
-class StoreError(Exception):
-    """The store failed; the text is for the operator's log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

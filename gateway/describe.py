@@ -7,6 +7,7 @@ from pathlib import Path
 from gateway.config import Loaded, Settings
 from gateway.config.context import StageUse
 from gateway.config.secret import mask
+from gateway.config.workflow_folder import load_workflows
 from gateway.registry import find_plugin
 
 _LONGEST_OPTIONS = 100
@@ -22,6 +23,8 @@ def described(loaded: Loaded) -> Iterator[str]:
     yield f"  upstreams   {upstreams}"
     yield f"  keys        {', '.join(key.name for key in settings.keys) or 'none: loopback only'}"
     yield f"  tools       {', '.join(_tools(settings)) or 'none'}"
+    yield f"  services    {', '.join(settings.mcp.servers) or 'none'}"
+    yield f"  workflows   {', '.join(load_workflows(settings.workflows).workflows) or 'none'}"
     yield f"  store       {_store(settings)}"
     for name, uses in settings.chains.items():
         yield f"  chain       {name}{' (default)' if name == settings.context.chain else ''}"

@@ -25,7 +25,12 @@ PEER_TIMEOUT_S = 2.0
 _WHOLE = b"# EOF\n"
 _LARGEST = frozenset(("gateway_approvals_pending", "gateway_build_info", "gateway_config_reloads", "process_max_fds"))
 _SMALLEST = frozenset(
-    ("gateway_upstream_up", "gateway_config_last_reload_success_timestamp_seconds", "process_start_time_seconds")
+    (
+        "gateway_upstream_up",
+        "gateway_mcp_server_up",
+        "gateway_config_last_reload_success_timestamp_seconds",
+        "process_start_time_seconds",
+    )
 )
 
 

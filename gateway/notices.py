@@ -19,10 +19,11 @@ import orjson
 
 from gateway.config import ConfigError, Problem
 from gateway.config.tools import Notify
-from gateway.contracts import Clock, Counters, Json, StoreError
+from gateway.contracts import Clock, Counters, Json
 from gateway.journal import Journal, RunEvent
 from gateway.runs.desk import approval_view
 from gateway.runs.tail import Tail
+from gateway.store import StoreError
 from gateway.wire.approval_text import Shown, approval_link
 from gateway.wire.webhook import EVENT, approval_notice, webhook_headers, webhook_key
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from gateway.assemble import ASSESSORS, NoRuns, PluginHost, SystemClock, gate_of
 from gateway.config import ConfigError, Problem, Settings
-from gateway.contracts import Store, ToolSource, ToolSpec
+from gateway.contracts import ToolSource, ToolSpec
 from gateway.counters import ContextCounters
 from gateway.pipeline.prompts import BasePrompts
 from gateway.registry import build_plugin
+from gateway.store import Store
 from gateway.tools.catalog import Catalog
 from gateway.tools.gate import Gate
 

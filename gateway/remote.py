@@ -47,11 +47,30 @@ class Remote:
         """The answer to a body, from which what is None is left out. Raises RemoteError."""
         return self._ask("POST", _target(path), {name: value for name, value in body.items() if value is not None})
 
-    def _ask(self, method: str, target: str, body: Mapping[str, object] | None) -> dict[str, object]:
+    def begin(
+        self, *path: str, body: Mapping[str, object], wait: bool, timeout_s: float = _TIMEOUT_S
+    ) -> dict[str, object]:
+        """The answer to a body that begins something; `wait`: for its end. Raises RemoteError."""
+        prefer = {} if wait else {"Prefer": "respond-async"}
+        return self._ask("POST", _target(path), body, headers=prefer, timeout_s=timeout_s)
+
+    def delete(self, *path: str) -> dict[str, object]:
+        """The answer. Raises RemoteError."""
+        return self._ask("DELETE", _target(path), None)
+
+    def _ask(
+        self,
+        method: str,
+        target: str,
+        body: Mapping[str, object] | None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float = _TIMEOUT_S,
+    ) -> dict[str, object]:
         if self.key is not None and not (self.key.isascii() and self.key.isprintable()):
             raise RemoteError("GATEWAY_API_KEY has characters that no key has")
-        headers = {"User-Agent": CLI_AGENT} | ({} if self.key is None else {"X-Gateway-Key": self.key})
-        return _ask(self.where, method, target, body, headers=headers, timeout_s=_TIMEOUT_S)
+        own = {"User-Agent": CLI_AGENT} | ({} if self.key is None else {"X-Gateway-Key": self.key})
+        return _ask(self.where, method, target, body, headers={**(headers or {}), **own}, timeout_s=timeout_s)
 
 
 def post(
@@ -92,7 +111,7 @@ def _ask(
         answer = None
     if not isinstance(answer, dict):
         raise RemoteError(f"{place} answered {status}, and not as a gateway does: is it one?")
-    if status != http.client.OK:
+    if status not in (http.client.OK, http.client.CREATED, http.client.ACCEPTED):
         raise RemoteError(f"{place} answered {status}: {message_of(answer.get('error'))}")
     return answer
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from gateway.contracts import StoredPrompt, StoreError
+from gateway.store import StoredPrompt, StoreError
 
 
 class Shelf:

@@ -1,15 +1,20 @@
 """One worker's object graph: built, reloaded, drained, closed."""
 
 import asyncio
+import hashlib
 import io
+import json
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
+import aiohttp
 import pytest
 from functional.through import ask, client_of, get, through
 from running import exchange, fetch, scrape, until
 
-from gateway.app import Gateway
+from gateway.app import ADMIN, DATA, Gateway
 from gateway.config import ConfigError, Loaded, Problem, Settings
 from gateway.logs import LogSink
 from gateway.metrics import Metrics
@@ -130,3 +135,73 @@ async def test_draining_with_nobody_there_takes_no_time() -> None:
     """An idle gateway stops at once."""
     async with through() as (gateway, _):
         await asyncio.wait_for(gateway.gateway.drain(), 0.5)
+
+
+# Services.
+
+
+async def names(base_url: str) -> list[str]:
+    """The services that the pages tell of."""
+    async with aiohttp.ClientSession() as session, session.get(f"{base_url}/mcp/services") as response:
+        assert response.status == 200
+        return [view["name"] for view in (await response.json())["data"]]
+
+
+async def test_services_follow_the_configuration_and_what_is_registered() -> None:
+    """A reload takes effect at once; what was registered stays, and stands behind what is configured."""
+    off = {"command": "off", "enabled": False}
+    config = {"store": "sqlite:///:memory:", "mcp": {"servers": {"b": off, "a": off}}}
+    async with LocalGateway(config) as gateway, aiohttp.ClientSession(gateway.base_url) as session:
+        assert await names(gateway.base_url) == ["b", "a"]
+        async with session.post("/mcp/services", json={"name": "mine", **off}) as response:
+            assert response.status == 201
+        await gateway.reload({**config, "mcp": {"servers": {"c": off, "mine": {"url": "http://x", "enabled": False}}}})
+        assert await names(gateway.base_url) == ["c", "mine"]
+        async with session.get("/mcp/services/mine") as response:
+            assert (await response.json())["transport"] == "http"
+        await gateway.reload({"store": "sqlite:///:memory:"})
+        assert await names(gateway.base_url) == ["mine"]
+        async with session.delete("/mcp/services/mine") as response:
+            assert response.status == 200
+        assert await names(gateway.base_url) == []
+
+
+async def test_services_are_administered_where_the_admin_listens() -> None:
+    """With the keys of the configuration, as everywhere; the other address has no such page."""
+    key = {"name": "root", "sha256": hashlib.sha256(b"secret-key").hexdigest(), "scopes": ["admin"]}
+    settings = loaded("http://127.0.0.1:1", admin={"listen": "127.0.0.1:2"}, keys=[key], store="sqlite:///:memory:")
+    metrics = Metrics()
+    sink = LogSink(io.StringIO(), as_json=True, secrets=(), dropped=metrics.log_line_dropped)
+    gateway = Gateway(settings, load=lambda: settings, sink=sink, metrics=metrics)
+    await gateway.start()
+    loop, found = asyncio.get_running_loop(), {}
+    async with aiohttp.ClientSession() as session:
+        for place in (DATA, ADMIN):
+            server = await loop.create_server(gateway.connection_factory(place), "127.0.0.1", 0)
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp/services"
+            for headers in ({}, {"X-Gateway-Key": "secret-key"}):
+                async with session.get(url, headers=headers) as response:
+                    found[place, bool(headers)] = response.status, json.loads(await response.read())
+            server.close()
+    await gateway.close()
+    sink.close()
+    assert found[ADMIN, True] == (200, {"object": "list", "data": []}) and found[ADMIN, False][0] == 401
+    assert {found[DATA, has_key][1]["error"]["code"] for has_key in (True, False)} == {"unknown_route"}
+
+
+def test_a_gateway_without_services_never_imports_what_they_need() -> None:
+    """Neither the SDK, which costs seconds, nor what stands around it."""
+    code = """
+import asyncio, sys
+from gateway.testing.local import LocalGateway
+async def main():
+    async with LocalGateway({"store": "sqlite:///:memory:"}):
+        await asyncio.sleep(0.05)
+asyncio.run(main())
+needed = ("mcp", "gateway.mcp", "plugins.tools.mcp")
+print([name for name in sys.modules if name.startswith(tuple(f"{one}." for one in needed)) or name in needed])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parent.parent
+    )
+    assert done.stdout == "[]\n", done.stderr

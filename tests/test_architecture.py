@@ -22,7 +22,9 @@ LAYERS = (
     "tools",
     "runs",
     "routing",
+    "mcp",
     "contracts",
+    "store",
     "journal",
     "config",
     "upstream",
@@ -32,12 +34,14 @@ LAYERS = (
 )
 LEAVES = {"caller", "logs", "metrics", "notify"}
 #: What a plugin may import of ours.
-FOR_PLUGINS = {"contracts", "journal", "confine", "wire", "errors"}
+FOR_PLUGINS = {"contracts", "store", "journal", "mcp", "confine", "wire", "errors"}
 #: The processes and the composition root, which may import everything below them.
 TOP = {
     "__main__",
     "ask_approvals",
     "ask_runs",
+    "ask_services",
+    "ask_workflows",
     "audit_log",
     "cli",
     "cli_operator",
@@ -55,11 +59,12 @@ TOP = {
     "healthcheck",
     "notices",
     "offline",
+    "pages",
     "plugin_new",
     "remote",
     "terminal",
 }
-MAY_IMPORT_WEB = ("gateway/lanes/", "gateway/demo/", "gateway/app.py", "gateway/server.py")
+MAY_IMPORT_WEB = ("gateway/lanes/", "gateway/demo/", "gateway/app.py", "gateway/pages.py", "gateway/server.py")
 
 #: Imports inside a function, each with the reason it carries in the code.
 LAZY = {
@@ -76,9 +81,14 @@ LAZY = {
     ("gateway/cli.py", "gateway.sockets"),
     ("gateway/cli_operator.py", "gateway.ask_approvals"),
     ("gateway/cli_operator.py", "gateway.ask_runs"),
+    ("gateway/cli_operator.py", "gateway.ask_services"),
+    ("gateway/cli_operator.py", "gateway.ask_workflows"),
     ("gateway/cli_operator.py", "gateway.audit_log"),
     ("gateway/cli_operator.py", "gateway.remote"),
+    ("gateway/mcp/session.py", "gateway.mcp.link"),
     ("plugins/tools/execute_sql.py", "asyncpg"),
+    ("plugins/tools/mcp.py", "gateway.mcp.http"),
+    ("plugins/tools/mcp.py", "gateway.mcp.stdio"),
 }
 FILE_LINES, FUNCTION_LINES = 400, 60
 
@@ -120,6 +130,8 @@ def test_imports_go_down_the_layers_only(path: Path) -> None:
     own = part("gateway." + name(path).removeprefix("gateway/").removesuffix(".py").replace("/", "."))
     for module in runtime_imports(tree(path)):
         if not module.startswith("gateway.") or own in TOP or own in ("demo", "testing"):
+            continue
+        if module == "gateway.__version__":
             continue
         other = part(module)
         if other == own or other in LEAVES:
@@ -165,6 +177,18 @@ def test_the_passthrough_lane_knows_no_plugin_and_no_model() -> None:
     modules = set(loaded.split())
     for forbidden in ("pydantic", "orjson", "yaml", "gateway.config", "gateway.demo", "plugins"):
         assert not any(m == forbidden or m.startswith(forbidden + ".") for m in modules), forbidden
+
+
+def test_the_sdk_of_mcp_is_loaded_late() -> None:
+    """A gateway without MCP servers needs neither the SDK nor what that needs, not even to know what a server is."""
+    code = "import sys, plugins.tools.mcp, gateway.mcp.session, gateway.mcp.process; print('\\n'.join(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    assert not {"mcp", "mcp_types", "anyio", "httpx2"} & set(loaded.split())
+
+
+def test_the_tests_of_mcp_do_not_hide_the_sdk() -> None:
+    """`tests` is on the path: as a package, `tests/mcp` would be what `import mcp` finds."""
+    assert not (ROOT / "tests" / "mcp" / "__init__.py").exists()
 
 
 @pytest.mark.parametrize("path", FILES, ids=IDS)

@@ -7,13 +7,13 @@ import pytest
 from pipeline.doubles import Clock
 from tools.toolbox import Toolbox
 
-from gateway.assemble import Assembled, Shared, assemble_context, database_url, open_store
+from gateway.assemble import Assembled, Shared, assemble_context, database_url, make_fleet, open_store
 from gateway.caller import Caller
 from gateway.config import ConfigError, Settings
 from gateway.counters import ContextCounters
 from gateway.errors import GatewayError
 from gateway.journal import StoredRun
-from gateway.lanes.resumption import AGENT_LOOP
+from gateway.lanes.context import AGENT_LOOP
 from gateway.metrics import Metrics
 from gateway.routing.keys import LOCAL
 from gateway.runs.keeper import Keeper
@@ -53,6 +53,7 @@ async def assembled(folder: Path, store: SqliteStore | None = None, **content: o
             keeper=Keeper(store, clock=CLOCK, resume=_unexpected),
             counters=ContextCounters(),
             clock=CLOCK,
+            fleet=make_fleet(store, worker="w1", counters=ContextCounters(), clock=CLOCK),
         ),
     )
 

@@ -5,7 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from gateway.build import ADMIN_PATHS, ROOT_PATHS, build_admin_entry, build_entry, check_files, endpoint
+from gateway.build import (
+    ADMIN_PATHS,
+    ROOT_PATHS,
+    allowed_hosts,
+    build_admin_entry,
+    build_entry,
+    check_files,
+    endpoint,
+)
 from gateway.config import ConfigError, Settings
 from gateway.errors import GatewayError
 from gateway.lanes.entry import Entry
@@ -154,3 +162,10 @@ def test_the_admin_address_has_our_pages_and_nothing_else() -> None:
     assert {chosen(found, path)[0] for path in ROOT_PATHS | ADMIN_PATHS} == {"own"}
     with pytest.raises(GatewayError, match="No route"):
         chosen(found, b"/v1/models")
+
+
+def test_our_own_names() -> None:
+    """The addresses that are listened on, every one where it is all of them, and what was added."""
+    assert allowed_hosts(settings(listen="127.0.0.1:1", allowed_hosts=["GW.example"])) == {"127.0.0.1", "gw.example"}
+    both = settings(listen="[::]:1", admin={"listen": "Host:2"})
+    assert allowed_hosts(both) == {"*", "host"}

@@ -158,7 +158,7 @@ def test_check_config_shows_the_chains(capsys: pytest.CaptureFixture[str]) -> No
     code, out, err = said(capsys, "check-config")
     assert (code, err) == (0, "")
     assert "  chain       assistant (default)\n              intent\n                memory\n" in out
-    assert "  tools       none\n  store       sqlite:///./gateway.db\n" in out
+    assert "  tools       none\n  services    none\n  workflows   none\n  store       sqlite:///./gateway.db\n" in out
 
 
 def typed(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:

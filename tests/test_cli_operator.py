@@ -3,10 +3,13 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
 import pytest
+from lanes.bureau import Counter, bureau
+from lanes.harbour import Harbour, moored
 from lanes.office import Desktop, opened
 
 from gateway.cli import main
@@ -29,7 +32,7 @@ def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     """(exit code, standard output, standard error) of a command, typed where there is no gateway.yaml."""
     monkeypatch.chdir(tmp_path)
 
-    async def says(*argv: str, desk: Desktop | None = None, key: str = "boss") -> Said:
+    async def says(*argv: str, desk: Desktop | Counter | Harbour | None = None, key: str = "boss") -> Said:
         monkeypatch.setenv("GATEWAY_API_KEY", key)
         url = () if desk is None else ("--url", f"http://127.0.0.1:{desk.lane.port}")
         try:
@@ -93,6 +96,36 @@ async def test_runs_from_the_list_to_their_end(said: Says) -> None:
         assert (code, out) == (1, "") and "run_not" not in err and "only a run in the state 'unknown'" in err
 
 
+async def test_services_from_their_registration_to_their_end(said: Says, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A secret is read from the environment of the command, so that nobody sees it on its command line."""
+    monkeypatch.setenv("TOKEN", "sk-canary-12345")
+    Path("more.json").write_text('{"start_timeout": "5s"}')
+    async with moored() as harbour:
+        mcp = partial(said, "mcp", desk=harbour, key="root")
+        argv = ("add", "time", "--command", "uvx 'mcp server'", "--env", "TOKEN", "--env", "A=b=c", "--keyword", "几点")
+        code, out, err = await mcp(*argv, "--description", "Clocks.", "--timeout", "5s", "--settings", "more.json")
+        assert (code, out, err) == (0, "time  running  registered, stdio, 1 tool\n", "")
+        options = harbour.service().options
+        assert options["env"] == {"TOKEN": "sk-canary-12345", "A": "b=c"}
+        assert (options["command"], options["args"]) == ("uvx", ["mcp server"])
+        assert (options["timeout"], options["start_timeout"], options["trigger_keywords"]) == (5.0, 5.0, ["几点"])
+        code, out, _ = await mcp("add", "docs", "--server-url", "https://mcp.example/x", "--header", "X-Key=v")
+        assert code == 0 and harbour.service("docs").options["headers"] == {"X-Key": "v"}
+        for argv, told in (
+            (("stop", "time"), "time  stopped"),
+            (("start", "time"), "time  running"),
+            (("restart", "time"), "time  running"),
+            (("tools", "time"), "look  "),
+            (("accept", "time", "look"), "look  "),
+            (("list",), "docs  running"),
+            (("remove", "time"), "time  removed"),
+        ):
+            code, out, err = await mcp(*argv)
+            assert (code, err) == (0, "") and out.startswith(told)
+        code, out, err = await mcp("stop", "time")
+        assert (code, out) == (1, "") and "answered 404: There is no such service" in err
+
+
 async def test_what_is_refused_is_one_line_and_exit_code_1(said: Says) -> None:
     """By the gateway, or because there is none."""
     async with opened() as desk:
@@ -112,9 +145,35 @@ async def test_what_is_refused_is_one_line_and_exit_code_1(said: Says) -> None:
         assert (code, out) == (1, "") and f"127.0.0.1:{port} does not answer" in err
 
 
+async def test_workflows_from_the_list_to_the_result(said: Says) -> None:
+    """Parameters as they are typed, and from a file; a run that nobody waits for, and one that waits for a person."""
+    Path("more.json").write_text('{"language": "German", "text": "x"}')
+    async with bureau() as counter:
+        code, out, err = await said("workflows", "list", desk=counter)
+        assert (code, err) == (0, "") and "writing\n  translate  Translates a text.\n" in out
+        code, out, _ = await said("workflows", "show", "translate", "--json", desk=counter)
+        assert code == 0 and json.loads(out)["steps"] == [{"name": "said", "kind": "model"}]
+        argv = ("workflows", "run", "translate", "text=Hi = there", "times=2", "--json", "more.json")
+        assert await said(*argv, desk=counter) == (0, "[Into German: Hi = there]\n", "")
+        code, out, _ = await said("workflows", "run", "translate", "text=sleep", "--async", desk=counter)
+        assert (code, out) == (0, "run_2  running\n")
+        code, out, _ = await said("workflows", "run", "deploy", "--conversation", "c1", desk=counter)
+        assert code == 0 and out.startswith("run_3  awaiting_approval\n")
+        assert counter.bureau.wanted[-1].conversation == "c1"
+        code, out, err = await said("workflows", "run", "translate", "times=2", desk=counter)
+        assert (code, out, err.count("\n")) == (1, "", 1) and "'text': it is required" in err
+
+
 @pytest.mark.parametrize(
     "argv",
     [
+        "workflows",
+        "workflows run",
+        "workflows run w text",
+        "workflows run w =x",
+        "workflows run w a=1 a=2",
+        "workflows run w --json missing.json",
+        "workflows show",
         "approvals",
         "approvals approve",
         "approvals list --status open",
@@ -133,6 +192,13 @@ async def test_what_is_refused_is_one_line_and_exit_code_1(said: Says) -> None:
         "runs resume run_1 --step one --as done",
         "runs resume run_1 --step 1 --as finished",
         "runs list --state lost",
+        "mcp",
+        "mcp add",
+        "mcp add x --command a --server-url http://b",
+        "mcp add x --command '",
+        "mcp add x --env NOT_SET_HERE",
+        "mcp add x --settings missing.json",
+        "mcp accept",
         "audit",
         f"audit verify --expect {HASH}",
         "audit verify --at 1",

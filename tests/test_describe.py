@@ -27,6 +27,8 @@ def test_the_defaults() -> None:
         "  upstreams   the built-in demo model",
         "  keys        none: loopback only",
         "  tools       none",
+        "  services    none",
+        "  workflows   none",
         "  store       sqlite:///./gateway.db",
         "  chain       assistant (default)",
         "              intent",

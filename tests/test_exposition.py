@@ -92,6 +92,7 @@ def gauge(name: str, value: float, labels: str = "") -> bytes:
         ("gateway_build_info", (1, 1, 1), 1),
         ("gateway_config_last_reload_success_timestamp_seconds", (1.7e9, 1.8e9), 1.7e9),
         ("gateway_upstream_up", (1, 0, 1), 0),
+        ("gateway_mcp_server_up", (1, 0, 1), 0),
         ("process_start_time_seconds", (5, 3, 4), 3),
     ],
 )

@@ -16,13 +16,14 @@ from gateway.testing.ports import refusing_port
 
 @contextmanager
 def answering(status: int, body: bytes) -> Iterator[tuple[int, list[tuple[str, str | None, bytes]]]]:
-    """A server that answers everything so; its port, and what it was asked: (path, the header X-Key, body)."""
+    """A server that answers everything so; its port, and what it was asked: (path, the key or the preference, body)."""
     asked: list[tuple[str, str | None, bytes]] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             content = self.rfile.read(int(self.headers["Content-Length"] or 0))
-            asked.append((self.path, self.headers["X-Key"] or self.headers["X-Gateway-Key"], content))
+            told = (self.headers[name] for name in ("X-Key", "X-Gateway-Key", "Prefer"))
+            asked.append((self.path, next(filter(None, told), None), content))
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -50,6 +51,16 @@ def test_the_answer_is_an_object() -> None:
         for where in (f"http://127.0.0.1:{port}", f"127.0.0.1:{port}/", Address("0.0.0.0", port)):
             assert post(where, "/x", {"b": "é"}, headers={"X-Key": "k"}, timeout_s=5) == {"a": 1}
     assert [(path, key, json.loads(body)) for path, key, body in asked] == [("/x", "k", {"b": "é"})] * 3
+
+
+def test_what_is_begun_may_still_go_on() -> None:
+    """Its answer is 202; who does not wait for the end says so."""
+    with answering(202, b'{"id": "run_1"}') as (port, asked):
+        remote = Remote(f"127.0.0.1:{port}", None)
+        for wait in (True, False):
+            assert remote.begin("workflows", "w", "runs", body={"parameters": None}, wait=wait) == {"id": "run_1"}
+    body = b'{"parameters": null}'
+    assert asked == [("/workflows/w/runs", None, body), ("/workflows/w/runs", "respond-async", body)]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """What must fit together across keys; the rules read the tree, so that they speak even when single values are wrong."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from gateway.config.addresses import parse_address
 from gateway.config.draft import Draft
@@ -15,8 +15,10 @@ from gateway.config.tools import FOREIGN_MCP_KEYS
 # What models accept as the name of a function.
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _MOST_NAMES_SHOWN = 12
-# How other programs turn a server off: `disabled: true`, the others: false.
-_SWITCHES = frozenset({"disabled", "enabled", "isActive"})
+# How other programs turn a server off, beside `enabled: false`, which is ours as well.
+_OFF: Mapping[str, bool] = {"disabled": True, "isActive": False}
+# What belongs to one of the two kinds of MCP servers.
+_OF_COMMANDS, _OF_URLS = ("args", "env", "cwd"), ("headers", "oauth", "private_networks")
 
 
 def check(draft: Draft) -> None:
@@ -37,8 +39,8 @@ def set_aside_foreign_keys(draft: Draft) -> None:
     """Drops what other programs write into an `mcpServers` block, and says so."""
     for path in list(draft.matches("mcp", "servers", "*", "*")):
         if path[-1] in FOREIGN_MCP_KEYS:
-            is_off = draft.get(*path) is (path[-1] == "disabled") and path[-1] in _SWITCHES
-            advice = "; the server is on: remove its entry to turn it off" if is_off else ""
+            is_off = path[-1] in _OFF and draft.get(*path) is _OFF[path[-1]]
+            advice = "; the server is on: write enabled: false to turn it off" if is_off else ""
             draft.warn(path, f"ignored: a key of another program{advice}")
             draft.drop(path)
 
@@ -141,8 +143,18 @@ def _check_alternatives(draft: Draft) -> None:
         _check_one_of(draft, path, "text", "file")
     for path in draft.matches("mcp", "servers", "*"):
         _check_one_of(draft, path, "command", "url")
+        _check_effects(draft, path)
     for path in draft.matches("approvals", "notify", "*"):
         _check_one_of(draft, path, "webhook")
+
+
+def _check_effects(draft: Draft, path: KeyPath) -> None:
+    """Keys of an MCP server that belong to the other kind."""
+    kinds = {key: draft.get(*path, key) is not None for key in ("command", "url")}
+    for kind, keys in (("command", _OF_COMMANDS), ("url", _OF_URLS)):
+        for key in keys:
+            if sum(kinds.values()) == 1 and not kinds[kind] and draft.get(*path, key):
+                draft.warn((*path, key), f"has no effect without {kind}")
 
 
 def _check_tools(draft: Draft) -> None:

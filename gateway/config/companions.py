@@ -13,6 +13,7 @@ SECRETS_WITH_FILES = (
     ("approvals", "notify", "*", "secret"),
     ("tools", "execute_sql", "url"),
     ("mcp", "servers", "*", "url"),
+    ("mcp", "servers", "*", "oauth", "client_secret"),
 )
 COMPANION_SUFFIX = "_file"
 _MAX_SECRET_BYTES = 64 * 1024

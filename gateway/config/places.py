@@ -18,7 +18,8 @@ from gateway.config.secret import Secret
 _SQLITE = "sqlite:///"
 _DEFAULTS = {"roots": "work", "cwd": "work", "url": f"{_SQLITE}./data.db"}
 _DEFAULT_STORE = f"{_SQLITE}./gateway.db"
-_DEFAULT_PLUGINS = "plugins"
+#: What runs as it is written there: the folder of each section, where none is named.
+_CODE = {"plugins": "plugins", "workflows": "workflows"}
 _BUILT_IN = frozenset({"file_operations", "execute_command", "execute_sql"})
 
 
@@ -163,11 +164,11 @@ def _own(draft: Draft, file: Path | None) -> Iterator[_Own]:
         for path in draft.matches(*pattern[:-1], f"{pattern[-1]}{COMPANION_SUFFIX}"):
             for where, place in _paths(draft, path, draft.folder):
                 yield _Own(f"the file of {format_path(where)}", place)
-    plugins = draft.get("plugins", "folder")
-    for _, place in _paths(draft, ("plugins", "folder"), draft.folder):
-        yield _Own("the plugins", place, secret=False, code=True)
-    if plugins is None:
-        yield _Own("the plugins", draft.folder / _DEFAULT_PLUGINS, secret=False, code=True)
+    for section, default in _CODE.items():
+        for _, place in _paths(draft, (section, "folder"), draft.folder):
+            yield _Own(f"the {section}", place, secret=False, code=True)
+        if draft.get(section, "folder") is None:
+            yield _Own(f"the {section}", draft.folder / default, secret=False, code=True)
 
 
 def _check_own(draft: Draft, given: _Given, own: list[_Own]) -> None:

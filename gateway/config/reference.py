@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -18,6 +19,7 @@ from gateway.config.secret import Secret
 from gateway.config.section import Section, accepts_null, extra_of, is_collection, is_section, strip
 from gateway.config.settings import Settings
 from gateway.config.tools import FOREIGN_MCP_KEYS
+from gateway.config.workflows import Parameter, Step, Workflow
 
 DOCUMENT = Path("docs/configuration.md")
 SCHEMA = Path("gateway.schema.json")
@@ -32,8 +34,7 @@ Every key is optional. Without a file everything has its default, and the built-
 
 The file is as trusted as the program, because it names code and commands: no API writes it.
 
-The sections `mcp` and `workflows` are checked and not used by this version. What stages, tools and
-assessors take under `with` is in their own files ([plugins.md](plugins.md)).
+What stages, tools and assessors take under `with` is in their own files ([plugins.md](plugins.md)).
 
 ## Where values come from
 
@@ -99,6 +100,21 @@ is reported, and the running one stays. Changes of `listen`, `workers` and `admi
 
 ## Keys
 """
+
+_WORKFLOWS = """\
+Each file `*.yaml` or `*.yml` in the folder is one workflow. A folder that is not there has none, unless it was named.
+A file counts only if no other user can have written it, as with plugins; in the folder that was not named one that is
+not safe is left out with a warning. Variables and secrets mean nothing in these files, and nothing else but
+`{{params.NAME}}` and `{{steps.NAME}}` does: they are replaced once, by a parameter or by the result of a step before.
+A reference that is the whole of an argument becomes the value with its type. A parameter that is absent is empty in a
+text, and takes its argument with it. Names are 1 to 64 of `a-z`, `0-9`, `_` and `-`, beginning with a letter. At most
+256 KiB and 50 steps; the result of the last step is that of the workflow.
+"""
+_WORKFLOW_PARTS: Mapping[str, type[Section]] = {
+    "A workflow": Workflow,
+    "`parameters.<name>`": Parameter,
+    "`steps[]`, each with one of `tool`, `model` and `prompt`": Step,
+}
 
 
 class _EditorSchema(GenerateJsonSchema):
@@ -179,6 +195,9 @@ def _after(path: str) -> list[str]:
     if path == "mcp.servers.<name>":
         keys = ", ".join(f"`{key}`" for key in sorted(FOREIGN_MCP_KEYS))
         return ["", f"Keys of other programs are ignored with a warning: {keys}."]
+    if path == "workflows":
+        parts = (["", f"{title}:", "", *_table(part)] for title, part in _WORKFLOW_PARTS.items())
+        return ["", _WORKFLOWS.rstrip(), *chain.from_iterable(parts)]
     defaults = {"prompts.<name>": {"prompts": DEFAULT_PROMPTS}, "chains.<name>[]": {"chains": DEFAULT_CHAINS}}
     if path not in defaults:
         return []

@@ -8,9 +8,9 @@ from http import HTTPStatus
 
 from aiohttp import web
 
-from gateway.contracts import StoreError
 from gateway.errors import GatewayError
 from gateway.lanes.own import take_back
+from gateway.store import StoreError
 from gateway.wire.answer import error_body, new_request_id
 from gateway.wire.web import TOOL_HEADER
 

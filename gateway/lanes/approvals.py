@@ -52,8 +52,8 @@ class ApprovalPages:
         self,
         *,
         desk: Callable[[], Desk],
-        store: Callable[[], Journal],
-        tail: Callable[[], Tail],
+        store: Journal,
+        tail: Tail,
         authorise: Authorise,
         resume: Resume,
         clock: Clock,
@@ -88,7 +88,7 @@ class ApprovalPages:
     async def _list(self, request: web.Request) -> web.Response:
         caller = self._authorise(request, *VIEWING)
         query = query_of(request, "status", "conversation", "run", "limit")
-        approvals = await self._store().approvals(
+        approvals = await self._store.approvals(
             tenant=caller.tenant,
             state=word_of(query, "status", STATES),
             conversation=query.get("conversation"),
@@ -135,23 +135,23 @@ class ApprovalPages:
     async def _grants(self, request: web.Request) -> web.Response:
         caller = self._authorise(request, *VIEWING)
         query_of(request)
-        return list_answer([grant_view(grant) for grant in await self._store().grants(tenant=caller.tenant)])
+        return list_answer([grant_view(grant) for grant in await self._store.grants(tenant=caller.tenant)])
 
     async def _delete_grant(self, request: web.Request) -> web.Response:
         caller = self._authorise(request, "approve")
         query_of(request)
         with written("that a grant is gone"):
-            deleted = await self._store().delete_grant(request.match_info["id"], tenant=caller.tenant)
+            deleted = await self._store.delete_grant(request.match_info["id"], tenant=caller.tenant)
         if not deleted:
             raise GatewayError("grant_not_found", "There is no such grant; GET /context/grants lists those there are.")
         return web.Response(status=204)
 
     async def _found(self, approval_id: str, caller: Caller) -> Approval:
         """The approval as it is now, its time looked at. Raises GatewayError (approval_not_found)."""
-        approval = await self._store().approval(approval_id, tenant=caller.tenant)
+        approval = await self._store.approval(approval_id, tenant=caller.tenant)
         if approval is not None and approval.state == "pending" and approval.expires_s <= self._clock.time():
             await self._desk().expire()
-            approval = await self._store().approval(approval_id, tenant=caller.tenant)
+            approval = await self._store.approval(approval_id, tenant=caller.tenant)
         if approval is None:
             raise not_found()
         return approval
@@ -162,7 +162,7 @@ class ApprovalPages:
         ends_s = loop.time() + wait_s
         self._waiting.add(news)
         try:
-            async with self._tail().listening(lambda _: news.set(), run_id=approval.run_id):
+            async with self._tail.listening(lambda _: news.set(), run_id=approval.run_id):
                 while True:
                     news.clear()
                     approval = await self._found(approval.id, caller)

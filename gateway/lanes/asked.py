@@ -19,8 +19,8 @@ LIMIT, LIMIT_MOST = 50, 200
 _NUMBER = re.compile("[0-9]{1,18}", re.ASCII)
 _NAME_CHARS = 100
 
-#: (run id, tenant): lets a run go on in this process if nobody drives it.
-Resume: TypeAlias = Callable[[str, str], Awaitable[None]]
+#: Lets the run of this id go on in this process if nobody drives it.
+Resume: TypeAlias = Callable[[str], Awaitable[None]]
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 

@@ -1,6 +1,7 @@
 """The pages of the context lane: chat completions, and the models that there are."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from aiohttp import web
 
@@ -13,6 +14,7 @@ from gateway.lanes.content import content_of
 from gateway.lanes.context import ContextLane, chat_request, credential_header, forwarded, new_run_id, steering_of
 from gateway.lanes.own import Facade
 from gateway.lanes.resumption import Asked, Resumption
+from gateway.lanes.workflows import called_in, use_of
 from gateway.pipeline.model import ModelCore
 from gateway.routing.keys import Identity
 from gateway.runs.live import Asking, LiveRun, fingerprint
@@ -66,14 +68,18 @@ class ChatPages:
             return await lane.answer(request, run)
 
     async def _run(self, lane: ContextLane, asked: Asked) -> LiveRun:
-        """A run of its own, one that goes on with what a person decided, or the one that the request repeats."""
+        """A run of its own, of a workflow where the message names one; one that goes on with what a person decided, or
+        the one that the request repeats.
+        """
         decision = parse_reply(whole_text(asked.body))
         if decision is not None:
             return await self._resumption.reply(decision, asked)
         stored = await lane.earlier(asked.asking, asked.exchange.caller)
         if stored is not None and (stored.effects or stored.state not in ENDED):
             return await self._resumption.repeat(stored, asked)
-        return lane.begin(asked.exchange, asked.asking)
+        called = called_in(whole_text(asked.body), lane.workflows)
+        exchange = asked.exchange if called is None else replace(asked.exchange, workflow=use_of(*called))
+        return lane.begin(exchange, asked.asking)
 
     async def _models(self, request: web.Request) -> web.StreamResponse:
         _, core = self._current()

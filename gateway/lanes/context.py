@@ -9,13 +9,14 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import orjson
 from aiohttp import HttpVersion11, web
 
 from gateway.caller import Caller
+from gateway.config.workflows import Workflow
 from gateway.contracts import Chunk, Exchange, Handler, Json, Reply
 from gateway.errors import GatewayError
 from gateway.journal import StoredRun
@@ -37,6 +38,8 @@ log = logging.getLogger("gateway")
 #: The headers that steer this lane; any other X-Context-* header is a mistake.
 HEADERS = ("mode", "chain", "prompt", "conversation", "tools", "approvals", "events")
 ID_LIMIT_CHARS = 256
+#: The stage that runs tools: runs go on from there, and workflows begin there.
+AGENT_LOOP = "agent_loop"
 ApprovalMode = Literal["hold", "turn", "reject"]
 #: Header fields of the client's that do not go on: they are about its own message, or mean nothing to a model.
 _NOT_FORWARDED = HOP_BY_HOP | {
@@ -77,6 +80,7 @@ class ContextLane:
     runs: LiveRuns
     earlier: Callable[[Asking, Caller], Awaitable[StoredRun | None]]
     close: Callable[[], Awaitable[None]]
+    workflows: Mapping[str, Workflow] = field(default_factory=dict)
     _using: int = 0
     _retired: bool = False
 
@@ -133,10 +137,21 @@ class ContextLane:
             credential_header=credential_header(head),
         )
 
-    def begin(self, exchange: Exchange, asking: Asking) -> LiveRun:
-        """A run of the chain. Another request of the same asking may have begun it while this one waited."""
-        handler = self.held(self.chains[exchange.chain].handler)
-        return self.runs.find(asking) or self.runs.begin(exchange, asking, handler)
+    def begin(self, exchange: Exchange, asking: Asking, *, detached: bool = False) -> LiveRun:
+        """A run of the chain, or of a workflow with the loop of the chain. Raises GatewayError where it has none.
+
+        Another request of the same asking may have begun it while this one waited.
+        """
+        chain = self.chains[exchange.chain]
+        handler = chain.handler if exchange.workflow is None else chain.resumed(AGENT_LOOP)
+        if handler is None:
+            raise GatewayError("workflow_failed", f"The chain {chain.name!r} runs no tools: add '{AGENT_LOOP}' to it.")
+        return self.runs.find(asking) or self.runs.begin(exchange, asking, self.held(handler), detached=detached)
+
+    def looping(self, chain: str) -> Handler | None:
+        """The chain from its agent loop on; None: there is none."""
+        found = self.chains.get(chain)
+        return None if found is None else found.resumed(AGENT_LOOP)
 
     def held(self, handler: Handler) -> Handler:
         """`handler`, with this lane's tools open as long as its reply lasts: runs outlive their requests."""

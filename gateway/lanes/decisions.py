@@ -8,11 +8,11 @@ from typing import Any, Literal
 from pydantic import Field
 
 from gateway.caller import Caller
-from gateway.contracts import StoreError
 from gateway.errors import GatewayError
 from gateway.journal import Approval, StoredRun, Via
 from gateway.lanes.asked import Body, Resume
 from gateway.runs.desk import Desk, Remember, Wish
+from gateway.store import StoreError
 from gateway.wire.replies import COMMENT_CHARS
 
 log = logging.getLogger("gateway")
@@ -52,10 +52,9 @@ class Decisions:
 
 async def go_on(resume: Resume, *decided: Approval | StoredRun) -> None:
     """Lets the runs of what was decided go on. A failure changes nothing of that: they are taken up again later."""
-    runs = dict.fromkeys((one.run_id if isinstance(one, Approval) else one.id, one.tenant) for one in decided)
-    for run_id, tenant in runs:
+    for run_id in dict.fromkeys(one.run_id if isinstance(one, Approval) else one.id for one in decided):
         try:
-            await resume(run_id, tenant)
+            await resume(run_id)
         except Exception:
             log.exception("run %s does not go on yet", run_id)
 

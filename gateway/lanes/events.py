@@ -6,20 +6,20 @@ that is seen to have ended has no event that is not seen, too.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
 from aiohttp import ClientConnectionResetError, HttpVersion11, web
 
 from gateway.caller import Caller
-from gateway.contracts import StoreError
 from gateway.errors import GatewayError
 from gateway.journal import ENDED, Journal, RunEvent
 from gateway.lanes.admin import Route
 from gateway.lanes.asked import VIEWING, Authorise, number_of, query_of
 from gateway.runs.settle import not_found
 from gateway.runs.tail import Tail
+from gateway.store import StoreError
 
 log = logging.getLogger("gateway")
 
@@ -41,8 +41,8 @@ class EventPages:
     def __init__(
         self,
         *,
-        store: Callable[[], Journal],
-        tail: Callable[[], Tail],
+        store: Journal,
+        tail: Tail,
         authorise: Authorise,
         keepalive_s: float = KEEPALIVE_S,
     ) -> None:
@@ -66,13 +66,13 @@ class EventPages:
     async def _events(self, request: web.Request) -> web.StreamResponse:
         caller = self._authorise(request, *VIEWING)
         after = _after(request)
-        if await self._store().run(request.match_info["id"], tenant=caller.tenant) is None:
+        if await self._store.run(request.match_info["id"], tenant=caller.tenant) is None:
             raise not_found()
         response = web.StreamResponse(headers=_HEADERS)
         news = asyncio.Event()
         self._open.add(news)
         try:
-            async with self._tail().listening(lambda _: news.set(), run_id=request.match_info["id"]):
+            async with self._tail.listening(lambda _: news.set(), run_id=request.match_info["id"]):
                 if request.version >= HttpVersion11:
                     response.enable_chunked_encoding()
                 await response.prepare(request)
@@ -86,7 +86,7 @@ class EventPages:
         self, request: web.Request, response: web.StreamResponse, news: asyncio.Event, *, after: int
     ) -> None:
         """Writes events until there can be no more, or their reader may not see them any more."""
-        store, run_id = self._store(), request.match_info["id"]
+        store, run_id = self._store, request.match_info["id"]
         while not self._closing:
             news.clear()
             try:

@@ -16,7 +16,7 @@ from gateway.errors import GatewayError
 from gateway.lanes.admin import REQUEST_ID, Route
 from gateway.lanes.chat import Identify, head_of
 from gateway.lanes.content import content_of
-from gateway.lanes.context import ContextLane, chat_request, new_run_id
+from gateway.lanes.context import AGENT_LOOP, ContextLane, chat_request, new_run_id
 from gateway.pipeline.chain import fold
 from gateway.pipeline.model import ModelCore
 from gateway.tools.gate import ABSENT, Asked, take_risk_level
@@ -27,8 +27,6 @@ from gateway.wire.risk_level import RISK_LEVEL
 EXPLAIN_PATH = "/context/explain"
 #: Calls that are judged in one request.
 CALLS_LIMIT = 100
-#: The stage that runs tools: a chain without it runs none.
-_AGENT_LOOP = "agent_loop"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +66,7 @@ class Explainer:
             # None: a stage answers by itself, and no model is asked.
             "messages": None if seen is None else body["messages"],
             "parameters": {name: value for name, value in body.items() if name not in ("messages", "model")},
-            "tools": self._tools(exchange) if seen is not None and _AGENT_LOOP in stages else [],
+            "tools": self._tools(exchange) if seen is not None and AGENT_LOOP in stages else [],
             "model": self.model or body.get("model"),
             "upstream": self.core.target_of(body).pool.endpoint.name,
         }

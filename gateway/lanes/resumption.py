@@ -22,8 +22,6 @@ from gateway.wire import approval_text
 from gateway.wire.phrases import last_user_text
 from gateway.wire.replies import Reply as Decision
 
-#: The stage at which runs go on.
-AGENT_LOOP = "agent_loop"
 #: A run that was taken up so often without coming to an end will not come to one.
 OFTEN = 200
 #: How often a run that another process drives is looked at, besides being told of its events.
@@ -193,8 +191,7 @@ class Resumption:
 
     def _handler(self, run: StoredRun) -> Handler | None:
         lane = self._lane()
-        chain = lane.chains.get(run.chain)
-        handler = None if chain is None else chain.resumed(AGENT_LOOP)
+        handler = lane.looping(run.chain)
         return None if handler is None else lane.held(handler)
 
 

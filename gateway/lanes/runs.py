@@ -1,7 +1,7 @@
 """The pages of runs: what they did, their end before their time, calls of which nobody knows; and the audit log."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, get_args
 
 from aiohttp import web
@@ -51,8 +51,8 @@ class RunPages:
     def __init__(
         self,
         *,
-        store: Callable[[], Journal],
-        tail: Callable[[], Tail],
+        store: Journal,
+        tail: Tail,
         authorise: Authorise,
         resume: Resume,
         clock: Clock,
@@ -89,7 +89,7 @@ class RunPages:
     async def _get(self, request: web.Request) -> web.Response:
         caller = self._authorise(request, *VIEWING)
         query_of(request)
-        store, run_id, tenant = self._store(), request.match_info["id"], caller.tenant
+        store, run_id, tenant = self._store, request.match_info["id"], caller.tenant
         run = await store.run(run_id, tenant=tenant)
         if run is None:
             raise settle.not_found()
@@ -103,8 +103,8 @@ class RunPages:
         query_of(request)
         run_id = request.match_info["id"]
         with written("that a run is cancelled"):
-            run = await settle.cancel(self._store(), run_id, caller=caller, via="rest", clock=self._clock)
-        self._tail().nudge()
+            run = await settle.cancel(self._store, run_id, caller=caller, via="rest", clock=self._clock)
+        self._tail.nudge()
         return json_answer(run_view(run, pending=0))
 
     async def _settle(self, request: web.Request) -> web.Response:
@@ -116,8 +116,8 @@ class RunPages:
         finding = settle.Finding(step=body.step, outcome=body.outcome, via="rest", result=body.result)
         run_id = request.match_info["id"]
         with written("what a person says about a call"):
-            run = await settle.resolve(self._store(), run_id, finding, caller=caller, clock=self._clock)
-        self._tail().nudge()
+            run = await settle.resolve(self._store, run_id, finding, caller=caller, clock=self._clock)
+        self._tail.nudge()
         if run.state == "running":
             await go_on(self._resume, run)
         return json_answer(run_view(run, pending=await self._pending(run)))
@@ -125,7 +125,7 @@ class RunPages:
     async def _audit(self, request: web.Request) -> web.Response:
         self._authorise(request, "admin")
         query = query_of(request, "after", "limit")
-        rows = await self._store().audit(after=number_of(query, "after", default=0), limit=limit_of(query))
+        rows = await self._store.audit(after=number_of(query, "after", default=0), limit=limit_of(query))
         return list_answer([audit_view(row) for row in rows])
 
     async def _chosen(
@@ -134,14 +134,14 @@ class RunPages:
         """The runs that may be shown, newest first."""
         conversation = query.get("conversation")
         if wanted not in _SHOWN:
-            return await self._store().runs(tenant=tenant, state=wanted, conversation=conversation, limit=limit)
+            return await self._store.runs(tenant=tenant, state=wanted, conversation=conversation, limit=limit)
         found: list[StoredRun] = []
         for state in _SHOWN if wanted == "awaiting_approval" else ("running",):
-            found += await self._store().runs(tenant=tenant, state=state, conversation=conversation, limit=LOOKED_AT)
+            found += await self._store.runs(tenant=tenant, state=state, conversation=conversation, limit=LOOKED_AT)
         return sorted(found, key=lambda run: run.created_s, reverse=True)
 
     async def _pending(self, run: StoredRun) -> int:
         """How many approvals of the run are pending; a run that is not under way has none."""
         if run.state not in _SHOWN:
             return 0
-        return len(await self._store().approvals(tenant=run.tenant, run_id=run.id, state="pending", limit=OF_RUN))
+        return len(await self._store.approvals(tenant=run.tenant, run_id=run.id, state="pending", limit=OF_RUN))

@@ -58,8 +58,8 @@ class SocketPages:
         self,
         *,
         desk: Callable[[], Desk],
-        store: Callable[[], Journal],
-        tail: Callable[[], Tail],
+        store: Journal,
+        tail: Tail,
         authorise: Authorise,
         resume: Resume,
     ) -> None:
@@ -82,10 +82,10 @@ class SocketPages:
         caller = self._authorise(request, *VIEWING)
         query = query_of(request, "after")
         outbox = _Outbox(caller.tenant)
-        async with self._tail().listening(outbox.hear):
+        async with self._tail.listening(outbox.hear):
             seen = number_of(query, "after", default=-1)
             if seen < 0:
-                seen = await self._store().last_event()
+                seen = await self._store.last_event()
             async with websocket(request, message_limit_bytes=MESSAGE_LIMIT_BYTES) as socket:
                 self._open.add(socket)
                 try:
@@ -115,7 +115,7 @@ class SocketPages:
             more = True
             while more:
                 tenant = self._caller(request).tenant
-                events = await self._store().events(after=seen, tenant=tenant, limit=BATCH)
+                events = await self._store.events(after=seen, tenant=tenant, limit=BATCH)
                 for event in events:
                     await socket.send_frame(_frame(event), WSMsgType.TEXT)
                     seen = event.seq

@@ -3,13 +3,14 @@
 import logging
 from dataclasses import dataclass
 
-from gateway.contracts import Clock, Counters, Exchange, Handler, LoopLimits, Reply, Stage, Store, StoreError
+from gateway.contracts import Clock, Counters, Exchange, Handler, LoopLimits, Reply, Stage
 from gateway.errors import GatewayError
 from gateway.pipeline.round import Consent
 from gateway.pipeline.run import Run
 from gateway.runs.desk import Desk
 from gateway.runs.keeper import Keeper
 from gateway.runs.tail import Tail
+from gateway.store import Store, StoreError
 from gateway.tools.judge import Judge
 from gateway.tools.runner import Runner
 from gateway.wire.chat_request import wants_text
@@ -50,7 +51,7 @@ class _AgentLoop:
         self._limits = limits
 
     async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply:
-        if not wants_text(exchange.body):
+        if exchange.workflow is None and not wants_text(exchange.body):
             return await call_next(exchange)  # a JSON answer is the client's, whatever it looks like
         run = Run(self._crew, self._limits, exchange, call_next)
         try:

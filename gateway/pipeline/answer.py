@@ -5,7 +5,7 @@ from collections.abc import Callable
 from gateway.contracts import Chunk, Json, Pause, Reply, Tell
 from gateway.pipeline.usage import Usage
 from gateway.runs import chunks
-from gateway.wire.scanner import AnswerScanner, Outcome
+from gateway.wire.scanner import AnswerScanner, Outcome, Prose
 
 
 class Answer:
@@ -67,3 +67,37 @@ class Answer:
             self._scanner.feed_native(calls)
         thoughts = ((key, delta.get(key)) for key in ("reasoning_content", "reasoning"))
         return {key: text for key, text in thoughts if isinstance(text, str) and text}
+
+
+class PlainAnswer:
+    """Reads one reply for its text alone, whatever it looks like. Nobody is told of it: a workflow's result is."""
+
+    def __init__(self, *, usage: Usage) -> None:
+        self.reason: str | None = None
+        self._usage = usage
+        self._content: list[str] = []
+
+    @property
+    def content(self) -> str:
+        return "".join(self._content)
+
+    async def read(self, reply: Reply, tell: Tell) -> None:
+        del tell
+
+        def take(chunk: Chunk) -> None:
+            if isinstance(chunk, str):
+                chunk = chunks.delta({"content": chunk})
+            self._usage.read(chunk)
+            for choice in chunk.get("choices") or ():
+                if choice.get("index", 0) == 0:
+                    self.reason = choice.get("finish_reason") or self.reason
+                    text = (choice.get("delta") or {}).get("content")
+                    if text and isinstance(text, str):
+                        self._usage.said(text)
+                        self._content.append(text)
+
+        await reply.stream(take)
+
+    def finish(self) -> tuple[str, Outcome]:
+        """Nothing was held back, and it asks for nothing."""
+        return "", Prose()

@@ -4,8 +4,10 @@ import logging
 from collections.abc import Sequence
 
 from gateway.caller import Caller
-from gateway.contracts import Clock, Exchange, Json, Store, StoreError
+from gateway.contracts import Clock, Exchange, Json
+from gateway.pipeline.resume import Progress
 from gateway.runs.turns import prefixes, put_back
+from gateway.store import Store, StoreError
 
 log = logging.getLogger("gateway")
 
@@ -23,14 +25,35 @@ async def remembered(messages: list[Json], *, caller: Caller, store: Store) -> l
     return put_back(messages, {i: known[prefix] for i, prefix in answers.items() if prefix in known})
 
 
-async def keep(turns: Sequence[Json], prefix: str, *, run: Exchange, store: Store, clock: Clock) -> None:
-    """Keeps the hidden messages of a turn. A failure of the store is logged: the turn is over all the same."""
+async def keep(
+    turns: Sequence[Json], tool_calls: Sequence[Json], *, progress: Progress, run: Exchange, store: Store, clock: Clock
+) -> None:
+    """Keeps the hidden messages of a turn that is over. A failure of the store is logged: it is over all the same."""
+    prefix = progress.prefix
+    if prefix is not None:  # the client saw the turn end before: what came of it since is hidden from it, too
+        turns = [*turns, {"role": "assistant", "content": "".join(progress.said)}]
+    elif turns:
+        prefix = prefix_of(tool_calls, progress=progress, run=run)
+    else:
+        return
     try:
         await store.put_hidden(prefix, turns, tenant=run.caller.tenant, now_s=clock.time())
     except StoreError as error:
         log.warning("hidden turns of run %s are not kept: %s", run.id, error)
 
 
-def prefix_of(messages: Sequence[Json], *, caller: Caller) -> str:
-    """The hash of a conversation whose last message is the answer."""
-    return prefixes(messages, tenant=caller.tenant, caller=caller.name)[len(messages) - 1]
+def prefix_of(tool_calls: Sequence[Json], *, progress: Progress, run: Exchange) -> str:
+    """The hash of what the client sees up to and including the answer of this turn."""
+    messages = run.body["messages"] if run.resume is None or run.resume.messages is None else run.resume.messages
+    answer = {"role": "assistant", "content": "".join(progress.said), "tool_calls": tool_calls}
+    return prefixes([*messages, answer], tenant=run.caller.tenant, caller=run.caller.name)[len(messages)]
+
+
+def retold(progress: Progress, run: Exchange) -> str:
+    """What a client is to see again of a run whose turn had not ended; nothing of one whose turn had."""
+    if progress.prefix is None:
+        return "".join(progress.said)
+    progress.said = []
+    if run.resume is not None and run.resume.messages is not None:
+        progress.prefix = None
+    return ""

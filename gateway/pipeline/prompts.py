@@ -13,7 +13,8 @@ from typing import Final, Literal
 from cachetools import LRUCache
 
 from gateway.config.scalars import parse_name
-from gateway.contracts import Clock, Store, StoredPrompt
+from gateway.contracts import Clock
+from gateway.store import Store, StoredPrompt
 
 #: The longest text that can be stored.
 TEXT_LIMIT_BYTES: Final = 256 * 1024

@@ -5,12 +5,15 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from gateway.contracts import Exchange, Json, ToolCall, Verdict
+from gateway.contracts import Counters, Exchange, Json, ToolCall, Verdict
 from gateway.journal import APPROVED, Approval, StoredStep
 from gateway.pipeline.usage import Usage
 from gateway.runs.loop import Loop, Planned, Told
 from gateway.runs.record import Record
+from gateway.runs.script import Script
 from gateway.tools.judge import Judge
+from gateway.wire.approval_text import language_of, unknown_text
+from gateway.wire.phrases import last_user_text
 from gateway.wire.risk_level import RISK_LEVEL
 from gateway.wire.scanner import FoundCall
 
@@ -28,7 +31,7 @@ class Progress:
     until all its results are there.
     """
 
-    loop: Loop
+    loop: Loop | Script
     usage: Usage
     said: list[str] = field(default_factory=list)
     prefix: str | None = None
@@ -121,3 +124,14 @@ def reopen(
             record.judged(number, was)
         planned.append(was)
     return Open(planned, list(numbers), done, unknown)
+
+
+async def told_unknown(numbers: Sequence[int], record: Record, exchange: Exchange, counters: Counters) -> str:
+    """Writes down that nobody knows what became of these calls; what the user is told."""
+    for number in numbers:
+        if record.steps[number].state == "started":
+            counters.count("unknown_outcomes", tool=record.steps[number].tool)
+            await record.finish(number, None, ok=False)
+    first = record.steps[numbers[0]]
+    language = language_of(last_user_text(exchange.body["messages"]))
+    return unknown_text(first.tool, run_id=exchange.id, step=first.number, language=language)

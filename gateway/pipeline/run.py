@@ -14,23 +14,24 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from gateway.contracts import Chunk, Exchange, Handler, Json, LoopLimits, Pause, Reply, StoreError, Tell
+from gateway.config.workflows import Workflow
+from gateway.contracts import Chunk, Exchange, Handler, Json, LoopLimits, Reply, Tell
 from gateway.errors import GatewayError
 from gateway.journal import RunState
 from gateway.pipeline import hidden
-from gateway.pipeline.answer import Answer
-from gateway.pipeline.resume import Progress, reopen
+from gateway.pipeline.answer import Answer, PlainAnswer
+from gateway.pipeline.resume import Progress, reopen, told_unknown
 from gateway.pipeline.round import Round
 from gateway.pipeline.usage import Usage
 from gateway.runs import chunks
 from gateway.runs.budget import Budget
-from gateway.runs.live import CALLS, STOPPING
+from gateway.runs.live import CALLS, EFFECTS, STOPPING
 from gateway.runs.loop import Action, Ask, Execute, Finish, Loop, Planned, Told
 from gateway.runs.record import Record
+from gateway.runs.script import Script
+from gateway.store import StoreError
 from gateway.tools.native import native_tools
-from gateway.wire import approval_text
 from gateway.wire.chat_request import client_tools
-from gateway.wire.phrases import last_user_text
 from gateway.wire.scanner import Calls, FoundCall, Malformed
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ _OUTCOMES: Mapping[str, str] = {
     "agent_timeout": "timeout",
     "agent_iteration_limit": "limit",
     "agent_malformed_tool_call": "parse_failed",
+    "workflow_failed": "failed",
 }
 #: States in which a run waits in the store: its turn is over, it is not.
 _PARKED: frozenset[RunState] = frozenset(("awaiting_approval", "awaiting_client", "unknown"))
@@ -62,14 +64,13 @@ class Run:
         self._step = 0
         self._reply: Reply | None = None
         self._messages: list[Json] = exchange.body["messages"]
-        self._tell: Tell = _nobody
+        self._tell: Tell  # from `stream` on
         self._quiet = True  # nothing was said in this round
         self._expired = self._dropped = False
         self._task: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._context: Json = {}
-        theirs = client_tools(exchange.body)
-        self._loop = Loop(limits=limits, plan=self._plan, client_tools=theirs, new_id=_new_call_id, run_id=exchange.id)
+        self._loop = self._new_loop()
         self._progress = Progress(self._loop, Usage())
         self._budget = self._new_budget(spent_s=0.0)
         self._record = Record(
@@ -102,6 +103,14 @@ class Run:
                 await store.ask_before(**whose, conversation=exchange.conversation, now_s=now_s)
         self._messages = await hidden.remembered(self._messages, caller=exchange.caller, store=store)
 
+    def _new_loop(self) -> Loop | Script:
+        exchange, workflow = self._exchange, self._exchange.workflow
+        if workflow is not None:
+            definition, parameters = Workflow.model_validate(workflow["definition"]), workflow["parameters"]
+            return Script(definition, parameters, plan=self._plan, new_id=_new_call_id, run_id=exchange.id)
+        theirs = client_tools(exchange.body)
+        return Loop(self._limits, plan=self._plan, client_tools=theirs, new_id=_new_call_id, run_id=exchange.id)
+
     async def stream(self, tell: Tell) -> None:
         """Tells what the client gets: text, events, one finish reason, the usage of the whole turn."""
         outcome = "error"
@@ -110,8 +119,9 @@ class Run:
         try:
             if self._exchange.events:
                 await self._say(chunks.event({"type": "run.started", "run_id": self._exchange.id}))
-            if self._exchange.resume is not None and (text := self._retold()):
+            if self._exchange.resume is not None and (text := hidden.retold(self._progress, self._exchange)):
                 await self._say(text)
+            await self._begin()
             self._action = await self._first_action()
             while not isinstance(self._action, Finish):
                 if self._round is None:
@@ -137,8 +147,22 @@ class Run:
             await self.release()
             self.drop()
             if not self._exchange.dry and outcome not in _PARKED:
-                self._crew.counters.count("agent_runs", outcome=outcome)
-                self._crew.counters.observe("agent_run_steps", self._loop.asked)
+                self._count(outcome)
+
+    async def _begin(self) -> None:
+        """A workflow is on record before its first step, and its user may want to be asked before each."""
+        if isinstance(self._loop, Script):
+            if not self._record.begun:
+                await self._record.begin()
+            await self._say({EFFECTS: True})
+            await self._look_whether_asked_for()
+
+    def _count(self, outcome: str) -> None:
+        if isinstance(self._loop, Script):
+            self._crew.counters.count("workflow_runs", workflow=self._loop.workflow.name, outcome=outcome)
+        else:
+            self._crew.counters.count("agent_runs", outcome=outcome)
+            self._crew.counters.observe("agent_run_steps", self._loop.asked)
 
     async def _say(self, chunk: Chunk) -> None:
         if (pause := self._tell(chunk)) is not None:
@@ -154,7 +178,9 @@ class Run:
             await self._say({CALLS: self._drop})
             del self._progress.said[n_said:]
             self._dropped, self._quiet = False, True
-            answer = Answer(usage=self._progress.usage, spoken=self._spoken)
+            usage = self._progress.usage
+            told = isinstance(self._loop, Loop)
+            answer = Answer(usage=usage, spoken=self._spoken) if told else PlainAnswer(usage=usage)
             try:
                 await answer.read(await self._call(), self._tell)
             except GatewayError:
@@ -186,8 +212,8 @@ class Run:
 
     async def _call(self) -> Reply:
         """Calls the model with all that was said, hidden or not."""
-        body = {**self._exchange.body, "messages": [*self._messages, *self._loop.messages]}
-        if self._limits.tool_format == "native":
+        body = self._loop.request(self._exchange.body, self._messages)
+        if self._limits.tool_format == "native" and isinstance(self._loop, Loop):
             ours = native_tools(self._crew.judge.catalog, self._exchange, besides=self._loop.client_tools)
             if ours:
                 body["tools"] = [*(self._exchange.body.get("tools") or ()), *ours]
@@ -238,20 +264,16 @@ class Run:
     async def _first_action(self) -> Action:
         """Where a run begins, or goes on that is on record."""
         if not self._progress.is_open:
-            return Ask(self._loop.messages)
+            action = self._loop.begin()
+            if isinstance(action, Execute):
+                self._round = self._next_round(action)
+            return action
         exchange, crew = self._exchange, self._crew
         approvals = await crew.desk.of_run(exchange.id, tenant=exchange.caller.tenant)
         opened = reopen(self._progress, self._record, approvals, crew.judge, exchange)
         if opened.unknown:
-            for number in opened.unknown:
-                if self._record.steps[number].state == "started":
-                    crew.counters.count("unknown_outcomes", tool=self._record.steps[number].tool)
-                    await self._record.finish(number, None, ok=False)
             self._state = "unknown"
-            first = self._record.steps[opened.unknown[0]]
-            language = approval_text.language_of(last_user_text(exchange.body["messages"]))
-            text = approval_text.unknown_text(first.tool, run_id=exchange.id, step=first.number, language=language)
-            return Finish(text, "stop")
+            return Finish(await told_unknown(opened.unknown, self._record, exchange, crew.counters), "stop")
         self._round = self._new_round(opened.planned, opened.numbers, opened.done)
         return Execute(tuple(opened.planned))
 
@@ -292,10 +314,18 @@ class Run:
             last.append(self._spoken(finish.text))
         usage = self._progress.usage.chunk()
         if self._state in _PARKED:
-            self._progress.prefix = self._progress.prefix or self._prefix(())
+            prefix = self._progress.prefix or hidden.prefix_of((), progress=self._progress, run=self._exchange)
+            self._progress.prefix = prefix
             await self._record.park(self._state)
         else:
-            await self._keep_hidden_turns(finish.tool_calls)
+            await hidden.keep(
+                self._loop.hidden,
+                finish.tool_calls,
+                progress=self._progress,
+                run=self._exchange,
+                store=self._crew.store,
+                clock=self._crew.clock,
+            )
             answer: Json = {"content": "".join(self._progress.said), "tool_calls": finish.tool_calls}
             answer |= {"finish_reason": finish.reason, "usage": usage["usage"], "context": usage.get("context", {})}
             await self._record.end(self._state, answer=orjson.dumps(answer))
@@ -347,37 +377,6 @@ class Run:
             self._progress.tainted = self._progress.tainted or self._round.tainted
         return self._progress.snapshot(spent_s=self._budget.spent_s)
 
-    # What the client does not see.
-
-    async def _keep_hidden_turns(self, tool_calls: tuple[Json, ...]) -> None:
-        turns = self._loop.hidden
-        if not turns:
-            return
-        prefix = self._progress.prefix
-        if prefix is None:
-            prefix = self._prefix(tool_calls)
-        else:  # the client saw the turn end before: what came of it since is hidden from it, too
-            turns = [*turns, {"role": "assistant", "content": "".join(self._progress.said)}]
-        await hidden.keep(turns, prefix, run=self._exchange, store=self._crew.store, clock=self._crew.clock)
-
-    def _prefix(self, tool_calls: tuple[Json, ...]) -> str:
-        """The hash of what the client sees up to and including the answer of this turn."""
-        resume, messages = self._exchange.resume, self._exchange.body["messages"]
-        if resume is not None and resume.messages is not None:
-            messages = resume.messages
-        answer = {"role": "assistant", "content": "".join(self._progress.said), "tool_calls": tool_calls}
-        return hidden.prefix_of([*messages, answer], caller=self._exchange.caller)
-
-    def _retold(self) -> str:
-        """What a client is to see again of a run whose turn had not ended; nothing of one whose turn had."""
-        resume, progress = self._exchange.resume, self._progress
-        if progress.prefix is None:
-            return "".join(progress.said)
-        progress.said = []
-        if resume is not None and resume.messages is not None:
-            progress.prefix = None
-        return ""
-
     # Time.
 
     def _new_budget(self, *, spent_s: float) -> Budget:
@@ -394,10 +393,6 @@ class Run:
         return GatewayError(
             "agent_timeout", f"The run took longer than {seconds:g} s and was stopped (run {self._exchange.id})."
         )
-
-
-def _nobody(_chunk: Chunk) -> Pause | None:
-    raise AssertionError("a run says nothing before it is streamed")
 
 
 def _new_call_id() -> str:

@@ -11,8 +11,9 @@ Mode = Literal["own", "context", "passthrough"]
 
 CONTEXT_PREFIX = b"x-context-"
 _CONTEXT_CHAT = b"/v1/chat/completions"
-#: Below it are the pages of single prompts.
-OWN_PREFIX = b"/v1/system-prompts/"
+#: Below each are the pages of single ones, where it is our own itself.
+PROMPTS, WORKFLOWS, SERVICES = b"/v1/system-prompts", b"/workflows", b"/mcp/services"
+_SINGLES = tuple((collection, collection + b"/") for collection in (PROMPTS, WORKFLOWS, SERVICES))
 
 
 def classify(head: RequestHead, target: bytes, own_paths: Collection[bytes]) -> Mode:
@@ -22,7 +23,7 @@ def classify(head: RequestHead, target: bytes, own_paths: Collection[bytes]) -> 
     X-Context-* header, unless X-Context-Mode says `passthrough`. Everything else is passthrough.
     """
     path = path_of(target)
-    if path in own_paths or path.startswith(OWN_PREFIX):
+    if path in own_paths or any(path.startswith(below) and name in own_paths for name, below in _SINGLES):
         return "own"
     headers = context_headers(head)
     mode = headers.get(b"x-context-mode")

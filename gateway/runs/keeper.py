@@ -12,9 +12,10 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from gateway.contracts import Clock, StoreError
+from gateway.contracts import Clock
 from gateway.journal import Change, ConflictError, Journal, RunState, StoredRun
 from gateway.runs.record import LEASE_S
+from gateway.store import StoreError
 
 log = logging.getLogger("gateway")
 

@@ -20,10 +20,11 @@ from gateway.runs.transcript import Transcript
 GRACE_S, JOINABLE_S = 3.0, 60.0
 #: Finished runs that are kept; the oldest go first.
 KEPT = 1000
-#: Marks, which are never sent to a client. EFFECTS: the next thing has an effect. CALLS: a model is called from here;
-#: the mark's value is a function that drops the call, and None once it is over. After a drop the run says CALLS again
-#: instead of anything else: it is held there until a client is back, and what the dropped call said is forgotten.
-#: WAITS: whether a person is waited for, which takes no client: when it leaves, the run waits in the store instead.
+#: Marks, which are never sent to a client. EFFECTS: the run is on record, and may have an effect from here on. CALLS: a
+#: model is called from here; the mark's value is a function that drops the call, and None once it is over. After a drop
+#: the run says CALLS again instead of anything else: it is held there until a client is back, and what the dropped call
+#: said is forgotten. WAITS: whether a person is waited for, which takes no client: when it leaves, the run waits in the
+#: store instead.
 EFFECTS, CALLS, WAITS = "effects", "calls", "waits"
 #: Why a run is cancelled whose process stops: it is no reason to end the run.
 STOPPING = "stopping"
@@ -80,6 +81,7 @@ class LiveRun:
         self.cut = False  # its last client left before the answer was whole
         self.alone_since_s = 0.0  # monotonic
         self._begun = asyncio.Event()
+        self._on_record = asyncio.Event()
         self._attended = asyncio.Event()
         self._attended.set()
         self._drop: Callable[[], None] | None = None  # while a model is called
@@ -109,6 +111,12 @@ class LiveRun:
         """Returns once the chain has a reply; raises what it raised instead of one."""
         await self._begun.wait()
         if not self.transcript.chunks:
+            self.transcript.reraise()
+
+    async def on_record(self) -> None:
+        """Returns once the run is in the store; raises what it ended with before."""
+        await self._on_record.wait()
+        if not self.effects:
             self.transcript.reraise()
 
     def left(self) -> None:
@@ -157,6 +165,7 @@ class LiveRun:
                 return partial(self._calls, chunk[CALLS])
             if EFFECTS in chunk:
                 self.effects = True
+                self._on_record.set()
                 return None
             if WAITS in chunk:
                 self.waits = chunk[WAITS]
@@ -181,6 +190,7 @@ class LiveRun:
         self._drop = None
         self.transcript.end(error)
         self._begun.set()
+        self._on_record.set()
 
     def _interrupt(self) -> GatewayError:
         self.interrupted = True

@@ -99,6 +99,14 @@ class Loop:
     _repeated: int = 0
     _content: str = ""
 
+    def begin(self) -> Action:
+        """Where the run begins, or goes on that is on record between two rounds."""
+        return Ask(self.messages)
+
+    def request(self, body: Json, conversation: Sequence[Json]) -> Json:
+        """The next call of the model."""
+        return {**body, "messages": [*conversation, *self.messages]}
+
     def answered(self, content: str, outcome: Outcome, *, finish_reason: str | None) -> Action:
         """What follows from one answer; `content` is its text without the call."""
         if isinstance(outcome, Malformed):

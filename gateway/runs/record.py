@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import orjson
 
-from gateway.contracts import Clock, Exchange, Json, StoreError
+from gateway.contracts import Clock, Exchange, Json
 from gateway.errors import GatewayError
 from gateway.journal import (
     Approval,
@@ -31,6 +31,7 @@ from gateway.journal import (
 )
 from gateway.runs.loop import Planned, Told
 from gateway.runs.request import request_of
+from gateway.store import StoreError
 from gateway.wire.canonical import call_sha256, canonical
 
 log = logging.getLogger("gateway")
@@ -74,6 +75,10 @@ class Record:
     def resume(self, run: StoredRun, steps: Sequence[StoredStep]) -> None:
         """Goes on with a run that is on record, and ours."""
         self.run, self.steps, self._is_new = run, list(steps), False
+
+    async def begin(self) -> None:
+        """The run is on record from here on, whatever it does. Raises GatewayError."""
+        await self._before("running")
 
     def plan(self, planned: Sequence[Planned], *, round_: int) -> list[int]:
         """Notes calls that came together; their numbers."""
@@ -328,6 +333,7 @@ class Record:
             id=exchange.id,
             tenant=exchange.caller.tenant,
             caller=exchange.caller.name,
+            kind="chat" if exchange.workflow is None else "workflow",
             chain=exchange.chain,
             conversation=exchange.conversation,
             fingerprint=exchange.fingerprint,

@@ -18,6 +18,7 @@ def request_of(exchange: Exchange) -> bytes:
             "only_tools": exchange.only_tools,
             "approvals": exchange.approvals,
             "events": exchange.events,
+            "workflow": exchange.workflow,
             "credential": bool(exchange.credential),
             "credential_header": exchange.credential_header.decode("latin-1"),
         }
@@ -42,6 +43,7 @@ def exchange_of(
         idempotency_key=run.idempotency_key,
         resume=resume,
         events=asked["events"],
+        workflow=asked.get("workflow"),
         header=header,
         credential=credential,
         credential_header=asked["credential_header"].encode("latin-1"),

@@ -7,8 +7,8 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from gateway.contracts import StoreError
 from gateway.journal import Journal, RunEvent
+from gateway.store import StoreError
 
 log = logging.getLogger("gateway")
 

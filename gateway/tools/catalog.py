@@ -1,15 +1,23 @@
-"""Which tools there are: those of configuration and plugins, by name, and those of services that run just now."""
+"""Which tools there are: those of configuration and plugins, by name, and those of services that run just now.
+
+A name leads to one tool: those of configuration and plugins come before those of services, and among services the first
+one. A tool whose name towards models is another one's is not there.
+"""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Generic, TypeAlias, TypeVar
 
 import orjson
 
 from gateway.contracts import Exchange, Service, ServiceSource, ToolSource, ToolSpec
 from gateway.wire.intent_names import model_name
+
+SourceT = TypeVar("SourceT", bound=ToolSource, covariant=True)
 
 
 class CatalogError(ValueError):
@@ -18,18 +26,19 @@ class CatalogError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One tool and where its calls go."""
+    """One tool and where its calls go; `changed`: its definition is not the one that was accepted."""
 
     spec: ToolSpec
     source: ToolSource
     model_name: str
+    changed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Configured:
+class Configured(Generic[SourceT]):
     """A source, and what the operator adds to what its definitions say of themselves."""
 
-    source: ToolSource
+    source: SourceT
     requires_approval: bool = False
     untrusted: bool = False
 
@@ -42,28 +51,48 @@ class Configured:
         )
 
 
-class Catalog:
-    """The tools of one configuration; those of services are looked up whenever they are asked for."""
+#: Those that there are now; the same ones as long as nothing changes.
+Services: TypeAlias = Callable[[], Sequence[Configured[ServiceSource]]]
 
-    def __init__(self, entries: Sequence[Entry], services: Sequence[Configured] = ()) -> None:
+
+class Catalog:
+    """The tools of one configuration; those of services are looked up whenever they are asked for.
+
+    `further` services come and go, whatever the configuration; those of the configuration itself come before them.
+    Tools `beside` are offered while there are any of these.
+    """
+
+    def __init__(
+        self,
+        entries: Sequence[Entry],
+        services: Sequence[Configured[ServiceSource]] = (),
+        *,
+        further: Services = tuple,
+        beside: Sequence[Entry] = (),
+    ) -> None:
         self._services = services
-        self._entries = {entry.spec.name: entry for entry in entries}
-        self._by_model_name = {entry.model_name: entry for entry in entries}
-        definitions = orjson.dumps([asdict(entry.spec) for entry in entries], option=orjson.OPT_SORT_KEYS)
-        self.version = hashlib.sha256(definitions).hexdigest()
+        self._further = further
+        self._offered = (entries, (*entries, *beside))
+        self._versions = tuple(map(_version, self._offered))
+        self._entries = {entry.spec.name: entry for entry in self._offered[1]}
+        self._by_model_name = {entry.model_name: entry for entry in self._offered[1]}
+
+    @property
+    def version(self) -> str:
+        return self._versions[bool(self._further())]
 
     def offered(self, exchange: Exchange) -> Sequence[ToolSpec]:
         """Those that this request may use, named as the model is to name them."""
         only = exchange.only_tools
         return [
             replace(entry.spec, name=entry.model_name)
-            for entry in self._entries.values()
+            for entry in self._offered[bool(self._further())]
             if not only or any(fnmatchcase(entry.spec.name, pattern) for pattern in only)
         ]
 
     def services(self) -> Sequence[Service]:
         """As they are now."""
-        return [service.service() for service, _ in self._service_sources()]
+        return [facts for facts, _ in self._current()]
 
     def intended(self, exchange: Exchange) -> Sequence[ToolSpec]:
         """The tools of services that the user's intent is about, named as the model is to name them."""
@@ -81,7 +110,7 @@ class Catalog:
 
     def find(self, wanted: str, exchange: Exchange) -> Entry | None:
         """The tool that the model means, if this request may use it."""
-        entry = self._by_model_name.get(wanted) or self.named(wanted) or self._of_services(wanted)
+        entry = self._towards_models(wanted) or self.named(wanted)
         only = exchange.only_tools
         if entry is None or (only and not any(fnmatchcase(entry.spec.name, pattern) for pattern in only)):
             return None
@@ -89,14 +118,8 @@ class Catalog:
 
     def named(self, name: str) -> Entry | None:
         """The tool of this inside name."""
-        entry = self._entries.get(name)
-        if entry is not None:
-            return entry
-        service_name, dot, tool = name.partition(".")
-        for service, configured in self._service_sources():
-            if dot and service.service().name == service_name:
-                return _entry_of(service, configured, tool)
-        return None
+        entry = self._entries.get(name) or self._towards_models(model_name(name))
+        return entry if entry is not None and entry.spec.name == name else None
 
     def nearest(self, name: str, exchange: Exchange) -> list[str]:
         """Names that the model may have meant."""
@@ -104,44 +127,72 @@ class Catalog:
 
     @property
     def sources(self) -> Sequence[ToolSource]:
+        """Those of this configuration: `further` services are not its own."""
         sources = [entry.source for entry in self._entries.values()] + [each.source for each in self._services]
         return list({id(source): source for source in sources}.values())
 
-    def _service_sources(self) -> Iterator[tuple[ServiceSource, Configured]]:
-        for configured in self._services:
-            if isinstance(configured.source, ServiceSource):
-                yield configured.source, configured
+    def _current(self) -> Iterator[tuple[Service, Configured[ServiceSource]]]:
+        """Each service as it is now; of two with one name the first."""
+        taken: set[str] = set()
+        for configured in (*self._services, *self._further()):
+            facts = configured.source.service()
+            if facts.name not in taken:
+                taken.add(facts.name)
+                yield facts, configured
 
-    def _of_services(self, wanted: str) -> Entry | None:
-        """The tool of a service that has this name towards models."""
-        for service, configured in self._service_sources():
-            facts = service.service()
-            for tool in facts.tools if facts.running else ():
-                if model_name(f"{facts.name}.{tool}") == wanted:
-                    return _entry_of(service, configured, tool)
+    def _towards_models(self, wanted: str) -> Entry | None:
+        """The tool that has this name towards models."""
+        if (entry := self._by_model_name.get(wanted)) is not None:
+            return entry
+        for facts, configured in self._current():
+            tool = _model_names(facts.name, tuple(facts.tools)).get(wanted) if facts.running else None
+            spec = None if tool is None else configured.source.spec(tool)
+            if tool is not None and spec is not None:
+                spec = configured.spec(spec, name=f"{facts.name}.{tool}")
+                return Entry(spec, configured.source, wanted, tool in facts.changed)
         return None
 
 
-def _entry_of(service: ServiceSource, configured: Configured, tool: str) -> Entry | None:
-    spec = service.spec(tool)
-    if spec is None:
-        return None
-    inside = f"{service.service().name}.{tool}"
-    return Entry(configured.spec(spec, name=inside), service, model_name(inside))
+def _version(entries: Sequence[Entry]) -> str:
+    definitions = orjson.dumps([asdict(entry.spec) for entry in entries], option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(definitions).hexdigest()
 
 
-async def load_catalog(sources: Mapping[str, Configured]) -> Catalog:
-    """Asks each source, by its name in the configuration, for its tools. Raises CatalogError."""
-    entries: dict[str, Entry] = {}
-    services: dict[str, Configured] = {}
-    taken: set[str] = set()
+@lru_cache(maxsize=128)
+def _model_names(service: str, tools: tuple[str, ...]) -> Mapping[str, str]:
+    """The tools of a service by their names towards models, of two with one name the first."""
+    return {model_name(f"{service}.{tool}"): tool for tool in reversed(tools)}
+
+
+async def load_catalog(
+    sources: Mapping[str, Configured[ToolSource]],
+    *,
+    further: Services = tuple,
+    beside: Mapping[str, Configured[ToolSource]] | None = None,
+) -> Catalog:
+    """Asks each source, by its name in the configuration, for its tools. Raises CatalogError.
+
+    `further` are services that are none of these sources; tools `beside` are offered while there are any.
+    """
+    services: dict[str, Configured[ServiceSource]] = {}
+    tools: dict[str, Configured[ToolSource]] = {}
     for name, configured in sources.items():
-        if isinstance(configured.source, ServiceSource):
-            service = configured.source.service().name
-            if service in services:
-                raise CatalogError(f"tools.{name}: there is another service named {service!r}: leave one of them out")
-            services[service] = configured
+        if not isinstance(source := configured.source, ServiceSource):
+            tools[name] = configured
             continue
+        service = source.service().name
+        if service in services:
+            raise CatalogError(f"tools.{name}: there is another service named {service!r}: leave one of them out")
+        services[service] = Configured(source, configured.requires_approval, configured.untrusted)
+    taken: set[str] = set()
+    entries = await _entries(tools, taken)
+    return Catalog(entries, list(services.values()), further=further, beside=await _entries(beside or {}, taken))
+
+
+async def _entries(sources: Mapping[str, Configured[ToolSource]], taken: set[str]) -> Sequence[Entry]:
+    """`taken` are the names towards models that are given away; these, too, by then."""
+    entries = []
+    for name, configured in sources.items():
         for spec in await configured.source.list_tools():
             if not spec.name:
                 raise CatalogError(f"tools.{name}: a tool has no name")
@@ -152,5 +203,5 @@ async def load_catalog(sources: Mapping[str, Configured]) -> Catalog:
                     "leave one of them out"
                 )
             taken.add(towards_model)
-            entries[spec.name] = Entry(configured.spec(spec), configured.source, towards_model)
-    return Catalog(list(entries.values()), list(services.values()))
+            entries.append(Entry(configured.spec(spec), configured.source, towards_model))
+    return entries

@@ -49,7 +49,9 @@ class Judge:
         """The schema comes before the gate."""
         if problem := self._schemas.problem(entry.spec, asked.arguments):
             return Verdict("error", "malformed", "schema", problem)
-        return self.gate.judge(entry.spec, asked, tainted=tainted, asked_for=asked_for)
+        return self.gate.judge(
+            entry.spec, asked, tainted=tainted, asked_for=asked_for, definition_changed=entry.changed
+        )
 
     def edited(self, tool: str, arguments: Json) -> Verdict:
         """The verdict on a call whose arguments a person has put in the place of the model's."""

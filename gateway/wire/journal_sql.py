@@ -6,6 +6,7 @@ or a clock asks for goes over all of them.
 
 # ruff: noqa: S608 - what is put together here are constants of this file, and names of columns
 
+import sqlite3
 from collections.abc import Mapping, Sequence
 
 #: Whether something may follow the state of a run, in the words of the partial indexes, which fit no other words.
@@ -125,11 +126,22 @@ AUDIT_ROWS = f"SELECT seq, {', '.join(AUDIT)}, hash FROM audit WHERE seq > ? ORD
 # Pruning: what belongs to ended runs of that age, then the runs.
 
 _OLD = f"SELECT tenant, id FROM runs WHERE updated_s < ? AND {ENDED}"
-PRUNE_PARTS = tuple(
-    f"DELETE FROM {table} WHERE (tenant, run_id) IN ({_OLD})"
-    for table in ("requests", "steps", "approvals", "grants", "events")
+PRUNE_PARTS = (
+    *(
+        f"DELETE FROM {table} WHERE (tenant, run_id) IN ({_OLD})"
+        for table in ("requests", "steps", "approvals", "grants", "events")
+    ),
+    # What workers that are long gone said of services.
+    "DELETE FROM worker_services WHERE updated_s < ?",
 )
 PRUNE = (
     f"DELETE FROM runs WHERE updated_s < ? AND {ENDED}",
     "DELETE FROM hidden WHERE created_s < ?",
 )
+
+
+def prune(connection: sqlite3.Connection, *, before_s: float) -> int:
+    """How many runs and hidden turns are gone."""
+    for statement in PRUNE_PARTS:
+        connection.execute(statement, (before_s,))
+    return sum(connection.execute(statement, (before_s,)).rowcount for statement in PRUNE)

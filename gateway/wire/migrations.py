@@ -1,4 +1,4 @@
-"""The tables of the SQLite store, as the steps that lead to them, and the statements on those that are no journal.
+"""The tables of the SQLite store, as the steps that lead to them.
 
 `user_version` counts the steps that a file has seen. A step that was released is never changed; a new one is put
 behind it. Every key begins with the tenant, so that an id that somebody guessed or chose names nothing of another.
@@ -114,26 +114,14 @@ MIGRATIONS: Sequence[Migration] = (
             WHEN NEW.seq <> 1 + (SELECT coalesce(max(seq), 0) FROM audit) BEGIN
             SELECT raise(ABORT, 'a line of the audit log comes right behind the last one'); END""",
     ),
+    (
+        # `config` is the JSON object of a service that was registered, as it was sent: with its secrets.
+        """CREATE TABLE services (
+            name TEXT PRIMARY KEY, config BLOB, stopped INTEGER NOT NULL, restarts INTEGER NOT NULL,
+            pins TEXT NOT NULL, version INTEGER NOT NULL, updated_s REAL NOT NULL)""",
+        """CREATE TABLE worker_services (
+            worker TEXT NOT NULL, name TEXT NOT NULL, state TEXT NOT NULL, error TEXT, updated_s REAL NOT NULL,
+            PRIMARY KEY (worker, name)) WITHOUT ROWID""",
+        "CREATE INDEX worker_services_by_age ON worker_services (updated_s)",
+    ),
 )
-
-# Statements; a table's columns stand in the order of its dataclass in `gateway.contracts`.
-
-PROMPTS = "SELECT id, text, version, updated_s FROM prompts ORDER BY id"
-PROMPT = "SELECT id, text, version, updated_s FROM prompts WHERE id = ?"
-PUT_PROMPT = """INSERT INTO prompts (id, text, version, updated_s) VALUES (?, ?, 1, ?) ON CONFLICT (id) DO UPDATE
-    SET text = excluded.text, version = version + 1, updated_s = excluded.updated_s
-    RETURNING id, text, version, updated_s"""
-DELETE_PROMPT = "DELETE FROM prompts WHERE id = ?"
-GENERATION = "SELECT value FROM counters WHERE name = 'generation'"
-NEXT_GENERATION = "UPDATE counters SET value = value + 1 WHERE name = 'generation'"
-
-PUT_MEMORY = """INSERT OR REPLACE INTO memories (id, tenant, caller, conversation, text, created_s)
-    VALUES (?, ?, ?, ?, ?, ?)"""
-DROP_OLD_MEMORIES = """DELETE FROM memories WHERE rowid IN (SELECT rowid FROM memories
-    WHERE tenant = ? AND caller = ? ORDER BY created_s DESC, rowid DESC LIMIT -1 OFFSET ?)"""
-MEMORIES = """SELECT id, tenant, caller, conversation, text, created_s FROM memories
-    WHERE tenant = ? AND caller = ? AND (conversation IS NULL OR conversation = ?) ORDER BY created_s, rowid"""
-FORGET = "DELETE FROM memories WHERE tenant = ? AND caller = ? AND id IN (SELECT value FROM json_each(?))"
-
-PUT_HIDDEN = "INSERT OR REPLACE INTO hidden (tenant, prefix, messages, created_s) VALUES (?, ?, ?, ?)"
-HIDDEN = "SELECT prefix, messages FROM hidden WHERE tenant = ? AND prefix IN (SELECT value FROM json_each(?))"

@@ -14,7 +14,8 @@ from dataclasses import replace
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.contracts import Exchange, Handler, Host, Memory, Plugin, Reply
+from gateway.contracts import Exchange, Handler, Host, Plugin, Reply
+from gateway.store import Memory
 from gateway.wire.intent_memory import MemoryRequest, memory_request
 from gateway.wire.intent_quotes import shown_text
 from gateway.wire.phrases import fold, last_user_text

@@ -17,7 +17,7 @@ from typing import TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from gateway.contracts import Host, Json, Memory, Plugin, StoredPrompt, StoreError
+from gateway.contracts import Host, Json, Plugin
 from gateway.journal import (
     APPROVED,
     ENDED,
@@ -34,8 +34,9 @@ from gateway.journal import (
     StoredRun,
     StoredStep,
 )
+from gateway.store import Memory, StoredPrompt, StoredService, StoreError, WorkerService
 from gateway.wire import journal_sql as journal
-from gateway.wire import migrations as sql
+from gateway.wire import kept_sql as kept
 from gateway.wire.audit_chain import FIRST_HASH, link
 from gateway.wire.journal_sql import chosen
 from gateway.wire.migrations import MIGRATIONS, Migration
@@ -46,7 +47,8 @@ from gateway.wire.sqlite_thread import SqliteThread
 PREFIX = "sqlite:///"
 BATCH = 256  # writes in one transaction
 
-PROMPTS, MEMORIES, RUNS, STEPS = Rows(StoredPrompt), Rows(Memory), Rows(StoredRun), Rows(StoredStep)
+PROMPTS, MEMORIES, SERVICES, TOLD = Rows(StoredPrompt), Rows(Memory), Rows(StoredService), Rows(WorkerService)
+RUNS, STEPS = Rows(StoredRun), Rows(StoredStep)
 APPROVALS, GRANTS, EVENTS, AUDIT = Rows(Approval), Rows(Grant), Rows(RunEvent), Rows(AuditLine)
 _NEW_RUN, _CHANGED_RUN = attrgetter(*journal.NEW_RUN), attrgetter(*journal.CHANGED_RUN)
 
@@ -101,7 +103,6 @@ class SqliteStore:
         return await self._thread(self._reader).do(work)
 
     async def _write(self, work: Callable[[sqlite3.Connection], T], *, durable: bool = False) -> T:
-        """`durable`: it outlives a power cut, too, and not only the end of the process."""
         return await self._thread(self._writer).do(work, durable=durable)
 
     def _thread(self, thread: SqliteThread | None) -> SqliteThread:
@@ -109,62 +110,62 @@ class SqliteStore:
             raise StoreError(f"the store {self.place!r} is not open")
         return thread
 
+    # Prompts and services.
+
     async def prompts(self) -> Sequence[StoredPrompt]:
-        return await self._read(lambda c: [PROMPTS.fact(row) for row in c.execute(sql.PROMPTS)])
+        return await self._all(PROMPTS, kept.PROMPTS, ())
 
     async def prompt(self, prompt_id: str) -> StoredPrompt | None:
-        rows = await self._read(lambda c: c.execute(sql.PROMPT, (prompt_id,)).fetchall())
-        return StoredPrompt(*rows[0]) if rows else None
+        return await self._first(PROMPTS, kept.PROMPT, (prompt_id,))
 
     async def put_prompt(self, prompt_id: str, text: str, *, now_s: float) -> StoredPrompt:
-        def put(connection: sqlite3.Connection) -> StoredPrompt:
-            rows = connection.execute(sql.PUT_PROMPT, (prompt_id, text, now_s)).fetchall()
-            connection.execute(sql.NEXT_GENERATION)
-            return StoredPrompt(*rows[0])
-
-        return await self._write(put)
+        return PROMPTS.fact(await self._write(lambda c: kept.put_prompt(c, prompt_id, text, now_s=now_s)))
 
     async def delete_prompt(self, prompt_id: str) -> bool:
-        def delete(connection: sqlite3.Connection) -> bool:
-            deleted = connection.execute(sql.DELETE_PROMPT, (prompt_id,)).rowcount > 0
-            if deleted:
-                connection.execute(sql.NEXT_GENERATION)
-            return deleted
-
-        return await self._write(delete)
+        return await self._write(lambda c: kept.delete_prompt(c, prompt_id))
 
     async def generation(self) -> int:
-        return int(await self._read(lambda c: c.execute(sql.GENERATION).fetchone()[0]))
+        return int(await self._read(lambda c: c.execute(kept.GENERATION).fetchone()[0]))
+
+    async def services(self) -> Sequence[StoredService]:
+        found = await self._all(SERVICES, kept.SERVICES, ())
+        return [replace(service, pins=json.loads(str(service.pins))) for service in found]
+
+    async def put_service(self, service: StoredService, *, expected: int) -> bool:
+        row = replace(service, pins=json.dumps(dict(service.pins)))  # type: ignore[arg-type]  # as the table has them
+        return await self._write(lambda c: kept.put_service(c, SERVICES.values(row), expected=expected), durable=True)
+
+    async def delete_service(self, name: str) -> bool:
+        return await self._write(lambda c: kept.delete_service(c, name), durable=True)
+
+    async def tell_services(self, worker: str, services: Sequence[WorkerService]) -> None:
+        await self._write(lambda c: kept.tell_services(c, worker, map(TOLD.values, services)))
+
+    async def told_services(self, *, since_s: float) -> Sequence[WorkerService]:
+        return await self._all(TOLD, kept.TOLD, (since_s,))
+
+    # Memories and hidden turns.
 
     async def remember(self, memory: Memory, *, limit: int) -> None:
-        def put(connection: sqlite3.Connection) -> None:
-            connection.execute(sql.PUT_MEMORY, MEMORIES.values(memory))
-            connection.execute(sql.DROP_OLD_MEMORIES, (memory.tenant, memory.caller, max(limit, 0)))
-
-        await self._write(put)
+        await self._write(lambda c: kept.remember(c, MEMORIES.values(memory), limit=limit))
 
     async def memories(self, *, tenant: str, caller: str, conversation: str | None) -> Sequence[Memory]:
         whose = (tenant, caller, conversation)
-        return await self._read(lambda c: [MEMORIES.fact(row) for row in c.execute(sql.MEMORIES, whose)])
+        return await self._read(lambda c: [MEMORIES.fact(row) for row in c.execute(kept.MEMORIES, whose)])
 
     async def forget(self, memory_ids: Sequence[str], *, tenant: str, caller: str) -> int:
         which = (tenant, caller, json.dumps(list(memory_ids)))
-        return await self._write(lambda c: c.execute(sql.FORGET, which).rowcount)
+        return await self._write(lambda c: c.execute(kept.FORGET, which).rowcount)
 
     async def put_hidden(self, prefix: str, messages: Sequence[Json], *, tenant: str, now_s: float) -> None:
-        await self._write(lambda c: c.execute(sql.PUT_HIDDEN, (tenant, prefix, json.dumps(messages), now_s)).rowcount)
+        await self._write(lambda c: c.execute(kept.PUT_HIDDEN, (tenant, prefix, json.dumps(messages), now_s)).rowcount)
 
     async def hidden(self, prefixes: Sequence[str], *, tenant: str) -> Mapping[str, Sequence[Json]]:
         which = (tenant, json.dumps(list(prefixes)))
-        return await self._read(lambda c: {prefix: json.loads(text) for prefix, text in c.execute(sql.HIDDEN, which)})
+        return await self._read(lambda c: {prefix: json.loads(text) for prefix, text in c.execute(kept.HIDDEN, which)})
 
     async def prune(self, *, before_s: float) -> int:
-        def prune(connection: sqlite3.Connection) -> int:
-            for statement in journal.PRUNE_PARTS:
-                connection.execute(statement, (before_s,))
-            return sum(connection.execute(statement, (before_s,)).rowcount for statement in journal.PRUNE)
-
-        return await self._write(prune)
+        return await self._write(lambda c: journal.prune(c, before_s=before_s))
 
     # Runs.
 
@@ -392,7 +393,7 @@ def _append(connection: sqlite3.Connection, events: Iterable[RunEvent], audit: S
         connection.execute(journal.ADD_AUDIT, (number, *values, last_hash))
 
 
-def build(config: Config, host: Host) -> SqliteStore:  # noqa: ARG001 - every plugin is built with a host
+def build(config: Config, _host: Host) -> SqliteStore:
     return SqliteStore(config.url.removeprefix(PREFIX))
 
 

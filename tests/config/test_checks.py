@@ -128,10 +128,24 @@ def test_keys_of_other_programs_in_an_mcp_block_are_ignored_with_a_warning(folde
         "gateway.yaml:3:64 mcp.servers.time.type: ignored: a key of another program",
         "gateway.yaml:3:81 mcp.servers.time.autoApprove: ignored: a key of another program",
         "gateway.yaml:4:30 mcp.servers.docs.disabled: ignored: a key of another program; "
-        "the server is on: remove its entry to turn it off",
+        "the server is on: write enabled: false to turn it off",
+        "gateway.yaml:4:59 mcp.servers.docs.cwd: has no effect without command",
     )
     assert loaded.settings.mcp.servers["docs"].timeout == 60.0
     assert "unknown key 'tiemout'" in folder.problem("mcp: {servers: {a: {command: x, tiemout: 5}}}")
+
+
+def test_keys_of_the_other_kind_of_mcp_server_are_a_warning(folder: Folder) -> None:
+    """What is said of an address means nothing for a program, and the other way round; empty lists are no word."""
+    loaded = folder.load(
+        "mcp: {servers: {a: {command: x, headers: {X-A: b}, private_networks: true, args: []}, "
+        "b: {url: 'http://b', env: {A: b}, args: []}}}"
+    )
+    assert [warning.partition(" ")[2] for warning in loaded.warnings] == [
+        "mcp.servers.a.headers: has no effect without url",
+        "mcp.servers.a.private_networks: has no effect without url",
+        "mcp.servers.b.env: has no effect without command",
+    ]
 
 
 def test_a_key_without_effect_is_a_warning(folder: Folder) -> None:

@@ -15,7 +15,10 @@ store_file: run/store
 upstreams: [{name: a, base_url: "http://a", api_key_file: run/key}]
 approvals: {notify: [{webhook_file: run/hook, secret_file: run/signs}]}
 tools: {execute_sql: {url_file: run/store}}
-mcp: {servers: {m: {url_file: run/hook, headers: {Authorization_file: run/bearer, X-A: b}}}}
+mcp:
+  servers:
+    m: {url_file: run/hook, headers: {Authorization_file: run/bearer, X-A: b}}
+    o: {url: "http://o", oauth: {issuer: "http://i", client_id: c, client_secret_file: run/key}}
 """
 
 
@@ -37,6 +40,8 @@ def test_every_secret_can_come_from_a_file(folder: Folder) -> None:
     assert settings.tools.execute_sql and settings.tools.execute_sql.url == settings.store
     assert server.url == Secret("https://h/x")
     assert server.headers == {"Authorization": Secret("Bearer x"), "X-A": Secret("b")}
+    oauth = settings.mcp.servers["o"].oauth
+    assert oauth is not None and oauth.client_secret == Secret("sk-1")
     assert "sk-1" not in repr(settings)
 
 

@@ -84,12 +84,16 @@ def test_a_place_of_its_own_is_fine(site: Folder, text: str) -> None:
         (
             "tools: {file_operations: {roots: [.], write: true}}",
             "1:35 tools.file_operations.roots[0]: reaches the configuration ('gateway.yaml') and the store of the "
-            "gateway ('{here}/gateway.db') and the plugins ('{here}/plugins'), which a model could then change: "
-            "give the tool a folder of its own",
+            "gateway ('{here}/gateway.db') and the plugins ('{here}/plugins') and the workflows ('{here}/workflows'), "
+            "which a model could then change: give the tool a folder of its own",
         ),
         ("tools: {execute_command: {cwd: .}}", "1:32 tools.execute_command.cwd: reaches the configuration"),
         ("tools: {execute_command: {cwd: plugins/tools}}", "reaches the plugins ('{here}/plugins')"),
         ("tools: {execute_command: {cwd: link}}", "reaches the configuration"),
+        (
+            "workflows: {folder: work/own}\ntools: {execute_command: {}}",
+            "cwd: reaches the workflows ('{here}/work/own')",
+        ),
         ("store: sqlite:///work/g.db\ntools: {execute_command: {}}", "cwd: reaches the store of the gateway"),
         ("plugins: {folder: work/own}\ntools: {execute_command: {}}", "cwd: reaches the plugins ('{here}/work/own')"),
         (

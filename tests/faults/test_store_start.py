@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.contracts import StoreError
+from gateway.store import StoreError
 from gateway.testing.peer import connect
 from gateway.testing.ports import free_port
 from gateway.testing.run import GATEWAY

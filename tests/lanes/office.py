@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from aiohttp import ClientSession, web
 
 from gateway.caller import Caller
-from gateway.contracts import Json, StoreError, Verdict
+from gateway.contracts import Json, Verdict
 from gateway.counters import ContextCounters
 from gateway.errors import GatewayError
 from gateway.journal import Change, Ruled, Ruling, RunEvent, StoredRun
@@ -18,6 +18,7 @@ from gateway.lanes.runs import RunPages
 from gateway.lanes.socket import SocketPages
 from gateway.runs.desk import Binding, Desk
 from gateway.runs.tail import Tail
+from gateway.store import StoreError
 from gateway.wire.answer import error_body
 from plugins.stores.sqlite import SqliteStore
 from tests.plugins.stores.records import event, new, parked, run
@@ -90,14 +91,14 @@ class Judges:
 
 @dataclass
 class Office:
-    """What a test looks at. `resumed` are the runs that were let go on: (id, tenant)."""
+    """What a test looks at. `resumed` are the runs that were let go on."""
 
     store: Ledger
     tail: Tail
     clock: Wall = field(default_factory=Wall)
     judges: Judges = field(default_factory=Judges)
     keys: dict[str, Caller] = field(default_factory=lambda: dict(KEYS))
-    resumed: list[tuple[str, str]] = field(default_factory=list)
+    resumed: list[str] = field(default_factory=list)
     resumes: bool = True
     keepalive_s: float = 10.0
 
@@ -111,7 +112,7 @@ class Office:
             expires_s=800.0,
             on_reject="abort",
         )
-        seen = {"store": lambda: self.store, "tail": lambda: self.tail, "authorise": self.authorise}
+        seen = {"store": self.store, "tail": self.tail, "authorise": self.authorise}
         self.approvals = ApprovalPages(desk=lambda: self.desk, resume=self.resume, clock=self.clock, **seen)  # type: ignore[arg-type]
         self.runs = RunPages(resume=self.resume, clock=self.clock, **seen)  # type: ignore[arg-type]
         self.events = EventPages(keepalive_s=self.keepalive_s, **seen)  # type: ignore[arg-type]
@@ -125,8 +126,8 @@ class Office:
             raise GatewayError("scope_missing", "Another key.")
         return caller
 
-    async def resume(self, run_id: str, tenant: str) -> None:
-        self.resumed.append((run_id, tenant))
+    async def resume(self, run_id: str) -> None:
+        self.resumed.append(run_id)
         if not self.resumes:
             raise StoreError("not now")
 

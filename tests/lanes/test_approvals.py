@@ -130,7 +130,7 @@ async def test_a_decision_is_written_and_the_run_goes_on() -> None:
         assert status == 200
         told = [view[key] for key in ("state", "decided_by", "decided_at", "via", "comment", "remember")]
         assert told == ["approved", "bob", 200.0, "rest", "fine", "run"]
-        assert desk.office.resumed == [("run_1", "acme")]
+        assert desk.office.resumed == ["run_1"]
         _, log = await desk.get("/context/audit", key="root")
         assert [(line["event"], line["decision"], line["by"], line["via"]) for line in log["data"]] == [
             ("decision", "approved", "bob", "rest")
@@ -292,7 +292,7 @@ async def test_a_batch_decides_what_is_listed_and_nothing_else() -> None:
         assert answer["data"][0]["approval"]["state"] == "approved"
         assert answer["data"][1]["error"]["code"] == "approval_stale"
         assert "approval" not in answer["data"][1] and "error" not in answer["data"][0]
-        assert desk.office.resumed == [("run_1", "acme"), ("run_2", "acme")]
+        assert desk.office.resumed == ["run_1", "run_2"]
         _, waiting = await desk.get("/context/approvals?status=pending")
         assert [view["id"] for view in waiting["data"]] == ["ap_2", "ap_3"]
 

@@ -4,11 +4,11 @@ import logging
 
 import pytest
 
-from gateway.contracts import StoreError
 from gateway.errors import GatewayError
 from gateway.lanes.asked import parsed
 from gateway.lanes.decisions import Decision, Decisions, go_on, written
 from gateway.runs.desk import Wish
+from gateway.store import StoreError
 from tests.plugins.stores.records import approval, run
 
 from .office import KEYS, opened
@@ -47,15 +47,15 @@ async def test_a_decision_is_made_at_the_desk() -> None:
 
 async def test_each_run_goes_on_once() -> None:
     """However many of its approvals were decided; one that fails does not keep the others."""
-    asked: list[tuple[str, str]] = []
+    asked: list[str] = []
 
-    async def resume(run_id: str, tenant: str) -> None:
-        asked.append((run_id, tenant))
+    async def resume(run_id: str) -> None:
+        asked.append(run_id)
         if run_id == "run_1":
             raise StoreError("not now")
 
     await go_on(resume, approval(), approval("ap_2"), approval("ap_3", run_id="run_2"), run("run_3"))
-    assert asked == [("run_1", "acme"), ("run_2", "acme"), ("run_3", "acme")]
+    assert asked == ["run_1", "run_2", "run_3"]
 
 
 def test_what_cannot_be_written_is_told_and_logged(caplog: pytest.LogCaptureFixture) -> None:

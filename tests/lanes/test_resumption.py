@@ -11,8 +11,8 @@ from gateway.contracts import Exchange, Handler, Json, ToolCall, ToolResult
 from gateway.contracts import Reply as ModelReply
 from gateway.errors import GatewayError
 from gateway.journal import Change, StoredRun
-from gateway.lanes.context import ContextLane
-from gateway.lanes.resumption import AGENT_LOOP, OFTEN, Asked, Resumption
+from gateway.lanes.context import AGENT_LOOP, ContextLane
+from gateway.lanes.resumption import OFTEN, Asked, Resumption
 from gateway.pipeline.chain import Chain, Link, fold
 from gateway.runs.live import Asking, LiveRun, LiveRuns
 from gateway.runs.record import LEASE_S

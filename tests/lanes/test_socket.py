@@ -69,7 +69,7 @@ async def test_events_out_and_decisions_in() -> None:
         told = {"run_id": "run_1", "approval_id": "ap_1", "state": "approved", "via": "websocket"}
         event = {"type": "event", "seq": 1, "event": "approval.resolved", "run_id": "run_1", "data": told}
         assert heard == await agent.hear() == event
-        assert desk.office.resumed == [("run_1", "acme")]
+        assert desk.office.resumed == ["run_1"]
 
 
 @pytest.mark.parametrize(

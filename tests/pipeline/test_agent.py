@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from gateway.contracts import Intent, Json, LoopLimits, StoreError, ToolCall, ToolResult
+from gateway.contracts import Intent, Json, LoopLimits, ToolCall, ToolResult
 from gateway.errors import GatewayError
 from gateway.journal import Change, StoredStep
 from gateway.pipeline.run import ASK_BEFORE
 from gateway.runs import keeper as keeping
 from gateway.runs.record import LEASE_S
+from gateway.store import StoreError
 from gateway.tools.gate import Policy
 from plugins.stores.sqlite import SqliteStore
 from tests.telling import stepping, whole

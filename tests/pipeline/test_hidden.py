@@ -5,19 +5,32 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.contracts import Caller, Exchange, Json, StoreError
-from gateway.pipeline.hidden import keep, prefix_of, remembered
+from gateway.contracts import Caller, Exchange, Json, LoopLimits
+from gateway.pipeline.hidden import keep, prefix_of, remembered, retold
+from gateway.pipeline.resume import Progress
+from gateway.pipeline.usage import Usage
+from gateway.runs.loop import Loop, Planned
+from gateway.store import StoreError
 from gateway.testing.clock import ManualClock
+from gateway.wire.scanner import FoundCall
 from plugins.stores.sqlite import SqliteStore
 
 from .doubles import Clock
 
 CLOCK = Clock(ManualClock())
 ANN = Caller("ann", "acme", frozenset(("context",)))
-RUN = Exchange(id="run_1", body={"messages": []}, caller=ANN, chain="main")
 ASKED: Json = {"role": "user", "content": "Hi"}
+RUN = Exchange(id="run_1", body={"messages": [ASKED]}, caller=ANN, chain="main")
 DONE: Json = {"role": "assistant", "content": "Done."}
 TURNS: list[Json] = [{"role": "assistant", "content": None, "tool_calls": []}, {"role": "tool", "content": "x"}]
+
+
+def progress(said: str = "Done.", *, prefix: str | None = None) -> Progress:
+    def plan(found: FoundCall, call_id: str) -> Planned:
+        raise AssertionError("nothing is called")
+
+    loop = Loop(LoopLimits(), plan=plan, client_tools=frozenset(), new_id=str, run_id="run_1")
+    return Progress(loop, Usage(), said=[said], prefix=prefix)
 
 
 class Watched(SqliteStore):
@@ -42,7 +55,7 @@ class Watched(SqliteStore):
 async def store() -> AsyncIterator[Watched]:
     made = Watched(":memory:")
     await made.open()
-    await keep(TURNS, prefix_of([ASKED, DONE], caller=ANN), run=RUN, store=made, clock=CLOCK)
+    await keep(TURNS, (), progress=progress(), run=RUN, store=made, clock=CLOCK)
     yield made
     await made.close()
 
@@ -92,6 +105,24 @@ async def test_a_store_that_fails_costs_only_what_was_hidden(store: Watched) -> 
     """The turn is over, and the next one goes on without."""
     store.broken = True
     assert await remembered([ASKED, DONE], caller=ANN, store=store) == [ASKED, DONE]
-    await keep(TURNS, "prefix", run=RUN, store=store, clock=CLOCK)
+    await keep(TURNS, (), progress=progress("Other."), run=RUN, store=store, clock=CLOCK)
     store.broken = False
-    assert await store.hidden(["prefix"], tenant="acme") == {}
+    later = [ASKED, {**DONE, "content": "Other."}]
+    assert await remembered(later, caller=ANN, store=store) == later
+
+
+async def test_what_a_turn_led_to_after_its_end_is_hidden_too(store: Watched) -> None:
+    """The client saw the question of an approval; what came of it stands behind that, also where no model was asked."""
+    asked = progress("May I?")
+    ended = progress("It is done.", prefix=prefix_of((), progress=asked, run=RUN))
+    await keep((), (), progress=ended, run=RUN, store=store, clock=CLOCK)
+    may: Json = {**DONE, "content": "May I?"}
+    told = {"role": "assistant", "content": "It is done."}
+    assert await remembered([ASKED, may], caller=ANN, store=store) == [ASKED, told, may]
+
+
+async def test_only_a_turn_that_had_not_ended_is_told_again() -> None:
+    """A request that brings messages of its own begins a turn of its own."""
+    assert retold(progress("So far."), RUN) == "So far."
+    ended = progress("So far.", prefix="p")
+    assert (retold(ended, RUN), ended.said, ended.prefix) == ("", [], "p")

@@ -6,7 +6,6 @@ import pytest
 from shelf import Shelf, Wall
 
 from gateway.config.scalars import parse_name
-from gateway.contracts import StoreError
 from gateway.pipeline.prompts import (
     TEXT_LIMIT_BYTES,
     BasePrompts,
@@ -16,6 +15,7 @@ from gateway.pipeline.prompts import (
     PromptIdError,
     PromptTextError,
 )
+from gateway.store import StoreError
 
 
 def prompts(shelf: Shelf, **configured: str) -> BasePrompts:

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 import orjson
 import pytest
 
-from gateway.contracts import Json, LoopLimits, StoreError, ToolCall, ToolResult
+from gateway.contracts import Json, LoopLimits, ToolCall, ToolResult
 from gateway.errors import GatewayError
+from gateway.store import StoreError
 from plugins.stores.sqlite import SqliteStore
 
 from .benches import USAGE, Bench, answer, call, texts

@@ -11,9 +11,9 @@ CHAT = b"/v1/chat/completions"
 CANARY = b"cAnArY-5f3d"
 
 
-def lane(target: bytes, *fields: bytes, method: bytes = b"POST") -> Mode:
+def lane(target: bytes, *fields: bytes, method: bytes = b"POST", own: frozenset[bytes] = OWN) -> Mode:
     head = b"\r\n".join((b"%b %b HTTP/1.1" % (method, target), b"Host: h", *fields, b"", b""))
-    return classify(parse_request_head(head, HeadLimits()), target, OWN)
+    return classify(parse_request_head(head, HeadLimits()), target, own)
 
 
 @pytest.mark.parametrize("method", [b"GET", b"POST", b"DELETE"])
@@ -41,6 +41,15 @@ def test_everything_below_the_system_prompts_is_ours(target: bytes) -> None:
     for method in (b"GET", b"PUT", b"DELETE"):
         assert lane(target, b"X-Context-Mode: passthrough", method=method) == "own"
     assert lane(target.replace(b"/v1", b"//v1")) == lane(target.upper()) == "passthrough"
+
+
+@pytest.mark.parametrize("target", [b"/mcp/services/x", b"/mcp/services/x/tools?y", b"/mcp/services/"])
+def test_everything_below_the_services_is_ours_where_they_are(target: bytes) -> None:
+    """Where they moved to another address, or an upstream has their path, nothing below them is ours either."""
+    own = OWN | {b"/mcp/services"}
+    assert lane(target, b"X-Context-Mode: passthrough", own=own) == "own" and lane(target) == "passthrough"
+    for other in (target.replace(b"/mcp", b"//mcp"), target.upper(), b"/mcp/servicesx", b"/mcp"):
+        assert lane(other, own=own) == "passthrough"
 
 
 @pytest.mark.parametrize(

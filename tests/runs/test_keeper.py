@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.contracts import StoreError
 from gateway.journal import Change, ConflictError, RunState, StoredRun
 from gateway.runs import keeper as module
 from gateway.runs.keeper import AT_ONCE, OWED, Keeper
 from gateway.runs.record import LEASE_S
+from gateway.store import StoreError
 from gateway.testing.clock import ManualClock
 from plugins.stores.sqlite import SqliteStore
 from tests.pipeline.doubles import Clock

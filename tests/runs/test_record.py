@@ -8,12 +8,13 @@ import orjson
 import pytest
 
 from gateway.caller import Caller
-from gateway.contracts import Exchange, Json, Resume, StoreError, ToolCall, Verdict
+from gateway.contracts import Exchange, Json, Resume, ToolCall, Verdict
 from gateway.errors import GatewayError
 from gateway.journal import Approval, Change, StoredRun, StoredStep
 from gateway.runs.loop import Planned, Told
 from gateway.runs.record import LEASE_S, RESULT_CHARS, Record, abandon
 from gateway.runs.request import exchange_of, request_of
+from gateway.store import StoreError
 from gateway.testing.clock import ManualClock
 from gateway.wire.canonical import call_sha256
 from plugins.stores.sqlite import SqliteStore

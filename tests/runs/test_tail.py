@@ -6,10 +6,10 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from gateway.contracts import StoreError
 from gateway.journal import Change, RunEvent
 from gateway.runs import tail as module
 from gateway.runs.tail import BATCH, Tail
+from gateway.store import StoreError
 from plugins.stores.sqlite import SqliteStore
 from tests.plugins.stores.records import event, new, run
 

@@ -1,10 +1,14 @@
 """Which tools there are: one name each, towards the model too, narrowed by the request and never widened."""
 
+from collections.abc import Sequence
+
 import pytest
 
+from gateway.contracts import ServiceSource
 from gateway.tools.catalog import Catalog, CatalogError, Configured, load_catalog
 
 from .doubles import Source, exchange, spec
+from .managed import Managed
 
 
 async def catalog(*names: str) -> Catalog:
@@ -105,3 +109,90 @@ async def test_each_source_is_listed_once() -> None:
     assert [type(one) for one in tools.sources] == [Source, Source]
     assert tools.sources[0] is source
     assert not Catalog(()).sources
+
+
+# Services that come and go.
+
+
+def running(name: str, *tools: str) -> Managed:
+    service = Managed(name)
+    service.becomes("running", **dict.fromkeys(tools, "1"))
+    return service
+
+
+class Come:
+    """The services that there are just now."""
+
+    def __init__(self, *services: Managed) -> None:
+        self.now = list(services)
+
+    def __call__(self) -> Sequence[Configured[ServiceSource]]:
+        return [Configured(service, untrusted=True) for service in self.now]
+
+
+async def test_services_come_and_go() -> None:
+    """Without another catalog; their tools are found as long as they run, and never offered."""
+    come = Come()
+    tools = await load_catalog({"s": Configured(Source(spec("now")))}, further=come)
+    assert not tools.services() and tools.find("time__look", exchange()) is None
+    come.now.append(running("time", "look"))
+    entry = tools.find("time__look", exchange())
+    assert entry is not None and (entry.spec.name, entry.spec.untrusted, entry.changed) == ("time.look", True, False)
+    assert [one.name for one in tools.services()] == ["time"] and tools.named("time.look") == entry
+    assert [one.name for one in tools.offered(exchange())] == ["now"]
+    come.now[0].becomes("stopped")
+    assert tools.named("time.look") is None and tools.not_running("time__look") == "time"
+    come.now.clear()
+    assert not tools.services() and tools.not_running("time__look") is None
+    assert len(tools.sources) == 1
+
+
+async def test_a_changed_definition_is_known() -> None:
+    """From the service itself."""
+    service = running("time", "look", "listen")
+    service.accept({"look": "other", "listen": "1"})
+    tools = Catalog((), further=Come(service))
+    changed = {name: entry.changed for name in ("look", "listen") if (entry := tools.named(f"time.{name}"))}
+    assert changed == {"look": True, "listen": False}
+
+
+async def test_names_with_dots_are_whole() -> None:
+    """Where a service's name ends is known from its name."""
+    tools = Catalog((), further=Come(running("my.server", "a.b"), running("my", "x")))
+    for name in ("my.server.a.b", "my__server__a__b"):
+        entry = tools.find(name, exchange())
+        assert entry is not None and entry.spec.name == "my.server.a.b"
+    assert tools.find("my.x", exchange()) is not None and tools.find("my.server", exchange()) is None
+
+
+async def test_one_name_towards_models_is_one_tool() -> None:
+    """Tools of the configuration win, then the first service; what is in their shadow cannot be reached at all."""
+    further = Come(running("a__b", "c"), running("a", "b__c", "d"), running("now", "x"), running("a", "e"))
+    tools = await load_catalog({"s": Configured(Source(spec("now__x"), spec("a.d")))}, further=further)
+    for wanted, inside in (("a__b__c", "a__b.c"), ("now__x", "now__x"), ("a__d", "a.d")):
+        entry = tools.find(wanted, exchange())
+        assert entry is not None and entry.spec.name == inside
+    for shadowed in ("a.b__c", "now.x", "a.e"):
+        assert tools.named(shadowed) is None
+    assert [one.name for one in tools.services()] == ["a__b", "a", "now"]
+    assert type(tools.named("a.d").source) is Source  # type: ignore[union-attr]
+
+
+async def test_services_of_the_configuration_come_first() -> None:
+    """They are this catalog's own: it is asked who is to be closed."""
+    own, other = running("time", "look"), running("time", "listen")
+    tools = await load_catalog({"s": Configured(own)}, further=Come(other))
+    assert tools.named("time.look") is not None and tools.named("time.listen") is None
+    assert tools.sources == [own]
+
+
+async def test_tools_beside_services_are_offered_with_them() -> None:
+    """And known by another version, so that no prompt without them is taken for one with them."""
+    come = Come()
+    tools = await load_catalog({}, further=come, beside={"r": Configured(Source(spec("read")))})
+    without = tools.version
+    assert not tools.offered(exchange()) and tools.find("read", exchange()) is not None
+    come.now.append(running("time"))
+    assert [one.name for one in tools.offered(exchange())] == ["read"] and tools.version != without
+    come.now.append(running("git"))
+    assert tools.version == (await catalog("read")).version

@@ -6,12 +6,13 @@ import pytest
 
 from gateway.contracts import Json, ToolSpec, Verdict
 from gateway.runs.loop import Planned
-from gateway.tools.catalog import Configured, load_catalog
+from gateway.tools.catalog import Catalog, Configured, load_catalog
 from gateway.tools.gate import Gate, Policy
 from gateway.tools.judge import Judge
 from gateway.wire.scanner import FoundCall
 
 from .doubles import Source, exchange, spec
+from .managed import Managed
 
 SCHEMA: Json = {
     "type": "object",
@@ -124,6 +125,25 @@ async def test_the_operators_word_is_above_the_models() -> None:
     """`requires_approval`."""
     planned = plan(await judge(requires_approval=True), x=1, risk_level="low")
     assert (planned.verdict.basis, planned.needs_approval) == ("operator", True)
+
+
+async def test_a_tool_that_has_changed_needs_a_person_until_it_is_accepted() -> None:
+    """Whatever the model says of its risk; no other tool does, and policy still refuses what it refuses."""
+    service = Managed("time")
+    service.becomes("running", look="2", listen="1")
+    service.accept({"look": "1", "listen": "1"})
+    further = Catalog((), [Configured(service)])
+    made = Judge(further, Gate(TRUSTING, {}))
+    planned = plan(made, "time.look", risk_level="low")
+    assert (planned.verdict.decision, planned.verdict.basis, planned.verdict.rule) == (
+        "confirm",
+        "operator",
+        "definition_changed",
+    )
+    assert plan(made, "time.listen", risk_level="low").verdict.decision == "auto"
+    assert plan(Judge(further, Gate(TRUSTING, {}, rules={"time.*": "deny"})), "time.look").refusal is not None
+    service.accept({"look": "2"})
+    assert plan(made, "time.look", risk_level="low").verdict.decision == "auto"
 
 
 # What a person changes, and what an approval is bound to.

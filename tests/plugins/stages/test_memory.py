@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from gateway.caller import Caller
-from gateway.contracts import Exchange, Intent, Memory, Reply, StoreError
+from gateway.contracts import Exchange, Intent, Reply
+from gateway.store import Memory, StoreError
 from plugins.stages.memory import PLUGIN, Config, block, most_alike, new_memory_id, rank, tokens
 
 ANN = Caller("ann", "home", frozenset())

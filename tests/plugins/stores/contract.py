@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
-from gateway.contracts import Json, Memory, Store, StoredPrompt, StoreError
+from gateway.contracts import Json
+from gateway.store import Memory, Store, StoredPrompt, StoredService, StoreError, WorkerService
 from tests.plugins.stores.records import approval, audit_line, event, grant, moved, new, ruling, run, step
 
 Reopen = Callable[[], Awaitable[Store]]
 
 RUN = run()
+SERVICE = StoredService(name="time", config=b'{"command":"x"}', pins={"now": "a" * 64}, updated_s=1.5)
 AWKWARD = ("", "a\0b", "'; DROP TABLE prompts; --", "快速 🦊", "line\r\nline", "x" * 300_000)
 
 
@@ -73,6 +75,73 @@ async def test_a_text_that_is_no_unicode_is_an_error_and_not_a_change(store: Sto
     with pytest.raises(StoreError):
         await store.put_prompt("p", "bad \ud800", now_s=2.0)
     assert await store.prompt("p") == StoredPrompt("p", "good", 1, 1.0)
+
+
+async def test_a_service_is_kept_and_counts_its_changes(store: Store) -> None:
+    """The first version is 1 whatever was said, every change adds one, and reading gives what was put."""
+    assert await store.services() == []
+    assert await store.put_service(replace(SERVICE, version=7), expected=0) is True
+    assert await store.services() == [replace(SERVICE, version=1)]
+    changed = replace(SERVICE, config=None, stopped=True, restarts=2, pins={}, updated_s=2.5)
+    assert await store.put_service(changed, expected=1) is True
+    assert await store.services() == [replace(changed, version=2)]
+
+
+async def test_a_service_that_somebody_changed_meanwhile_is_not_written(store: Store) -> None:
+    """Whoever was first wins; the other one looks again. What is not there has no version to follow."""
+    assert await store.put_service(SERVICE, expected=1) is False
+    puts = [store.put_service(replace(SERVICE, restarts=i), expected=0) for i in range(10)]
+    assert sorted(await asyncio.gather(*puts)) == [False] * 9 + [True]
+    assert await store.put_service(SERVICE, expected=2) is False
+    (kept,) = await store.services()
+    assert kept.version == 1
+
+
+async def test_services_come_in_the_order_of_their_names(store: Store) -> None:
+    """Any name is one, and a deleted one is gone; deleting says whether there was one."""
+    names = ["b", "c", "a", *filter(None, AWKWARD)]
+    for name in names:
+        await store.put_service(replace(SERVICE, name=name, pins={name: "x"}), expected=0)
+    found = await store.services()
+    assert [s.name for s in found] == sorted(names) and all(s.pins == {s.name: "x"} for s in found)
+    assert [await store.delete_service("b") for _ in range(2)] == [True, False]
+    assert [s.name for s in await store.services()] == sorted(set(names) - {"b"})
+
+
+async def test_the_generation_counts_changes_of_services(store: Store) -> None:
+    """As it does those of prompts; what workers see of services are no changes, nor is what was not written."""
+    first = await store.generation()
+    await store.put_service(SERVICE, expected=0)
+    await store.put_service(SERVICE, expected=1)
+    await store.put_service(SERVICE, expected=1)
+    await store.delete_service("time")
+    await store.delete_service("time")
+    assert await store.generation() == first + 3
+    await store.tell_services("w1", [WorkerService(worker="w1", name="time", state="running", updated_s=1.0)])
+    await store.services()
+    assert await store.generation() == first + 3
+
+
+async def test_what_a_worker_sees_takes_the_place_of_what_it_saw(store: Store) -> None:
+    """Of the other workers nothing changes; what was said too long ago is left out, and pruned some day."""
+
+    def seen(worker: str, name: str, at_s: float) -> WorkerService:
+        return WorkerService(worker=worker, name=name, state="error", error="no such program", updated_s=at_s)
+
+    await store.tell_services("w1", [seen("w1", "time", 10.0), seen("w1", "git", 10.0)])
+    await store.tell_services("w2", [seen("w2", "time", 20.0)])
+    assert await store.told_services(since_s=10.0) == [
+        seen("w1", "git", 10.0),
+        seen("w1", "time", 10.0),
+        seen("w2", "time", 20.0),
+    ]
+    assert await store.told_services(since_s=10.5) == [seen("w2", "time", 20.0)]
+    await store.tell_services("w1", [seen("w1", "time", 30.0)])
+    assert [s.worker for s in await store.told_services(since_s=0.0)] == ["w1", "w2"]
+    assert await store.prune(before_s=25.0) == 0
+    assert [s.worker for s in await store.told_services(since_s=0.0)] == ["w1"]
+    await store.tell_services("w1", [])
+    assert await store.told_services(since_s=0.0) == []
 
 
 async def test_memories_come_oldest_first_with_those_of_all_conversations(store: Store) -> None:
@@ -197,8 +266,10 @@ async def test_what_was_told_as_done_is_there_after_closing(reopened: Reopen) ->
     await store.put_prompt("p", "text", now_s=1.0)
     await store.remember(memory(1), limit=5)
     await store.put_hidden("a", [{"role": "tool"}], tenant="acme", now_s=1.0)
+    await store.put_service(SERVICE, expected=0)
     await store.write(new(RUN))
     again = await reopened()
+    assert await again.services() == [replace(SERVICE, version=1)]
     assert await again.prompt("p") == StoredPrompt("p", "text", 1, 1.0)
     assert await again.memories(tenant="acme", caller="ann", conversation=None) == [memory(1)]
     assert await again.hidden(["a"], tenant="acme") == {"a": [{"role": "tool"}]}

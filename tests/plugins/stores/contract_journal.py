@@ -7,8 +7,8 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from gateway.contracts import Store, StoreError
 from gateway.journal import ENDED, AuditRow, ConflictError, Move, RunEvent
+from gateway.store import Store, StoreError
 from gateway.wire.audit_chain import verify
 from tests.plugins.stores.contract import Reopen
 from tests.plugins.stores.records import (

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from gateway.contracts import Store, StoredPrompt, StoreError
+from gateway.store import Store, StoredPrompt, StoreError
 from gateway.wire.migrations import APPLICATION_ID, MIGRATIONS
 from gateway.wire.sqlite_file import IN_MEMORY
 from plugins.stores.sqlite import PLUGIN, Config, SqliteStore
@@ -245,10 +245,10 @@ async def test_an_older_store_is_migrated_and_a_copy_kept(place: str) -> None:
     await newer.open()
     assert await newer.prompt("p") == StoredPrompt("p", "text", 1, 1.0)
     await newer.close()
-    with closing(sqlite3.connect(place)) as now, closing(sqlite3.connect(f"{place}.v2")) as before:
-        assert [c.execute("PRAGMA user_version").fetchone()[0] for c in (now, before)] == [3, 2]
+    with closing(sqlite3.connect(place)) as now, closing(sqlite3.connect(f"{place}.v3")) as before:
+        assert [c.execute("PRAGMA user_version").fetchone()[0] for c in (now, before)] == [4, 3]
         assert before.execute("SELECT text FROM prompts").fetchall() == [("text",)]
-    assert stat.S_IMODE(Path(f"{place}.v2").stat().st_mode) == 0o600
+    assert stat.S_IMODE(Path(f"{place}.v3").stat().st_mode) == 0o600
 
 
 async def test_a_store_of_the_first_version_is_migrated(tmp_path: Path) -> None:

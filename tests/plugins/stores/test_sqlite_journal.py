@@ -93,7 +93,7 @@ async def test_two_processes_share_what_happens_once(tmp_path: Path) -> None:
 
 FULL = """
 import asyncio, dataclasses, resource, sys
-from gateway.contracts import StoreError
+from gateway.store import StoreError
 from gateway.wire.audit_chain import verify
 from plugins.stores.sqlite import SqliteStore
 from tests.plugins.stores.records import audit_line, event, moved, new, parked, ruling, run, step

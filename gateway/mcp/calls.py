@@ -1,0 +1,146 @@
+"""One call of a tool: how long it may take, what ends it, and what the model reads in each case.
+
+1. Whoever waits for a call is free at once when it is cancelled, out of time or without a server: what the protocol
+   still has to say to the server is said by a task of its own.
+2. A call is made once. Only a tool that the operator declares idempotent is called again, once, after a lost server.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from gateway.contracts import Json, ToolResult
+from gateway.mcp.content import tool_result
+from gateway.mcp.facts import Server
+from gateway.mcp.meter import Meter
+
+# An answer may have been read just before the connection ended.
+_GRACE_S = 0.25
+_MAX_TOLD = 2000  # characters of a server's own error
+
+
+class LostError(Exception):
+    """The connection ended before the answer."""
+
+
+class AnsweredError(Exception):
+    """The server answered with an error; the text is the server's."""
+
+
+class Line(Protocol):
+    """A connection to a server, as far as calls need it."""
+
+    @property
+    def gone(self) -> asyncio.Future[None]:
+        """Done once nothing can come from it any more."""
+        ...
+
+    async def call(self, tool: str, arguments: Json, *, progressed: Callable[[], None]) -> Json:
+        """The result as the server wrote it. Raises LostError and AnsweredError; cancelled, it is cancelled there."""
+        ...
+
+
+class Calls:
+    """The calls of one server's tools. `line`: the connection that there is; `next_line` waits for one."""
+
+    def __init__(
+        self,
+        server: Server,
+        *,
+        line: Callable[[], Line | None],
+        next_line: Callable[[], Awaitable[Line]],
+        meter: Meter,
+    ) -> None:
+        self._server = server
+        self._line = line
+        self._next_line = next_line
+        self._meter = meter
+        self._asked: set[asyncio.Task[Json]] = set()  # a task that nobody refers to may vanish
+
+    async def call(self, tool: str, arguments: Json) -> ToolResult:
+        """What the tool says, or what became of it: every failure but a cancellation is a result, too."""
+        with self._meter.operation("tools/call", tool=tool) as operation:
+            result, operation.error_type = await self._result(tool, arguments)
+        return result
+
+    async def _result(self, tool: str, arguments: Json) -> tuple[ToolResult, str]:
+        """A result and the type of its error."""
+        service, patience = self._server.name, _Patience(*self._server.limits_s(tool))
+        if self._line() is None:
+            text = f"the service {service!r} is not running just now. Say so, and go on without it."
+            return ToolResult(text, ok=False), "not_running"
+        try:
+            result = tool_result(await self._answer(tool, arguments, patience))
+            return result, "" if result.ok else "tool_error"
+        except TimeoutError:
+            text = (
+                f"the tool {tool!r} of the service {service!r} did not answer within {patience.was_s:g} s and was "
+                "stopped. Say so, and go on without it."
+            )
+            return ToolResult(text, ok=False), "timeout"
+        except LostError:
+            text = (
+                f"the service {service!r} ended while it ran the tool {tool!r}; whether it had an effect is not known. "
+                "Say so, and call it again only if its user wants that."
+            )
+            return ToolResult(text, ok=False), "connection_lost"
+        except AnsweredError as error:
+            text = f"the service {service!r} answered the call of {tool!r} with an error: {str(error)[:_MAX_TOLD]}"
+            return ToolResult(text, ok=False), "answered_error"
+
+    async def _answer(self, tool: str, arguments: Json, patience: "_Patience") -> Json:
+        line = self._line()
+        try:
+            if line is None:
+                raise LostError
+            return await self._asking(line, tool, arguments, patience)
+        except LostError:
+            if tool not in self._server.idempotent:
+                raise
+        line = await asyncio.wait_for(self._next_line(), patience.left_s)
+        return await self._asking(line, tool, arguments, patience)
+
+    async def _asking(self, line: Line, tool: str, arguments: Json, patience: "_Patience") -> Json:
+        asked = asyncio.create_task(line.call(tool, arguments, progressed=patience.renew))
+        self._asked.add(asked)
+        asked.add_done_callback(self._settled)
+        ends: set[asyncio.Future[Any]] = {asked, line.gone}
+        try:
+            while not asked.done() and not line.gone.done():
+                if patience.left_s <= 0:
+                    raise TimeoutError
+                await asyncio.wait(ends, timeout=patience.left_s, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({asked}, timeout=_GRACE_S)
+            if not asked.done() or asked.cancelled():
+                raise LostError
+            return asked.result()
+        finally:
+            asked.cancel()
+
+    def _settled(self, asked: asyncio.Task[Json]) -> None:
+        self._asked.discard(asked)
+        if not asked.cancelled():
+            asked.exception()  # else asyncio complains of a failure that nobody waits for any more
+
+
+class _Patience:
+    """The time of one call: `limit_s` from its start and from each progress, in all never more than `longest_s`."""
+
+    def __init__(self, limit_s: float, longest_s: float) -> None:
+        self._limit_s = limit_s
+        self._clock = asyncio.get_running_loop().time
+        self._began_s = self._clock()
+        self._last_s = self._began_s + longest_s
+        self._until_s = self._began_s + limit_s
+
+    def renew(self) -> None:
+        self._until_s = min(self._clock() + self._limit_s, self._last_s)
+
+    @property
+    def left_s(self) -> float:
+        return self._until_s - self._clock()
+
+    @property
+    def was_s(self) -> float:
+        """How long it lasted, rounded as a person would."""
+        return round(self._until_s - self._began_s, 1)

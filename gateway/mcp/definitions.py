@@ -1,0 +1,179 @@
+"""What an MCP server says of its tools, checked and cleaned, as far as a model may get to see it. Pure.
+
+A server is a stranger: everything here is bounded, and what does not fit is left out with a reason, not repaired. Only
+texts are mended: what a person would not see is taken out of descriptions, and long ones are cut.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import jsonschema_rs
+import orjson
+
+from gateway.contracts import Json
+from gateway.mcp.references import problem_of_references
+from gateway.wire.canonical import canonical
+
+TOOLS_LIMIT: Final = 500
+DESCRIPTION_CHARS: Final = 2000
+LINE_CHARS: Final = 200
+SCHEMA_BYTES: Final = 64 << 10
+SCHEMA_DEPTH: Final = 32
+#: Of all schemas of one server together.
+SCHEMAS_BYTES: Final = 1 << 20
+
+#: No spaces, quotes or signs: a name stands in prompts and in the text of a call.
+_NAME: Final = re.compile(r"[\w./:-]{1,128}")
+_HASHED: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
+_DOMAIN: Final = b"twolane mcp tool 1\n"
+#: Control and formatting characters: bidirectional, of no width, tags, variation selectors; fillers; halves of pairs.
+_UNSEEN: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
+)
+_SENTENCE_END: Final = re.compile(r"(?<!\be\.g)(?<!\bi\.e)[.!?](?=\s+[^a-z\s]|\Z)|[。！？]")
+#: Texts within a schema that are for a reader.
+_PROSE: Final = ("title", "description", "$comment")
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One tool. `line` is its description in one line; `sha256` (hex) is over all that the server said of it."""
+
+    name: str
+    description: str
+    line: str
+    parameters: Json
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Definitions:
+    """The tools of one server by name, in its order, and a sentence on each thing that was left out."""
+
+    tools: Mapping[str, Definition]
+    left_out: tuple[str, ...] = ()
+
+
+class _UnfitError(Exception):
+    """Why a tool is left out."""
+
+
+def read_definitions(tools: Sequence[Any]) -> Definitions:
+    """The entries of `tools/list` as the server wrote them, whatever their shape."""
+    found: dict[str, Definition] = {}
+    left_out: list[str] = []
+    room_bytes = SCHEMAS_BYTES
+    for place, tool in enumerate(tools[:TOOLS_LIMIT]):
+        try:
+            name = _name(tool)
+            if name in found:
+                raise _UnfitError("it is listed twice")
+            schema, size_bytes = _schema(tool.get("inputSchema"), room_bytes=room_bytes)
+        except _UnfitError as reason:
+            left_out.append(f"the tool {_shown_name(tool, place)} is left out: {reason}")
+            continue
+        room_bytes -= size_bytes
+        description = _described(tool.get("description"))
+        line = _one_line(description) or _one_line(_described(tool.get("title")))
+        found[name] = Definition(name, description, line, schema, definition_hash(tool))
+    if len(tools) > TOOLS_LIMIT:
+        left_out.append(f"the list has {len(tools):,} tools: all after the first {TOOLS_LIMIT} are left out")
+    return Definitions(found, tuple(left_out))
+
+
+def definition_hash(tool: Json) -> str:
+    """The SHA-256 (hex) of all that a server says of a tool; what it does not say and `null` are the same."""
+    said = {key: tool[key] for key in _HASHED if tool.get(key) is not None}
+    return hashlib.sha256(_DOMAIN + canonical(said).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def visible(text: str) -> str:
+    """`text` without what a reader would not see; ends of lines and tabs stay."""
+    return _UNSEEN.sub("", text.replace("\r\n", "\n"))
+
+
+def _name(tool: Any) -> str:
+    if not isinstance(tool, dict):
+        raise _UnfitError("its definition is no JSON object")
+    name = tool.get("name")
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or visible(name) != name:
+        raise _UnfitError("its name is not 1 to 128 letters, digits and characters of ._-/:")
+    return name
+
+
+def _schema(schema: Any, *, room_bytes: int) -> tuple[Json, int]:
+    """The schema and its size."""
+    if not isinstance(schema, dict):
+        raise _UnfitError("its schema is no JSON object")
+    if schema.get("type", "object") != "object":
+        raise _UnfitError("its schema is not of the type object")
+    if _deeper_than(schema, SCHEMA_DEPTH):
+        raise _UnfitError(f"its schema is nested more than {SCHEMA_DEPTH} levels deep")
+    try:
+        size_bytes = len(orjson.dumps(schema))
+    except orjson.JSONEncodeError:
+        raise _UnfitError("its schema holds a number or a text that is no JSON") from None
+    if size_bytes > SCHEMA_BYTES:
+        raise _UnfitError(f"its schema has {size_bytes:,} bytes, which is more than {SCHEMA_BYTES:,}")
+    if size_bytes > room_bytes:
+        raise _UnfitError(f"the schemas of all tools have more than {SCHEMAS_BYTES:,} bytes together")
+    if (problem := problem_of_references(schema)) is not None:
+        raise _UnfitError(problem)
+    cleaned: Json = _cleaned({**schema, "type": "object"})
+    try:
+        jsonschema_rs.validator_for(cleaned, offline=True, pattern_options=jsonschema_rs.RegexOptions())
+    except ValueError as broken:
+        raise _UnfitError(f"its schema is broken: {_one_line(visible(str(broken)))}") from None
+    return cleaned, size_bytes
+
+
+def _deeper_than(value: Any, limit: int) -> bool:
+    """Whether objects and lists are nested deeper than that, `value` itself being the first level."""
+    level = [value]
+    for _ in range(limit):
+        level = [inner for outer in level for inner in _inside(outer)]
+        if not level:
+            return False
+    return True
+
+
+def _inside(value: Any) -> Iterator[Any]:
+    """The objects and lists right within this one."""
+    values = value.values() if isinstance(value, dict) else value
+    return (inner for inner in values if isinstance(inner, dict | list))
+
+
+def _cleaned(value: Any) -> Any:
+    """A copy of a schema whose prose is `visible`. Called on what is known to be flat enough to recurse."""
+    if isinstance(value, list):
+        return [_cleaned(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: visible(item) if key in _PROSE and isinstance(item, str) else _cleaned(item) for key, item in value.items()
+    }
+
+
+def _described(text: Any) -> str:
+    # Cut before it is cleaned, so that a megabyte costs nothing; hidden characters may make it shorter than need be.
+    if not isinstance(text, str):
+        return ""
+    kept = visible(text[:DESCRIPTION_CHARS]).strip()
+    return kept if len(text) <= DESCRIPTION_CHARS else kept + "…"
+
+
+def _one_line(text: str) -> str:
+    """The first sentence of the first paragraph."""
+    line = " ".join(text.strip().partition("\n\n")[0].split())
+    end = _SENTENCE_END.search(line)
+    line = line[: end.end()] if end else line
+    return line if len(line) <= LINE_CHARS else line[: LINE_CHARS - 1].rstrip() + "…"
+
+
+def _shown_name(tool: Any, place: int) -> str:
+    name = tool.get("name") if isinstance(tool, dict) else None
+    return repr(visible(name[:128])) if isinstance(name, str) and name else f"number {place + 1}"

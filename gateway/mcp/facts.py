@@ -1,0 +1,80 @@
+"""What is known of one MCP server: its settings, and what its transport tells, whichever one it is."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from mcp.client._transport import TransportStreams
+
+# How often over its timeout a tool may go on for as long as it reports progress.
+_PROGRESS_FACTOR = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """One server; times are seconds. Tools are named as the server names them."""
+
+    name: str
+    transport: Literal["stdio", "http"] = "stdio"
+    description: str = ""
+    trigger_keywords: tuple[str, ...] = ()
+    timeout_s: float = 30.0
+    timeouts_s: Mapping[str, float] = field(default_factory=dict)
+    max_timeout_s: float | None = None
+    start_timeout_s: float = 10.0
+    idempotent: frozenset[str] = frozenset()
+    requires_approval: bool = False
+
+    def limits_s(self, tool: str) -> tuple[float, float]:
+        """How long a call may go without an answer or progress, and how long with progress."""
+        limit_s = self.timeouts_s.get(tool, self.timeout_s)
+        longest_s = _PROGRESS_FACTOR * limit_s if self.max_timeout_s is None else self.max_timeout_s
+        return limit_s, max(limit_s, longest_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """What the gateway is to an issuer of tokens; `scope`: what it asks for, separated by spaces."""
+
+    issuer: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    scope: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where a server is, and who the gateway is to it."""
+
+    url: str = field(repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    private_networks: bool = False
+    oauth: Credentials | None = None
+
+
+class Channel(AbstractAsyncContextManager["TransportStreams"], Protocol):
+    """A transport for one connection: entered, it gives the streams of messages that the SDK works on.
+
+    Its streams end as soon as nothing can come any more; leaving it takes a few seconds at most.
+    """
+
+    @property
+    def skipped_lines(self) -> int:
+        """On standard output, that were no messages."""
+        ...
+
+    @property
+    def stderr(self) -> Sequence[str]:
+        """The last lines."""
+        ...
+
+    @property
+    def returncode(self) -> int | None:
+        """How its program ended, as shells count; None: it has not, there is none, or nobody knows."""
+        ...
+
+
+#: Makes the transport of the next connection, which may say why it lost it.
+MakeChannel: TypeAlias = Callable[[Callable[[str], None]], Channel]

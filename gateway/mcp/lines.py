@@ -1,0 +1,56 @@
+"""The lines of a stream in bounded memory: of one that is too long only the beginning and the end are kept. No I/O."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+#: What is kept of each end of a line that is too long.
+ENDS_BYTES: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line without its end. If it was longer than the limit, `head` and `tail` are all that is left of it."""
+
+    head: bytes
+    tail: bytes = b""
+    whole: bool = True
+
+
+class Lines:
+    """Takes pieces of a stream as they come. Linear in what comes, and never holds more than the limit."""
+
+    def __init__(self, *, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._head: bytes | None = None  # of a line that is too long
+        self._tail = b""
+
+    def feed(self, data: bytes) -> Iterator[Line]:
+        """The lines that end in this piece."""
+        *ending, rest = data.split(b"\n")
+        for piece in ending:
+            self._add(piece)
+            yield self._take()
+        self._add(rest)
+
+    def rest(self) -> Line | None:
+        """What came after the last end of a line, once the stream has ended."""
+        return self._take() if self._size else None
+
+    def _add(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._head is None:
+            self._pieces.append(piece)
+            if self._size <= self._limit_bytes:
+                return
+            piece = b"".join(self._pieces)
+            self._pieces = []
+            self._head = piece[:ENDS_BYTES]
+        self._tail = (self._tail + piece[-ENDS_BYTES:])[-ENDS_BYTES:]
+
+    def _take(self) -> Line:
+        line = Line(b"".join(self._pieces)) if self._head is None else Line(self._head, self._tail, whole=False)
+        self._pieces, self._size, self._head, self._tail = [], 0, None, b""
+        return line

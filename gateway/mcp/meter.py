@@ -1,0 +1,40 @@
+"""How long operations of one server take, counted under OpenTelemetry's names for MCP."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from gateway.contracts import Clock, Counters
+from gateway.mcp.facts import Server
+
+
+@dataclass(slots=True)
+class Operation:
+    """One that runs; `error_type` is what becomes of it if it does not end well: one word of a closed set."""
+
+    error_type: str = "cancelled"
+
+
+class Meter:
+    """Counts the operations of one server."""
+
+    def __init__(self, server: Server, *, counters: Counters, clock: Clock) -> None:
+        self._server = server
+        self._counters = counters
+        self._clock = clock
+
+    @contextmanager
+    def operation(self, method: str, *, tool: str | None = None) -> Iterator[Operation]:
+        """`tool`: the server's own name of it. Who ends the operation well sets its `error_type` to `""`."""
+        operation, began_s = Operation(), self._clock.monotonic()
+        try:
+            yield operation
+        finally:
+            self._counters.observe(
+                "mcp_client_operation_duration_seconds",
+                self._clock.monotonic() - began_s,
+                mcp_method_name=method,
+                gen_ai_tool_name="" if tool is None else f"{self._server.name}.{tool}",
+                network_transport="pipe" if self._server.transport == "stdio" else "tcp",
+                error_type=operation.error_type,
+            )

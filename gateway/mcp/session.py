@@ -1,0 +1,253 @@
+"""The owner of one server: one task that starts it, connects to it, notices its end, and starts it anew.
+
+1. A connection is opened, listed and closed by the owner's task alone; calls only use it.
+2. Nobody waits for a server to start: `start` returns at once, and a call of a server that is not there fails at once.
+3. Every end of a connection, however it came about, is one way: state `error`, a wait that grows, a new beginning.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING
+
+from gateway.contracts import Clock, Condition, Counters, Json, ToolResult
+from gateway.mcp.backoff import Backoff
+from gateway.mcp.calls import AnsweredError, Calls, LostError
+from gateway.mcp.definitions import Definitions, read_definitions
+from gateway.mcp.facts import Channel, MakeChannel, Server
+from gateway.mcp.meter import Meter
+from gateway.mcp.process import StartError
+from gateway.store import ServiceState
+
+if TYPE_CHECKING:
+    from gateway.mcp.link import Link
+
+    OpenLink = Callable[..., AbstractAsyncContextManager[Link]]
+
+log = logging.getLogger("gateway")
+
+MISSING_SDK = "the SDK for MCP is not installed: pip install 'twolane[mcp]'"
+_ENDED = "its connection ended"
+# A server that tells changes all the time is listed that often.
+_BETWEEN_LISTINGS_S = 0.2
+_PROBE_S = 3.0
+_MAX_ERROR = 500  # characters
+_MOST_LOGGED = 20
+
+
+class Session:
+    """One server. `channel` makes the transport of one connection; `changed` is told of every change."""
+
+    def __init__(
+        self,
+        server: Server,
+        channel: MakeChannel,
+        *,
+        changed: Callable[[], None],
+        counters: Counters,
+        clock: Clock,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self._server = server
+        self._make_channel = channel
+        self._tell = changed
+        self._meter = Meter(server, counters=counters, clock=clock)
+        self._clock = clock
+        self._backoff = backoff or Backoff()
+        self._owner: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
+        self._channel: Channel | None = None
+        self._link: Link | None = None
+        self._linked = asyncio.Event()
+        self._probe = True
+        self._late = f"did not answer within {server.start_timeout_s:g} s of its start"
+        self._state: ServiceState = "stopped"
+        self._since_s = clock.time()
+        self._error: str | None = None
+        self._why: str | None = None
+        self._protocol: str | None = None
+        self._up_s: float | None = None
+        self._restarts = 0
+        self.definitions = Definitions({})  # as of the last listing, also while the server is away
+        self._calls = Calls(server, line=self._line, next_line=self._next_line, meter=self._meter)
+
+    def __repr__(self) -> str:
+        return f"<Session of {self._server.name!r}: {self._state}>"
+
+    @property
+    def running(self) -> bool:
+        return self._line() is not None
+
+    def condition(self) -> Condition:
+        channel = self._channel
+        return Condition(
+            state=self._state,
+            since_s=self._since_s,
+            transport=self._server.transport,
+            error=self._error,
+            protocol=self._protocol,
+            restarts=self._restarts,
+            skipped_lines=channel.skipped_lines if channel is not None else 0,
+            stderr=tuple(channel.stderr) if channel is not None else (),
+        )
+
+    def start(self) -> None:
+        """Connects in the background. Idempotent."""
+        if self._owner is None:
+            self._restarts, self._error = 0, None
+            self._become("starting")
+            self._owner = asyncio.create_task(self._own(), name=f"mcp {self._server.name}")
+
+    async def stop(self) -> None:
+        """Returns once nothing of it runs any more. Idempotent; `start` may follow."""
+        if self._owner is None:
+            return
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end(self._owner))
+        await asyncio.shield(self._ending)
+
+    async def call(self, tool: str, arguments: Json) -> ToolResult:
+        return await self._calls.call(tool, arguments)
+
+    async def _end(self, owner: asyncio.Task[None]) -> None:
+        # Once: a second cancellation would break off the closing that the first one brings about.
+        owner.cancel()
+        await asyncio.wait({owner})
+        self._owner = self._ending = None
+        self._become("stopped")
+
+    async def _own(self) -> None:
+        try:
+            open_link = await asyncio.to_thread(_load)
+        except ImportError:
+            self._become("error", MISSING_SDK)
+            return
+        while True:
+            self._up_s = None
+            error = await self._connection(open_link)
+            if self._ending is not None:
+                return
+            self._become("error", error)
+            log.warning("service %r: %s", self._server.name, error)
+            up_s = 0.0 if self._up_s is None else self._clock.monotonic() - self._up_s
+            await asyncio.sleep(self._backoff.next_s(up_s=up_s))
+            self._restarts += 1
+            self._become("starting", error)
+
+    async def _connection(self, open_link: "OpenLink") -> str:
+        """Makes one and stays with it to its end; why it ended."""
+        self._why = None
+        channel = self._channel = self._make_channel(self._lost)
+        # Servers of the older era may leave a method that they do not know unanswered.
+        probe_s = min(_PROBE_S, self._server.start_timeout_s / 3) if self._probe else None
+        start = asyncio.timeout(self._server.start_timeout_s)
+        late = asyncio.get_running_loop().call_later(self._server.start_timeout_s, self._become, "error", self._late)
+        try:
+            async with start, open_link(channel, probe_s=probe_s) as link:
+                await self._list(link)
+                start.reschedule(None)
+                late.cancel()
+                self._linked_to(link)
+                await self._follow(link)
+            return self._ended(channel)
+        except (Exception, BaseExceptionGroup) as failure:
+            return self._failed(_first(failure), channel)[:_MAX_ERROR]
+        finally:
+            late.cancel()
+            self._link = None
+
+    def _failed(self, failure: BaseException, channel: Channel) -> str:
+        """What to tell of it, and what to do otherwise next time."""
+        if self._up_s is None:
+            # Some programs end themselves when they are asked for an era that they do not know.
+            hurt = self._probe and self._server.transport == "stdio" and isinstance(failure, LostError)
+            self._probe = not hurt
+        match failure:
+            case TimeoutError():
+                return self._late
+            case LostError():
+                return self._ended(channel)
+            case AnsweredError() | StartError():
+                return str(failure)
+        log.error("service %r", self._server.name, exc_info=failure)
+        return f"{type(failure).__name__}: {failure}".partition("\n")[0]
+
+    async def _list(self, link: "Link") -> None:
+        with self._meter.operation("tools/list") as operation:
+            operation.error_type = "failed"
+            listed, problems = await link.tools()
+            operation.error_type = ""
+        definitions = read_definitions(listed)
+        self.definitions = Definitions(definitions.tools, (*problems, *definitions.left_out))
+        for problem in self.definitions.left_out[:_MOST_LOGGED]:
+            log.warning("service %r: %s", self._server.name, problem)
+
+    async def _follow(self, link: "Link") -> None:
+        """Until it is gone; lists its tools anew when they change."""
+        while not link.gone.done():
+            await link.stirred.wait()
+            link.stirred.clear()
+            if link.gone.done():
+                break
+            await asyncio.sleep(_BETWEEN_LISTINGS_S)
+            try:
+                async with asyncio.timeout(self._server.start_timeout_s):
+                    await self._list(link)
+                self._error = self._wrong()
+            except (AnsweredError, TimeoutError) as error:
+                self._error = f"its tools could not be listed again: {str(error) or 'no answer'}"[:_MAX_ERROR]
+            except LostError:
+                break
+            self._tell()
+        # What is left of it is still to be ended, which may take seconds; nobody is to call it any more.
+        self._link = None
+        self._become("error", self._why or _ENDED)
+
+    def _lost(self, reason: str) -> None:
+        self._why = self._why or reason
+
+    def _ended(self, channel: Channel) -> str:
+        if channel.returncode is not None:
+            return f"its program ended with exit code {channel.returncode}"
+        return self._why or _ENDED
+
+    def _wrong(self) -> str | None:
+        """What an operator is to know although it runs."""
+        return "; ".join(self.definitions.left_out)[:_MAX_ERROR] or None
+
+    def _linked_to(self, link: "Link") -> None:
+        self._link, self._protocol, self._up_s = link, link.protocol, self._clock.monotonic()
+        self._become("running", self._wrong())
+        self._linked.set()
+
+    def _become(self, state: ServiceState, error: str | None = None) -> None:
+        self._state, self._error, self._since_s = state, error, self._clock.time()
+        self._tell()
+
+    def _line(self) -> "Link | None":
+        link = self._link
+        return None if link is None or link.gone.done() else link
+
+    async def _next_line(self) -> "Link":
+        while (line := self._line()) is None:
+            self._linked.clear()
+            await self._linked.wait()
+        return line
+
+
+def _load() -> "OpenLink":
+    """Takes a second or two, and is nothing that an event loop could wait for."""
+    from gateway.mcp.link import open_link
+
+    for library in ("client", "httpcore2", "httpx2", "mcp"):
+        # They log URLs, session ids, and what servers send; what matters of it is said here.
+        logging.getLogger(library).setLevel(logging.CRITICAL)
+    return open_link
+
+
+def _first(failure: BaseException) -> BaseException:
+    """What went wrong first: task groups wrap what is raised in them."""
+    while isinstance(failure, BaseExceptionGroup):
+        failure = failure.exceptions[0]
+    return failure

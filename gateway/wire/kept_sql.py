@@ -1,0 +1,91 @@
+"""What the SQLite store keeps besides its journal: statements and transactions on a connection.
+
+Rule 1: a change of prompts and services counts the generation on in its own transaction: others notice it by that.
+Rule 2: a service is changed only as the version that its reader saw.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+Row: TypeAlias = Sequence[Any]
+
+GENERATION = "SELECT value FROM counters WHERE name = 'generation'"
+NEXT_GENERATION = "UPDATE counters SET value = value + 1 WHERE name = 'generation'"
+
+# Columns stand in the order of the dataclasses in `gateway.contracts`.
+
+PROMPTS = "SELECT id, text, version, updated_s FROM prompts ORDER BY id"
+PROMPT = "SELECT id, text, version, updated_s FROM prompts WHERE id = ?"
+PUT_PROMPT = """INSERT INTO prompts (id, text, version, updated_s) VALUES (?, ?, 1, ?) ON CONFLICT (id) DO UPDATE
+    SET text = excluded.text, version = version + 1, updated_s = excluded.updated_s
+    RETURNING id, text, version, updated_s"""
+DELETE_PROMPT = "DELETE FROM prompts WHERE id = ?"
+
+SERVICES = "SELECT name, config, stopped, restarts, pins, version, updated_s FROM services ORDER BY name"
+ADD_SERVICE = """INSERT INTO services (name, config, stopped, restarts, pins, version, updated_s)
+    VALUES (?1, ?2, ?3, ?4, ?5, 1, ?7) ON CONFLICT (name) DO NOTHING"""
+CHANGE_SERVICE = """UPDATE services
+    SET config = ?2, stopped = ?3, restarts = ?4, pins = ?5, version = version + 1, updated_s = ?7
+    WHERE name = ?1 AND version = ?8"""
+DELETE_SERVICE = "DELETE FROM services WHERE name = ?"
+
+FORGET_TOLD = "DELETE FROM worker_services WHERE worker = ?"
+TELL = "INSERT OR REPLACE INTO worker_services (worker, name, state, error, updated_s) VALUES (?, ?, ?, ?, ?)"
+TOLD = """SELECT worker, name, state, error, updated_s FROM worker_services WHERE updated_s >= ?
+    ORDER BY name, worker"""
+
+PUT_MEMORY = """INSERT OR REPLACE INTO memories (id, tenant, caller, conversation, text, created_s)
+    VALUES (?, ?, ?, ?, ?, ?)"""
+DROP_OLD_MEMORIES = """DELETE FROM memories WHERE rowid IN (SELECT rowid FROM memories
+    WHERE tenant = ? AND caller = ? ORDER BY created_s DESC, rowid DESC LIMIT -1 OFFSET ?)"""
+MEMORIES = """SELECT id, tenant, caller, conversation, text, created_s FROM memories
+    WHERE tenant = ? AND caller = ? AND (conversation IS NULL OR conversation = ?) ORDER BY created_s, rowid"""
+FORGET = "DELETE FROM memories WHERE tenant = ? AND caller = ? AND id IN (SELECT value FROM json_each(?))"
+
+PUT_HIDDEN = "INSERT OR REPLACE INTO hidden (tenant, prefix, messages, created_s) VALUES (?, ?, ?, ?)"
+HIDDEN = "SELECT prefix, messages FROM hidden WHERE tenant = ? AND prefix IN (SELECT value FROM json_each(?))"
+
+
+def put_prompt(connection: sqlite3.Connection, prompt_id: str, text: str, *, now_s: float) -> Row:
+    """The prompt's row."""
+    (row,) = connection.execute(PUT_PROMPT, (prompt_id, text, now_s)).fetchall()
+    connection.execute(NEXT_GENERATION)
+    return tuple(row)
+
+
+def delete_prompt(connection: sqlite3.Connection, prompt_id: str) -> bool:
+    """Whether there was one."""
+    return _counted(connection, DELETE_PROMPT, (prompt_id,))
+
+
+def put_service(connection: sqlite3.Connection, row: Row, *, expected: int) -> bool:
+    """Whatever version the row says. False: the service is not of version `expected` any more."""
+    if expected == 0:
+        return _counted(connection, ADD_SERVICE, row)
+    return _counted(connection, CHANGE_SERVICE, (*row, expected))
+
+
+def delete_service(connection: sqlite3.Connection, name: str) -> bool:
+    """Whether there was one."""
+    return _counted(connection, DELETE_SERVICE, (name,))
+
+
+def tell_services(connection: sqlite3.Connection, worker: str, rows: Iterable[Row]) -> None:
+    """These are no changes that a process would have to notice: nothing is counted."""
+    connection.execute(FORGET_TOLD, (worker,))
+    connection.executemany(TELL, rows)
+
+
+def _counted(connection: sqlite3.Connection, statement: str, values: Row) -> bool:
+    changed = connection.execute(statement, values).rowcount > 0
+    if changed:
+        connection.execute(NEXT_GENERATION)
+    return changed
+
+
+def remember(connection: sqlite3.Connection, row: Row, *, limit: int) -> None:
+    """The oldest of the same tenant and caller go."""
+    _, tenant, caller, *_ = row
+    connection.execute(PUT_MEMORY, row)
+    connection.execute(DROP_OLD_MEMORIES, (tenant, caller, max(limit, 0)))

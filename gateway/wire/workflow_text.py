@@ -1,0 +1,110 @@
+"""The texts of a workflow's steps, and what the references in them stand for.
+
+Rule 1: `{{params.x}}` and `{{steps.x}}` are references; everything else is literal, whoever wrote it.
+Rule 2: what is put in is never looked at again.
+Rule 3: time and memory are linear in the text and in what comes out of it, which has a limit.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Kind = Literal["params", "steps"]
+#: What references stand for: by kind, then by name. What is not there is absent.
+Values = Mapping[str, Mapping[str, object]]
+
+#: Longest text, or arguments as JSON, that may come out of one step's references.
+FILLED_CHARS: Final = 1 << 20
+_REFERENCE = re.compile(r"\{\{ *+(params|steps)\.([a-z][a-z0-9_-]{0,63}+) *+\}\}")
+_ABSENT = object()
+
+
+class TooLongError(ValueError):
+    """What references bring in is too long altogether."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """`{{params.x}}` or `{{steps.x}}`."""
+
+    kind: Kind
+    name: str
+
+
+def references(template: object) -> Iterator[Reference]:
+    """Those in the texts of a JSON value (not in its keys), in order."""
+    match template:
+        case str():
+            for found in _REFERENCE.finditer(template):
+                yield Reference("params" if found[1] == "params" else "steps", found[2])
+        case Mapping():
+            for value in template.values():
+                yield from references(value)
+        case list() | tuple():
+            for value in template:
+                yield from references(value)
+
+
+def filled(template: object, values: Values, *, limit_chars: int = FILLED_CHARS) -> object:
+    """A JSON value with the references in its texts (not in its keys) replaced once.
+
+    A reference that is the whole text becomes the value itself; what it stands for being absent, so is the key or the
+    item. Raises TooLongError.
+    """
+    value = _Filling(values, limit_chars).value(template)
+    return None if value is _ABSENT else value
+
+
+def filled_text(template: str, values: Values, *, limit_chars: int = FILLED_CHARS) -> str:
+    """A text with its references replaced once, by texts; what is absent is empty. Raises TooLongError."""
+    return _Filling(values, limit_chars).text(template)
+
+
+class _Filling:
+    """One filling, and how much may still come out of it."""
+
+    def __init__(self, values: Values, limit_chars: int) -> None:
+        self._values = values
+        self._left = limit_chars
+
+    def value(self, template: object) -> object:
+        match template:
+            case str():
+                whole = _REFERENCE.fullmatch(template)
+                return self.text(template) if whole is None else self._itself(whole)
+            case Mapping():
+                entries = ((key, self.value(inner)) for key, inner in template.items())
+                return {key: value for key, value in entries if value is not _ABSENT}
+            case list() | tuple():
+                return [value for value in map(self.value, template) if value is not _ABSENT]
+        return template
+
+    def text(self, template: str) -> str:
+        parts, at = [], 0
+        for found in _REFERENCE.finditer(template):
+            parts += [self._counted(template[at : found.start()]), self._counted(as_text(self._found(found)))]
+            at = found.end()
+        return "".join((*parts, self._counted(template[at:])))
+
+    def _itself(self, whole: re.Match[str]) -> object:
+        value = self._found(whole)
+        self._counted(as_text(value))
+        return value
+
+    def _found(self, reference: re.Match[str]) -> object:
+        return self._values.get(reference[1], {}).get(reference[2], _ABSENT)
+
+    def _counted(self, text: str) -> str:
+        self._left -= len(text)
+        if self._left < 0:
+            raise TooLongError("what its references bring in is too long")
+        return text
+
+
+def as_text(value: object) -> str:
+    """A value within a text: a text itself, anything else as JSON; what is absent is empty."""
+    if isinstance(value, str):
+        return value
+    return "" if value is _ABSENT else json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,97 @@
+"""What tests need to stand a server up: a clock, counters that remember, and a wait for what is to become of it."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+from gateway.mcp.backoff import Backoff
+from gateway.mcp.facts import Channel, Server
+from gateway.mcp.process import Program
+from gateway.mcp.session import Session
+from tests.mcp.misbehaving import command
+
+
+class Clock:
+    """`contracts.Clock`."""
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def time(self) -> float:
+        return time.time()
+
+
+class Counters:
+    """`contracts.Counters`; `observed` holds the labels of each observation."""
+
+    def __init__(self) -> None:
+        self.observed: list[dict[str, str]] = []
+
+    def count(self, name: str, **labels: str) -> None:
+        raise AssertionError(f"nothing is counted, but {name!r} was: {labels}")
+
+    def observe(self, name: str, value: float, **labels: str) -> None:
+        assert name == "mcp_client_operation_duration_seconds" and value >= 0
+        self.observed.append(labels)
+
+    def errors(self, method: str) -> list[str]:
+        return [labels["error_type"] for labels in self.observed if labels["mcp_method_name"] == method]
+
+
+class Changes:
+    """Is told of changes, and waits for one after which something holds."""
+
+    def __init__(self) -> None:
+        self._changed = asyncio.Event()
+
+    def __call__(self) -> None:
+        self._changed.set()
+
+    async def until(self, holds: Callable[[], bool], *, within_s: float = 15.0) -> float:
+        """How long it took, in seconds."""
+        began = time.monotonic()
+        async with asyncio.timeout(within_s):
+            while not holds():
+                self._changed.clear()
+                await self._changed.wait()
+        return time.monotonic() - began
+
+
+class Stand:
+    """A session with all that it needs; `stands(...)` makes one of a program that behaves as it is told."""
+
+    def __init__(self, server: Server, make_channel: Callable[[Callable[[str], None]], Channel]) -> None:
+        self.changes, self.counters = Changes(), Counters()
+        self.session = Session(
+            server,
+            make_channel,
+            changed=self.changes,
+            counters=self.counters,
+            clock=Clock(),
+            backoff=Backoff(first_s=0.05, longest_s=0.2),
+        )
+
+    async def running(self) -> float:
+        return await self.changes.until(lambda: self.session.running)
+
+    async def __aenter__(self) -> "Stand":
+        self.session.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.session.stop()
+
+    async def said(self, tool: str, **arguments: Any) -> str:
+        return (await self.session.call(tool, arguments)).content
+
+
+def stands(*behaviour: object, argv: tuple[str, ...] = (), **facts: Any) -> Stand:
+    program, *args = argv or command(*map(str, behaviour))
+
+    def make_channel(lost: Callable[[str], None]) -> Channel:
+        from gateway.mcp.stdio import StdioTransport
+
+        return StdioTransport(Program(program, tuple(args)))
+
+    return Stand(Server(name="box", **facts), make_channel)

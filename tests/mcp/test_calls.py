@@ -1,0 +1,216 @@
+"""One call: its time, its end, and what the model reads of it."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gateway.contracts import Json
+from gateway.mcp.calls import AnsweredError, Calls, Line, LostError
+from gateway.mcp.facts import Server
+from gateway.mcp.meter import Meter
+from tests.mcp.standing import Clock, Counters
+
+DONE: Json = {"content": [{"type": "text", "text": "done"}]}
+
+
+class Wire:
+    """`calls.Line`: answers with what `answer` does; a coroutine function that may tell progress."""
+
+    def __init__(self, answer: Callable[[Callable[[], None]], Any]) -> None:
+        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.calls: list[tuple[str, Json]] = []
+        self.cancelled = 0
+        self._answer = answer
+
+    async def call(self, tool: str, arguments: Json, *, progressed: Callable[[], None]) -> Json:
+        self.calls.append((tool, arguments))
+        try:
+            answer: Json = await self._answer(progressed)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        return answer
+
+
+async def at_once(_: Callable[[], None]) -> Json:
+    return DONE
+
+
+async def never(_: Callable[[], None]) -> Json:
+    return await asyncio.get_running_loop().create_future()
+
+
+async def lost(_: Callable[[], None]) -> Json:
+    raise LostError
+
+
+class Box:
+    """Calls over a line, and over the next ones once that is lost."""
+
+    def __init__(self, *lines: Line, **facts: Any) -> None:
+        self.counters = Counters()
+        self._lines = list(lines)
+        server = Server(name="box", **facts)
+        meter = Meter(server, counters=self.counters, clock=Clock())
+        self.calls = Calls(server, line=lambda: next(iter(self._lines), None), next_line=self._next, meter=meter)
+
+    async def _next(self) -> Line:
+        del self._lines[0]
+        if not self._lines:
+            await asyncio.get_running_loop().create_future()
+        return self._lines[0]
+
+    async def said(self) -> str:
+        result = await self.calls.call("dig", {"deep": True})
+        assert result.ok == (result.content == "done")
+        return result.content
+
+    @property
+    def errors(self) -> list[str]:
+        return self.counters.errors("tools/call")
+
+
+async def test_a_tool_answers() -> None:
+    """The service is asked for the tool by its own name."""
+    wire = Wire(at_once)
+    box = Box(wire)
+    assert await box.said() == "done"
+    assert (wire.calls, box.errors) == ([("dig", {"deep": True})], [""])
+
+
+async def test_a_tool_that_fails_says_so_itself() -> None:
+    """Its text is the result."""
+
+    async def fails(_: Callable[[], None]) -> Json:
+        return {**DONE, "isError": True}
+
+    box = Box(Wire(fails))
+    result = await box.calls.call("dig", {})
+    assert (result.ok, result.content, box.errors) == (False, "done", ["tool_error"])
+
+
+async def test_friendly_text_of_a_timeout() -> None:
+    """Tool and service by name; what is under way is cancelled, and nobody waits for that."""
+    wire = Wire(never)
+    box = Box(wire, timeout_s=0.05)
+    assert await box.said() == (
+        "the tool 'dig' of the service 'box' did not answer within 0.1 s and was stopped. Say so, and go on without it."
+    )
+    await asyncio.sleep(0)
+    assert (wire.cancelled, box.errors) == (1, ["timeout"])
+
+
+async def test_progress_gives_more_time() -> None:
+    """Longer than the timeout is not too long as long as something happens."""
+
+    async def works(progressed: Callable[[], None]) -> Json:
+        for _ in range(6):
+            await asyncio.sleep(0.05)
+            progressed()
+        return DONE
+
+    assert await Box(Wire(works), timeout_s=0.15).said() == "done"
+
+
+async def test_progress_forever_ends_at_the_maximum() -> None:
+    """M5: each word of progress is heard, and none of them counts after that."""
+
+    async def works(progressed: Callable[[], None]) -> Json:
+        while True:
+            await asyncio.sleep(0.01)
+            progressed()
+
+    began = time.monotonic()
+    text = await Box(Wire(works), timeout_s=0.1, max_timeout_s=0.3).said()
+    assert "did not answer within 0.3 s" in text and 0.29 <= time.monotonic() - began < 0.6
+
+
+async def test_friendly_text_where_nothing_runs() -> None:
+    """Nothing is waited for."""
+    box = Box()
+    assert await box.said() == "the service 'box' is not running just now. Say so, and go on without it."
+    assert box.errors == ["not_running"]
+
+
+async def test_friendly_text_of_a_crash() -> None:
+    """M3: nobody knows what the tool did, and nobody does it again."""
+    first, second = Wire(lost), Wire(at_once)
+    box = Box(first, second)
+    assert "the service 'box' ended while it ran the tool 'dig'; whether it had an effect is not known." in (
+        await box.said()
+    )
+    assert (len(first.calls), len(second.calls), box.errors) == (1, 0, ["connection_lost"])
+
+
+async def test_a_connection_that_is_gone_ends_its_calls() -> None:
+    """Whether or not the call itself hears of it."""
+    wire = Wire(never)
+    box = Box(wire)
+    asyncio.get_running_loop().call_later(0.05, wire.gone.set_result, None)
+    began = time.monotonic()
+    assert "ended while it ran" in await box.said()
+    assert time.monotonic() - began < 1
+
+
+async def test_an_answer_just_before_the_end_counts() -> None:
+    """What was read before the end was read is an answer."""
+
+    async def late(_: Callable[[], None]) -> Json:
+        wire.gone.set_result(None)
+        await asyncio.sleep(0.01)
+        return DONE
+
+    wire = Wire(late)
+    assert await Box(wire).said() == "done"
+
+
+async def test_an_idempotent_tool_is_called_once_more() -> None:
+    """On the next connection; a second loss is the last."""
+    second = Wire(at_once)
+    assert await Box(Wire(lost), second, idempotent=frozenset({"dig"})).said() == "done"
+    assert len(second.calls) == 1
+    assert "ended while" in await Box(Wire(lost), Wire(lost), Wire(at_once), idempotent=frozenset({"dig"})).said()
+
+
+async def test_the_time_of_a_call_covers_the_wait_for_a_new_connection() -> None:
+    """A server that does not come back holds nobody up for longer than the call may take."""
+    box = Box(Wire(lost), idempotent=frozenset({"dig"}), timeout_s=0.1)
+    assert "did not answer within 0.1 s" in await box.said()
+
+
+async def test_the_error_of_a_server_is_told_and_bounded() -> None:
+    """Its words, so far."""
+
+    async def refuses(_: Callable[[], None]) -> Json:
+        raise AnsweredError("no such tool " + "x" * 100_000)
+
+    box = Box(Wire(refuses))
+    text = await box.said()
+    assert text.startswith("the service 'box' answered the call of 'dig' with an error: no such tool x")
+    assert len(text) < 2200 and box.errors == ["answered_error"]
+
+
+async def test_who_cancels_is_free_at_once() -> None:
+    """Also when the server's side of it takes its time."""
+    released = asyncio.Event()
+
+    async def stubborn(_: Callable[[], None]) -> Json:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            await released.wait()
+        return DONE
+
+    box = Box(Wire(stubborn))
+    call = asyncio.create_task(box.said())
+    await asyncio.sleep(0.02)
+    call.cancel()
+    began = time.monotonic()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert time.monotonic() - began < 0.1 and box.errors == ["cancelled"]
+    released.set()
+    await asyncio.sleep(0)

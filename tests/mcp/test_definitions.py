@@ -1,0 +1,236 @@
+"""What a server says of its tools, checked and cleaned."""
+
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.mcp.definitions import (
+    DESCRIPTION_CHARS,
+    LINE_CHARS,
+    SCHEMA_BYTES,
+    SCHEMAS_BYTES,
+    TOOLS_LIMIT,
+    Definition,
+    definition_hash,
+    read_definitions,
+    visible,
+)
+
+OBJECT = {"type": "object"}
+
+
+def tool(**said: Any) -> dict[str, Any]:
+    return {"name": "odd", "description": "Does it.", "inputSchema": OBJECT, **said}
+
+
+def read(**said: Any) -> Definition:
+    found = read_definitions([tool(**said)])
+    assert found.left_out == ()
+    return found.tools[said.get("name", "odd")]
+
+
+def refused(**said: Any) -> str:
+    """Why the only tool was left out."""
+    found = read_definitions([tool(**said)])
+    assert not found.tools
+    return found.left_out[0].partition(" is left out: ")[2]
+
+
+def test_a_good_definition_is_kept() -> None:
+    """Its name, description, one line of it, schema and hash."""
+    schema = {"type": "object", "properties": {"a": {"type": "number"}}, "required": ["a"]}
+    found = read(name="files.read_1", description="Reads a file. And more.", inputSchema=schema)
+    assert (found.name, found.description, found.line) == ("files.read_1", "Reads a file. And more.", "Reads a file.")
+    assert found.parameters == schema
+    assert found.sha256 == definition_hash(tool(name="files.read_1", description=found.description, inputSchema=schema))
+
+
+@pytest.mark.parametrize(
+    ("description", "line"),
+    [
+        ("Adds.", "Adds."),
+        ("Adds two\n  numbers, e.g. 1 and 2. Then stops.", "Adds two numbers, e.g. 1 and 2."),
+        ("Version 1.5 of it! Really", "Version 1.5 of it!"),
+        ("No end\n\nArgs:\n  a: b", "No end"),
+        ("把两个数相加。然后结束。", "把两个数相加。"),
+        ("word " * 100, ("word " * 100)[: LINE_CHARS - 1].rstrip() + "…"),
+        ("", ""),
+    ],
+)
+def test_one_line_is_the_first_sentence(description: str, line: str) -> None:
+    """Of the first paragraph, without line ends, and never long."""
+    assert read(description=description).line == line
+
+
+def test_a_title_speaks_where_there_is_no_description() -> None:
+    """And a definition without either is fine, too."""
+    assert read(description=None, title="Odd one").line == "Odd one"
+    assert read(description=5, title=[]).line == ""
+
+
+@pytest.mark.parametrize(
+    "hidden", ["\u200b", "\u202e", "\U000e0041", "\u2066", "\x1b", "\x00", "\ufeff", "\u00ad", "\u3164"]
+)
+def test_what_nobody_would_see_is_taken_out(hidden: str) -> None:
+    """Of descriptions, also of those of parameters; ends of lines stay."""
+    schema = {"type": "object", "properties": {"a": {"description": f"b{hidden}c", "enum": ["x"]}}}
+    found = read(description=f"Sa{hidden}ys\nit.", inputSchema=schema)
+    assert found.description == "Says\nit."
+    assert found.parameters["properties"]["a"] == {"description": "bc", "enum": ["x"]}
+
+
+def test_a_description_of_a_megabyte_is_cut() -> None:
+    """M12: to 2,000 characters, and one line to 200."""
+    found = read(description="word " * 200_000)
+    assert len(found.description) <= DESCRIPTION_CHARS + 1
+    assert len(found.line) <= LINE_CHARS
+    assert found.description.endswith("…")
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a\nb", "a" * 129, 'a"b', "a\u200bb", "\u3164", None, 5, "a{b}", "<a>"])
+def test_a_name_is_short_and_plain(name: object) -> None:
+    """It stands in prompts: nothing in it could be anything but a name."""
+    assert refused(name=name) == "its name is not 1 to 128 letters, digits and characters of ._-/:"
+
+
+@pytest.mark.parametrize("name", ["a" * 128, "get-weather", "ns/do.it:now", "查询"])
+def test_names_that_servers_use(name: str) -> None:
+    """Are kept as they are."""
+    assert read(name=name).name == name
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        (None, "its schema is no JSON object"),
+        ("anything", "its schema is no JSON object"),
+        ([], "its schema is no JSON object"),
+        ({"type": "string"}, "its schema is not of the type object"),
+        ({"type": ["object", "null"]}, "its schema is not of the type object"),
+        ({"type": "object", "maximum": 1 << 70}, "its schema holds a number or a text that is no JSON"),
+        ({"type": "object", "title": "\ud800"}, "its schema holds a number or a text that is no JSON"),
+        ({"$ref": "#"}, "its schema refers to itself in a circle"),
+        ({"properties": {"a": {"$ref": "#/b"}}}, "its schema refers to '#/b', which is not in it"),
+    ],
+)
+def test_a_schema_that_does_not_do_is_named(schema: object, reason: str) -> None:
+    """The tool is left out, with the reason."""
+    assert refused(inputSchema=schema) == reason
+
+
+@pytest.mark.parametrize("broken", [{"properties": 7}, {"type": "object", "$schema": "http://x/y"}, {"pattern": "(a"}])
+def test_a_broken_schema_is_left_out(broken: dict[str, Any]) -> None:
+    """What no validator takes would refuse every call."""
+    assert refused(inputSchema=broken).startswith("its schema is broken: ")
+
+
+def test_a_remote_reference_is_not_fetched() -> None:
+    """M12: the tool is left out; nobody connects."""
+    schema = {"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:9/schema.json"}}}
+    assert refused(inputSchema=schema).startswith("its schema refers to 'http://127.0.0.1:9/schema.json', and nothing")
+
+
+def test_depth_and_size_are_bounded() -> None:
+    """32 levels, 64 KiB, and all schemas together 1 MiB."""
+    deep: dict[str, Any] = {}
+    for _ in range(15):
+        deep = {"items": deep, "type": "array"}
+    assert read(inputSchema={"properties": {"a": deep}})
+    for _ in range(32):
+        deep = {"items": deep}
+    assert refused(inputSchema={"properties": {"a": deep}}) == "its schema is nested more than 32 levels deep"
+    large = {"type": "object", "title": "x" * (SCHEMA_BYTES - 40)}
+    assert read(inputSchema=large)
+    assert "which is more than 65,536" in refused(inputSchema={**large, "title": "x" * SCHEMA_BYTES})
+    found = read_definitions([tool(name=f"t{n}", inputSchema=large) for n in range(20)])
+    assert len(found.tools) == SCHEMAS_BYTES // SCHEMA_BYTES
+    assert found.left_out[0].endswith("the schemas of all tools have more than 1,048,576 bytes together")
+
+
+def test_a_schema_without_a_type_is_an_object() -> None:
+    """Many servers leave it out; the model gets it."""
+    assert read(inputSchema={"properties": {}}).parameters == {"properties": {}, "type": "object"}
+
+
+def test_ten_thousand_tools_are_five_hundred() -> None:
+    """M12: the first ones, and one sentence on the rest."""
+    found = read_definitions([tool(name=f"t{n}") for n in range(10_000)])
+    assert list(found.tools) == [f"t{n}" for n in range(TOOLS_LIMIT)]
+    assert found.left_out == ("the list has 10,000 tools: all after the first 500 are left out",)
+
+
+def test_the_second_of_a_name_is_left_out() -> None:
+    """The first one keeps its name, and the others are kept."""
+    found = read_definitions([tool(), tool(description="Another."), tool(name="other"), 5, {"name": "a\u200b\n"}])
+    assert {name: kept.description for name, kept in found.tools.items()} == {"odd": "Does it.", "other": "Does it."}
+    assert found.left_out == (
+        "the tool 'odd' is left out: it is listed twice",
+        "the tool number 4 is left out: its definition is no JSON object",
+        "the tool 'a\\n' is left out: its name is not 1 to 128 letters, digits and characters of ._-/:",
+    )
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"name": "other"},
+        {"title": "T"},
+        {"description": "Does it.\u200b"},
+        {"inputSchema": {"type": "object", "title": "x"}},
+        {"outputSchema": {"type": "object"}},
+        {"annotations": {"readOnlyHint": True}},
+    ],
+)
+def test_the_hash_changes_with_all_that_is_said(changed: dict[str, Any]) -> None:
+    """M14: also by what is hidden in a description."""
+    assert definition_hash(tool(**changed)) != definition_hash(tool())
+
+
+def test_the_hash_is_of_what_is_said_only() -> None:
+    """Neither the order of keys, nor null for nothing, nor what is not of the definition."""
+    assert definition_hash(dict(reversed(tool().items()))) == definition_hash(tool())
+    assert definition_hash(tool(title=None, _meta={"a": 1}, icons=[])) == definition_hash(tool())
+
+
+def test_hidden_text_in_front_does_not_hide_the_rest_for_ever() -> None:
+    """A description is cut before it is cleaned: what is shown is at most the cap, and never what was behind it."""
+    assert read(description="\u200b" * DESCRIPTION_CHARS + "seen").description == "…"
+
+
+def test_the_worst_list_takes_no_long_time() -> None:
+    """500 tools with schemas of 64 KiB."""
+    properties = {f"p{n}": {"$ref": "#/$defs/a"} for n in range(2000)}
+    schema = {"type": "object", "properties": properties, "$defs": {"a": {}}}
+    began = time.monotonic()
+    read_definitions([tool(name=f"t{n}", inputSchema=schema) for n in range(500)])
+    assert time.monotonic() - began < 5
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.floats()
+    | st.integers()
+    | st.text()
+    | st.sampled_from(["object", "#", "#/properties"]),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["type", "properties", "$ref", "items"]) | st.text(), inner, max_size=4)
+    ),
+)
+TOOL = st.fixed_dictionaries({}, optional=dict.fromkeys(("name", "title", "description", "inputSchema"), JSON))
+
+
+@given(
+    st.lists(TOOL | JSON | st.builds(lambda said: tool(inputSchema=said), st.dictionaries(st.text(), JSON)), max_size=5)
+)
+def test_any_json_is_read(tools: list[Any]) -> None:
+    """Each entry is a definition or has a reason, and what is kept shows as it is."""
+    found = read_definitions(tools)
+    assert len(found.tools) + len(found.left_out) == len(tools)
+    for kept in found.tools.values():
+        assert visible(kept.description) == kept.description
+        assert "\n" not in kept.line

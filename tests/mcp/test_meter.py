@@ -1,0 +1,35 @@
+"""What is counted of operations."""
+
+import pytest
+
+from gateway.mcp.facts import Server
+from gateway.mcp.meter import Meter
+from tests.mcp.standing import Clock, Counters
+
+
+def test_an_operation_has_the_labels_of_opentelemetry() -> None:
+    """A tool by its inside name; no error is an empty one."""
+    counters = Counters()
+    with Meter(Server(name="time"), counters=counters, clock=Clock()).operation("tools/call", tool="now") as operation:
+        operation.error_type = ""
+    assert counters.observed == [
+        {
+            "mcp_method_name": "tools/call",
+            "gen_ai_tool_name": "time.now",
+            "network_transport": "pipe",
+            "error_type": "",
+        }
+    ]
+
+
+def test_what_breaks_off_is_cancelled() -> None:
+    """Nobody has to say so."""
+    counters, server = Counters(), Server(name="docs", transport="http")
+    with pytest.raises(KeyError), Meter(server, counters=counters, clock=Clock()).operation("tools/list"):
+        raise KeyError
+    assert counters.observed[0] == {
+        "mcp_method_name": "tools/list",
+        "gen_ai_tool_name": "",
+        "network_transport": "tcp",
+        "error_type": "cancelled",
+    }

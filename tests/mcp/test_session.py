@@ -1,0 +1,256 @@
+"""The owner of a server: it starts, lists, notices the end, starts anew, and leaves nothing behind."""
+
+import asyncio
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.mcp.standing import stands
+
+# Ends itself when it is asked for the newer era, as servers in Rust do.
+STRICT = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from tests.mcp.behaving import Server
+class Strict(Server):
+    def asked(self, request_id, method, params):
+        if method == "server/discover":
+            os._exit(1)
+        super().asked(request_id, method, params)
+Strict([]).run()
+"""
+# Does not answer what it does not know.
+MUTE = STRICT.replace("os._exit(1)", "return")
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(("behaviour", "protocol"), [("ok", "2025-11-25"), ("modern", "2026-07-28")])
+async def test_both_eras_are_spoken(behaviour: str, protocol: str) -> None:
+    """The newer one where the server has it; its tools are listed, and answer."""
+    async with stands(behaviour) as stand:
+        assert stand.session.condition().state == "starting"
+        await stand.running()
+        condition = stand.session.condition()
+        assert (condition.state, condition.protocol, condition.transport) == ("running", protocol, "stdio")
+        assert "echo" in stand.session.definitions.tools
+        assert await stand.said("echo", text="hello") == "hello"
+        assert await stand.said("structured") == '{"sum":3}'
+        assert stand.counters.errors("tools/list") == [""]
+    assert stand.session.condition().state == "stopped"
+
+
+@pytest.mark.parametrize("program", [STRICT, MUTE], ids=["ends", "does not answer"])
+async def test_servers_that_do_not_know_the_newer_era_are_served(program: str) -> None:
+    """Whether they end themselves or say nothing when they are asked for it."""
+    argv = (sys.executable, "-c", program, str(Path(__file__).parents[2]))
+    async with stands(argv=argv, start_timeout_s=3.0) as stand:
+        await stand.running()
+        assert await stand.said("echo", text="hello") == "hello"
+        assert stand.session.condition().protocol == "2025-11-25"
+
+
+async def test_a_silent_server_is_an_error_at_the_limit_and_delays_nobody() -> None:
+    """M2: `start` returns at once, and another server serves meanwhile."""
+    async with stands("silent", start_timeout_s=0.5) as silent, stands("ok") as other:
+        began = time.monotonic()
+        await other.running()
+        assert await other.said("echo", text="x") == "x"
+        await silent.changes.until(lambda: silent.session.condition().state == "error")
+        assert time.monotonic() - began < 2
+        assert silent.session.condition().error == "did not answer within 0.5 s of its start"
+        assert "is not running just now" in await silent.said("echo", text="x")
+
+
+async def test_a_crash_in_mid_call() -> None:
+    """M3: the call fails within a second, the server comes back by itself, and the call is not made again."""
+    async with stands("ok", timeout_s=30.0) as stand:
+        await stand.running()
+        began = time.monotonic()
+        assert "ended while it ran the tool 'crash'" in await stand.said("crash")
+        assert time.monotonic() - began < 1
+        await stand.changes.until(lambda: stand.session.condition().state == "error")
+        assert not stand.session.running
+        await stand.running()
+        assert await stand.said("calls") == "1"
+        assert stand.session.condition().restarts == 1
+
+
+async def test_a_server_that_is_killed_while_nothing_runs() -> None:
+    """Its end is noticed at once, without a call that would find out."""
+    async with stands("ok") as stand:
+        await stand.running()
+        os.kill(int(await stand.said("pid")), 9)
+        assert await stand.changes.until(lambda: not stand.session.running, within_s=1) < 1
+        await stand.running()
+
+
+async def test_the_other_calls_of_a_server_that_crashes() -> None:
+    """All of them end, each with its own text."""
+    async with stands("ok") as stand:
+        await stand.running()
+        calls = [asyncio.create_task(stand.said("sleep", seconds=30)) for _ in range(5)]
+        await stand.said("echo", text="after them")
+        await stand.said("crash")
+        assert all("ended while it ran the tool 'sleep'" in text for text in await asyncio.gather(*calls))
+
+
+async def test_an_idempotent_call_survives_a_crash() -> None:
+    """It is asked again once the server is back."""
+    async with stands("ok", idempotent=frozenset({"sleep"})) as stand:
+        await stand.running()
+        call = asyncio.create_task(stand.said("sleep", seconds=0.3))
+        await stand.said("echo", text="after it")
+        await stand.said("crash")
+        assert await call == "slept"
+
+
+async def test_a_hundred_calls_at_once() -> None:
+    """None is lost, and none has another one's answer."""
+    async with stands("ok") as stand:
+        await stand.running()
+        texts = [str(number) for number in range(100)]
+        assert await asyncio.gather(*(stand.said("echo", text=text) for text in texts)) == texts
+
+
+async def test_a_timeout_cancels_the_call_in_the_server() -> None:
+    """The server is told, and goes on with others."""
+    async with stands("ok", timeouts_s={"sleep": 0.1}) as stand:
+        await stand.running()
+        assert "did not answer within 0.1 s" in await stand.said("sleep", seconds=5)
+        async with asyncio.timeout(5):
+            while await stand.said("cancelled") != "1":
+                pass
+
+
+async def test_progress_forever_ends() -> None:
+    """M5: with a real server."""
+    async with stands("progress-forever", timeout_s=0.2, max_timeout_s=0.5) as stand:
+        await stand.running()
+        assert "did not answer within 0.5 s" in await stand.said("echo", text="x")
+
+
+async def test_a_server_that_reads_no_more() -> None:
+    """A full pipe holds up no caller, and no stop."""
+    async with stands("deaf", timeout_s=0.2) as stand:
+        await stand.running()
+        texts = await asyncio.gather(*(stand.said("echo", text="x" * 100_000) for _ in range(5)))
+        assert all("did not answer within 0.2 s" in text for text in texts)
+        began = time.monotonic()
+    assert time.monotonic() - began < 6
+
+
+async def test_changed_tools_are_listed_again() -> None:
+    """`notifications/tools/list_changed`."""
+    async with stands("list-changed") as stand:
+        await stand.running()
+        assert "grown_1" not in stand.session.definitions.tools
+        await stand.said("grow")
+        await stand.changes.until(lambda: "grown_1" in stand.session.definitions.tools)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "error", "tools"),
+    [
+        ("endless-cursor", "its list of tools is longer than 500 tools or 100 pages", 100),
+        ("same-cursor", "its list of tools has no end", 14),
+        ("many-tools", "the list has 10,", 500),
+        ("bad-tool", "the tool 'odd' is left out", 14),
+    ],
+)
+async def test_definitions_are_capped_with_a_named_error(behaviour: str, error: str, tools: int) -> None:
+    """M12: the server serves what is left, and its operator can read what is not."""
+    async with stands(behaviour) as stand:
+        await stand.running()
+        condition = stand.session.condition()
+        assert condition.state == "running" and condition.error is not None and error in condition.error
+        assert len(stand.session.definitions.tools) == tools
+
+
+@pytest.mark.parametrize("behaviour", ["wrong-content", "wrong-shape", "error-and-result", "string-id", "duplicate"])
+async def test_odd_answers_end_one_call_at_most(behaviour: str) -> None:
+    """M8: there is a result or an error for that call, and the next one is served."""
+    async with stands(behaviour, timeout_s=2.0) as stand:
+        await stand.running()
+        assert await stand.said("echo", text="x")
+        assert stand.session.running
+
+
+async def test_a_program_that_is_not_there() -> None:
+    """Its name and what to do; it is tried again, for it may be installed meanwhile."""
+    async with stands(argv=("no-such-program-xyz",)) as stand:
+        await stand.changes.until(lambda: stand.session.condition().restarts == 2)
+        error = stand.session.condition().error
+        assert error is not None and "'no-such-program-xyz'" in error and "install it" in error
+
+
+async def test_a_program_that_ends_by_itself() -> None:
+    """Exit code and last words stand in its condition."""
+    async with stands("exits", 3) as stand:
+        await stand.changes.until(lambda: "exit code 3" in (stand.session.condition().error or ""))
+        assert stand.session.condition().stderr == ("misbehaving: cannot go on",)
+
+
+async def test_a_server_that_needs_some_starts(tmp_path: Path) -> None:
+    """It is running in the end."""
+    async with stands("exits-first", tmp_path / "starts", 3) as stand:
+        await stand.running()
+        assert stand.session.condition().restarts == 3
+
+
+async def test_stopping_leaves_nothing() -> None:
+    """Twice is once, and a stopped server starts again."""
+    async with stands("ok") as stand:
+        await stand.running()
+        pid = int(await stand.said("pid"))
+        await asyncio.gather(stand.session.stop(), stand.session.stop())
+        assert not is_alive(pid) and stand.session.condition().state == "stopped"
+        assert "is not running" in await stand.said("pid")
+        stand.session.start()
+        stand.session.start()
+        await stand.running()
+        assert int(await stand.said("pid")) != pid
+
+
+@pytest.mark.parametrize("behaviour", ["silent", "exits"])
+async def test_stopping_while_it_starts(behaviour: str) -> None:
+    """Nobody waits for the limit of the start, or for the next try."""
+    async with stands(behaviour) as stand:
+        if behaviour == "exits":
+            await stand.changes.until(lambda: stand.session.condition().state == "error")
+        began = time.monotonic()
+    assert time.monotonic() - began < 3 and stand.session.condition().state == "stopped"
+
+
+async def test_calls_under_way_end_when_the_server_is_stopped() -> None:
+    """At once."""
+    async with stands("ok") as stand:
+        await stand.running()
+        call = asyncio.create_task(stand.said("sleep", seconds=30))
+        await stand.said("echo", text="after it")
+        began = time.monotonic()
+        await stand.session.stop()
+        assert "ended while it ran" in await call and time.monotonic() - began < 3
+
+
+async def test_libraries_do_not_log_what_servers_send(caplog: pytest.LogCaptureFixture) -> None:
+    """Neither their lines nor addresses; what matters is said here."""
+    async with stands("garbage") as stand:
+        await stand.running()
+        await stand.said("echo", text="x")
+        assert stand.session.condition().skipped_lines > 0
+    assert {record.name for record in caplog.records} <= {"asyncio", "gateway"}
+
+
+def test_the_repr_says_which_and_how() -> None:
+    """For a debugger."""
+    assert repr(stands("ok").session) == "<Session of 'box': stopped>"

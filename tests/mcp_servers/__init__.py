@@ -1,0 +1,1 @@
+"""Real MCP servers and the protocol's own conformance suite."""
