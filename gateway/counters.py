@@ -13,24 +13,18 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, M
 from gateway.metrics import DURATION_BUCKETS_S, OVERHEAD_BUCKETS_S, Histogram
 
 #: Beyond so many combinations of label values all share one, `other`. However many tools are configured, this makes
-#: at most 13 x 33 + 13 x (15 + 17) + 37 series beside those of `gateway.metrics`, and 101 + 113 x 17 of MCP servers.
-COUNTER_LIMIT, HISTOGRAM_LIMIT = 32, 12
-MCP_LIMIT = 100
+#: at most 14 x 17 + 11 x (15 + 17 + 17) + 37 series beside those of `gateway.metrics`.
+COUNTER_LIMIT, HISTOGRAM_LIMIT = 16, 10
 OTHER = "other"
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a metric counts, and the names of its labels; `bounds` are a histogram's.
-
-    Beyond `limit` combinations of label values first the label `open` alone becomes `other`; None: the usual limit.
-    """
+    """What a metric counts, and the names of its labels; `bounds` are a histogram's."""
 
     help: str
     labels: tuple[str, ...] = ()
     bounds: tuple[float, ...] = ()
-    limit: int | None = None
-    open: str | None = None
 
 
 #: By the name without `gateway_` and `_total`.
@@ -40,9 +34,7 @@ COUNTERS: Mapping[str, Facts] = MappingProxyType(
         "agent_runs": Facts("Agent runs by outcome", ("outcome",)),
         "approvals": Facts("Approvals by what was decided, and by which way", ("decision", "via")),
         "intent": Facts("Requests by recognised intent and the layer that decided", ("intent", "layer")),
-        "mcp_server_restarts": Facts(
-            "Times that an MCP server was started again after it had failed", ("server",), limit=MCP_LIMIT
-        ),
+        "mcp_server_restarts": Facts("Times that an MCP server was started again after it had failed", ("server",)),
         "notices": Facts("Notices of approvals to webhooks, by what became of them", ("outcome",)),
         "prompt_cache_invalidations": Facts("Times that the cached prompts were dropped, by reason", ("reason",)),
         "prompt_cache_requests": Facts("Enhanced prompts by cache result", ("result",)),
@@ -64,10 +56,8 @@ HISTOGRAMS: Mapping[str, Facts] = MappingProxyType(
         ),
         "mcp_client_operation_duration_seconds": Facts(
             "Time that a request to an MCP server took",
-            ("mcp_method_name", "gen_ai_tool_name", "network_transport", "error_type"),
+            ("mcp_method_name", "network_transport", "error_type"),
             DURATION_BUCKETS_S,
-            limit=MCP_LIMIT,
-            open="gen_ai_tool_name",
         ),
         "prompt_tokens": Facts(
             "Estimated tokens of enhanced prompts", bounds=(256, 1024, 2048, 4096, 8192, 16384, 32768)
@@ -122,11 +112,4 @@ def _values(
     if len(labels) != len(facts.labels):
         raise KeyError(f"the labels are {facts.labels}, not {tuple(labels)}")
     values = tuple(labels[name] for name in facts.labels)
-    limit = facts.limit or limit
-    if values in known or len(known) < limit:
-        return values
-    if facts.open is not None:
-        values = tuple(OTHER if name == facts.open else labels[name] for name in facts.labels)
-        if values in known or len(known) < limit + HISTOGRAM_LIMIT:
-            return values
-    return (OTHER,) * len(values)
+    return values if values in known or len(known) < limit else (OTHER,) * len(values)

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from gateway.counters import COUNTER_LIMIT, COUNTERS, HISTOGRAM_LIMIT, HISTOGRAMS, MCP_LIMIT, ContextCounters
+from gateway.counters import COUNTER_LIMIT, COUNTERS, HISTOGRAM_LIMIT, HISTOGRAMS, ContextCounters
 
 
 def page(counters: ContextCounters) -> str:
@@ -84,37 +84,6 @@ def test_too_many_label_values_share_one() -> None:
     assert len(skips) == COUNTER_LIMIT + 1 and len(tools) == HISTOGRAM_LIMIT + 1
     assert sum(skips.values()) == 501 and sum(tools.values()) == 500
     assert skips["s0",] == 2 and skips["other",] == 500 - COUNTER_LIMIT
-
-
-def test_too_many_mcp_tools_share_a_label() -> None:
-    """The first hundred have series of their own; of the others it is still told what was asked, and what became of it.
-
-    However many words of errors there are.
-    """
-    counters = ContextCounters()
-
-    def called(tool: str, error_type: str = "") -> None:
-        counters.observe(
-            "mcp_client_operation_duration_seconds",
-            0.1,
-            mcp_method_name="tools/call",
-            gen_ai_tool_name=tool,
-            network_transport="pipe",
-            error_type=error_type,
-        )
-
-    for i in range(500):
-        called(f"s.t{i}")
-        counters.count("mcp_server_restarts", server=f"s{i}")
-    called("s.new", "timeout")
-    for i in range(500):
-        called("s.new", f"e{i}")
-    name = "gateway_mcp_client_operation_duration_seconds_count"
-    found = {labels: value for (family, labels), value in samples(counters).items() if family == name}
-    assert sum(found.values()) == 1001 and len(found) == MCP_LIMIT + HISTOGRAM_LIMIT + 1
-    assert found["tools/call", "other", "pipe", ""] == 400 and found["tools/call", "other", "pipe", "timeout"] == 1
-    restarts = [labels for family, labels in samples(counters) if family == "gateway_mcp_server_restarts_total"]
-    assert len(restarts) == MCP_LIMIT + 1 and ("other",) in restarts
 
 
 def test_bounds_rise() -> None:

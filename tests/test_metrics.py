@@ -20,8 +20,7 @@ from gateway.metrics import (
     labelled,
 )
 
-#: Half of them those of MCP servers.
-SERIES_LIMIT = 4100
+SERIES_LIMIT = 2000
 
 
 def page(metrics: Metrics) -> bytes:
@@ -153,7 +152,7 @@ def test_routes_beyond_the_limit_share_a_label() -> None:
 
 
 def test_the_series_are_bounded_whatever_is_thrown_at_them() -> None:
-    """L16: 50,000 distinct combinations of route, method and status: at most 4,100 series and 1 MB, none uncounted."""
+    """L16: 50,000 distinct combinations of route, method and status: at most 2,000 series and 1 MB, none uncounted."""
     rng = Random(16)
     metrics = busy()
     metrics.sources[:] = [busy_context(values=1000).families]

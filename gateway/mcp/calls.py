@@ -59,7 +59,7 @@ class Calls:
 
     async def call(self, tool: str, arguments: Json) -> ToolResult:
         """What the tool says, or what became of it: every failure but a cancellation is a result, too."""
-        with self._meter.operation("tools/call", tool=tool) as operation:
+        with self._meter.operation("tools/call") as operation:
             result, operation.error_type = await self._result(tool, arguments)
         return result
 

@@ -36,7 +36,7 @@ from mcp_types import (
 from mcp_types.methods import validate_server_result
 from pydantic import ValidationError
 
-import gateway
+from gateway import __version__
 from gateway.contracts import Json
 from gateway.mcp.backoff import Backoff
 from gateway.mcp.calls import AnsweredError, LostError
@@ -75,9 +75,10 @@ class Link:
         self.session = ClientSession(
             dispatcher=wire,
             message_handler=self._received,
-            client_info=Implementation(name="twolane", version=gateway.__version__),
+            client_info=Implementation(name="twolane", version=__version__),
         )
         self.stirred = asyncio.Event()  # its tools may have changed, or it is gone
+        self._listing = asyncio.Lock()
         wire.gone.add_done_callback(lambda _: self.stirred.set())
 
     @property
@@ -111,20 +112,24 @@ class Link:
 
     async def tools(self) -> tuple[list[Any], list[str]]:
         """The entries of `tools/list` as the server wrote them, and what is wrong. Raises LostError, AnsweredError."""
+        async with self._listing:
+            with _mapped():
+                return await self._pages()
+
+    async def _pages(self) -> tuple[list[Any], list[str]]:
         found: list[Any] = []
         problems: list[str] = []
         cursors: list[str | None] = [None]
-        with _mapped():
-            while len(cursors) <= MAX_PAGES and len(found) <= TOOLS_LIMIT:
-                page = await self.session.list_tools(params=PaginatedRequestParams(cursor=cursors[-1]))
-                refused = self._wire.fit - {tool.name for tool in page.tools}
-                problems += (f"the tool {name!r} is left out: its x-mcp-header is not valid" for name in refused)
-                found += (tool for tool in self._wire.listed if _name(tool) not in refused)
-                if page.next_cursor is None:
-                    return found, problems
-                if page.next_cursor in cursors:
-                    return found, [*problems, "its list of tools has no end: the pages come again"]
-                cursors.append(page.next_cursor)
+        while len(cursors) <= MAX_PAGES and len(found) <= TOOLS_LIMIT:
+            page = await self.session.list_tools(params=PaginatedRequestParams(cursor=cursors[-1]))
+            refused = self._wire.fit - {tool.name for tool in page.tools}
+            problems += (f"the tool {name!r} is left out: its x-mcp-header is not valid" for name in refused)
+            found += (tool for tool in self._wire.listed if _name(tool) not in refused)
+            if page.next_cursor is None:
+                return found, problems
+            if page.next_cursor in cursors:
+                return found, [*problems, "its list of tools has no end: the pages come again"]
+            cursors.append(page.next_cursor)
         limits = f"{TOOLS_LIMIT} tools or {MAX_PAGES} pages"
         return found, [*problems, f"its list of tools is longer than {limits}: the rest is left out"]
 

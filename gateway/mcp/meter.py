@@ -24,8 +24,8 @@ class Meter:
         self._clock = clock
 
     @contextmanager
-    def operation(self, method: str, *, tool: str | None = None) -> Iterator[Operation]:
-        """`tool`: the server's own name of it. Who ends the operation well sets its `error_type` to `""`."""
+    def operation(self, method: str) -> Iterator[Operation]:
+        """Who ends it well sets its `error_type` to `""`. How long each tool takes is counted with all tools'."""
         operation, began_s = Operation(), self._clock.monotonic()
         try:
             yield operation
@@ -34,7 +34,6 @@ class Meter:
                 "mcp_client_operation_duration_seconds",
                 self._clock.monotonic() - began_s,
                 mcp_method_name=method,
-                gen_ai_tool_name="" if tool is None else f"{self._server.name}.{tool}",
                 network_transport="pipe" if self._server.transport == "stdio" else "tcp",
                 error_type=operation.error_type,
             )

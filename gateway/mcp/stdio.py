@@ -17,7 +17,7 @@ import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client._transport import TransportStreams
 from mcp.shared.message import SessionMessage
-from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, jsonrpc_message_adapter
+from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCRequest, RequestId, jsonrpc_message_adapter
 
 from gateway.mcp.lines import ENDS_BYTES, Line, Lines
 from gateway.mcp.process import Program, ServerProcess
@@ -123,7 +123,7 @@ class StdioTransport:
             message = self._message(line)
             try:
                 if message is not None:
-                    await to_session.send(SessionMessage(message))
+                    await to_session.send(message)
             except _CLOSED:
                 return False
         return True
@@ -137,7 +137,12 @@ class StdioTransport:
         # However this ends, the session hears the end of the stream: else calls would wait for their own limits.
         with to_session, from_session, suppress(*_CLOSED, OSError):
             async for outgoing in from_session:
-                text = outgoing.message.model_dump_json(by_alias=True, exclude_unset=True)
+                try:
+                    text = outgoing.message.model_dump_json(by_alias=True, exclude_unset=True)
+                except ValueError:  # half of a surrogate pair, say
+                    if isinstance(outgoing.message, JSONRPCRequest):
+                        await to_session.send(_error(outgoing.message.id, "the call cannot be written as JSON"))
+                    continue
                 if process.stdin.is_closing():  # where asyncio ignores a write, uvloop raises
                     return
                 process.stdin.write(text.encode() + b"\n")
@@ -153,18 +158,17 @@ class StdioTransport:
         if lost is not None:
             lost(why)
 
-    def _message(self, line: Line) -> JSONRPCMessage | None:
+    def _message(self, line: Line) -> SessionMessage | None:
         """What the session gets to know of a line."""
         if line.whole and b'"jsonrpc"' in line.head:  # most of a flood does not cost an attempt
             with suppress(ValueError):
-                return jsonrpc_message_adapter.validate_json(line.head, by_name=False)
+                return SessionMessage(jsonrpc_message_adapter.validate_json(line.head, by_name=False))
         self.skipped_lines += 1
         answered = _answered(line)
         if answered is None:
             return None
         problem = "is no JSON-RPC message" if line.whole else f"is longer than {self._line_limit_bytes:,} bytes"
-        error = ErrorData(code=PARSE_ERROR, message=f"the answer {problem}")
-        return JSONRPCError(jsonrpc="2.0", id=answered, error=error)
+        return _error(answered, f"the answer {problem}")
 
 
 def _answered(line: Line) -> int | None:
@@ -173,3 +177,8 @@ def _answered(line: Line) -> int | None:
     if found is None and _RESULT_FIRST.match(line.head[:ENDS_BYTES]):
         found = _ID_LAST.search((line.head if line.whole else line.tail)[-ENDS_BYTES:])
     return None if found is None else int(found[1] or found[2])
+
+
+def _error(request_id: RequestId, text: str) -> SessionMessage:
+    """What the session takes for the server's answer."""
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=PARSE_ERROR, message=text)))

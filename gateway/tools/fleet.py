@@ -35,7 +35,7 @@ _ERROR_CHARS = 500
 #: The worst first.
 _STATES: Final[tuple[ServiceState, ...]] = ("error", "stopped", "starting", "running")
 #: Beyond so many services all share one series, `other`.
-_LABELS, _OTHER = 100, "other"
+_LABELS, _OTHER = 32, "other"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,13 @@ from tests.mcp.standing import Clock, Counters
 
 
 def test_an_operation_has_the_labels_of_opentelemetry() -> None:
-    """A tool by its inside name; no error is an empty one."""
+    """No error is an empty one."""
     counters = Counters()
-    with Meter(Server(name="time"), counters=counters, clock=Clock()).operation("tools/call", tool="now") as operation:
+    with Meter(Server(name="time"), counters=counters, clock=Clock()).operation("tools/call") as operation:
         operation.error_type = ""
     assert counters.observed == [
         {
             "mcp_method_name": "tools/call",
-            "gen_ai_tool_name": "time.now",
             "network_transport": "pipe",
             "error_type": "",
         }
@@ -29,7 +28,6 @@ def test_what_breaks_off_is_cancelled() -> None:
         raise KeyError
     assert counters.observed[0] == {
         "mcp_method_name": "tools/list",
-        "gen_ai_tool_name": "",
         "network_transport": "tcp",
         "error_type": "cancelled",
     }

@@ -184,6 +184,13 @@ async def test_a_server_that_reads_nothing_is_given_up() -> None:
     assert server.transport.returncode is None
 
 
+async def test_a_call_that_is_no_json_fails_alone() -> None:
+    """Half of a surrogate pair has no UTF-8."""
+    async with connected("ok") as server:
+        assert await server.refusal("echo", text="\ud800") == "the call cannot be written as JSON"
+        assert await server.call("echo", text="hi") == "hi"
+
+
 async def test_a_hundred_calls_at_once_are_not_crossed() -> None:
     """Each gets its own answer."""
     async with connected("ok") as server:

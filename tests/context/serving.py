@@ -1,0 +1,71 @@
+"""A gateway with MCP servers behind it: what its operator sees of them, and calls as the requirement writes them."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from tests.mcp.misbehaving import command
+
+from .models import Answer, Json, says
+from .talking import Completed, World, talking
+
+SERVICES = "/mcp/services"
+
+
+def behaving(behaviour: str = "ok", *arguments: object, **settings: object) -> Json:
+    """The entry of a server that behaves so."""
+    program, *args = command(behaviour, *arguments)
+    return {"command": program, "args": args, **settings}
+
+
+def asks(name: str, **arguments: object) -> Answer:
+    """A model's call of a tool, of which it says itself that its risk is low."""
+    return says(json.dumps({"tool_call": {"name": name, "arguments": {"risk_level": "low", **arguments}}}))
+
+
+def result(world: World) -> str:
+    """What the model was told last: the result of the call that it made."""
+    last = world.model.asked[-1]["messages"][-1]
+    assert last["role"] == "tool", last
+    content: str = last["content"]
+    return content
+
+
+async def called(world: World, name: str, **arguments: object) -> str:
+    """What becomes of one call in a conversation, which goes on in any case."""
+    world.model.then(asks(name, **arguments), says("I see."))
+    answer = await world.chat(f"use {name}")
+    assert (answer.status, answer.text) == (200, "I see.")
+    return result(world)
+
+
+async def asked_of(world: World, path: str = "", content: Json | None = None, *, method: str = "POST") -> Completed:
+    """An operator's request; `path` is below `/mcp/services`."""
+    return await world.post(content or {}, path=f"{SERVICES}{path}", method=method)
+
+
+async def seen(world: World, name: str) -> Json:
+    """A service as its operator sees it."""
+    found: Json = (await world.get(f"{SERVICES}/{name}")).json
+    return found
+
+
+async def until(world: World, name: str, state: str = "running", *, within_s: float = 20.0, **facts: object) -> Json:
+    """The service once it is in this state, and its `facts` are these."""
+    async with asyncio.timeout(within_s):
+        while True:
+            found = await seen(world, name)
+            if (found | facts | {"state": state}) == found:
+                return found
+            await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def serving(*answers: Answer, servers: Mapping[str, Json], **settings: Any) -> AsyncIterator[World]:
+    """With servers that run."""
+    async with talking(*answers, mcp={"servers": dict(servers)}, **settings) as world:
+        for name in servers:
+            await until(world, name)
+        yield world
