@@ -51,7 +51,7 @@ class Rooms:
             workflows=lambda: current().lane.workflows,
             store=self.shared.store,
             authorise=self._authorise,
-            begin=WorkflowRuns(current=lambda: (current().lane, current().core), identify=identify),
+            begin=WorkflowRuns(current=lambda: (current().lane, current().core), identify=identify, admit=admit),
         )
         return [*chat.routes(), *explain.routes(), *prompts.routes(), *workflows.routes()]
 

@@ -1,21 +1,35 @@
-"""`make demo`: six steps against a running gateway with the demo model, each shown as it happens."""
+"""`make demo`: eight steps against a running gateway with the demo model, each shown as it happens."""
 
 import asyncio
 import importlib.util
 import json
+import re
 import sqlite3
 import sys
 import tempfile
+import textwrap
 from collections.abc import Coroutine
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from gateway.testing.messages import Response
 from gateway.testing.peer import connect
 from gateway.testing.run import GatewayProcess
 
 PASSTHROUGH, CONTEXT = "/v1/chat/completions", "/context/v1/chat/completions"
-_METRICS = ("gateway_agent_runs_total", "gateway_tool_calls_total", "gateway_agent_parse_failures_total")
+_ROOT = Path(__file__).parents[2]
+_WORKFLOW = _ROOT / "workflows" / "table-report.yaml"
+_CLOCK = {"command": sys.executable, "args": ["-m", "gateway.demo.clock"], "cwd": str(_ROOT)}
+#: The SDK and the server take a few seconds to load.
+_MCP_S, _LOOK_S = 20.0, 0.1
+_METRICS = (
+    "gateway_agent_runs_total",
+    "gateway_agent_parse_failures_total",
+    "gateway_mcp_server_up",
+    "gateway_tool_calls_total",
+    "gateway_workflow_runs_total",
+)
 #: What a user of the SDK writes; run in a process of its own, as they would.
 _SDK = """
 import sys, openai
@@ -29,24 +43,33 @@ for chunk in client.chat.completions.create(model="demo", stream=True, messages=
 async def tour() -> int:
     """Runs the steps; the exit code: 0 if each went as it should."""
     with tempfile.TemporaryDirectory(prefix="twolane-demo-") as name:
-        folder = Path(name)
-        folder.joinpath("note.txt").write_text("Two lanes on one base URL.\n", encoding="utf-8")
-        with closing(sqlite3.connect(folder / "shop.db")) as database:
-            database.executescript(
-                "CREATE TABLE fruit (name, price); INSERT INTO fruit VALUES ('apple', 3), ('fig', 7)"
-            )
-        config = {
-            "tools": {
-                "file_operations": {"roots": [str(folder)]},
-                "execute_sql": {"url": f"sqlite:///{folder / 'shop.db'}"},
-            },
-            "store": "sqlite:///:memory:",
-        }
-        async with GatewayProcess(json.dumps(config)) as gateway:
+        async with GatewayProcess(json.dumps(_prepared(Path(name)))) as gateway:
             _say(f"A gateway with the demo model on {gateway.base_url}, two tools on: file_operations, execute_sql.")
             failed = [title for title, step in _STEPS.items() if not await _passed(title, step(gateway))]
-    _say(f"\n{len(failed)} of {len(_STEPS)} steps failed." if failed else "\nAll six steps went as they should.")
+    _say(f"\n{len(failed)} of {len(_STEPS)} steps failed." if failed else "\nAll eight steps went as they should.")
     return 1 if failed else 0
+
+
+def _prepared(folder: Path) -> dict[str, object]:
+    """The configuration, and in `folder` what it names."""
+    folder.joinpath("note.txt").write_text("Two lanes on one base URL.\n", encoding="utf-8")
+    with closing(sqlite3.connect(folder / "shop.db")) as database:
+        database.executescript("CREATE TABLE fruit (name, price); INSERT INTO fruit VALUES ('apple', 3), ('fig', 7)")
+    workflows = folder / "workflows"
+    workflows.mkdir(mode=0o700)
+    if _WORKFLOW.exists():
+        # A copy, as a workflow that a group may write is refused, and a checkout may be such a folder.
+        workflows.joinpath(_WORKFLOW.name).touch(mode=0o600)
+        workflows.joinpath(_WORKFLOW.name).write_bytes(_WORKFLOW.read_bytes())
+    return {
+        "tools": {
+            "file_operations": {"roots": [str(folder)]},
+            "execute_sql": {"url": f"sqlite:///{folder / 'shop.db'}"},
+        },
+        "mcp": {"servers": {"clock": _CLOCK} if _has_sdk() else {}},
+        "workflows": {"folder": str(workflows)},
+        "store": "sqlite:///:memory:",
+    }
 
 
 async def _passed(title: str, step: Coroutine[object, object, bool]) -> bool:
@@ -90,8 +113,30 @@ async def _sdk(gateway: GatewayProcess) -> bool:
     return process.returncode == 0 and b"fig" in out
 
 
+async def _mcp_tool(gateway: GatewayProcess) -> bool:
+    if not _has_sdk():
+        _say("   The SDK for MCP is not installed here (pip install 'twolane[mcp]'), so this step is left out.")
+        return True
+    async with asyncio.timeout(_MCP_S):
+        while (clock := (await _get(gateway, "/mcp/services/clock")))["state"] != "running":
+            await asyncio.sleep(_LOOK_S)
+    _say(f"   GET /mcp/services/clock  {clock['state']}, {clock['transport']}, {clock['tools']} tool")
+    held = await _ask(gateway, CONTEXT, 'tool clock.now {"utc_offset_hours": 9}')
+    approve = re.search(r"^approve ap_\w+$", _told(held), re.MULTILINE)
+    return approve is not None and "+09:00" in _told(await _ask(gateway, CONTEXT, approve[0]))
+
+
+async def _workflow(gateway: GatewayProcess) -> bool:
+    if not _WORKFLOW.exists():
+        _say("   The shipped workflows are not here (they are in the repository), so this step is left out.")
+        return True
+    answer = await _ask(gateway, CONTEXT, "/table-report title=Fruit SELECT name, price FROM fruit ORDER BY price")
+    report = _told(answer)
+    return report.startswith("# Fruit") and "apple" in report
+
+
 async def _metrics(gateway: GatewayProcess) -> bool:
-    page = (await _send(gateway, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")).payload.decode()
+    page = (await _send(gateway, _get_request("/metrics"))).payload.decode()
     lines = [line for line in page.splitlines() if line.startswith(_METRICS)]
     for line in lines:
         _say(f"   {line}")
@@ -104,7 +149,9 @@ _STEPS = {
     "3. Several rounds: three queries, one answer": _several_rounds,
     "4. A malformed call, repaired: the model is told, and tries again": _repaired,
     "5. openai-python, streaming, unchanged but for its base URL": _sdk,
-    "6. Metrics of what happened": _metrics,
+    "6. A tool of an MCP server: nobody knows it, so a person is asked": _mcp_tool,
+    "7. A workflow, called by its name in the chat: a query, the model, a page": _workflow,
+    "8. Metrics of what happened": _metrics,
 }
 
 
@@ -113,6 +160,15 @@ async def _ask(gateway: GatewayProcess, path: str, text: str) -> Response:
     body = json.dumps({"model": "demo", "messages": [{"role": "user", "content": text}]}).encode()
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
     return await _send(gateway, head.encode() + b"\r\n\r\n" + body)
+
+
+async def _get(gateway: GatewayProcess, path: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((await _send(gateway, _get_request(path))).payload)
+    return found
+
+
+def _get_request(path: str) -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
 
 
 async def _send(gateway: GatewayProcess, request: bytes) -> Response:
@@ -125,8 +181,12 @@ def _told(answer: Response) -> str:
     """What the model said, shown; an error answer has no choices."""
     body = json.loads(answer.payload)
     text = body["choices"][0]["message"]["content"] if answer.status == 200 else body["error"]["message"]
-    _say(f"   {text.strip()}")
+    _say(textwrap.indent(text.strip(), "   "))
     return str(text)
+
+
+def _has_sdk() -> bool:
+    return importlib.util.find_spec("mcp") is not None
 
 
 def _say(line: str) -> None:

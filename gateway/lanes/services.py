@@ -195,7 +195,7 @@ def service_view(seen: Seen) -> Json:
         "stopped": seen.wanted.record.stopped,
         "description": (server and server.description) or seen.name,
         "trigger_keywords": list(server.trigger_keywords) if server is not None else [],
-        "tools": len(facts.tools),
+        "tools": len(facts.tools) if facts.running else 0,
         "changed": sorted(facts.changed),
         "settings": None if server is None else shown(server),
         "workers": [

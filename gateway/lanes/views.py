@@ -45,12 +45,25 @@ def run_view(run: StoredRun, *, pending: int) -> Json:
 def whole_run_view(run: StoredRun, *, steps: Sequence[StoredStep], approvals: Sequence[Approval]) -> Json:
     """A run with all that is on record of it."""
     error = None if run.error_code is None else {"code": run.error_code, "message": run.error}
-    return {
+    view = {
         **run_view(run, pending=sum(approval.state == "pending" for approval in approvals)),
         "steps": [step_view(step) for step in steps],
         "approvals": [approval_view(approval) for approval in approvals],
         "answer": None if run.answer is None else orjson.loads(run.answer),
         "error": error,
+    }
+    return _of_workflow(run, view) if run.kind == "workflow" else view
+
+
+def _of_workflow(run: StoredRun, view: Json) -> Json:
+    """The run with the words of its workflow: its name, the names of its calls, its result."""
+    workflow = orjson.loads(run.request)["workflow"]["definition"]
+    calling = [step["name"] for step in workflow["steps"] if step.get("tool") is not None]
+    return {
+        **view,
+        "workflow": workflow["name"],
+        "steps": [{"name": name, **step} for name, step in zip(calling, view["steps"], strict=False)],
+        "result": None if view["answer"] is None else view["answer"].get("content"),
     }
 
 

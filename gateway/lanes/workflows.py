@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-import orjson
 from aiohttp import web
 from pydantic import Field
 
@@ -13,7 +12,7 @@ from gateway.caller import Caller
 from gateway.config.workflows import Step, Workflow
 from gateway.contracts import Json
 from gateway.errors import GatewayError
-from gateway.journal import ENDED, Journal, StoredRun
+from gateway.journal import ENDED, Journal
 from gateway.lanes.admin import Route
 from gateway.lanes.asked import Authorise, Body, body_of, query_of
 from gateway.lanes.views import json_answer, list_answer, whole_run_view
@@ -143,8 +142,7 @@ class WorkflowPages:
             raise not_found()
         steps = await store.steps(run_id, tenant=tenant)
         approvals = await store.approvals(tenant=tenant, run_id=run_id, limit=OF_RUN)
-        view = whole_run_view(run, steps=steps, approvals=approvals)
-        content = {**view, "workflow": wanted.workflow.name, "result": _result_of(run)}
+        content = whole_run_view(run, steps=steps, approvals=approvals)
         if wanted.detached or run.state not in ENDED:
             answer = json_answer(content, status=202)
             answer.headers["Location"] = f"{RUNS}/{run_id}"
@@ -216,11 +214,6 @@ def _step_view(step: Step) -> Json:
     if step.tool is not None:
         return {"name": step.name, "kind": "tool", "tool": step.tool}
     return {"name": step.name, "kind": "model" if step.model is not None else "prompt"}
-
-
-def _result_of(run: StoredRun) -> object:
-    """The text of the last step; None: there is none yet."""
-    return None if run.answer is None else orjson.loads(run.answer).get("content")
 
 
 def _prefers_async(request: web.Request) -> bool:

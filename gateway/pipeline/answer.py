@@ -3,8 +3,10 @@
 from collections.abc import Callable
 
 from gateway.contracts import Chunk, Json, Pause, Reply, Tell
+from gateway.errors import GatewayError
 from gateway.pipeline.usage import Usage
 from gateway.runs import chunks
+from gateway.runs.transcript import ANSWER_CHARS
 from gateway.wire.scanner import AnswerScanner, Outcome, Prose
 
 
@@ -76,12 +78,14 @@ class PlainAnswer:
         self.reason: str | None = None
         self._usage = usage
         self._content: list[str] = []
+        self._chars = 0
 
     @property
     def content(self) -> str:
         return "".join(self._content)
 
     async def read(self, reply: Reply, tell: Tell) -> None:
+        """Raises GatewayError (upstream_error) for an answer that is too long to be kept."""
         del tell
 
         def take(chunk: Chunk) -> None:
@@ -94,9 +98,18 @@ class PlainAnswer:
                     text = (choice.get("delta") or {}).get("content")
                     if text and isinstance(text, str):
                         self._usage.said(text)
-                        self._content.append(text)
+                        self._keep(text)
 
         await reply.stream(take)
+
+    def _keep(self, text: str) -> None:
+        self._content.append(text)
+        self._chars += len(text)
+        if self._chars > ANSWER_CHARS:
+            raise GatewayError(
+                "upstream_error",
+                f"The answer of the model grew over {ANSWER_CHARS} characters and was stopped: ask it for less.",
+            )
 
     def finish(self) -> tuple[str, Outcome]:
         """Nothing was held back, and it asks for nothing."""

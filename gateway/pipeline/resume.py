@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import orjson
 
 from gateway.contracts import Counters, Exchange, Json, ToolCall, Verdict
-from gateway.journal import APPROVED, Approval, StoredStep
+from gateway.journal import APPROVED, Approval, RunState, StoredStep
 from gateway.pipeline.usage import Usage
 from gateway.runs.loop import Loop, Planned, Told
 from gateway.runs.record import Record
@@ -17,6 +17,8 @@ from gateway.wire.phrases import last_user_text
 from gateway.wire.risk_level import RISK_LEVEL
 from gateway.wire.scanner import FoundCall
 
+#: States in which a run waits in the store: its turn is over, it is not.
+PARKED: frozenset[RunState] = frozenset(("awaiting_approval", "awaiting_client", "unknown"))
 #: States of a step whose result is known.
 _KNOWN = frozenset(("finished", "failed"))
 

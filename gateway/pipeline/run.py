@@ -20,12 +20,12 @@ from gateway.errors import GatewayError
 from gateway.journal import RunState
 from gateway.pipeline import hidden
 from gateway.pipeline.answer import Answer, PlainAnswer
-from gateway.pipeline.resume import Progress, reopen, told_unknown
+from gateway.pipeline.resume import PARKED, Progress, reopen, told_unknown
 from gateway.pipeline.round import Round
 from gateway.pipeline.usage import Usage
 from gateway.runs import chunks
 from gateway.runs.budget import Budget
-from gateway.runs.live import CALLS, EFFECTS, STOPPING
+from gateway.runs.live import CALLS, RECORDED, STOPPING
 from gateway.runs.loop import Action, Ask, Execute, Finish, Loop, Planned, Told
 from gateway.runs.record import Record
 from gateway.runs.script import Script
@@ -46,8 +46,6 @@ _OUTCOMES: Mapping[str, str] = {
     "agent_malformed_tool_call": "parse_failed",
     "workflow_failed": "failed",
 }
-#: States in which a run waits in the store: its turn is over, it is not.
-_PARKED: frozenset[RunState] = frozenset(("awaiting_approval", "awaiting_client", "unknown"))
 
 
 class Run:
@@ -70,6 +68,8 @@ class Run:
         self._task: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._context: Json = {}
+        # A workflow without one of its steps is none.
+        self._consent = crew.consent if exchange.workflow is None else replace(crew.consent, on_reject="abort")
         self._loop = self._new_loop()
         self._progress = Progress(self._loop, Usage())
         self._budget = self._new_budget(spent_s=0.0)
@@ -146,7 +146,7 @@ class Run:
             self._budget.stop()
             await self.release()
             self.drop()
-            if not self._exchange.dry and outcome not in _PARKED:
+            if not self._exchange.dry and outcome not in PARKED:
                 self._count(outcome)
 
     async def _begin(self) -> None:
@@ -154,7 +154,7 @@ class Run:
         if isinstance(self._loop, Script):
             if not self._record.begun:
                 await self._record.begin()
-            await self._say({EFFECTS: True})
+            await self._say({RECORDED: True})
             await self._look_whether_asked_for()
 
     def _count(self, outcome: str) -> None:
@@ -179,8 +179,8 @@ class Run:
             del self._progress.said[n_said:]
             self._dropped, self._quiet = False, True
             usage = self._progress.usage
-            told = isinstance(self._loop, Loop)
-            answer = Answer(usage=usage, spoken=self._spoken) if told else PlainAnswer(usage=usage)
+            is_script = isinstance(self._loop, Script)
+            answer = PlainAnswer(usage=usage) if is_script else Answer(usage=usage, spoken=self._spoken)
             try:
                 await answer.read(await self._call(), self._tell)
             except GatewayError:
@@ -284,7 +284,7 @@ class Run:
             runner=crew.runner,
             desk=crew.desk,
             counters=crew.counters,
-            consent=crew.consent,
+            consent=self._consent,
             exchange=self._exchange,
             record=self._record,
             budget=self._budget,
@@ -313,7 +313,7 @@ class Run:
             self._quiet = True
             last.append(self._spoken(finish.text))
         usage = self._progress.usage.chunk()
-        if self._state in _PARKED:
+        if self._state in PARKED:
             prefix = self._progress.prefix or hidden.prefix_of((), progress=self._progress, run=self._exchange)
             self._progress.prefix = prefix
             await self._record.park(self._state)
@@ -347,6 +347,8 @@ class Run:
             error = GatewayError("internal_error", "The gateway failed; its log has this request id.")
         else:
             return "error", failure
+        if isinstance(self._loop, Script):
+            error = self._loop.at_step(error)
         outcome = _OUTCOMES.get(error.code, "error")
         if outcome != "error":
             log.warning("run %s ended: %s", self._exchange.id, error.message)
@@ -389,10 +391,9 @@ class Run:
         self._closing = asyncio.get_running_loop().create_task(self.release())
 
     def _timeout(self) -> GatewayError:
-        seconds = min(self._limits.timeout_s, self._exchange.budget_s)
-        return GatewayError(
-            "agent_timeout", f"The run took longer than {seconds:g} s and was stopped (run {self._exchange.id})."
-        )
+        limit_s = min(self._limits.timeout_s, self._exchange.budget_s)
+        text = f"The run took longer than {limit_s:g} s and was stopped (run {self._exchange.id})."
+        return GatewayError("agent_timeout", text)
 
 
 def _new_call_id() -> str:

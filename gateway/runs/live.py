@@ -20,12 +20,12 @@ from gateway.runs.transcript import Transcript
 GRACE_S, JOINABLE_S = 3.0, 60.0
 #: Finished runs that are kept; the oldest go first.
 KEPT = 1000
-#: Marks, which are never sent to a client. EFFECTS: the run is on record, and may have an effect from here on. CALLS: a
-#: model is called from here; the mark's value is a function that drops the call, and None once it is over. After a drop
-#: the run says CALLS again instead of anything else: it is held there until a client is back, and what the dropped call
-#: said is forgotten. WAITS: whether a person is waited for, which takes no client: when it leaves, the run waits in the
-#: store instead.
-EFFECTS, CALLS, WAITS = "effects", "calls", "waits"
+#: Marks, which are never sent to a client. RECORDED: the run is in the store. EFFECTS: it is, and may have an effect from
+#: here on. CALLS: a model is called from here; the mark's value is a function that drops the call, and None once it is
+#: over. After a drop the run says CALLS again instead of anything else: it is held there until a client is back, and what
+#: the dropped call said is forgotten. WAITS: whether a person is waited for, which takes no client: when it leaves, the
+#: run waits in the store instead.
+RECORDED, EFFECTS, CALLS, WAITS = "recorded", "effects", "calls", "waits"
 #: Why a run is cancelled whose process stops: it is no reason to end the run.
 STOPPING = "stopping"
 
@@ -75,6 +75,7 @@ class LiveRun:
         self.transcript = Transcript()
         self.intent: Intent | None = None
         self.interrupted = False
+        self.recorded = False
         self.effects = False
         self.waits = False
         self.clients = 0
@@ -104,7 +105,7 @@ class LiveRun:
     def replay(self, chunks: Sequence[Chunk]) -> None:
         """The run is over, and this was its answer."""
         self.transcript.chunks += chunks
-        self.effects = True
+        self.recorded = self.effects = True
         self._finish(None)
 
     async def begun(self) -> None:
@@ -116,7 +117,7 @@ class LiveRun:
     async def on_record(self) -> None:
         """Returns once the run is in the store; raises what it ended with before."""
         await self._on_record.wait()
-        if not self.effects:
+        if not self.recorded:
             self.transcript.reraise()
 
     def left(self) -> None:
@@ -163,8 +164,8 @@ class LiveRun:
         if not isinstance(chunk, str):
             if CALLS in chunk:
                 return partial(self._calls, chunk[CALLS])
-            if EFFECTS in chunk:
-                self.effects = True
+            if EFFECTS in chunk or RECORDED in chunk:
+                self.recorded, self.effects = True, self.effects or EFFECTS in chunk
                 self._on_record.set()
                 return None
             if WAITS in chunk:

@@ -107,6 +107,19 @@ class Script:
         del conversation
         return {**{key: value for key, value in body.items() if key not in _NOT_SENT}, "messages": [*self.messages]}
 
+    def at_step(self, error: GatewayError) -> GatewayError:
+        """What a step ended with, which says so."""
+        if error.code == "workflow_failed":
+            return error
+        where = f"the step {self._step.name!r} of the workflow {self.workflow.name!r} (run {self.run_id})"
+        told = GatewayError(
+            error.code,
+            f"{error.message} That was {where}.",
+            param=error.param,
+            retry_after_s=error.retry_after_s,
+        )
+        return told.after_effects() if error.settled else told
+
     @property
     def _step(self) -> Step:
         return self.workflow.steps[self._number]

@@ -91,7 +91,7 @@ class McpService:
         of = (running, definitions, self._pins)
         # It is asked for many times in each request, and is the same as long as these are.
         if self._shown is None or any(a is not b for a, b in zip(of, self._shown[0], strict=True)):
-            tools = definitions.tools if running else {}
+            tools = definitions.tools  # by whose names users know a service that does not run just now
             service = Service(
                 self._server.name,
                 self._server.description or self._server.name,
@@ -193,8 +193,7 @@ def _channels(config: Config, clock: Clock) -> MakeChannel:
     def over_pipes(lost: Callable[[str], None]) -> Channel:
         from gateway.mcp.stdio import StdioTransport
 
-        del lost  # how a program ended is in its exit code
-        return StdioTransport(program)
+        return StdioTransport(program, lost=lost)
 
     return over_pipes if config.url is None else over_http
 

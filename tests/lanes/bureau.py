@@ -76,7 +76,8 @@ class Bureau:
         self.wanted.append(wanted)
         run_id = f"run_{len(self.wanted)}"
         caller = wanted.caller
-        first = run(run_id, kind="workflow", caller=caller.name, tenant=caller.tenant, conversation=wanted.conversation)
+        whose = {"caller": caller.name, "tenant": caller.tenant, "conversation": wanted.conversation}
+        first = run(run_id, kind="workflow", request=orjson.dumps({"workflow": wanted.use}), **whose)
         await self.store.write(new(first))
         task = asyncio.get_running_loop().create_task(self._drive(first, wanted))
         self.running.append(task)
