@@ -19,7 +19,7 @@ help: ## show this list
 run: $(VENV)/.run ## serve on 127.0.0.1:8080 (ARGS="--port 9000 --upstream https://api.openai.com/v1")
 	@exec $(PY) -m gateway run $(ARGS)
 
-demo: $(CLIENTS_VENV)/.clients ## six steps against a running gateway with the demo model (no key, no network)
+demo: $(CLIENTS_VENV)/.clients ## eight steps against a running gateway with the demo model (no key, no network)
 	@$(CLIENTS_VENV)/bin/python -m gateway.demo.tour
 
 demo-words: $(VENV)/.run ## print the words that the demo model obeys

@@ -105,7 +105,7 @@ class Gateway:
         self._stack.push_async_callback(self._retire)
         rooms, admin = self._rooms(), settings.admin.listen
         services = rooms.of_services()
-        pages = [*rooms.of_context(), *rooms.of_runs(), *(services if admin is None else ())]
+        pages = [*self._pages(rooms), *(services if admin is None else ())]
         self._held_open = rooms.held_open
         self._listeners[DATA] = listener = await self._listener(entry, pages)
         assert self._shared is not None
@@ -284,6 +284,9 @@ class Gateway:
     async def _retire(self) -> None:
         if self._context is not None:
             await self._context.lane.retire()
+
+    def _pages(self, rooms: Rooms) -> Sequence[Route]:
+        return [*rooms.of_context(), *rooms.of_runs()]
 
     def _rooms(self) -> Rooms:
         assert self._shared is not None and self._resumption is not None

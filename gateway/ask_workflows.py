@@ -58,6 +58,7 @@ def begun(
     written: Mapping[str, str],
     given: Mapping[str, Any],
     conversation: str | None = None,
+    model: str | None = None,
     wait: bool,
 ) -> Iterator[str]:
     """The result of a run, or what it waits for. Raises RemoteError.
@@ -65,9 +66,8 @@ def begun(
     `written` are parameters as they were typed, which win over those `given` as JSON. Unless `wait`: the run's id.
     """
     parameters = {**given, **_typed(remote, name, written)} if written else dict(given)
-    body: dict[str, object] = {"parameters": parameters}
-    if conversation is not None:
-        body["conversation"] = conversation
+    beside = {"conversation": conversation, "model": model}
+    body = {"parameters": parameters, **{name: value for name, value in beside.items() if value is not None}}
     run = remote.begin(*PATH, name, "runs", body=body, wait=wait, timeout_s=TIMEOUT_S)
     result = run.get("result")
     if not wait:

@@ -266,7 +266,9 @@ async def _catalog(
     sources: dict[str, Configured[ToolSource]] = {}
     for name, (plugin, options, requires_approval, untrusted) in _tools(settings, folder).items():
         source = _built("tools", plugin, options, host, f"tools.{name}", problems, folder=settings.plugins.folder)
-        if source is not None:
+        if isinstance(source, ManagedService):  # nobody here would start it
+            problems.append(Problem("configuration", f"tools.{name}", "this is a service: name it under 'mcp.servers'"))
+        elif source is not None:
             sources[name] = Configured(source, requires_approval, untrusted)
     reading: dict[str, Configured[ToolSource]] = {f"{READ_RESULT} (built in)": Configured(results)}
     try:

@@ -105,6 +105,7 @@ class OperatorCommands:
         p.add_argument("parameters", nargs="*", type=_pair, metavar="KEY=VALUE", help="parameters; one may stand once")
         p.add_argument("--json", type=_json_file, default={}, metavar="FILE", help="further parameters: a JSON object")
         p.add_argument("--conversation", metavar="ID", help="the conversation that the run belongs to")
+        p.add_argument("--model", metavar="NAME", help="which model its model steps ask (default: as configured)")
         p.add_argument("--async", dest="detached", action="store_true", help="tell the run's id and do not wait")
         p.set_defaults(wrong_usage=p.error)
 
@@ -155,10 +156,11 @@ class OperatorCommands:
         parser.add_argument("--url", help="the gateway's address (default: as configured); its key: GATEWAY_API_KEY")
         return parser
 
-    def _remote(self, args: argparse.Namespace) -> "Remote":
+    def _remote(self, args: argparse.Namespace, *, admin: bool = False) -> "Remote":
         from gateway.remote import Remote
 
-        listen = self._load(args).settings.listen
+        settings = self._load(args).settings
+        listen = settings.admin.listen if admin and settings.admin.listen is not None else settings.listen
         return Remote(args.url or listen, os.environ.get("GATEWAY_API_KEY", "").strip() or None)
 
     # Approvals.
@@ -231,15 +233,22 @@ class OperatorCommands:
         written = dict(args.parameters)
         if len(written) < len(args.parameters):
             args.wrong_usage("a parameter is given twice")
-        given, conversation, wait = args.json, args.conversation, not args.detached
-        return begun(self._remote(args), args.name, written=written, given=given, conversation=conversation, wait=wait)
+        return begun(
+            self._remote(args),
+            args.name,
+            written=written,
+            given=args.json,
+            conversation=args.conversation,
+            model=args.model,
+            wait=not args.detached,
+        )
 
     # MCP services.
 
     def _list_services(self, args: argparse.Namespace) -> Iterator[str]:
         from gateway.ask_services import listed
 
-        return listed(self._remote(args), as_json=args.json)
+        return listed(self._remote(args, admin=True), as_json=args.json)
 
     def _add_service(self, args: argparse.Namespace) -> Iterator[str]:
         from gateway.ask_services import added
@@ -256,27 +265,27 @@ class OperatorCommands:
             "timeout": args.timeout,
         }
         settings = args.settings | {name: value for name, value in given.items() if value is not None}
-        return added(self._remote(args), args.name, settings=settings)
+        return added(self._remote(args, admin=True), args.name, settings=settings)
 
     def _operate_service(self, args: argparse.Namespace) -> Iterator[str]:
         from gateway.ask_services import operated
 
-        return operated(self._remote(args), args.name, args.operation)
+        return operated(self._remote(args, admin=True), args.name, args.operation)
 
     def _list_service_tools(self, args: argparse.Namespace) -> Iterator[str]:
         from gateway.ask_services import tools
 
-        return tools(self._remote(args), args.name, as_json=args.json)
+        return tools(self._remote(args, admin=True), args.name, as_json=args.json)
 
     def _accept_tools(self, args: argparse.Namespace) -> Iterator[str]:
         from gateway.ask_services import accepted
 
-        return accepted(self._remote(args), args.name, wanted=args.tools)
+        return accepted(self._remote(args, admin=True), args.name, wanted=args.tools)
 
     def _remove_service(self, args: argparse.Namespace) -> Iterator[str]:
         from gateway.ask_services import removed
 
-        return removed(self._remote(args), args.name)
+        return removed(self._remote(args, admin=True), args.name)
 
     # The audit log.
 

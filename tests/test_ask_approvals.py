@@ -82,7 +82,7 @@ async def test_approve_lets_the_call_run() -> None:
     async with opened() as desk:
         lines = await told(lambda: decided(remote(desk), "ap_1", "approve", sha256=HASH, remember="run"))
         assert lines == ['ap_1  approved  execute_command {"command":"make"}']
-        assert desk.office.resumed == [("run_1", "acme")]
+        assert desk.office.resumed == ["run_1"]
         _, view = await desk.get("/context/approvals/ap_1")
         assert (view["state"], view["decided_by"], view["remember"]) == ("approved", "bob", "run")
 
@@ -141,5 +141,5 @@ async def test_several_are_decided_together() -> None:
         with pytest.raises(RemoteError, match=r"^ap_9: There is no such approval\.$"):
             await told(some)
         assert [line.split()[:2] for line in lines] == [["ap_1", "approved"], ["ap_3", "approved"]]
-        assert desk.office.resumed == [("run_1", "acme")]
+        assert desk.office.resumed == ["run_1"]
         assert (await desk.get("/context/approvals/ap_2"))[1]["state"] == "pending"

@@ -75,6 +75,9 @@ async def test_a_run_tells_its_result() -> None:
             lambda: begun(remote(counter), "translate", written={}, given=given, conversation="c1", wait=True)
         )
         assert lines == ["[Into German: from the file]"] and counter.bureau.wanted[-1].conversation == "c1"
+        assert counter.bureau.wanted[-1].model is None
+        await told(lambda: begun(remote(counter), "translate", written={}, given=given, model="large", wait=True))
+        assert (counter.bureau.wanted[-1].model, counter.bureau.wanted[-1].conversation) == ("large", None)
 
 
 async def test_a_run_that_nobody_waits_for_tells_its_id() -> None:

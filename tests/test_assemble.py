@@ -164,6 +164,12 @@ async def test_two_tools_of_one_name_are_a_problem(tmp_path: Path, tools: dict[s
     assert all(one.closed for one in Toolbox.built)
 
 
+async def test_a_service_among_the_tools_is_a_problem(tmp_path: Path) -> None:
+    """Nobody would start it there."""
+    (told,) = await problems(tmp_path, tools={"time": {"use": "mcp", "with": {"command": "mcp-server-time"}}})
+    assert told.startswith("tools.time: ") and "mcp.servers" in told
+
+
 async def test_a_tool_may_be_named_as_ours_in_the_configuration(tmp_path: Path) -> None:
     """Only the names of its tools count."""
     made = await assembled(tmp_path, tools={"read_result": toolbox("look")})

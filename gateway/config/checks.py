@@ -39,9 +39,12 @@ def set_aside_foreign_keys(draft: Draft) -> None:
     """Drops what other programs write into an `mcpServers` block, and says so."""
     for path in list(draft.matches("mcp", "servers", "*", "*")):
         if path[-1] in FOREIGN_MCP_KEYS:
-            is_off = path[-1] in _OFF and draft.get(*path) is _OFF[path[-1]]
-            advice = "; the server is on: write enabled: false to turn it off" if is_off else ""
-            draft.warn(path, f"ignored: a key of another program{advice}")
+            enabled = (*path[:-1], "enabled")
+            if path[-1] in _OFF and draft.get(*path) is _OFF[path[-1]] and draft.get(*enabled) is None:
+                draft.warn(path, "a key of another program: taken for enabled: false")
+                draft.put(enabled, False, place=draft.place_of(path))
+            else:
+                draft.warn(path, "ignored: a key of another program")
             draft.drop(path)
 
 

@@ -1,4 +1,4 @@
-"""`python -m gateway.demo.clock`: a small MCP server on standard input and output, for the tour and for trying services.
+"""`python -m gateway.demo.clock`: a small MCP server on standard input and output, to try services with.
 
 It needs the SDK of the extra `mcp`, and nothing of the gateway.
 """

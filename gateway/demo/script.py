@@ -18,6 +18,7 @@ GREETING: Final = "Hello! This is the demo model: a script on your own machine, 
 DEFAULT_CALL: Final = Call("execute_sql", '{"sql": "SELECT $step"}')
 
 _QUOTE_CHARS: Final = 500
+_SENTENCE: Final = re.compile(r".+?(?:[.!?](?=\s|$)|[。！？])", re.DOTALL)
 _PIECE: Final = re.compile(r"\S{1,12}\s*|\s+")
 
 
@@ -188,7 +189,28 @@ def _told(ask: Ask, *, progress: _Progress) -> str:
     if progress.results:
         results = "\n".join(_clipped(result) for result in progress.results)
         return f"Demo model: round {progress.rounds} of tool calls is done. The result: {results}"
+    if ask.summary:
+        return _clipped(_summary(ask.rest))
     return f'{GREETING} You said: "{_clipped(ask.rest)}"' if ask.rest else f"{GREETING} You said nothing."
+
+
+def _summary(text: str) -> str:
+    """The first sentence of what stands behind the first empty line; of a table how many rows it has, and the first."""
+    below = text.partition("\n\n")[2].strip() or text
+    try:
+        table = orjson.loads(below)
+        columns, rows = ", ".join(map(str, table["columns"])), [", ".join(map(str, row)) for row in table["rows"]]
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        sentence = _SENTENCE.match(below)
+        return " ".join((sentence[0] if sentence is not None else below).split())
+    if not columns and isinstance(changed := table.get("changed"), int):
+        return f"{_rows(changed)} changed."
+    first = f"; the first: {rows[0]}" if rows else ""
+    return f"{_rows(len(rows))} of {columns or 'nothing'}{first}."
+
+
+def _rows(count: int) -> str:
+    return f"{count} row" if count == 1 else f"{count} rows"
 
 
 def _clipped(text: str) -> str:

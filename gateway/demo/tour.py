@@ -21,6 +21,7 @@ PASSTHROUGH, CONTEXT = "/v1/chat/completions", "/context/v1/chat/completions"
 _ROOT = Path(__file__).parents[2]
 _WORKFLOW = _ROOT / "workflows" / "table-report.yaml"
 _CLOCK = {"command": sys.executable, "args": ["-m", "gateway.demo.clock"], "cwd": str(_ROOT)}
+_SERVICE = "/mcp/services/clock"
 #: The SDK and the server take a few seconds to load.
 _MCP_S, _LOOK_S = 20.0, 0.1
 _METRICS = (
@@ -117,13 +118,25 @@ async def _mcp_tool(gateway: GatewayProcess) -> bool:
     if not _has_sdk():
         _say("   The SDK for MCP is not installed here (pip install 'twolane[mcp]'), so this step is left out.")
         return True
-    async with asyncio.timeout(_MCP_S):
-        while (clock := (await _get(gateway, "/mcp/services/clock")))["state"] != "running":
-            await asyncio.sleep(_LOOK_S)
-    _say(f"   GET /mcp/services/clock  {clock['state']}, {clock['transport']}, {clock['tools']} tool")
+    clock = await _running(gateway, _SERVICE)
+    _say(f"   GET {_SERVICE}  {clock['state']}, {clock['transport']}, tools: {clock['tools']}")
     held = await _ask(gateway, CONTEXT, 'tool clock.now {"utc_offset_hours": 9}')
     approve = re.search(r"^approve ap_\w+$", _told(held), re.MULTILINE)
     return approve is not None and "+09:00" in _told(await _ask(gateway, CONTEXT, approve[0]))
+
+
+async def _running(gateway: GatewayProcess, path: str) -> dict[str, Any]:
+    """The service once it runs, which takes a few seconds. Raises TimeoutError."""
+    service: dict[str, Any] = {}
+    try:
+        async with asyncio.timeout(_MCP_S):
+            while True:
+                service = json.loads((await _get(gateway, path)).payload)
+                if service["state"] == "running":
+                    return service
+                await asyncio.sleep(_LOOK_S)
+    except TimeoutError:
+        raise TimeoutError(f"{path} does not run after {_MCP_S:g} s: {service.get('error')}") from None
 
 
 async def _workflow(gateway: GatewayProcess) -> bool:
@@ -136,7 +149,7 @@ async def _workflow(gateway: GatewayProcess) -> bool:
 
 
 async def _metrics(gateway: GatewayProcess) -> bool:
-    page = (await _send(gateway, _get_request("/metrics"))).payload.decode()
+    page = (await _get(gateway, "/metrics")).payload.decode()
     lines = [line for line in page.splitlines() if line.startswith(_METRICS)]
     for line in lines:
         _say(f"   {line}")
@@ -162,13 +175,8 @@ async def _ask(gateway: GatewayProcess, path: str, text: str) -> Response:
     return await _send(gateway, head.encode() + b"\r\n\r\n" + body)
 
 
-async def _get(gateway: GatewayProcess, path: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((await _send(gateway, _get_request(path))).payload)
-    return found
-
-
-def _get_request(path: str) -> bytes:
-    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+async def _get(gateway: GatewayProcess, path: str) -> Response:
+    return await _send(gateway, f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
 
 
 async def _send(gateway: GatewayProcess, request: bytes) -> Response:

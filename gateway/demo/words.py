@@ -46,6 +46,7 @@ class Ask:
     broken: int = 0
     terminate: bool = False
     risk_level: str | None = None
+    summary: bool = False
 
     @property
     def wanted_rounds(self) -> int:
@@ -194,6 +195,12 @@ WORDS: Final[tuple[Word, ...]] = (
         "adds this `risk_level` to the parameters of its calls",
         _word(r"risk_level ([^\s,;]{1,50})"),
         lambda ask, level, _: replace(ask, risk_level=level),
+    ),
+    Word(
+        "summarise",
+        "answers with the first sentence of the text behind the first empty line, or with how many rows a query found",
+        _word(r"summari[sz]e"),
+        lambda ask, _argument, _object: replace(ask, summary=True),
     ),
     Word(
         "malformed N",

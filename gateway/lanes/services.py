@@ -187,6 +187,7 @@ def service_view(seen: Seen) -> Json:
         "source": seen.wanted.source,
         "state": seen.state,
         "error": seen.error,
+        "degraded": condition.state == "running" and bool(condition.error or condition.skipped_lines),
         "since": condition.since_s,
         "transport": condition.transport,
         "protocol": condition.protocol,

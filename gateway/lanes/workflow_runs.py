@@ -8,7 +8,7 @@ from aiohttp import web
 
 from gateway.contracts import Exchange, Json
 from gateway.errors import GatewayError
-from gateway.journal import ENDED
+from gateway.journal import StoredRun
 from gateway.lanes.admin import REQUEST_ID
 from gateway.lanes.chat import Identify, head_of
 from gateway.lanes.context import ContextLane, new_run_id, steering_of
@@ -44,7 +44,7 @@ class WorkflowRuns:
             run = lane.runs.find(asking)
             if run is None:
                 stored = await lane.earlier(asking, wanted.caller)
-                if stored is not None and (stored.effects or stored.state not in ENDED):
+                if stored is not None and not _came_to_nothing(stored):
                     return Begun(stored.id, _as_it_is)
                 run = lane.begin(exchange, asking, detached=wanted.detached)
             request[REQUEST_ID] = run.request_id
@@ -61,7 +61,7 @@ class WorkflowRuns:
         if key is None:
             asking = Asking(run_id, None, repeats=False)
         else:
-            content = orjson.dumps([wanted.use, wanted.conversation, wanted.model], option=orjson.OPT_SORT_KEYS)
+            content = orjson.dumps([wanted.parameters, wanted.conversation, wanted.model], option=orjson.OPT_SORT_KEYS)
             same = fingerprint(
                 tenant=caller.tenant, caller=caller.name, path=path, steering=steering_of(head), content=content
             )
@@ -103,6 +103,11 @@ async def _to_its_end(lane: ContextLane, run: LiveRun) -> None:
         run.transcript.reraise()
     finally:
         lane.runs.leave(run, whole=whole)
+
+
+def _came_to_nothing(run: StoredRun) -> bool:
+    """Whether asking for it again is to begin it anew."""
+    return run.state in ("failed", "interrupted", "cancelled") and not run.effects
 
 
 async def _as_it_is() -> None:

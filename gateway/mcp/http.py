@@ -72,7 +72,7 @@ class HttpTransport:
             return await self._resources.__aexit__(kind, error, trace)
         except* (anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass  # answers that came after the end
-        return True
+        return None
 
     def _tokens(self, web: Web) -> Tokens | None:
         if self._endpoint.oauth is None:

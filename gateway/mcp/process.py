@@ -187,7 +187,7 @@ def _why_not(program: Program, told: Mapping[str, Any]) -> str:
         return f"the folder {program.cwd!r} of {name} is not there: make it, or correct `cwd`"
     if number == errno.ENOENT and "/" not in program.command:
         path = _environment(program).get("PATH", os.defpath)
-        return f"{name} is not in PATH ({path}): install it, or give its absolute path as `command`"
+        return f"{name} is not in PATH: install it, or give its absolute path as `command` (PATH is {path})"
     if number == errno.ENOENT and Path(program.cwd or "", program.command).exists():
         return f"{name} cannot be started: the interpreter that its first line names is not installed"
     if number == errno.ENOENT:

@@ -131,9 +131,9 @@ class _Network(httpcore2.AsyncNetworkBackend):
             raise httpcore2.ConnectError("its name cannot be resolved") from None
         allowed = [a for a in addresses if allows(host, a, private_networks=self._private_networks)]
         if not allowed:
-            raise httpcore2.ConnectError(
-                "its address is none of the public internet: write private_networks: true if that is meant"
-            )
+            meant = any(allows(host, address, private_networks=True) for address in addresses)
+            way_out = "write private_networks: true if that is meant" if meant else "no server has a place there"
+            raise httpcore2.ConnectError(f"its address is none of the public internet: {way_out}")
         failure: Exception = httpcore2.ConnectError()
         for address in allowed:
             try:

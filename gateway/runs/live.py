@@ -13,6 +13,7 @@ from functools import partial
 
 from gateway.contracts import Chunk, Clock, Exchange, Handler, Intent, Json, Pause
 from gateway.errors import GatewayError
+from gateway.runs.record import lost
 from gateway.runs.transcript import Transcript
 
 #: How long a run with effects waits for its client to come back (the AI SDK asks again after 2 s), and how long a
@@ -20,11 +21,11 @@ from gateway.runs.transcript import Transcript
 GRACE_S, JOINABLE_S = 3.0, 60.0
 #: Finished runs that are kept; the oldest go first.
 KEPT = 1000
-#: Marks, which are never sent to a client. RECORDED: the run is in the store. EFFECTS: it is, and may have an effect from
-#: here on. CALLS: a model is called from here; the mark's value is a function that drops the call, and None once it is
-#: over. After a drop the run says CALLS again instead of anything else: it is held there until a client is back, and what
-#: the dropped call said is forgotten. WAITS: whether a person is waited for, which takes no client: when it leaves, the
-#: run waits in the store instead.
+#: Marks, which are never sent to a client. RECORDED: the run is in the store. EFFECTS: so it is, and it may have an
+#: effect from here on. CALLS: a model is called from here; the mark's value is a function that drops the call, and None
+#: once it is over. After a drop the run says CALLS again instead of anything else: it is held there until a client is
+#: back, and what the dropped call said is forgotten. WAITS: whether a person is waited for, which takes no client: when
+#: it leaves, the run waits in the store instead.
 RECORDED, EFFECTS, CALLS, WAITS = "recorded", "effects", "calls", "waits"
 #: Why a run is cancelled whose process stops: it is no reason to end the run.
 STOPPING = "stopping"
@@ -194,8 +195,9 @@ class LiveRun:
         self._on_record.set()
 
     def _interrupt(self) -> GatewayError:
+        """Its client is gone, or its process stops; cancelled by anybody else it is not ours any more."""
         self.interrupted = True
-        return interrupted(self.exchange.id)
+        return interrupted(self.exchange.id) if self._cancelled is not None else lost(self.exchange.id)
 
 
 class LiveRuns:

@@ -68,7 +68,7 @@ class Script:
         del outcome  # nobody offered it tools
         if self._is_last:
             return Finish(content, _ENDS.get(finish_reason, "stop"))
-        self._keep(content)
+        self._keep(content, is_cut=finish_reason in _ENDS)
         return self.begin()
 
     def executed(self, planned: Sequence[Planned], results: Sequence[Told]) -> Action:
@@ -148,7 +148,8 @@ class Script:
         """The call, judged as one that a model asks for."""
         if self._refers_to_cut(step.with_):
             # To a model half a text says so itself; a tool would take it for the whole.
-            raise self._failure(f"it needs a result that is longer than {RESULT_CHARS} characters")
+            reason = f"more than {RESULT_CHARS} characters, or the model came to its own limit"
+            raise self._failure(f"it needs a result of which the end is missing ({reason})")
         try:
             arguments = filled(step.with_, self._values)
         except TooLongError as error:

@@ -25,6 +25,7 @@ _IMPORTING = (
     "test_context.py",
     "test_objects.py",
     "test_patience.py",
+    "test_workflows.py",
 )
 collect_ignore = () if importlib.util.find_spec("openai") else _IMPORTING
 

@@ -1,4 +1,4 @@
-"""The snippets of the README and of docs/clients.md: found by their marks, and run as a reader would run them.
+"""The snippets of the README and of pages in docs/: found by their marks, and run as a reader would run them.
 
 A mark is a comment above a fence: `<!-- test: NAME -->` is run, `<!-- test: NAME, saved as FILE -->` is a file that the
 snippet of that name finds in its home. A `text` fence right below a snippet is what it prints.
@@ -10,7 +10,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -48,10 +48,10 @@ class Snippet:
     output: str
 
 
-def read_snippets() -> dict[str, list[Snippet]]:
+def read_snippets(pages: Sequence[str] = PAGES) -> dict[str, list[Snippet]]:
     """All snippets by name, in the order of their pages."""
     found: dict[str, list[Snippet]] = {}
-    for page in PAGES:
+    for page in pages:
         for match in _FENCE.finditer((ROOT / page).read_text(encoding="utf-8")):
             output = (match["output"] or HELLO).strip()
             snippet = Snippet(match["name"], match["file"], match["language"], match["code"], output)
@@ -59,14 +59,14 @@ def read_snippets() -> dict[str, list[Snippet]]:
     return found
 
 
-def run(snippet: Snippet, *, home: Path, address: str) -> str:
+def run(snippet: Snippet, *, home: Path, address: str, env: Mapping[str, str] | None = None) -> str:
     """What it prints; `home` is its working folder, and nothing of it is left running."""
     code = snippet.code.replace(ADDRESS, address)
     with _ended(home):
         done = subprocess.run(
             _command(snippet, code, home=home),
             cwd=home,
-            env=_environment(home),
+            env={**_environment(home), **(env or {})},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -118,7 +118,7 @@ def test_nothing_is_concluded_from_a_value_that_could_not_be_read(folder: Folder
 
 
 def test_keys_of_other_programs_in_an_mcp_block_are_ignored_with_a_warning(folder: Folder) -> None:
-    """A pasted `mcpServers` block works; one that was switched off there says what to do."""
+    """A pasted `mcpServers` block works; a server that was switched off there is off, unless it says otherwise here."""
     loaded = folder.load(
         "mcp:\n  servers:\n"
         '    time: {"command": "uvx", "args": ["x"], "env": {"A": "b"}, "type": "stdio", "autoApprove": ["y"]}\n'
@@ -127,11 +127,13 @@ def test_keys_of_other_programs_in_an_mcp_block_are_ignored_with_a_warning(folde
     assert loaded.warnings == (
         "gateway.yaml:3:64 mcp.servers.time.type: ignored: a key of another program",
         "gateway.yaml:3:81 mcp.servers.time.autoApprove: ignored: a key of another program",
-        "gateway.yaml:4:30 mcp.servers.docs.disabled: ignored: a key of another program; "
-        "the server is on: write enabled: false to turn it off",
+        "gateway.yaml:4:30 mcp.servers.docs.disabled: a key of another program: taken for enabled: false",
         "gateway.yaml:4:59 mcp.servers.docs.cwd: has no effect without command",
     )
     assert loaded.settings.mcp.servers["docs"].timeout == 60.0
+    assert [server.enabled for server in loaded.settings.mcp.servers.values()] == [True, False]
+    both = folder.load("mcp: {servers: {a: {command: x, disabled: true, enabled: true}}}")
+    assert both.settings.mcp.servers["a"].enabled and "ignored" in both.warnings[0]
     assert "unknown key 'tiemout'" in folder.problem("mcp: {servers: {a: {command: x, tiemout: 5}}}")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from tests.mcp.misbehaving import command
 
 from .models import Answer, Json, says
-from .talking import Completed, World, talking
+from .talking import Completed, Streamed, World, talking
 
 SERVICES = "/mcp/services"
 
@@ -41,6 +41,24 @@ async def called(world: World, name: str, **arguments: object) -> str:
     return result(world)
 
 
+async def told(world: World, name: str, **arguments: object) -> str:
+    """What becomes of one call, by the demo model (`upstreams=[]`): of many conversations at once each has its own."""
+    answer = await world.chat(f"tool {name} {json.dumps({'risk_level': 'low', **arguments})}")
+    text: str = answer.text.partition("The result: ")[2]
+    return text
+
+
+async def started(world: World, stream: Streamed) -> None:
+    """Returns once the first call of a run is on record as started: what comes then comes while it runs."""
+    run_id = stream.response.headers["X-Context-Run-Id"]
+    async with asyncio.timeout(10):
+        while True:
+            run: Json = (await world.get(f"/context/runs/{run_id}")).json  # it is not there until its first call is
+            if [step["state"] for step in run.get("steps", ())] == ["started"]:
+                return
+            await asyncio.sleep(0.01)
+
+
 async def asked_of(world: World, path: str = "", content: Json | None = None, *, method: str = "POST") -> Completed:
     """An operator's request; `path` is below `/mcp/services`."""
     return await world.post(content or {}, path=f"{SERVICES}{path}", method=method)
@@ -52,13 +70,20 @@ async def seen(world: World, name: str) -> Json:
     return found
 
 
-async def until(world: World, name: str, state: str = "running", *, within_s: float = 20.0, **facts: object) -> Json:
+async def until(world: World, name: str, state: str = "running", *, within_s: float = 60.0, **facts: object) -> Json:
     """The service once it is in this state, and its `facts` are these."""
     async with asyncio.timeout(within_s):
         while True:
             found = await seen(world, name)
             if (found | facts | {"state": state}) == found:
                 return found
+            await asyncio.sleep(0.01)
+
+
+async def until_pinned(world: World, name: str) -> None:
+    """Returns once the definitions that were seen first are written down."""
+    async with asyncio.timeout(10):
+        while not all(tool["accepted"] for tool in (await world.get(f"{SERVICES}/{name}/tools")).json["data"]):
             await asyncio.sleep(0.01)
 
 

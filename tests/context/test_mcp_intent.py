@@ -24,7 +24,7 @@ def tools_of(services: list[Json]) -> Json:
 
 
 async def test_every_message_of_the_collection() -> None:
-    """Intent, service, tool and trigger; one line for each tool that is meant, and nothing of MCP without the intent."""
+    """Intent, service, tool, trigger; a line for each tool that is meant, and nothing of MCP without the intent."""
     configured: list[Json] = []
     wrong = {}
     async with talking() as world:

@@ -89,9 +89,7 @@ async def working(
         yield world
 
 
-async def run(
-    world: World, name: str, parameters: Mapping[str, object], *, key: str = "", **more: Any
-) -> Completed:
+async def run(world: World, name: str, parameters: Mapping[str, object], *, key: str = "", **more: Any) -> Completed:
     """A run by REST; headers are written with `_`, and `body_` is what stands beside the parameters."""
     beside = more.pop("body", {})
     headers = {name.replace("_", "-"): value for name, value in more.items()}

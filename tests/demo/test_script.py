@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.demo.conversation import Conversation, Entry, RefusalError, said
-from gateway.demo.script import Answer, answer_to, count_tokens, pieces, refuse_when_asked
+from gateway.demo.script import GREETING, Answer, answer_to, count_tokens, pieces, refuse_when_asked
 
 
 def ask(*entries: Entry | str, max_tokens: int | None = None, native_calls: bool = True) -> Answer:
@@ -50,6 +50,29 @@ def test_empty_and_long_prompts() -> None:
     """No prompt is no error, and a long one is repeated in part."""
     assert "You said nothing" in text_of(ask())
     assert len(text_of(ask("x" * 100_000))) < 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "summary"),
+    [
+        ("Summarise the text below.\n\nTwo lanes on one\nbase URL. And more!", "Two lanes on one base URL."),
+        ("summarize Pi is 3.14 or so. Yes.", "Pi is 3.14 or so."),
+        ("Summarise:\n\n今天很冷。明天更冷。", "Summarise:\n\n今天很冷。明天更冷。"),
+        ("Summarise\n\nno end", "no end"),
+        ("Summarise", ""),
+        (
+            'Summarise these.\n\n{"columns":["name","n"],"rows":[["fig",7],["pear",1]]}',
+            "2 rows of name, n; the first: fig, 7.",
+        ),
+        ('Summarise these.\n\n{"columns":["n"],"rows":[[1]]}', "1 row of n; the first: 1."),
+        ('Summarise these.\n\n{"columns":[],"rows":[]}', "0 rows of nothing."),
+        ('Summarise these.\n\n{"columns":[],"rows":[],"truncated":false,"changed":1}', "1 row changed."),
+        ('Summarise these.\n\n{"rows": 3}', '{"rows": 3}'),
+    ],
+)
+def test_summaries(text: str, summary: str) -> None:
+    """The first sentence of what is to be summarised, or what rows there are: no model, but of use."""
+    assert text_of(ask(text)) == (f'{GREETING} You said: "{text}"' if text.startswith("Summarise:") else summary)
 
 
 def test_long() -> None:

@@ -22,6 +22,8 @@ from gateway.demo.words import MAX_DELAY_S, MAX_EVENTS, WORDS, Ask, Call, read_a
         ("terminate", Ask(scripted=True, terminate=True)),
         ("steps 12", Ask(scripted=True, rounds=12)),
         ("risk_level high", Ask(scripted=True, risk_level="high")),
+        ("Summarise this", Ask(scripted=True, summary=True, rest="this")),
+        ("summarize", Ask(scripted=True, summary=True)),
         ("malformed", Ask(scripted=True, broken=1)),
         ("malformed 3", Ask(scripted=True, broken=3)),
     ],
@@ -34,7 +36,7 @@ def test_words(text: str, ask: Ask) -> None:
 @pytest.mark.parametrize(
     "text",
     ["slow down", "long story", "error in line 4", "error 200", "error 4290", "cutting", "please slow 3", "tool time",
-     "tool x {broken", 'tool x ["list"]', "thinking of you", "slow 9999999"],
+     "tool x {broken", 'tool x ["list"]', "thinking of you", "summarised", "slow 9999999"],
 )  # fmt: skip
 def test_ordinary_text(text: str) -> None:
     """Text that only resembles a word, or stands after other text, is ordinary."""

@@ -23,6 +23,7 @@ from gateway.lanes.listener import Listener
 from gateway.lanes.websocket import websocket
 from gateway.logs import LogSink
 from gateway.metrics import Metrics
+from gateway.pages import Rooms
 from gateway.sockets import listen
 from gateway.testing.peer import Connecting, Peer, connect
 from gateway.worker import HANDLED, run_worker
@@ -53,8 +54,8 @@ class TalkingGateway(Gateway):
         super().__init__(loaded, load=lambda: loaded, sink=sink, metrics=metrics)
         self.page = page
 
-    def _context_pages(self) -> Sequence[Route]:
-        return [("*", PAGE, self.page), *super()._context_pages()]
+    def _pages(self, rooms: Rooms) -> Sequence[Route]:
+        return [("*", PAGE, self.page), *super()._pages(rooms)]
 
 
 @dataclass(frozen=True, kw_only=True)

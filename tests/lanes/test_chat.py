@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from hashlib import sha256
+from pathlib import Path
 
 import pytest
 from pipeline.models import HELLO
@@ -107,3 +108,63 @@ async def test_errors_name_the_run_that_they_ended() -> None:
         assert code(told) == (400, "invalid_header")
         (request_id,) = told.values(b"x-request-id")
         assert request_id.decode() in json.loads(told.payload)["error"]["message"]
+
+
+def flows(folder: Path) -> Json:
+    """A folder with the workflow `echo`, which says its text again, and asks the model nothing."""
+    echo = {
+        "name": "echo",
+        "description": "x",
+        "parameters": {"text": {"required": True}},
+        "steps": [{"name": "said", "prompt": "[{{params.text}}]"}],
+    }
+    folder.chmod(0o700)
+    file = folder / "echo.yaml"
+    file.write_text(json.dumps(echo))
+    file.chmod(0o600)
+    return {"folder": str(folder)}
+
+
+def saying(*messages: str) -> Json:
+    return {"model": "m", "messages": [{"role": "user", "content": message} for message in messages]}
+
+
+async def test_a_message_calls_a_workflow_on_every_path(tmp_path: Path) -> None:
+    """`/name` as the first word of the last message: its answer is the workflow's."""
+    async with gateway(workflows=flows(tmp_path)) as (made, upstream):
+        for path in CHAT_PATHS:
+            told = await ask(made, path, b"X-Context-Mode: context", body=saying("Hi", "/echo  two words "))
+            assert json.loads(told.payload)["choices"][0]["message"]["content"] == "[two words]", path
+            assert told.values(b"x-context-run-id") == told.values(b"x-request-id")
+        assert not upstream.requests
+
+
+async def test_a_workflow_is_called_in_context_mode_only(tmp_path: Path) -> None:
+    """The passthrough lane changes nothing of what it relays."""
+    async with gateway(workflows=flows(tmp_path)) as (made, upstream):
+        told = await ask(made, "/v1/chat/completions", body=saying("/echo x"))
+        assert told.status == 200 and not told.values(b"x-context-run-id")
+        assert json.loads(upstream.requests[0].payload) == saying("/echo x")
+
+
+async def test_parameters_that_do_not_fit_begin_nothing(tmp_path: Path) -> None:
+    """The error names the parameter, and the run that there would have been."""
+    async with gateway(workflows=flows(tmp_path)) as (made, upstream):
+        for message in ("/echo", "/echo text=a text=b"):
+            told = await ask(made, "/context/v1/chat/completions", body=saying(message))
+            assert code(told) == (422, "invalid_parameters")
+            assert json.loads(told.payload)["error"]["param"] == "text"
+        assert not upstream.requests
+
+
+async def test_a_decision_comes_before_a_workflow_of_its_name(tmp_path: Path) -> None:
+    """And an unknown `/name` is the model's business."""
+    async with gateway(workflows=flows(tmp_path)) as (made, upstream):
+        unknown = "approve ap_" + "a" * 26
+        assert code(await ask(made, "/context/v1/chat/completions", body=saying(unknown))) == (
+            404,
+            "approval_not_found",
+        )
+        assert not upstream.requests
+        assert (await ask(made, "/context/v1/chat/completions", body=saying("/help me"))).status == 200
+        assert json.loads(upstream.requests[0].payload)["messages"][-1]["content"] == "/help me"

@@ -3,15 +3,21 @@
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal
 
 import pytest
+from pipeline.doubles import Clock
 
-from gateway.contracts import Intent, Json
+from gateway.contracts import Exchange, Handler, Intent, Json, Reply, Stage
+from gateway.counters import ContextCounters
 from gateway.errors import GatewayError
-from gateway.lanes.context import ID_LIMIT_CHARS, chat_request, forwarded, new_run_id, steering_of
+from gateway.lanes.context import AGENT_LOOP, ID_LIMIT_CHARS, chat_request, forwarded, new_run_id, steering_of
+from gateway.pipeline.chain import Link, fold
 from gateway.routing.keys import LOCAL
 from gateway.runs.live import Asking
+from gateway.testing.clock import ManualClock
+from tests.telling import reply_of
 
 from .contexts import BODY, NOBODY, World, asking, head
 
@@ -347,4 +353,34 @@ async def test_two_requests_of_one_asking_are_one_run() -> None:
     asked = Asking("f" * 64, ("local", "local", "k"), repeats=False)
     run = world.lane.begin(await world.exchange(), asked)
     assert world.lane.begin(await world.exchange(), asked) is run
+    await world.lane.runs.close()
+
+
+async def test_a_workflow_begins_where_the_chain_runs_tools() -> None:
+    """Nothing above its agent loop has a say; a chain without one executes nothing, and says so."""
+    world, asked = World(), Asking("f" * 64, None, repeats=False)
+    use: Json = {"definition": {}, "parameters": {}}
+    with pytest.raises(GatewayError, match="'main' runs no tools: add 'agent_loop' to it") as error:
+        world.lane.begin(replace(await world.exchange(), workflow=use), asked)
+    assert (error.value.code, error.value.facts.status) == ("workflow_failed", 422)
+    assert world.lane.looping("main") is None and world.lane.looping("nope") is None
+    heard: list[str] = []
+
+    def hears(name: str) -> Stage:
+        async def stage(exchange: Exchange, call_next: Handler) -> Reply:
+            heard.append(name)
+            return await call_next(exchange)
+
+        return stage
+
+    async def core(_exchange: Exchange) -> Reply:
+        return reply_of()
+
+    links = [Link(name, hears(name)) for name in ("intent", AGENT_LOOP)]
+    chain = fold("main", links, core, counters=ContextCounters(), clock=Clock(ManualClock()))
+    world.lane.chains = {"main": chain}
+    await world.lane.begin(replace(await world.exchange(), workflow=use), asked).ended()
+    assert heard == [AGENT_LOOP] and world.lane.looping("main") is chain.handlers[1]
+    await world.lane.begin(await world.exchange(), Asking("e" * 64, None, repeats=False)).ended()
+    assert heard[1:] == ["intent", AGENT_LOOP]
     await world.lane.runs.close()

@@ -37,6 +37,7 @@ async def test_a_service_is_registered_and_runs() -> None:
             "source": "registered",
             "state": "running",
             "error": None,
+            "degraded": False,
             "since": 100.0,
             "transport": "stdio",
             "protocol": "2026-07-28",

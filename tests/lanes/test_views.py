@@ -1,5 +1,7 @@
 """Runs, steps and grants as clients see them."""
 
+from dataclasses import replace
+
 import orjson
 
 from gateway.errors import GatewayError
@@ -37,6 +39,23 @@ def test_a_whole_run_counts_what_it_waits_for() -> None:
     """Of its approvals, those that are pending."""
     view = whole_run_view(run(), steps=[], approvals=[approval(), approval("ap_2", state="done")])
     assert (view["pending"], view["state"], len(view["approvals"])) == (1, "awaiting_approval", 2)
+
+
+def test_a_run_of_a_workflow_has_its_words() -> None:
+    """Its name, its result, and its calls under the names of their steps; nothing of what its author wrote in them."""
+    steps = [
+        {"name": "rows", "tool": "a", "with": {"x": "secret"}},
+        {"name": "said", "model": "secret"},
+        {"name": "put", "tool": "b"},
+    ]
+    use = {"definition": {"name": "report", "steps": steps}, "parameters": {"text": "secret"}}
+    there = run(kind="workflow", request=orjson.dumps({"workflow": use}))
+    view = whole_run_view(there, steps=[step(), step(1)], approvals=[])
+    assert (view["workflow"], view["result"]) == ("report", None)
+    assert [one["name"] for one in view["steps"]] == ["rows", "put"] and "secret" not in str(view)
+    view = whole_run_view(replace(there, answer=b'{"content":"Done."}'), steps=[step()], approvals=[])
+    assert (view["result"], len(view["steps"])) == ("Done.", 1)
+    assert "workflow" not in whole_run_view(run(), steps=[step()], approvals=[])
 
 
 def test_arguments_are_objects() -> None:

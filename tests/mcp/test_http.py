@@ -85,6 +85,18 @@ async def test_a_server_that_goes_down_in_mid_call_and_comes_back() -> None:
         assert await stand.said("echo", text="hello") == "hello"
 
 
+async def test_a_server_that_is_not_there_at_its_start() -> None:
+    """It is told what is wrong, not where the protocol's library stumbled; it is used once it is there."""
+    async with serving() as site:
+        await site.down()
+        async with site.stands() as stand:
+            await stand.changes.until(lambda: stand.session.condition().state == "error")
+            assert stand.session.condition().error == "it does not accept connections"
+            await site.up()
+            await stand.running()
+            assert await stand.said("echo", text="hello") == "hello"
+
+
 async def test_a_session_that_the_server_forgot() -> None:
     """A server that was restarted knows no session of before: there is a new one."""
     lost: list[str] = []

@@ -82,7 +82,10 @@ async def test_nothing_secret_shows() -> None:
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
-        (Program("no-such-server"), "the program 'no-such-server' is not in PATH (/bin): install it, or give its"),
+        (
+            Program("no-such-server"),
+            "the program 'no-such-server' is not in PATH: install it, or give its absolute path as `command` (PATH is /bin)",
+        ),
         (Program("{tmp}/none"), "the program '{tmp}/none' is not there: install it, or correct `command`"),
         (Program("{tmp}/plain"), "the program '{tmp}/plain' may not be executed: make it executable (chmod +x)"),
         (Program("{tmp}/empty"), "the program '{tmp}/empty' is no program: begin it with a line `#!INTERPRETER`"),

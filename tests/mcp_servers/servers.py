@@ -25,7 +25,8 @@ class Program:
 
     @property
     def entry(self) -> dict[str, object]:
-        return {"command": self.command, "args": list(self.args)}
+        # On a busy machine their imports alone may take longer than the usual limit.
+        return {"command": self.command, "args": list(self.args), "start_timeout": 60}
 
 
 def time_server() -> Program:

@@ -7,7 +7,18 @@ from typing import Literal
 import orjson
 from tools.doubles import Does, Refuses, Source, spec
 
-from gateway.contracts import Caller, Exchange, Json, LoopLimits, Reply, Resume, RiskAssessor, ToolCall, ToolResult
+from gateway.contracts import (
+    Caller,
+    Exchange,
+    Json,
+    LoopLimits,
+    Reply,
+    Resume,
+    RiskAssessor,
+    ToolCall,
+    ToolResult,
+    Verdict,
+)
 from gateway.counters import ContextCounters
 from gateway.journal import Approval, RunState, StoredRun, StoredStep
 from gateway.pipeline.agent import Agents, Crew
@@ -46,6 +57,18 @@ def answer(*texts: str, usage: Json | None = USAGE, **last: object) -> list[Json
 def group(*calls: str) -> list[Json]:
     """Calls that come together."""
     return answer(f"[{', '.join(calls)}]")
+
+
+def workflow(*steps: Json, **parameters: object) -> Json:
+    """`contracts.Exchange.workflow` of these steps."""
+    return {"definition": {"name": "w", "description": "x", "steps": list(steps)}, "parameters": parameters}
+
+
+class Harmless:
+    """An assessor that lets every call run."""
+
+    def assess(self, arguments: Json) -> Verdict:
+        return Verdict("auto", "whitelist", "harmless", f"{len(arguments)} arguments")
 
 
 def texts(told: list[Json]) -> str:

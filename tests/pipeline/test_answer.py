@@ -3,8 +3,10 @@
 import pytest
 
 from gateway.contracts import Chunk, Json
-from gateway.pipeline.answer import Answer
+from gateway.errors import GatewayError
+from gateway.pipeline.answer import Answer, PlainAnswer
 from gateway.pipeline.usage import Usage
+from gateway.runs.transcript import ANSWER_CHARS
 from gateway.wire.scanner import Calls, Malformed, Outcome, Prose
 from tests.telling import reply_of, whole
 
@@ -87,7 +89,7 @@ async def test_native_calls_are_collected() -> None:
     assert (asked.tool, asked.parameters, asked.id) == ("look", {"x": 1}, "c1")
 
 
-@pytest.mark.parametrize(
+ODD = pytest.mark.parametrize(
     "odd",
     [
         {},
@@ -105,6 +107,9 @@ async def test_native_calls_are_collected() -> None:
         {"object": "error", "message": "x"},
     ],
 )
+
+
+@ODD
 async def test_what_is_nothing_makes_nothing(odd: Json) -> None:
     """Upstreams send such chunks; the rest of the answer is what it was."""
     out, answer, _, _, _ = await read(odd, chunk("Hi"), chunk(finish="stop"))
@@ -116,3 +121,59 @@ async def test_tokens_are_read_from_wherever_they_come() -> None:
     for last in ([chunk(finish="stop"), {"choices": [], "usage": USAGE}], [chunk(finish="stop", usage=USAGE)]):
         *_, usage = await read(chunk("Hi"), *last)
         assert usage.chunk()["usage"] == USAGE
+
+
+# Of a step of a workflow.
+
+
+async def plainly(*chunks: Chunk) -> tuple[PlainAnswer, Usage, list[Chunk]]:
+    """The answer, its tokens, what was told of it."""
+    usage, told = Usage(), list[Chunk]()
+    answer = PlainAnswer(usage=usage)
+    await answer.read(reply_of(*chunks), told.append)
+    return answer, usage, told
+
+
+@pytest.mark.parametrize("text", ["Hello", call(x=1), f"```json\n{call(x=1)}\n```", '{"tool', "<think>Hm.</think> Yes"])
+async def test_a_plain_answer_is_its_text_whatever_it_looks_like(text: str) -> None:
+    """However it was cut. Nobody is told of it, nothing of it is held back, and it asks for nothing."""
+    for size in (1, 7, 1000):
+        pieces = [text[i : i + size] for i in range(0, len(text), size)]
+        for told_as in (pieces, [chunk(piece) for piece in pieces]):
+            answer, _, told = await plainly(*told_as, chunk(finish="length"))
+            assert (answer.content, answer.reason, told) == (text, "length", [])
+            assert answer.finish() == ("", Prose())
+
+
+async def test_a_plain_answer_has_neither_thoughts_nor_native_calls() -> None:
+    """Nobody offered it tools."""
+    delta = {"reasoning_content": "Hm.", "content": "Hi", "tool_calls": [{"index": 0, "function": {"name": "look"}}]}
+    answer, _, _ = await plainly({"choices": [{"index": 0, "delta": delta}]}, chunk(finish="tool_calls"))
+    assert (answer.content, answer.reason) == ("Hi", "tool_calls") and answer.finish() == ("", Prose())
+
+
+@ODD
+async def test_what_is_nothing_makes_nothing_of_a_plain_answer(odd: Json) -> None:
+    """Either."""
+    answer, _, _ = await plainly(odd, chunk("Hi"), chunk(finish="stop"))
+    assert (answer.content, answer.reason) == ("Hi", "stop")
+
+
+async def test_tokens_of_a_plain_answer_count() -> None:
+    """Or are estimated."""
+    _, usage, _ = await plainly(chunk("Hi"), chunk(finish="stop"), {"choices": [], "usage": USAGE})
+    assert usage.chunk()["usage"] == USAGE
+    usage = Usage()
+    usage.asked({"messages": []})
+    await PlainAnswer(usage=usage).read(reply_of(chunk("12345"), chunk(finish="stop")), print)
+    assert usage.chunk()["usage"]["completion_tokens"] == 2
+
+
+async def test_a_plain_answer_has_a_longest_length() -> None:
+    """Nobody reads it meanwhile, so nothing else would stop it."""
+    half = "x" * (ANSWER_CHARS // 2)
+    answer, _, _ = await plainly(half, half)
+    assert len(answer.content) == ANSWER_CHARS
+    with pytest.raises(GatewayError, match="grew over") as error:
+        await plainly(half, half, "y")
+    assert error.value.code == "upstream_error"

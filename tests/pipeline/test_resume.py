@@ -11,7 +11,7 @@ from gateway.journal import Change
 from plugins.stores.sqlite import SqliteStore
 from tests.telling import whole
 
-from .benches import USAGE, Bench, answer, call, group, texts
+from .benches import USAGE, Bench, Harmless, answer, call, group, texts, workflow
 
 
 class KilledError(BaseException):
@@ -57,10 +57,10 @@ def model(n_calls: int) -> list[list[Json] | Exception]:
     return [*(answer(f"Call {i}. ", call(x=i)) for i in range(n_calls)), answer("All done.")]
 
 
-async def killed(bench: Bench) -> list[Json]:
+async def killed(bench: Bench, **facts: object) -> list[Json]:
     """What the client saw until the process died."""
     told: list[Json] = []
-    reply = await bench.reply()
+    reply = await bench.reply(**facts)
 
     with pytest.raises(KilledError):
         await reply.stream(lambda one: told.append(whole(one)))
@@ -104,6 +104,46 @@ async def test_no_call_runs_twice_wherever_the_process_dies(at: int, written: bo
     else:
         assert texts(told).endswith("All done.") and (await after.stored()).state == "completed"
         assert effects.done == [0, 1, 2]
+    await after.close()
+
+
+#: Two calls with a model between them.
+FLOW = workflow(
+    {"name": "first", "tool": "look", "with": {"x": "{{params.x}}"}},
+    {"name": "said", "model": "{{steps.first}}"},
+    {"name": "second", "tool": "look", "with": {"x": "{{steps.said}}"}},
+    {"name": "end", "prompt": "{{steps.first}}, {{steps.second}}"},
+    x=1,
+)
+
+
+@pytest.mark.parametrize("written", [False, True])
+@pytest.mark.parametrize("at", range(1, 8))
+async def test_no_step_runs_twice_wherever_the_process_dies(at: int, written: bool, tmp_path: Path) -> None:
+    """The beginning, two calls started and finished, the end: the workflow goes on from whatever is on record."""
+    place, effects, harmless = str(tmp_path / "gateway.db"), Effects(), {"look": Harmless()}
+    first = Bench([answer("two")], does=effects, store=Dying(place, at=at, written=written), assessors=dict(harmless))
+    if at == 7:  # there are six writes
+        assert texts(await first.run(workflow=FLOW)) == "did 1, did two" and effects.done == [1, "two"]
+        await first.close()
+        return
+    await killed(first, workflow=FLOW)
+    done_before = list(effects.done)
+    after = Bench([answer("two")], does=effects, store=SqliteStore(place), assessors=dict(harmless))
+    await after.agents()
+    if at == 1 and not written:
+        assert await after.store.run("run_1", tenant="t") is None and effects.done == []
+    elif (await after.stored()).state == "completed":
+        assert effects.done == [1, "two"]
+    else:
+        is_unknown = any(step.state == "started" for step in await after.steps())
+        told = await after.resumed()
+        if is_unknown:
+            assert (await after.stored()).state == "unknown" and "unknown" in texts(told)
+            assert effects.done == done_before, "nothing ran again"
+        else:
+            assert texts(told) == "did 1, did two" and (await after.stored()).state == "completed"
+            assert effects.done == [1, "two"]
     await after.close()
 
 

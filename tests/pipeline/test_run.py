@@ -1,17 +1,19 @@
 """Runs over a scripted model: usage of all its answers, one budget, and what a client is told on the way."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import orjson
 import pytest
 
-from gateway.contracts import Json, LoopLimits, ToolCall, ToolResult
+from gateway.contracts import Json, LoopLimits, Reply, Tell, ToolCall, ToolResult
 from gateway.errors import GatewayError
+from gateway.journal import Change
+from gateway.runs.live import EFFECTS, RECORDED
 from gateway.store import StoreError
 from plugins.stores.sqlite import SqliteStore
 
-from .benches import USAGE, Bench, answer, call, texts
+from .benches import USAGE, Bench, Harmless, answer, call, consent, texts, workflow
 from .doubles import samples
 from .models import chunk
 
@@ -24,6 +26,13 @@ class Forgetful(SqliteStore):
 
     async def hidden(self, prefixes: Sequence[str], *, tenant: str) -> Mapping[str, Sequence[Json]]:
         raise StoreError(f"the disk is gone: {prefixes}, {tenant}")
+
+
+class Full(SqliteStore):
+    """A store that takes no line of a run."""
+
+    async def write(self, change: Change) -> None:
+        raise StoreError(f"the disk is full: {change.run.id}")
 
 
 def usage_of(told: list[Json]) -> Json:
@@ -174,3 +183,92 @@ async def test_what_the_client_does_not_see_is_put_back_into_the_next_request(
     ]
     assert texts(await bench.run(body={"messages": later})) == "Again."
     assert [message["role"] for message in bench.asked[2].body["messages"]] == roles
+
+
+# Workflows: a script stands where a loop stands.
+
+LOOK: Json = {"name": "seen", "tool": "look", "with": {"x": "{{params.x}}"}}
+SAY: Json = {"name": "said", "model": "What of {{steps.seen}}?"}
+END: Json = {"name": "end", "prompt": "{{steps.said}}!"}
+
+
+def harmless(*answers: list[Json] | BaseException, **facts: object) -> Bench:
+    """A bench whose tool may always be called."""
+    return Bench(list(answers), assessors={"look": Harmless()}, **facts)  # type: ignore[arg-type]
+
+
+async def marks_of(reply: Reply) -> list[str]:
+    """The marks for whoever keeps the run, in order."""
+    marks: list[str] = []
+
+    def tell(one: str | Json) -> None:
+        if isinstance(one, dict):
+            marks.extend(mark for mark in (RECORDED, EFFECTS) if mark in one)
+
+    stream: Callable[[Tell], Awaitable[None]] = reply.stream
+    await stream(tell)
+    await reply.release()
+    return marks
+
+
+async def test_a_workflow_is_told_by_its_result_alone() -> None:
+    """One text, one finish reason, the usage of its model; neither the conversation nor its tools go to the model."""
+    bench = harmless(answer("It is ", "good"))
+    asked = {"model": "m", "tools": [], "messages": [{"role": "user", "content": "/w x=1"}], "temperature": 0}
+    told = await bench.run(body=asked, workflow=workflow(LOOK, SAY, END, x=1))
+    assert texts(told) == "It is good!" and usage_of(told)["usage"] == USAGE
+    assert [c["finish_reason"] for one in told for c in one["choices"] if c.get("finish_reason")] == ["stop"]
+    said = {"role": "user", "content": "What of looked at {'x': 1}?"}
+    assert bench.asked[0].body == {"model": "m", "temperature": 0, "messages": [said]}
+    assert [asked.arguments for asked in bench.calls] == [{"x": 1}]
+    assert samples(bench.counters)["gateway_workflow_runs_total", ("w", "completed")] == 1
+    assert ("gateway_agent_runs_total", ("completed",)) not in samples(bench.counters)
+    stored = await bench.stored()
+    assert (stored.kind, stored.state) == ("workflow", "completed")
+
+
+async def test_a_workflow_is_on_record_before_its_first_step() -> None:
+    """Also one that has no effect; whoever keeps the run is told, and of an effect only behind it."""
+    bench = harmless(answer("Good"), answer("Good"))
+    assert await marks_of(await bench.reply(workflow=workflow({"name": "said", "model": "Hi"}))) == [RECORDED]
+    assert not (await bench.stored()).effects
+    other = harmless()
+    assert await marks_of(await other.reply(workflow=workflow(LOOK, x=1))) == [RECORDED, EFFECTS]
+
+
+async def test_a_workflow_that_cannot_be_written_down_does_nothing() -> None:
+    """Neither a tool nor a model: 507."""
+    bench = harmless(store=Full(":memory:"))
+    with pytest.raises(GatewayError) as failed:
+        await bench.run(workflow=workflow(LOOK, SAY, x=1))
+    assert (failed.value.code, failed.value.facts.status) == ("store_full", 507)
+    assert (bench.calls, bench.asked) == ([], [])
+
+
+async def test_a_model_that_fails_names_the_step() -> None:
+    """Before an effect it may be tried again; behind one it may not."""
+    broken = GatewayError("upstream_error", "It broke.")
+    for steps, status in (((SAY,), 502), ((LOOK, SAY), 422)):
+        bench = harmless(broken)
+        with pytest.raises(GatewayError, match=r"It broke\. That was the step 'said' of the workflow 'w'") as failed:
+            await bench.run(workflow=workflow(*steps, x=1))
+        assert (failed.value.code, failed.value.facts.status) == ("upstream_error", status)
+        stored = await bench.stored()
+        assert (stored.state, stored.error_code) == ("failed", "upstream_error") and "'said'" in (stored.error or "")
+
+
+async def test_a_workflow_does_not_go_on_without_a_step() -> None:
+    """Whatever people's rejections do to the runs of models (`on_reject: continue`)."""
+    bench = Bench([answer("Never.")], asks=consent(on_reject="continue"))
+    assert "approve ap_" in texts(await bench.run(workflow=workflow(LOOK, SAY, x=1)))
+    await bench.decide(approve=False)
+    assert "was rejected" in texts(await bench.resumed())
+    assert ((await bench.stored()).state, bench.calls, bench.asked) == ("rejected", [], [])
+
+
+async def test_an_answer_that_wants_json_is_a_workflows_all_the_same() -> None:
+    """`response_format` is about what a client's own model says; a workflow's result is what it is."""
+    body = {"model": "m", "messages": [], "response_format": {"type": "json_object"}}
+    bench = harmless(answer("Good"))
+    assert texts(await bench.run(body=body, workflow=workflow({"name": "said", "model": "Hi"}))) == "Good"
+    assert "response_format" not in bench.asked[0].body

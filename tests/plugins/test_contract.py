@@ -27,6 +27,9 @@ METHODS = {
 #: Packages that plugins may need besides the standard library: those of pyproject.toml.
 PACKAGES = {"pydantic", "cachetools", "aiohttp", "yarl", "aiohappyeyeballs", "asyncpg", "orjson"}
 
+#: What has no default that would mean anything.
+LEAST: dict[str, dict[str, object]] = {"mcp": {"command": "mcp-server"}}
+
 each_plugin = pytest.mark.parametrize(("kind", "name"), PLUGINS, ids=[f"{kind}/{name}" for kind, name in PLUGINS])
 
 
@@ -55,6 +58,8 @@ class FakeHost:
 
     def monotonic(self) -> float:
         return self.hand()
+
+    time = monotonic
 
 
 @pytest.fixture(autouse=True)
@@ -91,8 +96,8 @@ def test_its_config_refuses_unknown_keys_and_is_frozen(kind: Kind, name: str) ->
     """A typing error is told, and what was checked stays as it was."""
     config = find_plugin(kind, name).config
     with pytest.raises(ValidationError, match="no_such_key"):
-        config.model_validate({"no_such_key": 1})
-    made = config()
+        config.model_validate({"no_such_key": 1, **LEAST.get(name, {})})
+    made = config(**LEAST.get(name, {}))
     for field in config.model_fields:
         with pytest.raises(ValidationError, match="frozen"):
             setattr(made, field, getattr(made, field))
@@ -110,7 +115,7 @@ def test_its_config_has_defaults_and_descriptions(kind: Kind, name: str) -> None
 def test_it_is_built_with_its_defaults(kind: Kind, name: str, tmp_path: Path) -> None:
     """In an empty folder, without an event loop, and without making anything there."""
     plugin = find_plugin(kind, name)
-    built = plugin.build(plugin.config(), cast(Host, FakeHost()))
+    built = plugin.build(plugin.config(**LEAST.get(name, {})), cast(Host, FakeHost()))
     assert all(callable(getattr(built, method)) for method in METHODS[kind])
     assert list(tmp_path.iterdir()) == []
 

@@ -163,6 +163,27 @@ async def test_a_run_is_on_record_before_its_first_call(desk: Desk) -> None:
     assert desk.told == ["began", "wrote"] and desk.store.changes[0].durable
 
 
+async def test_a_run_can_be_on_record_before_it_calls_anything(desk: Desk) -> None:
+    """A workflow is, from its first step on; if it cannot be written down, it does not begin."""
+    desk.store.failing = 1
+    await full(desk.record.begin)
+    assert not desk.record.begun and await desk.run() is None
+    await desk.record.begin()
+    assert desk.record.begun and desk.told == ["began", "wrote"]
+    run = await desk.run()
+    assert run is not None
+    assert (run.state, run.kind, run.effects, run.owner) == ("running", "chat", False, "worker_1")
+    assert await desk.steps() == [] and await desk.kinds() == []
+
+
+async def test_a_run_of_a_workflow_is_of_that_kind(desk: Desk) -> None:
+    """So that whoever looks can tell it from a chat."""
+    desk.record.exchange = replace(EXCHANGE, workflow={"definition": {}, "parameters": {}})
+    await desk.record.begin()
+    run = await desk.run()
+    assert run is not None and run.kind == "workflow"
+
+
 async def test_what_came_of_a_call_need_not_survive_a_power_cut(desk: Desk) -> None:
     """Only what comes before an effect must."""
     desk.record.plan([planned(x=1)], round_=0)

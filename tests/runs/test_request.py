@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import orjson
+
 from gateway.contracts import Caller, Exchange, Json, Resume
 from gateway.journal import StoredRun
 from gateway.runs.request import exchange_of, request_of
@@ -54,6 +56,20 @@ def test_no_header_and_no_credential_is_kept() -> None:
     kept = request_of(ASKED)
     assert b"one" not in kept and b"two" not in kept
     assert b'"credential":true' in kept and b'"credential":false' in request_of(replace(ASKED, credential=b""))
+
+
+def test_a_run_of_a_workflow_keeps_it_as_it_was() -> None:
+    """Whatever becomes of its file; a run that was begun before there were workflows is of none."""
+    use: Json = {
+        "definition": {"name": "w", "description": "x", "steps": []},
+        "parameters": {"text": "{{params.x}} \u2713"},
+    }
+    asked = replace(ASKED, workflow=use)
+    assert exchange_of(Resume(stored(asked)), approvals="hold").workflow == use
+    old = orjson.loads(request_of(ASKED))
+    del old["workflow"]
+    run = replace(stored(ASKED), request=orjson.dumps(old))
+    assert exchange_of(Resume(run), approvals="hold").workflow is None
 
 
 def test_who_brings_the_run_on_brings_its_own() -> None:

@@ -239,3 +239,32 @@ def test_half_a_result_is_known_as_such_after_a_restart() -> None:
     action = ran(run, run.begin(), "x" * (RESULT_CHARS + 1))
     other = again(run)
     assert "'save'" in failed(lambda: said(other, action, "hi"))
+
+
+def test_what_a_step_ends_with_says_so() -> None:
+    """A failure of the model or of the clock names step and workflow, and is otherwise what it was."""
+    run = script(ROWS, SAID, n=3)
+    ran(run, run.begin(), "3")
+    error = GatewayError("upstream_error", "It broke.", param="x", retry_after_s=2.0)
+    named = run.at_step(error)
+    assert named.message == "It broke. That was the step 'said' of the workflow 'w' (run run_1)."
+    assert (named.code, named.facts, named.param, named.retry_after_s) == (error.code, error.facts, "x", 2.0)
+    settled = run.at_step(error.after_effects())
+    assert (settled.settled, settled.facts.status) == (True, 422) and "'said'" in settled.message
+
+
+def test_a_failure_of_the_workflow_is_not_told_twice() -> None:
+    """It names its step already."""
+    run = script(ROWS, n=3)
+    error = GatewayError("workflow_failed", "The workflow 'w' ended at its step 'rows': no.")
+    assert run.at_step(error) is error
+
+
+@pytest.mark.parametrize("finish_reason", ["length", "content_filter"])
+def test_half_an_answer_goes_to_no_tool(finish_reason: str) -> None:
+    """Of which the model itself said that it is cut; a later text may have it, and the last one is told as it is."""
+    first: Json = {"name": "said", "model": "Hi"}
+    run = script(first, {"name": "put", "tool": "execute_sql", "with": {"sql": "{{steps.said}}"}})
+    assert "'put'" in failed(lambda: said(run, run.begin(), "DELETE FROM pets", finish_reason=finish_reason))
+    run = script(first, {"name": "end", "prompt": "{{steps.said}}"})
+    assert said(run, run.begin(), "Half", finish_reason=finish_reason) == Finish("Half", "stop")

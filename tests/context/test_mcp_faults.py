@@ -1,0 +1,253 @@
+"""MCP servers that die, hang, and come back, behind a whole gateway: the conversation goes on, and so do all others."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from running import Stopwatch, keeps_time
+
+from gateway.testing import processes
+from gateway.testing.local import LocalGateway
+
+from .models import Json, says
+from .serving import asked_of, asks, behaving, called, result, seen, serving, started, told, until
+from .talking import World, talking
+
+#: The connections themselves are tested on both loops.
+pytestmark = pytest.mark.asyncio(loop_factories=["uvloop"])
+
+#: How soon the end of a server is noticed, and how long one may take to be gone with all that it started.
+NOTICED_S, GONE_S = 1.0, 5.0
+SLOW = pytest.mark.parametrize("behaviour", [("silent",), ("slow-start", 3), ("exits",), ("ignores-term",)])
+
+
+@asynccontextmanager
+async def calling(world: World, name: str, **arguments: object) -> AsyncIterator[asyncio.Task[str]]:
+    """A call that the server has not answered yet, and its conversation, which ends with the result."""
+    world.model.then(asks(name, **arguments), says("I see."))
+    async with world.streaming(f"use {name}") as stream:
+        await started(world, stream)
+
+        async def ended() -> str:
+            assert (await stream.rest()).text == "I see."
+            return result(world)
+
+        yield asyncio.create_task(ended())
+
+
+# The start.
+
+
+@keeps_time
+async def test_a_server_that_never_answers_is_an_error_at_its_limit() -> None:
+    """M2: and delays neither the start of the gateway, nor another server, nor the end of the gateway."""
+    servers = {"mute": behaving("silent", start_timeout=0.5), "box": behaving()}
+    watch = Stopwatch()
+    async with talking(mcp={"servers": servers}) as world:
+        watch.within(0.5)
+        assert (await seen(world, "mute"))["state"] == "starting"
+        await until(world, "box")
+        assert await called(world, "box.echo", text="hello") == "hello"
+        found = await until(world, "mute", "error")
+        assert found["error"] == "did not answer within 0.5 s of its start"
+        assert "'mute' is not running" in await called(world, "mute.echo", text="hello")
+
+
+@SLOW
+@keeps_time
+async def test_a_server_that_starts_badly_delays_nothing(behaviour: tuple[object, ...]) -> None:
+    """M2: the gateway is ready at once, and so is who asks it, whatever its servers do."""
+    async with LocalGateway({"store": "sqlite:///:memory:"}):
+        pass  # what is loaded at the first start does not count
+    watch = Stopwatch()
+    async with talking(says("Hi."), mcp={"servers": {"box": behaving(*behaviour)}}) as world:
+        watch.within(0.5)
+        assert (await world.chat("Hello?")).text == "Hi."
+        watch.within(1.0)
+        watch = Stopwatch()
+    watch.within(GONE_S)
+
+
+async def test_a_server_that_cannot_start_says_why_and_comes_back(tmp_path: Path) -> None:
+    """Its operator reads the reason; what helps it is enough to have it back."""
+    async with talking(mcp={"servers": {"box": behaving("exits-first", tmp_path / "starts", 2)}}) as world:
+        found = await until(world, "box", "error")
+        assert found["error"] == "its program ended with exit code 1" and found["stderr"] == ["misbehaving: not yet"]
+        assert (await until(world, "box"))["restarts"] == 2
+        assert await called(world, "box.echo", text="hello") == "hello"
+
+
+# Death.
+
+
+@keeps_time
+async def test_a_server_that_is_killed_while_it_runs_a_tool() -> None:
+    """M3: the call fails at once and is not made again; the loop goes on; the server comes back by itself."""
+    async with serving(servers={"box": behaving(), "other": behaving()}) as world:
+        pid = int(await called(world, "box.pid"))
+        async with calling(world, "box.sleep", seconds=30) as ended:
+            watch = Stopwatch()
+            os.kill(pid, signal.SIGKILL)
+            text = await ended
+            watch.within(NOTICED_S)
+        assert "the service 'box' ended while it ran the tool 'sleep'" in text and "is not known" in text
+        assert (await seen(world, "box"))["state"] in ("error", "starting")
+        assert await called(world, "other.echo", text="hello") == "hello"
+        assert (await until(world, "box", restarts=1))["error"] is None
+        assert await called(world, "box.calls") == "1"
+        assert int(await called(world, "box.pid")) != pid
+        assert await world.counted('gateway_mcp_server_restarts_total{server="box"}') == 1
+
+
+async def test_a_tool_that_may_run_twice_is_called_again() -> None:
+    """M3: where the operator says so; its caller only sees that it took longer."""
+    async with serving(servers={"box": behaving(idempotent=["sleep"])}) as world:
+        pid = int(await called(world, "box.pid"))
+        async with calling(world, "box.sleep", seconds=0.3) as ended:
+            os.kill(pid, signal.SIGKILL)
+            assert await ended == "slept"
+        assert await called(world, "box.calls") == "2"
+
+
+@keeps_time
+async def test_a_server_that_is_killed_while_nobody_calls_it() -> None:
+    """Whoever asks for it in the second after reads a friendly text, and whoever asks later its answer."""
+    async with serving(servers={"box": behaving()}) as world:
+        assert await world.counted('gateway_mcp_server_up{server="box"}') == 1
+        pid = int(await called(world, "box.pid"))
+        watch = Stopwatch()
+        os.kill(pid, signal.SIGKILL)
+        await until(world, "box", "error", error="its program ended with exit code 137")
+        watch.within(NOTICED_S)
+        assert await world.counted('gateway_mcp_server_up{server="box"}') == 0
+        assert "'box' is not running just now" in await called(world, "box.echo", text="hello")
+        await until(world, "box")
+        assert await called(world, "box.echo", text="hello") == "hello"
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "text"), [("crash-in-call", "ended while it ran"), ("closes-stdout", "ended while it ran")]
+)
+async def test_a_server_that_ends_in_every_call(behaviour: str, text: str) -> None:
+    """However it ends: the model is told, and the next conversation finds the server again."""
+    async with serving(servers={"box": behaving(behaviour)}) as world:
+        for _ in range(2):
+            assert text in await called(world, "box.echo", text="hello")
+            await until(world, "box", "error")
+            await until(world, "box")
+
+
+# Patience.
+
+
+@keeps_time
+async def test_a_tool_that_tells_its_progress_for_ever() -> None:
+    """M5: progress extends the time of a call, up to its limit; the server is told that nobody waits any more."""
+    box = behaving("progress-forever", timeout=0.2, max_timeout=0.6)
+    async with serving(servers={"box": box}) as world:
+        watch = Stopwatch()
+        text = await called(world, "box.echo", text="hello")
+        watch.within(1.2)
+        assert watch.s > 0.6 and "did not answer within 0.6 s and was stopped" in text
+
+
+async def test_progress_keeps_a_call_alive() -> None:
+    """A call that takes longer than its timeout is no dead one while it says so."""
+    async with serving(servers={"box": behaving(timeout=0.3)}) as world:
+        assert await called(world, "box.progress", steps=5, pause=0.1) == "done"
+
+
+@keeps_time
+async def test_a_tool_that_hangs_delays_nobody_else() -> None:
+    """Neither another call of the same server nor one of another; the server learns of the cancellation."""
+    servers = {"box": behaving(timeouts={"sleep": 1.0}), "other": behaving()}
+    async with serving(servers=servers, upstreams=[]) as world:
+        hanging = asyncio.create_task(told(world, "box.sleep", seconds=2))
+        await asyncio.sleep(0.1)
+        watch = Stopwatch()
+        assert await told(world, "other.echo", text="a") == "a" and await told(world, "box.echo", text="b") == "b"
+        watch.within(0.5)
+        assert "the tool 'sleep' of the service 'box' did not answer within 1 s" in await hanging
+        assert await told(world, "box.cancelled") == "1"
+
+
+@keeps_time
+async def test_a_server_that_reads_nothing_any_more() -> None:
+    """Its calls end at their limit; another server's calls do not wait for that."""
+    servers = {"deaf": behaving("deaf", timeout=0.5), "box": behaving()}
+    async with serving(servers=servers, upstreams=[]) as world:
+        waiting = [asyncio.create_task(told(world, "deaf.echo", text="x" * 10_000)) for _ in range(10)]
+        watch = Stopwatch()
+        assert await told(world, "box.echo", text="a") == "a"
+        watch.within(0.5)
+        assert all("did not answer within 0.5 s" in text for text in await asyncio.gather(*waiting))
+
+
+# The end.
+
+
+@pytest.mark.parametrize("behaviour", ["grandchild", "grandchild-away"])
+@pytest.mark.parametrize("way", ["stop", "close"])
+@keeps_time
+async def test_nothing_is_left_of_a_server_that_is_stopped(tmp_path: Path, behaviour: str, way: str) -> None:
+    """M19: neither it nor what it started, by its operator and by the end of the gateway."""
+    file = tmp_path / "child"
+    async with serving(servers={"box": behaving(behaviour, file)}) as world:
+        family = left_by(int(await called(world, "box.pid")), int(file.read_text()))
+        watch = Stopwatch()
+        if way == "stop":
+            assert (await asked_of(world, "/box/stop")).json["state"] == "stopped"
+            watch.within(GONE_S)
+            assert not processes.still_living(family)
+            assert (await asked_of(world, "/box/start")).json["state"] in ("starting", "running")
+            await until(world, "box")
+            assert await called(world, "box.echo", text="hello") == "hello"
+            family = left_by(int(await called(world, "box.pid")), int(file.read_text()))
+            watch = Stopwatch()
+    watch.within(GONE_S)
+    assert not processes.still_living(family)
+
+
+@keeps_time
+async def test_a_server_that_does_not_want_to_end() -> None:
+    """M19: input closed, then SIGTERM, then SIGKILL."""
+    async with serving(servers={"box": behaving("ignores-term")}) as world:
+        family = left_by(int(await called(world, "box.pid")))
+        watch = Stopwatch()
+        await asked_of(world, "/box/stop")
+        watch.within(GONE_S)
+        assert not processes.still_living(family)
+
+
+def left_by(*pids: int) -> set[processes.Process]:
+    found = {processes.living_process(pid) for pid in pids}
+    assert None not in found
+    return {process for process in found if process is not None}
+
+
+async def test_a_server_that_is_stopped_in_the_middle_of_a_call() -> None:
+    """By its operator: the call fails, the conversation goes on, and so do the calls of others."""
+    async with serving(servers={"box": behaving(), "other": behaving()}) as world:
+        async with calling(world, "box.sleep", seconds=30) as ended:
+            await asked_of(world, "/box/stop")
+            assert "the service 'box' ended while it ran the tool 'sleep'" in await ended
+        assert await called(world, "other.echo", text="hello") == "hello"
+
+
+async def test_a_server_that_stays_the_same_lives_through_a_reload() -> None:
+    """Another one beside it changes nothing for it; one that changed is another process."""
+    async with serving(servers={"box": behaving()}) as world:
+        pid = await called(world, "box.pid")
+        await world.reload(mcp={"servers": {"box": behaving(), "other": behaving()}})
+        await until(world, "other")
+        assert await called(world, "box.pid") == pid
+        await world.reload(mcp={"servers": {"box": behaving(env={"A": "b"})}})
+        await until(world, "box")
+        assert await called(world, "box.pid") != pid and json.loads(await called(world, "box.env"))["A"] == "b"
+        gone: Json = await seen(world, "other")
+        assert gone["error"]["code"] == "service_not_found"

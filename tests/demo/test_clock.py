@@ -1,0 +1,31 @@
+"""The MCP server of the demo, by the SDK's own client."""
+
+import sys
+from datetime import UTC, datetime, timedelta
+
+from mcp import Client, StdioServerParameters
+from mcp_types import TextContent
+
+from gateway.demo.clock import clock
+
+
+async def told(client: Client, offset_hours: float) -> str:
+    result = await client.call_tool("now", {"utc_offset_hours": offset_hours})
+    [block] = result.content
+    assert isinstance(block, TextContent)
+    return block.text
+
+
+async def test_as_a_program() -> None:
+    """It has one tool, which tells the time; nothing of it is left when its input ends."""
+    async with Client(StdioServerParameters(command=sys.executable, args=["-m", "gateway.demo.clock"])) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["now"]
+        now = datetime.fromisoformat(await told(client, 9))
+        assert now.utcoffset() == timedelta(hours=9)
+        assert timedelta(0) <= datetime.now(UTC) - now < timedelta(minutes=1)
+
+
+async def test_no_such_place() -> None:
+    """No day has a place that is a whole day away, and the model is told so."""
+    async with Client(clock()) as client:
+        assert "less than 24" in await told(client, 30)

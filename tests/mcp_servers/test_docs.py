@@ -1,0 +1,66 @@
+"""docs/mcp.md is true: what stands there runs as it stands there, and prints what stands there."""
+
+import asyncio
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+import pytest
+
+from gateway.testing.run import GatewayProcess
+from tests.clients.snippets import ADDRESS, Snippet, read_snippets, run, save
+from tests.mcp_servers.servers import time_server
+
+pytestmark = pytest.mark.mcp_servers
+
+SNIPPETS: Final = read_snippets(["docs/mcp.md"])
+#: Days, and the hashes of definitions, which another version of the server may have changed.
+_CHANGING: Final = re.compile(r"\d{4}-\d\d-\d\d|\w+day|\b[0-9a-f]{64}\b")
+
+
+async def prints(snippet: Snippet, *, home: Path, address: str = ADDRESS) -> None:
+    """What the page says, run in a folder of its own; only the port is another one."""
+    program = home / "gateway"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m gateway "$@"\n', encoding="utf-8")
+    program.chmod(0o700)
+    found = os.pathsep.join((str(home), str(Path(sys.executable).parent), os.environ["PATH"]))
+    env = {"PATH": found, "GATEWAY__LISTEN": address}
+    printed = await asyncio.to_thread(run, snippet, home=home, address=address, env=env)
+    assert _CHANGING.sub("...", printed.replace(address, ADDRESS)) == _CHANGING.sub("...", snippet.output)
+
+
+async def until_running(gateway: GatewayProcess, name: str) -> None:
+    url = f"{gateway.base_url}/mcp/services/{name}"
+    async with aiohttp.ClientSession() as client, asyncio.timeout(20):
+        while True:
+            async with client.get(url) as answer:
+                if (await answer.json())["state"] == "running":
+                    return
+            await asyncio.sleep(0.05)
+
+
+def test_every_snippet_is_run() -> None:
+    """And the page has no other ones."""
+    assert set(SNIPPETS) == {"mcp", "mcp list", "mcp call", "mcp http", "mcp add"}
+
+
+async def test_the_quick_start(tmp_path: Path) -> None:
+    """The pasted block, the list, a call, and a service that is registered beside it."""
+    [saved] = SNIPPETS["mcp"]
+    found = os.pathsep.join((str(Path(time_server().command).parent), str(Path(sys.executable).parent)))
+    async with GatewayProcess(saved.code, env={"PATH": f"{found}{os.pathsep}{os.environ['PATH']}"}) as gateway:
+        address = gateway.base_url.removeprefix("http://")
+        await until_running(gateway, "time")
+        for name in ("mcp list", "mcp call", "mcp add"):
+            [snippet] = SNIPPETS[name]
+            await prints(snippet, home=tmp_path, address=address)
+
+
+async def test_servers_over_http(tmp_path: Path) -> None:
+    """Their configuration is one, with the variables that it names."""
+    saved, snippet = SNIPPETS["mcp http"]
+    save(saved, home=tmp_path, address=ADDRESS)
+    await prints(snippet, home=tmp_path)
