@@ -69,10 +69,11 @@ class HttpTransport:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         try:
-            return await self._resources.__aexit__(kind, error, trace)
+            await self._resources.__aexit__(kind, error, trace)
         except* (anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass  # answers that came after the end
-        return None
+        # A connection that ends cancels whoever is in it, which is nothing to be told; what failed there is.
+        return not isinstance(error, Exception)
 
     def _tokens(self, web: Web) -> Tokens | None:
         if self._endpoint.oauth is None:
