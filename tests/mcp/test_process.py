@@ -84,7 +84,8 @@ async def test_nothing_secret_shows() -> None:
     [
         (
             Program("no-such-server"),
-            "the program 'no-such-server' is not in PATH: install it, or give its absolute path as `command` (PATH is /bin)",
+            "the program 'no-such-server' is not in PATH: install it, or give its absolute path as `command` "
+            "(PATH is /bin)",
         ),
         (Program("{tmp}/none"), "the program '{tmp}/none' is not there: install it, or correct `command`"),
         (Program("{tmp}/plain"), "the program '{tmp}/plain' may not be executed: make it executable (chmod +x)"),
