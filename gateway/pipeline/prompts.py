@@ -69,6 +69,7 @@ class BasePrompts:
         self._texts: LRUCache[str, str | None] = LRUCache(_CACHE_BYTES, getsizeof=_size_of)
         self._turn = asyncio.Lock()
         self._generation: int | None = None
+        self._known: frozenset[tuple[str, int, float]] | None = None
         self._version = 0
 
     @property
@@ -134,12 +135,16 @@ class BasePrompts:
                 self._forget()
 
     async def refresh(self) -> bool:
-        """Looks whether another process changed the store; whether it did since the last look. Raises StoreError."""
+        """Looks whether another process changed prompts; whether it did since the last look. Raises StoreError."""
         async with self._turn:
             generation = await self._store.generation()
             if generation == self._generation:
                 return False
+            known = frozenset((one.id, one.version, one.updated_s) for one in await self._store.prompts())
             self._generation = generation
+            if known == self._known:  # something else has changed
+                return False
+            self._known = known
             self._forget()
             return True
 

@@ -33,6 +33,8 @@ log = logging.getLogger("gateway")
 TOOL_GRACE_S = 2.0
 _LEFT = "Not run: the request was cancelled before it began."
 _NOT_RUN = "Not run: a person rejected this call."
+_GONE = "Not run: the service of this tool is not running any more. Say so, and go on without it."
+_CHANGED = "Not run: the definition of this tool has changed just now. Call it again if it is still what you want."
 
 
 #: How a step ends with its approval, where that is not cancelled.
@@ -263,7 +265,10 @@ class Round:
     async def _run(self, number: int, planned: Planned, *, edited: bool) -> Told:
         """Runs one call that may run. One that is cancelled gets a little time to end by itself."""
         entry = self.judge.catalog.find(planned.call.tool, self.exchange)
-        assert entry is not None  # it was found when it was judged, and the catalog does not change
+        if entry is None or (entry.changed and planned.verdict.decision == "auto"):  # services come and go
+            text = _GONE if entry is None else _CHANGED
+            await self.record.finish(number, gone := Told(text, text, ok=False), ok=False)
+            return gone
         work = asyncio.get_running_loop().create_task(
             self.runner.run(entry, planned.call, self.exchange, limit_chars=self.limit_chars)
         )

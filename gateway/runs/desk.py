@@ -294,14 +294,19 @@ class Desk:
         """Asks anew for a call whose tool or policy has changed since."""
         binding = self._judges.binding(stale.tool)
         if binding is None:
-            return GatewayError("approval_stale", "The tool of this approval is gone; reject it.")
+            return GatewayError(
+                "approval_stale", "The tool of this approval is not there: decide when it is back, or reject it."
+            )
         verdict = self._judges.edited(stale.tool, orjson.loads(stale.arguments))
         if verdict.decision in ("deny", "error"):
             return GatewayError("approval_stale", f"This call cannot run any more; reject it. {verdict.reason}")
-        now_s = self._clock.time()
+        now_s, asks = self._clock.time(), verdict.decision == "confirm"
         fresh = replace(
             stale,
             id=new_approval_id(),
+            basis=verdict.basis if asks else stale.basis,
+            rule=verdict.rule if asks else stale.rule,
+            reason=verdict.reason if asks else stale.reason,
             definition_sha256=binding.definition,
             policy_sha256=binding.policy,
             created_s=now_s,

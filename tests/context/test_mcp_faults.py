@@ -15,7 +15,7 @@ from gateway.testing import processes
 from gateway.testing.local import LocalGateway
 
 from .models import Json, says
-from .serving import asked_of, asks, behaving, called, result, seen, serving, started, told, until
+from .serving import asked_of, asks, behaving, called, result, seen, serving, started, told, until, until_pinned
 from .talking import World, talking
 
 #: The connections themselves are tested on both loops.
@@ -102,6 +102,38 @@ async def test_a_server_that_is_killed_while_it_runs_a_tool() -> None:
         assert await called(world, "box.calls") == "1"
         assert int(await called(world, "box.pid")) != pid
         assert await world.counted('gateway_mcp_server_restarts_total{server="box"}') == 1
+
+
+async def test_a_server_that_dies_between_two_calls_of_one_answer() -> None:
+    """The second call does not run, the model is told why, and the conversation goes on."""
+    group = [
+        {"tool": f"box.{tool}", "parameters": {"risk_level": "low", **with_}, "terminate": False}
+        for tool, with_ in (("crash", {}), ("echo", {"text": "hello"}))
+    ]
+    async with serving(says(json.dumps(group)), says("I see."), servers={"box": behaving()}) as world:
+        answer = await world.chat("use the box service")
+        assert (answer.status, answer.text) == (200, "I see.")
+        first, second = world.model.behind()[-2:]
+        assert "ended while it ran the tool 'crash'" in first["content"]
+        assert "Not run: the service of this tool is not running any more" in second["content"]
+        run = await world.run(answer.headers["X-Context-Run-Id"], state="completed")
+        assert [step["state"] for step in run["steps"]] == ["failed", "failed"]
+
+
+async def test_a_tool_that_changes_between_two_calls_of_one_answer(tmp_path: Path) -> None:
+    """What was judged as it was does not run as it is now: the next call of it asks a person."""
+    box = behaving("changed", tmp_path / "starts")
+    servers = {"box": box, "other": behaving()}
+    waits = {"tool": "other.sleep", "parameters": {"risk_level": "low", "seconds": 1.5}, "terminate": False}
+    then = {"tool": "box.echo", "parameters": {"risk_level": "low", "text": "hello"}, "terminate": False}
+    async with serving(says(json.dumps([waits, then])), says(json.dumps(then)), servers=servers) as world:
+        await until_pinned(world, "box")
+        asked = asyncio.create_task(world.chat("use the box service"))
+        await asyncio.sleep(0.2)
+        await asked_of(world, "/box/restart")
+        (approval,) = (await asked).asks
+        assert approval["rule"] == "definition_changed"
+        assert "Not run: the definition of this tool has changed" in result(world)
 
 
 async def test_a_tool_that_may_run_twice_is_called_again() -> None:

@@ -15,7 +15,8 @@ from gateway.pipeline.prompts import (
     PromptIdError,
     PromptTextError,
 )
-from gateway.store import StoreError
+from gateway.store import StoredService, StoreError
+from plugins.stores.sqlite import SqliteStore
 
 
 def prompts(shelf: Shelf, **configured: str) -> BasePrompts:
@@ -122,6 +123,21 @@ async def test_a_change_of_another_process_is_seen_after_a_refresh() -> None:
     assert await base.refresh() is False
     assert await base.text("mine") == "theirs"
     assert len(shelf.asked) == asked
+
+
+async def test_what_is_no_prompt_changes_none() -> None:
+    """Services and grants share the store's generation: whatever was made of prompts still holds."""
+    store = SqliteStore(":memory:")
+    await store.open()
+    base = BasePrompts({}, store, clock=Wall())
+    await store.put_prompt("mine", "text", now_s=1.0)
+    await base.refresh()
+    version = base.version
+    assert await store.put_service(StoredService(name="time", updated_s=2.0), expected=0)
+    assert await base.refresh() is False and base.version == version
+    assert await store.delete_prompt("mine") and await store.put_prompt("mine", "other", now_s=3.0)
+    assert await base.refresh() is True and base.version != version
+    await store.close()
 
 
 async def test_configured_prompts_cannot_be_changed() -> None:
