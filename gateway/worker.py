@@ -26,7 +26,7 @@ HAND_OVER_S = 0.25
 SPREAD_S = 10.0
 #: So many new objects before the collector looks for cycles among them: few of ours are in any, and each look at an
 #: agent run's chunks costs more than it finds.
-YOUNG_OBJECTS = 10_000
+YOUNG_OBJECTS = 50_000
 #: Pending connections that the kernel keeps for us.
 BACKLOG = 4096
 
