@@ -1,5 +1,6 @@
 """`gateway explain`: asks a running gateway what it would make of a message, and shows it to a person."""
 
+import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -33,6 +34,12 @@ def explain(text: str, where: str | Address, *, prompt: str | None, chain: str |
 
 def shown(answer: Mapping[str, object], *, text: str) -> Iterator[str]:
     """The answer of POST /context/explain, for a person."""
+    workflow = answer.get("workflow")
+    if isinstance(workflow, dict):
+        yield f"workflow  {workflow.get('name')}: {' > '.join(_texts(workflow.get('steps')))}"
+        yield f"with      {json.dumps(workflow.get('parameters'), ensure_ascii=False)}"
+        yield f"chain     {answer.get('chain')}, model {answer.get('model') or 'as the client names it'}"
+        return
     stages = " > ".join([*_texts(answer.get("stages")), "model"])
     yield f"chain     {answer.get('chain')}: {stages}"
     yield f"intent    {_intent(answer.get('intent'), text)}"

@@ -41,6 +41,16 @@ def test_what_a_person_reads() -> None:
     ]
 
 
+def test_a_workflow_is_shown_with_its_steps() -> None:
+    """It has no messages yet: they depend on what its steps find."""
+    called = {"name": "report", "parameters": {"title": "Kühe"}, "steps": ["rows", "page"]}
+    assert list(shown({"chain": "assistant", "workflow": called, "model": "m"}, text="/report Kühe")) == [
+        "workflow  report: rows > page",
+        'with      {"title": "Kühe"}',
+        "chain     assistant, model m",
+    ]
+
+
 @pytest.mark.parametrize(
     "answer", [{}, {"messages": None, "intent": None, "stages": None, "tools": None, "prompt": None}]
 )

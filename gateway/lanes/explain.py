@@ -17,11 +17,12 @@ from gateway.lanes.admin import REQUEST_ID, Route
 from gateway.lanes.chat import Identify, head_of
 from gateway.lanes.content import content_of
 from gateway.lanes.context import AGENT_LOOP, ContextLane, chat_request, new_run_id
+from gateway.lanes.workflows import called_in
 from gateway.pipeline.chain import fold
 from gateway.pipeline.model import ModelCore
 from gateway.tools.gate import ABSENT, Asked, take_risk_level
 from gateway.tools.judge import Judge
-from gateway.wire.chat_request import client_tools, wants_text
+from gateway.wire.chat_request import client_tools, wants_text, whole_text
 from gateway.wire.risk_level import RISK_LEVEL
 
 EXPLAIN_PATH = "/context/explain"
@@ -44,8 +45,14 @@ class Explainer:
     clock: Clock
 
     async def explain(self, exchange: Exchange) -> Json:
-        """The answer without verdicts. Raises GatewayError where the chain would."""
+        """The answer without verdicts. Raises GatewayError where the chain would, and for what a workflow needs."""
         chain = self.lane.chains[exchange.chain]
+        called = called_in(whole_text(exchange.body), self.lane.workflows)
+        if called is not None:
+            workflow, parameters = called
+            told = {"name": workflow.name, "parameters": parameters, "steps": [step.name for step in workflow.steps]}
+            model = self.model or exchange.body.get("model")
+            return {"lane": "context", "chain": chain.name, "workflow": told, "model": model}
         recorder = _Recorder()
         handler = fold(chain.name, chain.links, recorder, counters=self.counters, clock=self.clock).handler
         reply = await handler(replace(exchange, dry=True, events=False))
@@ -60,6 +67,7 @@ class Explainer:
         return {
             "lane": "context",
             "chain": chain.name,
+            "workflow": None,  # else its name, parameters and steps, and none of what follows
             "stages": stages,
             "intent": None if intent is None else _described(intent),
             "prompt": exchange.prompt,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from context.models import says
 from context.talking import Completed, World, desk, talking
+from context.working import working
 from running import key
 
 from gateway.lanes.explain import CALLS_LIMIT, EXPLAIN_PATH
@@ -97,6 +98,23 @@ async def test_nothing_is_remembered_or_forgotten() -> None:
         await world.chat("Remember that I like tea.")
         assert "deleted" in (await explained(world, "Forget that I like tea.")).json["messages"][0]["content"]
         assert "I like tea" in (await explained(world)).json["messages"][0]["content"]
+
+
+async def test_a_workflow_is_explained_as_one(tmp_path: Path) -> None:
+    """Which, with what, step by step; what it lacks is told as in a chat; an unknown name is ordinary text."""
+    async with working(tmp_path) as world:
+        answer = await explained(world, "/summary hello there")
+        assert answer.status == 200, answer.json
+        assert answer.json == {
+            "lane": "context",
+            "chain": "assistant",
+            "workflow": {"name": "summary", "parameters": {"text": "hello there"}, "steps": ["said"]},
+            "model": "m",
+        }
+        lacking = await explained(world, "/summary")
+        assert (lacking.status, lacking.json["error"]["param"]) == (422, "text")
+        assert (await explained(world, "/nothing of ours")).json["workflow"] is None
+        assert world.model.asked == []
 
 
 async def test_calls_are_judged(tmp_path: Path) -> None:
