@@ -40,8 +40,8 @@ class FoundWorkflows:
 def load_workflows(section: Workflows) -> FoundWorkflows:
     """The workflows of the folder. Raises ConfigError with everything that is wrong in it.
 
-    In the folder that nobody named, a file that is not safe to use is left out with a warning: a checkout that its
-    group may write must not keep the gateway from starting.
+    In the folder that nobody named, a file that is not safe to use, or that is another program's, is left out with a
+    warning: a checkout that its group may write, or that has such a folder, must not keep the gateway from starting.
     """
     folder, is_named = section.folder, "folder" in section.model_fields_set
     problems: list[Problem] = []
@@ -58,6 +58,9 @@ def load_workflows(section: Workflows) -> FoundWorkflows:
                 warnings.append(str(unsafe))
             continue
         draft, workflow = _read(file, content)
+        if not is_named and not (isinstance(draft.tree, dict) and "steps" in draft.tree):
+            warnings.append(f"{file}: left out: it is no workflow (it has no steps)")
+            continue
         try:
             draft.raise_problems()
         except ConfigError as error:

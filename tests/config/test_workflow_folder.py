@@ -64,6 +64,19 @@ def test_a_folder_that_is_not_there(folder: Folder) -> None:
     assert said.startswith("configuration workflows.folder: cannot read the folder") and "create it" in said
 
 
+@pytest.mark.parametrize("text", ["on: push\njobs: {}\n", "- a list\n", "", "\xff{", "name: w\n"])
+def test_a_file_of_another_program_stops_nothing_where_nobody_named_the_folder(folder: Folder, text: str) -> None:
+    """It is left out with a warning; a folder that is named holds workflows only."""
+    theirs = Workflows(folder, named=False)
+    theirs.write(HEAD + STEP, "ours.yaml")
+    theirs.write(text.encode("latin-1"), "theirs.yaml")
+    found = theirs.load()
+    assert list(found.workflows) == ["w"]
+    (warning,) = found.warnings
+    assert "theirs.yaml: left out: it is no workflow" in warning
+    assert Workflows(folder).problems()
+
+
 @pytest.mark.parametrize("named", [True, False])
 def test_a_folder_that_cannot_be_read(folder: Folder, named: bool) -> None:
     """That it is there says that it is meant."""
