@@ -182,6 +182,10 @@ async def assemble_context(
         close=close,
         workflows=workflows,
     )
+    try:
+        await prompts.refresh()  # a first look later would drop what was enhanced by then
+    except StoreError as error:
+        log.error("the store failed: %s", error)
     shows = (link.stage for link in chains[settings.context.chain].links if isinstance(link.stage, Enhancer))
     explainer = Explainer(
         lane=lane, core=core, model=settings.context.model, judge=crew.judge, counters=counters, clock=clock
