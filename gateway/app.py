@@ -100,6 +100,7 @@ class Gateway:
         store = await open_store(settings, folder=self._loaded.folder)
         self._stack.push_async_callback(store.close)
         self._share(store)
+        await self._follow_services()
         entry = self._entry()
         self._context = await self._assemble(self._loaded, entry)
         self._stack.push_async_callback(self._retire)
@@ -130,7 +131,6 @@ class Gateway:
         tail = Tail(store)
         keeper = Keeper(store, clock=self._clock, resume=resume)
         fleet = make_fleet(store, worker=keeper.owner, counters=self._counters, clock=self._clock)
-        fleet.configure(self._loaded.settings.mcp.servers)
         self._shared = Shared(store, self._runs, tail, keeper, self._counters, self._clock, fleet)
         self._resumption = Resumption(
             lane=lambda: self._current().lane,
