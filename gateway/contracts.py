@@ -7,14 +7,12 @@ A plugin is one file that exports `PLUGIN = Plugin(Config, build)`: `plugins/sta
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from gateway.caller import Caller as Caller  # for plugins, too
 from gateway.journal import StoredRun
+from gateway.store import Json as Json
 from gateway.store import ServiceState, Store
-
-#: A JSON object as orjson reads it: values are JSON values.
-Json: TypeAlias = dict[str, Any]
 
 IntentKind = Literal["normal", "memory", "hitl", "mcp"]
 Decision = Literal["auto", "confirm", "deny", "error"]

@@ -6,6 +6,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from gateway.journal import Journal
 
+#: A JSON object as orjson reads it: values are JSON values.
 Json: TypeAlias = dict[str, Any]
 
 ServiceState = Literal["stopped", "starting", "running", "error"]

@@ -142,10 +142,10 @@ class ContextLane:
 
         Another request of the same asking may have begun it while this one waited.
         """
-        chain = self.chains[exchange.chain]
-        handler = chain.handler if exchange.workflow is None else chain.resumed(AGENT_LOOP)
+        name = exchange.chain
+        handler = self.chains[name].handler if exchange.workflow is None else self.looping(name)
         if handler is None:
-            raise GatewayError("workflow_failed", f"The chain {chain.name!r} runs no tools: add '{AGENT_LOOP}' to it.")
+            raise GatewayError("workflow_failed", f"The chain {name!r} runs no tools: add '{AGENT_LOOP}' to it.")
         return self.runs.find(asking) or self.runs.begin(exchange, asking, self.held(handler), detached=detached)
 
     def looping(self, chain: str) -> Handler | None:

@@ -124,13 +124,12 @@ class Run:
             await self._begin()
             self._action = await self._first_action()
             while not isinstance(self._action, Finish):
-                if self._round is None:
-                    await self._ask()
-                else:
+                if isinstance(self._action, Execute):
+                    self._round = self._round or self._next_round(self._action)
                     await self._round.run()
                     self._action, self._round = self._executed(self._round), None
-                if isinstance(self._action, Execute):
-                    self._round = self._next_round(self._action)
+                else:
+                    await self._ask()
             for chunk in await self._ending(self._action):
                 await self._say(chunk)
             outcome = "rejected" if self._state == "expired" else self._state
@@ -264,10 +263,7 @@ class Run:
     async def _first_action(self) -> Action:
         """Where a run begins, or goes on that is on record."""
         if not self._progress.is_open:
-            action = self._loop.begin()
-            if isinstance(action, Execute):
-                self._round = self._next_round(action)
-            return action
+            return self._loop.begin()
         exchange, crew = self._exchange, self._crew
         approvals = await crew.desk.of_run(exchange.id, tenant=exchange.caller.tenant)
         opened = reopen(self._progress, self._record, approvals, crew.judge, exchange)
