@@ -3,7 +3,7 @@ model and tools of the test's making.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
@@ -19,11 +19,11 @@ from gateway.journal import Change, StoredRun
 from gateway.lanes.workflows import Begun, Wanted, WorkflowPages
 from gateway.runs.loop import Ask, Execute, Finish, Planned, Told
 from gateway.runs.script import Script
-from gateway.wire.answer import error_body
 from gateway.wire.scanner import FoundCall, Prose
 from plugins.stores.sqlite import SqliteStore
 from tests.plugins.stores.records import approval, new, run, step
 
+from .answering import errors
 from .assembled import Lane, assembled
 from .office import KEYS
 
@@ -151,23 +151,12 @@ class Counter:
         return await self.ask("POST", f"/workflows/{name}/runs", {"parameters": parameters}, **more)
 
 
-@web.middleware
-async def _errors(
-    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.StreamResponse:
-    try:
-        return await handler(request)
-    except GatewayError as error:
-        body = error_body(error, request_id="req_1")
-        return web.Response(status=error.facts.status, body=body, content_type="application/json")
-
-
 @asynccontextmanager
 async def bureau() -> AsyncIterator[Counter]:
     store = SqliteStore(":memory:")
     await store.open()
     office = Bureau(store)
-    app = web.Application(middlewares=[_errors])
+    app = web.Application(middlewares=[errors])
     for method, path, handler in office.pages().routes():
         app.router.add_route(method, path, handler)
     names = (*ALL, "nope", "categories", "..%2Fetc")

@@ -1,6 +1,6 @@
 """The pages of services behind the real listener: the fleets of two workers on one store, and keys of three callers."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -14,9 +14,9 @@ from gateway.counters import ContextCounters
 from gateway.errors import GatewayError
 from gateway.lanes.services import ServicePages
 from gateway.tools.fleet import Fleet
-from gateway.wire.answer import error_body
 from plugins.stores.sqlite import SqliteStore
 
+from .answering import errors
 from .assembled import Lane, assembled
 
 KEYS: Mapping[str, Caller] = {
@@ -70,17 +70,6 @@ class Harbour:
     async def refused(self, method: str, path: str = "", body: object = None, *, key: str = "root") -> tuple[int, str]:
         status, answer = await self.ask(method, path, body, key=key)
         return status, answer["error"]["code"]
-
-
-@web.middleware
-async def errors(
-    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.StreamResponse:
-    try:
-        return await handler(request)
-    except GatewayError as error:
-        body = error_body(error, request_id="req_1")
-        return web.Response(status=error.facts.status, body=body, content_type="application/json")
 
 
 @asynccontextmanager

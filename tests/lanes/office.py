@@ -1,7 +1,7 @@
 """The pages of approvals and runs behind the real listener, on a real store, with keys of two tenants."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -19,10 +19,10 @@ from gateway.lanes.socket import SocketPages
 from gateway.runs.desk import Binding, Desk
 from gateway.runs.tail import Tail
 from gateway.store import StoreError
-from gateway.wire.answer import error_body
 from plugins.stores.sqlite import SqliteStore
 from tests.plugins.stores.records import event, new, parked, run
 
+from .answering import errors
 from .assembled import Lane, assembled
 
 #: The records' time, before their approvals expire.
@@ -175,17 +175,6 @@ class Desktop:
         return await self.ask("POST", path, body, key=key)
 
 
-@web.middleware
-async def _errors(
-    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.StreamResponse:
-    try:
-        return await handler(request)
-    except GatewayError as error:
-        body = error_body(error, request_id="req_1")
-        return web.Response(status=error.facts.status, body=body, content_type="application/json")
-
-
 @asynccontextmanager
 async def opened(*changes: Change, keepalive_s: float = 10.0) -> AsyncIterator[Desktop]:
     """The office after these changes; without any, with the run `run_1` that waits for `ap_1`."""
@@ -196,7 +185,7 @@ async def opened(*changes: Change, keepalive_s: float = 10.0) -> AsyncIterator[D
         for change in changes or (parked(),):
             await store.write(change)
         office = Office(store, tail, keepalive_s=keepalive_s)
-        app = web.Application(middlewares=[_errors])
+        app = web.Application(middlewares=[errors])
         pages = (office.approvals, office.runs, office.events, office.sockets)
         for method, path, handler in (route for page in pages for route in page.routes()):
             app.router.add_route(method, path, handler)

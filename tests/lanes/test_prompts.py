@@ -3,7 +3,7 @@
 import hashlib
 import io
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -16,7 +16,8 @@ from gateway.contracts import EnhancedPrompt
 from gateway.errors import GatewayError
 from gateway.lanes.prompts import BODY_LIMIT_BYTES, PromptPages
 from gateway.pipeline.prompts import TEXT_LIMIT_BYTES, BasePrompts
-from gateway.wire.answer import error_body
+
+from .answering import errors
 
 ROOT = "/v1/system-prompts"
 
@@ -44,17 +45,6 @@ class Site:
     prompts: BasePrompts
     enhancer: Enhancing | None
     scopes: set[str] = field(default_factory=lambda: {"context", "admin"})
-
-
-@web.middleware
-async def errors(
-    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.StreamResponse:
-    try:
-        return await handler(request)
-    except GatewayError as error:
-        body = error_body(error, request_id="req_1")
-        return web.Response(status=error.facts.status, body=body, content_type="application/json")
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 import re
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import fields
 from typing import get_args
 
@@ -12,7 +10,6 @@ import pytest
 from gateway.journal import ENDED, Approval, AuditLine, Grant, RunEvent, RunState, StoredRun, StoredStep
 from gateway.wire import journal_sql
 from gateway.wire.journal_sql import chosen
-from gateway.wire.migrations import MIGRATIONS
 
 STATEMENTS = [
     (name, statement)
@@ -22,15 +19,6 @@ STATEMENTS = [
 ]
 #: What is read from one end, where nothing has to be searched.
 FROM_AN_END = {"LAST_AUDIT", "LAST_EVENT", "PENDING"}
-
-
-@pytest.fixture
-def connection() -> Iterator[sqlite3.Connection]:
-    with closing(sqlite3.connect(":memory:")) as connection:
-        for migration in MIGRATIONS:
-            for statement in migration:
-                connection.execute(statement)
-        yield connection
 
 
 def nothing(statement: str) -> tuple[None, ...]:

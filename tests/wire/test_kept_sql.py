@@ -1,26 +1,14 @@
 """Statements on what is kept besides the journal: rows fit their facts, nothing searches through a table."""
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import fields
 
 import pytest
 
 from gateway.store import Memory, StoredPrompt, StoredService, WorkerService
 from gateway.wire import kept_sql
-from gateway.wire.migrations import MIGRATIONS
 
 SERVICE = ("time", b"{}", True, 2, "{}", 9, 1.0)
-
-
-@pytest.fixture
-def connection() -> Iterator[sqlite3.Connection]:
-    with closing(sqlite3.connect(":memory:")) as connection:
-        for migration in MIGRATIONS:
-            for statement in migration:
-                connection.execute(statement)
-        yield connection
 
 
 @pytest.mark.parametrize(

@@ -1,23 +1,11 @@
 """The tables of the store fit what is put into them, and the audit log only grows."""
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import fields
 
 import pytest
 
 from gateway.store import Memory, StoredPrompt, StoredService, WorkerService
-from gateway.wire.migrations import MIGRATIONS
-
-
-@pytest.fixture
-def connection() -> Iterator[sqlite3.Connection]:
-    with closing(sqlite3.connect(":memory:")) as connection:
-        for migration in MIGRATIONS:
-            for statement in migration:
-                connection.execute(statement)
-        yield connection
 
 
 @pytest.mark.parametrize(
