@@ -63,6 +63,7 @@ class Gateway:
         index: int = 0,
     ) -> None:
         self._loaded = loaded
+        self._hosts = allowed_hosts(loaded.settings)
         self._load = load
         self._sink = sink
         self._metrics = metrics
@@ -226,6 +227,7 @@ class Gateway:
                 self._loaded = old
                 raise
             self._listeners[DATA].swap(entry)
+            self._hosts = allowed_hosts(loaded.settings)
             retired, self._context = self._context, context
             if retired is not None:
                 await retired.lane.retire()
@@ -304,7 +306,7 @@ class Gateway:
 
     async def _listener(self, entry: Entry, further: Sequence[Route]) -> Listener:
         exposition = self._exposition.page if self._loaded.settings.metrics.enabled else None
-        pages = Pages(exposition=exposition, ready=self._ready, allowed_hosts=self._hosts, further=further)
+        pages = Pages(exposition=exposition, ready=self._ready, allowed_hosts=lambda: self._hosts, further=further)
         runner = web.AppRunner(
             pages.application(),
             access_log=None,
@@ -328,9 +330,6 @@ class Gateway:
 
     def _ready(self) -> bool:
         return not any(listener.draining for listener in self._listeners.values())
-
-    def _hosts(self) -> frozenset[str]:
-        return allowed_hosts(self._loaded.settings)
 
     def _access(self, **facts: object) -> None:
         self._sink.put(access_record(facts))

@@ -80,8 +80,8 @@ class Exchange:
     credential_header: bytes = b"authorization"  # where its client puts a credential, in lower case
 
 
-#: Something of an answer: a piece of its text, or a whole `chat.completion.chunk` object, which may carry
-#: `"context": {"type": ...}` (an event for the client, docs/wire).
+#: Something of an answer: a piece of its text, which a chunk with nothing but a text comes as, or a whole
+#: `chat.completion.chunk` object, which may carry `"context": {"type": ...}` (an event for the client, docs/wire).
 Chunk: TypeAlias = str | Json
 #: Waits until more may be told: a client does not keep up, or is gone.
 Pause: TypeAlias = Callable[[], Awaitable[None]]

@@ -1,12 +1,11 @@
 """The pages of the context lane: chat completions, and the models that there are."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from aiohttp import web
 
 from gateway.caller import Caller
-from gateway.contracts import Json
 from gateway.errors import GatewayError
 from gateway.journal import ENDED
 from gateway.lanes.admin import REQUEST_ID, Route
@@ -53,11 +52,12 @@ class ChatPages:
         self._admit()
         lane, core = self._current()
         head = head_of(request)
-        self._check_key(head, core)
+        identities = self._identities(head, core)
         async with lane.in_use():
             content = await content_of(request, limit_bytes=lane.body_bytes, limit_name="limits.context_body")
             body = chat_request(content)
-            identity = self._identity(head, core, body)
+            has_key = core.has_key(body)
+            identity = identities.get(has_key) or self._identify(head, has_key, "context")
             asking = lane.runs.marked(_asking(head, identity.caller, path=request.path, content=content))
             run = lane.runs.find(asking)
             if run is None:
@@ -84,26 +84,28 @@ class ChatPages:
     async def _models(self, request: web.Request) -> web.StreamResponse:
         _, core = self._current()
         head = head_of(request)
-        identity = self._identity(head, core, {})
+        identity = self._identify(head, core.has_key({}), "context")
         header, credential = forwarded(head, identity.consumed)
         status, content_type, content = await core.models(
             header=header, credential=credential, credential_header=credential_header(head)
         )
         return web.Response(status=status, body=content, headers={"Content-Type": content_type})
 
-    def _check_key(self, head: RequestHead, core: ModelCore) -> None:
-        """Before the body is read, which says which upstream it is: a stranger's is not worth reading."""
+    def _identities(self, head: RequestHead, core: ModelCore) -> Mapping[bool, Identity]:
+        """Who asks, where the upstream has a key of its own and where it has none. Raises GatewayError if nobody does.
+
+        That is before the body is read, which says which upstream it is: a stranger's is not worth reading.
+        """
+        identities: dict[bool, Identity] = {}
         refusals = []
-        for upstream_has_key in sorted(core.key_kinds, reverse=True):  # the refusal that says more comes first
+        for upstream_has_key in core.key_kinds:
             try:
-                self._identify(head, upstream_has_key, "context")
+                identities[upstream_has_key] = self._identify(head, upstream_has_key, "context")
             except GatewayError as error:
                 refusals.append(error)
-        if len(refusals) == len(core.key_kinds):
+        if not identities:
             raise refusals[0]
-
-    def _identity(self, head: RequestHead, core: ModelCore, body: Json) -> Identity:
-        return self._identify(head, core.target_of(body).pool.endpoint.api_key is not None, "context")
+        return identities
 
 
 def head_of(request: web.Request) -> RequestHead:

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -94,13 +94,25 @@ class ContextLane:
     @asynccontextmanager
     async def in_use(self) -> AsyncIterator[None]:
         """Around each request."""
-        self._using += 1
+        let_go = self._hold()
         try:
             yield
         finally:
-            self._using -= 1
-            if self._retired and not self._using:
+            await let_go()
+
+    def _hold(self) -> Callable[[], Awaitable[None]]:
+        """This lane's tools stay open until what is returned here is called; twice is once."""
+        held = True
+        self._using += 1
+
+        async def let_go() -> None:
+            nonlocal held
+            was_held, held = held, False
+            self._using -= was_held
+            if was_held and self._retired and not self._using:
                 await self.close()
+
+        return let_go
 
     async def exchange(
         self, head: RequestHead, body: Json, *, identity: Identity, run_id: str, asking: Asking | None = None
@@ -157,11 +169,20 @@ class ContextLane:
         """`handler`, with this lane's tools open as long as its reply lasts: runs outlive their requests."""
 
         async def handle(exchange: Exchange) -> Reply:
-            async with AsyncExitStack() as stack:
-                await stack.enter_async_context(self.in_use())
+            let_go = self._hold()
+            try:
                 reply = await handler(exchange)
-                stack.push_async_callback(reply.release)
-                return replace(reply, release=stack.pop_all().aclose)
+            except BaseException:
+                await let_go()
+                raise
+
+            async def release() -> None:
+                try:
+                    await reply.release()
+                finally:
+                    await let_go()
+
+            return replace(reply, release=release)
 
         return handle
 

@@ -28,7 +28,7 @@ SWITCHED = 101
 
 
 class Facade(asyncio.Transport):
-    """The transport that one aiohttp handler sees, for one request."""
+    """The transport that one aiohttp handler sees, for one request, until its connection is lost."""
 
     def __init__(self, turn: "OwnTurn", client: "ClientConnection") -> None:
         super().__init__()
@@ -37,9 +37,6 @@ class Facade(asyncio.Transport):
         self._closed = False
         self._on_close: Callable[[], None] = turn.handler_closed
         self._upgrade: web.WebSocketResponse | None = None  # until its 101 is written
-        self.keep_alive = False
-        self.answered = False
-        self.status = 0
 
     @property
     def head(self) -> RequestHead:
@@ -61,12 +58,12 @@ class Facade(asyncio.Transport):
         if self._closed:
             return
         data = bytes(data)
-        if not self.status and not data.startswith(_CONTINUE):
+        if not self._turn.status and not data.startswith(_CONTINUE):
             # No page prepared this: it is aiohttp's own error answer, which repeats what was sent.
             self._closed = True
             self._client.listener.loop.call_soon(self._turn.handler_refused)
             return
-        self.answered = True
+        self._turn.answered = True
         self._client.write(data)
         if self._upgrade is not None:
             upgrade, self._upgrade = self._upgrade, None
@@ -93,12 +90,12 @@ class Facade(asyncio.Transport):
             self._client.listener.loop.call_soon(self._on_close)
 
     def abort(self) -> None:
-        self.keep_alive = False
+        self._turn.keep_alive = False
         self.close()
 
     def prepared(self, response: web.StreamResponse) -> None:
         """The answer is about to be written. Raises GatewayError for a WebSocket that must not begin here."""
-        if self.status == SWITCHED:
+        if self._turn.status == SWITCHED:
             self.abort()  # the page failed behind its 101: another answer has no place in a WebSocket
         elif isinstance(response, web.WebSocketResponse):
             if not self.head.websocket:
@@ -108,8 +105,8 @@ class Facade(asyncio.Transport):
                     param="upgrade",
                 )
             self._upgrade = response
-        self.keep_alive = bool(response.keep_alive)
-        self.status = response.status
+        self._turn.keep_alive = bool(response.keep_alive)
+        self._turn.status = response.status
 
 
 async def take_back(request: web.Request, response: web.StreamResponse) -> None:
@@ -124,9 +121,13 @@ async def take_back(request: web.Request, response: web.StreamResponse) -> None:
 
 
 class OwnTurn:
-    """A request to one of our own routes."""
+    """A request to one of our own routes, and what its facade has seen of the answer.
 
-    __slots__ = ("_began", "_body", "_client", "_facade", "_handler", "_moved", "head")
+    It does not know the facade, which knows it: both go with their last reference, and not only when the collector
+    finds them.
+    """
+
+    __slots__ = ("_began", "_body", "_client", "_handler", "_moved", "answered", "head", "keep_alive", "status")
 
     mode = "own"
     streaming = False
@@ -137,13 +138,14 @@ class OwnTurn:
         self._began = perf_counter()
         self._moved = client.listener.clock()
         self._body: Body | None = None
-        self._facade = Facade(self, client)
+        self.keep_alive = self.answered = False
+        self.status = 0
         self._handler = client.listener.new_handler()
 
     def start(self, rest: bytes) -> None:
         """Hands over the head and what is here of the body."""
         head = self.head
-        self._handler.connection_made(self._facade)
+        self._handler.connection_made(Facade(self, self._client))
         if self._client.blocked_since is not None:
             self._handler.pause_writing()
         self._handler.data_received(head.origin_form())
@@ -176,9 +178,9 @@ class OwnTurn:
         if client.turn is not self:
             return
         self._handler.connection_lost(None)
-        self._account(self._facade.status)
+        self._account(self.status)
         whole = self._body is None
-        keep = self._facade.keep_alive and whole and self.head.keep_alive and not client.listener.draining
+        keep = self.keep_alive and whole and self.head.keep_alive and not client.listener.draining
         client.turn_done(keep=keep, linger=not whole)
 
     def handler_refused(self) -> None:
@@ -217,7 +219,7 @@ class OwnTurn:
 
     def _break_off(self, error: GatewayError) -> None:
         client = self._client
-        if not self._facade.answered:
+        if not self.answered:
             client.write(error_answer(error, request_id=new_request_id(), close=True))
         self._handler.connection_lost(None)
         self._account(error.facts.status)

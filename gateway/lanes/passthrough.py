@@ -197,7 +197,7 @@ class Splice:
         self._moved = None
         if body.done:
             self._complete(excess=bool(body.rest))
-        elif self._upstream is not None and isinstance(body, ChunkedBody) and body.between_chunks:
+        elif self._upstream is not None and isinstance(body, ChunkedBody) and body.passes_chunks:
             self._upstream.relay = self._client.transport.write
 
     def _take_back(self) -> None:

@@ -1,6 +1,6 @@
 """One answer of the model as it streams: its text for the client, and what the loop needs of it afterwards."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from gateway.contracts import Chunk, Json, Pause, Reply, Tell
 from gateway.errors import GatewayError
@@ -27,30 +27,19 @@ class Answer:
 
     async def read(self, reply: Reply, tell: Tell) -> None:
         """Tells what of it is the client's: text that is certainly no call, and thoughts."""
-        usage, said, feed = self._usage, self._usage.said, self._scanner.feed
+        said, feed = self._usage.said, self._scanner.feed
 
         def take(chunk: Chunk) -> Pause | None:
-            if isinstance(chunk, str):
-                chunk = chunks.delta({"content": chunk})
-            if "usage" in chunk:
-                usage.read(chunk)
             pause = None
-            for choice in chunk.get("choices") or ():
-                if choice.get("index", 0) != 0:
-                    continue
-                if finish := choice.get("finish_reason"):
-                    self.reason = finish
-                if not (delta := choice.get("delta")):
-                    continue
-                text = delta.get("content")
-                passed = self._beside_text(delta) if text is None or len(delta) > 1 else None
-                if passed:
-                    pause = tell(chunks.delta(passed)) or pause
-                if text and isinstance(text, str):
-                    said(text)
-                    if shown := feed(text):
-                        self._content.append(shown)
-                        pause = tell(self._spoken(shown)) or pause
+            if not isinstance(chunk, str):
+                thoughts, chunk = self._opened(chunk)
+                if thoughts:
+                    pause = tell(chunks.delta(thoughts))
+            if chunk:
+                said(chunk)
+                if shown := feed(chunk):
+                    self._content.append(shown)
+                    pause = tell(self._spoken(shown)) or pause
             return pause
 
         await reply.stream(take)
@@ -63,12 +52,20 @@ class Answer:
             rest = self._spoken(rest)
         return rest, found
 
-    def _beside_text(self, delta: Json) -> Json:
-        """What of a delta goes on besides its text: thoughts. Native tool calls are for the scanner."""
-        if calls := delta.get("tool_calls"):
-            self._scanner.feed_native(calls)
-        thoughts = ((key, delta.get(key)) for key in ("reasoning_content", "reasoning"))
-        return {key: text for key, text in thoughts if isinstance(text, str) and text}
+    def _opened(self, chunk: Json) -> tuple[Json, str]:
+        """Thoughts and text of a chunk. Native tool calls are for the scanner."""
+        self._usage.read(chunk)
+        thoughts: Json = {}
+        texts: list[str] = []
+        for reason, delta in _parts(chunk):
+            self.reason = reason or self.reason
+            if calls := delta.get("tool_calls"):
+                self._scanner.feed_native(calls)
+            said = ((key, delta.get(key)) for key in ("reasoning_content", "reasoning"))
+            thoughts |= {key: text for key, text in said if isinstance(text, str) and text}
+            if isinstance(text := delta.get("content"), str):
+                texts.append(text)
+        return thoughts, "".join(texts)
 
 
 class PlainAnswer:
@@ -90,19 +87,18 @@ class PlainAnswer:
 
         def take(chunk: Chunk) -> None:
             if isinstance(chunk, str):
-                chunk = chunks.delta({"content": chunk})
+                self._keep(chunk)
+                return
             self._usage.read(chunk)
-            for choice in chunk.get("choices") or ():
-                if choice.get("index", 0) == 0:
-                    self.reason = choice.get("finish_reason") or self.reason
-                    text = (choice.get("delta") or {}).get("content")
-                    if text and isinstance(text, str):
-                        self._usage.said(text)
-                        self._keep(text)
+            for reason, delta in _parts(chunk):
+                self.reason = reason or self.reason
+                if isinstance(text := delta.get("content"), str):
+                    self._keep(text)
 
         await reply.stream(take)
 
     def _keep(self, text: str) -> None:
+        self._usage.said(text)
         self._content.append(text)
         self._chars += len(text)
         if self._chars > ANSWER_CHARS:
@@ -114,3 +110,10 @@ class PlainAnswer:
     def finish(self) -> tuple[str, Outcome]:
         """Nothing was held back, and it asks for nothing."""
         return "", Prose()
+
+
+def _parts(chunk: Json) -> Iterator[tuple[str | None, Json]]:
+    """Finish reason and delta of each choice of a chunk that is of the one answer."""
+    for choice in chunk.get("choices") or ():
+        if choice.get("index", 0) == 0:
+            yield choice.get("finish_reason"), choice.get("delta") or {}

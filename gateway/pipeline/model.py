@@ -7,6 +7,7 @@ is an upstream error, and one that ends without a finish reason is one that was 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cached_property
 
 import orjson
 
@@ -28,6 +29,11 @@ RETRY_AFTER_S = 60
 #: How much of the message is told.
 MESSAGE_CHARS = 2000
 _DONE = b"[DONE]"
+#: What a chunk, and a choice, may have besides a text, that is nobody's concern here.
+_ABOUT_CHUNK = frozenset(
+    ("id", "object", "created", "model", "choices", "usage", "system_fingerprint", "service_tier", "obfuscation")
+)
+_ABOUT_CHOICE = frozenset(("index", "delta", "finish_reason", "logprobs"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,11 @@ class Target:
     pool: Pool
     models: tuple[str, ...]
     tally: UpstreamTally
+
+    @property
+    def has_key(self) -> bool:
+        """Whether the gateway has a key for it; else the client's credential goes there."""
+        return self.pool.endpoint.api_key is not None
 
 
 class ModelCore:
@@ -55,10 +66,14 @@ class ModelCore:
         self._model = model
         self._clock = clock
 
-    @property
-    def key_kinds(self) -> frozenset[bool]:
-        """Whether upstreams have keys of their own; False as well where there is none."""
-        return frozenset(target.pool.endpoint.api_key is not None for target in self._targets) or frozenset((False,))
+    @cached_property
+    def key_kinds(self) -> tuple[bool, ...]:
+        """Whether upstreams have keys of their own, True first; False as well where there is none."""
+        return tuple(sorted({target.has_key for target in self._targets}, reverse=True)) or (False,)
+
+    def has_key(self, body: Mapping[str, object]) -> bool:
+        """Whether the upstream of a request for this model has a key of its own. Raises as `target_of`."""
+        return self.target_of(body).has_key
 
     def target_of(self, body: Mapping[str, object]) -> Target:
         """Where a request for this model goes. Raises GatewayError (upstream_unavailable)."""
@@ -161,6 +176,9 @@ async def _stream(call: UpstreamCall, target: Target, tell: Tell) -> None:
                 finished = True
                 continue
             chunk = _chunk(data, target)
+            if (text := _text_of(chunk)) is not None:
+                pause = tell(text) or pause
+                continue
             finishes = _finishes(chunk.get("choices"))
             if finishes is None:
                 raise _broken(target, "an event of its answer is no chat completion chunk")
@@ -194,6 +212,23 @@ def _chunk(data: bytes, target: Target) -> Json:
     if (error := chunk.get("error")) is not None:
         raise _broken(target, _message_of(error, target) or "it sent an error in its answer")
     return chunk
+
+
+def _text_of(chunk: Json) -> str | None:
+    """The text of a chunk that says nothing else, as nearly all do. None: look at all of it."""
+    choices = chunk.get("choices")
+    if chunk.get("usage") is not None or not (isinstance(choices, list) and len(choices) == 1):
+        return None
+    choice = choices[0]
+    if not (isinstance(choice, dict) and chunk.keys() <= _ABOUT_CHUNK and choice.keys() <= _ABOUT_CHOICE):
+        return None
+    if choice.get("index", 0) != 0 or choice.get("finish_reason") is not None or choice.get("logprobs") is not None:
+        return None
+    delta = choice.get("delta")
+    if not (isinstance(delta, dict) and len(delta) == 1):
+        return None
+    text = delta.get("content")
+    return text if isinstance(text, str) else None
 
 
 def _finishes(choices: object) -> bool | None:

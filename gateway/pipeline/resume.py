@@ -8,6 +8,7 @@ import orjson
 from gateway.contracts import Counters, Exchange, Json, ToolCall, Verdict
 from gateway.journal import APPROVED, Approval, RunState, StoredStep
 from gateway.pipeline.usage import Usage
+from gateway.runs.budget import Budget
 from gateway.runs.loop import Loop, Planned, Told
 from gateway.runs.record import Record
 from gateway.runs.script import Script
@@ -25,7 +26,7 @@ _KNOWN = frozenset(("finished", "failed"))
 
 @dataclass(slots=True)
 class Progress:
-    """What of a run is kept besides its steps.
+    """What of a run is kept besides its loop and its steps.
 
     `prefix` is the hash of what the client saw when its turn ended before the run did.
 
@@ -33,7 +34,6 @@ class Progress:
     until all its results are there.
     """
 
-    loop: Loop | Script
     usage: Usage
     said: list[str] = field(default_factory=list)
     prefix: str | None = None
@@ -42,9 +42,9 @@ class Progress:
     tainted: bool = False
     asked_for: bool = False
 
-    def snapshot(self, *, spent_s: float) -> Json:
+    def snapshot(self, loop: Loop | Script, budget: Budget) -> Json:
         return {
-            "loop": self.loop.snapshot(),
+            "loop": loop.snapshot(),
             "usage": self.usage.snapshot(),
             "said": "".join(self.said),
             "prefix": self.prefix,
@@ -52,17 +52,19 @@ class Progress:
             "is_open": self.is_open,
             "tainted": self.tainted,
             "asked_for": self.asked_for,
-            "spent_s": spent_s,
+            "spent_s": budget.spent_s,
         }
 
-    def restore(self, snapshot: Json, steps: Sequence[StoredStep], judge: Judge, exchange: Exchange) -> None:
+    def restore(
+        self, snapshot: Json, loop: Loop | Script, steps: Sequence[StoredStep], judge: Judge, exchange: Exchange
+    ) -> None:
         self.usage.restore(snapshot["usage"])
         self.said = [snapshot["said"]] if snapshot["said"] else []
         self.prefix, self.is_open = snapshot["prefix"], snapshot["is_open"]
         self.rounds = [(content, numbers) for content, numbers in snapshot["rounds"]]
         self.tainted, self.asked_for = snapshot["tainted"], snapshot["asked_for"]
         whole = self.rounds[:-1] if self.is_open else self.rounds
-        self.loop.restore(
+        loop.restore(
             snapshot["loop"],
             [
                 (

@@ -15,6 +15,7 @@ import orjson
 
 from gateway.contracts import Chunk, Counters, Exchange, Json
 from gateway.journal import Approval, ApprovalState, RunState, StepState
+from gateway.pipeline.resume import Progress
 from gateway.runs import chunks, spoken
 from gateway.runs.budget import Budget
 from gateway.runs.desk import Desk, against, approval_view
@@ -69,13 +70,12 @@ class Round:
     planned: Sequence[Planned]
     numbers: Sequence[int]
     done: Mapping[int, Told]
-    asked_for: bool  # the user wants to be asked before each call, whatever was remembered
+    progress: Progress
     say: Callable[[Chunk], Awaitable[None]]  # to the client: events, and marks of `gateway.runs.live`
     told: list[Told] = field(default_factory=list)
     finish: Finish | None = None
     state: RunState = "completed"
     context: Json = field(default_factory=dict)
-    tainted: bool = False
     _granted: set[int] = field(default_factory=set)
     _approvals: Mapping[int, Approval] = field(default_factory=dict)
 
@@ -138,7 +138,7 @@ class Round:
         if refusal is not None:
             self._refuse(i, "refused", f"Error: {refusal}")
             return
-        grant = None if self.asked_for else await self.desk.grant(self.record.steps[number], self.exchange)
+        grant = None if self.progress.asked_for else await self.desk.grant(self.record.steps[number], self.exchange)
         if grant is not None:
             self._granted.add(number)
             self.record.granted(number, grant.id, grant.granted_by)
@@ -278,7 +278,8 @@ class Round:
             grace_s = TOOL_GRACE_S if isinstance(error, asyncio.CancelledError) else 0.0
             await _to_its_end(self._stop(number, work, grace_s=grace_s, idempotent=entry.spec.idempotent))
             raise
-        self.tainted = self.tainted or self.runner.taints(entry, planned.call, self.exchange)
+        if self.runner.taints(entry, planned.call, self.exchange):
+            self.progress.tainted = True
         if edited:
             arguments = orjson.dumps(planned.call.arguments).decode()
             told = replace(told, shown=f"[A person changed the arguments to {arguments}]\n{told.shown}")

@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import orjson
@@ -26,7 +27,7 @@ from gateway.pipeline.usage import Usage
 from gateway.runs import chunks
 from gateway.runs.budget import Budget
 from gateway.runs.live import CALLS, RECORDED, STOPPING
-from gateway.runs.loop import Action, Ask, Execute, Finish, Loop, Planned, Told
+from gateway.runs.loop import Action, Ask, Execute, Finish, Loop, Plan, Planned, Told
 from gateway.runs.record import Record
 from gateway.runs.script import Script
 from gateway.store import StoreError
@@ -65,36 +66,34 @@ class Run:
         self._tell: Tell  # from `stream` on
         self._quiet = True  # nothing was said in this round
         self._expired = self._dropped = False
-        self._task: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._context: Json = {}
         # A workflow without one of its steps is none.
         self._consent = crew.consent if exchange.workflow is None else replace(crew.consent, on_reject="abort")
-        self._loop = self._new_loop()
-        self._progress = Progress(self._loop, Usage())
-        self._budget = self._new_budget(spent_s=0.0)
+        # None of these knows the run: it goes with its last reference, and is nothing for the collector to find.
+        self._progress = Progress(Usage())
+        self._loop = _new_loop(limits, exchange, partial(_plan, crew, exchange, self._progress))
+        limit_s = min(limits.timeout_s, exchange.budget_s)
+        self._budget = Budget(limit_s, clock=crew.clock, expiry=partial(_timeout, limit_s, exchange.id))
         self._record = Record(
             store=crew.store,
             exchange=exchange,
-            owner=crew.keeper.owner,
+            keeper=crew.keeper,
             clock=crew.clock,
-            progress=self._snapshot,
-            began=self._hold,
-            ends=self.drop,
+            progress=partial(self._progress.snapshot, self._loop, self._budget),
             wrote=crew.tail.nudge,
-            owed=crew.keeper.owe,
         )
 
     async def remember(self) -> None:
         """What is on record: hidden turns of the conversation, how far this run is. Raises StoreError."""
         exchange, store = self._exchange, self._crew.store
         if (resume := exchange.resume) is not None:
-            self._hold()
+            self._record.hold()
             steps = await store.steps(resume.run.id, tenant=resume.run.tenant)
             self._record.resume(resume.run, steps)
             snapshot = orjson.loads(resume.run.progress)
-            self._progress.restore(snapshot, steps, self._crew.judge, exchange)
-            self._budget = self._new_budget(spent_s=snapshot["spent_s"])
+            self._progress.restore(snapshot, self._loop, steps, self._crew.judge, exchange)
+            self._budget.restore(snapshot["spent_s"])
         elif exchange.intent is not None and exchange.intent.rule == ASK_BEFORE and not exchange.dry:
             self._progress.asked_for = True
             if exchange.conversation is not None:
@@ -102,14 +101,6 @@ class Run:
                 now_s = self._crew.clock.time()
                 await store.ask_before(**whose, conversation=exchange.conversation, now_s=now_s)
         self._messages = await hidden.remembered(self._messages, caller=exchange.caller, store=store)
-
-    def _new_loop(self) -> Loop | Script:
-        exchange, workflow = self._exchange, self._exchange.workflow
-        if workflow is not None:
-            definition, parameters = Workflow.model_validate(workflow["definition"]), workflow["parameters"]
-            return Script(definition, parameters, plan=self._plan, new_id=_new_call_id, run_id=exchange.id)
-        theirs = client_tools(exchange.body)
-        return Loop(self._limits, plan=self._plan, client_tools=theirs, new_id=_new_call_id, run_id=exchange.id)
 
     async def stream(self, tell: Tell) -> None:
         """Tells what the client gets: text, events, one finish reason, the usage of the whole turn."""
@@ -231,14 +222,6 @@ class Run:
         said.append(text)
         return text
 
-    def _plan(self, found: FoundCall, call_id: str) -> Planned:
-        progress = self._progress
-        planned = self._crew.judge.plan(
-            found, call_id, self._exchange, tainted=progress.tainted, asked_for=progress.asked_for
-        )
-        self._crew.counters.count("risk_decisions", decision=planned.verdict.decision, basis=planned.verdict.basis)
-        return planned
-
     async def _look_whether_asked_for(self) -> None:
         """Whether the user wants to be asked before each call of this conversation; if nobody can tell: yes."""
         exchange, caller = self._exchange, self._exchange.caller
@@ -288,12 +271,11 @@ class Run:
             planned=planned,
             numbers=numbers,
             done=done,
-            asked_for=self._progress.asked_for,
+            progress=self._progress,
             say=self._say,
         )
 
     def _executed(self, round_: Round) -> Action:
-        self._progress.tainted = self._progress.tainted or round_.tainted
         if round_.finish is not None:
             self._state, self._context = round_.state, round_.context
             return round_.finish
@@ -337,7 +319,7 @@ class Run:
         """The run's outcome and what its client is told: after an effect nothing that makes it try again."""
         effects = self._record.run is not None and self._record.run.effects
         if isinstance(failure, GatewayError):
-            error = self._timeout() if self._expired else failure
+            error = self._budget.expiry() if self._expired else failure
         elif self._record.begun:
             log.error("run %s failed after a tool had run", self._exchange.id, exc_info=failure)
             error = GatewayError("internal_error", "The gateway failed; its log has this request id.")
@@ -360,36 +342,34 @@ class Run:
         resume = self._exchange.resume
         return resume is not None and not self._exchange.credential and orjson.loads(resume.run.request)["credential"]
 
-    def _hold(self) -> None:
-        """The run is in the store: whoever takes it from us there ends it here."""
-        task = self._task = asyncio.current_task()
-        assert task is not None
-        self._crew.keeper.hold(self._exchange.id, task)
-
     def drop(self) -> None:
         """This driver of the run is through with it."""
-        self._crew.keeper.drop(self._exchange.id, self._task)
-
-    def _snapshot(self) -> Json:
-        if self._round is not None:
-            self._progress.tainted = self._progress.tainted or self._round.tainted
-        return self._progress.snapshot(spent_s=self._budget.spent_s)
-
-    # Time.
-
-    def _new_budget(self, *, spent_s: float) -> Budget:
-        limit_s = min(self._limits.timeout_s, self._exchange.budget_s)
-        return Budget(limit_s, spent_s=spent_s, clock=self._crew.clock, expiry=self._timeout)
+        self._record.drop()
 
     def _expire(self) -> None:
         """Ends a model call that is read: its reader gets an error, which becomes the run's timeout."""
         self._expired = True
         self._closing = asyncio.get_running_loop().create_task(self.release())
 
-    def _timeout(self) -> GatewayError:
-        limit_s = min(self._limits.timeout_s, self._exchange.budget_s)
-        text = f"The run took longer than {limit_s:g} s and was stopped (run {self._exchange.id})."
-        return GatewayError("agent_timeout", text)
+
+def _new_loop(limits: LoopLimits, exchange: Exchange, plan: Plan) -> Loop | Script:
+    workflow = exchange.workflow
+    if workflow is not None:
+        definition, parameters = Workflow.model_validate(workflow["definition"]), workflow["parameters"]
+        return Script(definition, parameters, plan=plan, new_id=_new_call_id, run_id=exchange.id)
+    theirs = client_tools(exchange.body)
+    return Loop(limits, plan=plan, client_tools=theirs, new_id=_new_call_id, run_id=exchange.id)
+
+
+def _plan(crew: "Crew", exchange: Exchange, progress: Progress, found: FoundCall, call_id: str) -> Planned:
+    """`Plan`, with what came before."""
+    planned = crew.judge.plan(found, call_id, exchange, tainted=progress.tainted, asked_for=progress.asked_for)
+    crew.counters.count("risk_decisions", decision=planned.verdict.decision, basis=planned.verdict.basis)
+    return planned
+
+
+def _timeout(limit_s: float, run_id: str) -> GatewayError:
+    return GatewayError("agent_timeout", f"The run took longer than {limit_s:g} s and was stopped (run {run_id}).")
 
 
 def _new_call_id() -> str:

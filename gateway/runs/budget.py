@@ -12,15 +12,12 @@ T = TypeVar("T")
 
 
 class Budget:
-    """`limit_s` seconds, of which `spent_s` are gone; `expired` is called once they are over.
+    """`limit_s` seconds; `expiry` makes the error that says that they are over."""
 
-    `expiry` makes the error that says so.
-    """
-
-    def __init__(self, limit_s: float, *, spent_s: float, clock: Clock, expiry: Callable[[], GatewayError]) -> None:
+    def __init__(self, limit_s: float, *, clock: Clock, expiry: Callable[[], GatewayError]) -> None:
         self._clock = clock
-        self._ends_s = clock.monotonic() + limit_s - spent_s
         self._limit_s = limit_s
+        self._ends_s = clock.monotonic() + limit_s
         self.expiry = expiry
         self._timer: asyncio.TimerHandle | None = None
         self._expired: Callable[[], None] = _nothing
@@ -35,18 +32,25 @@ class Budget:
     def spent_s(self) -> float:
         return self._limit_s - self.left_s
 
+    def restore(self, spent_s: float) -> None:
+        """So much was spent before, perhaps by another process."""
+        self._ends_s = self._clock.monotonic() + self._limit_s - spent_s
+
     def start(self, expired: Callable[[], None]) -> None:
         """From now on `expired` is called when the time is over."""
         self._expired = expired
         self._timer = asyncio.get_running_loop().call_later(max(self.left_s, 0.0), expired)
 
     def stop(self) -> None:
+        """Nobody is told any more. Idempotent."""
         if self._timer is not None:
             self._timer.cancel()
+        self._timer, self._expired = None, _nothing
 
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Around a wait for a person."""
+        expired = self._expired
         self.stop()
         self._paused_s = self._clock.monotonic()
         try:
@@ -54,7 +58,7 @@ class Budget:
         finally:
             self._ends_s += self._clock.monotonic() - self._paused_s
             self._paused_s = None
-            self.start(self._expired)
+            self.start(expired)
 
     async def within(self, work: Awaitable[T]) -> T:
         """`work`, or the error of the expiry: `work` is cancelled then."""

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import orjson
 
@@ -42,25 +43,38 @@ LEASE_S = 5.0
 RESULT_CHARS = 1 << 20
 
 
+class Holder(Protocol):
+    """Whoever keeps the leases of this worker's runs."""
+
+    @property
+    def owner(self) -> str: ...
+
+    def hold(self, run_id: str, task: "asyncio.Task[None]") -> None:
+        """`task` drives the run from here on; it is cancelled if somebody else takes the run."""
+        ...
+
+    def drop(self, run_id: str, task: "asyncio.Task[None] | None") -> None:
+        """`task` drives the run no more."""
+        ...
+
+    def owe(self, change: Change) -> None:
+        """This end of a run could not be written."""
+        ...
+
+
 @dataclass(slots=True)
 class Record:
-    """The pen of one run. `progress` gives how far the loop is.
-
-    `began` is told when the run is first written, `ends` before it is given away, `wrote` of every line, `owed` of an
-    end that could not be written.
-    """
+    """The pen of one run. `progress` gives how far the loop is; `wrote` is told of every line."""
 
     store: Journal
     exchange: Exchange
-    owner: str
+    keeper: Holder
     clock: Clock
     progress: Callable[[], Json]
-    began: Callable[[], None]
-    ends: Callable[[], None]
     wrote: Callable[[], None]
-    owed: Callable[[Change], None]
     run: StoredRun | None = None
     steps: list[StoredStep] = field(default_factory=list)
+    _task: "asyncio.Task[None] | None" = None  # that drives the run
     _unwritten: set[int] = field(default_factory=set)
     _audit: list[AuditLine] = field(default_factory=list)
     _events: list[RunEvent] = field(default_factory=list)
@@ -72,8 +86,18 @@ class Record:
         """Whether the run is in the store."""
         return not self._is_new
 
+    def hold(self) -> None:
+        """This task drives the run, which is in the store and ours: whoever takes it from us there ends it here."""
+        task = self._task = asyncio.current_task()
+        assert task is not None
+        self.keeper.hold(self.exchange.id, task)
+
+    def drop(self) -> None:
+        """This driver of the run is through with it."""
+        self.keeper.drop(self.exchange.id, self._task)
+
     def resume(self, run: StoredRun, steps: Sequence[StoredStep]) -> None:
-        """Goes on with a run that is on record, and ours."""
+        """Goes on with a run that is on record, and held."""
         self.run, self.steps, self._is_new = run, list(steps), False
 
     async def begin(self) -> None:
@@ -270,7 +294,7 @@ class Record:
         except StoreError as error:
             log.error("run %s: what it did cannot be written down yet: %s", self.exchange.id, error)
             if state != "running":  # no next line will bring it
-                self.owed(change)
+                self.keeper.owe(change)
 
     async def _commit(self, change: Change) -> None:
         """Writes, whole: who is cancelled meanwhile hears of it afterwards. Raises GatewayError, StoreError."""
@@ -297,13 +321,13 @@ class Record:
     ) -> Change:
         now_s, driven = self.clock.time(), driven and state == "running"
         if not driven:
-            self.ends()
+            self.drop()
         run = replace(
             self.run or self._first(),
             state=state,
             updated_s=now_s,
             progress=orjson.dumps(self.progress()),
-            owner=self.owner if driven else None,
+            owner=self.keeper.owner if driven else None,
             lease_s=now_s + LEASE_S if driven else 0.0,
         )
         if effects:
@@ -324,7 +348,7 @@ class Record:
         self._unwritten.clear()
         del self._events[: len(change.events)], self._moves[: len(change.moves)], self._audit[: len(change.audit)]
         if is_new:
-            self.began()
+            self.hold()
         self.wrote()
 
     def _first(self) -> StoredRun:

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from gateway.errors import GatewayError
 from gateway.upstream.connection import HIGH_WATER_BYTES, UpstreamConnection
 from gateway.upstream.pool import Pool
-from gateway.wire.body import Body, BodyError
+from gateway.wire.body import Body, BodyError, ChunkedBody
 from gateway.wire.response import ResponseError, ResponseHead, ResponseHeads, body_of
 
 #: Takes the next of a body; the pause that it returns, if any, is awaited before more comes.
@@ -87,9 +87,11 @@ class UpstreamCall:
             if self._done:
                 return
             self._take = take
+            self._lend()
             try:
                 await self._wait()
             finally:
+                self._take_back()
                 self._take = None
             if (wanted := self._pause) is not None:
                 self._pause = None
@@ -105,6 +107,7 @@ class UpstreamCall:
 
     def close(self) -> None:
         """Ends the call; a connection whose answer is not whole is closed at once, and whoever waits for it is told."""
+        self._take_back()
         upstream, self._upstream = self._upstream, None
         if upstream is not None:
             upstream.abort()
@@ -119,6 +122,7 @@ class UpstreamCall:
 
     def response_received(self, data: bytes) -> None:
         self._began = True
+        self._take_back()
         try:
             if self._body is None:
                 for head in self._heads.feed(data):
@@ -134,9 +138,7 @@ class UpstreamCall:
             self._fail(str(error))
             return
         if payload and self._take is not None:
-            self._hand_over(payload, self._take)
-            if self._take is not None and not self._body.done:
-                return
+            self._hand_over(payload)
         elif payload:
             self._pieces.append(payload)
             self._held_bytes += len(payload)
@@ -144,18 +146,39 @@ class UpstreamCall:
                 self._upstream.pause()
         if self._body.done:
             self._complete(clean=not self._body.rest)
-        self._wake()
+            self._wake()
+        elif self._take is not None:
+            self._lend()
+        else:
+            self._wake()
 
-    def _hand_over(self, payload: bytes, take: Take) -> None:
+    def _lend(self) -> None:
+        """Whole chunks, as events of a stream mostly come, go to `take` at once."""
+        body = self._body
+        if self._upstream is not None and isinstance(body, ChunkedBody) and body.between_chunks and not body.done:
+            self._upstream.relay = self._chunk_received
+
+    def _take_back(self) -> None:
+        if self._upstream is not None:
+            self._upstream.take_back()
+
+    def _chunk_received(self, chunk: bytes) -> None:
+        """One whole chunk, with its framing."""
+        self._hand_over(chunk[chunk.index(b"\n") + 1 : -2])
+
+    def _hand_over(self, payload: bytes) -> None:
         self._waiting_since_s = self._loop.time()
+        assert self._take is not None
         try:
-            pause = take(payload)
+            pause = self._take(payload)
         except Exception as error:
             self._take, self._failure = None, error
             self.close()
         else:
             if pause is not None:
                 self._take, self._pause = None, pause
+                self._take_back()
+                self._wake()
 
     def upstream_eof(self) -> bool:
         return False

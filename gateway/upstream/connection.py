@@ -39,9 +39,10 @@ class UpstreamTurn(Protocol):
 class UpstreamConnection(asyncio.Protocol):
     """A connection to an upstream. Bytes that arrive while no turn holds it belong to nobody: it is closed.
 
-    A streamed event is nearly always one whole chunk. While its turn lends `relay`, the writer of its client, such
-    chunks go there at once and are counted in `relayed`, in bytes; anything else goes to the turn, which takes `relay`
-    back. Two calls less for each event: they cost more than their work where caches are cold.
+    A streamed event is nearly always one whole chunk. While its turn lends `relay` (the writer of its client, or what
+    reads a model), such chunks go there at once, framing and all, and are counted in `relayed`, in bytes; anything else
+    goes to the turn, which takes `relay` back. Two calls less for each event: they cost more than their work where
+    caches are cold.
     """
 
     __slots__ = (

@@ -103,14 +103,15 @@ class ChunkedBody:
 
     @property
     def between_chunks(self) -> bool:
-        """Whether what comes next begins a chunk, and a whole chunk may be forwarded as it is without being fed."""
-        return self._at == _FROM_LINE and not self._held and not self._payload_only
+        """Whether what comes next begins a chunk: a whole one need not be fed."""
+        return self._at == _FROM_LINE and not self._held
+
+    @property
+    def passes_chunks(self) -> bool:
+        """Whether what comes next begins a chunk, which is forwarded as it comes: a whole one need not be fed."""
+        return self.between_chunks and not self._payload_only
 
     def feed(self, data: bytes) -> bytes:
-        if self._payload_only and self._at == _FROM_LINE and not self._held:
-            length = len(data)
-            if length < len(SIZE_LINES) and data.startswith(SIZE_LINES[length]) and data.endswith(b"\r\n"):
-                return data[data.index(b"\n") + 1 : -2]  # one whole chunk, as events of a stream mostly come
         if self._held:
             data, self._held = self._held + data, b""
         start, end, payload = 0, len(data), []

@@ -74,7 +74,7 @@ class MemoryStage:
             notes.append(block(shown, max_chars=self._config.max_note_chars))
         elif everything:
             notes.append("You remember nothing about this user yet.")
-        return await call_next(replace(exchange, notes=(*exchange.notes, *notes)))
+        return await call_next(replace(exchange, notes=(*exchange.notes, *notes)) if notes else exchange)
 
     async def _remember(self, exchange: Exchange, about: str, known: Sequence[Memory]) -> str:
         text = about[: self._config.max_chars].strip()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from gateway.contracts import Caller, Exchange, Json
+from gateway.contracts import Caller, Chunk, Exchange, Json
 from gateway.metrics import UpstreamTally
 from gateway.pipeline.model import ModelCore, Target
 from gateway.testing.clock import ManualClock
@@ -63,11 +63,11 @@ class Models:
     def outcomes(self) -> dict[str, int]:
         return dict(self.targets[0].tally.outcomes)
 
-    async def ask(self, asked: Exchange | None = None) -> list[Json]:
+    async def ask(self, asked: Exchange | None = None) -> list[Chunk]:
         """The chunks of one answer."""
         reply = await self.core(asked or exchange())
         try:
-            return await told(reply)  # type: ignore[return-value]  # a model's chunks are whole
+            return await told(reply)
         finally:
             await reply.release()
 

@@ -5,14 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.contracts import Caller, Exchange, Json, LoopLimits
+from gateway.contracts import Caller, Exchange, Json
 from gateway.pipeline.hidden import keep, prefix_of, remembered, retold
 from gateway.pipeline.resume import Progress
 from gateway.pipeline.usage import Usage
-from gateway.runs.loop import Loop, Planned
 from gateway.store import StoreError
 from gateway.testing.clock import ManualClock
-from gateway.wire.scanner import FoundCall
 from plugins.stores.sqlite import SqliteStore
 
 from .doubles import Clock
@@ -26,11 +24,7 @@ TURNS: list[Json] = [{"role": "assistant", "content": None, "tool_calls": []}, {
 
 
 def progress(said: str = "Done.", *, prefix: str | None = None) -> Progress:
-    def plan(found: FoundCall, call_id: str) -> Planned:
-        raise AssertionError("nothing is called")
-
-    loop = Loop(LoopLimits(), plan=plan, client_tools=frozenset(), new_id=str, run_id="run_1")
-    return Progress(loop, Usage(), said=[said], prefix=prefix)
+    return Progress(Usage(), said=[said], prefix=prefix)
 
 
 class Watched(SqliteStore):

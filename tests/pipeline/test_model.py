@@ -180,6 +180,46 @@ async def test_chunks_come_as_they_are_sent() -> None:
 
 
 @pytest.mark.parametrize(
+    "about",
+    [
+        {},
+        {"object": "chat.completion.chunk", "created": 1, "model": "m", "usage": None, "obfuscation": "x7"},
+        {"system_fingerprint": "fp", "service_tier": "default"},
+    ],
+)
+async def test_a_chunk_with_nothing_but_a_text_comes_as_the_text(about: Json) -> None:
+    """What stands around it in every chunk is nobody's concern; an empty one is one, too."""
+    choice = {"index": 0, "delta": {"content": "\u00e9\n"}, "finish_reason": None, "logprobs": None}
+    raw = stream({**about, "choices": [choice]}, chunk(""), chunk(finish="stop"))
+    async with models(serve(raw)) as answering:
+        assert (await answering.ask())[:-1] == ["\u00e9\n", ""]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"choices": [{"index": 0, "delta": {"content": "a", "role": "assistant"}, "finish_reason": None}]},
+        {"choices": [{"index": 0, "delta": {"content": "a", "tool_calls": []}, "finish_reason": None}]},
+        {"choices": [{"index": 0, "delta": {"content": ["a"]}, "finish_reason": None}]},
+        {"choices": [{"index": 0, "delta": {"reasoning_content": "a"}, "finish_reason": None}]},
+        {"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": "stop"}]},
+        {"choices": [{"index": 1, "delta": {"content": "a"}, "finish_reason": None}]},
+        {"choices": [{"index": 0, "delta": {"content": "a"}, "logprobs": {"content": []}}]},
+        {"choices": [{"index": 0, "delta": {"content": "a"}, "citations": [1]}]},
+        {"choices": [{"index": 0, "delta": {"content": "a"}}, {"index": 1, "delta": {"content": "b"}}]},
+        {"usage": {"prompt_tokens": 1}},
+        {"citations": [1]},
+        {"error": None},
+    ],
+)
+async def test_a_chunk_that_says_more_comes_whole(more: Json) -> None:
+    """Whatever it is: stages below the loop may want it."""
+    said = {**chunk("a"), **more}
+    async with models(serve(stream(said, chunk(finish="stop")))) as answering:
+        assert await answering.ask() == [said, chunk(finish="stop")]
+
+
+@pytest.mark.parametrize(
     "raw",
     [
         stream(chunk("Hi"), chunk(finish="stop"), done=False),
@@ -222,7 +262,7 @@ async def test_an_event_that_is_no_chunk_is_the_upstreams_fault(data: bytes) -> 
     async with models(says(stream(chunk("Hi"), data))) as answering:
         reply = await answering.core(exchange())
         async with stepping(reply) as chunks:
-            assert await anext(chunks) == chunk("Hi")
+            assert await anext(chunks) == "Hi"
             with pytest.raises(GatewayError) as failed:
                 await anext(chunks)
         await reply.release()

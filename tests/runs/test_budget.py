@@ -16,7 +16,9 @@ def over() -> GatewayError:
 
 
 def budget(limit_s: float, *, spent_s: float = 0.0, clock: ManualClock | None = None) -> Budget:
-    return Budget(limit_s, spent_s=spent_s, clock=Clock(clock or ManualClock()), expiry=over)
+    made = Budget(limit_s, clock=Clock(clock or ManualClock()), expiry=over)
+    made.restore(spent_s)
+    return made
 
 
 async def _soon(reached: Callable[[], bool]) -> None:

@@ -68,6 +68,26 @@ def planned(
 
 
 @dataclass
+class Holding:
+    """Keeps no leases: notes what it is told."""
+
+    owner: str
+    told: list[str]
+    owed: list[Change]
+
+    def hold(self, run_id: str, task: "asyncio.Task[None]") -> None:
+        assert (run_id, task) == (EXCHANGE.id, asyncio.current_task())
+        self.told.append("hold")
+
+    def drop(self, run_id: str, task: "asyncio.Task[None] | None") -> None:
+        assert run_id == EXCHANGE.id
+        self.told.append("drop")
+
+    def owe(self, change: Change) -> None:
+        self.owed.append(change)
+
+
+@dataclass
 class Desk:
     """A record, and what it told."""
 
@@ -84,13 +104,10 @@ class Desk:
         return Record(
             store=self.store,
             exchange=EXCHANGE,
-            owner=owner,
+            keeper=Holding(owner, self.told, self.owed),
             clock=Clock(self.clock),
             progress=lambda: {"said": "so far"},
-            began=lambda: self.told.append("began"),
-            ends=lambda: self.told.append("ends"),
             wrote=lambda: self.told.append("wrote"),
-            owed=self.owed.append,
         )
 
     async def run(self) -> StoredRun | None:
@@ -160,7 +177,7 @@ async def test_a_run_is_on_record_before_its_first_call(desk: Desk) -> None:
     (step,) = await desk.steps()
     assert (step.state, step.arguments, step.sha256) == ("started", '{"x":1}', call_sha256("look", '{"x":1}'))
     assert await desk.audit() == [(0, "verdict"), (0, "started")] and await desk.kinds() == ["tool.started"]
-    assert desk.told == ["began", "wrote"] and desk.store.changes[0].durable
+    assert desk.told == ["hold", "wrote"] and desk.store.changes[0].durable
 
 
 async def test_a_run_can_be_on_record_before_it_calls_anything(desk: Desk) -> None:
@@ -169,7 +186,7 @@ async def test_a_run_can_be_on_record_before_it_calls_anything(desk: Desk) -> No
     await full(desk.record.begin)
     assert not desk.record.begun and await desk.run() is None
     await desk.record.begin()
-    assert desk.record.begun and desk.told == ["began", "wrote"]
+    assert desk.record.begun and desk.told == ["hold", "wrote"]
     run = await desk.run()
     assert run is not None
     assert (run.state, run.kind, run.effects, run.owner) == ("running", "chat", False, "worker_1")
@@ -192,7 +209,7 @@ async def test_what_came_of_a_call_need_not_survive_a_power_cut(desk: Desk) -> N
     assert [change.durable for change in desk.store.changes] == [True, False]
     (step,) = await desk.steps()
     assert (step.state, step.result, step.shown) == ("finished", "done", None)
-    assert await desk.kinds() == ["tool.started", "tool.finished"] and desk.told == ["began", "wrote", "wrote"]
+    assert await desk.kinds() == ["tool.started", "tool.finished"] and desk.told == ["hold", "wrote", "wrote"]
 
 
 @pytest.mark.parametrize(
@@ -296,7 +313,7 @@ async def test_a_run_whose_end_cannot_be_written_can_be_taken_up(desk: Desk) -> 
     (run,) = await desk.store.claim(
         owner="worker_2", now_s=now_s, until_s=now_s + 5, states=["running"], run_id="run_1", limit=1
     )
-    assert run.answer is None and desk.told[-1] == "ends"
+    assert run.answer is None and desk.told[-1] == "drop"
 
 
 # Whose run it is.
@@ -368,7 +385,7 @@ async def test_a_parked_run_is_nobodys(desk: Desk) -> None:
     await desk.record.park("awaiting_approval")
     run = await desk.run()
     assert run is not None and (run.state, run.owner, run.lease_s) == ("awaiting_approval", None, 0.0)
-    assert desk.told == ["began", "wrote", "ends", "wrote"]
+    assert desk.told == ["hold", "wrote", "drop", "wrote"]
     await desk.record.leave(stopping=False)
     assert len(desk.store.changes) == 2
 
@@ -436,7 +453,7 @@ async def test_who_is_cancelled_while_it_writes_knows_what_was_written(desk: Des
     desk.store.hold.set()
     with pytest.raises(asyncio.CancelledError):
         await starting
-    assert desk.record.begun and desk.told == ["began", "wrote"]
+    assert desk.record.begun and desk.told == ["hold", "wrote"]
     assert [step.state for step in await desk.steps()] == ["started"]
 
 

@@ -229,6 +229,33 @@ async def test_pieces_are_handed_over_as_they_come() -> None:
         assert len(upstream.connections) == 1
 
 
+async def test_chunks_are_handed_over_however_they_arrive() -> None:
+    """Whole, several at once, cut anywhere, of any size, and an end that comes with the last of them or by itself."""
+    texts = [b"a", b"bc" * 40, b"d" * 3000, b"e", b"f" * 17]
+    body = b"".join(map(chunk, texts))
+    cuts = [
+        [chunk(text) for text in texts],
+        [body],
+        [body[:1], body[1:-1], body[-1:]],
+        [chunk(texts[0]) + chunk(texts[1])[:2], chunk(texts[1])[2:], b"".join(map(chunk, texts[2:]))],
+        [body[i : i + 7] for i in range(0, len(body), 7)],
+    ]
+    for pieces in cuts:
+        for last in ([*pieces, b"0\r\n\r\n"], [*pieces[:-1], pieces[-1] + b"0\r\n\r\n"]):
+            taken: list[bytes] = []
+
+            async def script(peer: Peer, last: list[bytes] = last) -> None:
+                await peer.read_request()
+                await peer.send(CHUNKED)
+                for piece in last:
+                    await peer.send(piece)
+                    await asyncio.sleep(0)  # our side, on the same event loop, reads it by itself
+
+            async with pooled(script) as (pool, _, _):
+                await each(UpstreamCall(pool), taken.append)
+            assert b"".join(taken) == b"".join(texts)
+
+
 async def test_what_takes_pieces_may_pause() -> None:
     """Nothing is handed over before the pause is over, and nothing is lost meanwhile."""
     taken: list[bytes] = []

@@ -101,7 +101,7 @@ def test_whole_chunks_are_known_by_their_size_line() -> None:
         for line in lines:
             whole = line + bytes(length - len(line) - 2) + b"\r\n"
             body = ChunkedBody()
-            assert body.feed(whole) == whole and body.between_chunks
+            assert body.feed(whole) == whole and body.passes_chunks
     assert {length for length, lines in enumerate(SIZE_LINES) if not lines} == {0, 1, 2, 3, 4, 5, 21, 262}
 
 
