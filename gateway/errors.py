@@ -110,5 +110,20 @@ class GatewayError(Exception):
             error.facts = replace(self.facts, status=422, type=_INVALID, retryable=False)
         return error
 
+    def again(self) -> "GatewayError":
+        """The same, which has not been raised yet."""
+        error = GatewayError(self.code, self.message, param=self.param, retry_after_s=self.retry_after_s)
+        error.facts, error.settled = self.facts, self.settled
+        return error
+
     def __repr__(self) -> str:
         return f"GatewayError({self.code!r}, {self.message!r})"
+
+
+def kept(error: BaseException) -> BaseException:
+    """An error for who keeps it, to raise it later or more than once.
+
+    One that was raised knows the frames that it passed, and they know who keeps it: a cycle that holds the whole
+    request until the collector comes by. Errors that are not ours stay what they are, for the log.
+    """
+    return error.again() if isinstance(error, GatewayError) else error

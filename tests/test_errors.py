@@ -4,7 +4,7 @@ from http import HTTPStatus
 
 import pytest
 
-from gateway.errors import CODES, Code, GatewayError
+from gateway.errors import CODES, Code, GatewayError, kept
 
 #: docs/errors.md and the design's contract; a code that is added or changed must be added or changed here.
 CONTRACT = {
@@ -123,6 +123,25 @@ def test_after_effects_no_client_tries_again(name: str) -> None:
     if late.facts.status != error.facts.status:
         assert (late.facts.status, late.facts.type) == (422, "invalid_request_error")
     assert not error.settled and error.facts is CODES[name]
+
+
+def test_an_error_that_is_kept_does_not_keep_who_raised_it() -> None:
+    """It says the same each time, after effects too, and knows no frame that it passed before."""
+    raised = GatewayError("overloaded", "Too much.", param="p", retry_after_s=3).after_effects()
+    for first in (raised, GatewayError("overloaded", "Too much.", param="p", retry_after_s=3)):
+        try:
+            raise first
+        except GatewayError as error:
+            again = kept(error)
+        assert isinstance(again, GatewayError) and again is not first
+        assert again.__traceback__ is None and again.__context__ is None
+        assert vars(again) == vars(first) and str(again) == str(first)
+
+
+def test_the_log_shows_where_an_error_of_another_kind_came_from() -> None:
+    """It stays what it is."""
+    failure = ValueError("x")
+    assert kept(failure) is failure
 
 
 def test_an_unknown_code_is_a_mistake_of_ours() -> None:

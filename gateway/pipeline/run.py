@@ -58,6 +58,7 @@ class Run:
         self._exchange = exchange
         self._call_next = call_next
         self._state: RunState = "completed"
+        self._outcome = "error"  # for the metric
         self._action: Action = Ask(())
         self._round: Round | None = None
         self._step = 0
@@ -104,7 +105,6 @@ class Run:
 
     async def stream(self, tell: Tell) -> None:
         """Tells what the client gets: text, events, one finish reason, the usage of the whole turn."""
-        outcome = "error"
         self._tell = tell
         self._budget.start(self._expire)
         try:
@@ -123,12 +123,11 @@ class Run:
                     await self._ask()
             for chunk in await self._ending(self._action):
                 await self._say(chunk)
-            outcome = "rejected" if self._state == "expired" else self._state
+            self._outcome = "rejected" if self._state == "expired" else self._state
         except Exception as failure:
-            outcome, error = await self._failed(failure)
-            raise error from None
+            raise await self._failed(failure) from None
         except asyncio.CancelledError as left:
-            outcome = "cancelled"
+            self._outcome = "cancelled"
             with suppress(GatewayError, StoreError):
                 await self._record.leave(stopping=STOPPING in left.args)
             raise
@@ -136,8 +135,8 @@ class Run:
             self._budget.stop()
             await self.release()
             self.drop()
-            if not self._exchange.dry and outcome not in PARKED:
-                self._count(outcome)
+            if not self._exchange.dry and self._outcome not in PARKED:
+                self._count(self._outcome)
 
     async def _begin(self) -> None:
         """A workflow is on record before its first step, and its user may want to be asked before each."""
@@ -315,8 +314,8 @@ class Run:
             usage["context"] = {**usage.get("context", {}), **self._context}
         return [*last, usage]
 
-    async def _failed(self, failure: Exception) -> tuple[str, Exception]:
-        """The run's outcome and what its client is told: after an effect nothing that makes it try again."""
+    async def _failed(self, failure: Exception) -> Exception:
+        """What the run's client is told: after an effect nothing that makes it try again."""
         effects = self._record.run is not None and self._record.run.effects
         if isinstance(failure, GatewayError):
             error = self._budget.expiry() if self._expired else failure
@@ -324,18 +323,18 @@ class Run:
             log.error("run %s failed after a tool had run", self._exchange.id, exc_info=failure)
             error = GatewayError("internal_error", "The gateway failed; its log has this request id.")
         else:
-            return "error", failure
+            return failure
         if isinstance(self._loop, Script):
             error = self._loop.at_step(error)
-        outcome = _OUTCOMES.get(error.code, "error")
-        if outcome != "error":
+        self._outcome = _OUTCOMES.get(error.code, "error")
+        if self._outcome != "error":
             log.warning("run %s ended: %s", self._exchange.id, error.message)
         with suppress(GatewayError):  # it is not ours any more
             if error.code == "upstream_refused" and self._lacks_credential():
                 await self._record.park("awaiting_client")
             else:
                 await self._record.end("failed", error=error)
-        return outcome, error.after_effects() if effects else error
+        return error.after_effects() if effects else error
 
     def _lacks_credential(self) -> bool:
         """Whether the run was begun with a credential that it cannot have any more: it waits for its client."""

@@ -159,6 +159,7 @@ class LiveRun:
             error = failure
         finally:
             self._finish(error)
+            del error  # it knows this frame
 
     def _tell(self, chunk: Chunk) -> Pause | None:
         """`contracts.Tell`."""

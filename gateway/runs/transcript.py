@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from gateway.contracts import Chunk, Json
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, kept
 
 #: How far a client may be behind before the model has to wait, and how long an answer may get.
 BEHIND_CHARS, ANSWER_CHARS = 262_144, 16 << 20
@@ -113,14 +113,14 @@ class Transcript:
 
     def end(self, error: BaseException | None = None) -> None:
         """Nothing more comes."""
-        self.done, self.error = True, error
+        self.done, self.error = True, None if error is None else kept(error)
         self._ended.set()
         self._tell()
 
     def reraise(self) -> None:
         """Raises what the run ended with, if that is an error."""
         if self.error is not None:
-            raise self.error.with_traceback(None)
+            raise kept(self.error)
 
     def _feed(self, reader: _Reader) -> None:
         """Gives a reader what it has not got yet."""

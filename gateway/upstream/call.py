@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, kept
 from gateway.upstream.connection import HIGH_WATER_BYTES, UpstreamConnection
 from gateway.upstream.pool import Pool
 from gateway.wire.body import Body, BodyError, ChunkedBody
@@ -29,7 +29,7 @@ class UpstreamCall:
         self._body: Body | None = None
         self._pieces: list[bytes] = []
         self._held_bytes = 0
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
         self._take: Take | None = None  # while pieces go there as they come
         self._pause: Callable[[], Awaitable[None]] | None = None  # what it wants awaited
         self._began = False  # some byte of the answer came
@@ -65,8 +65,7 @@ class UpstreamCall:
         """
         self._begin_reading()
         while not self._pieces:
-            if self._failure is not None:
-                raise self._failure
+            self._raise_failure()
             if self._done:
                 return b""
             await self._wait()
@@ -82,8 +81,7 @@ class UpstreamCall:
             while self._pieces:
                 if (pause := take(self._held())) is not None:
                     await pause()
-            if self._failure is not None:
-                raise self._failure
+            self._raise_failure()
             if self._done:
                 return
             self._take = take
@@ -172,7 +170,7 @@ class UpstreamCall:
         try:
             pause = self._take(payload)
         except Exception as error:
-            self._take, self._failure = None, error
+            self._take, self._failure = None, kept(error)
             self.close()
         else:
             if pause is not None:
@@ -225,9 +223,13 @@ class UpstreamCall:
 
     def _have(self, head: ResponseHead | None) -> ResponseHead:
         if head is None:
-            assert self._failure is not None
-            raise self._failure
+            self._raise_failure()
+        assert head is not None
         return head
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise kept(self._failure)
 
     async def _wait(self) -> None:
         """Until something comes, or the limit is reached."""
