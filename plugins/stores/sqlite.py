@@ -40,12 +40,14 @@ from gateway.wire import kept_sql as kept
 from gateway.wire.audit_chain import FIRST_HASH, link
 from gateway.wire.journal_sql import chosen
 from gateway.wire.migrations import MIGRATIONS, Migration
+from gateway.wire.sqlite_cache import SqliteCache
 from gateway.wire.sqlite_file import IN_MEMORY, connect, open_file
 from gateway.wire.sqlite_rows import Rows
 from gateway.wire.sqlite_thread import SqliteThread
 
 PREFIX = "sqlite:///"
 BATCH = 256  # writes in one transaction
+KEPT_CHARS = 4 << 20  # of memories that were read
 
 PROMPTS, MEMORIES, SERVICES, TOLD = Rows(StoredPrompt), Rows(Memory), Rows(StoredService), Rows(WorkerService)
 RUNS, STEPS = Rows(StoredRun), Rows(StoredStep)
@@ -78,6 +80,7 @@ class SqliteStore:
         self._migrations = migrations
         self._writer: SqliteThread | None = None
         self._reader: SqliteThread | None = None
+        self._memories = SqliteCache[Memory](place, limit=KEPT_CHARS, size_of=lambda memory: 200 + len(memory.text))
 
     def __repr__(self) -> str:
         return f"SqliteStore({self.place!r})"
@@ -88,13 +91,14 @@ class SqliteStore:
         opened = partial(open_file, self.place, migrations=self._migrations)
         self._writer = thread(opened, begin="BEGIN IMMEDIATE", batch=BATCH)
         await self._writer.open()
-        if self.place == IN_MEMORY:  # another connection would see another database
-            self._reader = self._writer
-            return
-        self._reader = thread(partial(connect, self.place, mode="ro"), begin="BEGIN", batch=1)
-        await self._reader.open()
+        self._reader = self._writer
+        if self.place != IN_MEMORY:  # where another connection would see another database
+            self._reader = thread(partial(connect, self.place, mode="ro"), begin="BEGIN", batch=1)
+            await self._reader.open()
+        self._memories.open()
 
     async def close(self) -> None:
+        self._memories.close()
         for thread in (self._reader, self._writer):
             if thread is not None:
                 await thread.close()
@@ -151,7 +155,7 @@ class SqliteStore:
 
     async def memories(self, *, tenant: str, caller: str, conversation: str | None) -> Sequence[Memory]:
         whose = (tenant, caller, conversation)
-        return await self._read(lambda c: [MEMORIES.fact(row) for row in c.execute(kept.MEMORIES, whose)])
+        return await self._memories.get(whose, lambda: self._all(MEMORIES, kept.MEMORIES, whose))
 
     async def forget(self, memory_ids: Sequence[str], *, tenant: str, caller: str) -> int:
         which = (tenant, caller, json.dumps(list(memory_ids)))
@@ -298,11 +302,10 @@ class SqliteStore:
         return await self._read(lambda c: next((int(row[0]) for row in c.execute(journal.LAST_EVENT)), 0))
 
     async def audit(self, *, after: int, limit: int) -> Sequence[AuditRow]:
-        def rows(connection: sqlite3.Connection) -> Sequence[AuditRow]:
-            found = connection.execute(journal.AUDIT_ROWS, (after, limit))
-            return [AuditRow(seq, AUDIT.fact(line), hash_) for seq, *line, hash_ in found]
-
-        return await self._read(rows)
+        which = (after, limit)
+        return await self._read(
+            lambda c: [AuditRow(n, AUDIT.fact(line), hash_) for n, *line, hash_ in c.execute(journal.AUDIT_ROWS, which)]
+        )
 
     async def _all(self, rows: Rows[FactT], statement: str, values: Values) -> Sequence[FactT]:
         return await self._read(lambda c: [rows.fact(row) for row in c.execute(statement, values)])
@@ -354,8 +357,7 @@ def _rule(connection: sqlite3.Connection, *, ruling: Ruling) -> tuple[Ruled, App
         return _again(approval, ruling), approval
     if approval.expires_s <= ruling.now_s:
         connection.execute(journal.MOVE, ("expired", *key, "pending"))
-        event = _resolved(ruling.tenant, approval.run_id, approval.id, state="expired", now_s=ruling.now_s)
-        _append(connection, (event,), ())
+        _append(connection, [_resolved(key[0], approval.run_id, key[1], state="expired", now_s=ruling.now_s)], ())
         return "expired", replace(approval, state="expired")
     decision = (ruling.now_s, ruling.by, ruling.via, ruling.comment, ruling.edited, ruling.remember)
     state = "approved" if ruling.approve else "rejected"
@@ -370,11 +372,8 @@ def _again(approval: Approval, ruling: Ruling) -> Ruled:
     """What a ruling is on an approval that is not pending any more."""
     if approval.state == "expired":
         return "expired"
-    if ruling.approve:
-        same = approval.state in APPROVED and ruling.edited in (None, approval.edited)
-    else:
-        same = approval.state == "rejected"
-    return "same" if same else "other"
+    agreed = approval.state in APPROVED and ruling.edited in (None, approval.edited)
+    return "same" if (agreed if ruling.approve else approval.state == "rejected") else "other"
 
 
 def _resolved(tenant: str, run_id: str, approval_id: str, *, state: str, now_s: float) -> RunEvent:
