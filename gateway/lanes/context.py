@@ -295,10 +295,7 @@ class _Stream:
     def _write_now(self, frame: bytes) -> bool:
         """Writes as aiohttp does, in a fifth of the time, unless the client does not keep up."""
         self._written_s = self._loop.time()
-        if self._wire is None or self._wire.blocked:
-            return False
-        self._wire.write(b"%x\r\n%b\r\n" % (len(frame), frame))
-        return True
+        return self._wire is not None and self._wire.put(b"%x\r\n%b\r\n" % (len(frame), frame))
 
     def _wait(self) -> None:
         due_s = self._written_s + self._keepalive_s

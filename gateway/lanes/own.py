@@ -43,10 +43,14 @@ class Facade(asyncio.Transport):
         """The request's head as our grammar read it: credentials and repeats included."""
         return self._turn.head
 
-    @property
-    def blocked(self) -> bool:
-        """Whether the client does not keep up with what is written."""
-        return self._client.blocked_since is not None
+    def put(self, data: bytes) -> bool:
+        """Writes behind the head, as `write` does; False, and nothing is written, if the client does not keep up."""
+        client = self._client
+        if client.blocked_since is not None:
+            return False
+        if not self.is_closing():
+            client.transport.write(data)
+        return True
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return default if name == "socket" else self._client.transport.get_extra_info(name, default)

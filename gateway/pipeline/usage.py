@@ -1,5 +1,7 @@
 """Tokens of all model calls of a turn; what a model does not say is estimated (UTF-8 bytes / 4) and marked."""
 
+from collections.abc import Callable
+
 import orjson
 
 from gateway.contracts import Json
@@ -14,13 +16,12 @@ class Usage:
         self._told: tuple[int, int] | None = None
         self._sent: Json = {}
         self._texts: list[str] = []
+        self.said: Callable[[str], None] = self._texts.append  # each piece of text as it comes
 
     def asked(self, body: Json) -> None:
         self._settle()
-        self._sent, self._texts = body, []
-
-    def said(self, text: str) -> None:
-        self._texts.append(text)
+        self._sent = body
+        self._texts.clear()
 
     def read(self, chunk: Json) -> None:
         usage = chunk.get("usage")

@@ -77,8 +77,9 @@ class AnswerScanner:
             text = text.removeprefix("\ufeff")
         idle = self._mode == "prose" and self._attempt is None
         if idle and not (self._pending or self._held or self._after_call) and _SPECIAL.search(text) is None:
-            self._note(text)  # ordinary text goes on at once
-            return text
+            if len(self._line) < LINE_CHARS or "\n" in text:
+                self._note(text)
+            return text  # ordinary text goes on at once
         self._read(self._pending + text)
         return self._flushed()
 
