@@ -24,8 +24,8 @@ HANDLED = frozenset((signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHL
 HAND_OVER_S = 0.25
 #: How often a gateway that joined a port ends what steering its predecessor left behind.
 SPREAD_S = 10.0
-#: So many new objects before the collector looks for cycles among them: few of ours are in any, and each look at an
-#: agent run's chunks costs more than it finds.
+#: So many new objects before the collector looks for cycles among them: requests leave none (docs/decisions/0014), and
+#: each look at what is under way costs more than it finds.
 YOUNG_OBJECTS = 50_000
 #: Pending connections that the kernel keeps for us.
 BACKLOG = 4096
