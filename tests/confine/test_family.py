@@ -13,6 +13,14 @@ prctl(PR_SET_CHILD_SUBREAPER, 1)
 def wait_for(count):
     while len(family.members()) != count:
         time.sleep(0.005)
+def command(member):
+    try:
+        return open(f"/proc/{member.pid}/comm").read().strip()
+    except OSError:
+        return "gone"
+def wait_for_commands(*names):
+    while sorted(map(command, family.members())) != sorted(names):
+        time.sleep(0.005)
 """
 
 
@@ -20,7 +28,7 @@ def test_orphans_in_sessions_of_their_own_are_found_and_ended() -> None:
     """Two forks and a new session do not leave the family."""
     code = REAPER + (
         "done = subprocess.run(['/bin/sh', '-c', 'setsid sleep 60 & (sleep 60 &) & exit 3'])\n"
-        "wait_for(2)\n"
+        "wait_for_commands('sleep', 'sleep')\n"  # and no shell on its way to them
         "print(done.returncode, sorted(m.depth for m in family.members()))\n"
         "family.end(grace_s=0)\n"
         "print(family.members())\n"
