@@ -45,11 +45,10 @@ class Facade(asyncio.Transport):
 
     def put(self, data: bytes) -> bool:
         """Writes behind the head, as `write` does; False, and nothing is written, if the client does not keep up."""
-        client = self._client
-        if client.blocked_since is not None:
+        if self._client.blocked_since is not None:
             return False
-        if not self.is_closing():
-            client.transport.write(data)
+        if not self._closed:
+            self._client.write(data)
         return True
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:

@@ -153,7 +153,7 @@ class UpstreamCall:
     def _lend(self) -> None:
         """Whole chunks, as events of a stream mostly come, go to `take` at once."""
         body = self._body
-        if self._upstream is not None and isinstance(body, ChunkedBody) and body.between_chunks and not body.done:
+        if self._upstream is not None and isinstance(body, ChunkedBody) and body.between_chunks:
             self._upstream.relay = self._chunk_received
 
     def _take_back(self) -> None:

@@ -5,6 +5,7 @@
 3. What a run began with stays as it was inserted; its lease is never shortened by a change, only given up.
 4. An approval that expires or is cancelled leaves an event `approval.resolved`: only here it is known for sure.
 5. Each line of the audit log is chained to the last one in the transaction of what it tells.
+6. Memories that nobody has changed since they were read need neither thread.
 """
 
 import json

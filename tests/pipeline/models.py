@@ -5,8 +5,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import orjson
+import pytest
 
 from gateway.contracts import Caller, Chunk, Exchange, Json
+from gateway.errors import GatewayError
 from gateway.metrics import UpstreamTally
 from gateway.pipeline.model import ModelCore, Target
 from gateway.testing.clock import ManualClock
@@ -16,6 +18,8 @@ from gateway.testing.upstream import FakeUpstream, Script
 from gateway.upstream.endpoint import Endpoint
 from gateway.upstream.pool import Pool
 from tests.telling import told
+
+SECRET = b"sk-the-upstreams-own-key"
 
 
 def chunk(content: str | None = None, *, finish: str | None = None, **more: object) -> Json:
@@ -70,6 +74,14 @@ class Models:
             return await told(reply)
         finally:
             await reply.release()
+
+
+async def failure(answering: Models, code: str) -> GatewayError:
+    with pytest.raises(GatewayError) as failed:
+        await answering.ask()
+    assert failed.value.code == code
+    assert SECRET.decode() not in failed.value.message
+    return failed.value
 
 
 @asynccontextmanager
