@@ -134,12 +134,17 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """One call that the model asks for; `arguments` without `risk_level`."""
+    """One call that the model asks for; `arguments` without `risk_level`.
+
+    `harmless`: it runs because it was judged to be harmless, and for no other reason. A source that can hold the call
+    to that does: it fails instead of having an effect.
+    """
 
     id: str
     tool: str
     arguments: Json
     terminate: bool = False
+    harmless: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +251,18 @@ class Verdict:
     basis: Basis
     rule: str
     reason: str = ""
+
+
+@runtime_checkable
+class Examiner(ToolSource, Protocol):
+    """A source whose engine can judge a call: it reads the call as it would run it, and runs nothing of it."""
+
+    async def examine(self, call: ToolCall, exchange: Exchange) -> Verdict | None:
+        """Returns the engine's doubt about a call that its assessor holds harmless; None: the engine agrees.
+
+        An exception, or more than a few seconds, counts as a doubt.
+        """
+        ...
 
 
 class RiskAssessor(Protocol):

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 import orjson
 from aiohttp import web
 
-from gateway.contracts import Chunk, Clock, Counters, Exchange, Intent, Json, Reply, Tell
+from gateway.contracts import Chunk, Clock, Counters, Exchange, Intent, Json, Reply, Tell, ToolCall
 from gateway.errors import GatewayError
 from gateway.lanes.admin import REQUEST_ID, Route
 from gateway.lanes.chat import Identify, head_of
@@ -20,6 +20,7 @@ from gateway.lanes.context import AGENT_LOOP, ContextLane, chat_request, new_run
 from gateway.lanes.workflows import called_in
 from gateway.pipeline.chain import fold
 from gateway.pipeline.model import ModelCore
+from gateway.runs.loop import Planned
 from gateway.tools.gate import ABSENT, Asked, take_risk_level
 from gateway.tools.judge import Judge
 from gateway.wire.chat_request import client_tools, wants_text, whole_text
@@ -79,7 +80,7 @@ class Explainer:
             "upstream": self.core.target_of(body).pool.endpoint.name,
         }
 
-    def verdict(self, call: Json, exchange: Exchange) -> Json:
+    async def verdict(self, call: Json, exchange: Exchange) -> Json:
         """What would happen with one call of a run that has read nothing yet: its schema comes before the gate."""
         entry = self.judge.catalog.find(call["tool"], exchange)
         if entry is None:
@@ -87,6 +88,8 @@ class Explainer:
         else:
             asked = take_risk_level(call["parameters"], entry.spec, beside=call.get(RISK_LEVEL, ABSENT))
             verdict = self.judge.verdict(entry, asked, tainted=False, asked_for=False)
+            planned = Planned(ToolCall(id="", tool=entry.model_name, arguments=asked.arguments), entry.spec, verdict)
+            verdict = (await self.judge.examined(planned, exchange)).verdict
         return {"tool": call["tool"], **asdict(verdict)}
 
     def _tools(self, exchange: Exchange) -> list[Json]:
@@ -127,7 +130,9 @@ class ExplainPages:
             exchange = await lane.exchange(head, body, identity=identity, run_id=run_id)
             answer = await explainer.explain(exchange)
             if calls is not None:
-                answer["would_be_verdicts"] = [explainer.verdict(call, exchange) for call in calls]
+                answer["would_be_verdicts"] = await asyncio.gather(
+                    *(explainer.verdict(call, exchange) for call in calls)
+                )
         headers = {"Content-Type": "application/json", "x-request-id": run_id}
         return web.Response(body=orjson.dumps(answer), headers=headers)
 

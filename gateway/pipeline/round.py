@@ -111,6 +111,7 @@ class Round:
 
     async def _ask(self) -> None:
         """Asks for every call of the group that needs it, at once."""
+        await self._examine()
         held = [i for i, p in enumerate(self.planned) if p.needs_approval and self.numbers[i] not in self.done]
         for i in held:
             if self.record.steps[self.numbers[i]].approval_id is None:  # else somebody is asked already
@@ -129,6 +130,16 @@ class Round:
             return
         await self._issue(lacking)
         await self.say({EFFECTS: True})
+
+    async def _examine(self) -> None:
+        """Has engines look at what is to run because it was judged to be harmless."""
+        for i, number in enumerate(self.numbers):
+            examined = (
+                self.planned[i] if number in self.done else await self.judge.examined(self.planned[i], self.exchange)
+            )
+            if examined is not self.planned[i]:
+                self._replan(i, examined)
+                self.record.judged(number, examined)
 
     async def _refuse_or_grant(self, i: int) -> None:
         """Nobody is asked about a call that its tool would refuse, nor about one that was approved for good."""
@@ -241,8 +252,11 @@ class Round:
 
     def _refuse(self, i: int, state: StepState, text: str) -> None:
         """The call will not run, and the model is told so, whatever it wanted to come of the call."""
-        self.planned = [*self.planned[:i], replace(self.planned[i], refusal=text), *self.planned[i + 1 :]]
+        self._replan(i, replace(self.planned[i], refusal=text))
         self.record.ended(self.numbers[i], state, text)
+
+    def _replan(self, i: int, planned: Planned) -> None:
+        self.planned = [*self.planned[:i], planned, *self.planned[i + 1 :]]
 
     def _rejected(self, i: int, approval: Approval) -> Told | None:
         """What the model is told of a rejected call when the run goes on (`on_reject: continue`)."""
@@ -269,8 +283,9 @@ class Round:
             text = _GONE if entry is None else _CHANGED
             await self.record.finish(number, gone := Told(text, text, ok=False), ok=False)
             return gone
+        call = replace(planned.call, harmless=planned.is_harmless)
         work = asyncio.get_running_loop().create_task(
-            self.runner.run(entry, planned.call, self.exchange, limit_chars=self.limit_chars)
+            self.runner.run(entry, call, self.exchange, limit_chars=self.limit_chars)
         )
         try:
             told = await self.budget.within(asyncio.shield(work))

@@ -37,6 +37,11 @@ class Planned:
         """A person must say that it may run."""
         return self.refusal is None and self.verdict.decision == "confirm"
 
+    @property
+    def is_harmless(self) -> bool:
+        """It may run because it was judged to be harmless: neither a person nor the model vouches for it."""
+        return self.verdict.decision == "auto" and self.verdict.basis == "whitelist"
+
 
 @dataclass(frozen=True, slots=True)
 class Told:

@@ -157,7 +157,7 @@ class Gate:
     def _assess(self, spec: ToolSpec, arguments: Json) -> Verdict:
         assessor = self.assessors.get(spec.name)
         if assessor is None:
-            return self._default("no_assessor", f"Nothing is known about the risk of {spec.name!r}.")
+            return self.default("no_assessor", f"Nothing is known about the risk of {spec.name!r}.")
         try:
             verdict = assessor.assess(arguments)
             decision, rule, reason = verdict.decision, verdict.rule, verdict.reason
@@ -170,9 +170,10 @@ class Gate:
             return Verdict("auto", "whitelist", rule, reason)
         if decision == "deny":
             return Verdict("deny", "default", rule, reason)
-        return self._default(rule, reason)
+        return self.default(rule, reason)
 
-    def _default(self, rule: str, reason: str) -> Verdict:
+    def default(self, rule: str, reason: str) -> Verdict:
+        """The verdict on a call that nobody knows to be harmless."""
         return Verdict(self.policy.default, "default", rule, reason)
 
 

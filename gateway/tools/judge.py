@@ -1,8 +1,13 @@
-"""What is to happen with one call: found, validated, judged. The same for a run and a dry run."""
+"""What is to happen with one call: found, validated, judged, examined. The same for a run and a dry run."""
+
+import asyncio
+import logging
+from dataclasses import replace
+from typing import Final
 
 import orjson
 
-from gateway.contracts import Exchange, Json, ToolCall, Verdict
+from gateway.contracts import Examiner, Exchange, Json, ToolCall, Verdict
 from gateway.runs.desk import Binding
 from gateway.runs.loop import Planned
 from gateway.tools.catalog import Catalog, Entry
@@ -11,6 +16,10 @@ from gateway.tools.schema import Schemas
 from gateway.wire.canonical import definition_sha256
 from gateway.wire.scanner import FoundCall
 
+log = logging.getLogger("gateway")
+
+#: How long an engine may look at one call. It runs nothing, so this is its way there, or a lock.
+EXAMINE_S: Final = 3.0
 _UNKNOWN = Verdict("error", "unknown_tool", "unknown_tool")
 
 
@@ -35,15 +44,38 @@ class Judge:
         asked = take_risk_level(found.parameters, entry.spec)
         call = ToolCall(id=call_id, tool=entry.model_name, arguments=asked.arguments, terminate=found.terminate)
         verdict = self.verdict(entry, asked, tainted=tainted, asked_for=asked_for)
-        refusal: str | None = None
+        refusal = _denied(verdict)
         if verdict.basis == "malformed":
             schema = orjson.dumps(entry.spec.parameters).decode()
             refusal = (
                 f"Error: the parameters do not fit: {verdict.reason}. The schema of {entry.model_name!r}: {schema}"
             )
-        elif verdict.decision == "deny":
-            refusal = f"Not run: refused by policy. {verdict.reason}"
         return Planned(call, entry.spec, verdict, refusal)
+
+    async def examined(self, planned: Planned, exchange: Exchange) -> Planned:
+        """The call as it is, or with the doubt of the engine that would run it.
+
+        The engine is asked about what would run because the assessor holds it harmless, and only then. Its doubt counts
+        as the assessor's: `risk.default` decides.
+        """
+        if not planned.is_harmless or planned.refusal is not None:
+            return planned
+        entry = self.catalog.find(planned.call.tool, exchange)
+        if entry is None or not isinstance(entry.source, Examiner):
+            return planned
+        doubt = await self._doubt(entry.source, replace(planned.call, tool=entry.spec.name), exchange)
+        if doubt is None:
+            return planned
+        verdict = self.gate.default(doubt.rule, doubt.reason)
+        return replace(planned, verdict=verdict, refusal=_denied(verdict))
+
+    async def _doubt(self, source: Examiner, call: ToolCall, exchange: Exchange) -> Verdict | None:
+        try:
+            async with asyncio.timeout(EXAMINE_S):
+                return await source.examine(call, exchange)
+        except Exception as error:  # TimeoutError, too
+            log.warning("%r could not examine a call (%s): it needs a person.", call.tool, type(error).__name__)
+            return Verdict("confirm", "default", "engine_failed", f"{call.tool!r} could not examine the call.")
 
     def verdict(self, entry: Entry, asked: Asked, *, tainted: bool, asked_for: bool) -> Verdict:
         """The schema comes before the gate."""
@@ -68,6 +100,11 @@ class Judge:
         spec = entry.spec
         policy = self.gate.policy_hash(tool) + ("+requires_approval" if spec.requires_approval else "")
         return Binding(definition_sha256(spec.name, spec.description, spec.parameters), policy)
+
+
+def _denied(verdict: Verdict) -> str | None:
+    """The result of a call that policy does not let run."""
+    return f"Not run: refused by policy. {verdict.reason}" if verdict.decision == "deny" else None
 
 
 def _call(found: FoundCall, call_id: str) -> ToolCall:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import orjson
-from tools.doubles import Does, Refuses, Source, spec
+from tools.doubles import Does, Doubts, ExaminingSource, Refuses, Source, spec
 
 from gateway.contracts import (
     Caller,
@@ -87,6 +87,10 @@ def _never(_call: ToolCall) -> str | None:
     return None
 
 
+async def _agrees(_call: ToolCall) -> Verdict | None:
+    return None
+
+
 @dataclass
 class Bench:
     """An agent loop around `answers` of a model, one after the other; an exception is raised in its place.
@@ -97,6 +101,7 @@ class Bench:
     answers: Sequence[list[Json] | BaseException]
     does: Does = _works
     refuses: Refuses = _never
+    doubts: Doubts = _agrees
     limits: LoopLimits = field(default_factory=LoopLimits)
     asks: Consent = field(default_factory=consent)
     untrusted: bool = False  # `look` reads what strangers wrote
@@ -118,7 +123,7 @@ class Bench:
             self.is_open = True
         clock = Clock(self.clock)
         schema = {"type": "object", "properties": {"x": {}}}
-        look = Source(spec(parameters=schema), does=self._does, refuses=self.refuses)
+        look = ExaminingSource(spec(parameters=schema), does=self._does, refuses=self.refuses, doubts=self.doubts)
         peek = Source(spec("peek", parameters=schema, idempotent=True), does=self._does)
         judge = Judge(
             await load_catalog({"look": Configured(look, untrusted=self.untrusted), "peek": Configured(peek)}),

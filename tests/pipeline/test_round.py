@@ -5,13 +5,13 @@ import re
 
 import pytest
 
-from gateway.contracts import Chunk, Json, ToolCall, ToolResult
+from gateway.contracts import Chunk, Json, ToolCall, ToolResult, Verdict
 from gateway.errors import GatewayError
 from gateway.journal import RunState
 from gateway.tools.gate import Policy
 from tests.telling import told, whole
 
-from .benches import Bench, answer, call, consent, group, texts
+from .benches import Bench, Harmless, answer, call, consent, group, texts
 from .doubles import samples
 
 RISKY = "high"
@@ -289,6 +289,28 @@ async def test_nobody_is_asked_about_a_call_that_its_tool_refuses() -> None:
     assert texts(await bench.run()) == "I see."
     assert bench.asked[1].body["messages"][-1]["content"] == "Error: outside of the roots"
     assert bench.calls == []
+    await bench.close()
+
+
+async def test_what_the_engine_doubts_asks_in_its_place_in_the_group() -> None:
+    """The assessor's auto is not enough; what ran is marked as judged harmless, what was approved is not."""
+
+    async def doubts(call: ToolCall) -> Verdict | None:
+        return Verdict("confirm", "default", "engine", "it writes") if call.arguments["x"] == 2 else None
+
+    bench = Bench([group(call(x=1, risk_level=""), call(x=2, risk_level="")), answer("Done.")], doubts=doubts)
+    bench.assessors = {"look": Harmless()}
+    await bench.run()
+    assert [(asked.arguments, asked.harmless) for asked in bench.calls] == [({"x": 1}, True)]
+    assert [(step.state, step.rule, step.reason) for step in await bench.steps()] == [
+        ("finished", "harmless", "1 arguments"),
+        ("requested", "engine", "it writes"),
+    ]
+    rows = await bench.store.audit(after=0, limit=10)
+    assert [row.line.decision for row in rows if row.line.event == "verdict"] == ["auto", "auto", "confirm"]
+    await bench.decide()
+    assert texts(await bench.resumed()) == "Done."
+    assert [(asked.arguments, asked.harmless) for asked in bench.calls][1:] == [({"x": 2}, False)]
     await bench.close()
 
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from gateway.contracts import Caller, Exchange, Json, ToolCall, ToolResult, ToolSpec
+from gateway.contracts import Caller, Exchange, Json, ToolCall, ToolResult, ToolSpec, Verdict
 
 Does = Callable[[ToolCall], Awaitable[ToolResult]]
 Refuses = Callable[[ToolCall], str | None]
+Doubts = Callable[[ToolCall], Awaitable[Verdict | None]]
 
 
 async def _works(_call: ToolCall) -> ToolResult:
@@ -45,6 +46,20 @@ class Source:
 
     async def close(self) -> None:
         self.closed += 1
+
+
+class ExaminingSource(Source):
+    """A source whose engine doubts what the test says; it notes what it was shown."""
+
+    def __init__(self, *specs: ToolSpec, doubts: Doubts, does: Does = _works, refuses: Refuses = _never) -> None:
+        super().__init__(*specs, does=does, refuses=refuses)
+        self.doubts = doubts
+        self.examined: list[ToolCall] = []
+
+    async def examine(self, call: ToolCall, exchange: Exchange) -> Verdict | None:
+        del exchange
+        self.examined.append(call)
+        return await self.doubts(call)
 
 
 def exchange(*only: str, tenant: str = "t", body: Json | None = None) -> Exchange:

@@ -1,17 +1,19 @@
 """One call, from its name to its verdict: found, validated, judged; and what an approval of it is bound to."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
-from gateway.contracts import Json, ToolSpec, Verdict
+from gateway.contracts import Json, ToolCall, ToolSpec, Verdict
 from gateway.runs.loop import Planned
+from gateway.tools import judge as judging
 from gateway.tools.catalog import Catalog, Configured, load_catalog
 from gateway.tools.gate import Gate, Policy
 from gateway.tools.judge import Judge
 from gateway.wire.scanner import FoundCall
 
-from .doubles import Source, exchange, spec
+from .doubles import Doubts, ExaminingSource, Source, exchange, spec
 from .managed import Managed
 
 SCHEMA: Json = {
@@ -144,6 +146,64 @@ async def test_a_tool_that_has_changed_needs_a_person_until_it_is_accepted() -> 
     assert plan(Judge(further, Gate(TRUSTING, {}, rules={"time.*": "deny"})), "time.look").refusal is not None
     service.accept({"look": "2"})
     assert plan(made, "time.look", risk_level="low").verdict.decision == "auto"
+
+
+# Examined by the engine that would run it.
+
+
+async def agrees(call: ToolCall) -> None:
+    del call
+
+
+async def doubts(call: ToolCall) -> Verdict:
+    return Verdict("confirm", "default", "not_what_it_seems", f"{call.tool} would write")
+
+
+async def fails(call: ToolCall) -> Verdict | None:
+    raise OSError(f"nobody answers about {call.id}")
+
+
+async def hangs(call: ToolCall) -> Verdict | None:
+    await asyncio.Event().wait()
+    raise AssertionError(call)
+
+
+async def examining(engine: Doubts, *, policy: Policy = TRUSTING) -> tuple[Judge, ExaminingSource]:
+    source = ExaminingSource(LOOK, doubts=engine)
+    return Judge(await load_catalog({"look": Configured(source)}), Gate(policy, {"look": Whitelist()})), source
+
+
+async def test_an_engine_that_agrees_changes_nothing() -> None:
+    """Nor does a source that has no engine."""
+    made, source = await examining(agrees)
+    planned = plan(made, x=1)
+    assert await made.examined(planned, exchange()) is planned
+    assert [call.arguments for call in source.examined] == [{"x": 1}]
+    unexamined = await judge()
+    assert await unexamined.examined(plan(unexamined, x=1), exchange()) is not None
+
+
+@pytest.mark.parametrize(
+    ("engine", "rule"), [(doubts, "not_what_it_seems"), (fails, "engine_failed"), (hangs, "engine_failed")]
+)
+async def test_what_the_engine_doubts_asks(engine: Doubts, rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine that fails or hangs doubts, too; under `risk.default: deny` nobody is asked."""
+    monkeypatch.setattr(judging, "EXAMINE_S", 0.01)
+    made, _ = await examining(engine)
+    examined = await made.examined(plan(made, x=1), exchange())
+    assert (examined.verdict.decision, examined.verdict.basis, examined.verdict.rule) == ("confirm", "default", rule)
+    assert examined.needs_approval and examined.verdict.reason
+    strict, _ = await examining(engine, policy=replace(TRUSTING, default="deny"))
+    refused = await strict.examined(plan(strict, x=1), exchange())
+    assert refused.refusal is not None and refused.refusal.startswith("Not run: refused by policy.")
+
+
+@pytest.mark.parametrize("parameters", [{"x": 2, "risk_level": "low"}, {"x": 2}, {"x": 1, "risk_level": "high"}, {}])
+async def test_the_engine_is_asked_only_about_what_was_judged_harmless(parameters: Json) -> None:
+    """What a model vouches for, what asks anyway and what fits no schema is not examined."""
+    made, source = await examining(doubts)
+    planned = plan(made, **parameters)
+    assert await made.examined(planned, exchange()) is planned and source.examined == []
 
 
 # What a person changes, and what an approval is bound to.
