@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from gateway.contracts import Json, ToolSpec, Verdict
-from gateway.tools.gate import ABSENT, Asked, Gate, Policy, take_risk_level
-from gateway.wire.risk_level import RISK_LEVEL
+from gateway.tools.gate import Asked, Gate, Policy, take_risk_level
+from gateway.wire.risk_level import level_beside
 from gateway.wire.strict_json import RepeatedKeyError, StrictJsonError, loads
 
 #: Whose arguments these are where a line names no tool: each built-in tool by the names only it has.
@@ -32,7 +32,7 @@ class _Call:
 
     tool: object
     arguments: object
-    beside: object = ABSENT
+    beside: object = None
 
 
 def assess_lines(
@@ -89,12 +89,12 @@ def _call(line: Json, definition: Json) -> _Call:
         function = whole.get("function")
         inner = function if isinstance(function, dict) else whole
         tool = inner.get("tool", inner.get("name"))
-        return _Call(tool, inner.get("parameters", inner.get("arguments")), whole.get(RISK_LEVEL, ABSENT))
+        return _Call(tool, inner.get("parameters", inner.get("arguments")), level_beside(whole, inner))
     arguments = line.get("raw_arguments", line.get("arguments"))
     tool = line.get("tool", definition.get("name"))
     if tool is None and isinstance(arguments, dict):
         tool = next((tool for name, tool in _TOOL_OF_ARGUMENT.items() if name in arguments), None)
-    return _Call(tool, arguments)
+    return _Call(tool, arguments, level_beside(line))
 
 
 def _definition(line: Json) -> Json:

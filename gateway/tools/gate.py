@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Final, Literal, TypeAlias
 
 from gateway.contracts import Json, RiskAssessor, ToolSpec, Verdict
-from gateway.wire.risk_level import LEVELS, RAISED, RISK_LEVEL
+from gateway.wire.risk_level import LEVELS, LOW, RAISED, RISK_LEVEL, normal, resembles
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class Policy:
     default: Literal["confirm", "deny"]
 
 
-def take_risk_level(arguments: Json, spec: ToolSpec, *, beside: object = ABSENT) -> Asked:
+def take_risk_level(arguments: Json, spec: ToolSpec, *, beside: object = None) -> Asked:
     """Takes `risk_level` out of the arguments, unless the tool has an argument of that name; null and "" are absent.
 
     A level `beside` the arguments, or under a name that only resembles it, may raise the risk, never lower it.
@@ -63,13 +63,13 @@ def take_risk_level(arguments: Json, spec: ToolSpec, *, beside: object = ABSENT)
         arguments = {name: value for name, value in arguments.items() if name != RISK_LEVEL}
     if level is None or level == "":
         level = ABSENT
-    if _normal(level) in RAISED:
+    if normal(level) in RAISED:
         return Asked(arguments, level)
-    resembling = (value for name, value in arguments.items() if name not in own and _resembles(name))
-    raised = next((other for other in (beside, *resembling) if _normal(other) in RAISED), ABSENT)
+    resembling = (value for name, value in arguments.items() if name not in own and resembles(name))
+    raised = next((other for other in (beside, *resembling) if normal(other) in RAISED), ABSENT)
     if raised is not ABSENT:
         return Asked(arguments, raised)
-    if _normal(level) in (ABSENT, "low") and _normal(beside) not in (ABSENT, None, "", "low"):
+    if level in (ABSENT, LOW) and beside not in (None, "", LOW):
         return Asked(arguments, beside)
     return Asked(arguments, level)
 
@@ -133,10 +133,10 @@ class Gate:
                 "confirm", "operator", "requires_approval", f"The operator wants {spec.name!r} to be approved."
             )
         if asked.risk_level is not ABSENT:
-            level = _normal(asked.risk_level)
-            if level in RAISED:
-                return Verdict("confirm", "llm", f"risk_level_{level}", f"The model says that the risk is {level}.")
-            if level != "low":
+            raised = normal(asked.risk_level)
+            if raised in RAISED:
+                return Verdict("confirm", "llm", f"risk_level_{raised}", f"The model says that the risk is {raised}.")
+            if asked.risk_level != LOW:  # in this one spelling
                 return Verdict(
                     "confirm",
                     "invalid",
@@ -175,13 +175,3 @@ class Gate:
     def default(self, rule: str, reason: str) -> Verdict:
         """The verdict on a call that nobody knows to be harmless."""
         return Verdict(self.policy.default, "default", rule, reason)
-
-
-def _normal(level: object) -> object:
-    """A text without its outer white space and case; everything else as it is."""
-    return level.strip().lower() if isinstance(level, str) else level
-
-
-def _resembles(name: str) -> bool:
-    """`riskLevel`, `risk-level`, `RISK LEVEL`: what a model writes that means risk_level."""
-    return len(name) <= 20 and "".join(filter(str.isalpha, name)).lower() == "risklevel"

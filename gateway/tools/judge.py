@@ -41,7 +41,7 @@ class Judge:
             nearest = self.catalog.nearest(found.tool, exchange)
             hint = f" Did you mean {' or '.join(nearest)}?" if nearest else ""
             return Planned(_call(found, call_id), None, _UNKNOWN, f"Error: there is no tool {found.tool!r}.{hint}")
-        asked = take_risk_level(found.parameters, entry.spec)
+        asked = take_risk_level(found.parameters, entry.spec, beside=found.beside)
         call = ToolCall(id=call_id, tool=entry.model_name, arguments=asked.arguments, terminate=found.terminate)
         verdict = self.verdict(entry, asked, tainted=tainted, asked_for=asked_for)
         refusal = _denied(verdict)

@@ -1,9 +1,12 @@
 """The parameter `risk_level` that every tool has besides its own: name, levels, and what models are told of it."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 RISK_LEVEL: Final = "risk_level"
 LEVELS: Final = ("low", "medium", "high")
+#: The one that lowers, in this spelling only.
+LOW: Final = LEVELS[0]
 #: Those by which a model raises the risk.
 RAISED: Final = ("medium", "high")
 CHOICES: Final = f"One of: {', '.join(LEVELS)}"
@@ -15,3 +18,21 @@ MEANING: Final = (
 def schema() -> dict[str, Any]:
     """The parameter in a JSON Schema."""
     return {"type": "string", "enum": list(LEVELS), "description": MEANING}
+
+
+def normal(level: object) -> object:
+    """A text without its outer white space and case, everything else as it is: raising counts in any spelling."""
+    return level.strip().lower() if isinstance(level, str) else level
+
+
+def resembles(name: str) -> bool:
+    """`riskLevel`, `risk-level`, `RISK LEVEL`: what a model writes that means risk_level."""
+    return len(name) <= 20 and "".join(filter(str.isalpha, name)).lower() == "risklevel"
+
+
+def level_beside(*holders: Mapping[str, object]) -> object:
+    """The level that these objects of a call hold beside its arguments; None: none. The strictest of several counts."""
+    levels = [value for holder in holders for name, value in holder.items() if resembles(name)]
+    raised = (level for level in levels if normal(level) in RAISED)
+    invalid = (level for level in levels if level not in (None, "", *LEVELS))
+    return next(raised, None) or next(invalid, None)

@@ -6,13 +6,14 @@ is a group. Nothing is repaired: a repaired call is a different call.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
 from gateway.wire import strict_json
+from gateway.wire.risk_level import RISK_LEVEL, level_beside
 
 Json = dict[str, Any]
 
@@ -30,12 +31,13 @@ _CALL_CHARS = 64
 
 @dataclass(frozen=True, slots=True)
 class FoundCall:
-    """One call as the model wrote it; `id` only for native calls."""
+    """One call as the model wrote it; `id` only for native calls. `beside`: a risk level outside of the arguments."""
 
     tool: str
     parameters: Json
     terminate: bool
     id: str | None = None
+    beside: object = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ def judge_object(value: object) -> Outcome:
     if not isinstance(value, dict):
         return Prose()
     if "tool_call" in value and "tool" not in value:
-        return _mcp_call(value["tool_call"])
+        return _mcp_call(value["tool_call"], value)
     present = [key for key in ("tool", "parameters", "terminate") if key in value]
     if len(present) < 2:
         return Prose()
@@ -94,31 +96,31 @@ def judge_object(value: object) -> Outcome:
         return Malformed("'parameters' must be there and be a JSON object.")
     if not isinstance(terminate, bool):
         return Malformed("'terminate' must be there and be true or false.")
-    return Calls((FoundCall(tool, parameters, terminate),))
-
-
-def native_calls(collected: Sequence[Mapping[str, str]]) -> Outcome:
-    """What native tool calls are, each with `id`, `name` and `arguments` as text; "" for no arguments is {}."""
-    calls = []
-    for call in collected:
-        if not call["name"].strip():
-            return Malformed("A tool call has no name.")
-        try:
-            arguments = strict_json.loads(call["arguments"]) if call["arguments"].strip() else {}
-        except strict_json.StrictJsonError as error:
-            return Malformed(f"The arguments of {call['name'][:64]!r} are not valid JSON: {error}.")
-        if not isinstance(arguments, dict):
-            return Malformed(f"The arguments of {call['name'][:64]!r} must be a JSON object.")
-        calls.append(FoundCall(call["name"], arguments, terminate=False, id=call["id"] or None))
-    return Calls(tuple(calls)) if calls else Prose()
+    return Calls((FoundCall(tool, parameters, terminate, beside=level_beside(value)),))
 
 
 @dataclass(slots=True)
 class _Collected:
+    """A native call; `beside` is the strictest risk level that its pieces held outside of the arguments."""
+
     index: int
     id: str = ""
     name: str = ""
     arguments: list[str] = field(default_factory=list)
+    beside: object = None
+
+    def found(self) -> FoundCall | Malformed:
+        """The call; "" for no arguments is {}."""
+        if not self.name.strip():
+            return Malformed("A tool call has no name.")
+        text = "".join(self.arguments)
+        try:
+            arguments = strict_json.loads(text) if text.strip() else {}
+        except strict_json.StrictJsonError as error:
+            return Malformed(f"The arguments of {self.name[:64]!r} are not valid JSON: {error}.")
+        if not isinstance(arguments, dict):
+            return Malformed(f"The arguments of {self.name[:64]!r} must be a JSON object.")
+        return FoundCall(self.name, arguments, terminate=False, id=self.id or None, beside=self.beside)
 
 
 class NativeCalls:
@@ -145,14 +147,19 @@ class NativeCalls:
         if arguments:
             call.arguments.append(arguments)
             self._size += len(arguments)
+        call.beside = level_beside({RISK_LEVEL: call.beside}, delta, function)
 
     def outcome(self, *, finish_reason: str | None) -> Outcome:
         """What they are; Prose if there are none."""
         if self._size > self._limit:
             return Malformed(f"The tool calls are longer than {self._limit} characters.")
-        ordered = sorted(self._calls, key=lambda call: call.index)
-        found = native_calls([{"id": c.id, "name": c.name, "arguments": "".join(c.arguments)} for c in ordered])
-        return Malformed(CUT) if isinstance(found, Malformed) and finish_reason == "length" else found
+        calls: list[FoundCall] = []
+        for collected in sorted(self._calls, key=lambda call: call.index):
+            found = collected.found()
+            if isinstance(found, Malformed):
+                return Malformed(CUT) if finish_reason == "length" else found
+            calls.append(found)
+        return Calls(tuple(calls)) if calls else Prose()
 
     def _call(self, index: object, *, id: str, name: str) -> _Collected:  # noqa: A002
         if isinstance(index, int):
@@ -190,16 +197,16 @@ def looks_like_call(text: str, *, whole: bool = False) -> bool:
     return "tool_call" in names or len(names) >= 2
 
 
-def _mcp_call(call: object) -> Outcome:
+def _mcp_call(call: object, around: Mapping[str, object]) -> Outcome:
     if call is None:
         return Prose()
-    name = call.get("name") if isinstance(call, dict) else None
-    arguments = call.get("arguments") if isinstance(call, dict) else None
+    named: Mapping[str, object] = call if isinstance(call, dict) else {}
+    name, arguments = named.get("name"), named.get("arguments")
     if not isinstance(name, str) or not name.strip():
         return Malformed("'tool_call' must be an object whose 'name' is the name of a tool, as text.")
     if not isinstance(arguments, dict):
         return Malformed("'tool_call' must have 'arguments', a JSON object.")
-    return Calls((FoundCall(name, arguments, terminate=False),))
+    return Calls((FoundCall(name, arguments, terminate=False, beside=level_beside(around, named)),))
 
 
 def as_text(value: object) -> str:

@@ -106,7 +106,7 @@ async def test_llm_does_not_provide_risk_level_and_the_whitelist_does_not_know_t
     assert not (tmp_path / "work/new.txt").exists()
 
 
-@pytest.mark.parametrize("level", ["none", "LOWER", 0, False, ["low"], {"low": 1}])
+@pytest.mark.parametrize("level", ["none", "LOWER", "LOW", " low", "low\n", 0, False, ["low"], {"low": 1}])
 async def test_a_risk_level_of_another_kind_asks(tmp_path: Path, level: object) -> None:
     """What is no level of ours is never read as low."""
     asked = says(
@@ -114,6 +114,55 @@ async def test_a_risk_level_of_another_kind_asks(tmp_path: Path, level: object) 
     )
     async with talking(asked, tools=box(tmp_path)) as world:
         await asked_first(world, tool="file_operations", basis="invalid")
+
+
+READ: Json = {"operation": "read", "path": "notes.txt"}
+BESIDE: dict[str, Json] = {
+    "ours": {"tool": "file_operations", "parameters": READ, "terminate": False, "risk_level": "high"},
+    "ours, of another spelling": {
+        "tool": "file_operations",
+        "parameters": READ,
+        "terminate": False,
+        "riskLevel": "High",
+    },
+    "that of MCP": {"tool_call": {"name": "file_operations", "arguments": READ, "risk_level": "high"}},
+    "that of MCP, outside": {"tool_call": {"name": "file_operations", "arguments": READ}, "risk_level": "high"},
+    "two levels": {
+        "tool": "file_operations",
+        "parameters": {**READ, "risk_level": "low"},
+        "terminate": False,
+        "risk_level": "high",
+    },
+}
+
+
+@pytest.mark.parametrize("written", BESIDE.values(), ids=BESIDE)
+async def test_a_level_beside_the_parameters_raises(tmp_path: Path, written: Json) -> None:
+    """A model that writes its warning in the wrong place is heard, also where a whitelist knows the call."""
+    async with talking(says(json.dumps(written)), tools=box(tmp_path)) as world:
+        approval = await asked_first(world, tool="file_operations", basis="llm")
+        assert approval["arguments"] == READ
+
+
+@pytest.mark.parametrize("place", ["function", "call"])
+async def test_a_level_beside_native_arguments_raises(tmp_path: Path, place: str) -> None:
+    """In the function, or beside it."""
+    function: Json = {"name": "file_operations", "arguments": json.dumps(READ)}
+    written: Json = {"index": 0, "id": "call_1", "type": "function", "function": function}
+    (function if place == "function" else written)["risk_level"] = "high"
+    asked = Answer(({"tool_calls": [written]},), finish="tool_calls")
+    async with talking(asked, tools=box(tmp_path)) as world:
+        await asked_first(world, tool="file_operations", basis="llm")
+
+
+@pytest.mark.parametrize(("parameters", "level", "basis"), [(WRITE, "low", "default"), (READ, "LOW", "invalid")])
+async def test_a_level_beside_the_parameters_never_lowers(
+    tmp_path: Path, parameters: Json, level: str, basis: str
+) -> None:
+    """There it is nobody's word that the risk is low; what is no level asks as it does inside."""
+    beside: Json = {"tool": "file_operations", "parameters": parameters, "terminate": False, "risk_level": level}
+    async with talking(says(json.dumps(beside)), tools=box(tmp_path)) as world:
+        await asked_first(world, tool="file_operations", basis=basis)
 
 
 async def test_tool_definitions_include_risk_level_parameter(tmp_path: Path) -> None:

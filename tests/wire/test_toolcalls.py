@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.wire.toolcalls import Calls, FoundCall, Malformed, NativeCalls, Prose, judge, looks_like_call, native_calls
+from gateway.wire.toolcalls import Calls, FoundCall, Malformed, NativeCalls, Prose, judge, looks_like_call
 
 CALL = '{"tool": "a", "parameters": {"x": 1}, "terminate": true}'
 FOUND = FoundCall("a", {"x": 1}, terminate=True)
@@ -192,7 +192,7 @@ def test_native_calls_are_bounded() -> None:
 
 def test_no_native_calls() -> None:
     """Nothing, and what is no call at all, is text."""
-    assert native() == native_calls([]) == Prose()
+    assert native() == Prose()
     assert native(None, "x", 3, []) == Prose()
 
 
