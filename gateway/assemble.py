@@ -172,7 +172,7 @@ async def assemble_context(
         chains=chains,
         chain=settings.context.chain,
         prompt=settings.context.prompt,
-        prompt_text=prompts.text,
+        prompt_text=lambda prompt_id, tenant: prompts.text(prompt_id, tenant=tenant),
         keepalive_s=settings.context.stream.keepalive,
         body_bytes=settings.limits.context_body,
         approvals=settings.approvals.mode,

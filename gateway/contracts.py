@@ -309,9 +309,9 @@ class Tools(Protocol):
 
 
 class Prompts(Protocol):
-    """Base prompts, configured and stored."""
+    """Base prompts: the configured ones, which are everybody's, and the stored ones of each tenant."""
 
-    async def text(self, prompt_id: str) -> str | None: ...
+    async def text(self, prompt_id: str, *, tenant: str) -> str | None: ...
 
     @property
     def version(self) -> int:
@@ -386,6 +386,6 @@ class EnhancedPrompt:
 class Enhancer(Protocol):
     """A stage that can show what it would put in front of every request (GET /v1/system-prompts/{id}/enhanced)."""
 
-    async def enhanced(self, prompt_id: str) -> EnhancedPrompt | None:
+    async def enhanced(self, prompt_id: str, *, tenant: str) -> EnhancedPrompt | None:
         """None: there is no such prompt."""
         ...

@@ -14,9 +14,10 @@ ServiceState = Literal["stopped", "starting", "running", "error"]
 
 @dataclass(frozen=True, slots=True)
 class StoredPrompt:
-    """A base prompt that somebody stored; `version` counts its changes from 1."""
+    """A base prompt that somebody of a tenant stored; `version` counts its changes from 1."""
 
     id: str
+    tenant: str
     text: str
     version: int
     updated_s: float  # Unix time
@@ -69,15 +70,15 @@ class Store(Journal, Protocol):
         """Comes before everything else."""
         ...
 
-    async def prompts(self) -> Sequence[StoredPrompt]:
-        """In the order of their ids."""
+    async def prompts(self, *, tenant: str | None) -> Sequence[StoredPrompt]:
+        """Those of a tenant (None: of all tenants), in the order of their ids."""
         ...
 
-    async def prompt(self, prompt_id: str) -> StoredPrompt | None: ...
+    async def prompt(self, prompt_id: str, *, tenant: str) -> StoredPrompt | None: ...
 
-    async def put_prompt(self, prompt_id: str, text: str, *, now_s: float) -> StoredPrompt: ...
+    async def put_prompt(self, prompt_id: str, text: str, *, tenant: str, now_s: float) -> StoredPrompt: ...
 
-    async def delete_prompt(self, prompt_id: str) -> bool:
+    async def delete_prompt(self, prompt_id: str, *, tenant: str) -> bool:
         """Whether there was one."""
         ...
 

@@ -43,7 +43,7 @@ class Texts:
     version: int = 0
     gate: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def text(self, prompt_id: str) -> str | None:
+    async def text(self, prompt_id: str, *, tenant: str) -> str | None:
         await self.gate.wait()
         return self.kept.get(prompt_id)
 

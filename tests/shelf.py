@@ -9,35 +9,35 @@ class Shelf:
     """The part of a store that keeps prompts. `asked` lists the ids that were read; `gate` holds reads up."""
 
     def __init__(self) -> None:
-        self.kept: dict[str, StoredPrompt] = {}
+        self.kept: dict[tuple[str, str], StoredPrompt] = {}
         self.asked: list[str] = []
         self.gate = asyncio.Event()
         self.gate.set()
         self.broken = False
         self.changes = 0
 
-    async def prompts(self) -> list[StoredPrompt]:
-        return [self.kept[prompt_id] for prompt_id in sorted(self.kept)]
+    async def prompts(self, *, tenant: str | None) -> list[StoredPrompt]:
+        return [self.kept[key] for key in sorted(self.kept) if tenant in (None, key[1])]
 
-    async def prompt(self, prompt_id: str) -> StoredPrompt | None:
+    async def prompt(self, prompt_id: str, *, tenant: str) -> StoredPrompt | None:
         self.asked.append(prompt_id)
-        found = self.kept.get(prompt_id)
+        found = self.kept.get((prompt_id, tenant))
         await self.gate.wait()
         self._check()
         return found
 
-    async def put_prompt(self, prompt_id: str, text: str, *, now_s: float) -> StoredPrompt:
-        before = self.kept.get(prompt_id)
+    async def put_prompt(self, prompt_id: str, text: str, *, tenant: str, now_s: float) -> StoredPrompt:
+        before = self.kept.get((prompt_id, tenant))
         version = 1 if before is None else before.version + 1
-        self.kept[prompt_id] = StoredPrompt(prompt_id, text, version, now_s)
+        self.kept[prompt_id, tenant] = stored = StoredPrompt(prompt_id, tenant, text, version, now_s)
         self.changes += 1
         self._check()
-        return self.kept[prompt_id]
+        return stored
 
-    async def delete_prompt(self, prompt_id: str) -> bool:
+    async def delete_prompt(self, prompt_id: str, *, tenant: str) -> bool:
         self._check()
         self.changes += 1
-        return self.kept.pop(prompt_id, None) is not None
+        return self.kept.pop((prompt_id, tenant), None) is not None
 
     async def generation(self) -> int:
         return self.changes

@@ -85,8 +85,8 @@ async def test_the_default_configuration_is_the_four_stages_in_order(tmp_path: P
         "agent_loop",
     ]
     assert made.enhancer is made.lane.chains["assistant"].links[2].stage
-    assert await made.prompts.text("default") == "You are a helpful assistant."
-    shown = await made.enhancer.enhanced("default")
+    assert await made.prompts.text("default", tenant="local") == "You are a helpful assistant."
+    shown = await made.enhancer.enhanced("default", tenant="local")
     assert shown is not None and READ_RESULT not in shown.text  # without tools there is nothing to read on
 
 
@@ -105,7 +105,7 @@ async def test_every_chain_is_built_as_it_is_listed(tmp_path: Path) -> None:
 async def test_tools_of_plugins_are_offered_and_closed_with_the_lane(tmp_path: Path) -> None:
     """With `read_result` behind them; once, however many tools a source has."""
     made = await assembled(tmp_path, tools={"mine": toolbox("look", "find"), "yours": toolbox("other")})
-    shown = await made.enhancer.enhanced("default") if made.enhancer else None
+    shown = await made.enhancer.enhanced("default", tenant="local") if made.enhancer else None
     assert shown is not None
     for name in ("look", "find", "other", READ_RESULT):
         assert f"<name>{name}</name>" in shown.text
@@ -118,7 +118,7 @@ async def test_prompts_come_from_texts_and_files(tmp_path: Path) -> None:
     """A file is UTF-8."""
     (tmp_path / "p.md").write_text("你好", encoding="utf-8")
     made = await assembled(tmp_path, prompts={"a": {"text": "A."}, "b": {"file": "p.md"}})
-    assert [await made.prompts.text(name) for name in "ab"] == ["A.", "你好"]
+    assert [await made.prompts.text(name, tenant="local") for name in "ab"] == ["A.", "你好"]
 
 
 async def test_models_choose_among_the_upstreams(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ async def test_a_service_among_the_tools_is_a_problem(tmp_path: Path) -> None:
 async def test_a_tool_may_be_named_as_ours_in_the_configuration(tmp_path: Path) -> None:
     """Only the names of its tools count."""
     made = await assembled(tmp_path, tools={"read_result": toolbox("look")})
-    shown = await made.enhancer.enhanced("default") if made.enhancer else None
+    shown = await made.enhancer.enhanced("default", tenant="local") if made.enhancer else None
     assert shown is not None and "<name>look</name>" in shown.text and f"<name>{READ_RESULT}</name>" in shown.text
 
 
@@ -198,7 +198,7 @@ def test_a_database_file_is_beside_the_configuration(url: str, found: str) -> No
 async def test_the_store_is_opened(tmp_path: Path) -> None:
     """Ready for use, in the folder of the configuration."""
     store = await open_store(Settings.model_validate({}, context={"folder": tmp_path}), folder=tmp_path)
-    assert await store.prompts() == []
+    assert await store.prompts(tenant=None) == []
     await store.close()
     assert (tmp_path / "gateway.db").exists()
 

@@ -72,7 +72,7 @@ class ContextLane:
     chains: Mapping[str, Chain]
     chain: str
     prompt: str
-    prompt_text: Callable[[str], Awaitable[str | None]]
+    prompt_text: Callable[[str, str], Awaitable[str | None]]  # of a prompt and a tenant
     keepalive_s: float
     body_bytes: int
     approvals: Literal["auto", "hold", "turn", "reject"]
@@ -129,7 +129,7 @@ class ContextLane:
         prompt = steering.get("prompt")
         if prompt is None and not any(m.get("role") in ("system", "developer") for m in body["messages"]):
             prompt = self.prompt
-        elif prompt is not None and await self.prompt_text(prompt) is None:
+        elif prompt is not None and await self.prompt_text(prompt, identity.caller.tenant) is None:
             raise GatewayError("prompt_not_found", "There is no such prompt.", param="x-context-prompt")
         header, credential = forwarded(head, identity.consumed)
         return Exchange(

@@ -63,26 +63,26 @@ class PromptPages:
         return [*pages, ("PUT", one, self._put), ("DELETE", one, self._delete)]
 
     async def _list(self, request: web.Request) -> web.Response:
-        self._authorise(request, "context")
-        found = await self._prompts().all()
+        caller = self._authorise(request, "context")
+        found = await self._prompts().all(tenant=caller.tenant)
         return _json({"object": "list", "data": [_described(prompt) for prompt in found]})
 
     async def _get(self, request: web.Request) -> web.Response:
-        self._authorise(request, "context")
-        prompt = await self._prompts().find(request.match_info["id"])
+        caller = self._authorise(request, "context")
+        prompt = await self._prompts().find(request.match_info["id"], tenant=caller.tenant)
         if prompt is None:
             raise _not_found()
         return _json({**_described(prompt), "text": prompt.text})
 
     async def _get_enhanced(self, request: web.Request) -> web.Response:
-        self._authorise(request, "context")
+        caller = self._authorise(request, "context")
         enhancer = self._enhancer()
         if enhancer is None:
             raise GatewayError(
                 "unknown_route", "Nothing enhances prompts here: add 'use: prompt_enhancer' to the chain in 'chains'."
             )
         prompt_id = request.match_info["id"]
-        enhanced = await enhancer.enhanced(prompt_id)
+        enhanced = await enhancer.enhanced(prompt_id, tenant=caller.tenant)
         if enhanced is None:
             raise _not_found()
         tag = _tag_of(enhanced)
@@ -98,10 +98,10 @@ class PromptPages:
         return _json(content, headers=headers)
 
     async def _put(self, request: web.Request) -> web.Response:
-        self._authorise(request, "admin")
+        caller = self._authorise(request, "admin")
         text = _parsed(await _body_of(request)).text
         try:
-            prompt = await self._prompts().put(request.match_info["id"], text)
+            prompt = await self._prompts().put(request.match_info["id"], text, tenant=caller.tenant)
         except ConfiguredPromptError as error:
             raise _is_configured() from error
         except PromptIdError as error:
@@ -111,10 +111,10 @@ class PromptPages:
         return _json({**_described(prompt), "text": prompt.text})
 
     async def _delete(self, request: web.Request) -> web.Response:
-        self._authorise(request, "admin")
+        caller = self._authorise(request, "admin")
         prompt_id = request.match_info["id"]
         try:
-            was_there = await self._prompts().delete(prompt_id)
+            was_there = await self._prompts().delete(prompt_id, tenant=caller.tenant)
         except ConfiguredPromptError as error:
             raise _is_configured() from error
         if not was_there:

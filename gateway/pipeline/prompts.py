@@ -1,7 +1,8 @@
-"""Base prompts: those of the configuration, which nobody can change at run time, and those of the store.
+"""Base prompts: those of the configuration, which are everybody's and change with it only, and those of each tenant.
 
 Rule 1: what is read is kept until something changes; a read and a change never overlap, so nothing outdated is kept.
 Rule 2: an id of the configuration wins over a stored one.
+Rule 3: a stored prompt is read, listed and changed within its tenant; to any other tenant there is no such prompt.
 """
 
 import asyncio
@@ -66,48 +67,49 @@ class BasePrompts:
         self._configured = MappingProxyType(dict(configured))
         self._store = store
         self._clock = clock
-        self._texts: LRUCache[str, str | None] = LRUCache(_CACHE_BYTES, getsizeof=_size_of)
+        self._texts: LRUCache[tuple[str, str], str | None] = LRUCache(_CACHE_BYTES, getsizeof=_size_of)
         self._turn = asyncio.Lock()
         self._generation: int | None = None
-        self._known: frozenset[tuple[str, int, float]] | None = None
+        self._known: frozenset[tuple[str, str, int, float]] | None = None
         self._version = 0
 
     @property
     def version(self) -> int:
         return self._version
 
-    async def text(self, prompt_id: str) -> str | None:
-        """The text, or None if there is no such prompt. Raises StoreError."""
+    async def text(self, prompt_id: str, *, tenant: str) -> str | None:
+        """The text, or None if the tenant has no such prompt. Raises StoreError."""
         if prompt_id in self._configured:
             return self._configured[prompt_id]
-        if prompt_id in self._texts:
-            return self._texts[prompt_id]
+        key = tenant, prompt_id
+        if key in self._texts:
+            return self._texts[key]
         if not _is_name(prompt_id):
             return None
         async with self._turn:
-            if prompt_id in self._texts:
-                return self._texts[prompt_id]
-            stored = await self._store.prompt(prompt_id)
+            if key in self._texts:
+                return self._texts[key]
+            stored = await self._store.prompt(prompt_id, tenant=tenant)
             text = None if stored is None else stored.text
             if _size_of(text) <= _CACHE_BYTES:
-                self._texts[prompt_id] = text
+                self._texts[key] = text
             return text
 
-    async def find(self, prompt_id: str) -> ListedPrompt | None:
+    async def find(self, prompt_id: str, *, tenant: str) -> ListedPrompt | None:
         """The prompt as it is now, not from the cache. Raises StoreError."""
         if prompt_id in self._configured:
             return ListedPrompt(prompt_id, self._configured[prompt_id], "configured")
-        stored = await self._store.prompt(prompt_id) if _is_name(prompt_id) else None
+        stored = await self._store.prompt(prompt_id, tenant=tenant) if _is_name(prompt_id) else None
         return None if stored is None else _listed(stored)
 
-    async def all(self) -> Sequence[ListedPrompt]:
-        """In the order of their ids. Raises StoreError."""
-        found = {prompt.id: _listed(prompt) for prompt in await self._store.prompts()}
+    async def all(self, *, tenant: str) -> Sequence[ListedPrompt]:
+        """Those that the tenant can use, in the order of their ids. Raises StoreError."""
+        found = {prompt.id: _listed(prompt) for prompt in await self._store.prompts(tenant=tenant)}
         for prompt_id, text in self._configured.items():
             found[prompt_id] = ListedPrompt(prompt_id, text, "configured")
         return [found[prompt_id] for prompt_id in sorted(found)]
 
-    async def put(self, prompt_id: str, text: str) -> ListedPrompt:
+    async def put(self, prompt_id: str, text: str, *, tenant: str) -> ListedPrompt:
         """Stores a new prompt or a new text. Raises PromptError, StoreError."""
         self._refuse_configured(prompt_id)
         try:
@@ -119,18 +121,19 @@ class BasePrompts:
             raise PromptTextError(size_bytes)
         async with self._turn:
             try:
-                return _listed(await self._store.put_prompt(prompt_id, text, now_s=self._clock.time()))
+                now_s = self._clock.time()
+                return _listed(await self._store.put_prompt(prompt_id, text, tenant=tenant, now_s=now_s))
             finally:
                 self._forget()
 
-    async def delete(self, prompt_id: str) -> bool:
+    async def delete(self, prompt_id: str, *, tenant: str) -> bool:
         """Whether there was one. Raises PromptError, StoreError."""
         self._refuse_configured(prompt_id)
         if not _is_name(prompt_id):
             return False
         async with self._turn:
             try:
-                return await self._store.delete_prompt(prompt_id)
+                return await self._store.delete_prompt(prompt_id, tenant=tenant)
             finally:
                 self._forget()
 
@@ -140,7 +143,8 @@ class BasePrompts:
             generation = await self._store.generation()
             if generation == self._generation:
                 return False
-            known = frozenset((one.id, one.version, one.updated_s) for one in await self._store.prompts())
+            stored = await self._store.prompts(tenant=None)
+            known = frozenset((one.tenant, one.id, one.version, one.updated_s) for one in stored)
             self._generation = generation
             if known == self._known:  # something else has changed
                 return False

@@ -15,12 +15,14 @@ NEXT_GENERATION = "UPDATE counters SET value = value + 1 WHERE name = 'generatio
 
 # Columns stand in the order of the dataclasses in `gateway.contracts`.
 
-PROMPTS = "SELECT id, text, version, updated_s FROM prompts ORDER BY id"
-PROMPT = "SELECT id, text, version, updated_s FROM prompts WHERE id = ?"
-PUT_PROMPT = """INSERT INTO prompts (id, text, version, updated_s) VALUES (?, ?, 1, ?) ON CONFLICT (id) DO UPDATE
+PROMPTS = """SELECT id, tenant, text, version, updated_s FROM prompts WHERE tenant = coalesce(?, tenant)
+    ORDER BY id, tenant"""
+PROMPT = "SELECT id, tenant, text, version, updated_s FROM prompts WHERE tenant = ? AND id = ?"
+PUT_PROMPT = """INSERT INTO prompts (id, tenant, text, version, updated_s) VALUES (?, ?, ?, 1, ?)
+    ON CONFLICT (tenant, id) DO UPDATE
     SET text = excluded.text, version = version + 1, updated_s = excluded.updated_s
-    RETURNING id, text, version, updated_s"""
-DELETE_PROMPT = "DELETE FROM prompts WHERE id = ?"
+    RETURNING id, tenant, text, version, updated_s"""
+DELETE_PROMPT = "DELETE FROM prompts WHERE tenant = ? AND id = ?"
 
 SERVICES = "SELECT name, config, stopped, restarts, pins, version, updated_s FROM services ORDER BY name"
 ADD_SERVICE = """INSERT INTO services (name, config, stopped, restarts, pins, version, updated_s)
@@ -47,16 +49,16 @@ PUT_HIDDEN = "INSERT OR REPLACE INTO hidden (tenant, prefix, messages, created_s
 HIDDEN = "SELECT prefix, messages FROM hidden WHERE tenant = ? AND prefix IN (SELECT value FROM json_each(?))"
 
 
-def put_prompt(connection: sqlite3.Connection, prompt_id: str, text: str, *, now_s: float) -> Row:
-    """The prompt's row."""
-    (row,) = connection.execute(PUT_PROMPT, (prompt_id, text, now_s)).fetchall()
+def put_prompt(connection: sqlite3.Connection, facts: Row) -> Row:
+    """The prompt's row as it is then; `facts` are its id, tenant, text and time."""
+    (row,) = connection.execute(PUT_PROMPT, facts).fetchall()
     connection.execute(NEXT_GENERATION)
     return tuple(row)
 
 
-def delete_prompt(connection: sqlite3.Connection, prompt_id: str) -> bool:
+def delete_prompt(connection: sqlite3.Connection, prompt_id: str, *, tenant: str) -> bool:
     """Whether there was one."""
-    return _counted(connection, DELETE_PROMPT, (prompt_id,))
+    return _counted(connection, DELETE_PROMPT, (tenant, prompt_id))
 
 
 def put_service(connection: sqlite3.Connection, row: Row, *, expected: int) -> bool:

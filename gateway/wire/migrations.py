@@ -124,4 +124,15 @@ MIGRATIONS: Sequence[Migration] = (
             PRIMARY KEY (worker, name)) WITHOUT ROWID""",
         "CREATE INDEX worker_services_by_age ON worker_services (updated_s)",
     ),
+    (
+        # A prompt was everybody's: each tenant that the store has seen gets it as its own.
+        "ALTER TABLE prompts RENAME TO prompts_of_all",
+        """CREATE TABLE prompts (
+            tenant TEXT NOT NULL, id TEXT NOT NULL, text TEXT NOT NULL, version INTEGER NOT NULL,
+            updated_s REAL NOT NULL, PRIMARY KEY (tenant, id))""",
+        """INSERT INTO prompts SELECT tenants.tenant, id, text, version, updated_s FROM prompts_of_all,
+            (SELECT 'local' AS tenant UNION SELECT tenant FROM runs UNION SELECT tenant FROM memories
+            UNION SELECT tenant FROM hidden UNION SELECT tenant FROM audit) AS tenants""",
+        "DROP TABLE prompts_of_all",
+    ),
 )

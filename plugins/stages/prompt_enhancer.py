@@ -89,7 +89,7 @@ class PromptEnhancer:
     async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply:
         base = None
         if exchange.prompt is not None:
-            base = await self._host.prompts.text(exchange.prompt)
+            base = await self._host.prompts.text(exchange.prompt, tenant=exchange.caller.tenant)
             if base is None:
                 raise GatewayError(
                     "prompt_not_found",
@@ -102,9 +102,9 @@ class PromptEnhancer:
             return await call_next(exchange)
         return await call_next(replace(exchange, body=with_system(exchange.body, fitted.text)))
 
-    async def enhanced(self, prompt_id: str) -> EnhancedPrompt | None:
-        """What every plain request with this base prompt gets. None: there is no such prompt."""
-        base = await self._host.prompts.text(prompt_id)
+    async def enhanced(self, prompt_id: str, *, tenant: str) -> EnhancedPrompt | None:
+        """What every plain request of the tenant with this base prompt gets. None: there is no such prompt."""
+        base = await self._host.prompts.text(prompt_id, tenant=tenant)
         if base is None:
             return None
         plain = Exchange(id="", body={"messages": []}, caller=_NOBODY, chain="", prompt=prompt_id)
@@ -119,6 +119,7 @@ class PromptEnhancer:
         with_tools = self._config.tools and wants_text(exchange.body)
         # The intent layer adds the tools of a service as notes; they are called in the same format.
         service = with_tools and exchange.intent is not None and bool(exchange.intent.tools)
+        # Tenants share no entry unless their texts are equal: the text itself is part of the key.
         key = (exchange.prompt, base, self._host.tools.version, with_tools, service)
         part = None if exchange.only_tools else self._kept(key)
         self._host.counters.count("prompt_cache_requests", result="miss" if part is None else "hit")

@@ -117,17 +117,17 @@ class SqliteStore:
 
     # Prompts and services.
 
-    async def prompts(self) -> Sequence[StoredPrompt]:
-        return await self._all(PROMPTS, kept.PROMPTS, ())
+    async def prompts(self, *, tenant: str | None) -> Sequence[StoredPrompt]:
+        return await self._all(PROMPTS, kept.PROMPTS, (tenant,))
 
-    async def prompt(self, prompt_id: str) -> StoredPrompt | None:
-        return await self._first(PROMPTS, kept.PROMPT, (prompt_id,))
+    async def prompt(self, prompt_id: str, *, tenant: str) -> StoredPrompt | None:
+        return await self._first(PROMPTS, kept.PROMPT, (tenant, prompt_id))
 
-    async def put_prompt(self, prompt_id: str, text: str, *, now_s: float) -> StoredPrompt:
-        return PROMPTS.fact(await self._write(lambda c: kept.put_prompt(c, prompt_id, text, now_s=now_s)))
+    async def put_prompt(self, prompt_id: str, text: str, *, tenant: str, now_s: float) -> StoredPrompt:
+        return PROMPTS.fact(await self._write(lambda c: kept.put_prompt(c, (prompt_id, tenant, text, now_s))))
 
-    async def delete_prompt(self, prompt_id: str) -> bool:
-        return await self._write(lambda c: kept.delete_prompt(c, prompt_id))
+    async def delete_prompt(self, prompt_id: str, *, tenant: str) -> bool:
+        return await self._write(lambda c: kept.delete_prompt(c, prompt_id, tenant=tenant))
 
     async def generation(self) -> int:
         return int(await self._read(lambda c: c.execute(kept.GENERATION).fetchone()[0]))

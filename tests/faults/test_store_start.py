@@ -79,8 +79,8 @@ async def used(tmp_path: Path) -> Path:
 async def use(place: Path, *, version: int = len(MIGRATIONS)) -> None:
     store = SqliteStore(str(place), migrations=MIGRATIONS[:version])
     await store.open()
-    await store.put_prompt("greeting", "Be kind.", now_s=1.0)
     if version == len(MIGRATIONS):
+        await store.put_prompt("greeting", "Be kind.", tenant="acme", now_s=1.0)
         for number in range(RUNS):
             await store.write(new(run(f"run_{number}", tenant="default", answer=b"x" * 500)))
     await store.close()
@@ -149,7 +149,7 @@ async def test_flipped_bits_stop_the_start_or_cost_a_text(tmp_path: Path, used: 
         try:
             await store.open()
             assert len(await store.runs(tenant="default", limit=RUNS + 1)) > RUNS / 2
-            assert await store.prompts()
+            assert await store.prompts(tenant="acme")
         except StoreError:
             refused += 1
         await store.close()
@@ -191,6 +191,8 @@ async def test_a_store_of_the_version_before_is_migrated(tmp_path: Path) -> None
     """N23: what was in it is served, and the file as it was lies beside it, for nobody else to read."""
     place = tmp_path / "gateway.db"
     await use(place, version=1)
+    with closing(sqlite3.connect(place)) as connection, connection:
+        connection.execute("INSERT INTO prompts VALUES ('greeting', 'Be kind.', 1, 1.0)")
     before = rows(place)
     async with running(tmp_path) as lane:
         assert (await lane.get("/v1/system-prompts/greeting"))["text"] == "Be kind."

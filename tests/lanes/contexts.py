@@ -87,7 +87,7 @@ class World:
         self.closed += 1
 
     @staticmethod
-    async def _prompt(prompt_id: str) -> str | None:
+    async def _prompt(prompt_id: str, _tenant: str) -> str | None:
         return "You help." if prompt_id in ("default", "pirate") else None
 
     @staticmethod

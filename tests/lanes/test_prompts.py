@@ -30,8 +30,8 @@ class Enhancing:
     max_age_s: float = 12.9
     omitted: tuple[str, ...] = ()
 
-    async def enhanced(self, prompt_id: str) -> EnhancedPrompt | None:
-        text = await self.prompts.text(prompt_id)
+    async def enhanced(self, prompt_id: str, *, tenant: str) -> EnhancedPrompt | None:
+        text = await self.prompts.text(prompt_id, tenant=tenant)
         if text is None:
             return None
         return EnhancedPrompt(f"{text}\n\n<tool>工具</tool>", self.max_age_s, self.omitted)
@@ -167,7 +167,7 @@ async def test_a_configured_prompt_stays(site: Site) -> None:
     ):
         assert await code_of(response) == (409, "prompt_is_configured")
         assert "'prompts'" in (await response.json())["error"]["message"]
-    assert await site.prompts.text("default") == "You help."
+    assert await site.prompts.text("default", tenant="local") == "You help."
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ async def test_a_body_that_does_not_fit_is_refused(site: Site, body: bytes, code
     response = await site.client.put(f"{ROOT}/mine", data=body)
     assert await code_of(response) == (400, code)
     assert '{"text": "..."}' in (await response.json())["error"]["message"]
-    assert await site.prompts.text("mine") is None
+    assert await site.prompts.text("mine", tenant="local") is None
 
 
 @pytest.mark.parametrize("prompt_id", ["a%2Fb", "%20", "x" * 65, "%E4%BD%A0"])
@@ -237,7 +237,7 @@ async def test_each_page_asks_for_its_scope(site: Site, method: str, path: str, 
     site.scopes = {"context", "admin", "approve", "passthrough"} - {scope}
     response = await site.client.request(method, path, data=json.dumps({"text": "x"}))
     assert await code_of(response) == (403, "scope_missing")
-    assert await site.prompts.text("mine") is None
+    assert await site.prompts.text("mine", tenant="local") is None
     site.scopes = {scope}
     response = await site.client.request(method, path, data=json.dumps({"text": "x"}))
     assert response.status in (200, 404)

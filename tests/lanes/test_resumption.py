@@ -93,7 +93,7 @@ async def _passes(exchange: Exchange, call_next: Handler) -> ModelReply:
     return await call_next(replace(exchange, notes=("passed",)))
 
 
-async def _no_prompt(_prompt_id: str) -> str | None:
+async def _no_prompt(_prompt_id: str, _tenant: str) -> str | None:
     return None
 
 

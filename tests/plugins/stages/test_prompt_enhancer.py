@@ -252,10 +252,10 @@ async def test_enhanced_prompt_endpoint(host: Host) -> None:
     enhancer = stage(host, cache_ttl=100, custom_context="Rules.")
     text = await system(enhancer, exchange(notes=("Note.",)))
     host.clock.hand.advance(30.0)
-    shown = await enhancer.enhanced("default")
+    shown = await enhancer.enhanced("default", tenant="local")
     assert shown is not None
     assert (shown.text + "\n\nNote.", shown.max_age_s, shown.omitted) == (text, 70.0, ())
-    assert await enhancer.enhanced("gone") is None
+    assert await enhancer.enhanced("gone", tenant="local") is None
     assert host.counters.counted[("prompt_cache_requests", "hit")] == 1
 
 
@@ -348,7 +348,7 @@ async def test_one_warning_for_each_set(host: Host, caplog: pytest.LogCaptureFix
 async def test_what_is_shown_tells_what_is_missing(host: Host, caplog: pytest.LogCaptureFixture) -> None:
     """Without a question the order decides; looking is no request that is counted or warned of."""
     host.tools.specs = crowd(40)
-    shown = await stage(host, max_tokens=2000).enhanced("default")
+    shown = await stage(host, max_tokens=2000).enhanced("default", tenant="local")
     assert shown is not None
     assert [*names_in(shown.text), *shown.omitted] == [spec.name for spec in host.tools.specs]
     assert (caplog.records, host.counters.counted[("prompt_truncations",)]) == ([], 0)

@@ -28,35 +28,47 @@ def memory(number: int, *, conversation: str | None = None, tenant: str = "acme"
 
 async def test_a_prompt_is_kept_and_counts_its_changes(store: Store) -> None:
     """The first version is 1, every change adds one, and reading gives what was put."""
-    assert await store.prompt("p") is None
-    assert await store.put_prompt("p", "one", now_s=1.5) == StoredPrompt("p", "one", 1, 1.5)
-    changed = await store.put_prompt("p", "two", now_s=2.5)
-    assert changed == StoredPrompt("p", "two", 2, 2.5) == await store.prompt("p")
+    assert await store.prompt("p", tenant="acme") is None
+    assert await store.put_prompt("p", "one", tenant="acme", now_s=1.5) == StoredPrompt("p", "acme", "one", 1, 1.5)
+    changed = await store.put_prompt("p", "two", tenant="acme", now_s=2.5)
+    assert changed == StoredPrompt("p", "acme", "two", 2, 2.5) == await store.prompt("p", tenant="acme")
 
 
 async def test_prompts_come_in_the_order_of_their_ids(store: Store) -> None:
     """However they were put."""
     for prompt_id in ("b", "c", "a"):
-        await store.put_prompt(prompt_id, prompt_id, now_s=1.0)
-    assert [p.id for p in await store.prompts()] == ["a", "b", "c"]
+        await store.put_prompt(prompt_id, prompt_id, tenant="acme", now_s=1.0)
+    assert [p.id for p in await store.prompts(tenant="acme")] == ["a", "b", "c"]
+
+
+async def test_a_prompt_is_of_one_tenant(store: Store) -> None:
+    """Tenants share neither texts nor versions; only who looks after all of them sees all."""
+    for tenant, text in (("acme", "one"), ("rival", "two"), ("acme", "three")):
+        await store.put_prompt("p", text, tenant=tenant, now_s=1.0)
+    ours, theirs = StoredPrompt("p", "acme", "three", 2, 1.0), StoredPrompt("p", "rival", "two", 1, 1.0)
+    assert [await store.prompt("p", tenant=tenant) for tenant in ("acme", "rival", "new")] == [ours, theirs, None]
+    assert (await store.prompts(tenant="rival"), await store.prompts(tenant=None)) == ([theirs], [ours, theirs])
+    assert await store.delete_prompt("p", tenant="new") is False
+    assert await store.delete_prompt("p", tenant="rival") is True
+    assert await store.prompts(tenant=None) == [ours]
 
 
 async def test_a_deleted_prompt_is_gone(store: Store) -> None:
     """Deleting says whether there was one, and what comes after begins at version 1."""
-    await store.put_prompt("p", "one", now_s=1.0)
-    assert await store.delete_prompt("p") is True
-    assert await store.delete_prompt("p") is False
-    assert await store.prompt("p") is None
-    assert (await store.put_prompt("p", "new", now_s=2.0)).version == 1
+    await store.put_prompt("p", "one", tenant="acme", now_s=1.0)
+    assert await store.delete_prompt("p", tenant="acme") is True
+    assert await store.delete_prompt("p", tenant="acme") is False
+    assert await store.prompt("p", tenant="acme") is None
+    assert (await store.put_prompt("p", "new", tenant="acme", now_s=2.0)).version == 1
 
 
 async def test_the_generation_counts_changes_of_prompts_only(store: Store) -> None:
     """A put and a deletion move it; deleting nothing, reading and runs do not."""
     first = await store.generation()
-    await store.put_prompt("p", "one", now_s=1.0)
-    await store.delete_prompt("p")
+    await store.put_prompt("p", "one", tenant="acme", now_s=1.0)
+    await store.delete_prompt("p", tenant="acme")
     assert await store.generation() == first + 2
-    await store.delete_prompt("p")
+    await store.delete_prompt("p", tenant="acme")
     await store.write(new(RUN))
     assert await store.generation() == first + 2
 
@@ -64,17 +76,17 @@ async def test_the_generation_counts_changes_of_prompts_only(store: Store) -> No
 @pytest.mark.parametrize("text", AWKWARD, ids=[repr(t[:12]) for t in AWKWARD])
 async def test_any_text_comes_back_as_it_was(store: Store, text: str) -> None:
     """Quotes, NUL, other scripts, line ends and long texts are data."""
-    await store.put_prompt("p", text, now_s=1.0)
-    found = await store.prompt("p")
+    await store.put_prompt("p", text, tenant="acme", now_s=1.0)
+    found = await store.prompt("p", tenant="acme")
     assert found is not None and found.text == text
 
 
 async def test_a_text_that_is_no_unicode_is_an_error_and_not_a_change(store: Store) -> None:
     """A lone surrogate cannot be kept: StoreError, and the prompt stays what it was."""
-    await store.put_prompt("p", "good", now_s=1.0)
+    await store.put_prompt("p", "good", tenant="acme", now_s=1.0)
     with pytest.raises(StoreError):
-        await store.put_prompt("p", "bad \ud800", now_s=2.0)
-    assert await store.prompt("p") == StoredPrompt("p", "good", 1, 1.0)
+        await store.put_prompt("p", "bad \ud800", tenant="acme", now_s=2.0)
+    assert await store.prompt("p", tenant="acme") == StoredPrompt("p", "acme", "good", 1, 1.0)
 
 
 async def test_a_service_is_kept_and_counts_its_changes(store: Store) -> None:
@@ -233,44 +245,44 @@ async def test_pruning_takes_a_run_with_all_that_is_its_own(store: Store) -> Non
 
 async def test_concurrent_changes_are_all_there(store: Store) -> None:
     """Each is a transaction of its own: no change of a prompt is lost, and the versions are 1 to 100."""
-    puts = await asyncio.gather(*(store.put_prompt("p", str(i), now_s=1.0) for i in range(100)))
+    puts = await asyncio.gather(*(store.put_prompt("p", str(i), tenant="acme", now_s=1.0) for i in range(100)))
     assert sorted(p.version for p in puts) == list(range(1, 101))
-    assert await store.prompt("p") == puts[[p.version for p in puts].index(100)]
+    assert await store.prompt("p", tenant="acme") == puts[[p.version for p in puts].index(100)]
 
 
 async def test_one_change_that_fails_takes_no_other_with_it(store: Store) -> None:
     """Writes that are committed together are told apart again when one of them cannot be done."""
     texts = ["bad \ud800" if i % 10 == 5 else f"text {i}" for i in range(50)]
-    puts = (store.put_prompt(f"p{i:02}", text, now_s=1.0) for i, text in enumerate(texts))
+    puts = (store.put_prompt(f"p{i:02}", text, tenant="acme", now_s=1.0) for i, text in enumerate(texts))
     results = await asyncio.gather(*puts, return_exceptions=True)
     assert [isinstance(result, StoreError) for result in results] == ["bad" in text for text in texts]
-    assert [p.text for p in await store.prompts()] == [text for text in texts if "bad" not in text]
+    assert [p.text for p in await store.prompts(tenant="acme")] == [text for text in texts if "bad" not in text]
 
 
 async def test_a_caller_that_leaves_loses_no_write(store: Store) -> None:
     """What was begun is carried out whole: each of the cancelled puts moved the generation together with its prompt."""
     first = await store.generation()
-    tasks = [asyncio.ensure_future(store.put_prompt(f"p{i}", "text", now_s=1.0)) for i in range(30)]
+    tasks = [asyncio.ensure_future(store.put_prompt(f"p{i}", "text", tenant="acme", now_s=1.0)) for i in range(30)]
     await asyncio.sleep(0)
     for task in tasks:
         task.cancel()
     results = await asyncio.gather(*tasks, return_exceptions=True)
     assert all(isinstance(result, asyncio.CancelledError) for result in results)
-    await store.put_prompt("last", "text", now_s=1.0)
-    assert len(await store.prompts()) == 31 == await store.generation() - first
+    await store.put_prompt("last", "text", tenant="acme", now_s=1.0)
+    assert len(await store.prompts(tenant="acme")) == 31 == await store.generation() - first
 
 
 async def test_what_was_told_as_done_is_there_after_closing(reopened: Reopen) -> None:
     """A store keeps everything when it is closed and opened again."""
     store = await reopened()
-    await store.put_prompt("p", "text", now_s=1.0)
+    await store.put_prompt("p", "text", tenant="acme", now_s=1.0)
     await store.remember(memory(1), limit=5)
     await store.put_hidden("a", [{"role": "tool"}], tenant="acme", now_s=1.0)
     await store.put_service(SERVICE, expected=0)
     await store.write(new(RUN))
     again = await reopened()
     assert await again.services() == [replace(SERVICE, version=1)]
-    assert await again.prompt("p") == StoredPrompt("p", "text", 1, 1.0)
+    assert await again.prompt("p", tenant="acme") == StoredPrompt("p", "acme", "text", 1, 1.0)
     assert await again.memories(tenant="acme", caller="ann", conversation=None) == [memory(1)]
     assert await again.hidden(["a"], tenant="acme") == {"a": [{"role": "tool"}]}
     assert await again.run("run_1", tenant="acme") == RUN
@@ -278,12 +290,12 @@ async def test_what_was_told_as_done_is_there_after_closing(reopened: Reopen) ->
 
 async def test_closing_carries_out_what_waits_and_ends_the_rest(store: Store) -> None:
     """Writes queued before are done, what comes after is a StoreError, and closing twice is closing once."""
-    tasks = [asyncio.ensure_future(store.put_prompt(f"p{i}", "text", now_s=1.0)) for i in range(20)]
+    tasks = [asyncio.ensure_future(store.put_prompt(f"p{i}", "text", tenant="acme", now_s=1.0)) for i in range(20)]
     await asyncio.sleep(0)
     await asyncio.gather(store.close(), store.close())
     assert [p.id for p in await asyncio.gather(*tasks)] == [f"p{i}" for i in range(20)]
     with pytest.raises(StoreError, match="closed"):
-        await store.prompts()
+        await store.prompts(tenant="acme")
     with pytest.raises(StoreError, match="closed"):
-        await store.put_prompt("p", "text", now_s=1.0)
+        await store.put_prompt("p", "text", tenant="acme", now_s=1.0)
     await store.close()

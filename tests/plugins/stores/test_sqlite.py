@@ -39,7 +39,7 @@ async def place(tmp_path: Path) -> str:
     """A file that has been a store."""
     place = str(tmp_path / "gateway.db")
     store = await opened(place)
-    await store.put_prompt("p", "text", now_s=1.0)
+    await store.put_prompt("p", "text", tenant="acme", now_s=1.0)
     for i in range(200):
         await store.write(new(run(f"run_{i}", answer=b"x" * 500)))
     await store.close()
@@ -87,7 +87,7 @@ async def test_before_opening_there_is_nothing_to_use() -> None:
     """A store that nobody opened says so, and can be closed."""
     store = SqliteStore(IN_MEMORY)
     with pytest.raises(StoreError, match="not open"):
-        await store.prompts()
+        await store.prompts(tenant="acme")
     with pytest.raises(StoreError, match="not open"):
         await store.write(new(RUN))
     await store.close()
@@ -117,9 +117,11 @@ async def test_many_that_begin_at_once_share_one_new_store(tmp_path: Path) -> No
     """Workers start together: one of them makes the file, all of them use it (N7)."""
     stores = [SqliteStore(str(tmp_path / "gateway.db")) for _ in range(8)]
     await asyncio.gather(*(store.open() for store in stores))
-    await asyncio.gather(*(store.put_prompt("p", "text", now_s=1.0) for store in stores for _ in range(5)))
+    await asyncio.gather(
+        *(store.put_prompt("p", "text", tenant="acme", now_s=1.0) for store in stores for _ in range(5))
+    )
     assert await stores[0].generation() == 40
-    found = await stores[3].prompt("p")
+    found = await stores[3].prompt("p", tenant="acme")
     assert found is not None and found.version == 40
     await asyncio.gather(*(store.close() for store in stores))
 
@@ -161,7 +163,7 @@ async def test_another_process_that_writes_is_waited_for(tmp_path: Path) -> None
     with closing(sqlite3.connect(place, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         put = asyncio.ensure_future(store.write(new(RUN)))
-        assert await store.prompts() == []  # a reader waits for nobody
+        assert await store.prompts(tenant="acme") == []  # a reader waits for nobody
         assert not put.done()
         other.execute("COMMIT")
         await put
@@ -244,12 +246,13 @@ async def test_an_older_store_is_migrated_and_a_copy_kept(place: str) -> None:
     """N23: what was in it is there, and the file as it was lies beside it."""
     newer = SqliteStore(place, migrations=NEXT)
     await newer.open()
-    assert await newer.prompt("p") == StoredPrompt("p", "text", 1, 1.0)
+    assert await newer.prompt("p", tenant="acme") == StoredPrompt("p", "acme", "text", 1, 1.0)
     await newer.close()
-    with closing(sqlite3.connect(place)) as now, closing(sqlite3.connect(f"{place}.v3")) as before:
-        assert [c.execute("PRAGMA user_version").fetchone()[0] for c in (now, before)] == [4, 3]
+    with closing(sqlite3.connect(place)) as now, closing(sqlite3.connect(f"{place}.v{len(MIGRATIONS)}")) as before:
+        versions = [c.execute("PRAGMA user_version").fetchone()[0] for c in (now, before)]
+        assert versions == [len(NEXT), len(MIGRATIONS)]
         assert before.execute("SELECT text FROM prompts").fetchall() == [("text",)]
-    assert stat.S_IMODE(Path(f"{place}.v3").stat().st_mode) == 0o600
+    assert stat.S_IMODE(Path(f"{place}.v{len(MIGRATIONS)}").stat().st_mode) == 0o600
 
 
 async def test_a_store_of_the_first_version_is_migrated(tmp_path: Path) -> None:
@@ -257,10 +260,10 @@ async def test_a_store_of_the_first_version_is_migrated(tmp_path: Path) -> None:
     place = str(tmp_path / "gateway.db")
     old = SqliteStore(place, migrations=MIGRATIONS[:1])
     await old.open()
-    await old.put_prompt("p", "text", now_s=1.0)
     await old.close()
     row = "INSERT INTO runs VALUES ('acme', ?, 'ann', 'assistant', ?, 'k', ?, 1, 1.0, 2.0, ?, NULL)"
     with closing(sqlite3.connect(place)) as connection, connection:
+        connection.execute("INSERT INTO prompts VALUES ('p', 'text', 1, 1.0)")
         connection.execute(row, ("done", RUN.fingerprint, "completed", b"{}"))
         connection.execute(row, ("torn", RUN.fingerprint, "running", None))
     store = await opened(place)
@@ -268,7 +271,10 @@ async def test_a_store_of_the_first_version_is_migrated(tmp_path: Path) -> None:
     facts = {"fingerprint": RUN.fingerprint, "idempotency_key": "k", "effects": True, "request": b""}
     assert done == run("done", state="completed", created_s=1.0, updated_s=2.0, answer=b"{}", **facts)
     assert torn is not None and (torn.state, torn.kind, torn.fence) == ("interrupted", "chat", 0)
-    assert await store.prompt("p") == StoredPrompt("p", "text", 1, 1.0)
+    # A prompt was everybody's: each tenant that the store has seen keeps it, as its own.
+    for tenant in ("acme", "local"):
+        assert await store.prompt("p", tenant=tenant) == StoredPrompt("p", tenant, "text", 1, 1.0)
+    assert await store.prompt("p", tenant="new") is None
     await store.write(new(RUN))
     assert len(await store.runs_like(RUN.fingerprint, tenant="acme", since_s=0.0)) == 3
     await store.close()
@@ -285,7 +291,7 @@ async def test_a_migration_that_fails_changes_nothing(place: str) -> None:
     with pytest.raises(StoreError, match="already exists"):
         await broken.open()
     store = await opened(place)
-    assert await store.prompt("p") == StoredPrompt("p", "text", 1, 1.0)
+    assert await store.prompt("p", tenant="acme") == StoredPrompt("p", "acme", "text", 1, 1.0)
     await store.close()
 
 
