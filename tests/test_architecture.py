@@ -25,6 +25,7 @@ LAYERS = (
     "mcp",
     "contracts",
     "store",
+    "journal_sqlite",
     "journal",
     "config",
     "upstream",
@@ -34,7 +35,7 @@ LAYERS = (
 )
 LEAVES = {"caller", "logs", "metrics", "notify"}
 #: What a plugin may import of ours.
-FOR_PLUGINS = {"contracts", "store", "journal", "mcp", "confine", "wire", "errors"}
+FOR_PLUGINS = {"contracts", "store", "journal", "journal_sqlite", "mcp", "confine", "wire", "errors"}
 #: The processes and the composition root, which may import everything below them.
 TOP = {
     "__main__",

@@ -1,27 +1,22 @@
 """The store in one SQLite file: the methods of `Store`, on a thread that writes and one that reads.
 
-1. What changes together is one transaction; the condition of a change stands in the statement that makes it.
+1. What changes together is one transaction (`gateway.journal_sqlite`).
 2. A durable `write`, and `rule`, `cancel` and `reissue`, return after the fsync.
-3. What a run began with stays as it was inserted; its lease is never shortened by a change, only given up.
-4. An approval that expires or is cancelled leaves an event `approval.resolved`: only here it is known for sure.
-5. Each line of the audit log is chained to the last one in the transaction of what it tells.
-6. Memories that nobody has changed since they were read need neither thread.
+3. Memories that nobody has changed since they were read need neither thread.
 """
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from operator import attrgetter
 from typing import TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from gateway import journal_sqlite as transactions
 from gateway.contracts import Host, Json, Plugin
 from gateway.journal import (
-    APPROVED,
-    ENDED,
     Approval,
     AuditLine,
     AuditRow,
@@ -35,10 +30,10 @@ from gateway.journal import (
     StoredRun,
     StoredStep,
 )
+from gateway.journal_sqlite import APPROVALS, AUDIT, EVENTS, GRANTS, RUNS, STEPS
 from gateway.store import Memory, StoredPrompt, StoredService, StoreError, WorkerService
 from gateway.wire import journal_sql as journal
 from gateway.wire import kept_sql as kept
-from gateway.wire.audit_chain import FIRST_HASH, link
 from gateway.wire.journal_sql import chosen
 from gateway.wire.migrations import MIGRATIONS, Migration
 from gateway.wire.sqlite_cache import SqliteCache
@@ -51,9 +46,6 @@ BATCH = 256  # writes in one transaction
 KEPT_CHARS = 4 << 20  # of memories that were read
 
 PROMPTS, MEMORIES, SERVICES, TOLD = Rows(StoredPrompt), Rows(Memory), Rows(StoredService), Rows(WorkerService)
-RUNS, STEPS = Rows(StoredRun), Rows(StoredStep)
-APPROVALS, GRANTS, EVENTS, AUDIT = Rows(Approval), Rows(Grant), Rows(RunEvent), Rows(AuditLine)
-_NEW_RUN, _CHANGED_RUN = attrgetter(*journal.NEW_RUN), attrgetter(*journal.CHANGED_RUN)
 
 Values: TypeAlias = Sequence[str | float | None]
 T = TypeVar("T")
@@ -175,7 +167,7 @@ class SqliteStore:
     # Runs.
 
     async def write(self, change: Change) -> None:
-        await self._write(partial(_write, change=change), durable=change.durable)
+        await self._write(partial(transactions.write, change=change), durable=change.durable)
 
     async def run(self, run_id: str, *, tenant: str) -> StoredRun | None:
         return await self._first(RUNS, journal.RUN, (tenant, run_id))
@@ -200,14 +192,8 @@ class SqliteStore:
     ) -> Sequence[StoredRun]:
         statement = journal.CLAIMABLE if run_id is None else journal.CLAIMABLE_RUN
         which = (json.dumps(list(states)), now_s, limit, *(() if run_id is None else (run_id,)))
-
-        def claim(connection: sqlite3.Connection) -> Sequence[StoredRun]:
-            found = connection.execute(statement, which).fetchall()
-            for key in found:
-                connection.execute(journal.CLAIM, (owner, until_s, *key))
-            return [RUNS.fact(row) for key in found for row in connection.execute(journal.RUN, key)]
-
-        return await self._write(claim)
+        taken = partial(transactions.claim, statement=statement, values=which, owner=owner, until_s=until_s)
+        return await self._write(taken)
 
     async def renew(self, *, owner: str, run_ids: Sequence[str], until_s: float) -> Sequence[str]:
         which = (until_s, owner, json.dumps(list(run_ids)))
@@ -216,12 +202,7 @@ class SqliteStore:
     async def cancel(
         self, run_id: str, *, tenant: str, now_s: float, events: Sequence[RunEvent], audit: Sequence[AuditLine]
     ) -> bool:
-        def cancel(connection: sqlite3.Connection) -> bool:
-            if not connection.execute(journal.CANCEL_RUN, (now_s, tenant, run_id)).rowcount:
-                return False
-            _append(connection, (*_cancelled(connection, tenant, run_id, now_s=now_s), *events), audit)
-            return True
-
+        cancel = partial(transactions.cancel, tenant=tenant, run_id=run_id, now_s=now_s, events=events, audit=audit)
         return await self._write(cancel, durable=True)
 
     # Approvals.
@@ -244,30 +225,14 @@ class SqliteStore:
         )
 
     async def rule(self, ruling: Ruling) -> tuple[Ruled, Approval | None]:
-        return await self._write(partial(_rule, ruling=ruling), durable=True)
+        return await self._write(partial(transactions.rule, ruling=ruling), durable=True)
 
     async def reissue(self, old_id: str, approval: Approval, *, events: Sequence[RunEvent]) -> bool:
-        def reissue(connection: sqlite3.Connection) -> bool:
-            tenant = approval.tenant
-            if not connection.execute(journal.MOVE, ("cancelled", tenant, old_id, "pending")).rowcount:
-                return False
-            _add_approval(connection, approval)
-            place = (tenant, approval.run_id, approval.step, old_id)
-            connection.execute(journal.REPLACE_APPROVAL, (approval.id, *place))
-            old = _resolved(tenant, approval.run_id, old_id, state="cancelled", now_s=approval.created_s)
-            _append(connection, (old, *events), ())
-            return True
-
+        reissue = partial(transactions.reissue, old_id=old_id, approval=approval, events=events)
         return await self._write(reissue, durable=True)
 
     async def expire(self, *, now_s: float) -> Sequence[Approval]:
-        def expire(connection: sqlite3.Connection) -> Sequence[Approval]:
-            rows = connection.execute(journal.EXPIRE, (now_s,)).fetchall()
-            expired = sorted(map(APPROVALS.fact, rows), key=attrgetter("created_s", "id"))
-            _append(connection, [_resolved(a.tenant, a.run_id, a.id, state=a.state, now_s=now_s) for a in expired], ())
-            return expired
-
-        return await self._write(expire)
+        return await self._write(partial(transactions.expire, now_s=now_s))
 
     async def pending(self) -> int:
         return await self._read(lambda c: int(c.execute(journal.PENDING).fetchone()[0]))
@@ -313,84 +278,6 @@ class SqliteStore:
 
     async def _first(self, rows: Rows[FactT], statement: str, values: Values) -> FactT | None:
         return next(iter(await self._all(rows, statement, values)), None)
-
-
-# Transactions.
-
-
-def _write(connection: sqlite3.Connection, *, change: Change) -> None:
-    run = change.run
-    if change.new:
-        if not connection.execute(journal.ADD_RUN, _NEW_RUN(run)).rowcount:
-            raise ConflictError(f"the run {run.id!r} is there already")
-        connection.execute(journal.ADD_REQUEST, (run.tenant, run.id, run.request))
-    elif not connection.execute(journal.PUT_RUN, _CHANGED_RUN(run)).rowcount:
-        raise ConflictError(f"the run {run.id!r} has ended, or is somebody else's: its fence is not {run.fence}")
-    for move in change.moves:
-        values = (move.to, run.tenant, move.approval_id, move.expected)
-        if not connection.execute(journal.MOVE, values).rowcount:
-            raise ConflictError(f"the approval {move.approval_id!r} is not {move.expected!r}")
-    connection.executemany(journal.PUT_STEP, map(STEPS.values, change.steps))
-    for approval in change.approvals:
-        _add_approval(connection, approval)
-    gone = _cancelled(connection, run.tenant, run.id, now_s=run.updated_s) if run.state in ENDED else ()
-    _append(connection, (*gone, *change.events), change.audit)
-
-
-def _cancelled(connection: sqlite3.Connection, tenant: str, run_id: str, *, now_s: float) -> list[RunEvent]:
-    """Ends what a run still waits for."""
-    pending = connection.execute(journal.CANCEL_APPROVALS, (tenant, run_id)).fetchall()
-    return [_resolved(tenant, run_id, row[0], state="cancelled", now_s=now_s) for row in pending]
-
-
-def _add_approval(connection: sqlite3.Connection, approval: Approval) -> None:
-    if not connection.execute(journal.ADD_APPROVAL, APPROVALS.values(approval)).rowcount:
-        raise ConflictError(f"the approval {approval.id!r} is there already")
-
-
-def _rule(connection: sqlite3.Connection, *, ruling: Ruling) -> tuple[Ruled, Approval | None]:
-    key = (ruling.tenant, ruling.approval_id)
-    row = connection.execute(journal.ONE_APPROVAL, key).fetchone()
-    if row is None:
-        return "absent", None
-    approval = APPROVALS.fact(row)
-    if approval.state != "pending":
-        return _again(approval, ruling), approval
-    if approval.expires_s <= ruling.now_s:
-        connection.execute(journal.MOVE, ("expired", *key, "pending"))
-        _append(connection, [_resolved(key[0], approval.run_id, key[1], state="expired", now_s=ruling.now_s)], ())
-        return "expired", replace(approval, state="expired")
-    decision = (ruling.now_s, ruling.by, ruling.via, ruling.comment, ruling.edited, ruling.remember)
-    state = "approved" if ruling.approve else "rejected"
-    decided = APPROVALS.fact(connection.execute(journal.DECIDE, (state, *decision, *key)).fetchone())
-    if ruling.grant is not None:
-        connection.execute(journal.ADD_GRANT, GRANTS.values(ruling.grant))
-    _append(connection, ruling.events, ruling.audit)
-    return "decided", decided
-
-
-def _again(approval: Approval, ruling: Ruling) -> Ruled:
-    """What a ruling is on an approval that is not pending any more."""
-    if approval.state == "expired":
-        return "expired"
-    agreed = approval.state in APPROVED and ruling.edited in (None, approval.edited)
-    return "same" if (agreed if ruling.approve else approval.state == "rejected") else "other"
-
-
-def _resolved(tenant: str, run_id: str, approval_id: str, *, state: str, now_s: float) -> RunEvent:
-    data = json.dumps({"approval_id": approval_id, "state": state}).encode()
-    return RunEvent(tenant=tenant, run_id=run_id, type="approval.resolved", data=data, created_s=now_s)
-
-
-def _append(connection: sqlite3.Connection, events: Iterable[RunEvent], audit: Sequence[AuditLine]) -> None:
-    connection.executemany(journal.ADD_EVENT, (EVENTS.values(event)[:-1] for event in events))
-    if not audit:
-        return
-    seq, last_hash = connection.execute(journal.LAST_AUDIT).fetchone() or (0, FIRST_HASH)
-    for number, line in enumerate(audit, seq + 1):
-        values = AUDIT.values(line)
-        last_hash = link(last_hash, dict(zip(AUDIT.names, values, strict=True)))
-        connection.execute(journal.ADD_AUDIT, (number, *values, last_hash))
 
 
 def build(config: Config, _host: Host) -> SqliteStore:

@@ -1,0 +1,154 @@
+"""Transactions of the journal on a SQLite connection: what changes together, with its events and audit lines.
+
+1. The condition of a change stands in the statement that makes it; ConflictError where it does not hold.
+2. What a run began with stays as it was inserted; its lease is never shortened by a change, only given up.
+3. An approval that expires or is cancelled leaves an event `approval.resolved`: only here it is known for sure.
+4. Each line of the audit log is chained to the last one in the transaction of what it tells.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from operator import attrgetter
+
+from gateway.journal import (
+    APPROVED,
+    ENDED,
+    Approval,
+    AuditLine,
+    Change,
+    ConflictError,
+    Grant,
+    Ruled,
+    Ruling,
+    RunEvent,
+    StoredRun,
+    StoredStep,
+)
+from gateway.wire import journal_sql as journal
+from gateway.wire.audit_chain import FIRST_HASH, link
+from gateway.wire.sqlite_rows import Rows
+
+RUNS, STEPS = Rows(StoredRun), Rows(StoredStep)
+APPROVALS, GRANTS, EVENTS, AUDIT = Rows(Approval), Rows(Grant), Rows(RunEvent), Rows(AuditLine)
+_NEW_RUN, _CHANGED_RUN = attrgetter(*journal.NEW_RUN), attrgetter(*journal.CHANGED_RUN)
+
+
+def write(connection: sqlite3.Connection, *, change: Change) -> None:
+    run = change.run
+    if change.new:
+        if not connection.execute(journal.ADD_RUN, _NEW_RUN(run)).rowcount:
+            raise ConflictError(f"the run {run.id!r} is there already")
+        connection.execute(journal.ADD_REQUEST, (run.tenant, run.id, run.request))
+    elif not connection.execute(journal.PUT_RUN, _CHANGED_RUN(run)).rowcount:
+        raise ConflictError(f"the run {run.id!r} has ended, or is somebody else's: its fence is not {run.fence}")
+    for move in change.moves:
+        values = (move.to, run.tenant, move.approval_id, move.expected)
+        if not connection.execute(journal.MOVE, values).rowcount:
+            raise ConflictError(f"the approval {move.approval_id!r} is not {move.expected!r}")
+    connection.executemany(journal.PUT_STEP, map(STEPS.values, change.steps))
+    for approval in change.approvals:
+        _add_approval(connection, approval)
+    gone = _cancel_approvals(connection, run.tenant, run.id, now_s=run.updated_s) if run.state in ENDED else ()
+    _append(connection, (*gone, *change.events), change.audit)
+
+
+def rule(connection: sqlite3.Connection, *, ruling: Ruling) -> tuple[Ruled, Approval | None]:
+    key = (ruling.tenant, ruling.approval_id)
+    row = connection.execute(journal.ONE_APPROVAL, key).fetchone()
+    if row is None:
+        return "absent", None
+    approval = APPROVALS.fact(row)
+    if approval.state != "pending":
+        return _again(approval, ruling), approval
+    if approval.expires_s <= ruling.now_s:
+        connection.execute(journal.MOVE, ("expired", *key, "pending"))
+        _append(connection, [_resolved(key[0], approval.run_id, key[1], state="expired", now_s=ruling.now_s)], ())
+        return "expired", replace(approval, state="expired")
+    decision = (ruling.now_s, ruling.by, ruling.via, ruling.comment, ruling.edited, ruling.remember)
+    state = "approved" if ruling.approve else "rejected"
+    decided = APPROVALS.fact(connection.execute(journal.DECIDE, (state, *decision, *key)).fetchone())
+    if ruling.grant is not None:
+        connection.execute(journal.ADD_GRANT, GRANTS.values(ruling.grant))
+    _append(connection, ruling.events, ruling.audit)
+    return "decided", decided
+
+
+def _again(approval: Approval, ruling: Ruling) -> Ruled:
+    """What a ruling is on an approval that is not pending any more."""
+    if approval.state == "expired":
+        return "expired"
+    agreed = approval.state in APPROVED and ruling.edited in (None, approval.edited)
+    return "same" if (agreed if ruling.approve else approval.state == "rejected") else "other"
+
+
+def claim(
+    connection: sqlite3.Connection, *, statement: str, values: Sequence[object], owner: str, until_s: float
+) -> Sequence[StoredRun]:
+    """The runs that `statement` finds, as they are once they are the owner's."""
+    found = connection.execute(statement, values).fetchall()
+    for key in found:
+        connection.execute(journal.CLAIM, (owner, until_s, *key))
+    return [RUNS.fact(row) for key in found for row in connection.execute(journal.RUN, key)]
+
+
+def cancel(
+    connection: sqlite3.Connection,
+    *,
+    tenant: str,
+    run_id: str,
+    now_s: float,
+    events: Sequence[RunEvent],
+    audit: Sequence[AuditLine],
+) -> bool:
+    if not connection.execute(journal.CANCEL_RUN, (now_s, tenant, run_id)).rowcount:
+        return False
+    _append(connection, (*_cancel_approvals(connection, tenant, run_id, now_s=now_s), *events), audit)
+    return True
+
+
+def reissue(connection: sqlite3.Connection, *, old_id: str, approval: Approval, events: Sequence[RunEvent]) -> bool:
+    tenant = approval.tenant
+    if not connection.execute(journal.MOVE, ("cancelled", tenant, old_id, "pending")).rowcount:
+        return False
+    _add_approval(connection, approval)
+    place = (tenant, approval.run_id, approval.step, old_id)
+    connection.execute(journal.REPLACE_APPROVAL, (approval.id, *place))
+    old = _resolved(tenant, approval.run_id, old_id, state="cancelled", now_s=approval.created_s)
+    _append(connection, (old, *events), ())
+    return True
+
+
+def expire(connection: sqlite3.Connection, *, now_s: float) -> Sequence[Approval]:
+    rows = connection.execute(journal.EXPIRE, (now_s,)).fetchall()
+    expired = sorted(map(APPROVALS.fact, rows), key=attrgetter("created_s", "id"))
+    _append(connection, [_resolved(a.tenant, a.run_id, a.id, state=a.state, now_s=now_s) for a in expired], ())
+    return expired
+
+
+def _cancel_approvals(connection: sqlite3.Connection, tenant: str, run_id: str, *, now_s: float) -> list[RunEvent]:
+    """Ends what a run still waits for."""
+    pending = connection.execute(journal.CANCEL_APPROVALS, (tenant, run_id)).fetchall()
+    return [_resolved(tenant, run_id, row[0], state="cancelled", now_s=now_s) for row in pending]
+
+
+def _add_approval(connection: sqlite3.Connection, approval: Approval) -> None:
+    if not connection.execute(journal.ADD_APPROVAL, APPROVALS.values(approval)).rowcount:
+        raise ConflictError(f"the approval {approval.id!r} is there already")
+
+
+def _resolved(tenant: str, run_id: str, approval_id: str, *, state: str, now_s: float) -> RunEvent:
+    data = json.dumps({"approval_id": approval_id, "state": state}).encode()
+    return RunEvent(tenant=tenant, run_id=run_id, type="approval.resolved", data=data, created_s=now_s)
+
+
+def _append(connection: sqlite3.Connection, events: Iterable[RunEvent], audit: Sequence[AuditLine]) -> None:
+    connection.executemany(journal.ADD_EVENT, (EVENTS.values(event)[:-1] for event in events))
+    if not audit:
+        return
+    seq, last_hash = connection.execute(journal.LAST_AUDIT).fetchone() or (0, FIRST_HASH)
+    for number, line in enumerate(audit, seq + 1):
+        values = AUDIT.values(line)
+        last_hash = link(last_hash, dict(zip(AUDIT.names, values, strict=True)))
+        connection.execute(journal.ADD_AUDIT, (number, *values, last_hash))
