@@ -15,6 +15,7 @@ from gateway.assemble import Assembled, Shared, SystemClock, assemble_context, m
 from gateway.build import ADMIN_PATHS, CONTEXT_PATHS, ROOT_PATHS, allowed_hosts, build_admin_entry, build_entry
 from gateway.config import ConfigError, Loaded, redactable
 from gateway.config.tools import Notify
+from gateway.contracts import CheckedSource
 from gateway.counters import ContextCounters
 from gateway.exposition import Exposition
 from gateway.journal import StoredRun
@@ -190,7 +191,7 @@ class Gateway:
         """Ends everything at once. Idempotent."""
         for listener in self._listeners.values():
             listener.stop()
-        for task in self._tasks:
+        for task in tuple(self._tasks):
             task.cancel()
         await self._runs.close()  # before the tools that they use
         await self._stack.aclose()
@@ -275,9 +276,13 @@ class Gateway:
 
     async def _assemble(self, loaded: Loaded, entry: Entry) -> Assembled:
         assert self._shared is not None
-        return await assemble_context(
+        assembled = await assemble_context(
             loaded.settings, folder=loaded.folder, pools=entry.pools, metrics=self._metrics, shared=self._shared
         )
+        warning = asyncio.get_running_loop().create_task(warn_of_obstacles(assembled))
+        self._tasks.append(warning)
+        warning.add_done_callback(self._tasks.remove)
+        return assembled
 
     def _current(self) -> Assembled:
         assert self._context is not None
@@ -333,6 +338,13 @@ class Gateway:
 
     def _access(self, **facts: object) -> None:
         self._sink.put(access_record(facts))
+
+
+async def warn_of_obstacles(assembled: Assembled) -> None:
+    """Logs why tools of this configuration cannot run on this machine; beside the start, which need not wait for it."""
+    for source in assembled.explainer.judge.catalog.sources:
+        if isinstance(source, CheckedSource) and (obstacle := await source.obstacle()) is not None:
+            log.warning("%s", obstacle)
 
 
 def with_what_stays(loaded: Loaded, *, first: Loaded) -> Loaded:

@@ -171,6 +171,15 @@ class ToolSource(Protocol):
         ...
 
 
+@runtime_checkable
+class CheckedSource(ToolSource, Protocol):
+    """A source whose calls need something of the machine, which may not be there."""
+
+    async def obstacle(self) -> str | None:
+        """Returns why every call of it fails on this machine, with the operator's next step; None: calls can run."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Service:
     """A tool service (an MCP server) as the intent layer sees it; `tools` maps tool names to one-line descriptions.

@@ -1,5 +1,6 @@
 """What a configuration says, for the person who wrote it: the text of `gateway check-config`."""
 
+import asyncio
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -8,7 +9,8 @@ from gateway.config import Loaded, Settings
 from gateway.config.context import StageUse
 from gateway.config.secret import mask
 from gateway.config.workflow_folder import load_workflows
-from gateway.registry import find_plugin
+from gateway.contracts import CheckedSource, ToolSource
+from gateway.registry import PluginProblem, build_plugin, find_plugin
 
 _LONGEST_OPTIONS = 100
 _SQLITE = "sqlite:///"
@@ -23,6 +25,8 @@ def described(loaded: Loaded) -> Iterator[str]:
     yield f"  upstreams   {upstreams}"
     yield f"  keys        {', '.join(key.name for key in settings.keys) or 'none: loopback only'}"
     yield f"  tools       {', '.join(_tools(settings)) or 'none'}"
+    for obstacle in asyncio.run(_obstacles(settings)):
+        yield f"  warning     {obstacle}"
     yield f"  services    {', '.join(settings.mcp.servers) or 'none'}"
     yield f"  workflows   {', '.join(load_workflows(settings.workflows).workflows) or 'none'}"
     yield f"  store       {_store(settings)}"
@@ -38,6 +42,21 @@ def _tools(settings: Settings) -> Iterator[str]:
     for name, tool in {**builtin, **settings.tools.plugins}.items():
         if tool is not None:
             yield f"{name}{' (asks before every call)' if tool.requires_approval else ''}"
+
+
+async def _obstacles(settings: Settings) -> list[str]:
+    """What keeps built-in tools from running on this machine."""
+    found = []
+    for name, tool in settings.tools.built_in.items():
+        try:
+            source: ToolSource = build_plugin("tools", name, tool.options(), None)
+        except PluginProblem as problem:
+            found.append(f"{name}: {problem.message}")
+            continue
+        if isinstance(source, CheckedSource) and (obstacle := await source.obstacle()) is not None:
+            found.append(obstacle)
+        await source.close()
+    return found
 
 
 def _store(settings: Settings) -> str:

@@ -205,3 +205,26 @@ print([name for name in sys.modules if name.startswith(tuple(f"{one}." for one i
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parent.parent
     )
     assert done.stdout == "[]\n", done.stderr
+
+
+async def test_what_cannot_be_confined_is_logged_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And after a reload: nobody finds out by calls that are refused."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "work").mkdir()
+    now = loaded("http://127.0.0.1:1", tools={"execute_command": {"sandbox": "bubblewrap"}})
+    metrics = Metrics()
+    sink = LogSink(io.StringIO(), as_json=True, secrets=(), dropped=metrics.log_line_dropped)
+    gateway = Gateway(now, load=lambda: now, sink=sink, metrics=metrics)
+
+    def warnings() -> list[str]:
+        return [text for text in caplog.messages if "cannot confine commands" in text]
+
+    await gateway.start()
+    await until(lambda: len(warnings()) == 1)
+    gateway.reload_soon()
+    await until(lambda: len(warnings()) == 2)
+    await gateway.close()
+    sink.close()

@@ -20,12 +20,12 @@ _LONGEST_PAUSE_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One process; `depth` 1 is a child, `group` its process group, `resident_bytes` its memory."""
+    """One process; `depth` 1 is a child, `group` its process group, `tasks` the number of its threads."""
 
     pid: int
     parent: int
     group: int
-    resident_bytes: int
+    tasks: int
     depth: int = 0
 
 
@@ -39,7 +39,7 @@ def members() -> list[Member]:
     found: list[Member] = []
     generation, depth = children.get(os.getpid(), []), 1
     while generation:
-        found += [Member(m.pid, m.parent, m.group, m.resident_bytes, depth) for m in generation]
+        found += [Member(m.pid, m.parent, m.group, m.tasks, depth) for m in generation]
         generation, depth = [child for m in generation for child in children.get(m.pid, [])], depth + 1
     return found
 
@@ -109,4 +109,4 @@ def _read(pid: str) -> Member | None:
     fields = text.rpartition(b")")[2].split()
     if fields[0].decode() in _DEAD:
         return None
-    return Member(int(pid), int(fields[1]), int(fields[2]), int(fields[21]) * os.sysconf("SC_PAGE_SIZE"))
+    return Member(int(pid), int(fields[1]), int(fields[2]), int(fields[17]))

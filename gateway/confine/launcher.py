@@ -21,6 +21,7 @@ from typing import Final, NoReturn
 
 from gateway.confine import family, namespaces, setup
 from gateway.confine.kernel import PR_SET_CHILD_SUBREAPER, prctl
+from gateway.confine.memory import held_bytes
 from gateway.confine.order import End, Order, Outcome
 from gateway.confine.programs import PATH, program
 
@@ -124,9 +125,9 @@ def _watch(order: Order, pid: int, *, woken: int) -> tuple[End, dict[int, int]]:
 
 def _excess(order: Order) -> End | None:
     members = [m for m in family.members() if m.depth > _FRAME[order.level]]
-    if len(members) > order.limits.processes:
+    if sum(m.tasks for m in members) > order.limits.processes:
         return "processes"
-    if sum(m.resident_bytes for m in members) > order.limits.memory_bytes:
+    if held_bytes([m.pid for m in members], filtered=order.level != "none") > order.limits.memory_bytes:
         return "memory"
     return None
 

@@ -1,7 +1,8 @@
 """A filter of system calls: no network at all, and what the other layers of the sandbox leave open.
 
-A filter sees numbers and registers, never paths. Refused calls answer EPERM; those of another architecture or ABI,
-whose numbers mean something else, ENOSYS.
+A filter sees numbers and registers, never paths or structures in memory. Refused calls return EPERM. Calls of another
+architecture or ABI, whose numbers mean something else, return ENOSYS, and so does a call with an older form that a
+filter can read: programs then use that one.
 """
 
 import ctypes
@@ -18,23 +19,40 @@ _ARCHITECTURES: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _X32: Final = 0x40000000
 _SECCOMP_MODE_FILTER: Final = 2
 
-# BPF: load a word, jump if equal, jump if at least, return.
-_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
+# BPF: load a word, jump if equal, jump if at least, jump if any bit is set, return, combine with a mask.
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN, _AND = 0x20, 0x15, 0x35, 0x45, 0x06, 0x54
 _ALLOW: Final = 0x7FFF0000
 _ERRNO: Final = 0x00050000
 _EPERM, _ENOSYS = 1, 38
+_MAP_SHARED, _MAP_ANONYMOUS = 0x01, 0x20
+_SET_ID: Final = 0o6000  # set-user-id and set-group-id
+_CREATES: Final = 0x40 | 0x400000  # O_CREAT and O_TMPFILE: without them a mode means nothing
 # Offsets in struct seccomp_data.
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 
 
 @dataclass(frozen=True, slots=True)
+class Bits:
+    """A condition on the low half of an argument: one of the bits `any` is set, or all of the bits `all` are."""
+
+    argument: int
+    any: int = 0
+    all: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
-    """A call that is refused, with its numbers on x86_64 and aarch64; with `zero`, only if that argument is not 0."""
+    """A call that is refused, with its numbers on x86_64 and aarch64.
+
+    `zero`: only if that argument is not 0. `bits`: only if every one of these conditions holds. `answer`: the errno.
+    """
 
     name: str
     x86_64: int | None
     aarch64: int | None
     zero: int | None = None
+    bits: tuple[Bits, ...] = ()
+    answer: int = _EPERM
 
 
 #: The network, other processes' memory and limits, and parts of the kernel that no command needs.
@@ -59,6 +77,25 @@ ALWAYS: Final = (
     Refused("sched_setattr", 314, 274, zero=0),
     Refused("setpriority", 141, 140),
     Refused("ioprio_set", 251, 30),
+    # Memory that no process has mapped, and that the launcher therefore cannot count; SysV's outlives its processes.
+    Refused("memfd_create", 319, 279),
+    Refused("memfd_secret", 447, 447),
+    Refused("shmget", 29, 194),
+    Refused("semget", 64, 190),
+    Refused("msgget", 68, 186),
+    Refused("mq_open", 240, 180),
+    Refused("mmap", 9, 222, bits=(Bits(3, all=_MAP_SHARED | _MAP_ANONYMOUS),)),
+    # A file that another user would execute with the rights of the gateway's.
+    Refused("chmod", 90, None, bits=(Bits(1, any=_SET_ID),)),
+    Refused("fchmod", 91, 52, bits=(Bits(1, any=_SET_ID),)),
+    Refused("fchmodat", 268, 53, bits=(Bits(2, any=_SET_ID),)),
+    Refused("fchmodat2", 452, 452, bits=(Bits(2, any=_SET_ID),)),
+    Refused("creat", 85, None, bits=(Bits(1, any=_SET_ID),)),
+    Refused("open", 2, None, bits=(Bits(1, any=_CREATES), Bits(2, any=_SET_ID))),
+    Refused("openat", 257, 56, bits=(Bits(2, any=_CREATES), Bits(3, any=_SET_ID))),
+    Refused("openat2", 437, 437, answer=_ENOSYS),
+    Refused("mknod", 133, None, bits=(Bits(1, any=_SET_ID),)),
+    Refused("mknodat", 259, 33, bits=(Bits(2, any=_SET_ID),)),
 )
 #: Modes, owners, times and attributes, which Landlock does not guard: needed where mounts are not read-only.
 METADATA: Final = (
@@ -115,24 +152,28 @@ def program(refused: Sequence[Refused]) -> bytes:
         lines += [(_AT_LEAST, 0, 1, _X32), (_RETURN, 0, 0, _ERRNO | _ENOSYS)]
     for call in refused:
         number = call.x86_64 if machine == "x86_64" else call.aarch64
-        if number is None:
-            continue
-        if call.zero is None:
-            lines += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _ERRNO | _EPERM)]
-            continue
-        low = _ARGUMENTS + 8 * call.zero
-        # Both machines are little-endian. After the two loads no number is needed any more: the verdict is final.
-        lines += [
-            (_EQUAL, 0, 6, number),
-            (_LOAD, 0, 0, low),
-            (_EQUAL, 0, 3, 0),
-            (_LOAD, 0, 0, low + 4),
-            (_EQUAL, 0, 1, 0),
-            (_RETURN, 0, 0, _ALLOW),
-            (_RETURN, 0, 0, _ERRNO | _EPERM),
-        ]
+        if number is not None:
+            verdict = _verdict(call)
+            lines += [(_EQUAL, 0, len(verdict), number), *verdict]
+            if call.zero is not None or call.bits:
+                # The arguments have replaced the number: look at it again for what follows.
+                lines.append((_LOAD, 0, 0, _NUMBER))
     lines.append((_RETURN, 0, 0, _ALLOW))
     return b"".join(struct.pack("=HBBI", *line) for line in lines)
+
+
+def _verdict(call: Refused) -> list[tuple[int, int, int, int]]:
+    """The lines that refuse the call; where a condition does not hold, they end behind the last of them."""
+    lines = [(_RETURN, 0, 0, _ERRNO | call.answer)]
+    if call.zero is not None:  # both machines are little-endian
+        low = _ARGUMENTS + 8 * call.zero
+        return [(_LOAD, 0, 0, low), (_EQUAL, 0, 2, 0), (_LOAD, 0, 0, low + 4), (_EQUAL, 1, 0, 0), *lines]
+    for bits in reversed(call.bits):
+        tested = [(_ANY_BIT, 0, len(lines), bits.any)] if bits.any else []
+        if bits.all:
+            tested = [(_AND, 0, 0, bits.all), (_EQUAL, 0, len(lines), bits.all)]
+        lines = [(_LOAD, 0, 0, _ARGUMENTS + 8 * bits.argument), *tested, *lines]
+    return lines
 
 
 def install(refused: Sequence[Refused]) -> None:

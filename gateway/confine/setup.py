@@ -19,6 +19,8 @@ from gateway.confine.order import DEVICES, SYSTEM, End, Limits, Order, Outcome
 _FAILED: Final = 125
 #: The gateway's own answers come first, on the CPU and when memory runs out.
 _NICE, _OOM_SCORE = 5, "500"
+#: Files of a command are nobody else's to write, whatever the gateway's own mask is.
+_UMASK: Final = 0o022
 
 
 class _StepError(Exception):
@@ -117,6 +119,7 @@ def _ordinary(order: Order, *, base_processes: int) -> None:
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
     os.nice(_NICE)
+    os.umask(_UMASK)
     with _step("the folder", end="not_started"):
         os.chdir(order.cwd)
     with _step("limits"):

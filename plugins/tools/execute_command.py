@@ -98,6 +98,16 @@ class ExecuteCommand:
             )
         return None
 
+    async def obstacle(self) -> str | None:
+        """See `CheckedSource`."""
+        choice = await self.choose()
+        if choice.level is not None:
+            return None
+        return (
+            f"execute_command runs nothing: this machine cannot confine commands ({choice.reason}). Install "
+            "bubblewrap, or set tools.execute_command.sandbox"
+        )
+
     async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:
         if refusal := await self.refusal(call, exchange):
             return ToolResult(refusal, ok=False)

@@ -204,6 +204,44 @@ print(libc.mount(b"none", b".", b"tmpfs", 0, None))
     assert (await python(cwd, code, level=level)).stdout == "1\n-1\n"
 
 
+SET_ID = """
+import errno, os
+open("file", "w").close()
+os.umask(0)
+for attempt in (
+    lambda: os.chmod("file", 0o4755),
+    lambda: os.fchmod(os.open("file", os.O_RDONLY), 0o2755),
+    lambda: os.open("new", os.O_CREAT | os.O_WRONLY, 0o4755),
+    lambda: os.open(".", os.O_TMPFILE | os.O_WRONLY, 0o4755),
+    lambda: os.mknod("node", 0o104755),
+):
+    try:
+        attempt()
+        print("did it")
+    except OSError as error:
+        print(errno.errorcode[error.errno])
+"""
+
+
+@confined
+async def test_no_file_lends_the_rights_of_the_gateway(level: Level, cwd: Path) -> None:
+    """Another user who executes what a command left behind would act as the user of the gateway, root perhaps."""
+    finished = await python(cwd, SET_ID, level=level)
+    assert finished.stdout == "EPERM\n" * 5, finished.stderr
+    assert [path.name for path in cwd.iterdir() if path.stat().st_mode & 0o6000] == []
+
+
+@every_level
+async def test_files_of_a_command_are_for_its_user_to_write(level: Level, cwd: Path) -> None:
+    """Whatever the gateway's own umask is."""
+    before = os.umask(0)
+    try:
+        await shell(cwd, "touch new; mkdir sub", level=level)
+    finally:
+        os.umask(before)
+    assert {(cwd / name).stat().st_mode & 0o777 for name in ("new", "sub")} == {0o644, 0o755}
+
+
 @confined
 async def test_thousands_of_races_with_links_read_nothing_outside(level: Level, cwd: Path) -> None:
     """While a name changes between a file and a link to the outside, a command never sees the outside."""
