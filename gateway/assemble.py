@@ -204,6 +204,7 @@ def _crew(settings: Settings, judge: Judge, runner: Runner, shared: Shared) -> C
         clock=shared.clock,
         expires_s=asking.expires,
         on_reject=asking.on_reject,
+        remembered_s=asking.remembered,
     )
     return Crew(
         judge=judge,

@@ -94,6 +94,9 @@ class StoredStep:
     shown: str | None = None
     started_s: float | None = None
     finished_s: float | None = None
+    risk_level: str | None = None  # the model's word; one that is none of the levels as it came, as text
+    tainted: bool = False  # strangers wrote the result, or may have
+    late: str | None = None  # what a worker saw of the call after it had lost the run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +146,18 @@ class Grant:
     policy_sha256: str
     created_s: float
     granted_by: str
+    expires_s: float | None = None  # None: it ends with its run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskBefore:
+    """A conversation whose user wants to be asked before each call."""
+
+    tenant: str
+    caller: str
+    conversation: str
+    created_s: float
+    expires_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +176,8 @@ class RunEvent:
 class AuditLine:
     """One decision about one call, and who made it. `by` and `via` are empty where no person had a say.
 
-    `event` is `verdict`, `decision`, `started`, `granted` or `resolved`.
+    `event` is `verdict`, `decision`, `started`, `finished`, `granted`, `resolved`, `revoked`, `late`, or what became
+    of an approval that nobody decided on: `expired`, `cancelled`.
     """
 
     tenant: str
@@ -240,7 +256,8 @@ class ConflictError(Exception):
 class Journal(Protocol):
     """The store's side. Each method is one transaction and raises StoreError when it fails.
 
-    A durable `write`, and `rule`, `cancel` and `reissue`, outlive a power cut once they return.
+    A durable `write`, and `rule`, `cancel`, `reissue` and what deletes, outlive a power cut once they return.
+    Approvals that expire, or are cancelled with their run, leave an event `approval.resolved` and an audit line each.
     """
 
     async def write(self, change: Change) -> None:
@@ -272,6 +289,10 @@ class Journal(Protocol):
 
         One that awaits approvals is taken only when none of them is pending.
         """
+        ...
+
+    async def late(self, step: StoredStep, *, events: Sequence[RunEvent], audit: Sequence[AuditLine]) -> None:
+        """Writes down `step.late`, and nothing else of the step, whoever owns the run by now."""
         ...
 
     async def renew(self, *, owner: str, run_ids: Sequence[str], until_s: float) -> Sequence[str]:
@@ -312,30 +333,40 @@ class Journal(Protocol):
         ...
 
     async def expire(self, *, now_s: float) -> Sequence[Approval]:
-        """Pending approvals whose time is over are expired, with an event `approval.resolved` each; those."""
+        """Ends the pending approvals whose time is over; those."""
         ...
 
     async def pending(self) -> int:
         """How many approvals of all tenants are pending."""
         ...
 
-    async def grants(self, *, tenant: str) -> Sequence[Grant]:
-        """Oldest first."""
+    async def grants(self, *, tenant: str, now_s: float) -> Sequence[Grant]:
+        """Those that have not expired, oldest first."""
         ...
 
     async def grant(
-        self, *, tenant: str, caller: str, run_id: str, conversation: str | None, sha256: str
+        self, *, tenant: str, caller: str, run_id: str, conversation: str | None, sha256: str, now_s: float
     ) -> Grant | None:
-        """The newest for this call in this run or conversation."""
+        """The newest for this call in this run or conversation that has not expired."""
         ...
 
-    async def delete_grant(self, grant_id: str, *, tenant: str) -> bool: ...
-
-    async def ask_before(self, *, tenant: str, caller: str, conversation: str, now_s: float) -> None:
-        """From now on every call in this conversation needs approval."""
+    async def delete_grant(self, grant_id: str, *, tenant: str, audit: Sequence[AuditLine]) -> bool:
+        """Whether there was one; the lines are written if there was."""
         ...
 
-    async def asks_before(self, *, tenant: str, caller: str, conversation: str) -> bool: ...
+    async def ask_before(self, ask: AskBefore) -> None:
+        """From now on every call in this conversation needs approval; said again, it ends later."""
+        ...
+
+    async def asks(self, *, tenant: str, now_s: float) -> Sequence[AskBefore]:
+        """Those that have not expired, oldest first."""
+        ...
+
+    async def asks_before(self, *, tenant: str, caller: str, conversation: str, now_s: float) -> bool: ...
+
+    async def delete_ask(self, ask: AskBefore, *, audit: Sequence[AuditLine]) -> bool:
+        """Whether it was there; the lines are written if it was."""
+        ...
 
     async def events(
         self, *, after: int, tenant: str | None = None, run_id: str | None = None, limit: int

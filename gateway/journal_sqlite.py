@@ -2,7 +2,7 @@
 
 1. The condition of a change stands in the statement that makes it; ConflictError where it does not hold.
 2. What a run began with stays as it was inserted; its lease is never shortened by a change, only given up.
-3. An approval that expires or is cancelled leaves an event `approval.resolved`: only here it is known for sure.
+3. An approval that nobody decided on leaves an event and an audit line when it ends: only here it is known for sure.
 4. Each line of the audit log is chained to the last one in the transaction of what it tells.
 """
 
@@ -16,6 +16,7 @@ from gateway.journal import (
     APPROVED,
     ENDED,
     Approval,
+    AskBefore,
     AuditLine,
     Change,
     ConflictError,
@@ -32,6 +33,7 @@ from gateway.wire.sqlite_rows import Rows
 
 RUNS, STEPS = Rows(StoredRun), Rows(StoredStep)
 APPROVALS, GRANTS, EVENTS, AUDIT = Rows(Approval), Rows(Grant), Rows(RunEvent), Rows(AuditLine)
+ASKS = Rows(AskBefore)
 _NEW_RUN, _CHANGED_RUN = attrgetter(*journal.NEW_RUN), attrgetter(*journal.CHANGED_RUN)
 
 
@@ -50,8 +52,9 @@ def write(connection: sqlite3.Connection, *, change: Change) -> None:
     connection.executemany(journal.PUT_STEP, map(STEPS.values, change.steps))
     for approval in change.approvals:
         _add_approval(connection, approval)
-    gone = _cancel_approvals(connection, run.tenant, run.id, now_s=run.updated_s) if run.state in ENDED else ()
-    _append(connection, (*gone, *change.events), change.audit)
+    if run.state in ENDED:
+        _undecided(connection, journal.CANCEL_APPROVALS, (run.tenant, run.id), now_s=run.updated_s)
+    _append(connection, change.events, change.audit)
 
 
 def rule(connection: sqlite3.Connection, *, ruling: Ruling) -> tuple[Ruled, Approval | None]:
@@ -63,8 +66,7 @@ def rule(connection: sqlite3.Connection, *, ruling: Ruling) -> tuple[Ruled, Appr
     if approval.state != "pending":
         return _again(approval, ruling), approval
     if approval.expires_s <= ruling.now_s:
-        connection.execute(journal.MOVE, ("expired", *key, "pending"))
-        _append(connection, [_resolved(key[0], approval.run_id, key[1], state="expired", now_s=ruling.now_s)], ())
+        _undecided(connection, journal.EXPIRE_ONE, (*key, ruling.now_s), now_s=ruling.now_s)
         return "expired", replace(approval, state="expired")
     decision = (ruling.now_s, ruling.by, ruling.via, ruling.comment, ruling.edited, ruling.remember)
     state = "approved" if ruling.approve else "rejected"
@@ -104,8 +106,25 @@ def cancel(
 ) -> bool:
     if not connection.execute(journal.CANCEL_RUN, (now_s, tenant, run_id)).rowcount:
         return False
-    _append(connection, (*_cancel_approvals(connection, tenant, run_id, now_s=now_s), *events), audit)
+    _undecided(connection, journal.CANCEL_APPROVALS, (tenant, run_id), now_s=now_s)
+    _append(connection, events, audit)
     return True
+
+
+def late(
+    connection: sqlite3.Connection, *, step: StoredStep, events: Sequence[RunEvent], audit: Sequence[AuditLine]
+) -> None:
+    connection.execute(journal.LATE_STEP, (step.late, step.tenant, step.run_id, step.number))
+    _append(connection, events, audit)
+
+
+def revoke(
+    connection: sqlite3.Connection, *, statement: str, values: Sequence[object], audit: Sequence[AuditLine]
+) -> bool:
+    """Whether there was what `statement` deletes; only then there is something to tell."""
+    was_there = connection.execute(statement, values).rowcount > 0
+    _append(connection, (), audit if was_there else ())
+    return was_there
 
 
 def reissue(connection: sqlite3.Connection, *, old_id: str, approval: Approval, events: Sequence[RunEvent]) -> bool:
@@ -115,22 +134,42 @@ def reissue(connection: sqlite3.Connection, *, old_id: str, approval: Approval, 
     _add_approval(connection, approval)
     place = (tenant, approval.run_id, approval.step, old_id)
     connection.execute(journal.REPLACE_APPROVAL, (approval.id, *place))
-    old = _resolved(tenant, approval.run_id, old_id, state="cancelled", now_s=approval.created_s)
-    _append(connection, (old, *events), ())
+    now_s = approval.created_s
+    old = _resolved(tenant, approval.run_id, old_id, state="cancelled", now_s=now_s)
+    _append(connection, (old, *events), [_line(replace(approval, state="cancelled"), now_s=now_s)])
     return True
 
 
 def expire(connection: sqlite3.Connection, *, now_s: float) -> Sequence[Approval]:
-    rows = connection.execute(journal.EXPIRE, (now_s,)).fetchall()
-    expired = sorted(map(APPROVALS.fact, rows), key=attrgetter("created_s", "id"))
-    _append(connection, [_resolved(a.tenant, a.run_id, a.id, state=a.state, now_s=now_s) for a in expired], ())
-    return expired
+    return _undecided(connection, journal.EXPIRE, (now_s,), now_s=now_s)
 
 
-def _cancel_approvals(connection: sqlite3.Connection, tenant: str, run_id: str, *, now_s: float) -> list[RunEvent]:
-    """Ends what a run still waits for."""
-    pending = connection.execute(journal.CANCEL_APPROVALS, (tenant, run_id)).fetchall()
-    return [_resolved(tenant, run_id, row[0], state="cancelled", now_s=now_s) for row in pending]
+def _undecided(
+    connection: sqlite3.Connection, statement: str, values: Sequence[object], *, now_s: float
+) -> Sequence[Approval]:
+    """Ends approvals that nobody decided on, oldest first, and writes that down; those."""
+    rows = connection.execute(statement, values).fetchall()
+    ended = sorted(map(APPROVALS.fact, rows), key=attrgetter("created_s", "id"))
+    events = [_resolved(a.tenant, a.run_id, a.id, state=a.state, now_s=now_s) for a in ended]
+    _append(connection, events, [_line(approval, now_s=now_s) for approval in ended])
+    return ended
+
+
+def _line(approval: Approval, *, now_s: float) -> AuditLine:
+    """What became of an approval without a person."""
+    return AuditLine(
+        tenant=approval.tenant,
+        caller=approval.caller,
+        run_id=approval.run_id,
+        step=approval.step,
+        event=approval.state,
+        tool=approval.tool,
+        sha256=approval.sha256,
+        decision=approval.state,
+        basis=approval.basis,
+        rule=approval.rule,
+        created_s=now_s,
+    )
 
 
 def _add_approval(connection: sqlite3.Connection, approval: Approval) -> None:

@@ -14,6 +14,7 @@ from gateway.lanes.chat import ChatPages, Identify, head_of
 from gateway.lanes.events import EventPages
 from gateway.lanes.explain import ExplainPages
 from gateway.lanes.prompts import PromptPages
+from gateway.lanes.remembered import RememberedPages
 from gateway.lanes.resumption import Resumption
 from gateway.lanes.runs import RunPages
 from gateway.lanes.services import ServicePages
@@ -65,10 +66,11 @@ class Rooms:
         store, tail, clock = shared.store, shared.tail, shared.clock
         approvals = ApprovalPages(desk=desk, store=store, tail=tail, authorise=authorise, resume=resume, clock=clock)
         runs = RunPages(store=store, tail=tail, authorise=authorise, resume=resume, clock=clock)
+        remembered = RememberedPages(remembered=lambda: desk().remembered, authorise=authorise)
         events = EventPages(store=store, tail=tail, authorise=authorise)
         socket = SocketPages(desk=desk, store=store, tail=tail, authorise=authorise, resume=resume)
         self.held_open += [approvals.close, events.close, socket.close]
-        return [*approvals.routes(), *runs.routes(), *events.routes(), *socket.routes()]
+        return [*approvals.routes(), *remembered.routes(), *runs.routes(), *events.routes(), *socket.routes()]
 
     def of_services(self) -> Sequence[Route]:
         """MCP services, which may have an address of their own."""

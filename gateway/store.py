@@ -63,6 +63,14 @@ class WorkerService:
     updated_s: float  # Unix time
 
 
+@dataclass(frozen=True, slots=True)
+class HiddenTurn:
+    """The messages behind one answer; `tainted`: strangers wrote some of them, or of the answer."""
+
+    messages: Sequence[Json]
+    tainted: bool
+
+
 class Store(Journal, Protocol):
     """Everything that outlives a request. Each method is one transaction; all raise StoreError when it fails."""
 
@@ -118,11 +126,13 @@ class Store(Journal, Protocol):
         """How many of them were there and are gone."""
         ...
 
-    async def put_hidden(self, prefix: str, messages: Sequence[Json], *, tenant: str, now_s: float) -> None:
+    async def put_hidden(
+        self, prefix: str, messages: Sequence[Json], *, tenant: str, now_s: float, tainted: bool
+    ) -> None:
         """Keeps the hidden messages of a turn under the hash of what its client sees up to and including its answer."""
         ...
 
-    async def hidden(self, prefixes: Sequence[str], *, tenant: str) -> Mapping[str, Sequence[Json]]: ...
+    async def hidden(self, prefixes: Sequence[str], *, tenant: str) -> Mapping[str, HiddenTurn]: ...
 
     async def prune(self, *, before_s: float) -> int:
         """Deletes ended runs with all that is theirs, but the audit log, and hidden turns older than that; how many."""

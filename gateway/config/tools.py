@@ -200,6 +200,10 @@ class Approvals(Section):
     )
     inline_wait: Duration = Field(default=120.0, description="How long a stream is held before it becomes a turn.")
     expires: Duration = Field(default=24 * 3600.0, description="How long an approval can be decided.")
+    remembered: Duration = Field(
+        default=30 * 24 * 3600.0,
+        description="How long a conversation is remembered that approved a call for good, or asks before each.",
+    )
     on_reject: Literal["abort", "continue"] = Field(
         default="abort", description="After a rejection: end the run, or tell the model and go on."
     )

@@ -1,4 +1,4 @@
-"""The pages of approvals: what waits for a person, a person's decisions, and those that are remembered.
+"""The pages of approvals: what waits for a person, and a person's decisions.
 
 To another tenant there is no such approval, whatever its key may do; what a decision needs, the desk knows.
 """
@@ -11,19 +11,19 @@ from typing import Final, Literal, get_args
 from aiohttp import web
 from pydantic import Field
 
-from gateway.caller import CLI_AGENT, Caller
+from gateway.caller import Caller
 from gateway.contracts import Clock, Json
 from gateway.errors import GatewayError
-from gateway.journal import Approval, ApprovalState, Journal, Via
+from gateway.journal import Approval, ApprovalState, Journal
 from gateway.lanes.admin import Route
-from gateway.lanes.asked import VIEWING, Authorise, Body, Resume, body_of, limit_of, query_of, word_of
-from gateway.lanes.decisions import Decision, Decisions, go_on, written
-from gateway.lanes.views import decided_view, error_view, grant_view, json_answer, list_answer
+from gateway.lanes.asked import VIEWING, Authorise, Body, Resume, body_of, limit_of, query_of, via_of, word_of
+from gateway.lanes.decisions import Decision, Decisions, go_on
+from gateway.lanes.views import decided_view, error_view, json_answer, list_answer
 from gateway.runs.desk import Desk, Wish, approval_view, not_found
 from gateway.runs.tail import Tail
 from gateway.wire.replies import COMMENT_CHARS
 
-APPROVALS, GRANTS = "/context/approvals", "/context/grants"
+APPROVALS = "/context/approvals"
 STATES: Final[tuple[ApprovalState, ...]] = get_args(ApprovalState)
 WAIT_MOST_S = 60.0
 BATCH_MOST = 100
@@ -71,12 +71,11 @@ class ApprovalPages:
     def routes(self) -> list[Route]:
         """(method, path, handler), for `add_route` of aiohttp's router."""
         one = APPROVALS + "/{id}"
-        readable = [(APPROVALS, self._list), (one, self._get), (GRANTS, self._grants)]
+        readable = [(APPROVALS, self._list), (one, self._get)]
         return [
             *((method, path, page) for path, page in readable for method in ("GET", "HEAD")),
             ("POST", APPROVALS + "/batch", self._decide_all),
             ("POST", one, self._decide),
-            ("DELETE", GRANTS + "/{id}", self._delete_grant),
         ]
 
     async def close(self) -> None:
@@ -109,7 +108,7 @@ class ApprovalPages:
         caller = self._authorise(request, *VIEWING)
         query_of(request)
         decision = await body_of(request, Decision)
-        approval = await self._decisions.make(request.match_info["id"], decision.wish(_via(request)), caller=caller)
+        approval = await self._decisions.make(request.match_info["id"], decision.wish(via_of(request)), caller=caller)
         await go_on(self._resume, approval)
         return json_answer(decided_view(approval))
 
@@ -117,7 +116,7 @@ class ApprovalPages:
         caller = self._authorise(request, "approve")
         query_of(request)
         batch = await body_of(request, Batch)
-        via = _via(request)
+        via = via_of(request)
         wishes = [
             (one.id, Wish(approve=batch.decision == "approve", via=via, sha256=one.sha256, comment=batch.reason))
             for one in batch.approvals
@@ -131,20 +130,6 @@ class ApprovalPages:
             return await self._decisions.make(approval_id, wish, caller=caller)
         except GatewayError as error:
             return error
-
-    async def _grants(self, request: web.Request) -> web.Response:
-        caller = self._authorise(request, *VIEWING)
-        query_of(request)
-        return list_answer([grant_view(grant) for grant in await self._store.grants(tenant=caller.tenant)])
-
-    async def _delete_grant(self, request: web.Request) -> web.Response:
-        caller = self._authorise(request, "approve")
-        query_of(request)
-        with written("that a grant is gone"):
-            deleted = await self._store.delete_grant(request.match_info["id"], tenant=caller.tenant)
-        if not deleted:
-            raise GatewayError("grant_not_found", "There is no such grant; GET /context/grants lists those there are.")
-        return web.Response(status=204)
 
     async def _found(self, approval_id: str, caller: Caller) -> Approval:
         """The approval as it is now, its time looked at. Raises GatewayError (approval_not_found)."""
@@ -191,8 +176,3 @@ def _wait_of(text: str | None) -> float:
     if _SECONDS.fullmatch(text) is None or float(text) > WAIT_MOST_S:
         raise GatewayError("invalid_field", f"It must be a number of seconds from 0 to {WAIT_MOST_S:g}.", param="wait")
     return float(text)
-
-
-def _via(request: web.Request) -> Via:
-    """The way that a decision came, as its client says."""
-    return "cli" if request.headers.get("User-Agent") == CLI_AGENT else "rest"

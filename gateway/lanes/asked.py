@@ -7,8 +7,9 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from gateway.caller import Caller
+from gateway.caller import CLI_AGENT, Caller
 from gateway.errors import GatewayError
+from gateway.journal import Via
 from gateway.lanes.content import content_of
 from gateway.wire import strict_json
 
@@ -62,6 +63,11 @@ def query_of(request: web.Request, *known: str) -> Mapping[str, str]:
             raise GatewayError("invalid_field", "Send this query parameter once, with a value.", param=name)
         query[name] = value
     return query
+
+
+def via_of(request: web.Request) -> Via:
+    """The way that a decision came, as its client says."""
+    return "cli" if request.headers.get("User-Agent") == CLI_AGENT else "rest"
 
 
 def limit_of(query: Mapping[str, str]) -> int:

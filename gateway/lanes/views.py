@@ -8,7 +8,7 @@ from aiohttp import web
 
 from gateway.contracts import Json
 from gateway.errors import GatewayError
-from gateway.journal import APPROVED, Approval, AuditRow, Grant, StoredRun, StoredStep
+from gateway.journal import APPROVED, Approval, AuditRow, StoredRun, StoredStep
 from gateway.runs.desk import approval_view
 
 
@@ -82,6 +82,8 @@ def step_view(step: StoredStep) -> Json:
         "state": step.state,
         "approval_id": step.approval_id,
         "result": step.result,
+        "tainted": step.tainted,
+        "late": step.late,
         "started_at": step.started_s,
         "finished_at": step.finished_s,
     }
@@ -91,20 +93,6 @@ def decided_view(approval: Approval) -> Json:
     """What a decision is answered with, the same each time: the decision, not how its call went on since."""
     view = approval_view(approval)
     return {**view, "state": "approved"} if approval.state in APPROVED else view
-
-
-def grant_view(grant: Grant) -> Json:
-    return {
-        "id": grant.id,
-        "object": "grant",
-        "caller": grant.caller,
-        "run_id": grant.run_id,
-        "conversation": grant.conversation,
-        "tool": grant.tool,
-        "sha256": grant.sha256,
-        "created_at": grant.created_s,
-        "granted_by": grant.granted_by,
-    }
 
 
 def audit_view(row: AuditRow) -> Json:

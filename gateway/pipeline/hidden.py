@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from gateway.caller import Caller
 from gateway.contracts import Clock, Exchange, Json
@@ -12,17 +13,27 @@ from gateway.store import Store, StoreError
 log = logging.getLogger("gateway")
 
 
-async def remembered(messages: list[Json], *, caller: Caller, store: Store) -> list[Json]:
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A conversation with what was hidden in it; `tainted`: strangers wrote some of what its model read."""
+
+    messages: list[Json]
+    tainted: bool = False
+
+
+async def remembered(messages: list[Json], *, caller: Caller, store: Store) -> Known:
     """The conversation with the hidden messages of earlier turns in front of the answers that they led to."""
     answers = prefixes(messages, tenant=caller.tenant, caller=caller.name)
     if not answers:
-        return messages
+        return Known(messages)
     try:
         known = await store.hidden(list(answers.values()), tenant=caller.tenant)
     except StoreError as error:
         log.warning("hidden turns are not remembered: %s", error)
-        return messages
-    return put_back(messages, {i: known[prefix] for i, prefix in answers.items() if prefix in known})
+        return Known(messages, tainted=True)  # the answers are there, whoever wrote what led to them
+    found = {i: known[prefix] for i, prefix in answers.items() if prefix in known}
+    whole = put_back(messages, {i: turn.messages for i, turn in found.items()})
+    return Known(whole, tainted=any(turn.tainted for turn in found.values()))
 
 
 async def keep(
@@ -32,12 +43,13 @@ async def keep(
     prefix = progress.prefix
     if prefix is not None:  # the client saw the turn end before: what came of it since is hidden from it, too
         turns = [*turns, {"role": "assistant", "content": "".join(progress.said)}]
-    elif turns:
+    elif turns or progress.tainted:  # of an answer that has no hidden turn, that strangers wrote it
         prefix = prefix_of(tool_calls, progress=progress, run=run)
     else:
         return
     try:
-        await store.put_hidden(prefix, turns, tenant=run.caller.tenant, now_s=clock.time())
+        tenant, tainted = run.caller.tenant, progress.tainted
+        await store.put_hidden(prefix, turns, tenant=tenant, now_s=clock.time(), tainted=tainted)
     except StoreError as error:
         log.warning("hidden turns of run %s are not kept: %s", run.id, error)
 

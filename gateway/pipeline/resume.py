@@ -31,7 +31,8 @@ class Progress:
     `prefix` is the hash of what the client saw when its turn ended before the run did.
 
     `rounds` are the numbers of the calls of each round, with the text that came before them; the last one is open
-    until all its results are there.
+    until all its results are there. `read_tainted`: strangers wrote some of what the conversation brought of earlier
+    turns; `strangers` are the steps of this run whose results they wrote, or may have.
     """
 
     usage: Usage
@@ -39,8 +40,14 @@ class Progress:
     prefix: str | None = None
     rounds: list[tuple[str, list[int]]] = field(default_factory=list)
     is_open: bool = False
-    tainted: bool = False
+    read_tainted: bool = False
+    strangers: set[int] = field(default_factory=set)
     asked_for: bool = False
+
+    @property
+    def tainted(self) -> bool:
+        """Whether strangers wrote something that the model has read, or will read when it is asked again."""
+        return self.read_tainted or bool(self.strangers)
 
     def snapshot(self, loop: Loop | Script, budget: Budget) -> Json:
         return {
@@ -50,7 +57,7 @@ class Progress:
             "prefix": self.prefix,
             "rounds": self.rounds,
             "is_open": self.is_open,
-            "tainted": self.tainted,
+            "read_tainted": self.read_tainted,
             "asked_for": self.asked_for,
             "spent_s": budget.spent_s,
         }
@@ -62,7 +69,9 @@ class Progress:
         self.said = [snapshot["said"]] if snapshot["said"] else []
         self.prefix, self.is_open = snapshot["prefix"], snapshot["is_open"]
         self.rounds = [(content, numbers) for content, numbers in snapshot["rounds"]]
-        self.tainted, self.asked_for = snapshot["tainted"], snapshot["asked_for"]
+        self.read_tainted = snapshot.get("read_tainted", True) is True  # an earlier version did not write it
+        self.strangers = {step.number for step in steps if step.tainted}
+        self.asked_for = snapshot["asked_for"]
         whole = self.rounds[:-1] if self.is_open else self.rounds
         loop.restore(
             snapshot["loop"],

@@ -101,6 +101,9 @@ class Round:
                 planned = planned if approval is None else _as_approved(planned, approval)
                 if self.exchange.events:
                     await self.say(chunks.event({**_named(planned, i), "type": "tool.started"}))
+                entry = self.judge.catalog.find(planned.call.tool, self.exchange)
+                if entry is not None and self.runner.taints(entry, planned.call, self.exchange):
+                    self.progress.strangers.add(number)  # from the start: nobody knows how much of a call comes back
                 await self._start(number, approval)
                 await self.say({EFFECTS: True})
                 told = await self._run(number, planned, edited=approval is not None and approval.edited is not None)
@@ -149,7 +152,11 @@ class Round:
         if refusal is not None:
             self._refuse(i, "refused", f"Error: {refusal}")
             return
-        grant = None if self.progress.asked_for else await self.desk.grant(self.record.steps[number], self.exchange)
+        grant = (
+            None
+            if self.progress.asked_for
+            else await self.desk.remembered.grant(self.record.steps[number], self.exchange)
+        )
         if grant is not None:
             self._granted.add(number)
             self.record.granted(number, grant.id, grant.granted_by)
@@ -271,7 +278,7 @@ class Round:
         if self.budget.left_s <= 0:
             raise self.budget.expiry()
         try:
-            await self.record.start(number, approval=approval)
+            await self.record.start(number, approval=approval, tainted=number in self.progress.strangers)
         except asyncio.CancelledError:
             await self.record.finish(number, Told(_LEFT, _LEFT, ok=False), ok=False)
             raise
@@ -293,8 +300,6 @@ class Round:
             grace_s = TOOL_GRACE_S if isinstance(error, asyncio.CancelledError) else 0.0
             await _to_its_end(self._stop(number, work, grace_s=grace_s, idempotent=entry.spec.idempotent))
             raise
-        if self.runner.taints(entry, planned.call, self.exchange):
-            self.progress.tainted = True
         if edited:
             arguments = orjson.dumps(planned.call.arguments).decode()
             told = replace(told, shown=f"[A person changed the arguments to {arguments}]\n{told.shown}")

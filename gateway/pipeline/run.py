@@ -97,11 +97,9 @@ class Run:
             self._budget.restore(snapshot["spent_s"])
         elif exchange.intent is not None and exchange.intent.rule == ASK_BEFORE and not exchange.dry:
             self._progress.asked_for = True
-            if exchange.conversation is not None:
-                whose = {"tenant": exchange.caller.tenant, "caller": exchange.caller.name}
-                now_s = self._crew.clock.time()
-                await store.ask_before(**whose, conversation=exchange.conversation, now_s=now_s)
-        self._messages = await hidden.remembered(self._messages, caller=exchange.caller, store=store)
+            await self._crew.desk.remembered.ask_before(exchange)
+        known = await hidden.remembered(self._messages, caller=exchange.caller, store=store)
+        self._messages, self._progress.read_tainted = known.messages, self._progress.read_tainted or known.tainted
 
     async def stream(self, tell: Tell) -> None:
         """Tells what the client gets: text, events, one finish reason, the usage of the whole turn."""
@@ -222,17 +220,9 @@ class Run:
         return text
 
     async def _look_whether_asked_for(self) -> None:
-        """Whether the user wants to be asked before each call of this conversation; if nobody can tell: yes."""
-        exchange, caller = self._exchange, self._exchange.caller
-        if self._progress.asked_for or exchange.conversation is None:
-            return
-        try:
-            self._progress.asked_for = await self._crew.store.asks_before(
-                tenant=caller.tenant, caller=caller.name, conversation=exchange.conversation
-            )
-        except StoreError as error:
-            log.error("the store failed, so every call of run %s needs approval: %s", exchange.id, error)
-            self._progress.asked_for = True
+        """Whether the user wants to be asked before each call of this run or conversation."""
+        progress = self._progress
+        progress.asked_for = progress.asked_for or await self._crew.desk.remembered.asks_before(self._exchange)
 
     # Rounds of calls.
 

@@ -6,15 +6,14 @@
 """
 
 import asyncio
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Literal
 
 import orjson
 
 from gateway.caller import Caller
-from gateway.contracts import Clock, Counters, Exchange, Json, Verdict
+from gateway.contracts import Clock, Counters, Exchange, Json
 from gateway.errors import GatewayError
 from gateway.journal import (
     APPROVED,
@@ -27,6 +26,7 @@ from gateway.journal import (
     StoredStep,
     Via,
 )
+from gateway.runs.remembered import REMEMBERED_S, Binding, Judges, Remembered
 from gateway.runs.tail import Tail
 from gateway.wire.canonical import call_sha256, canonical
 from gateway.wire.replies import new_approval_id
@@ -34,26 +34,6 @@ from gateway.wire.replies import new_approval_id
 #: Approvals of one run: it has at most a thousand calls, and each may be asked for anew.
 OF_RUN = 10_000
 Remember = Literal["once", "run", "conversation"]
-
-
-@dataclass(frozen=True, slots=True)
-class Binding:
-    """What an approval holds for besides the call itself: these SHA-256 (hex) are still the same when it is used."""
-
-    definition: str
-    policy: str
-
-
-class Judges(Protocol):
-    """What the desk asks of the tools and the gate of the configuration in use."""
-
-    def binding(self, tool: str) -> Binding | None:
-        """None: there is no such tool."""
-        ...
-
-    def edited(self, tool: str, arguments: Json) -> Verdict:
-        """The verdict on a call whose arguments a person has put in the place of the model's."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +61,9 @@ class Desk:
         clock: Clock,
         expires_s: float,
         on_reject: Literal["abort", "continue"],
+        remembered_s: float = REMEMBERED_S,
     ) -> None:
+        self.remembered = Remembered(store, judges, clock=clock, kept_s=remembered_s)
         self._store = store
         self._tail = tail
         self._judges = judges
@@ -118,19 +100,6 @@ class Desk:
         """Whether tool and policy are still those that the approval is bound to."""
         binding = self._judges.binding(approval.tool)
         return binding == Binding(approval.definition_sha256, approval.policy_sha256)
-
-    async def grant(self, step: StoredStep, exchange: Exchange) -> Grant | None:
-        """A remembered approval that clears this call."""
-        grant = await self._store.grant(
-            tenant=step.tenant,
-            caller=exchange.caller.name,
-            run_id=step.run_id,
-            conversation=exchange.conversation,
-            sha256=step.sha256,
-        )
-        if grant is None or self._judges.binding(step.tool) != Binding(grant.definition_sha256, grant.policy_sha256):
-            return None
-        return grant
 
     async def of_run(self, run_id: str, *, tenant: str) -> Mapping[int, Approval]:
         """The approvals of a run by the step that they are for, the latest of each."""
@@ -269,26 +238,7 @@ class Desk:
     def _grant(self, approval: Approval, wish: Wish, sha256: str, caller: Caller) -> Grant | None:
         if not wish.approve or wish.remember == "once":
             return None
-        if wish.remember == "conversation" and approval.conversation is None:
-            raise GatewayError(
-                "invalid_field",
-                "The run has no conversation (X-Context-Conversation) to remember this in; use 'run'.",
-                param="remember",
-            )
-        of_run = wish.remember == "run"
-        return Grant(
-            id="grant_" + secrets.token_hex(12),
-            tenant=approval.tenant,
-            caller=approval.caller,
-            run_id=approval.run_id if of_run else None,
-            conversation=None if of_run else approval.conversation,
-            tool=approval.tool,
-            sha256=sha256,
-            definition_sha256=approval.definition_sha256,
-            policy_sha256=approval.policy_sha256,
-            created_s=self._clock.time(),
-            granted_by=caller.name,
-        )
+        return self.remembered.granted(approval, of_run=wish.remember == "run", sha256=sha256, by=caller)
 
     async def _reissue(self, stale: Approval) -> GatewayError:
         """Asks anew for a call whose tool or policy has changed since."""

@@ -171,8 +171,11 @@ class Record:
         if approval is not None:
             self._moves.append(Move(approval.id, approval.state, "approved"))
 
-    async def start(self, number: int, *, approval: Approval | None) -> None:
-        """The call runs from here on, as it was approved. Raises GatewayError: then it must not run."""
+    async def start(self, number: int, *, approval: Approval | None, tainted: bool = False) -> None:
+        """The call runs from here on, as it was approved; `tainted`: strangers write what it returns.
+
+        Raises GatewayError: then it must not run.
+        """
         with self._or_not([number]):
             if approval is not None:
                 self._moves.append(Move(approval.id, "approved", "executing"))
@@ -181,7 +184,7 @@ class Record:
                     sha256 = call_sha256(approval.tool, approval.edited)
                     self._set(number, arguments=approval.edited, sha256=sha256)
             step = self.steps[number]
-            self._set(number, state="started", started_s=self.clock.time())
+            self._set(number, state="started", started_s=self.clock.time(), tainted=tainted)
             self._note(self.steps[number], "started")
             self._event("tool.started", {"step": number, "tool": step.tool})
             await self._before("running", effects=True)

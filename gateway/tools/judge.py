@@ -8,8 +8,8 @@ from typing import Final
 import orjson
 
 from gateway.contracts import Examiner, Exchange, Json, ToolCall, Verdict
-from gateway.runs.desk import Binding
 from gateway.runs.loop import Planned
+from gateway.runs.remembered import Binding
 from gateway.tools.catalog import Catalog, Entry
 from gateway.tools.gate import Asked, Gate, take_risk_level
 from gateway.tools.schema import Schemas

@@ -71,9 +71,11 @@ CANCEL_RUN = f"""UPDATE runs SET state = 'cancelled', updated_s = ?, owner = NUL
 # Steps.
 
 STEP = _words("""run_id, tenant, number, round, call_id, tool, model_name, arguments, sha256, terminate, decision,
-    basis, rule, reason, state, approval_id, result, shown, started_s, finished_s""")
+    basis, rule, reason, state, approval_id, result, shown, started_s, finished_s, risk_level, tainted, late""")
+#: What a worker saw of a step after it had lost the run stays, whatever the run's owner writes.
 PUT_STEP = f"""{_insert("steps", STEP)} ON CONFLICT (tenant, run_id, number) DO UPDATE
-    SET {", ".join(f"{column} = excluded.{column}" for column in STEP[3:])}"""
+    SET {", ".join(f"{column} = excluded.{column}" for column in STEP[3:] if column != "late")}"""
+LATE_STEP = "UPDATE steps SET late = ? WHERE tenant = ? AND run_id = ? AND number = ?"
 STEPS = f"SELECT {', '.join(STEP)} FROM steps WHERE tenant = ? AND run_id = ? ORDER BY number"
 
 # Approvals.
@@ -88,26 +90,31 @@ MOVE = "UPDATE approvals SET state = ? WHERE tenant = ? AND id = ? AND state = ?
 DECIDE = f"""UPDATE approvals
     SET state = ?, decided_s = ?, decided_by = ?, via = ?, comment = ?, edited = ?, remember = ?
     WHERE tenant = ? AND id = ? AND state = 'pending' RETURNING {", ".join(APPROVAL)}"""
-CANCEL_APPROVALS = """UPDATE approvals SET state = 'cancelled' WHERE tenant = ? AND run_id = ? AND state = 'pending'
-    RETURNING id"""
-EXPIRE = f"""UPDATE approvals SET state = 'expired' WHERE state = 'pending' AND expires_s <= ?
+CANCEL_APPROVALS = f"""UPDATE approvals SET state = 'cancelled' WHERE tenant = ? AND run_id = ? AND state = 'pending'
     RETURNING {", ".join(APPROVAL)}"""
+_RETURNING = f"RETURNING {', '.join(APPROVAL)}"
+EXPIRE = f"UPDATE approvals SET state = 'expired' WHERE state = 'pending' AND expires_s <= ? {_RETURNING}"
+EXPIRE_ONE = f"""UPDATE approvals SET state = 'expired' WHERE tenant = ? AND id = ? AND state = 'pending'
+    AND expires_s <= ? {_RETURNING}"""
 REPLACE_APPROVAL = "UPDATE steps SET approval_id = ? WHERE tenant = ? AND run_id = ? AND number = ? AND approval_id = ?"
 PENDING = "SELECT count(*) FROM approvals INDEXED BY approvals_pending WHERE state = 'pending'"
 
 # Grants, and conversations that ask before every call.
 
 GRANT = _words("""id, tenant, caller, run_id, conversation, tool, sha256, definition_sha256, policy_sha256, created_s,
-    granted_by""")
+    granted_by, expires_s""")
 ADD_GRANT = _insert("grants", GRANT)
-_GRANTS = f"SELECT {', '.join(GRANT)} FROM grants WHERE tenant = ?"
+_GRANTS = f"SELECT {', '.join(GRANT)} FROM grants WHERE tenant = ? AND coalesce(expires_s > ?, TRUE)"
 GRANTS = f"{_GRANTS} ORDER BY {OLDEST_FIRST}"
 #: A grant for a run is not one for its conversation.
 ONE_GRANT = f"""{_GRANTS} AND caller = ? AND sha256 = ? AND (run_id = ? OR (run_id IS NULL AND conversation = ?))
     ORDER BY {NEWEST_FIRST} LIMIT 1"""
 DELETE_GRANT = "DELETE FROM grants WHERE tenant = ? AND id = ?"
-ADD_ASK = "INSERT INTO asks (tenant, caller, conversation, created_s) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
-ASKS = "SELECT 1 FROM asks WHERE tenant = ? AND caller = ? AND conversation = ?"
+ASK = _words("tenant, caller, conversation, created_s, expires_s")
+ADD_ASK = f"{_insert('asks', ASK)} ON CONFLICT DO UPDATE SET expires_s = excluded.expires_s"
+ASKS = f"SELECT {', '.join(ASK)} FROM asks WHERE tenant = ? AND expires_s > ?"
+ONE_ASK = f"{ASKS} AND caller = ? AND conversation = ?"
+DELETE_ASK = "DELETE FROM asks WHERE tenant = ? AND caller = ? AND conversation = ?"
 
 # Events.
 
@@ -137,11 +144,13 @@ PRUNE_PARTS = (
 PRUNE = (
     f"DELETE FROM runs WHERE updated_s < ? AND {ENDED}",
     "DELETE FROM hidden WHERE created_s < ?",
+    "DELETE FROM grants WHERE expires_s < ?",
+    "DELETE FROM asks WHERE expires_s < ?",
 )
 
 
 def prune(connection: sqlite3.Connection, *, before_s: float) -> int:
-    """How many runs and hidden turns are gone."""
+    """How many runs, hidden turns, and grants and questions of conversations are gone."""
     for statement in PRUNE_PARTS:
         connection.execute(statement, (before_s,))
     return sum(connection.execute(statement, (before_s,)).rowcount for statement in PRUNE)

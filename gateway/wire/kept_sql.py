@@ -45,8 +45,8 @@ MEMORIES = """SELECT id, tenant, caller, conversation, text, created_s FROM memo
     WHERE tenant = ? AND caller = ? AND (conversation IS NULL OR conversation = ?) ORDER BY created_s, rowid"""
 FORGET = "DELETE FROM memories WHERE tenant = ? AND caller = ? AND id IN (SELECT value FROM json_each(?))"
 
-PUT_HIDDEN = "INSERT OR REPLACE INTO hidden (tenant, prefix, messages, created_s) VALUES (?, ?, ?, ?)"
-HIDDEN = "SELECT prefix, messages FROM hidden WHERE tenant = ? AND prefix IN (SELECT value FROM json_each(?))"
+PUT_HIDDEN = "INSERT OR REPLACE INTO hidden (tenant, prefix, messages, tainted, created_s) VALUES (?, ?, ?, ?, ?)"
+HIDDEN = "SELECT prefix, messages, tainted FROM hidden WHERE tenant = ? AND prefix IN (SELECT value FROM json_each(?))"
 
 
 def put_prompt(connection: sqlite3.Connection, facts: Row) -> Row:

@@ -4,13 +4,25 @@
 behind it. Every key begins with the tenant, so that an id that somebody guessed or chose names nothing of another.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 Migration: TypeAlias = Sequence[str]
 
 #: "Twol": tells a store from any other SQLite file (PRAGMA application_id).
 APPLICATION_ID = 0x54776F6C
+
+#: What lets the audit log only grow, by name.
+AUDIT_TRIGGERS: Mapping[str, str] = {
+    "audit_is_not_changed": """CREATE TRIGGER audit_is_not_changed BEFORE UPDATE ON audit BEGIN
+            SELECT raise(ABORT, 'a line of the audit log is never changed'); END""",
+    "audit_is_not_deleted": """CREATE TRIGGER audit_is_not_deleted BEFORE DELETE ON audit BEGIN
+            SELECT raise(ABORT, 'a line of the audit log is never deleted'); END""",
+    # INSERT OR REPLACE deletes without asking a trigger.
+    "audit_grows_at_its_end": """CREATE TRIGGER audit_grows_at_its_end BEFORE INSERT ON audit
+            WHEN NEW.seq <> 1 + (SELECT coalesce(max(seq), 0) FROM audit) BEGIN
+            SELECT raise(ABORT, 'a line of the audit log comes right behind the last one'); END""",
+}
 
 MIGRATIONS: Sequence[Migration] = (
     (
@@ -105,14 +117,7 @@ MIGRATIONS: Sequence[Migration] = (
             step INTEGER NOT NULL, event TEXT NOT NULL, tool TEXT NOT NULL, sha256 TEXT NOT NULL,
             decision TEXT NOT NULL, basis TEXT NOT NULL, rule TEXT NOT NULL, "by" TEXT NOT NULL, via TEXT NOT NULL,
             created_s REAL NOT NULL, hash TEXT NOT NULL)""",
-        """CREATE TRIGGER audit_is_not_changed BEFORE UPDATE ON audit BEGIN
-            SELECT raise(ABORT, 'a line of the audit log is never changed'); END""",
-        """CREATE TRIGGER audit_is_not_deleted BEFORE DELETE ON audit BEGIN
-            SELECT raise(ABORT, 'a line of the audit log is never deleted'); END""",
-        # INSERT OR REPLACE deletes without asking a trigger.
-        """CREATE TRIGGER audit_grows_at_its_end BEFORE INSERT ON audit
-            WHEN NEW.seq <> 1 + (SELECT coalesce(max(seq), 0) FROM audit) BEGIN
-            SELECT raise(ABORT, 'a line of the audit log comes right behind the last one'); END""",
+        *AUDIT_TRIGGERS.values(),
     ),
     (
         # `config` is the JSON object of a service that was registered, as it was sent: with its secrets.
@@ -134,5 +139,20 @@ MIGRATIONS: Sequence[Migration] = (
             (SELECT 'local' AS tenant UNION SELECT tenant FROM runs UNION SELECT tenant FROM memories
             UNION SELECT tenant FROM hidden UNION SELECT tenant FROM audit) AS tenants""",
         "DROP TABLE prompts_of_all",
+    ),
+    (
+        # What the model said of the risk, whether strangers wrote the result, what came after the run was lost.
+        "ALTER TABLE steps ADD COLUMN risk_level TEXT",
+        "ALTER TABLE steps ADD COLUMN tainted INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE steps ADD COLUMN late TEXT",
+        # A kept turn of before says nothing of who wrote its results: it counts as a stranger's.
+        "ALTER TABLE hidden ADD COLUMN tainted INTEGER NOT NULL DEFAULT 1",
+        # What is remembered for a conversation ends; what was remembered before, thirty days after it began.
+        "ALTER TABLE grants ADD COLUMN expires_s REAL",
+        "UPDATE grants SET expires_s = created_s + 2592000 WHERE run_id IS NULL",
+        "ALTER TABLE asks ADD COLUMN expires_s REAL NOT NULL DEFAULT 0",
+        "UPDATE asks SET expires_s = created_s + 2592000",
+        "CREATE INDEX grants_by_end ON grants (expires_s)",
+        "CREATE INDEX asks_by_end ON asks (expires_s)",
     ),
 )

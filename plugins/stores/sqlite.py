@@ -1,7 +1,7 @@
 """The store in one SQLite file: the methods of `Store`, on a thread that writes and one that reads.
 
 1. What changes together is one transaction (`gateway.journal_sqlite`).
-2. A durable `write`, and `rule`, `cancel` and `reissue`, return after the fsync.
+2. A durable `write`, and `rule`, `cancel`, `reissue`, `late` and what deletes, return after the fsync.
 3. Memories that nobody has changed since they were read need neither thread.
 """
 
@@ -18,6 +18,7 @@ from gateway import journal_sqlite as transactions
 from gateway.contracts import Host, Json, Plugin
 from gateway.journal import (
     Approval,
+    AskBefore,
     AuditLine,
     AuditRow,
     Change,
@@ -30,8 +31,8 @@ from gateway.journal import (
     StoredRun,
     StoredStep,
 )
-from gateway.journal_sqlite import APPROVALS, AUDIT, EVENTS, GRANTS, RUNS, STEPS
-from gateway.store import Memory, StoredPrompt, StoredService, StoreError, WorkerService
+from gateway.journal_sqlite import APPROVALS, ASKS, AUDIT, EVENTS, GRANTS, RUNS, STEPS
+from gateway.store import HiddenTurn, Memory, StoredPrompt, StoredService, StoreError, WorkerService
 from gateway.wire import journal_sql as journal
 from gateway.wire import kept_sql as kept
 from gateway.wire.journal_sql import chosen
@@ -154,12 +155,15 @@ class SqliteStore:
         which = (tenant, caller, json.dumps(list(memory_ids)))
         return await self._write(lambda c: c.execute(kept.FORGET, which).rowcount)
 
-    async def put_hidden(self, prefix: str, messages: Sequence[Json], *, tenant: str, now_s: float) -> None:
-        await self._write(lambda c: c.execute(kept.PUT_HIDDEN, (tenant, prefix, json.dumps(messages), now_s)).rowcount)
+    async def put_hidden(
+        self, prefix: str, messages: Sequence[Json], *, tenant: str, now_s: float, tainted: bool
+    ) -> None:
+        row = (tenant, prefix, json.dumps(messages), tainted, now_s)
+        await self._write(lambda c: c.execute(kept.PUT_HIDDEN, row).rowcount)
 
-    async def hidden(self, prefixes: Sequence[str], *, tenant: str) -> Mapping[str, Sequence[Json]]:
-        which = (tenant, json.dumps(list(prefixes)))
-        return await self._read(lambda c: {prefix: json.loads(text) for prefix, text in c.execute(kept.HIDDEN, which)})
+    async def hidden(self, prefixes: Sequence[str], *, tenant: str) -> Mapping[str, HiddenTurn]:
+        rows = await self._read(lambda c: c.execute(kept.HIDDEN, (tenant, json.dumps(list(prefixes)))).fetchall())
+        return {prefix: HiddenTurn(json.loads(text), bool(tainted)) for prefix, text, tainted in rows}
 
     async def prune(self, *, before_s: float) -> int:
         return await self._write(lambda c: journal.prune(c, before_s=before_s))
@@ -198,6 +202,9 @@ class SqliteStore:
     async def renew(self, *, owner: str, run_ids: Sequence[str], until_s: float) -> Sequence[str]:
         which = (until_s, owner, json.dumps(list(run_ids)))
         return await self._write(lambda c: [row[0] for row in c.execute(journal.RENEW, which).fetchall()])
+
+    async def late(self, step: StoredStep, *, events: Sequence[RunEvent], audit: Sequence[AuditLine]) -> None:
+        await self._write(partial(transactions.late, step=step, events=events, audit=audit), durable=True)
 
     async def cancel(
         self, run_id: str, *, tenant: str, now_s: float, events: Sequence[RunEvent], audit: Sequence[AuditLine]
@@ -239,22 +246,32 @@ class SqliteStore:
 
     # Grants, and conversations that ask before every call.
 
-    async def grants(self, *, tenant: str) -> Sequence[Grant]:
-        return await self._all(GRANTS, journal.GRANTS, (tenant,))
+    async def grants(self, *, tenant: str, now_s: float) -> Sequence[Grant]:
+        return await self._all(GRANTS, journal.GRANTS, (tenant, now_s))
 
     async def grant(
-        self, *, tenant: str, caller: str, run_id: str, conversation: str | None, sha256: str
+        self, *, tenant: str, caller: str, run_id: str, conversation: str | None, sha256: str, now_s: float
     ) -> Grant | None:
-        return await self._first(GRANTS, journal.ONE_GRANT, (tenant, caller, sha256, run_id, conversation))
+        return await self._first(GRANTS, journal.ONE_GRANT, (tenant, now_s, caller, sha256, run_id, conversation))
 
-    async def delete_grant(self, grant_id: str, *, tenant: str) -> bool:
-        return await self._write(lambda c: c.execute(journal.DELETE_GRANT, (tenant, grant_id)).rowcount > 0)
+    async def delete_grant(self, grant_id: str, *, tenant: str, audit: Sequence[AuditLine]) -> bool:
+        return await self._revoke(journal.DELETE_GRANT, (tenant, grant_id), audit)
 
-    async def ask_before(self, *, tenant: str, caller: str, conversation: str, now_s: float) -> None:
-        await self._write(lambda c: c.execute(journal.ADD_ASK, (tenant, caller, conversation, now_s)).rowcount)
+    async def ask_before(self, ask: AskBefore) -> None:
+        await self._write(lambda c: c.execute(journal.ADD_ASK, ASKS.values(ask)).rowcount, durable=True)
 
-    async def asks_before(self, *, tenant: str, caller: str, conversation: str) -> bool:
-        return await self._read(lambda c: bool(c.execute(journal.ASKS, (tenant, caller, conversation)).fetchall()))
+    async def asks(self, *, tenant: str, now_s: float) -> Sequence[AskBefore]:
+        return await self._all(ASKS, f"{journal.ASKS} ORDER BY created_s", (tenant, now_s))
+
+    async def asks_before(self, *, tenant: str, caller: str, conversation: str, now_s: float) -> bool:
+        return await self._first(ASKS, journal.ONE_ASK, (tenant, now_s, caller, conversation)) is not None
+
+    async def delete_ask(self, ask: AskBefore, *, audit: Sequence[AuditLine]) -> bool:
+        return await self._revoke(journal.DELETE_ASK, (ask.tenant, ask.caller, ask.conversation), audit)
+
+    async def _revoke(self, statement: str, values: Values, audit: Sequence[AuditLine]) -> bool:
+        revoke = partial(transactions.revoke, statement=statement, values=values, audit=audit)
+        return await self._write(revoke, durable=True)
 
     # Events and the audit log.
 

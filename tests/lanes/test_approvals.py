@@ -6,7 +6,7 @@ import time
 import pytest
 
 from gateway.journal import Move
-from gateway.runs.desk import Binding
+from gateway.runs.remembered import Binding
 from gateway.wire.canonical import call_sha256
 from tests.plugins.stores.records import approval, moved, new, parked, ruling, run, step
 
@@ -360,30 +360,6 @@ async def test_one_who_leaves_waits_no_more() -> None:
         await until(lambda: bool(desk.office.approvals._waiting))
         waiting.cancel()
         await until(lambda: not desk.office.approvals._waiting)
-
-
-async def test_grants_are_listed_and_taken_back() -> None:
-    """By a key that may decide, in its own tenant."""
-    async with opened() as desk:
-        await desk.post(ONE, {**APPROVE, "remember": "conversation"})
-        _, listed = await desk.get("/context/grants", key="agent")
-        (one,) = listed["data"]
-        facts = {key: one[key] for key in ("caller", "run_id", "conversation", "tool", "granted_by", "created_at")}
-        assert facts == {
-            "caller": "ann",
-            "run_id": None,
-            "conversation": "c1",
-            "tool": "execute_command",
-            "granted_by": "bob",
-            "created_at": 200.0,
-        }
-        path = f"/context/grants/{one['id']}"
-        assert (await desk.get("/context/grants", key="rival"))[1]["data"] == []
-        assert code_of(await desk.ask("DELETE", path, key="rival")) == (404, "grant_not_found")
-        assert code_of(await desk.ask("DELETE", path, key="agent")) == (403, "scope_missing")
-        assert await desk.ask("DELETE", path) == (204, {})
-        assert code_of(await desk.ask("DELETE", path)) == (404, "grant_not_found")
-        assert (await desk.get("/context/grants"))[1]["data"] == []
 
 
 @pytest.mark.parametrize("path", ["/context/approvals", ONE, "/context/grants"])

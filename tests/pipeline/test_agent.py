@@ -9,7 +9,7 @@ import pytest
 
 from gateway.contracts import Intent, Json, LoopLimits, ToolCall, ToolResult
 from gateway.errors import GatewayError
-from gateway.journal import Change, StoredStep
+from gateway.journal import AskBefore, Change, StoredStep
 from gateway.pipeline.run import ASK_BEFORE
 from gateway.runs import keeper as keeping
 from gateway.runs.record import LEASE_S
@@ -45,15 +45,15 @@ class Failing(SqliteStore):
             raise StoreError("disk I/O error")
         return await super().steps(run_id, tenant=tenant)
 
-    async def ask_before(self, *, tenant: str, caller: str, conversation: str, now_s: float) -> None:
+    async def ask_before(self, ask: AskBefore) -> None:
         if self.unreadable:
             raise StoreError("disk I/O error")
-        await super().ask_before(tenant=tenant, caller=caller, conversation=conversation, now_s=now_s)
+        await super().ask_before(ask)
 
-    async def asks_before(self, *, tenant: str, caller: str, conversation: str) -> bool:
+    async def asks_before(self, *, tenant: str, caller: str, conversation: str, now_s: float) -> bool:
         if self.unreadable:
             raise StoreError("disk I/O error")
-        return await super().asks_before(tenant=tenant, caller=caller, conversation=conversation)
+        return await super().asks_before(tenant=tenant, caller=caller, conversation=conversation, now_s=now_s)
 
 
 class KilledError(BaseException):
@@ -170,7 +170,7 @@ async def test_who_wants_to_be_asked_before_is() -> None:
     assert (asked.basis, asked.rule) == ("operator", "asked_for")
     await bench.store.cancel("run_1", tenant="t", now_s=0.0, events=(), audit=())
     for conversation in ("c2", None):
-        assert not await bench.store.asks_before(tenant="t", caller="c", conversation=conversation or "")
+        assert not await bench.store.asks_before(tenant="t", caller="c", conversation=conversation or "", now_s=0.0)
     await bench.close()
 
 
@@ -188,7 +188,7 @@ async def test_an_explanation_makes_nobody_ask() -> None:
     """A dry run stores nothing."""
     bench = Bench([answer("Hi.")])
     await bench.run(intent=ASK, conversation="c1", dry=True)
-    assert not await bench.store.asks_before(tenant="t", caller="c", conversation="c1")
+    assert not await bench.store.asks_before(tenant="t", caller="c", conversation="c1", now_s=0.0)
     await bench.close()
 
 

@@ -10,7 +10,7 @@ from gateway.contracts import Json, LoopLimits, Reply, Tell, ToolCall, ToolResul
 from gateway.errors import GatewayError
 from gateway.journal import Change
 from gateway.runs.live import EFFECTS, RECORDED
-from gateway.store import StoreError
+from gateway.store import HiddenTurn, StoreError
 from plugins.stores.sqlite import SqliteStore
 
 from .benches import USAGE, Bench, Harmless, answer, call, consent, texts, workflow
@@ -21,10 +21,12 @@ from .models import chunk
 class Forgetful(SqliteStore):
     """A store that keeps no hidden turns."""
 
-    async def put_hidden(self, prefix: str, messages: Sequence[Json], *, tenant: str, now_s: float) -> None:
-        raise StoreError(f"the disk is full: {prefix}, {messages}, {tenant}, {now_s}")
+    async def put_hidden(
+        self, prefix: str, messages: Sequence[Json], *, tenant: str, now_s: float, tainted: bool
+    ) -> None:
+        raise StoreError(f"the disk is full: {prefix}, {messages}, {tenant}, {now_s}, {tainted}")
 
-    async def hidden(self, prefixes: Sequence[str], *, tenant: str) -> Mapping[str, Sequence[Json]]:
+    async def hidden(self, prefixes: Sequence[str], *, tenant: str) -> Mapping[str, HiddenTurn]:
         raise StoreError(f"the disk is gone: {prefixes}, {tenant}")
 
 

@@ -14,7 +14,8 @@ from gateway.contracts import Exchange, Json, Verdict
 from gateway.counters import ContextCounters
 from gateway.errors import GatewayError
 from gateway.journal import Approval, Change, Move
-from gateway.runs.desk import Binding, Desk, Wish, approval_view
+from gateway.runs.desk import Desk, Wish, approval_view
+from gateway.runs.remembered import Binding
 from gateway.runs.tail import Tail
 from gateway.testing.clock import ManualClock
 from gateway.wire.canonical import call_sha256
@@ -361,18 +362,18 @@ async def test_a_remembered_approval_holds_for_its_call(room: Room) -> None:
     """Of the same caller, in the same conversation; while tool and policy are the same."""
     (asked,) = await room.ask(1)
     await room.desk.rule("ap_1", replace(YES, remember="conversation"), caller=BOSS)
-    (kept,) = await room.store.grants(tenant="acme")
+    (kept,) = await room.store.grants(tenant="acme", now_s=0.0)
     assert (kept.run_id, kept.conversation, kept.granted_by) == (None, "c1", "bob")
     call = step(9, run_id="run_2", sha256=asked.sha256)
     later = replace(ASKED, id="run_2")
-    assert await room.desk.grant(call, later) == kept
-    assert await room.desk.grant(replace(call, sha256="f" * 64), later) is None
-    assert await room.desk.grant(call, replace(later, conversation="c2")) is None
-    assert await room.desk.grant(call, replace(later, conversation=None)) is None
-    assert await room.desk.grant(call, replace(later, caller=replace(AGENT, name="bob"))) is None
-    assert await room.desk.grant(replace(call, tenant="other"), later) is None
+    assert await room.desk.remembered.grant(call, later) == kept
+    assert await room.desk.remembered.grant(replace(call, sha256="f" * 64), later) is None
+    assert await room.desk.remembered.grant(call, replace(later, conversation="c2")) is None
+    assert await room.desk.remembered.grant(call, replace(later, conversation=None)) is None
+    assert await room.desk.remembered.grant(call, replace(later, caller=replace(AGENT, name="bob"))) is None
+    assert await room.desk.remembered.grant(replace(call, tenant="other"), later) is None
     room.judges.bound = Binding("new", "b" * 64)
-    assert await room.desk.grant(call, later) is None
+    assert await room.desk.remembered.grant(call, later) is None
 
 
 async def test_an_approval_remembered_for_a_run_is_not_one_for_its_conversation(room: Room) -> None:
@@ -380,9 +381,12 @@ async def test_an_approval_remembered_for_a_run_is_not_one_for_its_conversation(
     await room.ask(1)
     await room.desk.rule("ap_1", replace(YES, remember="run", arguments={"command": "make -n"}), caller=BOSS)
     edited = step(9, sha256=call_sha256("execute_command", '{"command":"make -n"}'))
-    assert await room.desk.grant(edited, ASKED) is not None
-    assert await room.desk.grant(replace(edited, run_id="run_2"), replace(ASKED, id="run_2")) is None
-    assert await room.desk.grant(step(9, sha256=call_sha256("execute_command", '{"command":"make"}')), ASKED) is None
+    assert await room.desk.remembered.grant(edited, ASKED) is not None
+    assert await room.desk.remembered.grant(replace(edited, run_id="run_2"), replace(ASKED, id="run_2")) is None
+    assert (
+        await room.desk.remembered.grant(step(9, sha256=call_sha256("execute_command", '{"command":"make"}')), ASKED)
+        is None
+    )
 
 
 async def test_nothing_is_remembered_that_was_not_approved(room: Room) -> None:
@@ -392,7 +396,7 @@ async def test_nothing_is_remembered_that_was_not_approved(room: Room) -> None:
     await room.desk.rule("ap_1", replace(NO, remember="conversation"), caller=BOSS)
     with suppress(GatewayError):
         await room.desk.rule("ap_1", replace(YES, remember="conversation"), caller=BOSS)
-    assert await room.store.grants(tenant="acme") == []
+    assert await room.store.grants(tenant="acme", now_s=0.0) == []
 
 
 async def test_without_a_conversation_there_is_none_to_remember_in(room: Room) -> None:

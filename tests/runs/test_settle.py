@@ -203,7 +203,8 @@ async def test_a_run_is_cancelled(shelf: Shelf) -> None:
         after = await cancel(shelf.store, "run_1", caller=AGENT, via="rest", clock=CLOCK)
         assert (after.state, after.updated_s, after.owner) == ("cancelled", 200.0, None)
     assert await shelf.approval_state() == "cancelled"
-    (row,) = await shelf.store.audit(after=0, limit=10)
+    asked, row = await shelf.store.audit(after=0, limit=10)
+    assert (asked.line.event, asked.line.by) == ("cancelled", "")
     assert (row.line.event, row.line.decision, row.line.by, row.line.rule) == (
         "decision",
         "cancelled",

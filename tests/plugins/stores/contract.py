@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gateway.contracts import Json
-from gateway.store import Memory, Store, StoredPrompt, StoredService, StoreError, WorkerService
+from gateway.store import HiddenTurn, Memory, Store, StoredPrompt, StoredService, StoreError, WorkerService
 from tests.plugins.stores.records import approval, audit_line, event, grant, moved, new, ruling, run, step
 
 Reopen = Callable[[], Awaitable[Store]]
@@ -199,12 +199,15 @@ async def test_forgetting_counts_what_was_there(store: Store) -> None:
 async def test_hidden_turns_come_back_for_the_prefixes_that_are_known(store: Store) -> None:
     """As they were put, by prefix; the others are left out, and another tenant has none of them."""
     messages: list[Json] = [{"role": "tool", "content": "é\ud800", "n": 2**70, "deep": [[None, True, 1.5]]}]
-    await store.put_hidden("a", messages, tenant="acme", now_s=1.0)
-    await store.put_hidden("b", [], tenant="acme", now_s=1.0)
-    assert await store.hidden(["a", "b", "c"], tenant="acme") == {"a": messages, "b": []}
+    await store.put_hidden("a", messages, tenant="acme", now_s=1.0, tainted=True)
+    await store.put_hidden("b", [], tenant="acme", now_s=1.0, tainted=False)
+    assert await store.hidden(["a", "b", "c"], tenant="acme") == {
+        "a": HiddenTurn(messages, tainted=True),
+        "b": HiddenTurn([], tainted=False),
+    }
     assert await store.hidden(["a"], tenant="other") == {}
-    await store.put_hidden("a", [{"role": "user"}], tenant="acme", now_s=2.0)
-    assert await store.hidden(["a"], tenant="acme") == {"a": [{"role": "user"}]}
+    await store.put_hidden("a", [{"role": "user"}], tenant="acme", now_s=2.0, tainted=False)
+    assert await store.hidden(["a"], tenant="acme") == {"a": HiddenTurn([{"role": "user"}], tainted=False)}
 
 
 async def test_pruning_takes_what_is_old_and_ended(store: Store) -> None:
@@ -212,12 +215,12 @@ async def test_pruning_takes_what_is_old_and_ended(store: Store) -> None:
     await store.write(new(RUN))
     await store.write(new(run("done", state="completed")))
     await store.write(new(run("late", state="failed", updated_s=300.0)))
-    await store.put_hidden("old", [], tenant="acme", now_s=100.0)
-    await store.put_hidden("new", [], tenant="acme", now_s=300.0)
+    await store.put_hidden("old", [], tenant="acme", now_s=100.0, tainted=False)
+    await store.put_hidden("new", [], tenant="acme", now_s=300.0, tainted=False)
     await store.remember(memory(1), limit=5)
     assert await store.prune(before_s=200.0) == 2
     assert {r.id for r in await store.runs_like(RUN.fingerprint, tenant="acme", since_s=0.0)} == {"late", "run_1"}
-    assert await store.hidden(["old", "new"], tenant="acme") == {"new": []}
+    assert await store.hidden(["old", "new"], tenant="acme") == {"new": HiddenTurn([], tainted=False)}
     assert await store.prune(before_s=200.0) == 0
     assert len(await store.memories(tenant="acme", caller="ann", conversation=None)) == 1
 
@@ -238,7 +241,7 @@ async def test_pruning_takes_a_run_with_all_that_is_its_own(store: Store) -> Non
         assert len(await store.steps(run_id, tenant=tenant)) == left
         assert len(await store.approvals(tenant=tenant, run_id=run_id, limit=9)) == left
         assert len(await store.events(after=0, tenant=tenant, run_id=run_id, limit=9)) == left
-        assert [g.run_id for g in await store.grants(tenant=tenant)].count(run_id) == left
+        assert [g.run_id for g in await store.grants(tenant=tenant, now_s=0.0)].count(run_id) == left
     assert len(await store.audit(after=0, limit=9)) == 3
     assert await store.last_event() == 3
 
@@ -277,14 +280,14 @@ async def test_what_was_told_as_done_is_there_after_closing(reopened: Reopen) ->
     store = await reopened()
     await store.put_prompt("p", "text", tenant="acme", now_s=1.0)
     await store.remember(memory(1), limit=5)
-    await store.put_hidden("a", [{"role": "tool"}], tenant="acme", now_s=1.0)
+    await store.put_hidden("a", [{"role": "tool"}], tenant="acme", now_s=1.0, tainted=True)
     await store.put_service(SERVICE, expected=0)
     await store.write(new(RUN))
     again = await reopened()
     assert await again.services() == [replace(SERVICE, version=1)]
     assert await again.prompt("p", tenant="acme") == StoredPrompt("p", "acme", "text", 1, 1.0)
     assert await again.memories(tenant="acme", caller="ann", conversation=None) == [memory(1)]
-    assert await again.hidden(["a"], tenant="acme") == {"a": [{"role": "tool"}]}
+    assert await again.hidden(["a"], tenant="acme") == {"a": HiddenTurn([{"role": "tool"}], tainted=True)}
     assert await again.run("run_1", tenant="acme") == RUN
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from gateway.journal import ENDED, AuditRow, ConflictError, Move, RunEvent
+from gateway.journal import ENDED, AskBefore, AuditRow, Change, ConflictError, Move, RunEvent
 from gateway.store import Store, StoreError
 from gateway.wire.audit_chain import verify
 from tests.plugins.stores.contract import Reopen
@@ -325,7 +325,7 @@ async def test_a_cancelled_run_ends_with_its_pending_approvals(store: Store) -> 
     ]
     happened = await store.events(after=0, limit=9)
     assert [replace(e, seq=0) for e in happened] == [resolved("ap_2", "cancelled", created_s=210.0), end]
-    assert len(await store.audit(after=0, limit=9)) == 1
+    assert [row.line.event for row in await store.audit(after=0, limit=9)] == ["cancelled", "verdict"]
     with pytest.raises(ConflictError):
         await store.write(moved(run(owner="w1", lease_s=500.0)))
     assert (await store.rule(ruling("ap_2")))[0] == "other"
@@ -405,7 +405,7 @@ async def test_a_pending_approval_is_decided_once(store: Store, approve: bool) -
     again = replace(first, by="eve", now_s=2000.0)
     for answer, repeated in (("same", again), ("other", replace(again, approve=not approve))):
         assert await store.rule(repeated) == (answer, decided)
-    assert await store.grants(tenant="acme") == [remembered]
+    assert await store.grants(tenant="acme", now_s=0.0) == [remembered]
     assert len(await store.events(after=0, limit=9)) == len(await store.audit(after=0, limit=9)) == 1
 
 
@@ -429,8 +429,8 @@ async def test_an_approval_whose_time_is_over_is_not_decided(store: Store) -> No
         assert await store.rule(late) == ("expired", approval(expires_s=200.0, state="expired"))
     happened = await store.events(after=0, limit=9)
     assert [replace(e, seq=0) for e in happened] == [resolved("ap_1", "expired", created_s=200.0)]
-    assert await store.grants(tenant="acme") == []
-    assert await store.audit(after=0, limit=9) == []
+    assert await store.grants(tenant="acme", now_s=0.0) == []
+    assert [row.line.event for row in await store.audit(after=0, limit=9)] == ["expired"]
 
 
 async def test_an_approval_of_another_tenant_is_absent(store: Store) -> None:
@@ -502,11 +502,11 @@ async def test_a_grant_is_found_for_the_same_call_in_its_run_or_conversation(sto
     newer = grant("gr_new", run_id=None, conversation="c1", created_s=3.0, sha256="e" * 64)
     theirs = grant("gr_their", run_id=None, conversation="c1", tenant="other")
     await granted(store, newer, in_talk, in_run, theirs, replace(newer, id="gr_old", created_s=2.5))
-    assert [g.id for g in await store.grants(tenant="acme")] == ["gr_run", "gr_talk", "gr_old", "gr_new"]
+    assert [g.id for g in await store.grants(tenant="acme", now_s=5.0)] == ["gr_run", "gr_talk", "gr_old", "gr_new"]
 
     async def found(**changes: str | None) -> str | None:
         asked: dict[str, str | None] = {"run_id": "run_1", "conversation": None, "sha256": "a" * 64, "caller": "ann"}
-        kept = await store.grant(**{"tenant": "acme", **asked, **changes})  # type: ignore[arg-type]
+        kept = await store.grant(**{"tenant": "acme", "now_s": 5.0, **asked, **changes})  # type: ignore[arg-type]
         return kept.id if kept is not None else None
 
     assert await found() == "gr_run"
@@ -521,23 +521,72 @@ async def test_a_grant_is_found_for_the_same_call_in_its_run_or_conversation(sto
 
 
 async def test_a_deleted_grant_holds_no_more(store: Store) -> None:
-    """Deleting says whether there was one in this tenant."""
+    """Deleting says whether there was one in this tenant, and leaves its lines if there was."""
     await granted(store, grant())
-    assert await store.delete_grant("gr_1", tenant="other") is False
-    assert await store.delete_grant("gr_1", tenant="acme") is True
-    assert await store.delete_grant("gr_1", tenant="acme") is False
-    assert await store.grants(tenant="acme") == []
+    lines = len(await store.audit(after=0, limit=99))
+    line = audit_line("revoked")
+    assert await store.delete_grant("gr_1", tenant="other", audit=[line]) is False
+    assert await store.delete_grant("gr_1", tenant="acme", audit=[line]) is True
+    assert await store.delete_grant("gr_1", tenant="acme", audit=[line]) is False
+    assert await store.grants(tenant="acme", now_s=0.0) == []
+    assert [row.line for row in await store.audit(after=lines, limit=99)] == [line]
 
 
-async def test_a_conversation_asks_before_every_call_from_then_on(store: Store) -> None:
-    """Said once or twice; of this caller in this tenant only."""
+async def test_a_grant_of_a_conversation_ends(store: Store) -> None:
+    """At its time, to the second; one of a run has no end of its own."""
+    await granted(store, grant("gr_talk", run_id=None, conversation="c1", expires_s=50.0), grant("gr_run"))
+    for now_s, ids in ((49.0, {"gr_talk", "gr_run"}), (50.0, {"gr_run"}), (1e12, {"gr_run"})):
+        assert {g.id for g in await store.grants(tenant="acme", now_s=now_s)} == ids
+    asked = {"tenant": "acme", "caller": "ann", "run_id": "run_9", "conversation": "c1", "sha256": "a" * 64}
+    assert await store.grant(**asked, now_s=49.0) is not None  # type: ignore[arg-type]
+    assert await store.grant(**asked, now_s=50.0) is None  # type: ignore[arg-type]
+
+
+async def test_a_conversation_asks_before_every_call_until_it_ends(store: Store) -> None:
+    """Said once or twice, the later end holds; of this caller in this tenant only; taken back it is gone at once."""
     whose = {"tenant": "acme", "caller": "ann", "conversation": "c1"}
-    assert await store.asks_before(**whose) is False
-    for now_s in (1.0, 2.0):
-        await store.ask_before(**whose, now_s=now_s)
-    assert await store.asks_before(**whose) is True
+    assert await store.asks_before(**whose, now_s=1.0) is False
+    asked = [AskBefore(**whose, created_s=at_s, expires_s=at_s + 10) for at_s in (1.0, 5.0)]
+    for ask in asked:
+        await store.ask_before(ask)
+    assert await store.asks(tenant="acme", now_s=14.9) == [replace(asked[0], expires_s=15.0)]
+    assert await store.asks(tenant="other", now_s=1.0) == []
+    assert await store.asks_before(**whose, now_s=14.9) is True
+    assert await store.asks_before(**whose, now_s=15.0) is False
     for other in ({"tenant": "other"}, {"caller": "bob"}, {"conversation": "c2"}):
-        assert await store.asks_before(**{**whose, **other}) is False
+        assert await store.asks_before(**{**whose, **other}, now_s=5.0) is False
+    line = audit_line("revoked")
+    assert await store.delete_ask(replace(asked[0], caller="bob"), audit=[line]) is False
+    assert await store.delete_ask(asked[0], audit=[line]) is True
+    assert await store.asks_before(**whose, now_s=5.0) is False
+    assert [row.line for row in await store.audit(after=0, limit=9)] == [line]
+
+
+async def test_what_came_after_a_run_was_lost_stays_beside_the_step(store: Store) -> None:
+    """Whatever its new owner writes of the step, before and after; and nothing else of the step is changed."""
+    await store.write(new(run(), steps=(step(1, state="unknown"), step(2))))
+    zombie = step(1, state="finished", result="late", late="it was done")
+    await store.late(zombie, events=(event("tool.late"),), audit=(audit_line("late"),))
+    assert await store.steps("run_1", tenant="acme") == [step(1, state="unknown", late="it was done"), step(2)]
+    await store.write(Change(run=run(), steps=(step(1, state="planned"),)))
+    assert (await store.steps("run_1", tenant="acme"))[0] == step(1, state="planned", late="it was done")
+    assert [e.type for e in await store.events(after=0, limit=9)] == ["tool.late"]
+    assert [row.line.event for row in await store.audit(after=0, limit=9)] == ["late"]
+
+
+async def test_an_approval_that_nobody_decided_on_leaves_a_line(store: Store) -> None:
+    """Expired by the clock or by a late decision, cancelled with its run by its owner or by a person."""
+    for number in range(4):
+        await store.write(parked(f"r{number}", approval_id=f"ap_{number}", expires_s=100.0 + number))
+    await store.expire(now_s=100.0)
+    assert (await store.rule(ruling("ap_1", now_s=101.0)))[0] == "expired"
+    await store.cancel("r2", tenant="acme", now_s=50.0, events=(), audit=())
+    await store.write(Change(run=run("r3", state="failed")))
+    lines = [row.line for row in await store.audit(after=0, limit=9)]
+    told = [(line.run_id, line.event, line.decision, line.by) for line in lines]
+    assert told == [
+        (f"r{n}", what, what, "") for n, what in enumerate(("expired", "expired", "cancelled", "cancelled"))
+    ]
 
 
 # Events and the audit log.
@@ -607,12 +656,12 @@ async def test_everything_of_a_run_is_there_after_closing(reopened: Reopen) -> N
     store = await reopened()
     await store.write(replace(parked(), events=(event(),), audit=(audit_line(),)))
     _, decided = await store.rule(ruling(grant=grant(), audit=(audit_line("decision"),)))
-    await store.ask_before(tenant="acme", caller="ann", conversation="c1", now_s=1.0)
+    await store.ask_before(AskBefore(tenant="acme", caller="ann", conversation="c1", created_s=1.0, expires_s=9.0))
     again = await reopened()
     assert await again.approval("ap_1", tenant="acme") == decided
     assert [s.state for s in await again.steps("run_1", tenant="acme")] == ["requested"]
-    assert await again.grants(tenant="acme") == [grant()]
-    assert await again.asks_before(tenant="acme", caller="ann", conversation="c1") is True
+    assert await again.grants(tenant="acme", now_s=0.0) == [grant()]
+    assert await again.asks_before(tenant="acme", caller="ann", conversation="c1", now_s=2.0) is True
     assert await again.last_event() == 1
     await again.write(moved(run(), audit=(audit_line("started"),)))
     assert broken(await again.audit(after=0, limit=9)) is None

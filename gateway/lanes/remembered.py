@@ -1,0 +1,89 @@
+"""The pages of what people have said for more than one call: grants, and conversations that ask before each call."""
+
+from collections.abc import Callable
+
+from aiohttp import web
+
+from gateway.contracts import Json
+from gateway.errors import GatewayError
+from gateway.journal import AskBefore, Grant
+from gateway.lanes.admin import Route
+from gateway.lanes.asked import VIEWING, Authorise, query_of, via_of
+from gateway.lanes.decisions import written
+from gateway.lanes.views import list_answer
+from gateway.runs.remembered import Remembered, id_of
+
+GRANTS, ASKS = "/context/grants", "/context/asks"
+
+
+class RememberedPages:
+    """The pages of one worker; `remembered` is that of the configuration in use."""
+
+    def __init__(self, *, remembered: Callable[[], Remembered], authorise: Authorise) -> None:
+        self._remembered = remembered
+        self._authorise = authorise
+
+    def routes(self) -> list[Route]:
+        """(method, path, handler), for `add_route` of aiohttp's router."""
+        readable = [(GRANTS, self._grants), (ASKS, self._asks)]
+        return [
+            *((method, path, page) for path, page in readable for method in ("GET", "HEAD")),
+            ("DELETE", GRANTS + "/{id}", self._revoke_grant),
+            ("DELETE", ASKS + "/{id}", self._revoke_ask),
+        ]
+
+    async def _grants(self, request: web.Request) -> web.Response:
+        caller = self._authorise(request, *VIEWING)
+        query_of(request)
+        return list_answer([_grant_view(grant) for grant in await self._remembered().grants(tenant=caller.tenant)])
+
+    async def _asks(self, request: web.Request) -> web.Response:
+        caller = self._authorise(request, *VIEWING)
+        query_of(request)
+        return list_answer([_ask_view(ask) for ask in await self._remembered().asks(tenant=caller.tenant)])
+
+    async def _revoke_grant(self, request: web.Request) -> web.Response:
+        caller = self._authorise(request, "approve")
+        query_of(request)
+        with written("that a grant is gone"):
+            revoked = await self._remembered().revoke_grant(request.match_info["id"], by=caller, via=via_of(request))
+        if not revoked:
+            raise GatewayError("grant_not_found", "There is no such grant; GET /context/grants lists those there are.")
+        return web.Response(status=204)
+
+    async def _revoke_ask(self, request: web.Request) -> web.Response:
+        caller = self._authorise(request, "approve")
+        query_of(request)
+        with written("that a conversation asks no more"):
+            revoked = await self._remembered().revoke_ask(request.match_info["id"], by=caller, via=via_of(request))
+        if not revoked:
+            raise GatewayError(
+                "grant_not_found", "No conversation of that id asks before each call; GET /context/asks lists them."
+            )
+        return web.Response(status=204)
+
+
+def _grant_view(grant: Grant) -> Json:
+    return {
+        "id": grant.id,
+        "object": "grant",
+        "caller": grant.caller,
+        "run_id": grant.run_id,
+        "conversation": grant.conversation,
+        "tool": grant.tool,
+        "sha256": grant.sha256,
+        "created_at": grant.created_s,
+        "expires_at": grant.expires_s,
+        "granted_by": grant.granted_by,
+    }
+
+
+def _ask_view(ask: AskBefore) -> Json:
+    return {
+        "id": id_of(ask),
+        "object": "ask",
+        "caller": ask.caller,
+        "conversation": ask.conversation,
+        "created_at": ask.created_s,
+        "expires_at": ask.expires_s,
+    }
