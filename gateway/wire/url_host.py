@@ -46,6 +46,11 @@ _HEX_LABEL = re.compile(r"(?:^|[.-])([0-9a-f]{8})(?=[.-])")
 _NUMBER = re.compile(r"(?:0x[0-9a-f]*|[0-9]+)")
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+#: Of a network's own translators (RFC 8215), which may use any of the layouts of RFC 6052.
+_LOCAL_NAT64 = ipaddress.IPv6Network("64:ff9b:1::/48")
+#: Bits below the IPv4 address in such an address after prefixes of 48, 56 and 64 bits, without its octet that stays
+#: free (bits 64 to 71; RFC 6052, section 2.2).
+_BITS_BELOW = (40, 32, 24)
 MAX_CHARS = 253
 _MAX_NUMBER_CHARS = 40  # 2**32 in octal with room for leading zeros; int() is quadratic
 
@@ -102,9 +107,19 @@ def _wrapped(address: Address) -> list[ipaddress.IPv4Address]:
     # Compatible (::a.b.c.d), translated (64:ff9b::) and ISATAP (::5efe:a.b.c.d) addresses end in the IPv4 address.
     compatible = 0xFFFF < int(address) < 1 << 32
     isatap = (int(address) >> 32) & 0xFFFFFFFF in (0x5EFE, 0x02005EFE)
-    found = [low] if address in _NAT64 or compatible or isatap else []
+    translated = int(address) >> 32 == 0xFFFF0000  # ::ffff:0:a.b.c.d (RFC 2765)
+    found = [low] if address in _NAT64 or compatible or isatap or translated else []
+    if address in _LOCAL_NAT64:
+        found += _embedded(int(address))
     teredo = address.teredo
     return found + [each for each in (address.ipv4_mapped, address.sixtofour, *(teredo or ())) if each is not None]
+
+
+def _embedded(address: int) -> list[ipaddress.IPv4Address]:
+    """The IPv4 addresses that prefixes of 48, 56, 64 and 96 bits leave in an IPv6 address."""
+    without_free = (address >> 64 << 56) | (address & (1 << 56) - 1)  # 120 bits
+    values = [(without_free >> bits) & 0xFFFFFFFF for bits in _BITS_BELOW]
+    return [ipaddress.IPv4Address(value) for value in (*values, address & 0xFFFFFFFF)]
 
 
 def _bracketed(text: str) -> Host:

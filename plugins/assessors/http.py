@@ -3,7 +3,9 @@
 It judges spelling only. The addresses that are connected to, and each redirect, are checked by the tool.
 """
 
+import re
 from typing import Final, Literal
+from urllib.parse import unquote
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -32,6 +34,9 @@ _CREDENTIALS: Final = words("auth cookies cookie bearer_token token api_key user
 #: A longer path and query may carry a conversation away.
 _MAX_TARGET_CHARS: Final = 1_024
 _MAX_HEADERS: Final = 64
+#: Where servers begin another parameter, and what PHP makes an underscore in a name.
+_PAIRS: Final = re.compile("[;&?\0\r\n]")
+_AS_UNDERSCORE: Final = re.compile("[. ]")
 _WEB_PORTS: Final = frozenset({80, 443, 3000, 5000, 8000, 8008, 8080, 8081, 8443, 8888, 9443})
 
 
@@ -94,13 +99,11 @@ class HttpAssessor:
             raise _Doubt("metadata", "The host is a metadata service or link-local: these hand out credentials.")
         if self._hosts and not self._listed(url.host.name):
             raise _Doubt("hosts", "The host is not on the list of hosts that need no asking.")
-        self._parameters(url.query)
+        self._parameters((*url.query, *((piece, "") for piece in unquote(url.path).split("/"))))
         return url
 
     def _parameters(self, query: tuple[tuple[str, str], ...]) -> None:
-        # Some servers take `;` for `&`, and `_method[]` for `_method`.
-        names = (name for name, value in query for name in (name, *_names_behind_semicolons(value)))
-        if any(name.partition("[")[0].strip().lower() in _OVERRIDES for name in names):
+        if any(_overrides(f"{name}={value}") for name, value in query):
             raise _Doubt("override", "A parameter of the URL may replace the method.")
 
     def _listed(self, name: str) -> bool:
@@ -184,8 +187,13 @@ class HttpAssessor:
                     raise _Doubt("leads_on", "The URL holds another one, to which the server may lead on.")
 
 
-def _names_behind_semicolons(value: str) -> list[str]:
-    return [piece.partition("=")[0] for piece in value.split(";")[1:]]
+def _overrides(parameter: str) -> bool:
+    """Whether a server may read a parameter that replaces the method in `NAME=VALUE`.
+
+    Some take `;` for `&`, `_method[]` for `_method`, and PHP takes `.method` and ` method` for `_method`.
+    """
+    names = (piece.partition("=")[0].partition("[")[0].strip().lower() for piece in _PAIRS.split(parameter))
+    return any(name in _OVERRIDES or _AS_UNDERSCORE.sub("_", name) in _OVERRIDES for name in names)
 
 
 def _text(value: str | int | float) -> str:
