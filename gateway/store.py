@@ -63,12 +63,27 @@ class WorkerService:
     updated_s: float  # Unix time
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HiddenTurn:
-    """The messages behind one answer; `tainted`: strangers wrote some of them, or of the answer."""
+    """What a client did not see around one of its answers: messages in front of it, and behind it.
 
-    messages: Sequence[Json]
-    tainted: bool
+    They are those of a run from number `start` up to `end`. `behind`: what came of a turn that ended before its run
+    did. `tainted`: a stranger may have written some of it.
+    """
+
+    id: str
+    run_id: str
+    start: int
+    end: int
+    before: Sequence[Json] = ()
+    behind: Sequence[Json] = ()
+    tainted: bool = False
+
+    def overlaps(self, other: "HiddenTurn") -> bool:
+        """Whether both hold a message of the same run."""
+        return self.id == other.id or (
+            self.run_id == other.run_id and self.start < other.end and other.start < self.end
+        )
 
 
 class Store(Journal, Protocol):
@@ -127,12 +142,17 @@ class Store(Journal, Protocol):
         ...
 
     async def put_hidden(
-        self, prefix: str, messages: Sequence[Json], *, tenant: str, now_s: float, tainted: bool
+        self, turn: HiddenTurn, *, key: str, own_keys: Sequence[str], tenant: str, now_s: float
     ) -> None:
-        """Keeps the hidden messages of a turn under the hash of what its client sees up to and including its answer."""
+        """Keeps a hidden turn under keys by which its answer is recognised (`gateway.runs.turns`).
+
+        `key` means the newest turn that was put under it. One of `own_keys` that came to mean two turns means none.
+        """
         ...
 
-    async def hidden(self, prefixes: Sequence[str], *, tenant: str) -> Mapping[str, HiddenTurn]: ...
+    async def hidden(self, keys: Sequence[str], *, tenant: str) -> Mapping[str, HiddenTurn]:
+        """The hidden turns that these keys mean, by key."""
+        ...
 
     async def prune(self, *, before_s: float) -> int:
         """Deletes ended runs with all that is theirs, but the audit log, and hidden turns older than that; how many."""

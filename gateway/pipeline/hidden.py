@@ -1,71 +1,119 @@
-"""Hidden turns, kept and put back: what a model did behind an answer that its client sends again with the next one."""
+"""Hidden turns, kept and put back: what a model did behind an answer that its client sends again with the next one.
 
+The messages of a run that its client never saw are counted from its beginning. Those of a turn that ended in a question
+go in front of the question. What came of it goes behind it, or in front of the answer to the request that decided.
+"""
+
+import hashlib
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from gateway.caller import Caller
 from gateway.contracts import Clock, Exchange, Json
-from gateway.pipeline.resume import Progress
-from gateway.runs.turns import prefixes, put_back
-from gateway.store import Store, StoreError
+from gateway.pipeline.resume import Progress, Question
+from gateway.runs.turns import Keys, keys_of, places_of, put_back
+from gateway.store import HiddenTurn, Store, StoreError
 
 log = logging.getLogger("gateway")
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A conversation with what was hidden in it; `tainted`: strangers wrote some of what its model read."""
+class HiddenTurns:
+    """Those of the conversation that one run belongs to. A store that fails costs them; it is logged."""
 
-    messages: list[Json]
-    tainted: bool = False
+    def __init__(self, run: Exchange, progress: Progress, *, store: Store, clock: Clock) -> None:
+        self._run = run
+        self._progress = progress
+        self._store = store
+        self._clock = clock
+
+    async def conversation(self) -> list[Json]:
+        """What the client sent, with the hidden messages of earlier turns around their answers."""
+        messages: list[Json] = self._run.body["messages"]
+        keys = self._keys(messages)
+        if not keys:
+            return messages
+        asked = [key for own in keys.values() for key in (own.prefix, *own.own)]
+        try:
+            known = await self._store.hidden(asked, tenant=self._run.caller.tenant)
+        except StoreError as error:
+            log.warning("hidden turns are not remembered: %s", error)
+            self._progress.read_tainted = True  # the answers are there, whoever wrote what led to them
+            return messages
+        if not known:
+            return messages
+        places = places_of(keys, known)
+        if any(turn.tainted for turns in places.values() for turn in turns):
+            self._progress.read_tainted = True
+        return put_back(messages, places)
+
+    async def park(self, hidden: Sequence[Json]) -> None:
+        """Keeps what the run did until its turn ended in a question, however its client goes on."""
+        progress = self._progress
+        if progress.question is None:
+            keys = self._answered(())
+            progress.question = Question(keys.prefix, keys.place, progress.start, len(hidden))
+        progress.kept = len(hidden)
+        if hidden or progress.tainted:
+            await self._keep_question(hidden, progress.question, ())
+
+    async def keep(self, hidden: Sequence[Json], tool_calls: Sequence[Json]) -> None:
+        """Keeps what a run did that is over."""
+        start = self._progress.start
+        if (question := self._progress.question) is not None:
+            said = "".join(self._progress.said)
+            await self._keep_question(hidden, question, [{"role": "assistant", "content": said}] if said else [])
+            start = 0  # whoever repeats the request gets this answer, and never saw the question
+        if len(hidden) > start or self._progress.tainted:  # of an answer without hidden turns, that strangers wrote it
+            await self._put(self._answered(tool_calls), hidden, start=start, split=len(hidden))
+
+    def retold(self) -> str:
+        """What a client is to see again of a run whose turn had not ended; nothing of one whose turn had."""
+        progress, asked = self._progress, None if self._run.resume is None else self._run.resume.messages
+        question = progress.question
+        if question is None:
+            return "".join(progress.said)
+        progress.said = []
+        if asked is not None:
+            is_seen = any(keys.prefix == question.prefix for keys in self._keys(asked).values())
+            progress.question, progress.start = None, progress.kept if is_seen else 0
+        return ""
+
+    async def _keep_question(self, hidden: Sequence[Json], question: Question, told: Sequence[Json]) -> None:
+        keys = Keys((), question.prefix, question.place)
+        await self._put(keys, hidden, start=question.start, split=question.split, told=told)
+
+    async def _put(
+        self, keys: Keys, hidden: Sequence[Json], *, start: int, split: int, told: Sequence[Json] = ()
+    ) -> None:
+        run = self._run
+        turn = HiddenTurn(
+            id=_turn_id(keys),
+            run_id=run.id,
+            start=start,
+            end=len(hidden),
+            before=hidden[start:split],
+            behind=[*hidden[split:], *told],
+            tainted=self._progress.tainted,
+        )
+        now_s = self._clock.time()
+        try:
+            await self._store.put_hidden(
+                turn, key=keys.prefix, own_keys=keys.own, tenant=run.caller.tenant, now_s=now_s
+            )
+        except StoreError as error:
+            log.warning("hidden turns of run %s are not kept: %s", run.id, error)
+
+    def _answered(self, tool_calls: Sequence[Json]) -> Keys:
+        """The keys of the answer of this turn."""
+        resume = self._run.resume
+        messages = self._run.body["messages"] if resume is None or resume.messages is None else resume.messages
+        answer = {"role": "assistant", "content": "".join(self._progress.said), "tool_calls": tool_calls}
+        return self._keys([*messages, answer])[len(messages)]
+
+    def _keys(self, messages: Sequence[Json]) -> dict[int, Keys]:
+        run = self._run
+        return keys_of(messages, tenant=run.caller.tenant, caller=run.caller.name, conversation=run.conversation)
 
 
-async def remembered(messages: list[Json], *, caller: Caller, store: Store) -> Known:
-    """The conversation with the hidden messages of earlier turns in front of the answers that they led to."""
-    answers = prefixes(messages, tenant=caller.tenant, caller=caller.name)
-    if not answers:
-        return Known(messages)
-    try:
-        known = await store.hidden(list(answers.values()), tenant=caller.tenant)
-    except StoreError as error:
-        log.warning("hidden turns are not remembered: %s", error)
-        return Known(messages, tainted=True)  # the answers are there, whoever wrote what led to them
-    found = {i: known[prefix] for i, prefix in answers.items() if prefix in known}
-    whole = put_back(messages, {i: turn.messages for i, turn in found.items()})
-    return Known(whole, tainted=any(turn.tainted for turn in found.values()))
-
-
-async def keep(
-    turns: Sequence[Json], tool_calls: Sequence[Json], *, progress: Progress, run: Exchange, store: Store, clock: Clock
-) -> None:
-    """Keeps the hidden messages of a turn that is over. A failure of the store is logged: it is over all the same."""
-    prefix = progress.prefix
-    if prefix is not None:  # the client saw the turn end before: what came of it since is hidden from it, too
-        turns = [*turns, {"role": "assistant", "content": "".join(progress.said)}]
-    elif turns or progress.tainted:  # of an answer that has no hidden turn, that strangers wrote it
-        prefix = prefix_of(tool_calls, progress=progress, run=run)
-    else:
-        return
-    try:
-        tenant, tainted = run.caller.tenant, progress.tainted
-        await store.put_hidden(prefix, turns, tenant=tenant, now_s=clock.time(), tainted=tainted)
-    except StoreError as error:
-        log.warning("hidden turns of run %s are not kept: %s", run.id, error)
-
-
-def prefix_of(tool_calls: Sequence[Json], *, progress: Progress, run: Exchange) -> str:
-    """The hash of what the client sees up to and including the answer of this turn."""
-    messages = run.body["messages"] if run.resume is None or run.resume.messages is None else run.resume.messages
-    answer = {"role": "assistant", "content": "".join(progress.said), "tool_calls": tool_calls}
-    return prefixes([*messages, answer], tenant=run.caller.tenant, caller=run.caller.name)[len(messages)]
-
-
-def retold(progress: Progress, run: Exchange) -> str:
-    """What a client is to see again of a run whose turn had not ended; nothing of one whose turn had."""
-    if progress.prefix is None:
-        return "".join(progress.said)
-    progress.said = []
-    if run.resume is not None and run.resume.messages is not None:
-        progress.prefix = None
-    return ""
+def _turn_id(keys: Keys) -> str:
+    """The same for the same answer to the same conversation; the ids of its calls tell two apart."""
+    return hashlib.sha256("".join((keys.prefix, *keys.calls)).encode()).hexdigest()

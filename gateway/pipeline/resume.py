@@ -1,7 +1,7 @@
 """How far a run is, as it is kept, and a run that goes on from there: in another process, or after its approval."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import orjson
 
@@ -24,11 +24,25 @@ PARKED: frozenset[RunState] = frozenset(("awaiting_approval", "awaiting_client",
 _KNOWN = frozenset(("finished", "failed"))
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The answer in which a turn ended before its run did, by its keys (`gateway.runs.turns.Keys`).
+
+    The hidden messages from `start` up to `split` came before it.
+    """
+
+    prefix: str
+    place: str | None
+    start: int
+    split: int
+
+
 @dataclass(slots=True)
 class Progress:
     """What of a run is kept besides its loop and its steps.
 
-    `prefix` is the hash of what the client saw when its turn ended before the run did.
+    `question` is the answer in which its turn ended, until a client goes on behind it. Of the hidden messages of the
+    run, those up to `kept` are kept with it, and those up to `start` belong to earlier answers.
 
     `rounds` are the numbers of the calls of each round, with the text that came before them; the last one is open
     until all its results are there. `read_tainted`: strangers wrote some of what the conversation brought of earlier
@@ -37,7 +51,9 @@ class Progress:
 
     usage: Usage
     said: list[str] = field(default_factory=list)
-    prefix: str | None = None
+    question: Question | None = None
+    start: int = 0
+    kept: int = 0
     rounds: list[tuple[str, list[int]]] = field(default_factory=list)
     is_open: bool = False
     read_tainted: bool = False
@@ -54,7 +70,9 @@ class Progress:
             "loop": loop.snapshot(),
             "usage": self.usage.snapshot(),
             "said": "".join(self.said),
-            "prefix": self.prefix,
+            "question": None if self.question is None else asdict(self.question),
+            "start": self.start,
+            "kept": self.kept,
             "rounds": self.rounds,
             "is_open": self.is_open,
             "read_tainted": self.read_tainted,
@@ -67,7 +85,10 @@ class Progress:
     ) -> None:
         self.usage.restore(snapshot["usage"])
         self.said = [snapshot["said"]] if snapshot["said"] else []
-        self.prefix, self.is_open = snapshot["prefix"], snapshot["is_open"]
+        question = snapshot.get("question")  # a run that an earlier version parked has none
+        self.question = None if question is None else Question(**question)
+        self.start, self.kept = snapshot.get("start", 0), snapshot.get("kept", 0)
+        self.is_open = snapshot["is_open"]
         self.rounds = [(content, numbers) for content, numbers in snapshot["rounds"]]
         self.read_tainted = snapshot.get("read_tainted", True) is True  # an earlier version did not write it
         self.strangers = {step.number for step in steps if step.tainted}

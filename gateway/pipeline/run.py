@@ -19,8 +19,8 @@ from gateway.config.workflows import Workflow
 from gateway.contracts import Chunk, Exchange, Handler, Json, LoopLimits, Reply, Tell
 from gateway.errors import GatewayError
 from gateway.journal import RunState
-from gateway.pipeline import hidden
 from gateway.pipeline.answer import Answer, PlainAnswer
+from gateway.pipeline.hidden import HiddenTurns
 from gateway.pipeline.resume import PARKED, Progress, reopen, told_unknown
 from gateway.pipeline.round import Round
 from gateway.pipeline.usage import Usage
@@ -73,6 +73,7 @@ class Run:
         self._consent = crew.consent if exchange.workflow is None else replace(crew.consent, on_reject="abort")
         # None of these knows the run: it goes with its last reference, and is nothing for the collector to find.
         self._progress = Progress(Usage())
+        self._hidden = HiddenTurns(exchange, self._progress, store=crew.store, clock=crew.clock)
         self._loop = _new_loop(limits, exchange, partial(_plan, crew, exchange, self._progress))
         limit_s = min(limits.timeout_s, exchange.budget_s)
         self._budget = Budget(limit_s, clock=crew.clock, expiry=partial(_timeout, limit_s, exchange.id))
@@ -98,8 +99,7 @@ class Run:
         elif exchange.intent is not None and exchange.intent.rule == ASK_BEFORE and not exchange.dry:
             self._progress.asked_for = True
             await self._crew.desk.remembered.ask_before(exchange)
-        known = await hidden.remembered(self._messages, caller=exchange.caller, store=store)
-        self._messages, self._progress.read_tainted = known.messages, self._progress.read_tainted or known.tainted
+        self._messages = await self._hidden.conversation()
 
     async def stream(self, tell: Tell) -> None:
         """Tells what the client gets: text, events, one finish reason, the usage of the whole turn."""
@@ -108,7 +108,7 @@ class Run:
         try:
             if self._exchange.events:
                 await self._say(chunks.event({"type": "run.started", "run_id": self._exchange.id}))
-            if self._exchange.resume is not None and (text := hidden.retold(self._progress, self._exchange)):
+            if self._exchange.resume is not None and (text := self._hidden.retold()):
                 await self._say(text)
             await self._begin()
             self._action = await self._first_action()
@@ -281,18 +281,10 @@ class Run:
             last.append(self._spoken(finish.text))
         usage = self._progress.usage.chunk()
         if self._state in PARKED:
-            prefix = self._progress.prefix or hidden.prefix_of((), progress=self._progress, run=self._exchange)
-            self._progress.prefix = prefix
+            await self._hidden.park(self._loop.hidden)
             await self._record.park(self._state)
         else:
-            await hidden.keep(
-                self._loop.hidden,
-                finish.tool_calls,
-                progress=self._progress,
-                run=self._exchange,
-                store=self._crew.store,
-                clock=self._crew.clock,
-            )
+            await self._hidden.keep(self._loop.hidden, finish.tool_calls)
             answer: Json = {"content": "".join(self._progress.said), "tool_calls": finish.tool_calls}
             answer |= {"finish_reason": finish.reason, "usage": usage["usage"], "context": usage.get("context", {})}
             await self._record.end(self._state, answer=orjson.dumps(answer))

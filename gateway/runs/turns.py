@@ -1,54 +1,123 @@
-"""Hidden turns: which messages of a conversation a client saw, and what it did not see of the turn before each answer.
+"""Hidden turns: by what an answer is recognised when its client sends it again, and where what was hidden goes.
 
-A client sends back what it was shown. The calls and results of a turn are kept under the hash of everything that the
-client saw up to and including the answer, so that they can be put back in front of it; a conversation that was edited
-has other hashes, and nothing is put back.
+There are three kinds of keys, the surest first:
+
+1. The id of a call that the client was given, if it is a random one. It is found in text, too: some clients rewrite
+   calls as text.
+2. The conversation up to and including the answer, as it is meant. One that was edited has other hashes.
+3. The answer by itself, in a conversation that has a name: the client's (`X-Context-Conversation`), or the first id of
+   kind 1 in it. It finds answers whose beginning the client shortened or rewrote.
+
+Each key begins with tenant and caller. A hidden turn is put back once; an answer that could be two gets nothing.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 import orjson
 
 from gateway.contracts import Json
+from gateway.store import HiddenTurn
+from gateway.wire.meaning import Meaning, meaning_of
 
 _HIDDEN_ROLES = frozenset(("system", "developer"))
+#: A text of this length is known by itself in its conversation; a shorter one only behind the same words of the user.
+_TELLING_BYTES: Final = 48
+#: So many calls of one answer are keys.
+_IDS_LIMIT: Final = 16
 
 
-def prefixes(messages: Sequence[Json], *, tenant: str, caller: str) -> dict[int, str]:
-    """The hash (hex) of the conversation up to and including each assistant message, by its index."""
-    digest = hashlib.sha256(orjson.dumps([tenant, caller]))
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """By what one answer of a conversation is recognised: `place` is None in a conversation without a name."""
+
+    calls: tuple[str, ...]
+    prefix: str
+    place: str | None
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """Those that mean one hidden turn only: one that came to mean two means none."""
+        return self.calls if self.place is None else (*self.calls, self.place)
+
+
+def keys_of(messages: Sequence[Json], *, tenant: str, caller: str, conversation: str | None) -> dict[int, Keys]:
+    """The keys of each assistant message, by its index."""
+    whose = orjson.dumps([tenant, caller])
+    digest = hashlib.sha256(whose)
+    asked, name = b"", None if conversation is None else [conversation]
     found = {}
     for index, message in enumerate(messages):
         if message.get("role") in _HIDDEN_ROLES:
             continue
-        digest.update(_seen(message))
-        if message.get("role") == "assistant":
-            found[index] = digest.hexdigest()
+        meant = meaning_of(message)
+        if meant.role == b"u":
+            asked = meant.text
+        if meant.role != b"a":
+            digest.update(_framed(meant.role, meant.text))
+            continue
+        if meant.calls or meant.text:  # clients drop answers without anything
+            digest.update(_told(meant))
+        if name is None and meant.ids:
+            name = ["", meant.ids[0]]
+        place = None if name is None else _key(whose, orjson.dumps(name), _behind(meant, asked), _told(meant))
+        calls = tuple(_key(whose, b"call", call_id.encode()) for call_id in meant.ids[:_IDS_LIMIT])
+        found[index] = Keys(calls, digest.hexdigest(), place)
     return found
 
 
-def put_back(messages: Sequence[Json], hidden: Mapping[int, Sequence[Json]]) -> list[Json]:
-    """The conversation with the hidden messages in front of the answers that they led to."""
+def places_of(keys: Mapping[int, Keys], known: Mapping[str, HiddenTurn]) -> dict[int, list[HiddenTurn]]:
+    """Which hidden turns go to which answer, by its index; `known` are those in the store by their keys."""
+    places: dict[int, list[HiddenTurn]] = {}
+    placed: dict[str, list[HiddenTurn]] = {}  # by their runs
+
+    def put(index: int, key: str | None) -> None:
+        turn = None if key is None else known.get(key)
+        if turn is not None and not any(turn.overlaps(other) for other in placed.get(turn.run_id, ())):
+            placed.setdefault(turn.run_id, []).append(turn)
+            places.setdefault(index, []).append(turn)
+
+    for index, own in keys.items():
+        for key in own.calls:
+            put(index, key)
+    for index, own in keys.items():
+        if index not in places:
+            put(index, own.prefix)
+    often = Counter(own.place for own in keys.values())
+    for index, own in keys.items():
+        if own.prefix not in known and often[own.place] == 1:
+            put(index, own.place)
+    return places
+
+
+def put_back(messages: Sequence[Json], places: Mapping[int, Sequence[HiddenTurn]]) -> list[Json]:
+    """The conversation with what was hidden in front of the answers and behind them."""
     whole: list[Json] = []
     for index, message in enumerate(messages):
-        whole += hidden.get(index, ())
+        turns = places.get(index, ())
+        for turn in turns:
+            whole += turn.before
         whole.append(message)
+        for turn in turns:
+            whole += turn.behind
     return whole
 
 
-def _seen(message: Json) -> bytes:
-    """What of a message a client sends back unchanged: role, text without outer white space, tool calls."""
-    content = message.get("content")
-    if isinstance(content, list):
-        texts = [part.get("text") for part in _objects(content)]
-        content = "".join(text for text in texts if isinstance(text, str))
-    calls = [(call.get("id"), call.get("function")) for call in _objects(message.get("tool_calls"))]
-    called = [[call_id, f.get("name"), f.get("arguments")] for call_id, f in calls if isinstance(f, dict)]
-    text = content.strip() if isinstance(content, str) else ""
-    return orjson.dumps([message.get("role"), text, called])
+def _told(meant: Meaning) -> bytes:
+    """Clients drop the text beside calls."""
+    return _framed(b"c", meant.calls) if meant.calls else _framed(b"a", meant.text)
 
 
-def _objects(value: object) -> list[Json]:
-    """Those of a list; a client may have sent anything."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+def _behind(meant: Meaning, asked: bytes) -> bytes:
+    return b"" if not meant.calls and len(meant.text) >= _TELLING_BYTES else asked
+
+
+def _framed(kind: bytes, content: bytes) -> bytes:
+    return b"%b%d:%b" % (kind, len(content), content)
+
+
+def _key(*parts: bytes) -> str:
+    return hashlib.sha256(b"".join(_framed(b"k", part) for part in parts)).hexdigest()

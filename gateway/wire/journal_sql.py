@@ -140,6 +140,7 @@ PRUNE_PARTS = (
     ),
     # What workers that are long gone said of services.
     "DELETE FROM worker_services WHERE updated_s < ?",
+    "DELETE FROM hidden_keys WHERE created_s < ?",
 )
 PRUNE = (
     f"DELETE FROM runs WHERE updated_s < ? AND {ENDED}",

@@ -4,6 +4,7 @@ Rule 1: a change of prompts and services counts the generation on in its own tra
 Rule 2: a service is changed only as the version that its reader saw.
 """
 
+import json
 import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
@@ -45,8 +46,16 @@ MEMORIES = """SELECT id, tenant, caller, conversation, text, created_s FROM memo
     WHERE tenant = ? AND caller = ? AND (conversation IS NULL OR conversation = ?) ORDER BY created_s, rowid"""
 FORGET = "DELETE FROM memories WHERE tenant = ? AND caller = ? AND id IN (SELECT value FROM json_each(?))"
 
-PUT_HIDDEN = "INSERT OR REPLACE INTO hidden (tenant, prefix, messages, tainted, created_s) VALUES (?, ?, ?, ?, ?)"
-HIDDEN = "SELECT prefix, messages, tainted FROM hidden WHERE tenant = ? AND prefix IN (SELECT value FROM json_each(?))"
+PUT_HIDDEN = """INSERT OR REPLACE INTO hidden
+    (id, run_id, "start", "end", "before", behind, tainted, tenant, created_s) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+PUT_KEY = "INSERT OR REPLACE INTO hidden_keys (tenant, key, turn, created_s) VALUES (?, ?, ?, ?)"
+PUT_OWN_KEY = """INSERT INTO hidden_keys (tenant, key, turn, created_s) VALUES (?, ?, ?, ?)
+    ON CONFLICT (tenant, key) DO UPDATE SET turn = CASE WHEN turn = excluded.turn THEN turn END,
+    created_s = excluded.created_s"""
+HIDDEN_KEYS = """SELECT key, turn FROM hidden_keys
+    WHERE tenant = ? AND turn IS NOT NULL AND key IN (SELECT value FROM json_each(?))"""
+HIDDEN = """SELECT id, run_id, "start", "end", "before", behind, tainted FROM hidden
+    WHERE tenant = ? AND id IN (SELECT value FROM json_each(?))"""
 
 
 def put_prompt(connection: sqlite3.Connection, facts: Row) -> Row:
@@ -91,3 +100,24 @@ def remember(connection: sqlite3.Connection, row: Row, *, limit: int) -> None:
     _, tenant, caller, *_ = row
     connection.execute(PUT_MEMORY, row)
     connection.execute(DROP_OLD_MEMORIES, (tenant, caller, max(limit, 0)))
+
+
+def put_hidden(
+    connection: sqlite3.Connection, turn: Row, *, key: str, own_keys: Iterable[str], tenant: str, now_s: float
+) -> None:
+    """`turn` is a row as `hidden` gives it."""
+    turn_id, run_id, start, end, before, behind, tainted = turn
+    values = (turn_id, run_id, start, end, json.dumps(before), json.dumps(behind), tainted, tenant, now_s)
+    connection.execute(PUT_HIDDEN, values)
+    connection.execute(PUT_KEY, (tenant, key, turn_id, now_s))
+    connection.executemany(PUT_OWN_KEY, [(tenant, own, turn_id, now_s) for own in own_keys])
+
+
+def hidden(connection: sqlite3.Connection, keys: Sequence[str], *, tenant: str) -> dict[str, Row]:
+    """The rows of hidden turns by those of the keys that mean one; each turn is read once."""
+    meant = dict(connection.execute(HIDDEN_KEYS, (tenant, json.dumps(keys))))
+    if not meant:
+        return {}
+    found = connection.execute(HIDDEN, (tenant, json.dumps(sorted(set(meant.values())))))
+    turns = {row[0]: (*row[:4], json.loads(row[4]), json.loads(row[5]), row[6]) for row in found}
+    return {key: turns[turn] for key, turn in meant.items() if turn in turns}

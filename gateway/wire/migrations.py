@@ -155,4 +155,18 @@ MIGRATIONS: Sequence[Migration] = (
         "CREATE INDEX grants_by_end ON grants (expires_s)",
         "CREATE INDEX asks_by_end ON asks (expires_s)",
     ),
+    (
+        # Hidden turns were found by how a client wrote its messages: no client's next request would match them.
+        "DROP TABLE hidden",
+        """CREATE TABLE hidden (
+            tenant TEXT NOT NULL, id TEXT NOT NULL, run_id TEXT NOT NULL, "start" INTEGER NOT NULL,
+            "end" INTEGER NOT NULL, "before" TEXT NOT NULL, behind TEXT NOT NULL, tainted INTEGER NOT NULL,
+            created_s REAL NOT NULL, PRIMARY KEY (tenant, id))""",
+        "CREATE INDEX hidden_by_age ON hidden (created_s)",
+        # `turn` is NULL where the key came to mean two of them.
+        """CREATE TABLE hidden_keys (
+            tenant TEXT NOT NULL, key TEXT NOT NULL, turn TEXT, created_s REAL NOT NULL,
+            PRIMARY KEY (tenant, key)) WITHOUT ROWID""",
+        "CREATE INDEX hidden_keys_by_age ON hidden_keys (created_s)",
+    ),
 )

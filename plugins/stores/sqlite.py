@@ -15,7 +15,7 @@ from typing import TypeAlias, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from gateway import journal_sqlite as transactions
-from gateway.contracts import Host, Json, Plugin
+from gateway.contracts import Host, Plugin
 from gateway.journal import (
     Approval,
     AskBefore,
@@ -47,6 +47,7 @@ BATCH = 256  # writes in one transaction
 KEPT_CHARS = 4 << 20  # of memories that were read
 
 PROMPTS, MEMORIES, SERVICES, TOLD = Rows(StoredPrompt), Rows(Memory), Rows(StoredService), Rows(WorkerService)
+HIDDEN = Rows(HiddenTurn)
 
 Values: TypeAlias = Sequence[str | float | None]
 T = TypeVar("T")
@@ -156,14 +157,14 @@ class SqliteStore:
         return await self._write(lambda c: c.execute(kept.FORGET, which).rowcount)
 
     async def put_hidden(
-        self, prefix: str, messages: Sequence[Json], *, tenant: str, now_s: float, tainted: bool
+        self, turn: HiddenTurn, *, key: str, own_keys: Sequence[str], tenant: str, now_s: float
     ) -> None:
-        row = (tenant, prefix, json.dumps(messages), tainted, now_s)
-        await self._write(lambda c: c.execute(kept.PUT_HIDDEN, row).rowcount)
+        put = partial(kept.put_hidden, turn=HIDDEN.values(turn), key=key, own_keys=own_keys)
+        await self._write(lambda c: put(c, tenant=tenant, now_s=now_s))
 
-    async def hidden(self, prefixes: Sequence[str], *, tenant: str) -> Mapping[str, HiddenTurn]:
-        rows = await self._read(lambda c: c.execute(kept.HIDDEN, (tenant, json.dumps(list(prefixes)))).fetchall())
-        return {prefix: HiddenTurn(json.loads(text), bool(tainted)) for prefix, text, tainted in rows}
+    async def hidden(self, keys: Sequence[str], *, tenant: str) -> Mapping[str, HiddenTurn]:
+        rows = await self._read(lambda c: kept.hidden(c, keys, tenant=tenant))
+        return {key: HIDDEN.fact(row) for key, row in rows.items()}
 
     async def prune(self, *, before_s: float) -> int:
         return await self._write(lambda c: journal.prune(c, before_s=before_s))

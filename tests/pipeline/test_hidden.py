@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.contracts import Caller, Exchange, Json
-from gateway.pipeline.hidden import keep, prefix_of, remembered, retold
+from gateway.contracts import Caller, Exchange, Json, Resume
+from gateway.pipeline.hidden import HiddenTurns
 from gateway.pipeline.resume import Progress
 from gateway.pipeline.usage import Usage
 from gateway.store import HiddenTurn, StoreError
 from gateway.testing.clock import ManualClock
 from plugins.stores.sqlite import SqliteStore
+from tests.plugins.stores.records import run as stored
 
 from .doubles import Clock
 
@@ -20,11 +21,13 @@ ANN = Caller("ann", "acme", frozenset(("context",)))
 ASKED: Json = {"role": "user", "content": "Hi"}
 RUN = Exchange(id="run_1", body={"messages": [ASKED]}, caller=ANN, chain="main")
 DONE: Json = {"role": "assistant", "content": "Done."}
-TURNS: list[Json] = [{"role": "assistant", "content": None, "tool_calls": []}, {"role": "tool", "content": "x"}]
-
-
-def progress(said: str = "Done.", *, prefix: str | None = None) -> Progress:
-    return Progress(Usage(), said=[said], prefix=prefix)
+MAY: Json = {"role": "assistant", "content": "May I?"}
+APPROVE: Json = {"role": "user", "content": "approve ap_1"}
+AND: Json = {"role": "user", "content": "And?"}
+FIRST: list[Json] = [{"role": "assistant", "content": None, "tool_calls": []}, {"role": "tool", "content": "x"}]
+SECOND: list[Json] = [{"role": "assistant", "content": None, "tool_calls": []}, {"role": "tool", "content": "y"}]
+CALL: Json = {"index": 0, "id": "call_0123456789abcdef01234567", "type": "function"}
+CALL["function"] = {"name": "look", "arguments": '{"at":1}'}
 
 
 class Watched(SqliteStore):
@@ -34,37 +37,52 @@ class Watched(SqliteStore):
     looked = 0
 
     async def put_hidden(
-        self, prefix: str, messages: Sequence[Json], *, tenant: str, now_s: float, tainted: bool
+        self, turn: HiddenTurn, *, key: str, own_keys: Sequence[str], tenant: str, now_s: float
     ) -> None:
         if self.broken:
             raise StoreError("the disk is full")
-        await super().put_hidden(prefix, messages, tenant=tenant, now_s=now_s, tainted=tainted)
+        await super().put_hidden(turn, key=key, own_keys=own_keys, tenant=tenant, now_s=now_s)
 
-    async def hidden(self, prefixes: Sequence[str], *, tenant: str) -> Mapping[str, HiddenTurn]:
+    async def hidden(self, keys: Sequence[str], *, tenant: str) -> Mapping[str, HiddenTurn]:
         self.looked += 1
         if self.broken:
             raise StoreError("the disk is gone")
-        return await super().hidden(prefixes, tenant=tenant)
+        return await super().hidden(keys, tenant=tenant)
+
+
+def turns(store: SqliteStore, run: Exchange, said: str = "", *, tainted: bool = False) -> HiddenTurns:
+    """Those of a run that has said this."""
+    progress = Progress(Usage(), said=[said], read_tainted=tainted)
+    return HiddenTurns(run, progress, store=store, clock=CLOCK)
+
+
+async def conversation(store: SqliteStore, *messages: Json, whose: Exchange = RUN) -> list[Json]:
+    """What a model gets of these messages."""
+    return await turns(store, replace(whose, body={"messages": list(messages)})).conversation()
+
+
+def going_on(*messages: Json) -> Exchange:
+    """The run in a request that brings these messages."""
+    return replace(RUN, resume=Resume(stored("run_1"), messages))
 
 
 @pytest.fixture
 async def store() -> AsyncIterator[Watched]:
     made = Watched(":memory:")
     await made.open()
-    await keep(TURNS, (), progress=progress(), run=RUN, store=made, clock=CLOCK)
+    await turns(made, RUN, "Done.").keep(FIRST, ())
     yield made
     await made.close()
 
 
 async def test_what_was_hidden_stands_in_front_of_its_answer(store: Watched) -> None:
     """Once for each answer that is known, in whatever conversation goes on from there."""
-    later: list[Json] = [ASKED, DONE, {"role": "user", "content": "And?"}]
-    whole = (await remembered(later, caller=ANN, store=store)).messages
-    assert whole == [ASKED, *TURNS, DONE, later[2]] and store.looked == 1
-    with_system: list[Json] = [{"role": "system", "content": "Be terse."}, *later]
-    assert (await remembered(with_system, caller=ANN, store=store)).messages == [with_system[0], *whole]
-    again = [*later, {"role": "assistant", "content": "Unknown."}]
-    assert (await remembered(again, caller=ANN, store=store)).messages == [*whole, again[3]]
+    whole = await conversation(store, ASKED, DONE, AND)
+    assert whole == [ASKED, *FIRST, DONE, AND] and store.looked == 1
+    system: Json = {"role": "system", "content": "Be terse."}
+    assert await conversation(store, system, ASKED, DONE, AND) == [system, *whole]
+    again: Json = {"role": "assistant", "content": "Unknown."}
+    assert await conversation(store, ASKED, DONE, AND, again) == [*whole, again]
 
 
 @pytest.mark.parametrize(
@@ -74,51 +92,106 @@ async def test_what_was_hidden_stands_in_front_of_its_answer(store: Watched) -> 
         [ASKED, {**DONE, "content": "Done!"}],
         [ASKED, ASKED, DONE],
         [DONE],
-        [
-            ASKED,
-            {**DONE, "tool_calls": [{"id": "x", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
-        ],
+        [ASKED, {**DONE, "tool_calls": [CALL]}],
     ],
 )
 async def test_another_conversation_has_nothing_hidden(store: Watched, messages: list[Json]) -> None:
     """One that was edited is another one."""
-    assert (await remembered(messages, caller=ANN, store=store)).messages == messages
+    assert await conversation(store, *messages) == messages
 
 
 async def test_a_conversation_is_its_callers(store: Watched) -> None:
-    """Another key or tenant that sends the same words gets nothing of it."""
+    """Another key or tenant that sends the same words, ids or name gets nothing of it."""
+    named = replace(RUN, id="run_2", conversation="talk")
+    await turns(store, named).keep(SECOND, (CALL,))
+    called: Json = {"role": "assistant", "content": "", "tool_calls": [CALL]}
+    assert await conversation(store, AND, ASKED, called, whose=named) == [AND, ASKED, *SECOND, called]
     for caller in (replace(ANN, name="bob"), replace(ANN, tenant="other")):
-        assert (await remembered([ASKED, DONE], caller=caller, store=store)).messages == [ASKED, DONE]
+        assert await conversation(store, ASKED, DONE, whose=replace(RUN, caller=caller)) == [ASKED, DONE]
+        assert await conversation(store, ASKED, called, whose=replace(named, caller=caller)) == [ASKED, called]
 
 
 async def test_a_conversation_without_answers_asks_nobody(store: Watched) -> None:
     """The first request of each."""
-    messages = [ASKED]
-    assert (await remembered(messages, caller=ANN, store=store)).messages is messages and store.looked == 0
+    assert await turns(store, RUN).conversation() is RUN.body["messages"] and store.looked == 0
 
 
 async def test_a_store_that_fails_costs_only_what_was_hidden(store: Watched) -> None:
     """The turn is over, and the next one goes on without."""
     store.broken = True
-    assert (await remembered([ASKED, DONE], caller=ANN, store=store)).messages == [ASKED, DONE]
-    await keep(TURNS, (), progress=progress("Other."), run=RUN, store=store, clock=CLOCK)
+    assert await conversation(store, ASKED, DONE) == [ASKED, DONE]
+    other: Json = {**DONE, "content": "Other."}
+    await turns(store, RUN, "Other.").keep(FIRST, ())
     store.broken = False
-    later = [ASKED, {**DONE, "content": "Other."}]
-    assert (await remembered(later, caller=ANN, store=store)).messages == later
+    assert await conversation(store, ASKED, other) == [ASKED, other]
 
 
-async def test_what_a_turn_led_to_after_its_end_is_hidden_too(store: Watched) -> None:
-    """The client saw the question of an approval; what came of it stands behind that, also where no model was asked."""
-    asked = progress("May I?")
-    ended = progress("It is done.", prefix=prefix_of((), progress=asked, run=RUN))
-    await keep((), (), progress=ended, run=RUN, store=store, clock=CLOCK)
-    may: Json = {**DONE, "content": "May I?"}
-    told = {"role": "assistant", "content": "It is done."}
-    assert (await remembered([ASKED, may], caller=ANN, store=store)).messages == [ASKED, told, may]
+async def test_what_came_before_a_clients_own_call_is_known_by_its_id(store: Watched) -> None:
+    """Also where the client writes the call and what came before it in other words; twice the same means nobody's."""
+    await turns(store, replace(RUN, id="run_2")).keep(SECOND, (CALL,))
+    function = {"name": "look", "arguments": '{"at": 1.0, "depth": null}'}
+    called: Json = {"role": "assistant", "content": "", "tool_calls": [{**CALL, "function": function}]}
+    summary: Json = {"role": "user", "content": "Summary: hi."}
+    assert await conversation(store, summary, called) == [summary, *SECOND, called]
+    elsewhere = replace(RUN, id="run_3", body={"messages": [AND]})
+    await turns(store, elsewhere).keep(FIRST, (CALL,))
+    assert await conversation(store, summary, called) == [summary, called]
+    called["tool_calls"] = [CALL]
+    assert await conversation(store, AND, called) == [AND, *FIRST, called]
 
 
-async def test_only_a_turn_that_had_not_ended_is_told_again() -> None:
+async def test_what_a_stranger_wrote_taints_whoever_reads_it(store: Watched) -> None:
+    """The run that gets it in front of its model, and no other."""
+    other: Json = {**DONE, "content": "Other."}
+    await turns(store, RUN, "Other.", tainted=True).keep(SECOND, ())
+    for answer, expected in ((other, True), (DONE, False)):
+        progress = Progress(Usage())
+        run = replace(RUN, body={"messages": [ASKED, answer]})
+        await HiddenTurns(run, progress, store=store, clock=CLOCK).conversation()
+        assert progress.tainted is expected
+
+
+async def test_what_a_turn_led_to_after_its_end_stands_behind_its_question(store: Watched) -> None:
+    """And what came before the question in front of it, as soon as it is asked."""
+    run = turns(store, RUN, "May I?")
+    await run.park(FIRST)
+    assert await conversation(store, ASKED, MAY, AND) == [ASKED, *FIRST, MAY, AND]
+    run._progress.said = ["It is done."]
+    await run.keep([*FIRST, *SECOND], ())
+    told: Json = {"role": "assistant", "content": "It is done."}
+    assert await conversation(store, ASKED, MAY, AND) == [ASKED, *FIRST, MAY, *SECOND, told, AND]
+    # Whoever repeats the request gets the answer itself.
+    assert await conversation(store, ASKED, told, AND) == [ASKED, *FIRST, *SECOND, told, AND]
+
+
+async def test_a_workflow_that_goes_on_by_itself_is_known_by_what_it_said(store: Watched) -> None:
+    """No model was asked, so nothing else was hidden."""
+    run = turns(store, RUN, "May I?")
+    await run.park([])
+    run._progress.said = ["It is done."]
+    await run.keep([], ())
+    told: Json = {"role": "assistant", "content": "It is done."}
+    assert await conversation(store, ASKED, MAY, AND) == [ASKED, MAY, told, AND]
+
+
+@pytest.mark.parametrize("with_history", [True, False])
+async def test_what_is_decided_in_the_conversation_stands_once(store: Watched, with_history: bool) -> None:
+    """What came before the question stays in front of it, unless the client sends no history."""
+    asked = turns(store, RUN, "May I?")
+    await asked.park(FIRST)
+    history = [ASKED, MAY] if with_history else []
+    run = turns(store, going_on(*history, APPROVE), "May I?")
+    run._progress.question, run._progress.kept = asked._progress.question, asked._progress.kept
+    assert run.retold() == ""
+    run._progress.said = ["Done."]
+    await run.keep([*FIRST, *SECOND], ())
+    expected = [ASKED, *FIRST, MAY, APPROVE, *SECOND] if with_history else [APPROVE, *FIRST, *SECOND]
+    assert await conversation(store, *history, APPROVE, DONE, AND) == [*expected, DONE, AND]
+
+
+async def test_only_a_turn_that_had_not_ended_is_told_again(store: Watched) -> None:
     """A request that brings messages of its own begins a turn of its own."""
-    assert retold(progress("So far."), RUN) == "So far."
-    ended = progress("So far.", prefix="p")
-    assert (retold(ended, RUN), ended.said, ended.prefix) == ("", [], "p")
+    run = turns(store, RUN, "So far.")
+    assert run.retold() == "So far."
+    await run.park([])
+    assert run.retold() == "" and run._progress.said == []

@@ -246,8 +246,8 @@ async def test_an_answer_that_nobody_waited_for_joins_the_conversation(tmp_path:
     ]
     assert texts(await bench.run(body={"model": "m", "messages": later})) == "Yes."
     sent = bench.asked[-1].body["messages"]
-    assert [m["role"] for m in sent] == ["user", "assistant", "tool", "assistant", "assistant", "user"]
-    assert sent[3]["content"] == "It is done."
+    assert [m["role"] for m in sent] == ["user", "assistant", "assistant", "tool", "assistant", "user"]
+    assert [sent[1]["content"], sent[4]["content"]] == [question, "It is done."]
     await bench.close()
 
 

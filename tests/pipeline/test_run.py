@@ -22,12 +22,12 @@ class Forgetful(SqliteStore):
     """A store that keeps no hidden turns."""
 
     async def put_hidden(
-        self, prefix: str, messages: Sequence[Json], *, tenant: str, now_s: float, tainted: bool
+        self, turn: HiddenTurn, *, key: str, own_keys: Sequence[str], tenant: str, now_s: float
     ) -> None:
-        raise StoreError(f"the disk is full: {prefix}, {messages}, {tenant}, {now_s}, {tainted}")
+        raise StoreError(f"the disk is full: {turn}, {key}, {own_keys}, {tenant}, {now_s}")
 
-    async def hidden(self, prefixes: Sequence[str], *, tenant: str) -> Mapping[str, HiddenTurn]:
-        raise StoreError(f"the disk is gone: {prefixes}, {tenant}")
+    async def hidden(self, keys: Sequence[str], *, tenant: str) -> Mapping[str, HiddenTurn]:
+        raise StoreError(f"the disk is gone: {keys}, {tenant}")
 
 
 class Full(SqliteStore):

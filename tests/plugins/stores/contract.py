@@ -5,7 +5,7 @@ What it promises of runs stands in `contract_journal`.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -196,18 +196,38 @@ async def test_forgetting_counts_what_was_there(store: Store) -> None:
     assert [m.id for m in await store.memories(tenant="acme", caller="ann", conversation=None)] == ["m1"]
 
 
-async def test_hidden_turns_come_back_for_the_prefixes_that_are_known(store: Store) -> None:
-    """As they were put, by prefix; the others are left out, and another tenant has none of them."""
-    messages: list[Json] = [{"role": "tool", "content": "é\ud800", "n": 2**70, "deep": [[None, True, 1.5]]}]
-    await store.put_hidden("a", messages, tenant="acme", now_s=1.0, tainted=True)
-    await store.put_hidden("b", [], tenant="acme", now_s=1.0, tainted=False)
-    assert await store.hidden(["a", "b", "c"], tenant="acme") == {
-        "a": HiddenTurn(messages, tainted=True),
-        "b": HiddenTurn([], tainted=False),
-    }
-    assert await store.hidden(["a"], tenant="other") == {}
-    await store.put_hidden("a", [{"role": "user"}], tenant="acme", now_s=2.0, tainted=False)
-    assert await store.hidden(["a"], tenant="acme") == {"a": HiddenTurn([{"role": "user"}], tainted=False)}
+def turn(turn_id: str, *messages: Json, behind: Sequence[Json] = (), tainted: bool = False) -> HiddenTurn:
+    size = len(messages) + len(behind)
+    before, after = list(messages), list(behind)
+    return HiddenTurn(id=turn_id, run_id="r", start=0, end=size, before=before, behind=after, tainted=tainted)
+
+
+async def put_turn(store: Store, found: HiddenTurn, *own_keys: str, now_s: float = 1.0) -> None:
+    """Under its id and these keys."""
+    await store.put_hidden(found, key=found.id, own_keys=own_keys, tenant="acme", now_s=now_s)
+
+
+async def test_hidden_turns_come_back_for_the_keys_that_are_known(store: Store) -> None:
+    """As they were put, by key; the others are left out, and another tenant has none of them."""
+    odd: Json = {"role": "tool", "content": "é\ud800", "n": 2**70, "deep": [[None, True, 1.5]]}
+    one, two = turn("a", odd, tainted=True), turn("b", behind=[odd])
+    await put_turn(store, one, "x", "y")
+    await put_turn(store, two)
+    assert await store.hidden(["a", "y", "b", "c"], tenant="acme") == {"a": one, "y": one, "b": two}
+    assert await store.hidden(["a", "x"], tenant="other") == {} == await store.hidden([], tenant="acme")
+    again = turn("a", {"role": "user"})
+    await put_turn(store, again, "x")
+    assert await store.hidden(["a", "x", "y"], tenant="acme") == dict.fromkeys(["a", "x", "y"], again)
+
+
+async def test_a_key_that_came_to_mean_two_turns_means_none(store: Store) -> None:
+    """If it is a turn's own; any other means the newest."""
+    one, two = turn("a", {"role": "tool"}), turn("b", {"role": "user"})
+    await store.put_hidden(one, key="k", own_keys=["x", "y"], tenant="acme", now_s=1.0)
+    await store.put_hidden(two, key="k", own_keys=["x"], tenant="acme", now_s=2.0)
+    for _ in range(2):
+        assert await store.hidden(["k", "x", "y"], tenant="acme") == {"k": two, "y": one}
+        await store.put_hidden(two, key="k", own_keys=["x"], tenant="acme", now_s=3.0)
 
 
 async def test_pruning_takes_what_is_old_and_ended(store: Store) -> None:
@@ -215,12 +235,12 @@ async def test_pruning_takes_what_is_old_and_ended(store: Store) -> None:
     await store.write(new(RUN))
     await store.write(new(run("done", state="completed")))
     await store.write(new(run("late", state="failed", updated_s=300.0)))
-    await store.put_hidden("old", [], tenant="acme", now_s=100.0, tainted=False)
-    await store.put_hidden("new", [], tenant="acme", now_s=300.0, tainted=False)
+    await put_turn(store, turn("old"), "own", now_s=100.0)
+    await put_turn(store, turn("new"), now_s=300.0)
     await store.remember(memory(1), limit=5)
     assert await store.prune(before_s=200.0) == 2
     assert {r.id for r in await store.runs_like(RUN.fingerprint, tenant="acme", since_s=0.0)} == {"late", "run_1"}
-    assert await store.hidden(["old", "new"], tenant="acme") == {"new": HiddenTurn([], tainted=False)}
+    assert await store.hidden(["old", "own", "new"], tenant="acme") == {"new": turn("new")}
     assert await store.prune(before_s=200.0) == 0
     assert len(await store.memories(tenant="acme", caller="ann", conversation=None)) == 1
 
@@ -280,14 +300,14 @@ async def test_what_was_told_as_done_is_there_after_closing(reopened: Reopen) ->
     store = await reopened()
     await store.put_prompt("p", "text", tenant="acme", now_s=1.0)
     await store.remember(memory(1), limit=5)
-    await store.put_hidden("a", [{"role": "tool"}], tenant="acme", now_s=1.0, tainted=True)
+    await put_turn(store, turn("a", {"role": "tool"}))
     await store.put_service(SERVICE, expected=0)
     await store.write(new(RUN))
     again = await reopened()
     assert await again.services() == [replace(SERVICE, version=1)]
     assert await again.prompt("p", tenant="acme") == StoredPrompt("p", "acme", "text", 1, 1.0)
     assert await again.memories(tenant="acme", caller="ann", conversation=None) == [memory(1)]
-    assert await again.hidden(["a"], tenant="acme") == {"a": HiddenTurn([{"role": "tool"}], tainted=True)}
+    assert await again.hidden(["a"], tenant="acme") == {"a": turn("a", {"role": "tool"})}
     assert await again.run("run_1", tenant="acme") == RUN
 
 

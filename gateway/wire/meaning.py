@@ -1,0 +1,140 @@
+"""What is meant by a chat message, however its client writes it when it sends it again.
+
+Clients write arguments anew (order, white space, escapes, spelling of numbers), split and trim texts, add fields and
+drop them, and take out where a model thought aloud. Two messages that mean the same have the same `Meaning`.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+
+_BLANKS: Final = b" \t\n\r\v\f"
+_NO_BREAK_SPACE: Final = "\u00a0".encode()
+_ID_LIMIT_CHARS: Final = 128
+_RANDOM = re.compile(r"[0-9A-Za-z]{16}")
+_TWO_DIGITS = re.compile(r"[0-9][^0-9]*[0-9]")
+_ID_IN_TEXT = re.compile(r"(?:call|chatcmpl-tool|fc|toolu)[_-][0-9A-Za-z]{16,64}")
+#: Parts of an answer that clients take out of it or put into it: thoughts, whose beginning a model's template may have
+#: swallowed, and calls as Open WebUI shows them.
+_THOUGHTS: Final = (("<think>", "</think>"), ("<thinking>", "</thinking>"))
+_SHOWN: Final = (('<details type="reasoning"', "</details>"), ('<details type="tool_calls"', "</details>"))
+_ROLES: Final[Mapping[object, bytes]] = {"user": b"u", "assistant": b"a", "tool": b"t", "function": b"t"}
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """`role` is one letter; `text` is without white space; `calls` are names and arguments, b"" for none.
+
+    `ids` are those of the calls, also of calls in text, that nobody else can have given to a call.
+    """
+
+    role: bytes
+    text: bytes
+    calls: bytes = b""
+    ids: tuple[str, ...] = ()
+
+
+def meaning_of(message: Mapping[str, object]) -> Meaning:
+    """Of any message, also of one without sense."""
+    role = _ROLES.get(message.get("role"), b"?")
+    text = _text(message.get("content"))
+    if role != b"a":
+        return Meaning(role, _solid(text))
+    ids: list[str] = []
+    calls = [_call(call, ids) for call in (*_objects(message.get("tool_calls")), *_legacy(message))]
+    ids += _ID_IN_TEXT.findall(text)
+    own = tuple(dict.fromkeys(call_id for call_id in ids if is_random(call_id)))
+    return Meaning(role, _solid(_without_asides(text)), orjson.dumps(calls) if calls else b"", own)
+
+
+def is_random(call_id: str) -> bool:
+    """Whether an id looks drawn from so many that no second call has it: `call_1` and `functions.look:0` do not."""
+    plain = call_id.replace("-", "")
+    return (
+        len(call_id) <= _ID_LIMIT_CHARS and _RANDOM.search(plain) is not None and _TWO_DIGITS.search(plain) is not None
+    )
+
+
+def _text(content: object) -> str:
+    if isinstance(content, str):
+        return content
+    texts = [part if isinstance(part, str) else part.get("text") for part in _parts(content)]
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def _parts(content: object) -> list[str | Mapping[str, object]]:
+    return [part for part in content if isinstance(part, str | dict)] if isinstance(content, list | tuple) else []
+
+
+def _solid(text: str) -> bytes:
+    """Without white space, which programs break, trim and indent as they like."""
+    raw = text.encode("utf-8", "surrogatepass")
+    return raw.translate(None, _BLANKS).replace(_NO_BREAK_SPACE, b"")
+
+
+def _without_asides(text: str) -> str:
+    for opening, closing in _THOUGHTS:
+        if closing in text:
+            head = text.find(closing)
+            if text.find(opening, 0, head) < 0:
+                text = text[head + len(closing) :]
+            text = _without(text, opening, closing)
+    for opening, closing in _SHOWN:
+        text = _without(text, opening, closing)
+    return text
+
+
+def _without(text: str, opening: str, closing: str) -> str:
+    """Without what stands between them; one that does not end stays."""
+    kept, at = [], 0
+    while (begin := text.find(opening, at)) >= 0 and (end := text.find(closing, begin)) >= 0:
+        kept.append(text[at:begin])
+        at = end + len(closing)
+    return "".join([*kept, text[at:]]) if kept else text
+
+
+def _call(call: Mapping[str, object], ids: list[str]) -> list[object]:
+    """Name and arguments; its id goes to `ids`."""
+    if isinstance(call_id := call.get("id"), str):
+        ids.append(call_id)
+    function = call.get("function") or call.get("custom")
+    if not isinstance(function, dict):
+        return []
+    name, arguments = function.get("name"), function.get("arguments", function.get("input"))
+    return [name if isinstance(name, str) else None, arguments_meant(arguments)]
+
+
+def _legacy(message: Mapping[str, object]) -> list[Mapping[str, object]]:
+    """A `function_call`, as calls were before they had ids."""
+    call = message.get("function_call")
+    return [{"function": call}] if isinstance(call, dict) else []
+
+
+def arguments_meant(arguments: object) -> str:
+    """The JSON value of arguments in one spelling; what is no JSON stays as it is, without white space."""
+    try:
+        text = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
+        value = _value(text)
+        if isinstance(value, str):  # arguments that somebody wrote as JSON twice
+            value = _value(value)
+        return orjson.dumps(value or {}, option=orjson.OPT_SORT_KEYS).decode()
+    except (ValueError, TypeError, RecursionError):  # orjson's errors are among them
+        return _solid(str(arguments)).decode("utf-8", "surrogatepass")
+
+
+def _value(text: str) -> object:
+    """Numbers are what JavaScript makes of them: 1, 1.0 and 1e0 are one."""
+    return json.loads(text, parse_int=_number, parse_float=_number) if text.strip() else {}
+
+
+def _number(spelled: str) -> float:
+    return float(spelled) + 0.0  # -0.0 is 0
+
+
+def _objects(value: object) -> list[Mapping[str, object]]:
+    """Those of a list; a client may have sent anything."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, Sequence) else []
