@@ -19,7 +19,7 @@ from gateway.contracts import CheckedSource
 from gateway.counters import ContextCounters
 from gateway.exposition import Exposition
 from gateway.journal import StoredRun
-from gateway.lanes.admin import Pages, Route
+from gateway.lanes.admin import Pages, Readiness, Route
 from gateway.lanes.connection import ClientConnection
 from gateway.lanes.entry import Entry
 from gateway.lanes.listener import Listener
@@ -333,8 +333,11 @@ class Gateway:
             access_log=self._access if self._loaded.settings.logging.access else None,
         )
 
-    def _ready(self) -> bool:
-        return not any(listener.draining for listener in self._listeners.values())
+    def _ready(self) -> Readiness:
+        if any(listener.draining for listener in self._listeners.values()):
+            return "draining"
+        assert self._shared is not None
+        return "ready" if self._shared.store.lost() is None else "store_lost"
 
     def _access(self, **facts: object) -> None:
         self._sink.put(access_record(facts))

@@ -79,6 +79,7 @@ CODES: Mapping[str, Code] = MappingProxyType(
         "agent_timeout": Code(504, "server_error", "gateway", retryable=True),
         "http_version": Code(505, _INVALID, "client"),
         "store_full": Code(507, "server_error", "gateway"),
+        "store_uncertain": Code(507, "server_error", "gateway"),
     }
 )
 

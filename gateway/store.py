@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
+from gateway.errors import GatewayError
 from gateway.journal import Journal
 
 #: A JSON object as orjson reads it: values are JSON values.
@@ -87,7 +88,10 @@ class HiddenTurn:
 
 
 class Store(Journal, Protocol):
-    """Everything that outlives a request. Each method is one transaction; all raise StoreError when it fails."""
+    """Everything that outlives a request. Each method is one transaction; all raise StoreError when it fails.
+
+    Then nothing has changed, and nothing will, unless it is an UncertainError.
+    """
 
     async def open(self) -> None:
         """Comes before everything else."""
@@ -158,6 +162,10 @@ class Store(Journal, Protocol):
         """Deletes ended runs with all that is theirs, but the audit log, and hidden turns older than that; how many."""
         ...
 
+    def lost(self) -> str | None:
+        """The reason why nothing that is written now would be there after a restart; None: there is none."""
+        ...
+
     async def close(self) -> None:
         """Idempotent."""
         ...
@@ -165,3 +173,18 @@ class Store(Journal, Protocol):
 
 class StoreError(Exception):
     """The store failed; the text is for the operator's log."""
+
+
+class UncertainError(StoreError):
+    """What was to be written may be in the store after a crash, or not: nobody knows. Until then it is not."""
+
+
+def unwritten(error: StoreError, text: str) -> GatewayError:
+    """The answer to a request whose write failed; `text` says that nothing has changed, where that is sure."""
+    if isinstance(error, UncertainError):
+        return GatewayError(
+            "store_uncertain",
+            "The gateway's store failed, and again while it undid what it had begun to write: it is not stored now, "
+            "but may be after a restart. Look at it again once the store works; the gateway's log says what is wrong.",
+        )
+    return GatewayError("store_full", text)

@@ -63,7 +63,7 @@ CONTRACT = {
     503: {"overloaded", "upstream_unavailable"},
     504: {"upstream_timeout", "agent_timeout"},
     505: {"http_version"},
-    507: {"store_full"},
+    507: {"store_full", "store_uncertain"},
 }
 TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 #: What SDKs send again by themselves (besides every 5xx).

@@ -5,12 +5,13 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from http import HTTPStatus
+from typing import Literal
 
 from aiohttp import web
 
 from gateway.errors import GatewayError
 from gateway.lanes.own import take_back
-from gateway.store import StoreError
+from gateway.store import StoreError, unwritten
 from gateway.wire.answer import error_body, new_request_id
 from gateway.wire.web import TOOL_HEADER
 
@@ -25,16 +26,18 @@ REQUEST_ID = web.RequestKey("request_id", str)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Route = tuple[str, str, Handler]
+#: The answer of /health/ready: 200 for the first, 503 for the others.
+Readiness = Literal["ready", "draining", "store_lost"]
 
 
 class Pages:
-    """The pages of one worker. `exposition` gives the metrics of all workers; `ready` whether requests are welcome."""
+    """The pages of one worker. `exposition` gives the metrics of all workers, `ready` whether requests are welcome."""
 
     def __init__(
         self,
         *,
         exposition: Callable[[], Awaitable[bytes]] | None,
-        ready: Callable[[], bool],
+        ready: Callable[[], Readiness],
         allowed_hosts: Callable[[], Collection[str]],
         further: Sequence[Route] = (),
     ) -> None:
@@ -62,9 +65,8 @@ class Pages:
         return _json({"status": "ok"})
 
     async def _readiness(self, _request: web.Request) -> web.Response:
-        if self._ready():
-            return _json({"status": "ready"})
-        return _json({"status": "draining"}, status=503)
+        status = self._ready()
+        return _json({"status": status}, status=200 if status == "ready" else 503)
 
     async def _metrics(self, _request: web.Request) -> web.Response:
         assert self._exposition is not None
@@ -86,7 +88,7 @@ class Pages:
             return _error(error, request_id=request.get(REQUEST_ID))
         except StoreError as error:
             log.error("the store failed: %s", error)
-            failure = GatewayError("store_full", "The gateway's store failed; its log says why. Nothing was done.")
+            failure = unwritten(error, "The gateway's store failed; its log says why. Nothing was done.")
             return _error(failure, request_id=request.get(REQUEST_ID))
         except ConnectionResetError:
             raise  # the client left; there is nobody to tell

@@ -8,11 +8,10 @@ from typing import Any, Literal
 from pydantic import Field
 
 from gateway.caller import Caller
-from gateway.errors import GatewayError
 from gateway.journal import Approval, StoredRun, Via
 from gateway.lanes.asked import Body, Resume
 from gateway.runs.desk import Desk, Remember, Wish
-from gateway.store import StoreError
+from gateway.store import StoreError, unwritten
 from gateway.wire.replies import COMMENT_CHARS
 
 log = logging.getLogger("gateway")
@@ -61,11 +60,10 @@ async def go_on(resume: Resume, *decided: Approval | StoredRun) -> None:
 
 @contextmanager
 def written(what: str) -> Iterator[None]:
-    """Around what writes a person's word down. Raises GatewayError (store_full) where that fails."""
+    """Around what writes a person's word down. Raises GatewayError (store_full, store_uncertain) where that fails."""
     try:
         yield
     except StoreError as error:
         log.error("%s cannot be written down: %s", what, error)
-        raise GatewayError(
-            "store_full", f"The gateway cannot write down {what}, so nothing has changed; its log says why."
-        ) from None
+        text = f"The gateway cannot write down {what}, so nothing has changed; its log says why."
+        raise unwritten(error, text) from None

@@ -32,7 +32,7 @@ from gateway.journal import (
 )
 from gateway.runs.loop import Planned, Told
 from gateway.runs.request import request_of
-from gateway.store import StoreError
+from gateway.store import StoreError, unwritten
 from gateway.wire.canonical import call_sha256, canonical
 
 log = logging.getLogger("gateway")
@@ -285,9 +285,8 @@ class Record:
             await self._commit(self._change(state, approvals=approvals, effects=effects))
         except StoreError as error:
             log.error("run %s cannot be written down: %s", self.exchange.id, error)
-            raise GatewayError(
-                "store_full", "The gateway cannot write down what it is about to do, so it does nothing."
-            ) from None
+            text = "The gateway cannot write down what it is about to do, so it does nothing."
+            raise unwritten(error, text) from None
 
     async def _later(self, state: RunState = "running") -> None:
         """Writes behind an effect."""

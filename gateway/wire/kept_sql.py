@@ -14,6 +14,10 @@ Row: TypeAlias = Sequence[Any]
 GENERATION = "SELECT value FROM counters WHERE name = 'generation'"
 NEXT_GENERATION = "UPDATE counters SET value = value + 1 WHERE name = 'generation'"
 
+#: Means nothing, and is never the same.
+MARK = """INSERT INTO counters VALUES ('mark', random())
+    ON CONFLICT (name) DO UPDATE SET value = excluded.value"""
+
 # Columns stand in the order of the dataclasses in `gateway.contracts`.
 
 PROMPTS = """SELECT id, tenant, text, version, updated_s FROM prompts WHERE tenant = coalesce(?, tenant)

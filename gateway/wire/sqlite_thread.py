@@ -2,6 +2,7 @@
 
 1. Work that was queued is carried out, whether or not its caller waits on; a caller hears of it after the commit.
 2. Work that waits together is one transaction, and one fsync. What fails or is refused takes no other with it.
+3. Work that failed is undone for good, or its caller gets an error that says that nobody knows.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from functools import partial
 from typing import TypeAlias, TypeVar
 
 from gateway.wire.sqlite_file import SqliteError
+from gateway.wire.sqlite_transactions import SqliteTransactions, SqliteUncertainError
 
 T = TypeVar("T")
 Settle: TypeAlias = Callable[[], None]
@@ -22,7 +24,7 @@ Settle: TypeAlias = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """`run` does the work and returns what tells the caller; `fail` tells it that nothing happened."""
+    """`run` does the work and returns what tells the caller; `fail` tells it what went wrong."""
 
     run: Callable[[sqlite3.Connection], Settle]
     fail: Callable[[Exception], None]
@@ -32,31 +34,31 @@ class _Job:
 class SqliteThread:
     """One connection and its thread.
 
-    Work that raises `refusal` is undone alone, and its caller gets just that; whatever else goes wrong is a `failure`.
+    Work that raises `refusal` is undone alone, and its caller gets just that; whatever else goes wrong is a `failure`:
+    nothing has happened; or `uncertain`: a crash may bring it back.
     """
 
     def __init__(
         self,
-        connect: Callable[[], sqlite3.Connection],
+        connect: Callable[[], SqliteTransactions],
         *,
         place: str,
-        begin: str,
         batch: int,
         failure: type[Exception],
+        uncertain: type[Exception],
         refusal: type[Exception],
     ) -> None:
         self._connect = connect
         self._place = place
-        self._begin = begin
         self._batch = batch
         self._failure = failure
+        self._uncertain = uncertain
         self._refusal = refusal
         self._loop = asyncio.get_running_loop()
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._closing = False
-        self._synchronous = ""
 
     async def open(self) -> None:
         # A daemon: a process that dies without closing its store must not hang on this thread.
@@ -84,17 +86,18 @@ class SqliteThread:
 
     def _live(self) -> None:
         try:
-            connection = self._connect()
+            transactions = self._connect()
         except (sqlite3.Error, OSError, SqliteError) as error:
             self._closing = True
             self._tell(partial(_fail, self._opened, self._error(error)))
         else:
-            with closing(connection):
+            with closing(transactions):
                 self._tell(partial(_resolve, self._opened, None))
                 more = True
                 while more and (job := self._jobs.get()) is not None:
                     more, batch = self._join(job)
-                    self._attempt(connection, batch)
+                    self._attempt(transactions, batch)
+                    transactions.rest()
         self._tell(partial(_resolve, self._ended, None))
 
     def _join(self, job: _Job) -> tuple[bool, list[_Job]]:
@@ -107,35 +110,41 @@ class SqliteThread:
                 batch.append(following)
         return True, batch
 
-    def _attempt(self, connection: sqlite3.Connection, batch: Sequence[_Job]) -> None:
+    def _attempt(self, transactions: SqliteTransactions, batch: Sequence[_Job]) -> None:
+        durable = any(job.durable for job in batch)
         try:
-            self._start(connection, durable=any(job.durable for job in batch))
-        except sqlite3.Error as error:  # somebody else holds the file: one by one they would each wait as long
-            self._tell(*(partial(job.fail, self._error(error)) for job in batch))
+            transactions.begin(durable=durable)
+        except (sqlite3.Error, SqliteError) as error:  # whoever holds the file: one by one they would each wait as long
+            self._fail(batch, error)
             return
         try:
             if len(batch) == 1:
-                settled = [batch[0].run(connection)]
+                settled = [batch[0].run(transactions.connection)]
             else:
-                settled = [self._beside(connection, job) for job in batch]
-            connection.execute("COMMIT")
+                settled = [self._beside(transactions.connection, job) for job in batch]
         except Exception as error:  # whatever a job raises must reach its caller, and not end the thread
-            with suppress(sqlite3.Error):  # some failures have rolled back already
-                connection.execute("ROLLBACK")
-            if len(batch) > 1:
-                for job in batch:
-                    self._attempt(connection, [job])
-            else:
-                self._tell(partial(batch[0].fail, self._error(error)))
+            transactions.roll_back()
+            self._one_by_one(transactions, batch, error)
+            return
+        try:
+            transactions.commit(durable=durable)
+        except SqliteUncertainError as error:
+            self._fail(batch, error)
+        except sqlite3.Error as error:
+            self._one_by_one(transactions, batch, error)
         else:
             self._tell(*settled)
 
-    def _start(self, connection: sqlite3.Connection, *, durable: bool) -> None:
-        synchronous = "FULL" if durable else "NORMAL"
-        if synchronous != self._synchronous:
-            connection.execute(f"PRAGMA synchronous = {synchronous}")
-            self._synchronous = synchronous
-        connection.execute(self._begin)
+    def _one_by_one(self, transactions: SqliteTransactions, batch: Sequence[_Job], error: Exception) -> None:
+        """After a failure of them together."""
+        if len(batch) == 1:
+            self._fail(batch, error)
+            return
+        for job in batch:
+            self._attempt(transactions, [job])
+
+    def _fail(self, batch: Sequence[_Job], error: Exception) -> None:
+        self._tell(*(partial(job.fail, self._error(error)) for job in batch))
 
     def _beside(self, connection: sqlite3.Connection, job: _Job) -> Settle:
         """Does one job of several, so that a refusal undoes it alone."""
@@ -157,6 +166,8 @@ class SqliteThread:
             return error
         if isinstance(error, SqliteError):
             return self._failure(str(error))
+        if isinstance(error, SqliteUncertainError):
+            return self._uncertain(f"the store {self._place!r} failed: {error}")
         return self._failure(f"the store {self._place!r} failed: {error}")
 
 

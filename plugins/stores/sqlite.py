@@ -32,7 +32,7 @@ from gateway.journal import (
     StoredStep,
 )
 from gateway.journal_sqlite import APPROVALS, ASKS, AUDIT, EVENTS, GRANTS, RUNS, STEPS
-from gateway.store import HiddenTurn, Memory, StoredPrompt, StoredService, StoreError, WorkerService
+from gateway.store import HiddenTurn, Memory, StoredPrompt, StoredService, StoreError, UncertainError, WorkerService
 from gateway.wire import journal_sql as journal
 from gateway.wire import kept_sql as kept
 from gateway.wire.journal_sql import chosen
@@ -41,6 +41,8 @@ from gateway.wire.sqlite_cache import SqliteCache
 from gateway.wire.sqlite_file import IN_MEMORY, connect, open_file
 from gateway.wire.sqlite_rows import Rows
 from gateway.wire.sqlite_thread import SqliteThread
+from gateway.wire.sqlite_transactions import LoggedTransactions, PlainTransactions, SqliteTransactions
+from gateway.wire.sqlite_watch import SqliteWatch
 
 PREFIX = "sqlite:///"
 BATCH = 256  # writes in one transaction
@@ -75,6 +77,7 @@ class SqliteStore:
         self._migrations = migrations
         self._writer: SqliteThread | None = None
         self._reader: SqliteThread | None = None
+        self._watch: SqliteWatch | None = None
         self._memories = SqliteCache[Memory](place, limit=KEPT_CHARS, size_of=lambda memory: 200 + len(memory.text))
 
     def __repr__(self) -> str:
@@ -82,18 +85,33 @@ class SqliteStore:
 
     async def open(self) -> None:
         """Raises StoreError if the file cannot be used; `close` is right after that, too."""
-        thread = partial(SqliteThread, place=self.place, failure=StoreError, refusal=ConflictError)
-        opened = partial(open_file, self.place, migrations=self._migrations)
-        self._writer = thread(opened, begin="BEGIN IMMEDIATE", batch=BATCH)
+        thread = partial(
+            SqliteThread, place=self.place, failure=StoreError, uncertain=UncertainError, refusal=ConflictError
+        )
+        self._writer = thread(self._writing, batch=BATCH)
         await self._writer.open()
         self._reader = self._writer
         if self.place != IN_MEMORY:  # where another connection would see another database
-            self._reader = thread(partial(connect, self.place, mode="ro"), begin="BEGIN", batch=1)
+            self._reader = thread(self._reading, batch=1)
             await self._reader.open()
         self._memories.open()
 
+    def _writing(self) -> SqliteTransactions:
+        connection = open_file(self.place, migrations=self._migrations)
+        if self.place == IN_MEMORY:
+            return PlainTransactions(connection, begin="BEGIN IMMEDIATE")
+        self._watch = SqliteWatch(self.place)
+        return LoggedTransactions(connection, watch=self._watch, mark=kept.MARK)
+
+    def _reading(self) -> SqliteTransactions:
+        return PlainTransactions(connect(self.place, mode="ro"), begin="BEGIN")
+
+    def lost(self) -> str | None:
+        return None if self._watch is None else self._watch.lost()
+
     async def close(self) -> None:
         self._memories.close()
+        self._watch = None
         for thread in (self._reader, self._writer):
             if thread is not None:
                 await thread.close()

@@ -61,8 +61,8 @@ class Lane:
     async def chat(self, words: str) -> Answered:
         return await self._post(CHAT, asking(words))
 
-    async def decide(self, approval_id: str) -> Answered:
-        return await self._post(f"/context/approvals/{approval_id}", {"decision": "approve"})
+    async def decide(self, approval_id: str, decision: str = "approve") -> Answered:
+        return await self._post(f"/context/approvals/{approval_id}", {"decision": decision})
 
     async def _post(self, path: str, body: Json) -> Answered:
         async with self.session.post(path, json=body) as response:
@@ -102,13 +102,15 @@ class Lane:
 
 
 @asynccontextmanager
-async def running(folder: Path, *, place: Path | None = None) -> AsyncIterator[Lane]:
+async def running(
+    folder: Path, *, place: Path | None = None, env: Mapping[str, str] | None = None
+) -> AsyncIterator[Lane]:
     place = place or folder / "gateway.db"
     async with FakeUpstream() as upstream:
         demo = await start_demo()
         try:
             config = configured(folder, place=place, upstream=upstream.base_url, model=demo.base_url)
-            async with GatewayProcess(json.dumps(config)) as gateway, session_with(gateway) as session:
+            async with GatewayProcess(json.dumps(config), env=env) as gateway, session_with(gateway) as session:
                 yield Lane(gateway, upstream, session, folder, place)
         finally:
             await demo.close()

@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 
 from gateway.errors import GatewayError
-from gateway.lanes.admin import Pages
+from gateway.lanes.admin import Pages, Readiness
 
 from .assembled import Lane, assembled
 
@@ -14,7 +14,7 @@ PATHS = (b"/", b"/health/live", b"/health/ready", b"/metrics", b"/gone")
 
 
 def pages(
-    *, ready: bool = True, hosts: tuple[str, ...] = (), exposition: bytes | None = b"metric 1\n"
+    *, ready: Readiness = "ready", hosts: tuple[str, ...] = (), exposition: bytes | None = b"metric 1\n"
 ) -> web.Application:
     async def page() -> bytes:
         assert exposition is not None
@@ -35,10 +35,11 @@ async def asked(lane: Lane, path: str, *lines: bytes, host: bytes = b"localhost"
 
 async def test_readiness_is_what_it_is_told() -> None:
     """200 while requests are welcome, 503 afterwards; liveness does not care."""
-    for ready, expected in ((True, (200, {"status": "ready"})), (False, (503, {"status": "draining"}))):
+    expected: tuple[tuple[Readiness, int], ...] = (("ready", 200), ("draining", 503), ("store_lost", 503))
+    for ready, code in expected:
         async with assembled(pages=pages(ready=ready), own_paths=PATHS) as lane:
             status, body = await asked(lane, "/health/ready")
-            assert (status, json.loads(body)) == expected
+            assert (status, json.loads(body)) == (code, {"status": ready})
             assert (await asked(lane, "/health/live"))[0] == 200
 
 
@@ -81,7 +82,7 @@ async def test_a_failing_page_says_nothing_of_itself() -> None:
     async def breaks() -> bytes:
         raise RuntimeError("secret detail")
 
-    app = Pages(exposition=breaks, ready=lambda: True, allowed_hosts=lambda: ()).application()
+    app = Pages(exposition=breaks, ready=lambda: "ready", allowed_hosts=lambda: ()).application()
     async with assembled(pages=app, own_paths=PATHS) as lane:
         status, body = await asked(lane, "/metrics")
         assert (status, json.loads(body)["error"]["code"]) == (500, "internal_error")
@@ -103,7 +104,7 @@ async def test_a_wait_is_told_in_seconds_and_where_it_is_shorter_in_milliseconds
         raise GatewayError("upstream_limited", "Not so fast.", retry_after_s=1.005)
 
     further = Pages(
-        exposition=None, ready=lambda: True, allowed_hosts=lambda: (), further=[("GET", "/limited", limited)]
+        exposition=None, ready=lambda: "ready", allowed_hosts=lambda: (), further=[("GET", "/limited", limited)]
     ).application()
     async with assembled(pages=further, own_paths=(b"/limited",)) as lane, lane.client() as client:
         await client.send(b"GET /limited HTTP/1.1\r\nHost: localhost\r\n\r\n")

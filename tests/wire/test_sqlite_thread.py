@@ -11,6 +11,7 @@ import pytest
 
 from gateway.wire.sqlite_file import SqliteError
 from gateway.wire.sqlite_thread import SqliteThread
+from gateway.wire.sqlite_transactions import PlainTransactions
 
 Open = Callable[..., Awaitable[SqliteThread]]
 
@@ -20,6 +21,10 @@ class FailureError(Exception):
 
 
 class RefusalError(Exception):
+    pass
+
+
+class UncertainError(FailureError):
     pass
 
 
@@ -44,7 +49,12 @@ async def thread(place: Path) -> AsyncIterator[SqliteThread]:
 
 def of(connecting: Callable[[], sqlite3.Connection]) -> SqliteThread:
     return SqliteThread(
-        connecting, place="words", begin="BEGIN IMMEDIATE", batch=10, failure=FailureError, refusal=RefusalError
+        lambda: PlainTransactions(connecting(), begin="BEGIN IMMEDIATE"),
+        place="words",
+        batch=10,
+        failure=FailureError,
+        uncertain=UncertainError,
+        refusal=RefusalError,
     )
 
 

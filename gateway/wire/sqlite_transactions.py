@@ -1,0 +1,166 @@
+"""Transactions on one SQLite connection, and what becomes of one that failed.
+
+1. A commit that fails leaves nothing behind before its callers hear of it. SQLite forgets the frames that it has put
+   into the log by then, the mark of the commit included, and whoever plays the log back after a crash does not: so
+   another commit is written over them at once.
+2. Where that fails, too, nobody knows what a crash would bring back. That is told as such (`SqliteUncertainError`),
+   and nothing more is written until it is settled.
+3. After a failed fsync nothing counts as on disk that was not written once more.
+4. Nothing is written to files that are not those that were opened.
+"""
+
+import ctypes
+import sqlite3
+from contextlib import suppress
+from typing import Protocol
+
+from gateway.wire.sqlite_file import SqliteError
+from gateway.wire.sqlite_watch import SqliteWatch
+
+#: About a thousand pages of four kilobytes: SQLite's own measure.
+CHECKPOINT_EACH = 100
+
+
+class SqliteUncertainError(Exception):
+    """A commit failed, and may take effect after a crash all the same."""
+
+
+class SqliteTransactions(Protocol):
+    """Of one connection, one at a time."""
+
+    @property
+    def connection(self) -> sqlite3.Connection: ...
+
+    def begin(self, *, durable: bool) -> None:
+        """Raises sqlite3.Error and SqliteError: nothing has happened."""
+        ...
+
+    def commit(self, *, durable: bool) -> None:
+        """Raises SqliteUncertainError; sqlite3.Error: it is undone for good."""
+        ...
+
+    def roll_back(self) -> None: ...
+
+    def rest(self) -> None:
+        """Nobody waits for what is done now."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class PlainTransactions:
+    """Of a connection that only reads, or whose database is in memory: there is no log that a failure could be in."""
+
+    def __init__(self, connection: sqlite3.Connection, *, begin: str) -> None:
+        self.connection = connection
+        self._begin = begin
+
+    def begin(self, *, durable: bool) -> None:
+        del durable
+        self.connection.execute(self._begin)
+
+    def commit(self, *, durable: bool) -> None:
+        del durable
+        try:
+            self.connection.execute("COMMIT")
+        except sqlite3.Error:
+            self.roll_back()
+            raise
+
+    def roll_back(self) -> None:
+        with suppress(sqlite3.Error):  # some failures have rolled back already
+            self.connection.execute("ROLLBACK")
+
+    def rest(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+class LoggedTransactions(PlainTransactions):
+    """Of the connection that writes a file in WAL mode.
+
+    `mark` is a statement that changes something of no meaning to a random value.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, *, watch: SqliteWatch, mark: str) -> None:
+        super().__init__(connection, begin="BEGIN IMMEDIATE")
+        self._watch = watch
+        self._mark = mark
+        self._synchronous = ""
+        self._commits = 0
+        #: A log that was found may be of a process whose last fsync failed.
+        self._is_settled = not watch.has_log
+        # SQLite's own checkpoints keep their failures to themselves.
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+
+    def begin(self, *, durable: bool) -> None:
+        if self._watch.check():
+            self._write_mark()
+            self._watch.check()
+        if not self._is_settled:
+            self._settle()
+        self._begin_with("FULL" if durable else "NORMAL")
+
+    def commit(self, *, durable: bool) -> None:
+        try:
+            super().commit(durable=durable)
+        except sqlite3.Error as error:
+            self._is_settled = False
+            try:
+                self._settle()
+            except (sqlite3.Error, SqliteError) as further:
+                raise SqliteUncertainError(f"{error}; then, while that was undone: {further}") from error
+            raise
+        self._commits += 1
+        if durable:
+            try:
+                self._watch.check()
+            except SqliteError as error:
+                raise SqliteUncertainError(str(error)) from error
+
+    def rest(self) -> None:
+        """Plays the log into the database now and then."""
+        if self._commits >= CHECKPOINT_EACH:
+            self._commits = 0
+            try:
+                self._watch.check()
+                self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            except (sqlite3.Error, SqliteError):  # the next transaction says so
+                self._is_settled = False
+
+    def close(self) -> None:
+        if self._watch.may_close:
+            super().close()
+        else:  # until the process ends: Python would close it with the last reference
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.connection))
+        self._watch.close()
+
+    def _settle(self) -> None:
+        """Raises sqlite3.Error and SqliteError."""
+        self._watch.check()
+        self._write_mark()
+        self._begin_with("FULL")
+        try:
+            self._watch.write_log_anew()
+        except OSError as error:
+            raise SqliteError(f"the log of the store cannot be written: {error}") from None
+        finally:
+            self.roll_back()
+        self._is_settled = True
+
+    def _write_mark(self) -> None:
+        self._begin_with("FULL")
+        try:
+            self.connection.execute(self._mark)
+        except sqlite3.Error:
+            self.roll_back()
+            raise
+        super().commit(durable=True)
+
+    def _begin_with(self, synchronous: str) -> None:
+        if synchronous != self._synchronous:
+            self.connection.execute(f"PRAGMA synchronous = {synchronous}")
+            self._synchronous = synchronous
+        self.connection.execute(self._begin)

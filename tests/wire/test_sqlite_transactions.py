@@ -1,0 +1,105 @@
+"""Transactions of a writer: what is in the log afterwards, and what is not."""
+
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from gateway.wire.kept_sql import MARK
+from gateway.wire.migrations import MIGRATIONS
+from gateway.wire.sqlite_file import SqliteError, open_file
+from gateway.wire.sqlite_transactions import CHECKPOINT_EACH, LoggedTransactions, PlainTransactions
+from gateway.wire.sqlite_watch import SqliteWatch
+
+PUT = "INSERT INTO counters VALUES (?, 1)"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "gateway.db"
+
+
+@pytest.fixture
+def transactions(place: Path) -> Iterator[LoggedTransactions]:
+    connection = open_file(str(place), migrations=MIGRATIONS)
+    with closing(LoggedTransactions(connection, watch=SqliteWatch(str(place)), mark=MARK)) as transactions:
+        yield transactions
+
+
+def put(transactions: PlainTransactions, name: str) -> None:
+    transactions.begin(durable=True)
+    transactions.connection.execute(PUT, (name,))
+    transactions.commit(durable=True)
+
+
+def names(place: Path) -> set[str]:
+    """What whoever opens a copy of the files finds, as after a crash."""
+    copy = place.with_name("copy.db")
+    shutil.copyfile(place, copy)
+    shutil.copyfile(f"{place}-wal", f"{copy}-wal")
+    with closing(sqlite3.connect(copy)) as connection:
+        return {row[0] for row in connection.execute("SELECT name FROM counters")} - {"generation", "mark"}
+
+
+def test_a_transaction_that_is_rolled_back_is_not_there(transactions: LoggedTransactions, place: Path) -> None:
+    """Nor is the connection in it any more."""
+    transactions.begin(durable=False)
+    transactions.connection.execute(PUT, ("undone",))
+    transactions.roll_back()
+    put(transactions, "done")
+    assert names(place) == {"done"}
+
+
+def test_the_log_is_played_into_the_database_now_and_then(transactions: LoggedTransactions, place: Path) -> None:
+    """It does not grow without end."""
+    sizes = []
+    for n in range(4 * CHECKPOINT_EACH):
+        put(transactions, str(n))
+        transactions.rest()
+        sizes.append(place.with_name(f"{place.name}-wal").stat().st_size)
+    assert max(sizes) == max(sizes[: CHECKPOINT_EACH + 1])
+    assert names(place) == {str(n) for n in range(4 * CHECKPOINT_EACH)}
+
+
+def test_nothing_is_written_to_a_log_that_is_gone(place: Path) -> None:
+    """Before a transaction begins; what was there is saved at the end."""
+    connection = open_file(str(place), migrations=MIGRATIONS)
+    with closing(LoggedTransactions(connection, watch=SqliteWatch(str(place)), mark=MARK)) as transactions:
+        put(transactions, "before")
+        place.with_name(f"{place.name}-wal").unlink()
+        with pytest.raises(SqliteError):
+            put(transactions, "after")
+    with closing(sqlite3.connect(place)) as saved:
+        assert {row[0] for row in saved.execute("SELECT name FROM counters")} == {"generation", "before"}
+
+
+NO_ROOM = """
+import resource, sqlite3, sys
+from gateway.wire.kept_sql import MARK
+from gateway.wire.migrations import MIGRATIONS
+from gateway.wire.sqlite_file import open_file
+from gateway.wire.sqlite_transactions import LoggedTransactions
+from gateway.wire.sqlite_watch import SqliteWatch
+place = sys.argv[1]
+transactions = LoggedTransactions(open_file(place, migrations=MIGRATIONS), watch=SqliteWatch(place), mark=MARK)
+transactions.begin(durable=True)
+transactions.connection.execute("INSERT INTO counters VALUES ('big', zeroblob(40000))")
+_, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (20000, hard))
+try:
+    transactions.commit(durable=True)
+except sqlite3.Error as error:
+    assert not transactions.connection.in_transaction
+    print("undone:", error)
+"""
+
+
+def test_a_commit_without_room_is_undone_for_good(place: Path) -> None:
+    """There was room for the mark in its place."""
+    done = subprocess.run([sys.executable, "-c", NO_ROOM, str(place)], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("undone: ")
