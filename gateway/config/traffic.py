@@ -49,7 +49,7 @@ class Tls(Section):
 
 class Timeouts(Section):
     connect: Duration = Field(default=5.0, description="Longest wait for a connection, TLS included.")
-    first_byte: Duration = Field(default=600.0, description="Longest wait for the first byte of the answer.")
+    first_byte: Duration = Field(default=600.0, description="Longest wait for the head of the answer.")
     idle: Duration = Field(default=300.0, description="Longest silence within an answer.")
 
 
@@ -105,7 +105,9 @@ class Limits(Section):
         default=None, description="Most requests of a worker under way; more get 503 at once; null: no limit."
     )
     head_timeout: Duration = Field(default=10.0, description="Longest time for a head, from its first byte.")
-    body_idle: Duration = Field(default=60.0, description="Longest silence of a client within its body.")
+    body_idle: Duration = Field(
+        default=60.0, description="Longest silence of a client within its body, which needs 100 bytes a second besides."
+    )
     write: Duration = Field(default=60.0, description="Longest time in which a client reads nothing of its answer.")
     keepalive: Duration = Field(default=75.0, description="Longest idle time of a client connection between requests.")
     drain: DurationOrZero = Field(

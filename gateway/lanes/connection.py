@@ -9,6 +9,7 @@ import asyncio
 import fcntl
 import sys
 import termios
+from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
@@ -16,7 +17,7 @@ from gateway.errors import GatewayError
 from gateway.lanes.own import OwnTurn
 from gateway.lanes.passthrough import Splice
 from gateway.lanes.plan import Plan
-from gateway.lanes.turn import HELD, SENDING, Turn
+from gateway.lanes.turn import HELD, SENDING, YIELDED, Turn
 from gateway.routing.routes import path_of
 from gateway.upstream.connection import reset
 from gateway.wire.answer import error_answer, new_request_id
@@ -141,6 +142,10 @@ class ClientConnection(asyncio.Protocol):
         self.resume(HELD)
         return held
 
+    @property
+    def paused(self) -> bool:
+        return self._paused != 0
+
     def pause(self, reason: int) -> None:
         if not self._paused and not self.transport.is_closing():
             self.transport.pause_reading()
@@ -153,6 +158,18 @@ class ClientConnection(asyncio.Protocol):
             self.transport.resume_reading()
             self.listener.paused.discard(self)
 
+    def yield_turn(self, read_on: Callable[[], bool]) -> None:
+        """Stops reading, and calls `read_on` once in each of the next turns of the loop while it returns True."""
+        if not self._paused & YIELDED:
+            self.pause(YIELDED)
+            self.listener.loop.call_soon(self._next_turn, read_on)
+
+    def _next_turn(self, read_on: Callable[[], bool]) -> None:
+        if read_on():
+            self.listener.loop.call_soon(self._next_turn, read_on)
+        else:
+            self.resume(YIELDED)
+
     def turn_done(self, *, keep: bool, linger: bool = False) -> None:
         """The answer is written. `keep`: the connection takes another request. `linger`: this one is not whole yet."""
         self.turn = None
@@ -162,7 +179,7 @@ class ClientConnection(asyncio.Protocol):
             return
         self.deadline_name, self._since = "keepalive", None
         if self._paused:
-            self.resume(HELD | SENDING)
+            self.resume(HELD | SENDING | YIELDED)
         if self._held:
             self._read(self.unhold())
 
@@ -186,7 +203,7 @@ class ClientConnection(asyncio.Protocol):
         self._held = b""
         if linger and not self.transport.is_closing():
             self._expect("close", LINGER_S)
-            self.resume(HELD | SENDING)
+            self.resume(HELD | SENDING | YIELDED)
             self.transport.write_eof()
         else:
             self._expect("close", self.listener.entry.timeouts.write_s)

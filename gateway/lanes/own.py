@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from gateway.errors import GatewayError
+from gateway.lanes.pace import BodyPace, too_slow
 from gateway.lanes.turn import SENDING
 from gateway.lanes.websocket import WebSocketTurn
 from gateway.routing.routes import path_of
@@ -130,7 +131,18 @@ class OwnTurn:
     finds them.
     """
 
-    __slots__ = ("_began", "_body", "_client", "_handler", "_moved", "answered", "head", "keep_alive", "status")
+    __slots__ = (
+        "_began",
+        "_body",
+        "_client",
+        "_handler",
+        "_pace",
+        "_received_bytes",
+        "answered",
+        "head",
+        "keep_alive",
+        "status",
+    )
 
     mode = "own"
     streaming = False
@@ -139,7 +151,8 @@ class OwnTurn:
         self._client = client
         self.head = head
         self._began = perf_counter()
-        self._moved = client.listener.clock()
+        self._received_bytes = 0
+        self._pace: BodyPace | None = None
         self._body: Body | None = None
         self.keep_alive = self.answered = False
         self.status = 0
@@ -162,7 +175,7 @@ class OwnTurn:
         if body is None:
             self._client.hold(data)
             return
-        self._moved = self._client.listener.clock()
+        self._received_bytes += len(data)
         try:
             fed = body.feed(data)
         except BodyError as error:
@@ -172,8 +185,16 @@ class OwnTurn:
             self._body = None
             if body.rest:
                 self._client.hold(body.rest)
+        elif body.waiting:
+            self._client.yield_turn(self._read_on)
         if fed:
             self._handler.data_received(fed)
+
+    def _read_on(self) -> bool:
+        """Goes on with what is here of the body; whether more of it waits for another turn of the loop."""
+        if self._body is not None and self._client.turn is self:
+            self.request_received(b"")
+        return self._body is not None and self._body.waiting and self._client.turn is self
 
     def handler_closed(self) -> None:
         """The handler is through with its one request."""
@@ -216,9 +237,15 @@ class OwnTurn:
     def sweep(self, now: float) -> None:
         """A body that stops arriving has a deadline; how long a handler may take is the handler's own matter."""
         limit_s = self._client.listener.entry.timeouts.body_idle_s
-        if self._body is not None and now - self._moved > limit_s:
+        if self._body is None:
+            return
+        if self._pace is None:
+            self._pace = BodyPace(now, idle_s=limit_s, received_bytes=self._received_bytes)
+        elif self._client.paused:
+            self._pace.excuse(now)
+        elif self._pace.late(now, idle_s=limit_s, received_bytes=self._received_bytes):
             self._client.listener.metrics.deadlines["body"] += 1
-            self._break_off(GatewayError("request_timeout", f"The request body stopped arriving for {limit_s:g} s."))
+            self._break_off(GatewayError("request_timeout", too_slow(limit_s)))
 
     def _break_off(self, error: GatewayError) -> None:
         client = self._client

@@ -5,16 +5,12 @@ finished to the client; a client that leaves takes its upstream connection with 
 the pool only after a whole request and a whole answer.
 """
 
-import asyncio
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 from gateway.errors import GatewayError
-from gateway.lanes.account import Account
-from gateway.lanes.plan import Plan
+from gateway.lanes.pace import too_slow
+from gateway.lanes.sending import Sending
 from gateway.lanes.tunnel import Tunnel
-from gateway.lanes.turn import SENDING
-from gateway.upstream.connection import HIGH_WATER_BYTES, UpstreamConnection
 from gateway.wire.answer import error_answer, new_request_id
 from gateway.wire.body import Body, BodyError, ChunkedBody, LengthBody
 from gateway.wire.mask import MaskedBody, mask
@@ -27,154 +23,23 @@ from gateway.wire.response import (
     measure_regular,
 )
 
-if TYPE_CHECKING:
-    from gateway.lanes.connection import ClientConnection
 
-#: How long an upload stands still when its upstream begins to answer.
-EARLY_ANSWER_S = 0.005
-
-
-class Splice:
+class Splice(Sending):
     """A passthrough turn."""
 
     mode = "passthrough"
 
-    @property
-    def streaming(self) -> bool:
-        return self._account.streaming
-
-    # Each turn begins with these; as class attributes they cost nothing until they change.
-    _request: Body | None = None  # the rest of the request's body, None once it is whole
-    _answer: Body | None = None  # the answer's body, None before its head
+    # Each turn begins with these, too.
     _heads: ResponseHeads | None = None  # an answer's head that was not regular or not whole
-    _upstream: UpstreamConnection | None = None
-    _connecting: asyncio.Task[None] | None = None
-    _replay = b""  # the whole request, if it may be sent again
     _keep_client = True
     _keep_upstream = True
     _until_close = False
     _framed = True  # a cut answer shows by its own framing
     _idle_timeout_s: float | None = None
-    _upstream_full = False
-    _moved: float | None = None  # loop time at which something last moved; None: since the last sweep
 
-    def __init__(self, client: "ClientConnection", plan: Plan, began: float) -> None:
-        self._client = client
-        self._plan = plan
-        self._account = Account(plan, began)
-        self._pending: list[bytes] = []
-
-    # The request's way.
-
-    def start(self, digits: bytes, body: bytes) -> None:
-        """Sends the request's head, with what is here of its body, to an upstream connection."""
-        plan, client = self._plan, self._client
-        length = int(digits) if digits else plan.length
-        if plan.chunked or len(body) < length:
-            self._request = ChunkedBody() if plan.chunked else LengthBody(length)
-            if (fed := self._feed_request(body)) is None:
-                return
-            body = fed
-        elif len(body) > length:
-            client.hold(body[length:])
-            body = body[:length]
-        request = b"".join((plan.before, digits, plan.after, body))
-        self._account.received_bytes = len(body)
-        if plan.repeatable and self._request is None:
-            self._replay = request
-        upstream = plan.pool.take()
-        if upstream is None:
-            self._open(request)
-        else:
-            self._attach(upstream, request)
-        self._account.request_started()
-
-    def request_received(self, data: bytes) -> None:
-        if self._request is None:
-            self._client.hold(data)
-            return
-        fed = self._feed_request(data)
-        if not fed:
-            return
-        self._account.received_bytes += len(fed)
-        self._moved = None
-        if self._upstream is None:
-            self._pending.append(fed)
-            if sum(map(len, self._pending)) > HIGH_WATER_BYTES:
-                self._client.pause(SENDING)
-        elif self._pending or (self._answer is None and self._upstream.stale()):
-            # An early answer waits to be read, perhaps with the end of its connection behind it. Writing into that end
-            # would lose the answer, so it is read first.
-            self._pending.append(fed)
-            self._client.pause(SENDING)
-            self._client.listener.loop.call_later(EARLY_ANSWER_S, self._send_pending)
-        else:
-            self._upstream.write(fed)
-
-    def _feed_request(self, data: bytes) -> bytes | None:
-        """What of the client's bytes goes upstream; None after its framing broke and the turn ended."""
-        body = self._request
-        assert body is not None
-        try:
-            fed = body.feed(data)
-        except BodyError as error:
-            if self._answer is None:
-                self._fail(GatewayError("bad_framing", f"The request body is malformed: {error}."), outcome="cancelled")
-            else:
-                self._cut("cancelled")
-            return None
-        if body.done:
-            self._request = None
-            if body.rest:
-                self._client.hold(body.rest)
-        return fed
-
-    def _open(self, request: bytes) -> None:
-        self._pending.append(request)
-        self._connecting = self._client.listener.loop.create_task(self._connect())
-
-    async def _connect(self) -> None:
-        try:
-            upstream = await self._plan.pool.connect()
-        except GatewayError as error:
-            self._connecting = None
-            self._fail(error, outcome="timeout" if error.code == "upstream_timeout" else "connect")
-            return
-        self._connecting = None
-        pending, self._pending = b"".join(self._pending), []
-        self._attach(upstream, pending)
-
-    def _send_pending(self) -> None:
-        """Goes on with the request's body after a look at what the upstream had to say."""
-        if self._upstream is not None and self._pending:
-            self._upstream.write(b"".join(self._pending))
-            self._pending.clear()
-            if not self._upstream_full:
-                self._client.resume(SENDING)
-
-    def _attach(self, upstream: UpstreamConnection, data: bytes) -> None:
-        client = self._client
-        self._upstream = upstream
-        upstream.turn = self
-        if client.blocked_since is not None:
-            upstream.pause()
-        upstream.transport.write(data)
-        self._moved = None
-        self._account.sent_at = perf_counter()
-        if not self._upstream_full:
-            client.resume(SENDING)
-
-    def upstream_full(self) -> None:
-        self._upstream_full = True
-        if self._request is not None:
-            self._client.pause(SENDING)
-
-    def upstream_drained(self) -> None:
-        self._upstream_full = False
-        self._moved = None
-        self._client.resume(SENDING)
-
-    # The answer's way.
+    @property
+    def streaming(self) -> bool:
+        return self._account.streaming
 
     def response_received(self, data: bytes) -> None:
         body = self._answer
@@ -197,8 +62,18 @@ class Splice:
         self._moved = None
         if body.done:
             self._complete(excess=bool(body.rest))
-        elif self._upstream is not None and isinstance(body, ChunkedBody) and body.passes_chunks:
+        elif self._upstream is None:
+            return
+        elif body.waiting:
+            self._upstream.yield_turn(self._answer_on)
+        elif isinstance(body, ChunkedBody) and body.passes_chunks:
             self._upstream.relay = self._client.transport.write
+
+    def _answer_on(self) -> bool:
+        """Goes on with what is here of the answer; whether more of it waits for another turn of the loop."""
+        if self._upstream is not None:
+            self.response_received(b"")
+        return self._upstream is not None and self._answer is not None and self._answer.waiting
 
     def _take_back(self) -> None:
         """Takes back what was lent for whole chunks, and accounts for those that went through."""
@@ -231,9 +106,9 @@ class Splice:
         client, plan = self._client, self._plan
         if self._heads is None:
             self._heads = ResponseHeads(plan.method)
-        self._moved = None
         try:
             for head in self._heads.feed(data):
+                self._moved = None  # a head that drips is none yet
                 if head.status >= 200:
                     self._begin_answer(head, self._heads.rest, came)
                 elif head.status != 101:
@@ -326,6 +201,10 @@ class Splice:
     def upstream_lost(self, error: Exception | None) -> None:
         self._take_back()
         upstream, self._upstream = self._upstream, None
+        while self._answer is not None and self._answer.waiting and not self._answer.done:
+            self.response_received(b"")  # at most one read: what came before the end counts
+        if self._client.turn is not self:
+            return
         if self._answer is not None:
             if self._until_close and error is None:
                 self._complete(excess=False)
@@ -362,12 +241,13 @@ class Splice:
         self._take_back()
         if self._moved is None:
             self._moved = now
-        plan, waited = self._plan, now - self._moved
-        endpoint, limit_s = plan.pool.endpoint, self._client.listener.entry.timeouts.body_idle_s
-        uploading = self._request is not None and not self._upstream_full
-        if uploading and self._answer is None and not (plan.expects_continue and not self._account.received_bytes):
-            if waited > limit_s:
-                self._overdue("body", f"The request body stopped arriving for {limit_s:g} s.", code="request_timeout")
+        waited, endpoint = now - self._moved, self._plan.pool.endpoint
+        uploading = self._answer is None and self._request is not None
+        if uploading and self._body_late(now):
+            limit_s = self._client.listener.entry.timeouts.body_idle_s
+            self._overdue("body", too_slow(limit_s), code="request_timeout")
+        elif uploading and not (self._upstream_full or self._waits_to_be_invited):
+            return
         elif self._answer is None and not self._upstream_full:
             if waited > endpoint.first_byte_s:
                 self._overdue(

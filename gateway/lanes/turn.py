@@ -2,9 +2,11 @@
 
 from typing import Final, Protocol
 
-#: Reasons for the client's reading to be paused: too much is held for later; where the body goes does not keep up.
+#: Reasons for the client's reading to be paused: too much is held for later; where the body goes does not keep up; what
+#: came takes more than one turn of the event loop.
 HELD: Final = 1
 SENDING: Final = 2
+YIELDED: Final = 4
 
 
 class Turn(Protocol):

@@ -14,6 +14,9 @@ from gateway.upstream.pool import Pool
 from gateway.wire.body import Body, BodyError, ChunkedBody
 from gateway.wire.response import ResponseError, ResponseHead, ResponseHeads, body_of
 
+#: So much of an answer is read in one turn of the event loop: events can be a few bytes long, and cost some 10 us each.
+TURN_BYTES = 8192
+
 #: Takes the next of a body; the pause that it returns, if any, is awaited before more comes.
 Take: TypeAlias = Callable[[bytes], Callable[[], Awaitable[None]] | None]
 
@@ -29,6 +32,7 @@ class UpstreamCall:
         self._body: Body | None = None
         self._pieces: list[bytes] = []
         self._held_bytes = 0
+        self._unread = b""  # what came beyond the turn of the loop
         self._failure: BaseException | None = None
         self._take: Take | None = None  # while pieces go there as they come
         self._pause: Callable[[], Awaitable[None]] | None = None  # what it wants awaited
@@ -121,6 +125,27 @@ class UpstreamCall:
     def response_received(self, data: bytes) -> None:
         self._began = True
         self._take_back()
+        if self._unread:
+            data = self._unread + data
+        if len(data) > TURN_BYTES:
+            data, self._unread = data[:TURN_BYTES], data[TURN_BYTES:]
+        else:
+            self._unread = b""
+        self._read(data)
+        if self._waiting and self._upstream is not None:
+            self._upstream.yield_turn(self._read_on)
+
+    @property
+    def _waiting(self) -> bool:
+        """Whether something of the answer is here that waits for another turn of the loop."""
+        return bool(self._unread) or (self._body is not None and self._body.waiting)
+
+    def _read_on(self) -> bool:
+        if self._upstream is not None and self._waiting:
+            self.response_received(b"")
+        return self._upstream is not None and self._waiting
+
+    def _read(self, data: bytes) -> None:
         try:
             if self._body is None:
                 for head in self._heads.feed(data):
@@ -143,7 +168,7 @@ class UpstreamCall:
             if self._held_bytes > HIGH_WATER_BYTES and self._upstream is not None:
                 self._upstream.pause()
         if self._body.done:
-            self._complete(clean=not self._body.rest)
+            self._complete(clean=not self._body.rest and not self._unread)
             self._wake()
         elif self._take is not None:
             self._lend()
@@ -153,7 +178,7 @@ class UpstreamCall:
     def _lend(self) -> None:
         """Whole chunks, as events of a stream mostly come, go to `take` at once."""
         body = self._body
-        if self._upstream is not None and isinstance(body, ChunkedBody) and body.between_chunks:
+        if self._upstream is not None and not self._unread and isinstance(body, ChunkedBody) and body.between_chunks:
             self._upstream.relay = self._chunk_received
 
     def _take_back(self) -> None:
@@ -183,6 +208,10 @@ class UpstreamCall:
 
     def upstream_lost(self, error: Exception | None) -> None:
         self._upstream = None
+        while self._waiting and not self._done and self._failure is None:
+            self.response_received(b"")  # at most one read: what came before the end counts
+        if self._done or self._failure is not None:
+            return
         if self._head is not None and self._head.framing == "close" and error is None:
             self._done = True
         else:
@@ -211,8 +240,7 @@ class UpstreamCall:
 
     def _attach(self, upstream: UpstreamConnection, request: bytes) -> None:
         self._upstream, self.sent = upstream, True
-        upstream.turn = self
-        upstream.transport.write(request)
+        upstream.begin(self, request)
 
     async def _await_head(self) -> ResponseHead | None:
         limit_s = self._pool.endpoint.first_byte_s

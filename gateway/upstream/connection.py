@@ -7,7 +7,7 @@ import socket
 import ssl
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from gateway.wire.body import SIZE_LINES
 
@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 #: Above `HIGH` unsent bytes the sender is paused, below `LOW` it goes on. uvloop's own default low mark is 16 bytes.
 HIGH_WATER_BYTES = 65536
 LOW_WATER_BYTES = 16384
+#: The most that is kept of what an upstream says before its connection has a turn.
+EARLY_LIMIT_BYTES = 65536
 _TABLED = len(SIZE_LINES)
+#: Reasons for reading to be paused: where the answer goes does not keep up; what came takes more than one turn of the
+#: event loop.
+FULL: Final = 1
+YIELDED: Final = 2
 
 
 class UpstreamTurn(Protocol):
@@ -46,8 +52,10 @@ class UpstreamConnection(asyncio.Protocol):
     """
 
     __slots__ = (
+        "_lost",
         "_poll",
         "_small_reads",
+        "early",
         "idle_limit_s",
         "idle_since",
         "paused",
@@ -55,8 +63,10 @@ class UpstreamConnection(asyncio.Protocol):
         "relay",
         "relayed",
         "reused",
+        "spoke_first",
         "transport",
         "turn",
+        "unclaimed",
     )
 
     def __init__(self, pool: "Pool") -> None:
@@ -66,7 +76,11 @@ class UpstreamConnection(asyncio.Protocol):
         self.relay: Callable[[bytes], None] | None = None
         self.relayed = 0
         self.reused = False
-        self.paused = False
+        self.unclaimed = True  # until its first turn
+        self._lost: tuple[Exception | None] | None = None  # before that
+        self.early = b""
+        self.spoke_first = False
+        self.paused = 0
         self._small_reads = False
         self.idle_since = 0.0
         self.idle_limit_s = 0.0
@@ -85,10 +99,12 @@ class UpstreamConnection(asyncio.Protocol):
                 relay(data)
                 return
         turn = self.turn
-        if turn is None:
-            self.abort()
-        else:
+        if turn is not None:
             turn.response_received(data)
+        elif self.unclaimed and len(self.early) < EARLY_LIMIT_BYTES:
+            self.early += data
+        else:
+            self.abort()
 
     def eof_received(self) -> bool:
         return self.turn is not None and self.turn.upstream_eof()
@@ -96,10 +112,14 @@ class UpstreamConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         turn, self.turn = self.turn, None
         self.pool.lost(self)
+        if turn is None and not self.unclaimed:
+            return
+        if exc is None and not self._ended_cleanly():
+            exc = ConnectionResetError("TLS ended without close_notify")
         if turn is not None:
-            if exc is None and not self._ended_cleanly():
-                exc = ConnectionResetError("TLS ended without close_notify")
             turn.upstream_lost(exc)
+        else:
+            self._lost = (exc,)
 
     def pause_writing(self) -> None:
         if self.turn is not None:
@@ -109,23 +129,62 @@ class UpstreamConnection(asyncio.Protocol):
         if self.turn is not None:
             self.turn.upstream_drained()
 
+    @property
+    def lost(self) -> bool:
+        """Whether it ended before its first turn."""
+        return self._lost is not None
+
+    def begin(self, turn: UpstreamTurn, request: bytes) -> None:
+        """Gives the connection to a turn, and sends its request, or the beginning of it.
+
+        An upstream at its limit answers when it accepts, before it has read anything: that is its answer to the first
+        request, which is not sent if the answer is whole, or the connection gone. It carries no further one.
+        """
+        self.turn = turn
+        if self.unclaimed:
+            self.unclaimed = False
+            early, self.early = self.early, b""
+            if early:
+                self.spoke_first = True
+                turn.response_received(early)
+                if self.turn is not turn:
+                    return
+            if self._lost is not None:
+                self.turn = None
+                turn.upstream_lost(self._lost[0])
+                return
+        self.transport.write(request)
+
     def write(self, data: bytes) -> None:
         if not self.transport.is_closing():
             self.transport.write(data)
 
-    def pause(self) -> None:
-        """Stops reading: the client does not keep up. From now on it reads in small pieces."""
-        if not self.paused and not self.transport.is_closing():
-            self.paused = True
+    def pause(self, reason: int = FULL) -> None:
+        """Stops reading while there is a reason. From now on it reads in small pieces."""
+        before, self.paused = self.paused, self.paused | reason
+        if not before and not self.transport.is_closing():
             self.transport.pause_reading()
             if not self._small_reads:
                 self._small_reads = True
                 self.transport.set_protocol(_SmallReads(self))
 
-    def resume(self) -> None:
-        if self.paused and not self.transport.is_closing():
-            self.paused = False
+    def resume(self, reason: int = FULL) -> None:
+        """Reads on if this was the last reason not to."""
+        before, self.paused = self.paused, self.paused & ~reason
+        if before and not self.paused and not self.transport.is_closing():
             self.transport.resume_reading()
+
+    def yield_turn(self, read_on: Callable[[], bool]) -> None:
+        """Stops reading, and calls `read_on` once in each of the next turns of the loop while it returns True."""
+        if not self.paused & YIELDED:
+            self.pause(YIELDED)
+            asyncio.get_running_loop().call_soon(self._next_turn, read_on)
+
+    def _next_turn(self, read_on: Callable[[], bool]) -> None:
+        if read_on():
+            asyncio.get_running_loop().call_soon(self._next_turn, read_on)
+        else:
+            self.resume(YIELDED)
 
     def take_back(self) -> int:
         """Ends the lending of `relay`; the bytes that it was given."""

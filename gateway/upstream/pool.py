@@ -63,15 +63,16 @@ class Pool:
 
     def give(self, connection: UpstreamConnection, *, idle_timeout_s: float | None) -> None:
         """Takes back a connection whose turn ended cleanly; closes it if the pool is closed or it is not alive."""
-        connection.turn = None
-        if connection.transport.get_write_buffer_size():
-            connection.abort()  # the answer came before the request was read: what is unsent may never be
+        connection.turn, connection.unclaimed = None, False
+        if connection.spoke_first or connection.transport.get_write_buffer_size():
+            # The answer came before the request was read: another may follow, and what is unsent may never be.
+            connection.abort()
             return
         if self._closed or connection.transport.is_closing():
             connection.transport.close()
             return
         if connection.paused:
-            connection.resume()
+            connection.resume(connection.paused)
         connection.idle_since = self._clock()
         if idle_timeout_s is not None:
             connection.idle_limit_s = min(IDLE_LIMIT_S, max(idle_timeout_s - 1.0, 0.0))
@@ -103,7 +104,8 @@ class Pool:
         self.counts.opened += 1
         self.counts.up = True
         connection.idle_limit_s = IDLE_LIMIT_S
-        self.open.add(connection)
+        if not connection.lost:
+            self.open.add(connection)
         return connection
 
     def lost(self, connection: UpstreamConnection) -> None:

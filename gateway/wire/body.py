@@ -13,6 +13,10 @@ from gateway.wire.fields import TOKEN, VALUE, FieldError, check_trailers
 #: Longest chunk-size line with its extensions, and longest trailer section, in bytes.
 LINE_LIMIT_BYTES = 4096
 TRAILERS_LIMIT_BYTES = 16384
+#: Chunks read at once, about 1 ms: 10 MB of one-byte chunks would stop all others for 2 s.
+CHUNKS_AT_ONCE = 1000
+#: A body with so many waits for the next turn of the event loop all the same: libuv reads up to 32 times in one.
+MANY_CHUNKS = 200
 
 #: RFC 9112 section 7.1.1 without its optional white space, which llhttp and h11 refuse.
 _QUOTED = rb"\"(?:[\t \x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\" + VALUE + rb")*+\""
@@ -40,13 +44,20 @@ class BodyError(ValueError):
 
 
 class Body(Protocol):
-    """A body on its way. `done` once its last byte was fed; `rest` then holds what came after it."""
+    """A body on its way. `done` once its last byte was fed; `rest` then holds what came after it.
+
+    `waiting`: what was fed is enough for one turn of the event loop. Feed b"" in the next turn, and nothing else before
+    that, so that what is held stays bounded.
+    """
 
     @property
     def done(self) -> bool: ...
 
     @property
     def rest(self) -> bytes: ...
+
+    @property
+    def waiting(self) -> bool: ...
 
     def feed(self, data: bytes) -> bytes:
         """What of `data` (and of what was held) may be forwarded now. Raises BodyError."""
@@ -57,6 +68,8 @@ class LengthBody:
     """A body of `Content-Length` bytes."""
 
     __slots__ = ("done", "left", "rest")
+
+    waiting = False
 
     def __init__(self, length: int) -> None:
         self.left = length
@@ -80,6 +93,8 @@ class OpenBody:
 
     __slots__ = ("done", "rest")
 
+    waiting = False
+
     def __init__(self) -> None:
         self.done = False
         self.rest = b""
@@ -91,10 +106,10 @@ class OpenBody:
 class ChunkedBody:
     """A chunked body, forwarded with its framing as it came, or as bare payload for an HTTP/1.0 client."""
 
-    __slots__ = ("_at", "_held", "_left", "_payload_only", "done", "rest")
+    __slots__ = ("_at", "_held", "_left", "_payload_only", "done", "rest", "waiting")
 
     def __init__(self, *, payload_only: bool = False) -> None:
-        self.done = False
+        self.done = self.waiting = False
         self.rest = b""
         self._at = _FROM_LINE
         self._left = 0
@@ -114,8 +129,8 @@ class ChunkedBody:
     def feed(self, data: bytes) -> bytes:
         if self._held:
             data, self._held = self._held + data, b""
-        start, end, payload = 0, len(data), []
-        while start < end:
+        start, end, payload, lines = 0, len(data), [], 0
+        while start < end and lines < CHUNKS_AT_ONCE:
             if self._at == _IN_DATA:
                 taken = min(self._left, end - start)
                 if self._payload_only:
@@ -133,12 +148,14 @@ class ChunkedBody:
                 start += 2
                 self._at = _FROM_LINE
             else:
+                lines += 1
                 after = self._line(data, start) if self._at == _FROM_LINE else self._last(data, start)
                 if after < 0:
                     break
                 start = after
                 if self.done:
                     break
+        self.waiting = lines > MANY_CHUNKS and not self.done
         return self._passed(data, start, payload)
 
     def _passed(self, data: bytes, start: int, payload: list[bytes]) -> bytes:

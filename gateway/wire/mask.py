@@ -24,6 +24,10 @@ class MaskedBody:
     def rest(self) -> bytes:
         return self._body.rest
 
+    @property
+    def waiting(self) -> bool:
+        return self._body.waiting
+
     def feed(self, data: bytes) -> bytes:
         text = mask(self._held + self._body.feed(data), self._secret)
         self._held = b""

@@ -115,6 +115,37 @@ async def test_a_body_to_one_of_our_own_pages_that_stops() -> None:
         assert waited.s < DEADLINE_S + SWEEP_S
 
 
+@pytest.mark.parametrize("target", [b"/v1/x", b"/v1/chat/completions"])
+async def test_a_body_that_drips_is_ended(target: bytes) -> None:
+    """A byte now and then keeps no connection open: 408, as for a body that stopped; by length and in chunks."""
+    lines = (b"X-Context-Mode: context",) if target.endswith(b"completions") else ()
+    framings = (b"Content-Length: 100000", b"Transfer-Encoding: chunked"), (b"x" * 9999, b"1\r\nx\r\n" * 2000)
+    async with through(limits={"body_idle": DEADLINE_S}) as (gateway, upstream):
+        for framing, body in zip(*framings, strict=True):
+            async with client_of(gateway) as client:
+                begun = get(target, *lines, framing, method=b"POST").replace(b"gw.example", b"localhost")
+                await client.send(begun)
+                async with dripping(client, body):
+                    received = await client.read_rest()
+                assert received.startswith(b"HTTP/1.1 408 ") and b"bytes a second" in received
+        await upstream.wait_open(0)
+        assert await deadlines(gateway) == {"body": 2}
+
+
+async def test_an_upstream_that_drips_its_head_is_a_504() -> None:
+    """A head is one when it is whole: its first bytes do not give an upstream more time for the rest."""
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.drip(b"HTTP/1.1 200 OK\r\nX: " + b"a" * 1000, every_s=0.05)
+
+    timeouts = {"timeouts": {"first_byte": DEADLINE_S}}
+    async with through(script, upstream=timeouts) as (gateway, _), client_of(gateway) as client:
+        waited = Stopwatch()
+        assert (await exchange(client)).status == 504
+        assert waited.s < DEADLINE_S + SWEEP_S
+
+
 async def test_a_slow_body_is_not_a_stopped_one() -> None:
     """A byte now and then, for several times the deadline."""
     async with through(limits={"body_idle": DEADLINE_S}) as (gateway, _), client_of(gateway) as client:

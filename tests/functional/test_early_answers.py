@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from gateway.testing.peer import PEER_LEFT, Peer
-from gateway.testing.scripts import CONTINUE, answer, chunk, head, serve
+from gateway.testing.scripts import CONTINUE, LAST_CHUNK, answer, chunk, head, serve
 
 from .through import FINE, breathe, client_of, error_of, get, in_pieces, listener_of, post, post_chunked, through
 
@@ -204,6 +204,44 @@ async def test_an_upstream_that_answered_early_is_not_used_again() -> None:
             await client.send(get())
             assert (await client.read_response()).payload == b"next"
         assert len(upstream.connections) == 2
+
+
+@pytest.mark.parametrize("end", ["close", "wait"])
+@pytest.mark.parametrize("request_", [get(), post(b"{}"), post(bytes(300_000)), post_chunked(chunk(b"x") + LAST_CHUNK)])
+async def test_an_answer_on_accept_is_the_answer(request_: bytes, end: str) -> None:
+    """A server at its limit says 503 before it has read anything: with its Retry-After, not as an error of ours."""
+    busy = answer(503, b"at my limit", [("Retry-After", "7"), ("Connection", "close")])
+
+    async def script(peer: Peer) -> None:
+        await peer.send(busy)
+        if end == "wait":
+            await peer.wait_end()
+
+    async with through(script) as (gateway, upstream):
+        for _ in range(20):
+            async with client_of(gateway) as client:
+                await client.send(request_)
+                response = await client.read_response()
+                assert (response.status, response.payload) == (503, b"at my limit")
+                assert response.values(b"retry-after") == [b"7"]
+        await upstream.wait_open(0)
+        assert not listener_of(gateway).entry.pools[0].open
+
+
+async def test_an_upstream_that_closes_on_accept_is_a_502() -> None:
+    """At once, and nothing is left of it."""
+
+    async def closes(peer: Peer) -> None:
+        peer.close()
+
+    async with through(closes) as (gateway, upstream):
+        for request_ in (get(), post(b"{}")) * 5:
+            async with client_of(gateway) as client:
+                await client.send(request_)
+                response = await client.read_response()
+                assert (response.status, error_of(response)["code"]) == (502, "upstream_error")
+        await upstream.wait_open(0)
+        assert not listener_of(gateway).entry.pools[0].open
 
 
 @pytest.mark.parametrize("first", ["body", "answer"])

@@ -8,7 +8,7 @@ import pytest
 from gateway.errors import GatewayError
 from gateway.testing.peer import Peer
 from gateway.testing.scripts import answer, chunk, head, ok, serve
-from gateway.upstream.call import Take, UpstreamCall
+from gateway.upstream.call import TURN_BYTES, Take, UpstreamCall
 from gateway.upstream.pool import Pool
 
 from .turns import pooled
@@ -101,6 +101,18 @@ async def test_a_stale_connection_costs_nothing() -> None:
         await fetch(pool)
         assert await fetch(pool) == (200, b"again")
         assert len(upstream.connections) == 2
+
+
+async def test_an_answer_on_accept_is_the_answer() -> None:
+    """Before the request was read, or could be sent: the call has it, and the connection is not used again."""
+
+    async def busy(peer: Peer) -> None:
+        await peer.send(answer(503, b"at my limit"))
+
+    async with pooled(busy) as (pool, upstream, _):
+        for _ in range(10):
+            assert await fetch(pool) == (503, b"at my limit")
+        assert len(upstream.connections) == 10
 
 
 async def test_silence_has_a_limit() -> None:
@@ -254,6 +266,34 @@ async def test_chunks_are_handed_over_however_they_arrive() -> None:
             async with pooled(script) as (pool, _, _):
                 await each(UpstreamCall(pool), taken.append)
             assert b"".join(taken) == b"".join(texts)
+
+
+@pytest.mark.parametrize("size", [1, 9, 60_000])
+async def test_a_flood_of_tiny_events_leaves_others_their_turns(size: int) -> None:
+    """However they are cut into chunks, only so much is handed over in one turn of the event loop."""
+    events = b"data:{}\n\n" * 60_000
+    body = b"".join(chunk(events[at : at + size]) for at in range(0, len(events), size)) + b"0\r\n\r\n"
+    turn, taken = 0, dict[int, int]()
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(CHUNKED + body, timeout_s=None)
+
+    async def count_turns() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    def take(piece: bytes) -> None:
+        taken[turn] = taken.get(turn, 0) + len(piece)
+
+    async with pooled(script) as (pool, _, _):
+        counting = asyncio.create_task(count_turns())
+        await each(UpstreamCall(pool), take)
+        counting.cancel()
+    assert sum(taken.values()) == len(events)
+    assert max(taken.values()) <= 2 * TURN_BYTES  # the pieces that came before somebody took them come with the next
 
 
 async def test_what_takes_pieces_may_pause() -> None:

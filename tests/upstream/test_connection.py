@@ -51,14 +51,45 @@ async def test_a_reset_is_an_error() -> None:
 async def test_bytes_that_nobody_asked_for_end_it(data: bytes) -> None:
     """Without a turn they belong to nobody."""
 
+    idle = asyncio.Event()
+
     async def talks(peer: Peer) -> None:
+        await idle.wait()
         await peer.send(data)
         await peer.wait_end()
 
     async with pooled(talks) as (pool, upstream, _):
-        await connected(pool)
+        pool.give(await connected(pool), idle_timeout_s=None)
+        idle.set()
         await upstream.wait_open(0)
         assert not pool.open
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_what_a_new_connection_says_first_is_for_its_first_turn(leaves: bool) -> None:
+    """An upstream at its limit answers when it accepts; the connection is not used again."""
+
+    async def greets(peer: Peer) -> None:
+        await peer.send(b"HTTP/1.1 503 Busy\r\n\r\n")
+        if not leaves:
+            await peer.wait_end()
+
+    async with pooled(greets) as (pool, upstream, _):
+        connection, turn = await pool.connect(), NotingTurn()
+        async with asyncio.timeout(2):
+            while not (connection.lost if leaves else connection.early):
+                await asyncio.sleep(0)
+        connection.begin(turn, b"GET / HTTP/1.1\r\n\r\n")
+        await turn.until("data")
+        assert turn.received == b"HTTP/1.1 503 Busy\r\n\r\n"
+        if leaves:
+            assert turn.events == ["data", "lost"] and turn.error is None
+        else:
+            pool.give(connection, idle_timeout_s=None)
+        await upstream.wait_open(0)
+        while pool.open:
+            await asyncio.sleep(0)
+        assert not pool.idle
 
 
 async def test_a_fin_without_a_turn_ends_it() -> None:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.wire.body import (
+    CHUNKS_AT_ONCE,
     LINE_LIMIT_BYTES,
     SIZE_LINES,
     TRAILERS_LIMIT_BYTES,
@@ -273,9 +274,31 @@ def test_a_hundred_thousand_tiny_chunks() -> None:
     """F13: 100,000 chunks of one byte with an extension of 16 bytes: well under 2 s of processor time."""
     data = b"1;abcdefghijklmno\r\nx\r\n" * 100_000 + b"0\r\n\r\n"
     began = time.process_time()
-    body = ChunkedBody()
-    assert b"".join(body.feed(data[at : at + 65536]) for at in range(0, len(data), 65536)) == data
+    body, passed = ChunkedBody(), []
+    for at in range(0, len(data), 65536):
+        passed.append(body.feed(data[at : at + 65536]))
+        while body.waiting:
+            passed.append(body.feed(b""))
+    assert b"".join(passed) == data
     assert body.done and time.process_time() - began < 2
+
+
+@pytest.mark.parametrize("payload_only", [False, True])
+@pytest.mark.parametrize("tiny", [b"1\r\nx\r\n", b"001;a=b\r\nx\r\n", b"2\r\nxx\r\n"])
+def test_tiny_chunks_are_read_in_portions(tiny: bytes, payload_only: bool) -> None:
+    """A bounded number at once, and what is left waits for the next turn; large chunks never wait."""
+    count = 10 * CHUNKS_AT_ONCE
+    body, passed = ChunkedBody(payload_only=payload_only), []
+    passed.append(body.feed(tiny * count + b"0\r\n\r\n" + NEXT))
+    while body.waiting:
+        passed.append(body.feed(b""))
+    payload = tiny.partition(b"\r\n")[2][:-2]
+    assert b"".join(passed) == (payload * count if payload_only else tiny * count + b"0\r\n\r\n")
+    assert body.done and body.rest == NEXT
+    assert max(map(len, passed)) <= CHUNKS_AT_ONCE * len(tiny)
+    large = ChunkedBody()
+    large.feed((b"1000\r\n" + bytes(4096) + b"\r\n") * 60)
+    assert not large.waiting
 
 
 def test_large_bodies_are_passed_on_without_copies_piling_up() -> None:

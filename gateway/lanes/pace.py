@@ -1,0 +1,39 @@
+"""How long a client may take over the body of its request."""
+
+from typing import Final
+
+#: A body that arrives more slowly than this, in bytes a second, uses up its time as if it stood still.
+LEAST_RATE: Final = 100
+
+
+class BodyPace:
+    """One body's time: `idle_s` to begin with, which passes while the client could send, and comes back with its bytes.
+
+    So a body that stands still is late after `idle_s`, and one that drips below LEAST_RATE is, too, a little later.
+    """
+
+    __slots__ = ("_left_s", "_looked_s", "_received_bytes")
+
+    def __init__(self, now_s: float, *, idle_s: float, received_bytes: int) -> None:
+        self._left_s = idle_s
+        self._looked_s = now_s
+        self._received_bytes = received_bytes
+
+    def late(self, now_s: float, *, idle_s: float, received_bytes: int) -> bool:
+        """Whether the client's time is over, given all the bytes of the body that came until now."""
+        passed_s, self._looked_s = now_s - self._looked_s, now_s
+        came, self._received_bytes = received_bytes - self._received_bytes, received_bytes
+        self._left_s = min(self._left_s - passed_s + came / LEAST_RATE, idle_s)
+        return self._left_s < 0
+
+    def excuse(self, now_s: float) -> None:
+        """The time since the last look was not the client's: it was paused, or waited to be invited."""
+        self._looked_s = now_s
+
+
+def too_slow(idle_s: float) -> str:
+    """What a client is told whose body is late."""
+    return (
+        f"The request body stopped arriving, or arrives too slowly: it may stand still for {idle_s:g} s "
+        f"(limits.body_idle), and needs {LEAST_RATE} bytes a second."
+    )

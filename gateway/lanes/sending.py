@@ -1,0 +1,195 @@
+"""The request's way of a passthrough turn: to an upstream connection, pooled or made for it, as fast as that reads.
+
+Invariants: the framing of a body is checked before it goes on; nothing piles up: a client whose body cannot go on is
+paused; a request goes out a second time only over a fresh connection, if it is repeatable and nothing was answered.
+"""
+
+import asyncio
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from gateway.errors import GatewayError
+from gateway.lanes.account import Account
+from gateway.lanes.pace import BodyPace
+from gateway.lanes.plan import Plan
+from gateway.lanes.turn import SENDING
+from gateway.upstream.connection import HIGH_WATER_BYTES, UpstreamConnection
+from gateway.wire.body import Body, BodyError, ChunkedBody, LengthBody
+
+if TYPE_CHECKING:
+    from gateway.lanes.connection import ClientConnection
+
+#: How long an upload stands still when its upstream begins to answer.
+EARLY_ANSWER_S = 0.005
+
+
+class Sending:
+    """The half of a passthrough turn that sends; `Splice` has the other one, which answers and ends it."""
+
+    # Each turn begins with these; as class attributes they cost nothing until they change.
+    _request: Body | None = None  # the rest of the request's body, None once it is whole
+    _answer: Body | None = None  # the answer's body, None before its head
+    _upstream: UpstreamConnection | None = None
+    _connecting: asyncio.Task[None] | None = None
+    _replay = b""  # the whole request, if it may be sent again
+    _upstream_full = False
+    _moved: float | None = None  # loop time at which something last moved; None: since the last sweep
+    _pace: BodyPace | None = None  # from the first sweep that finds the body unfinished
+
+    def __init__(self, client: "ClientConnection", plan: Plan, began: float) -> None:
+        self._client = client
+        self._plan = plan
+        self._account = Account(plan, began)
+        self._pending: list[bytes] = []
+
+    def start(self, digits: bytes, body: bytes) -> None:
+        """Sends the request's head, with what is here of its body, to an upstream connection."""
+        plan, client = self._plan, self._client
+        length = int(digits) if digits else plan.length
+        if plan.chunked or len(body) < length:
+            self._request = ChunkedBody() if plan.chunked else LengthBody(length)
+            if (fed := self._feed_request(body)) is None:
+                return
+            body = fed
+        elif len(body) > length:
+            client.hold(body[length:])
+            body = body[:length]
+        request = b"".join((plan.before, digits, plan.after, body))
+        self._account.received_bytes = len(body)
+        if plan.repeatable and self._request is None:
+            self._replay = request
+        upstream = plan.pool.take()
+        if upstream is None:
+            self._open(request)
+        else:
+            self._attach(upstream, request)
+        self._account.request_started()
+
+    def request_received(self, data: bytes) -> None:
+        if self._request is None:
+            self._client.hold(data)
+            return
+        fed = self._feed_request(data)
+        if not fed:
+            return
+        self._account.received_bytes += len(fed)
+        self._moved = None
+        if self._upstream is None:
+            self._pending.append(fed)
+            if sum(map(len, self._pending)) > HIGH_WATER_BYTES:
+                self._client.pause(SENDING)
+        elif self._pending or (self._answer is None and self._upstream.stale()):
+            # An early answer waits to be read, perhaps with the end of its connection behind it. Writing into that end
+            # would lose the answer, so it is read first.
+            self._pending.append(fed)
+            self._client.pause(SENDING)
+            self._client.listener.loop.call_later(EARLY_ANSWER_S, self._send_pending)
+        else:
+            self._upstream.write(fed)
+
+    def _feed_request(self, data: bytes) -> bytes | None:
+        """What of the client's bytes goes upstream; None after its framing broke and the turn ended."""
+        body = self._request
+        assert body is not None
+        try:
+            fed = body.feed(data)
+        except BodyError as error:
+            if self._answer is None:
+                self._fail(GatewayError("bad_framing", f"The request body is malformed: {error}."), outcome="cancelled")
+            else:
+                self._cut("cancelled")
+            return None
+        if body.done:
+            self._request = None
+            if body.rest:
+                self._client.hold(body.rest)
+        elif body.waiting:
+            self._client.yield_turn(self._request_on)
+        return fed
+
+    def _request_on(self) -> bool:
+        """Goes on with what is here of the body; whether more of it waits for another turn of the loop."""
+        if self._request is not None and self._under_way:
+            self.request_received(b"")
+        return self._request is not None and self._request.waiting and self._under_way
+
+    def _open(self, request: bytes) -> None:
+        self._pending.append(request)
+        self._connecting = self._client.listener.loop.create_task(self._connect())
+
+    async def _connect(self) -> None:
+        try:
+            upstream = await self._plan.pool.connect()
+        except GatewayError as error:
+            self._connecting = None
+            self._fail(error, outcome="timeout" if error.code == "upstream_timeout" else "connect")
+            return
+        self._connecting = None
+        pending, self._pending = b"".join(self._pending), []
+        self._attach(upstream, pending)
+
+    def _send_pending(self) -> None:
+        """Goes on with the request's body after a look at what the upstream had to say."""
+        if self._upstream is not None and self._pending:
+            self._upstream.write(b"".join(self._pending))
+            self._pending.clear()
+            if not self._upstream_full:
+                self._client.resume(SENDING)
+
+    def _attach(self, upstream: UpstreamConnection, data: bytes) -> None:
+        client = self._client
+        self._upstream = upstream
+        if client.blocked_since is not None:
+            upstream.pause()
+        if not self._upstream_full:
+            client.resume(SENDING)
+        self._moved = None
+        self._account.sent_at = perf_counter()
+        upstream.begin(self, data)
+
+    def upstream_full(self) -> None:
+        self._upstream_full = True
+        if self._request is not None:
+            self._client.pause(SENDING)
+
+    def upstream_drained(self) -> None:
+        self._upstream_full = False
+        self._moved = None
+        self._client.resume(SENDING)
+
+    @property
+    def _under_way(self) -> bool:
+        turn: object = self._client.turn
+        return turn is self
+
+    @property
+    def _waits_to_be_invited(self) -> bool:
+        return self._plan.expects_continue and not self._account.received_bytes
+
+    def _body_late(self, now: float) -> bool:
+        """Whether the client takes too long over its body; time in which it cannot or need not send does not count."""
+        received, limit_s = self._account.received_bytes, self._client.listener.entry.timeouts.body_idle_s
+        if self._pace is None:
+            self._pace = BodyPace(now, idle_s=limit_s, received_bytes=received)
+        elif self._upstream_full or self._waits_to_be_invited:
+            self._pace.excuse(now)
+        else:
+            return self._pace.late(now, idle_s=limit_s, received_bytes=received)
+        return False
+
+    # The other half.
+
+    def response_received(self, data: bytes) -> None:
+        raise NotImplementedError
+
+    def upstream_eof(self) -> bool:
+        raise NotImplementedError
+
+    def upstream_lost(self, error: Exception | None) -> None:
+        raise NotImplementedError
+
+    def _fail(self, error: GatewayError, *, outcome: str) -> None:
+        raise NotImplementedError
+
+    def _cut(self, outcome: str) -> None:
+        raise NotImplementedError
