@@ -4,7 +4,8 @@ import asyncio
 import json
 import os
 import signal
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import pytest
 from functional.through import get
@@ -177,3 +178,74 @@ async def test_streams_are_cut_at_the_limit_and_a_second_signal_does_not_wait() 
                 await until(lambda gateway=gateway: "draining" in gateway.stderr_text())
             assert await gateway.wait() == 0 and ending.s < limit_s
             assert await client.wait_end() == "reset"
+
+
+# Deaths and signals at any moment of a start.
+
+
+@asynccontextmanager
+async def starting(text: str) -> AsyncIterator[GatewayProcess]:
+    """A gateway with two workers, from the moment when it has them both; it need not get ready."""
+    gateway = GatewayProcess(text)
+    entering = asyncio.create_task(gateway.__aenter__())
+    try:
+        await until(lambda: begun(gateway) and len(workers_of(gateway)) == 2)
+        yield gateway
+        await entering
+    except BaseException:
+        entering.cancel()
+        raise
+    finally:
+        await asyncio.wait({entering})
+        await gateway.__aexit__(None, None, None)
+
+
+def begun(gateway: GatewayProcess) -> bool:
+    try:
+        return processes.living_process(gateway.pid) is not None
+    except RuntimeError:
+        return False
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("later_s", [0.0, 0.2, 0.4, 0.6])
+async def test_a_worker_that_is_killed_while_it_starts_is_started_again(which: int, later_s: float) -> None:
+    """Whatever the other one does: the gateway gets ready, both serve, and it ends when it is told to."""
+    async with FakeUpstream() as upstream:
+        async with starting(config(upstream.base_url, workers=2)) as gateway:
+            await asyncio.sleep(later_s)  # the moment is the case
+            os.kill(workers_of(gateway)[which].pid, signal.SIGKILL)
+            await all_workers(gateway)
+            await until(lambda: len(workers_of(gateway)) == 2)
+            assert {(await fetch(gateway)).status for _ in range(20)} == {200}
+        assert gateway.returncode == 0
+        assert gateway.stdout_text().count("is ready") == 1 and gateway.stderr_text().count("unexpectedly") == 1
+
+
+async def test_a_worker_that_hangs_while_it_starts_holds_no_signal_up() -> None:
+    """One is frozen: SIGTERM ends the gateway all the same, a second one at once, and nobody is left."""
+    async with FakeUpstream() as upstream, AsyncExitStack() as stack:
+        gateway = GatewayProcess(config(upstream.base_url, workers=2, limits={"drain": "30s"}))
+        entering = asyncio.create_task(stack.enter_async_context(gateway))
+        await until(lambda: begun(gateway) and len(workers_of(gateway)) == 2)
+        frozen = workers_of(gateway)[1]
+        os.kill(frozen.pid, signal.SIGSTOP)
+        ended = asyncio.create_task(gateway.wait())
+        while not ended.done():
+            gateway.signal(signal.SIGTERM)
+            await asyncio.wait({ended}, timeout=0.2)
+        assert await ended == 0
+        assert not processes.still_living({frozen})
+        with suppress(RuntimeError):  # the other one may have been ready by then
+            await entering
+
+
+async def test_a_reload_while_workers_start_is_no_death() -> None:
+    """Each of them has the new configuration then."""
+    async with FakeUpstream() as upstream, starting(config(upstream.base_url, workers=2)) as gateway:
+        gateway.folder.joinpath("gateway.yaml").write_text(config(upstream.base_url, workers=2, keys=[key("new")]))
+        gateway.signal(signal.SIGHUP)
+        await all_workers(gateway)
+        await until(lambda: gateway.stderr_text().count("configuration reloaded") == 2)
+        assert {(await fetch(gateway)).status for _ in range(10)} == {401}
+        assert "unexpectedly" not in gateway.stderr_text()
