@@ -16,7 +16,7 @@ from gateway.config.workflow_folder import load_workflows
 from gateway.config.workflows import Workflow
 from gateway.contracts import Clock, Counters, Enhancer, Host, ManagedService, RiskAssessor, Runs, Tools, ToolSource
 from gateway.journal import StoredRun
-from gateway.lanes.context import ContextLane
+from gateway.lanes.context import AGENT_LOOP, ContextLane
 from gateway.lanes.explain import Explainer
 from gateway.metrics import Metrics
 from gateway.pipeline.agent import Agents, Crew
@@ -24,6 +24,7 @@ from gateway.pipeline.chain import Chain, Link, fold
 from gateway.pipeline.model import ModelCore, Target
 from gateway.pipeline.prompts import BasePrompts
 from gateway.pipeline.round import Consent
+from gateway.pipeline.unlooped import unlooped
 from gateway.registry import Kind, PluginProblem, build_plugin
 from gateway.runs.desk import Desk
 from gateway.runs.keeper import Keeper
@@ -158,7 +159,8 @@ async def assemble_context(
     chains: dict[str, Chain] = {}
     for name, uses in settings.chains.items():
         links = _links(name, uses, host, problems, folder=settings.plugins.folder)
-        chains[name] = fold(name, links, core, counters=counters, clock=clock)
+        answering = core if any(link.name == AGENT_LOOP for link in links) else unlooped(core)
+        chains[name] = fold(name, links, answering, counters=counters, clock=clock)
 
     async def close() -> None:
         for source in catalog.sources:

@@ -6,7 +6,7 @@ under, and is refused once somebody else has the run. Times are Unix seconds.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 RunState = Literal[
@@ -103,7 +103,8 @@ class StoredStep:
 class Approval:
     """One call that a person decides on; its id is the code. `edited` are the arguments that the person put instead.
 
-    It is bound to the hash of tool and arguments, of the tool's definition, of the policy, and to the caller.
+    It is bound to the hash of tool and arguments, of the tool's definition, of the policy, and to the caller. Its check
+    word is derived from `secret`, which leaves the store in no other form.
     """
 
     id: str
@@ -129,6 +130,7 @@ class Approval:
     comment: str | None = None
     edited: str | None = None
     remember: Literal["once", "run", "conversation"] = "once"
+    secret: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -121,7 +121,7 @@ async def _mcp_tool(gateway: GatewayProcess) -> bool:
     clock = await _running(gateway, _SERVICE)
     _say(f"   GET {_SERVICE}  {clock['state']}, {clock['transport']}, tools: {clock['tools']}")
     held = await _ask(gateway, CONTEXT, 'tool clock.now {"utc_offset_hours": 9}')
-    approve = re.search(r"^approve ap_\w+$", _told(held), re.MULTILINE)
+    approve = re.search(r"^approve ap_\w+ \w+$", _told(held), re.MULTILINE)
     return approve is not None and "+09:00" in _told(await _ask(gateway, CONTEXT, approve[0]))
 
 

@@ -19,7 +19,7 @@ from gateway.routing.keys import Identity
 from gateway.runs.live import Asking, LiveRun, fingerprint
 from gateway.wire.chat_request import whole_text
 from gateway.wire.head import RequestHead
-from gateway.wire.replies import parse_reply
+from gateway.wire.replies import named_approvals, parse_reply
 
 CHAT_PATHS = ("/context/chat/completions", "/context/v1/chat/completions", "/v1/chat/completions", "/chat/completions")
 MODEL_PATHS = ("/context/models", "/context/v1/models")
@@ -71,13 +71,16 @@ class ChatPages:
         """A run of its own, of a workflow where the message names one; one that goes on with what a person decided, or
         the one that the request repeats.
         """
-        decision = parse_reply(whole_text(asked.body))
+        text = whole_text(asked.body)
+        decision = parse_reply(text)
         if decision is not None:
             return await self._resumption.reply(decision, asked)
         stored = await lane.earlier(asked.asking, asked.exchange.caller)
         if stored is not None and (stored.effects or stored.state not in ENDED):
             return await self._resumption.repeat(stored, asked)
-        called = called_in(whole_text(asked.body), lane.workflows)
+        if (named := named_approvals(text)) and (run := await self._resumption.named(named, asked)) is not None:
+            return run
+        called = called_in(text, lane.workflows)
         exchange = asked.exchange if called is None else replace(asked.exchange, workflow=use_of(*called))
         return lane.begin(exchange, asked.asking)
 

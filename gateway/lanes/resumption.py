@@ -11,6 +11,7 @@ from gateway.contracts import Chunk, Clock, Exchange, Handler, Json, Reply, Resu
 from gateway.errors import GatewayError
 from gateway.journal import Approval, Journal, StoredRun
 from gateway.lanes.context import ContextLane, new_run_id
+from gateway.lanes.shown_calls import is_of_what_was_shown
 from gateway.runs import chunks, spoken
 from gateway.runs.desk import Wish
 from gateway.runs.keeper import Keeper
@@ -76,8 +77,12 @@ class Resumption:
     async def reply(self, decision: Decision, asked: Asked) -> LiveRun:
         """Decides as a chat message says, and goes on in its request. Raises GatewayError, StoreError."""
         desk, caller = self._lane().desk, asked.exchange.caller
-        for approval_id in decision.ids:
-            await desk.find(approval_id, caller=caller)  # all of them or none
+        found = [await desk.find(approval_id, caller=caller) for approval_id in decision.ids]
+        for approval in found:  # all of them or none
+            if approval.state == "pending" and not await is_of_what_was_shown(
+                approval, decision, asked.exchange, store=self._store
+            ):
+                return await self._undecided(found, asked)
         wish = Wish(approve=decision.approve, via="chat", comment=decision.comment)
         ruled = [await desk.rule(approval_id, wish, caller=caller) for approval_id in decision.ids]
         run_id = ruled[0].run_id
@@ -92,6 +97,25 @@ class Resumption:
         if await self._goes_on(run):
             return self._told(asked, run_id, self._noted(ruled[0], asked))
         return await self._as_it_is(run, asked, decided=[approval.id for approval in ruled])
+
+    async def named(self, ids: Sequence[str], asked: Asked) -> LiveRun | None:
+        """Answers a message that names calls which wait and is no decision; None: none of them waits for its caller."""
+        tenant = asked.exchange.caller.tenant
+        found = [approval for each in ids if (approval := await self._store.approval(each, tenant=tenant)) is not None]
+        if "approve" not in asked.exchange.caller.scopes or all(one.state != "pending" for one in found):
+            return None
+        return await self._undecided(found, asked)
+
+    async def _undecided(self, named: Sequence[Approval], asked: Asked) -> LiveRun:
+        """Shows what the runs of these approvals wait for, and what to send."""
+        waiting = [approval for approval in named if approval.state == "pending"]
+        tenant, desk = asked.exchange.caller.tenant, self._lane().desk
+        runs = [await desk.of_run(run_id, tenant=tenant) for run_id in dict.fromkeys(one.run_id for one in waiting)]
+        pending = [one for run in runs for one in run.values() if one.state == "pending"] or waiting
+        language = approval_text.language_of(last_user_text(asked.body["messages"]))
+        text = spoken.undecided_text(pending, language=language, now_s=self._clock.time())
+        run_id = pending[0].run_id
+        return self._told(asked, run_id, *_text(text), {"choices": [], "context": spoken.waiting(run_id, pending)})
 
     async def repeat(self, run: StoredRun, asked: Asked) -> LiveRun:
         """Answers a request whose run is on record. Raises GatewayError, StoreError."""

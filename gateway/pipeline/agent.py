@@ -7,6 +7,7 @@ from gateway.contracts import Clock, Counters, Exchange, Handler, LoopLimits, Re
 from gateway.errors import GatewayError
 from gateway.pipeline.round import Consent
 from gateway.pipeline.run import Run
+from gateway.pipeline.unlooped import unlooped
 from gateway.runs.desk import Desk
 from gateway.runs.keeper import Keeper
 from gateway.runs.tail import Tail
@@ -52,7 +53,7 @@ class _AgentLoop:
 
     async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply:
         if exchange.workflow is None and not wants_text(exchange.body):
-            return await call_next(exchange)  # a JSON answer is the client's, whatever it looks like
+            return await unlooped(call_next)(exchange)  # a JSON answer is the client's, whatever it looks like
         run = Run(self._crew, self._limits, exchange, call_next)
         try:
             await run.remember()

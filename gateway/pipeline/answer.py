@@ -1,4 +1,7 @@
-"""One answer of the model as it streams: its text for the client, and what the loop needs of it afterwards."""
+"""One answer of the model as it streams: its text for the client, and what the loop needs of it afterwards.
+
+No id of an approval in it reaches the client: only the gateway's own text shows one (gateway/wire/imitation.py).
+"""
 
 from collections.abc import Callable, Iterator
 
@@ -7,6 +10,7 @@ from gateway.errors import GatewayError
 from gateway.pipeline.usage import Usage
 from gateway.runs import chunks
 from gateway.runs.transcript import ANSWER_CHARS
+from gateway.wire.imitation import Defuser
 from gateway.wire.scanner import AnswerScanner, Outcome, Prose
 
 
@@ -18,6 +22,8 @@ class Answer:
         self._usage = usage
         self._spoken = spoken
         self._scanner = AnswerScanner()
+        self._defuser = Defuser()
+        self._thoughts: dict[str, Defuser] = {}
         self._content: list[str] = []
 
     @property
@@ -39,7 +45,8 @@ class Answer:
                 said(chunk)
                 if shown := feed(chunk):
                     self._content.append(shown)
-                    pause = tell(self._spoken(shown)) or pause
+                    if shown := self._defuser.feed(shown):
+                        pause = tell(self._spoken(shown)) or pause
             return pause
 
         await reply.stream(take)
@@ -49,8 +56,8 @@ class Answer:
         rest, found = self._scanner.finish(finish_reason=self.reason)
         if rest:
             self._content.append(rest)
-            rest = self._spoken(rest)
-        return rest, found
+        rest = self._defuser.feed(rest) + self._defuser.finish()
+        return self._spoken(rest) if rest else "", found
 
     def _opened(self, chunk: Json) -> tuple[Json, str]:
         """Thoughts and text of a chunk. Native tool calls are for the scanner."""
@@ -62,10 +69,15 @@ class Answer:
             if calls := delta.get("tool_calls"):
                 self._scanner.feed_native(calls)
             said = ((key, delta.get(key)) for key in ("reasoning_content", "reasoning"))
-            thoughts |= {key: text for key, text in said if isinstance(text, str) and text}
+            thoughts |= {
+                key: shown for key, text in said if isinstance(text, str) and (shown := self._thought(key).feed(text))
+            }
             if isinstance(text := delta.get("content"), str):
                 texts.append(text)
         return thoughts, "".join(texts)
+
+    def _thought(self, key: str) -> Defuser:
+        return self._thoughts.setdefault(key, Defuser())
 
 
 class PlainAnswer:

@@ -17,6 +17,7 @@ from gateway.metrics import UpstreamTally
 from gateway.upstream.call import UpstreamCall
 from gateway.upstream.endpoint import Endpoint
 from gateway.upstream.pool import Pool
+from gateway.wire.check_word import masked
 from gateway.wire.response import ResponseHead
 from gateway.wire.sse import EventError, EventReader
 
@@ -135,7 +136,7 @@ def _request(exchange: Exchange, endpoint: Endpoint, *, model: str | None) -> by
     body = {**exchange.body, "stream": True, "stream_options": {"include_usage": True}}
     if model is not None:
         body["model"] = model
-    content = orjson.dumps(body)
+    content = masked(orjson.dumps(body))
     return b"".join(
         (
             b"POST %b HTTP/1.1\r\nHost: %b\r\n" % (_target(b"/chat/completions", endpoint), endpoint.authority),

@@ -33,6 +33,7 @@ from gateway.runs.script import Script
 from gateway.store import StoreError
 from gateway.tools.native import native_tools
 from gateway.wire.chat_request import client_tools
+from gateway.wire.imitation import defused
 from gateway.wire.scanner import Calls, FoundCall, Malformed
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ class Run:
             self._crew.counters.count("agent_parse_failures")
         elif isinstance(found, Calls):
             await self._look_whether_asked_for()
-        self._action = self._loop.answered(answer.content, found, finish_reason=answer.reason)
+        self._action = _defused(self._loop.answered(answer.content, found, finish_reason=answer.reason))
 
     def _drop(self) -> None:
         """Ends the model call under way: its client is gone. It is made again once there is one."""
@@ -235,7 +236,7 @@ class Run:
     async def _first_action(self) -> Action:
         """Where a run begins, or goes on that is on record."""
         if not self._progress.is_open:
-            return self._loop.begin()
+            return _defused(self._loop.begin())
         exchange, crew = self._exchange, self._crew
         approvals = await crew.desk.of_run(exchange.id, tenant=exchange.caller.tenant)
         opened = reopen(self._progress, self._record, approvals, crew.judge, exchange)
@@ -269,7 +270,7 @@ class Run:
             self._state, self._context = round_.state, round_.context
             return round_.finish
         self._progress.is_open = False
-        return self._loop.executed(round_.planned, round_.told)
+        return _defused(self._loop.executed(round_.planned, round_.told))
 
     # The end of a turn.
 
@@ -331,6 +332,11 @@ class Run:
         """Ends a model call that is read: its reader gets an error, which becomes the run's timeout."""
         self._expired = True
         self._closing = asyncio.get_running_loop().create_task(self.release())
+
+
+def _defused(action: Action) -> Action:
+    """An end whose text is a tool's or a model's, which must not pass for the gateway's own."""
+    return replace(action, text=defused(action.text)) if isinstance(action, Finish) and action.text else action
 
 
 def _new_loop(limits: LoopLimits, exchange: Exchange, plan: Plan) -> Loop | Script:

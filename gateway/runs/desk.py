@@ -29,7 +29,7 @@ from gateway.journal import (
 from gateway.runs.remembered import REMEMBERED_S, Binding, Judges, Remembered
 from gateway.runs.tail import Tail
 from gateway.wire.canonical import call_sha256, canonical
-from gateway.wire.replies import new_approval_id
+from gateway.wire.check_word import check_word, new_approval_id, new_secret
 
 #: Approvals of one run: it has at most a thousand calls, and each may be asked for anew.
 OF_RUN = 10_000
@@ -94,6 +94,7 @@ class Desk:
             state="pending",
             created_s=now_s,
             expires_s=now_s + self._expires_s,
+            secret=new_secret(),
         )
 
     def holds(self, approval: Approval) -> bool:
@@ -254,6 +255,7 @@ class Desk:
         fresh = replace(
             stale,
             id=new_approval_id(),
+            secret=new_secret(),
             basis=verdict.basis if asks else stale.basis,
             rule=verdict.rule if asks else stale.rule,
             reason=verdict.reason if asks else stale.reason,
@@ -281,6 +283,11 @@ def not_found() -> GatewayError:
     return GatewayError("approval_not_found", "There is no such approval.")
 
 
+def word_of(approval: Approval) -> str:
+    """The check word that a decision in a chat brings, of the call as it is kept."""
+    return check_word(approval.secret, approval.id, call_sha256(approval.tool, approval.arguments))
+
+
 def approval_view(approval: Approval) -> Json:
     """An approval as clients see it: in events, in answers, in notices."""
     return {
@@ -291,6 +298,7 @@ def approval_view(approval: Approval) -> Json:
         "tool": approval.tool,
         "arguments": orjson.loads(approval.arguments),
         "sha256": approval.sha256,
+        "check_word": word_of(approval),
         "basis": approval.basis,
         "rule": approval.rule,
         "reason": approval.reason,

@@ -6,7 +6,7 @@ import orjson
 
 from gateway.contracts import Json
 from gateway.journal import Approval
-from gateway.runs.desk import approval_view
+from gateway.runs.desk import approval_view, word_of
 from gateway.wire import approval_text as texts
 from gateway.wire.shown import Language
 
@@ -15,7 +15,12 @@ def shown(approval: Approval) -> texts.Shown:
     """An approval as texts show it."""
     arguments = orjson.loads(approval.arguments)
     return texts.Shown(
-        id=approval.id, tool=approval.tool, arguments=arguments, reason=approval.reason, rule=approval.rule
+        id=approval.id,
+        word=word_of(approval),
+        tool=approval.tool,
+        arguments=arguments,
+        reason=approval.reason,
+        rule=approval.rule,
     )
 
 
@@ -35,6 +40,17 @@ def still_pending_text(pending: Sequence[Approval], decided: Sequence[str], *, l
     return texts.still_pending_text(
         [shown(approval) for approval in pending],
         decided=decided,
+        public_url=None,  # there is no page to link to
+        expires_s=min(approval.expires_s for approval in pending),
+        now_s=now_s,
+        language=language,
+    )
+
+
+def undecided_text(pending: Sequence[Approval], *, language: Language, now_s: float) -> str:
+    """The answer to a message that names these and decides nothing."""
+    return texts.undecided_text(
+        [shown(approval) for approval in pending],
         public_url=None,  # there is no page to link to
         expires_s=min(approval.expires_s for approval in pending),
         now_s=now_s,

@@ -27,11 +27,15 @@ _LAST_S: Final = 253402300799.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """One approval as it is shown; `reason` says why it is held, `rule` names what held it."""
+    """One approval as it is shown; `reason` says why it is held, `rule` names what held it.
+
+    `word` is its check word, "" where the text asks for no answer.
+    """
 
     id: str
     tool: str
     arguments: Mapping[str, Any]
+    word: str = ""
     reason: str = ""
     rule: str = ""
 
@@ -88,6 +92,24 @@ def still_pending_text(
     return _asking(lead, pending, public_url, expires_s, now_s, language)
 
 
+def undecided_text(
+    pending: Sequence[Shown], *, public_url: str | None, expires_s: float, now_s: float, language: Language = "en"
+) -> str:
+    """The answer to a message that names what waits and is no decision on it, or has no check word that fits."""
+    many = len(pending) > 1
+    if language == "zh":
+        lead = "您的消息没有作出任何决定：它不是完整的一行批准或拒绝，或者校验码不符。"
+        lead += f"以下 {len(pending)} 个调用仍在等待，尚未执行：" if many else "以下调用仍在等待，尚未执行："
+    else:
+        lead = "Your message decided nothing: it is not one of the lines below, or its check word is of another call. "
+        lead += (
+            f"These {len(pending)} calls still wait, and none of them has run:"
+            if many
+            else "This call still waits. It has not run:"
+        )
+    return _asking(lead, pending, public_url, expires_s, now_s, language)
+
+
 def _asking(
     lead: str, approvals: Sequence[Shown], public_url: str | None, expires_s: float, now_s: float, language: Language
 ) -> str:
@@ -111,20 +133,22 @@ def _call(approval: Shown, number: int, language: Language) -> str:
 def _how(approvals: Sequence[Shown], public_url: str | None, until: str, language: Language) -> list[str]:
     ids = [approval.id for approval in approvals]
     approve, reject = ("批准", "拒绝") if language == "zh" else ("approve", "reject")
-    answers = fenced(f"{approve} {' '.join(ids)}\n{reject} {' '.join(ids)}")
+    with_words = [f"{approval.id} {approval.word}" for approval in approvals]
+    # A block for each line: the copy buttons of chat programs copy a whole block.
+    answers = [fenced(f"{verb} {' '.join(with_words)}") for verb in (approve, reject)]
     if language == "zh":
-        parts = [f"请在{until}之前回复以下其中一行，整条消息只包含这一行：", answers]
-        single = "也可以逐个决定，每个编号单独使用，例如 {0}。"
+        parts = [f"请在{until}之前回复以下其中一行，整条消息只包含这一行：", *answers]
+        single = "也可以逐个决定，每个编号与其校验码一起单独使用，例如 {0}。"
         reason = "拒绝时可以附上原因：{0}。"
         why, console = "原因", "也可以在这里决定：{0}"
     else:
-        parts = [f"To answer, send one of these lines as your whole message, until {until}:", answers]
-        single = "Or decide on each by its own id, for example {0}."
+        parts = [f"To answer, send one of these lines as your whole message, until {until}:", *answers]
+        single = "Or decide on each by its own id and check word, for example {0}."
         reason = "A rejection may give a reason: {0}."
         why, console = "reason", "Or decide here: {0}"
     if len(ids) > 1:
-        parts.append(single.format(code(f"{approve} {ids[0]}")))
-    parts.append(reason.format(code(f"{reject} {ids[0]}: {why}")))
+        parts.append(single.format(code(f"{approve} {with_words[0]}")))
+    parts.append(reason.format(code(f"{reject} {with_words[0]}: {why}")))
     if public_url is not None:
         parts.append(console.format(f"<{approval_link(public_url, ids)}>"))
     return parts

@@ -82,7 +82,7 @@ STEPS = f"SELECT {', '.join(STEP)} FROM steps WHERE tenant = ? AND run_id = ? OR
 
 APPROVAL = _words("""id, tenant, caller, conversation, run_id, step, tool, arguments, sha256, definition_sha256,
     policy_sha256, basis, rule, reason, state, created_s, expires_s, decided_s, decided_by, via, comment, edited,
-    remember""")
+    remember, secret""")
 ADD_APPROVAL = _insert("approvals", APPROVAL) + " ON CONFLICT (tenant, id) DO NOTHING"
 APPROVALS = f"SELECT {', '.join(APPROVAL)} FROM approvals WHERE tenant = ?"
 ONE_APPROVAL = APPROVALS + " AND id = ?"

@@ -169,4 +169,9 @@ MIGRATIONS: Sequence[Migration] = (
             PRIMARY KEY (tenant, key)) WITHOUT ROWID""",
         "CREATE INDEX hidden_keys_by_age ON hidden_keys (created_s)",
     ),
+    (
+        # What the check words of chat decisions are derived from.
+        "ALTER TABLE approvals ADD COLUMN secret TEXT NOT NULL DEFAULT ''",
+        "UPDATE approvals SET secret = lower(hex(randomblob(16)))",
+    ),
 )

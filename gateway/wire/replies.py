@@ -1,16 +1,16 @@
-"""Answers to approvals as people type them: a message that is, as a whole, `approve ap_...` or `reject ap_...`.
+"""Answers to approvals as people type them: a message that is, as a whole, `approve ap_... WORD` or `reject ap_...`.
 
-The id is the code: 128 random bits. Whatever else a message holds, it is no answer: agent clients put the output of
-tools into user messages.
+The word behind an id is its check word (gateway/wire/check_word.py). Whatever else a message holds, it is no answer:
+agent clients put the output of tools into user messages. Nor is a command in a block of code or a quotation.
 """
 
-import base64
 import re
-import secrets
 import unicodedata
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
+
+from gateway.wire.check_word import ID, WORD
 
 #: A longer message is no answer. The text must not have been cut before: what was cut off might be anything.
 REPLY_CHARS: Final = 8000
@@ -19,39 +19,46 @@ REPLY_IDS: Final = 64
 #: A longer reason is no reason but a document.
 COMMENT_CHARS: Final = 2000
 
-_ID = "ap_[a-z2-7]{26}"
-_QUOTED = f"(?:`{_ID}`|{_ID})"
+_WITH_WORD = rf"{ID}(?:\s++{WORD})?+"
+_QUOTED = f"(?:`{_WITH_WORD}`|{_WITH_WORD}|`{ID}`(?:\\s++{WORD})?+)"
 _COMMAND = re.compile(
-    # Backticks around the whole, or around each id.
-    r"(?P<quote>`{0,8}+)\s*+"
+    # Backticks around the whole, as in a line of Markdown, or around each id. Three begin a block of code.
+    r"(?P<quote>`{0,2}+)\s*+"
     r"(?:/?(?P<english>approve|reject)(?:\s*+:\s*+|\s++)|/?(?P<chinese>批准|同意|拒绝|拒絕)\s*+:?\s*+)"
     rf"(?P<ids>{_QUOTED}(?:[\s,、]++{_QUOTED})*+)"
     r"\s*+(?P=quote)\s*+[.。]?"
 )
 #: All that NFKC makes a command of, as keyboards have it; no marks, which it sorts in quadratic time.
 _TYPED = re.compile("[\t-\r -~\xa0\u2000-\u200a\u3000-\u3002\uff01-\uff5e\uff61\uff64批准同意拒绝絕]+")
-_EACH_ID = re.compile(_ID)
+_EACH = re.compile(rf"(?P<id>{ID})(?:`?+\s++(?P<word>{WORD}))?+")
+_NAMED = re.compile(rf"(?<![a-z0-9_]){ID}(?![a-z0-9])", re.IGNORECASE)
 _COLON = re.compile("[:：]")
 _APPROVES = frozenset(("approve", "批准", "同意"))
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A person's decision on these approvals, each named once; a rejection may say why, as it was typed."""
+    """A person's decision on these approvals, each named once; a rejection may say why, as it was typed.
+
+    `words` are the check words that stood behind ids, in lower case.
+    """
 
     approve: bool
     ids: tuple[str, ...]
     comment: str | None = None
+    words: tuple[tuple[str, str], ...] = ()
 
 
-def new_approval_id() -> str:
-    """`ap_` and 128 random bits as 26 characters of lower-case base32."""
-    return "ap_" + base64.b32encode(secrets.token_bytes(16)).decode().rstrip("=").lower()
+def named_approvals(text: str) -> tuple[str, ...]:
+    """Returns the ids that a message names, whatever else it holds; those of a document (REPLY_CHARS) do not count."""
+    if len(text) > REPLY_CHARS:
+        return ()
+    return tuple(dict.fromkeys(found[0].lower() for found in islice(_NAMED.finditer(text), REPLY_IDS)))
 
 
 def parse_reply(text: str) -> Reply | None:
-    """The decision that `text` is as a whole: `approve ap_x`, `reject ap_x ap_y`, `reject ap_x: reason`, `批准 ap_x`,
-    `拒绝 ap_x：原因`. None: it is ordinary text. Never raises.
+    """The decision that `text` is as a whole: `approve ap_x WORD`, `reject ap_x WORD ap_y WORD`, `reject ap_x: reason`,
+    `批准 ap_x WORD`, `拒绝 ap_x：原因`. None: it is ordinary text. Never raises.
     """
     if len(text) > REPLY_CHARS:
         return None
@@ -63,7 +70,7 @@ def parse_reply(text: str) -> Reply | None:
         head = _command(text[: colon.start()])
         if head is not None:
             comment = text[colon.end() :].strip()
-            return None if head.approve else Reply(False, head.ids, comment[:COMMENT_CHARS] or None)
+            return None if head.approve else Reply(False, head.ids, comment[:COMMENT_CHARS] or None, head.words)
     return None
 
 
@@ -71,9 +78,11 @@ def _command(text: str) -> Reply | None:
     if _TYPED.fullmatch(text) is None:
         return None
     command = _COMMAND.fullmatch(unicodedata.normalize("NFKC", text).lower())
-    if command is None:
+    if command is None or (command["quote"] and "\n" in text):
         return None
-    ids = tuple(dict.fromkeys(_EACH_ID.findall(command["ids"])))
+    named = [(found["id"], found["word"]) for found in _EACH.finditer(command["ids"])]
+    ids = tuple(dict.fromkeys(approval_id for approval_id, _ in named))
     if len(ids) > REPLY_IDS:
         return None
-    return Reply((command["english"] or command["chinese"]) in _APPROVES, ids)
+    approves = (command["english"] or command["chinese"]) in _APPROVES
+    return Reply(approves, ids, words=tuple((approval_id, word) for approval_id, word in named if word))

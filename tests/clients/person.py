@@ -80,6 +80,11 @@ def pending(lane: Lane, name: str) -> Json:
     return approval
 
 
+def line(approval: Json, verb: str = "approve") -> str:
+    """The line that the answer shows for this question."""
+    return f"{verb} {approval['id']} {approval['check_word']}"
+
+
 def decide(lane: Lane, name: str, decision: str) -> Json:
     """By REST."""
     reason = "Not today" if decision == "reject" else None

@@ -33,6 +33,7 @@ from tests.clients.person import (
     desk,
     ended,
     insertion,
+    line,
     pending,
     person,
     writing,
@@ -143,7 +144,7 @@ def test_a_timeout_of_a_held_answer(lane: Lane, client_id: str) -> None:
     with openai.OpenAI(base_url=f"{lane.root}/v1", api_key=PROVIDER_KEY, default_headers=HOLD, max_retries=1) as client:
         create = client.with_options(timeout=TIMEOUT_S).chat.completions.create
         asked = create(model="demo", messages=messages).choices[0].message.content
-        reply = f"approve {pending(lane, client_id)['id']}"
+        reply = line(pending(lane, client_id))
         assert asked is not None and f"\n{reply}\n" in asked
         messages += [assistant(asked), user(reply)]
         assert client.chat.completions.create(model="demo", messages=messages).choices[0].message.content == DONE
@@ -157,7 +158,7 @@ def test_a_timeout_of_a_held_stream(silent_lane: Lane, client_id: str, way: str)
     with openai.OpenAI(base_url=f"{lane.root}/v1", api_key=PROVIDER_KEY) as client:
         with pytest.raises(openai.APITimeoutError):
             streamed(client.with_options(timeout=TIMEOUT_S), messages)
-        reply = f"approve {pending(lane, client_id)['id']}"
+        reply = line(pending(lane, client_id))
         if way == "asks again":
             assert f"\n{reply}\n" in streamed(client, messages)
         if way == "is decided for":
@@ -192,7 +193,7 @@ def test_openai_node_keeps_the_conversation(node: Worker, lane: Lane, client_id:
     messages = [user(insertion(client_id))]
     asked = node.call("chat.completions.create", {"model": "demo", "messages": messages}, root=lane.root)
     [approval] = asked["context"]["approvals"]
-    messages += [assistant(asked["choices"][0]["message"]["content"]), user(f"approve {approval['id']}")]
+    messages += [assistant(asked["choices"][0]["message"]["content"]), user(line(approval))]
     answered = node.call("chat.completions.create", {"model": "demo", "messages": messages}, root=lane.root)
     assert answered["choices"][0]["message"]["content"] == DONE and "context" not in answered
     ended(lane, client_id, "approve")
@@ -202,7 +203,7 @@ def test_langchain_keeps_the_conversation(lane: Lane, client_id: str) -> None:
     """In messages of its own."""
     model = ChatOpenAI(model="demo", base_url=f"{lane.root}/v1", api_key=PROVIDER_KEY)
     asked = model.invoke([("user", insertion(client_id))])
-    reply = f"approve {pending(lane, client_id)['id']}"
+    reply = line(pending(lane, client_id))
     assert model.invoke([("user", insertion(client_id)), asked, ("user", reply)]).content == DONE
     ended(lane, client_id, "approve")
 
@@ -212,7 +213,7 @@ async def test_pydantic_ai_keeps_the_conversation(lane: Lane, client_id: str) ->
     async with openai.AsyncOpenAI(base_url=f"{lane.root}/v1", api_key=PROVIDER_KEY) as client:
         agent = Agent(OpenAIChatModel("demo", provider=OpenAICompatibleProvider("gateway", openai_client=client)))
         asked = await agent.run(insertion(client_id))
-        reply = f"approve {pending(lane, client_id)['id']}"
+        reply = line(pending(lane, client_id))
         assert (await agent.run(reply, message_history=asked.all_messages())).output == DONE
     ended(lane, client_id, "approve")
 
@@ -229,7 +230,7 @@ def test_llm_keeps_the_conversation(lane: Lane, client_id: str, tmp_path: Path) 
         return subprocess.run(command, env=env, capture_output=True, check=True, text=True).stdout.strip()
 
     shown = llm("-m", "gateway-demo", insertion(client_id))
-    reply = f"approve {pending(lane, client_id)['id']}"
+    reply = line(pending(lane, client_id))
     assert reply in shown and llm("-c", reply) == DONE
     ended(lane, client_id, "approve")
 

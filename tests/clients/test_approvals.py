@@ -22,6 +22,7 @@ from tests.clients.person import (
     decide,
     ended,
     insertion,
+    line,
     pending,
     person,
 )
@@ -85,8 +86,8 @@ def test_a_turn_is_approved_in_the_next_message(client: Client, stream: bool, la
     """The answer says what would run and what to send; sent twice, it runs once."""
     text = client(Ask(root=lane.root, prompt=insertion(client_id), stream=stream, headers=TURN)).text
     approval = pending(lane, client_id)
-    assert approval["arguments"]["sql"] in text and f"\napprove {approval['id']}\n" in text
-    reply = Ask(root=lane.root, prompt=f"approve {approval['id']}", stream=stream)
+    assert approval["arguments"]["sql"] in text and f"\n{line(approval)}\n" in text
+    reply = Ask(root=lane.root, prompt=line(approval), stream=stream)
     for _ in range(2):
         assert client(reply).text == DONE
         ended(lane, client_id, "approve")
@@ -96,7 +97,7 @@ def test_a_turn_is_approved_in_the_next_message(client: Client, stream: bool, la
 def test_a_turn_is_rejected_in_the_next_message(client: Client, stream: bool, lane: Lane, client_id: str) -> None:
     """With a reason, which comes back."""
     assert client(Ask(root=lane.root, prompt=insertion(client_id), stream=stream, headers=TURN)).text
-    reply = f"reject {pending(lane, client_id)['id']}: Not today"
+    reply = f"{line(pending(lane, client_id), 'reject')}: Not today"
     assert client(Ask(root=lane.root, prompt=reply, stream=stream)).text == REJECTED
     ended(lane, client_id, "reject")
 
@@ -106,8 +107,8 @@ def test_a_stream_that_was_held_long_enough_is_a_turn(client: Client, brief_lane
     """Its text says what to send."""
     text = client(Ask(root=brief_lane.root, prompt=insertion(client_id), stream=True)).text
     approval = pending(brief_lane, client_id)
-    assert f"\napprove {approval['id']}\n" in text
-    assert client(Ask(root=brief_lane.root, prompt=f"approve {approval['id']}", stream=True)).text == DONE
+    assert f"\n{line(approval)}\n" in text
+    assert client(Ask(root=brief_lane.root, prompt=line(approval), stream=True)).text == DONE
     ended(brief_lane, client_id, "approve")
 
 

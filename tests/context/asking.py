@@ -44,6 +44,11 @@ def user(text: str) -> Json:
     return {"role": "user", "content": text}
 
 
+def line(*approvals: Json, verb: str = "approve") -> str:
+    """The line that the gateway shows for these calls."""
+    return " ".join([verb, *(f"{approval['id']} {approval['check_word']}" for approval in approvals)])
+
+
 def answering(first: Completed, text: str, *, question: str = GO) -> list[Json]:
     """The conversation as a client sends it with its next message, the answer's own text in it."""
     return [user(question), first.message, user(text)]

@@ -83,7 +83,7 @@ async def approved(gateway: GatewayProcess, run: Json, *, via: str) -> None:
         return
     async with session_with(gateway) as session:
         if via == "chat":
-            assert "is here." in await told(session, f"approve {approval_id}")
+            assert "is here." in await told(session, f"approve {approval_id} {run['approvals'][0]['check_word']}")
         else:
             status, view = await post(session, f"/context/approvals/{approval_id}", {"decision": "approve"})
             assert status == 200, view

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from gateway.journal import Move
+from gateway.runs.desk import word_of
 from gateway.runs.remembered import Binding
 from gateway.wire.canonical import call_sha256
 from tests.plugins.stores.records import approval, moved, new, parked, ruling, run, step
@@ -41,6 +42,7 @@ async def test_what_waits_is_listed_with_all_that_a_person_needs() -> None:
             "tool": "execute_command",
             "arguments": {"command": "make"},
             "sha256": "a" * 64,
+            "check_word": word_of(approval()),
             "basis": "default",
             "rule": "unknown_command",
             "reason": "make is not on the list.",

@@ -14,6 +14,7 @@ from gateway.journal import Change, StoredRun
 from gateway.lanes.context import AGENT_LOOP, ContextLane
 from gateway.lanes.resumption import OFTEN, Asked, Resumption
 from gateway.pipeline.chain import Chain, Link, fold
+from gateway.runs.desk import word_of
 from gateway.runs.live import Asking, LiveRun, LiveRuns
 from gateway.runs.record import LEASE_S
 from gateway.wire.replies import Reply
@@ -82,7 +83,8 @@ class Worker(Bench):
         """A chat message that decides on these approvals (default: all that are pending), in a request of its own."""
         ids = tuple(text_id.split()) or tuple(one.id for one in await self.approvals() if one.state == "pending")
         asked = self.asking(HI, {"role": "user", "content": f"approve {ids}"}, request_id="run_2", **facts)
-        return await whole(await self.resumption.reply(Reply(approve, ids, None), asked))
+        words = tuple((one.id, word_of(one)) for one in await self.approvals())
+        return await whole(await self.resumption.reply(Reply(approve, ids, None, words), asked))
 
     async def repeat(self, **facts: object) -> LiveRun:
         asked = self.asking(HI, request_id="run_3", **facts)

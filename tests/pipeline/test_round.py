@@ -8,6 +8,7 @@ import pytest
 from gateway.contracts import Chunk, Json, ToolCall, ToolResult, Verdict
 from gateway.errors import GatewayError
 from gateway.journal import RunState
+from gateway.runs.desk import word_of
 from gateway.tools.gate import Policy
 from tests.telling import told, whole
 
@@ -110,7 +111,7 @@ async def test_calls_of_a_group_are_asked_for_at_once() -> None:
     bench = Bench([group(risky(1), risky(2))])
     told = await bench.run()
     first, second = await bench.approvals()
-    assert f"approve {first.id} {second.id}" in texts(told)
+    assert f"approve {first.id} {word_of(first)} {second.id} {word_of(second)}" in texts(told)
     await bench.decide(approve=False, index=1)
     assert [a.state for a in await bench.approvals()] == ["rejected", "rejected"]
     assert "rejected" in texts(await bench.resumed()) and bench.calls == []

@@ -2,7 +2,7 @@
 
 import orjson
 
-from gateway.runs.desk import approval_view
+from gateway.runs.desk import approval_view, word_of
 from gateway.runs.spoken import shown, still_pending_text, turn_text, waiting
 from tests.plugins.stores.records import approval
 
@@ -21,7 +21,8 @@ def test_a_turn_that_waits_says_the_same_each_time() -> None:
     """It depends on nothing but the approvals: the text is part of the conversation from then on."""
     text = turn_text([FIRST, SECOND], language="en")
     assert text == turn_text([FIRST, SECOND], language="en")
-    assert "approve ap_1 ap_2" in text and "reject ap_1 ap_2" in text
+    words = f"ap_1 {word_of(FIRST)} ap_2 {word_of(SECOND)}"
+    assert f"approve {words}" in text and f"reject {words}" in text
     assert "make" in text and "rm x" in text and FIRST.reason in text
     assert "12 minutes from now" in text, "the first that expires, from the last question on"
     assert "批准 ap_1" in turn_text([FIRST], language="zh")

@@ -18,6 +18,7 @@ from gateway.wire.approval_text import (
     resumed_elsewhere_text,
     still_pending_text,
     turn_text,
+    undecided_text,
     unknown_text,
     utc,
     waiting_text,
@@ -28,9 +29,14 @@ from gateway.wire.shown import Language
 NOW_S = 1763789100.0
 ID, OTHER = "ap_a2b3c4d5e6f7g2h3i4j5k6l7mq", "ap_z7y6x5w4v3u2t7s6r5q4p3o2na"
 CALL = Shown(
-    id=ID, tool="execute_command", arguments={"command": "rm -rf build"}, reason="it deletes files", rule="command.rm"
+    id=ID,
+    word="KFMQTR",
+    tool="execute_command",
+    arguments={"command": "rm -rf build"},
+    reason="it deletes files",
+    rule="command.rm",
 )
-SECOND = Shown(id=OTHER, tool="http_request", arguments={"url": "https://a.example", "method": "POST"})
+SECOND = Shown(id=OTHER, word="BCDFGH", tool="http_request", arguments={"url": "https://a.example", "method": "POST"})
 BLOCK = re.compile(r"^(`{3,})text\n(.*?)\n\1$", re.DOTALL | re.MULTILINE)
 LANGUAGES: tuple[Language, ...] = ("en", "zh")
 
@@ -55,10 +61,12 @@ def test_a_turn_says_what_will_run_why_it_waits_and_how_to_answer() -> None:
         "To answer, send one of these lines as your whole message, until 2025-11-22 05:40:00 UTC"
         " (15 minutes from now):\n\n"
         "```text\n"
-        f"approve {ID}\n"
-        f"reject {ID}\n"
+        f"approve {ID} KFMQTR\n"
         "```\n\n"
-        f"A rejection may give a reason: `reject {ID}: reason`."
+        "```text\n"
+        f"reject {ID} KFMQTR\n"
+        "```\n\n"
+        f"A rejection may give a reason: `reject {ID} KFMQTR: reason`."
     )
 
 
@@ -68,7 +76,8 @@ def test_a_turn_in_chinese() -> None:
     assert "需要您批准" in text and "2025-11-22 05:40:00 UTC（15 分钟后）" in text
     assert blocks(text) == [
         'execute_command\n  command: "rm -rf build"\n暂缓原因：it deletes files [command.rm]',
-        f"批准 {ID}\n拒绝 {ID}",
+        f"批准 {ID} KFMQTR",
+        f"拒绝 {ID} KFMQTR",
     ]
 
 
@@ -76,23 +85,25 @@ def test_a_turn_in_chinese() -> None:
 def test_each_line_to_answer_with_is_understood(language: Language) -> None:
     """Sent back as they stand, with and without the backticks they are shown in."""
     both = (ID, OTHER)
-    approve, reject = blocks(turn(CALL, SECOND, language=language))[-1].split("\n")
-    assert parse_reply(approve) == Reply(True, both)
-    assert parse_reply(reject) == Reply(False, both)
+    words = ((ID, "kfmqtr"), (OTHER, "bcdfgh"))
+    *_, approve, reject = blocks(turn(CALL, SECOND, language=language))
+    assert parse_reply(approve) == Reply(True, both, words=words)
+    assert parse_reply(reject) == Reply(False, both, words=words)
     spans = re.findall("`[^`\n]+`", BLOCK.sub("", turn(CALL, SECOND, language=language)))
-    assert parse_reply(spans[0]) == Reply(True, (ID,))
+    assert parse_reply(spans[0]) == Reply(True, (ID,), words=words[:1])
     reasoned = parse_reply(spans[1].strip("`"))
-    assert reasoned is not None and not reasoned.approve and reasoned.comment
+    assert reasoned is not None and not reasoned.approve and reasoned.comment and reasoned.words == words[:1]
 
 
 def test_a_group_names_each_call_with_its_id() -> None:
     """Numbered, each in its own block, and all ids in one line."""
     text = turn(CALL, SECOND)
     assert text.startswith("These 2 calls wait for your approval.")
-    first, second, answers = blocks(text)
+    first, second, approve, reject = blocks(text)
     assert first.startswith(f"1. execute_command ({ID})\n")
     assert second == f'2. http_request ({OTHER})\n  method: "POST"\n  url: "https://a.example"'
-    assert answers == f"approve {ID} {OTHER}\nreject {ID} {OTHER}"
+    assert approve == f"approve {ID} KFMQTR {OTHER} BCDFGH"
+    assert reject == f"reject {ID} KFMQTR {OTHER} BCDFGH"
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -143,13 +154,21 @@ def test_who_decided_on_a_part_reads_what_is_left() -> None:
         assert OTHER in blocks(text)[1] and ID not in blocks(text)[1]
 
 
+def test_who_decided_nothing_reads_what_waits() -> None:
+    """The same lines as before, so that the next message can be one of them."""
+    for language in LANGUAGES:
+        text = undecided_text([CALL], public_url=None, expires_s=NOW_S + 60, now_s=NOW_S, language=language)
+        assert blocks(text) == blocks(turn(CALL, language=language))
+        assert ("decided nothing" in text) == (language == "en") and parse_reply(text) is None
+
+
 HOSTILE = st.text() | st.text("`~a\n\r#<>![]()*_\u202e\u2028 ") | st.just("```\n\napprove it\n```")
 
 
 @given(HOSTILE, HOSTILE, HOSTILE, HOSTILE, st.sampled_from(LANGUAGES))
 def test_nothing_of_a_call_leaves_its_block(tool: str, name: str, value: str, reason: str, language: Language) -> None:
     """Outside the block the text is the same for any call; inside, lines of arguments are indented."""
-    hostile = Shown(id=ID, tool=tool, arguments={name: value}, reason=reason, rule=reason)
+    hostile = Shown(id=ID, word="KFMQTR", tool=tool, arguments={name: value}, reason=reason, rule=reason)
     text, plain = turn(hostile, language=language), turn(CALL, language=language)
     assert BLOCK.sub("", text) == BLOCK.sub("", plain)
     assert blocks(text)[1] == blocks(plain)[1]

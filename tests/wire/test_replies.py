@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.wire.replies import COMMENT_CHARS, REPLY_CHARS, REPLY_IDS, Reply, new_approval_id, parse_reply
+from gateway.wire.check_word import new_approval_id
+from gateway.wire.replies import COMMENT_CHARS, REPLY_CHARS, REPLY_IDS, Reply, parse_reply
 
 DATA = Path(__file__).parent.parent / "data" / "replies.jsonl"
 CASES = [json.loads(line) for line in DATA.read_text().splitlines()]
@@ -25,7 +26,12 @@ def test_a_message_is_an_answer_as_a_whole_or_not_at_all(case: dict[str, Any]) -
     """Each case says why it is one, or not."""
     expected = case["reply"]
     if expected is not None:
-        expected = Reply(expected["approve"], tuple(expected["ids"]), expected["comment"])
+        expected = Reply(
+            expected["approve"],
+            tuple(expected["ids"]),
+            expected["comment"],
+            tuple((each, word) for each, word in expected.get("words", [])),
+        )
     assert parse_reply(case["text"]) == expected
 
 

@@ -61,6 +61,7 @@ _APPROVAL = Approval(
     state="pending",
     created_s=100.0,
     expires_s=1000.0,
+    secret="5" * 32,
 )
 _GRANT = Grant(
     id="gr_1",
