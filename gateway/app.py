@@ -5,7 +5,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 
 from aiohttp import web
@@ -13,7 +12,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from gateway.assemble import Assembled, Shared, SystemClock, assemble_context, make_fleet, open_store
 from gateway.build import ADMIN_PATHS, CONTEXT_PATHS, ROOT_PATHS, allowed_hosts, build_admin_entry, build_entry
-from gateway.config import ConfigError, Loaded, redactable
+from gateway.config import ConfigError, Loaded, redactable, replacing
 from gateway.config.tools import Notify
 from gateway.contracts import CheckedSource
 from gateway.counters import ContextCounters
@@ -39,9 +38,6 @@ log = logging.getLogger("gateway")
 
 #: aiohttp's own bounds of a head, out of the way: ours were applied before a handler sees it.
 HEAD_BOUND_BYTES, FIELDS_BOUND = 1 << 20, 10_000
-#: What a reload cannot change.
-FIXED = ("listen", "workers", "admin", "metrics", "store")
-
 #: How often workers look for each other's changes; a single one, and one whose store failed, looks this rarely.
 LOOK_S, STORE_PAUSE_S = 0.2, 10.0
 #: Ended runs and hidden turns are kept for thirty days, and looked through once an hour.
@@ -217,7 +213,7 @@ class Gateway:
     async def reload(self) -> None:
         """Reads the configuration and swaps to it; on any error the old one stays in use."""
         try:
-            loaded = with_what_stays(await asyncio.to_thread(self._load), first=self._loaded)
+            loaded = replacing(await asyncio.to_thread(self._load), old=self._loaded)
             if not loaded.settings.upstreams and self._demo_url is None:
                 log.warning("reload: no upstreams are left; the demo model starts only at start-up")
             old, self._loaded = self._loaded, loaded
@@ -348,12 +344,3 @@ async def warn_of_obstacles(assembled: Assembled) -> None:
     for source in assembled.explainer.judge.catalog.sources:
         if isinstance(source, CheckedSource) and (obstacle := await source.obstacle()) is not None:
             log.warning("%s", obstacle)
-
-
-def with_what_stays(loaded: Loaded, *, first: Loaded) -> Loaded:
-    """The configuration with those values of the first one that only a restart can change."""
-    fixed = {name: getattr(first.settings, name) for name in FIXED}
-    for name, value in fixed.items():
-        if getattr(loaded.settings, name) != value:
-            log.warning("reload: %r changed, which needs a restart; the old value stays in use", name)
-    return replace(loaded, settings=loaded.settings.model_copy(update=fixed))

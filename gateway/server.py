@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gateway import __version__
-from gateway.app import ADMIN, DATA, Gateway, with_what_stays
-from gateway.config import ConfigError, Loaded, redactable
+from gateway.app import ADMIN, DATA, Gateway
+from gateway.config import ConfigError, Loaded, Problem, redactable, replacing
+from gateway.handover import Handover
 from gateway.logs import DirectSink, LogSink, install, wants_json
 from gateway.metrics import Metrics
 from gateway.notify import notify
@@ -47,34 +48,43 @@ class Server:
             for name, address in addresses.items()
         }
         if settings.workers == 1:
-            self._worker(0, lambda: self._announce(listening), listening, folder=None)
+            self._worker(0, lambda: self._announce(listening), listening, folder=None, load=self.load)
             return 0
         as_json = wants_json(settings.logging.format)
         install(DirectSink(sys.stderr, as_json=as_json, secrets=redactable(settings)), level=settings.logging.level)
-        folder = Path(tempfile.mkdtemp(prefix="gateway-"))
+        folder, handover = Path(tempfile.mkdtemp(prefix="gateway-")), Handover()
         try:
             return Supervisor(
-                lambda index, ready: self._worker(index, ready, listening, folder=folder),
+                lambda index, ready: self._worker(index, ready, listening, folder=folder, load=handover.take),
                 count=settings.workers,
                 on_ready=lambda: self._announce(listening),
-                on_reload=self._reload,
+                on_reload=lambda: self._reload(handover),
                 on_stop=lambda: _stop(listening),
                 limit_s=settings.limits.drain + GRACE_S,
             ).run()
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _reload(self) -> None:
-        """A worker that is started again begins with the configuration that the others reloaded."""
+    def _reload(self, handover: Handover) -> None:
+        """Reads the configuration once, for all workers; one that is started again begins with it."""
+        outcome: Loaded | ConfigError
         try:
-            self.loaded = with_what_stays(self.load(), first=self.loaded)
-        except ConfigError:
-            return  # each worker logs it
+            outcome = self.loaded = replacing(self.load(), old=self.loaded)
+        except ConfigError as error:
+            outcome = error  # each worker logs and counts it
         except Exception:
-            log.exception("reload failed, the old configuration stays in use")
+            log.exception("the configuration could not be read")
+            outcome = ConfigError((Problem("configuration", "", "it could not be read; the line above says why"),))
+        handover.give(outcome)
 
     def _worker(
-        self, index: int, ready: Callable[[], None], listening: dict[str, Listening], *, folder: Path | None
+        self,
+        index: int,
+        ready: Callable[[], None],
+        listening: dict[str, Listening],
+        *,
+        folder: Path | None,
+        load: Callable[[], Loaded],
     ) -> None:
         """One worker process, from its log to its end."""
         metrics, chosen = Metrics(), self.loaded.settings.logging
@@ -94,7 +104,7 @@ class Server:
                     sock.close()
         try:
             run_worker(
-                lambda: Gateway(self.loaded, load=self.load, sink=sink, metrics=metrics, folder=folder, index=index),
+                lambda: Gateway(self.loaded, load=load, sink=sink, metrics=metrics, folder=folder, index=index),
                 mine,
                 shared=len(listening[DATA].sockets) if self.join else 0,
                 on_ready=ready,

@@ -57,6 +57,7 @@ TOP = {
     "explain",
     "exposition",
     "selftest",
+    "handover",
     "healthcheck",
     "notices",
     "offline",

@@ -3,7 +3,8 @@
 from gateway.config.addresses import Address
 from gateway.config.load import Loaded, load
 from gateway.config.problems import ConfigError, Problem
+from gateway.config.reload import replacing
 from gateway.config.secret import Secret, redactable
 from gateway.config.settings import Settings
 
-__all__ = ["Address", "ConfigError", "Loaded", "Problem", "Secret", "Settings", "load", "redactable"]
+__all__ = ["Address", "ConfigError", "Loaded", "Problem", "Secret", "Settings", "load", "redactable", "replacing"]

@@ -1,7 +1,7 @@
 """Reads the configuration: defaults, below the file, below the environment, below the flags; all problems at once."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -18,15 +18,23 @@ from gateway.config.problems import ConfigError, Problem
 from gateway.config.settings import Settings
 from gateway.config.source import MAX_FILE_BYTES, Source, parse, read_text
 
+#: Said of a file that holds no value.
+EMPTY = "the file is empty: every key has its default; write {} if that is meant"
+
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A configuration that can be used. Relative paths of the file begin at `folder`; `file` None: there was none."""
+    """A configuration that can be used. Relative paths of the file begin at `folder`; `file` None: there was none.
+
+    `text` is what the file held, secrets that are written into it included; `empty`: that was no value at all.
+    """
 
     settings: Settings
     warnings: tuple[str, ...]
     file: Path | None
     folder: Path
+    text: str | None = field(default=None, repr=False)
+    empty: bool = False
 
 
 def load(
@@ -42,7 +50,9 @@ def load(
     the configuration alone does not, such as plugins; they run last.
     """
     folder = _folder_of(path)
-    draft = _read(path, environ=environ, folder=folder)
+    text = None if path is None else _text_of(path)
+    draft = _read(path, text, environ=environ, folder=folder)
+    empty = not draft.tree and path is not None
     _add_defaults(draft)
     apply_variables(draft, environ, root=Settings)
     apply_flags(draft, flags)
@@ -59,7 +69,7 @@ def load(
         further(draft)
     draft.raise_problems()
     assert settings is not None
-    return Loaded(settings=settings, warnings=draft.warnings(), file=path, folder=folder)
+    return Loaded(settings=settings, warnings=draft.warnings(), file=path, folder=folder, text=text, empty=empty)
 
 
 def _folder_of(path: Path | None) -> Path:
@@ -69,17 +79,22 @@ def _folder_of(path: Path | None) -> Path:
         raise ConfigError((Problem("configuration", "", "the current folder is gone: start in another one"),)) from None
 
 
-def _read(path: Path | None, *, environ: Mapping[str, str], folder: Path) -> Draft:
-    """The file as a draft. A file that cannot be read to its end says nothing certain, so it is reported alone."""
-    if path is None:
-        return Draft(Source(tree={}), file="configuration", folder=folder)
+def _text_of(path: Path) -> str:
     try:
-        source = parse(read_text(path, limit_bytes=MAX_FILE_BYTES), environ=environ)
+        return read_text(path, limit_bytes=MAX_FILE_BYTES)
     except ValueError as error:
         raise ConfigError((Problem(str(path), "", str(error)),)) from None
+
+
+def _read(path: Path | None, text: str | None, *, environ: Mapping[str, str], folder: Path) -> Draft:
+    """The file as a draft. A file that cannot be read to its end says nothing certain, so it is reported alone."""
+    if path is None or text is None:
+        return Draft(Source(tree={}), file="configuration", folder=folder)
+    source = parse(text, environ=environ)
     draft = Draft(source, file=str(path), folder=folder)
     if source.complete and source.tree is None:
         draft.tree = {}
+        draft.warn((), EMPTY)
     elif source.complete and not isinstance(source.tree, dict):
         draft.complain((), "expected a section (lines of key: value)")
     if not isinstance(draft.tree, dict):

@@ -1,0 +1,119 @@
+"""Judges a configuration that is to replace the one in use, as it will be with what only a restart can change.
+
+A reload opens nothing that was closed: the last key is not taken away, what guards tools is not lost by silence, and a
+file that looks cut short is not used. A start has nothing to compare with: there the rules of `config/checks.py` hold.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from gateway.config.load import Loaded
+from gateway.config.problems import ConfigError, KeyPath, Problem, format_path
+from gateway.config.section import Section
+from gateway.config.settings import Settings
+
+log = logging.getLogger("gateway")
+
+#: Sections that a reload cannot change.
+_FIXED = ("listen", "workers", "admin", "store")
+#: Values that close something. A reload may change them, and drop whole tools, servers, keys and upstreams; what is
+#: left of those keeps its guards, unless the file says otherwise.
+_GUARDS: Sequence[KeyPath] = (
+    ("upstreams",),
+    ("upstreams", "*", "paths"),
+    ("upstreams", "*", "tls", "*"),
+    ("passthrough", "paths"),
+    ("keys", "*", "tenant"),
+    ("risk", "*"),
+    ("approvals", "mode"),
+    ("tools", "*", "*"),
+    ("tools", "*", "limits", "*"),
+    ("mcp", "servers", "*", "*"),
+)
+_ANY = "*"
+
+
+def replacing(new: Loaded, *, old: Loaded) -> Loaded:
+    """The configuration that comes into use when `new` replaces `old`. Raises ConfigError with every reason against."""
+    fixed: dict[str, object] = {name: getattr(old.settings, name) for name in _FIXED}
+    for name, value in fixed.items():
+        if getattr(new.settings, name) != value:
+            log.warning("reload: %r changed, which needs a restart; the old value stays in use", name)
+    if new.settings.metrics.enabled != old.settings.metrics.enabled:
+        log.warning("reload: 'metrics.enabled' changed, which needs a restart; the old value stays in use")
+    enabled = {"enabled": old.settings.metrics.enabled}
+    fixed["metrics"] = new.settings.metrics.model_copy(update=enabled)
+    merged = new.settings.model_copy(update=fixed)
+    place = "configuration" if new.file is None else str(new.file)
+    problems = [Problem(place, path, message) for path, message in _against(new, merged, old)]
+    if problems:
+        raise ConfigError(tuple(problems))
+    return replace(new, settings=merged)
+
+
+def _against(new: Loaded, merged: Settings, old: Loaded) -> Iterator[tuple[str, str]]:
+    """Reasons against the reload, each with the path that it is about."""
+    if new.empty and not old.empty:
+        yield "", "the file is empty, and the one in use is not: restart the gateway if that is meant"
+    elif new.text is not None and old.text is not None and _is_cut(new.text, of=old.text):
+        yield (
+            "",
+            "the file is the beginning of the one in use, or ends within a line: it looks cut short; if it is meant, "
+            "end it with a line end and add a line (a comment will do), or restart the gateway",
+        )
+    if old.settings.keys and not merged.keys:
+        yield (
+            "keys",
+            f"there are none any more: everybody who reaches {old.settings.listen} could do everything; restart the "
+            "gateway if that is meant",
+        )
+    for path in _lost(old.settings, merged):
+        yield (
+            format_path(path),
+            "this was set and is gone: a reload loosens nothing by silence; write the value that you want, or restart",
+        )
+
+
+def _is_cut(text: str, *, of: str) -> bool:
+    """Whether `text` looks like what a write of another text leaves that did not come to its end."""
+    if of.endswith("\n") and not text.endswith("\n"):
+        return True
+    begun = text.rstrip()
+    return of.startswith(begun) and begun != of.rstrip()
+
+
+def _lost(old: Settings, new: Settings) -> Iterator[KeyPath]:
+    """The guards that the old configuration sets, that the new one says nothing of, and that differ in it."""
+    said, says, holds = (
+        dict(_walk(settings, said=said)) for settings, said in ((old, True), (new, True), (new, False))
+    )
+    for path, value in said.items():
+        guard = next((guard for guard in _GUARDS if _fits(path, guard)), None)
+        if guard is None or path in says or holds.get(path, value) == value:
+            continue
+        owner = path[: guard.index(_ANY) + 1] if _ANY in guard[:-1] else ()
+        if not owner or owner in holds:
+            yield path
+
+
+def _fits(path: KeyPath, guard: KeyPath) -> bool:
+    return len(path) == len(guard) and all(part in (_ANY, key) for part, key in zip(guard, path, strict=True))
+
+
+def _walk(value: object, path: KeyPath = (), *, said: bool) -> Iterator[tuple[KeyPath, object]]:
+    """Everything below `value` with its path, items of lists by their names; `said`: only what was not left out."""
+    if path:
+        yield path, value
+    if isinstance(value, Section):
+        for name, below in value:
+            if not said or name in value.model_fields_set:
+                yield from _walk(below, (*path, name.rstrip("_")), said=said)
+    elif isinstance(value, Mapping):
+        for name, below in value.items():
+            yield from _walk(below, (*path, str(name)), said=said)
+    elif isinstance(value, tuple):
+        for item in value:
+            item_name = getattr(item, "name", None)
+            if isinstance(item_name, str):
+                yield from _walk(item, (*path, item_name), said=said)

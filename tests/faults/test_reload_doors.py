@@ -1,0 +1,166 @@
+"""A reload opens nothing that was closed, whatever became of the file, in all workers or in none."""
+
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from functional.through import FINE, get, post
+from running import all_workers, exchange, key, until
+
+from gateway.testing.peer import connect
+from gateway.testing.ports import free_port
+from gateway.testing.run import GatewayProcess
+from gateway.testing.upstream import FakeUpstream
+
+KEY, PROVIDERS = "gw-key-of-a-client", "sk-key-of-the-provider"
+#: `gateway run` as an operator starts it: where it listens stands in the file alone.
+BY_THE_FILE = (
+    *(sys.executable, "-c"),
+    "import sys; from gateway.cli import main; at = sys.argv.index('--listen'); del sys.argv[at : at + 2]; "
+    "sys.exit(main(sys.argv[1:]))",
+)
+
+
+def written(listen: str, upstream_url: str, *, workers: int = 1) -> str:
+    """A gateway.yaml, in the order in which people write it, each guard on a line of its own."""
+    entry = key(KEY)
+    return f"""listen: {listen}
+workers: {workers}
+upstreams:
+  - name: up
+    base_url: {upstream_url}
+    api_key: {PROVIDERS}
+keys:
+  - name: client
+    sha256: {entry["sha256"]}
+    scopes: [passthrough]
+risk:
+  trust_llm: never
+  rules:
+    execute_command: deny
+passthrough:
+  paths: [/v1/]
+logging: {{level: info}}
+"""
+
+
+@asynccontextmanager
+async def guarded(*, host: str = "0.0.0.0", workers: int = 1) -> AsyncIterator[tuple[GatewayProcess, FakeUpstream]]:
+    port = free_port("127.0.0.1")
+    async with FakeUpstream(FINE) as upstream:
+        text = written(f"{host}:{port}", upstream.base_url, workers=workers)
+        async with GatewayProcess(text, command=BY_THE_FILE, port=port) as gateway:
+            if workers > 1:
+                await all_workers(gateway)
+            yield gateway, upstream
+
+
+async def reloaded(gateway: GatewayProcess, text: str) -> str:
+    """What the gateway logs of a reload of this file, by the time that it is over."""
+    before = len(gateway.stderr_text())
+    gateway.folder.joinpath("gateway.yaml").write_text(text)
+    gateway.signal(signal.SIGHUP)
+
+    def told() -> bool:
+        new = gateway.stderr_text()[before:]
+        return "reload failed" in new or "configuration reloaded" in new
+
+    await until(told)
+    return gateway.stderr_text()[before:]
+
+
+async def statuses(gateway: GatewayProcess, *lines: bytes, times: int = 1) -> set[int]:
+    """The answers to requests on connections of their own, which workers share among them."""
+    found = set()
+    for _ in range(times):
+        async with connect(gateway.host, gateway.port) as client:
+            found.add((await exchange(client, get(b"/v1/x", *lines).replace(b"gw.example", b"localhost"))).status)
+    return found
+
+
+async def still_closed(gateway: GatewayProcess, upstream: FakeUpstream, *, times: int = 1) -> None:
+    """Nobody without the key gets in, who has it does."""
+    seen = len(upstream.requests)
+    assert await statuses(gateway, times=times) == {401}
+    assert await statuses(gateway, b"Authorization: Bearer wrong") == {401}
+    assert len(upstream.requests) == seen
+    async with connect(gateway.host, gateway.port) as client:
+        register = post(json.dumps({"name": "x", "command": "/bin/true"}).encode(), b"/mcp/services")
+        register = register.replace(b"gw.example", b"localhost")
+        assert (await exchange(client, register)).status == 401
+    assert await statuses(gateway, b"Authorization: Bearer %b" % KEY.encode()) == {200}
+
+
+def cuts(text: str) -> dict[str, str]:
+    """What a write of the file leaves that did not come to its end, and other ways to lose it."""
+    lines = text.splitlines(keepends=True)
+    ends = {f"line {count}": "".join(lines[:count]) for count in range(len(lines))}
+    within = {f"within line {count}": "".join(lines[:count]) + lines[count][:-3] for count in range(len(lines))}
+    others = {"blank": "\n \n", "null": "null\n", "comment": "# nothing\n", "begin": "---\n", "braces": "{}\n"}
+    keys_null = text.replace(text[text.index("keys:") : text.index("risk:")], "keys:\n")
+    keys_empty = keys_null.replace("keys:\n", "keys: []\n")
+    loopback = keys_null.replace("listen: 0.0.0.0", "listen: 127.0.0.1")
+    return {**ends, **within, **others, "keys null": keys_null, "keys []": keys_empty, "loopback now": loopback}
+
+
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+async def test_a_file_that_lost_something_leaves_the_gateway_as_it_was() -> None:
+    """Cut behind every line and within every line, blank, null: the log says so, keys hold; a good file is used."""
+    async with guarded() as (gateway, upstream):
+        text = gateway.folder.joinpath("gateway.yaml").read_text()
+        for name, left in cuts(text).items():
+            log = await reloaded(gateway, left)
+            assert "reload failed, the old configuration stays in use" in log and "reloaded" not in log, name
+            assert KEY not in log and PROVIDERS not in log
+        await still_closed(gateway, upstream)
+        assert "configuration reloaded" in await reloaded(gateway, text.replace("level: info", "level: debug"))
+        await still_closed(gateway, upstream)
+
+
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+@pytest.mark.parametrize("line", ["  trust_llm: never\n", "  rules:\n    execute_command: deny\n", "  paths: [/v1/]\n"])
+async def test_a_guard_is_not_lost_by_silence(line: str) -> None:
+    """Another line of the file is gone, which had closed something: only where the default says the same, it may."""
+    async with guarded(host="127.0.0.1") as (gateway, upstream):
+        text = gateway.folder.joinpath("gateway.yaml").read_text()
+        log = await reloaded(gateway, text.replace(line, ""))
+        if "paths" in line:
+            assert "configuration reloaded" in log
+        else:
+            assert "reload failed" in log and "risk." in log and "was set and is gone" in log
+            said = text.replace("never", "always").replace("    execute_command: deny", "    execute_sql: deny")
+            assert "configuration reloaded" in await reloaded(gateway, said)
+        await still_closed(gateway, upstream)
+
+
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+async def test_all_workers_reload_or_none() -> None:
+    """The file is read once, by the supervisor: no worker sees another state of it."""
+    async with guarded(workers=2) as (gateway, upstream):
+        text = gateway.folder.joinpath("gateway.yaml").read_text()
+        for left in (text.splitlines(keepends=True)[0], "", text[: len(text) // 2]):
+            log = await reloaded(gateway, left)
+            assert "configuration reloaded" not in log
+            await still_closed(gateway, upstream, times=10)
+        other = key("another-key")
+        changed = text.replace(str(key(KEY)["sha256"]), str(other["sha256"]))
+        gateway.folder.joinpath("gateway.yaml").write_text(changed)
+        before = gateway.stderr_text().count("configuration reloaded")
+        gateway.signal(signal.SIGHUP)
+        await until(lambda: gateway.stderr_text().count("configuration reloaded") == before + 2)
+        assert await statuses(gateway, b"X-Gateway-Key: %b" % KEY.encode(), times=10) == {401}
+        assert await statuses(gateway, b"X-Gateway-Key: another-key", times=10) == {200}
+
+
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+@pytest.mark.parametrize(
+    "text", ["listen: 0.0.0.0:{port}\n", "listen: 0.0.0.0:{port}\nkeys:\n", "listen: '[::]:{port}'\nkeys: []\n"]
+)
+async def test_no_gateway_starts_wide_without_keys(text: str) -> None:
+    """What a restart finds of a file that was cut short."""
+    with pytest.raises(RuntimeError, match="open to others and there are no keys"):
+        async with GatewayProcess(text.format(port=free_port("127.0.0.1")), command=BY_THE_FILE):
+            pass
