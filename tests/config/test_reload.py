@@ -1,0 +1,101 @@
+"""What may replace a configuration in use."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from gateway.config import ConfigError, Loaded, load, replacing
+
+KEY = f"{{name: a, sha256: '{'ab' * 32}', scopes: [context], tenant: acme}}"
+TEXT = f"""
+keys: [{KEY}]
+upstreams: [{{name: up, base_url: "http://up", paths: [/v1/chat]}}]
+passthrough: {{paths: [/v1/models]}}
+risk: {{trust_llm: never, default: deny}}
+approvals: {{mode: reject}}
+tools: {{http_request: {{hosts: [a.example], requires_approval: true}}, mine: {{use: plugin, untrusted: true}}}}
+mcp: {{servers: {{time: {{command: time, enabled: false}}}}}}
+"""
+
+
+def loaded(tmp_path: Path, text: str) -> Loaded:
+    place = tmp_path / "gateway.yaml"
+    place.write_text(text)
+    return load(place, environ={}, flags={})
+
+
+def reasons(tmp_path: Path, text: str) -> str:
+    """Why this text does not replace TEXT; "" if it does."""
+    try:
+        replacing(loaded(tmp_path, text), old=loaded(tmp_path, TEXT))
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("said", "silent", "path"),
+    [
+        (f"keys: [{KEY}]\n", "", "keys"),
+        (f"keys: [{KEY}]\n", "keys: []\n", "keys"),
+        (", tenant: acme", "", "keys.a.tenant"),
+        (", paths: [/v1/chat]", "", "upstreams.up.paths"),
+        ("passthrough: {paths: [/v1/models]}\n", "", "passthrough.paths"),
+        ("trust_llm: never, ", "", "risk.trust_llm"),
+        ("risk: {trust_llm: never, default: deny}\n", "risk:\n", "risk.default"),
+        ("approvals: {mode: reject}\n", "", "approvals.mode"),
+        ("hosts: [a.example], ", "", "tools.http_request.hosts"),
+        (", requires_approval: true", "", "tools.http_request.requires_approval"),
+        (", untrusted: true", "", "tools.mine.untrusted"),
+        (", enabled: false", "", "mcp.servers.time.enabled"),
+    ],
+)
+def test_a_guard_is_not_lost_by_silence(tmp_path: Path, said: str, silent: str, path: str) -> None:
+    """Each place is named."""
+    assert said in TEXT
+    assert f" {path}: " in reasons(tmp_path, TEXT.replace(said, silent))
+
+
+@pytest.mark.parametrize(
+    ("said", "other"),
+    [
+        ("trust_llm: never", "trust_llm: always"),
+        ("default: deny", "default: confirm"),
+        ("hosts: [a.example]", "hosts: []"),
+        ("http_request: {hosts: [a.example], requires_approval: true}, ", ""),
+        ("mcp: {servers: {time: {command: time, enabled: false}}}", "mcp: {servers: {}}"),
+        ("mode: reject", "mode: turn"),
+        ("keys: [", f"keys: [{{name: b, sha256: '{'cd' * 32}', scopes: [admin]}}, "),
+    ],
+)
+def test_what_is_said_is_done(tmp_path: Path, said: str, other: str) -> None:
+    """An operator loosens by writing it down; whole tools, servers and keys come and go."""
+    assert said in TEXT
+    assert reasons(tmp_path, TEXT.replace(said, other)) == ""
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "# all gone\n", "null\n", "---\n", "{}\n"])
+def test_an_empty_file_replaces_nothing(tmp_path: Path, text: str) -> None:
+    """But another that is as empty."""
+    assert "the file is empty" in reasons(tmp_path, text)
+    replacing(loaded(tmp_path, text), old=loaded(tmp_path, text))
+
+
+def test_a_beginning_of_the_file_looks_cut_short(tmp_path: Path) -> None:
+    """Behind a line and within one; a file with one more line is another file."""
+    more = TEXT + "logging: {level: info}\n"
+    old = loaded(tmp_path, more)
+    for text in (TEXT, more[:-1]):
+        with pytest.raises(ConfigError, match="looks cut short"):
+            replacing(loaded(tmp_path, text), old=old)
+    replacing(loaded(tmp_path, TEXT + "# no logging\n"), old=old)
+
+
+def test_what_needs_a_restart_stays(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """With a line of the log for each; the rest of `metrics` changes."""
+    old = loaded(tmp_path, TEXT)
+    with caplog.at_level(logging.WARNING):
+        new = replacing(loaded(tmp_path, TEXT + "listen: 127.0.0.1:1\nmetrics: {enabled: false}\n"), old=old)
+    assert (new.settings.listen, new.settings.metrics.enabled) == (old.settings.listen, True)
+    assert "'listen' changed" in caplog.text and "'metrics.enabled' changed" in caplog.text
