@@ -48,11 +48,12 @@ class Order:
     grace_s: float = 0.5  # from SIGTERM to SIGKILL
     limits: Limits = field(default_factory=Limits)
     readable: tuple[str, ...] = ()
+    settings: tuple[tuple[str, str], ...] = ()  # variables besides PATH and HOME
     bubblewrap: str = ""  # the program, for the level of that name
 
     @property
     def environment(self) -> Mapping[str, str]:
-        return MappingProxyType({"PATH": ":".join(PATH), "HOME": self.cwd})
+        return MappingProxyType({**dict(self.settings), "PATH": ":".join(PATH), "HOME": self.cwd})
 
     def to_line(self) -> bytes:
         return json.dumps(asdict(self)).encode() + b"\n"
@@ -61,7 +62,9 @@ class Order:
     def from_line(cls, line: bytes) -> "Order":
         facts: dict[str, Any] = json.loads(line)
         limits = Limits(**facts.pop("limits"))
-        return cls(**{**facts, "argv": tuple(facts["argv"]), "readable": tuple(facts["readable"]), "limits": limits})
+        argv, readable = tuple(facts.pop("argv")), tuple(facts.pop("readable"))
+        settings = tuple((name, value) for name, value in facts.pop("settings"))
+        return cls(argv=argv, readable=readable, settings=settings, limits=limits, **facts)
 
 
 @dataclass(frozen=True, slots=True)

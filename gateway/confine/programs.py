@@ -6,6 +6,9 @@ from typing import Final
 
 PATH: Final = ("/usr/bin", "/bin")
 
+#: The shells that texts are judged for, first choice first, as each reads them alike: bash without its braces.
+_SHELLS: Final = (("dash",), ("bash", "--posix", "+B"), ("busybox", "sh"))
+
 
 def program(name: str) -> str | None:
     """The absolute path of the program that a bare name means, or None; a name with a slash means none."""
@@ -13,3 +16,8 @@ def program(name: str) -> str | None:
         return None
     candidates = (f"{folder}/{name}" for folder in PATH)
     return next((path for path in candidates if os.access(path, os.X_OK) and Path(path).is_file()), None)
+
+
+def shell() -> tuple[str, ...] | None:
+    """The shell that runs texts, as the words in front of `-c`; None: this machine has none of them."""
+    return next((words for words in _SHELLS if program(words[0]) is not None), None)

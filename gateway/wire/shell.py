@@ -1,23 +1,26 @@
-"""Reads the plain subset of sh that the gate can judge: words, quotes, `| && || ;`, discarded output, globs.
+"""Reads the plain subset of sh that the gate can judge: words, quotes, lists, `for`, `if`, discarded output, globs.
 
 Rule 1: no shell (dash, bash, busybox) runs a command or opens a file that `parse` does not return; where they differ,
-the text is not plain. The exception is `&>/dev/null`: dash reads `& >/dev/null`, so no word may follow it in its step.
+the text is not plain.
 Rule 2: nothing that runs code while words are expanded is plain: substitutions, arithmetic, unknown variables.
-Rule 3: one pass from left to right; every pattern is possessive, so hostile text costs no more than its length.
+Rule 3: a variable has no value here. It may be empty or hold anything, and without quotes it is any words or none.
+Rule 4: one pass from left to right; every pattern is possessive, so hostile text costs no more than its length.
 """
 
 import re
 from dataclasses import dataclass
 from typing import NoReturn
 
+from gateway.wire.shell_constructs import Constructs
+from gateway.wire.shell_objection import Objection
 from gateway.wire.shell_paths import unseen
+from gateway.wire.shell_words import Draft, Word
 
 #: A command for a person's eyes is far below these; they bound what one assessment costs.
 MOST_CHARACTERS, MOST_PIECES, MOST_WORDS, MOST_EXPANSIONS = 4096, 1024, 256, 16
 
-#: Variables that hold no secret. Those of the first set always begin with a slash.
-ABSOLUTE_VARIABLES = frozenset({"HOME", "PWD", "SHELL", "PATH"})
-VARIABLES = ABSOLUTE_VARIABLES | {"USER", "LANG"}
+#: Variables that hold no secret, set or not.
+VARIABLES = frozenset({"HOME", "PWD", "SHELL", "PATH", "USER", "LANG"})
 
 #: What only a shell has.
 BUILTINS = frozenset({"cd", "command", "type"})
@@ -30,9 +33,11 @@ _PIECE = re.compile(
     rf"""
     (?P<gap>[ \t]++(?:\\\n[ \t]*+)*+)
   | (?P<join>[12]?>&[12](?=[ \t\n;|&]|\Z))
-  | (?P<discard>(?:[12]?>>?|&>>?)(?![<>&(|]))
+  | (?P<discard>[12]?>>?(?![<>&(|]))
   | (?P<input>0?<(?![<>&(]))
   | (?P<operator>&&|\|\||\||;)
+  | (?P<newline>\n)
+  | (?P<braces>\{{[A-Za-z0-9_]*+\}})
   | (?P<literal>[^\s'"\\|&;<>()$`~\#*?\[{{]++)
   | (?P<single>'[^']*+')
   | (?P<double>"(?:[^"\\]|\\[^\n])*+")
@@ -65,36 +70,7 @@ _NOT_PLAIN = {
     "'": "an unbalanced quote",
     '"': "an unbalanced quote",
     "\\": "an escaped line end within a word",
-    "\n": "more than one line",
 }
-
-
-class Objection(Exception):  # noqa: N818 (it is no error, it is the answer "ask a person")
-    """Why a text is not known to be harmless: `rule` for the audit log, the message for a person."""
-
-    def __init__(self, rule: str, message: str) -> None:
-        super().__init__(message)
-        self.rule = rule
-
-
-@dataclass(frozen=True, slots=True)
-class Word:
-    """One word after quotes are removed; globs, braces and variables stay as they are written.
-
-    `fixed`: how many leading characters no expansion changes (all of them: nothing is expanded; the `$` of an absolute
-    variable stands for its slash). `tail`: the same at the end. `splits`: it may become several words or none.
-    """
-
-    text: str
-    fixed: int
-    tail: int
-    splits: bool = False
-    bare: bool = True  # written without quotes and escapes
-    tilde: bool = False
-
-    @property
-    def expands(self) -> bool:
-        return self.fixed < len(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +84,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A plain text, read. `extras` names what a person writes rarely: continuation, comment, input."""
+    """A plain text, read. `extras`: what a person writes rarely (continuation, comment, input, line, construct)."""
 
     steps: tuple[Step, ...]
     redirects: bool = False
@@ -118,7 +94,7 @@ class Script:
     def argv(self) -> tuple[str, ...] | None:
         """What can be executed without a shell; None: it takes one."""
         words = self.steps[0].words
-        if len(self.steps) > 1 or self.redirects or words[0].text in BUILTINS:
+        if len(self.steps) > 1 or self.redirects or "construct" in self.extras or words[0].text in BUILTINS:
             return None
         return None if any(word.expands or word.tilde for word in words) else tuple(word.text for word in words)
 
@@ -149,37 +125,6 @@ def _object(why: str) -> NoReturn:
     raise Objection("not_plain", f"The command is not plain sh: {why}.")
 
 
-class _Draft:
-    """The word under way."""
-
-    def __init__(self) -> None:
-        self.text = ""
-        self.fixed = -1
-        self.tail_from = 0
-        self.splits = self.tilde = self.brace = False
-        self.bare = True
-        self.begun = False
-
-    def add(self, text: str, *, bare: bool = True) -> None:
-        self.text += text
-        self.begun = True
-        self.bare = self.bare and bare
-
-    def expand(self, written: str, *, fixed: int = 0, splits: bool = True) -> None:
-        if self.fixed < 0:
-            self.fixed = len(self.text) + (fixed if not self.text else 0)
-        self.add(written)
-        self.splits = self.splits or splits
-        self.tail_from = len(self.text)
-
-    def word(self) -> Word:
-        if self.text == "[" and self.bare:
-            return Word("[", 1, 1)
-        size = len(self.text)
-        fixed = size if self.fixed < 0 else self.fixed
-        return Word(self.text, fixed, size - self.tail_from, self.splits, self.bare, self.tilde)
-
-
 class _Reader:
     """Collects pieces into words, words into steps."""
 
@@ -187,10 +132,11 @@ class _Reader:
         self._steps: list[Step] = []
         self._words: list[Word] = []
         self._inputs: list[Word] = []
-        self._draft = _Draft()
+        self._draft = Draft()
+        self._constructs = Constructs()
         self._target: str | None = None  # the redirection that waits for its target
         self._piped = self._redirects = self._step_begun = False
-        self._closed = False  # by `&>`
+        self._redirect_first = False  # a redirection stands in front of the step's words
         self._operator_before: str | None = None
         self._extras: set[str] = set()
         self._counted = self._expansions = 0
@@ -200,12 +146,14 @@ class _Reader:
         kind, piece = match.lastgroup or "", match.group()
         if kind == "variable":
             self._variable(match)
-        elif kind in ("literal", "dollar"):
+        elif kind in ("literal", "dollar", "braces"):
             self._draft.add(piece)
         elif kind == "gap":
             self._end_word()
             if "\n" in piece:
                 self._extras.add("continuation")
+        elif kind == "newline":
+            self._line()
         elif kind == "single":
             self._draft.add(piece[1:-1], bare=False)
         elif kind == "double":
@@ -222,21 +170,26 @@ class _Reader:
 
     def end(self) -> Script:
         self._end_word()
-        if self._step_begun or self._operator_before != ";":
+        if self._step_begun or self._operator_before not in (";", "\n"):
             self._end_step()
+        self._constructs.end()
+        if not self._steps:
+            _object("a command is missing")
+        if self._constructs.any:
+            self._extras.add("construct")
         return Script(tuple(self._steps), self._redirects, frozenset(self._extras))
 
     def _variable(self, match: "re.Match[str]", *, quoted: bool = False) -> None:
         name = match["name"] or match["name_braced"]
-        if name not in VARIABLES:
+        if name not in VARIABLES and name not in self._constructs.variables:
             raise Objection("variable", f"The command expands the variable {name!r}.")
-        self._expand(match.group(), fixed=int(name in ABSOLUTE_VARIABLES), splits=not quoted)
+        self._expand(match.group(), splits=not quoted, wild=not quoted)
 
-    def _expand(self, written: str, *, fixed: int = 0, splits: bool = True) -> None:
+    def _expand(self, written: str, *, splits: bool = True, wild: bool = False) -> None:
         self._expansions += 1
         if self._expansions > MOST_EXPANSIONS:
             _object(f"it holds more than {MOST_EXPANSIONS} globs and variables")
-        self._draft.expand(written, fixed=fixed, splits=splits)
+        self._draft.expand(written, splits=splits, wild=wild)
 
     def _double(self, body: str) -> None:
         self._draft.add("", bare=False)
@@ -257,8 +210,11 @@ class _Reader:
             self._extras.add("comment")
             line_end = match.string.find("\n", match.end())
             return len(match.string) if line_end < 0 else line_end
-        if piece == "~" or piece == "#":
-            draft.tilde = draft.tilde or (piece == "~" and not draft.begun)
+        if piece == "~" and not draft.begun:
+            draft.tilde = True
+            if match.string.startswith(("+", "-", *"0123456789"), match.end()):
+                _object("a tilde that some shells take for the folder before")
+        if piece in "~#":
             draft.add(piece)
         elif piece == "{":
             if draft.brace:
@@ -275,14 +231,24 @@ class _Reader:
         self._piped = piece == "|"
         self._operator_before = piece
 
+    def _line(self) -> None:
+        """Ends the step if there is one; behind an operator and in front of everything a line end is a gap."""
+        self._end_word()
+        self._extras.add("line")
+        if self._step_begun:
+            self._end_step()
+            self._piped = False
+            self._operator_before = "\n"
+
     def _redirect(self, kind: str, piece: str) -> None:
-        if self._draft.begun and (piece[0].isdigit() or self._draft.text.isdigit()):
+        # bash opens a descriptor for `{name}>`, and reads a digit in front as one.
+        if self._draft.begun and (piece[0].isdigit() or self._draft.text.isdigit() or "{" in self._draft.text):
             _object("a descriptor is not plain")
         self._end_word()
         if self._target is not None:
             _object("a redirection has no target")
+        self._redirect_first = self._redirect_first or not self._words
         self._redirects = self._step_begun = True
-        self._closed = self._closed or piece[0] == "&"
         if kind != "join":
             self._target = kind
 
@@ -290,7 +256,7 @@ class _Reader:
         if not self._draft.begun:
             return
         word, brace = self._draft.word(), self._draft.brace
-        self._draft, self._step_begun = _Draft(), True
+        self._draft, self._step_begun = Draft(), True
         self._counted += 1
         if self._counted > MOST_WORDS:
             _object(f"it holds more than {MOST_WORDS} words")
@@ -298,10 +264,8 @@ class _Reader:
             _object("a brace counts")
         target, self._target = self._target, None
         if target is None:
-            if self._closed:
-                _object("a word follows &>, which some shells take for a command of its own")
             self._words.append(word)
-        elif word.splits:
+        elif word.expands:
             _object("the target of a redirection is expanded")
         elif target == "input":
             self._inputs.append(word)
@@ -315,5 +279,9 @@ class _Reader:
             _object("a redirection has no target")
         if not self._words:
             _object("a command is missing")
-        self._steps.append(Step(tuple(self._words), tuple(self._inputs), self._piped))
-        self._words, self._inputs, self._step_begun, self._closed = [], [], False, False
+        words = self._constructs.command(self._words)
+        if len(words) < len(self._words) and self._redirect_first:
+            _object("a redirection stands in front of a reserved word")
+        if words:
+            self._steps.append(Step(tuple(words), tuple(self._inputs), self._piped))
+        self._words, self._inputs, self._step_begun, self._redirect_first = [], [], False, False

@@ -1,7 +1,7 @@
 """The commands that may run by themselves, each with all options it may have (GNU coreutils 9, findutils, procps).
 
 What is missing is missing on purpose: options that write (`sort -o`), run programs (`rg --pre`, `file -z`), read names
-of files from a file, or set the clock; commands that run others (env, xargs, awk, git) or change the shell.
+of files from a file, or set the clock; commands that run any others, or change the shell.
 """
 
 import re
@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from gateway.wire.shell_options import Listed, long_names, options
+from gateway.wire.shell_programs import PROGRAMS
 from gateway.wire.shell_text_commands import TEXT_COMMANDS
 
 _NUMBER = re.compile(r"[-+]?[0-9]*\.?[0-9]+")
@@ -19,6 +20,7 @@ _SUM = Listed(
     short="bctwz",
     long=long_names("binary check tag text zero ignore-missing quiet status strict warn"),
     open=True,
+    names=True,
     reads=1,
 )
 _GREP = Listed(
@@ -55,6 +57,7 @@ _GREP = Listed(
     reads=2,
     text=1,
     pattern_options=options("-e -f --regexp --file"),
+    patterns=options("-e --regexp"),
 )
 _TEXT = Listed(grammar="text", open=True)
 _TEST = Listed(grammar="test")
@@ -116,6 +119,7 @@ _CORE = {
         short="clLmw",
         long=long_names("bytes chars lines max-line-length words total"),
         open=True,
+        names=True,
         reads=1,
     ),
     "find": Listed(core=True, grammar="find", names=True, walks=True),
@@ -243,6 +247,7 @@ _FILES = {
         long=long_names("base64 raw tag untagged zero"),
         long_valued=options("algorithm length"),
         open=True,
+        names=True,
         reads=1,
     ),
     "sum": Listed(short="rs", long=long_names("sysv"), open=True, reads=1),
@@ -310,4 +315,4 @@ _MACHINE = {
     "cd": Listed(short="LP", open=True),
 }
 
-COMMANDS: Mapping[str, Listed] = MappingProxyType({**_CORE, **TEXT_COMMANDS, **_FILES, **_MACHINE})
+COMMANDS: Mapping[str, Listed] = MappingProxyType({**_CORE, **TEXT_COMMANDS, **_FILES, **_MACHINE, **PROGRAMS})

@@ -1,9 +1,10 @@
-"""The commands whose words are a language of their own: find, test, sed -n, command -v."""
+"""The commands whose words are a language of their own: find, test, sed, command -v."""
 
 import re
 
-from gateway.wire.shell import Objection, Word
+from gateway.wire.shell_objection import Objection
 from gateway.wire.shell_options import Use
+from gateway.wire.shell_words import ANY_WORD, Word
 
 _FIND_ALONE = frozenset(
     [
@@ -125,12 +126,18 @@ _WHOLE_NUMBER = re.compile("-?[0-9]+")
 # What some shell's test would evaluate as a subscript.
 _TEST_EVALUATED = re.compile(r"[\[$`(]")
 
-# Addresses and `p`: with nothing but a `p` behind the last slash there is no reading in which a script does more.
+# Addresses and `p` or `d`: with nothing but that letter behind the last slash there is no reading in which a script
+# does more. Of a substitution everything between three slashes is text, and no flag runs or writes.
 _SED_ADDRESS = r"(?:[0-9]+(?:~[0-9]+)?|\$|/[^/\\\n]+/)"
-_SED_PRINT = rf"{_SED_ADDRESS}(?:,(?:\+?[0-9]+|\$|/[^/\\\n]+/))?p"
+_SED_RANGE = rf"{_SED_ADDRESS}(?:,(?:\+?[0-9]+|\$|/[^/\\\n]+/))?"
 _SED_LINES = r"(?:[0-9]+|\$)(?:,(?:\+?[0-9]+|\$))?p"
-_SED_SCRIPT = re.compile(rf"p|{_SED_PRINT}|{_SED_LINES}(?:; ?{_SED_LINES})++")
+_SED_SUBSTITUTE = "|".join(
+    rf"s[{mark}](?:[^{mark}\\\n]|\\[^\n])++[{mark}](?:[^{mark}\\\n]|\\[^\n])*+[{mark}][gpiI0-9]*" for mark in "/|,#"
+)
+_SED_QUIET_SCRIPT = re.compile(rf"p|{_SED_RANGE}p|{_SED_LINES}(?:; ?{_SED_LINES})++|{_SED_SUBSTITUTE}")
+_SED_SCRIPT = re.compile(rf"{_SED_RANGE}d|{_SED_SUBSTITUTE}")
 _SED_QUIET = frozenset({"-n", "--quiet", "--silent"})
+_SED_EXTENDED = frozenset({"-E", "-r", "--regexp-extended"})
 
 
 def read_find(words: tuple[Word, ...]) -> Use:
@@ -145,6 +152,7 @@ def read_find(words: tuple[Word, ...]) -> Use:
         at += 1
     options: set[str] = set()
     values: list[tuple[str, Word]] = []
+    runs: list[tuple[Word, ...]] = []
     while at < len(words):
         predicate = words[at].text
         at += 1
@@ -152,6 +160,10 @@ def read_find(words: tuple[Word, ...]) -> Use:
             raise Objection("expansion", f"{predicate!r} may expand to an action of find.")
         options.add(predicate)
         if predicate in _FIND_ALONE:
+            continue
+        if predicate == "-exec":
+            command, at = _executed(words, at)
+            runs.append(command)
             continue
         if predicate not in _FIND_VALUED and not _FIND_NEWER.fullmatch(predicate):
             raise Objection("option", f"find is not known to be harmless with {predicate!r}.")
@@ -161,7 +173,17 @@ def read_find(words: tuple[Word, ...]) -> Use:
             _never_a_predicate(words[at])
         values.append((predicate, words[at]))
         at += 1
-    return Use(frozenset(options), tuple(values), tuple(starts))
+    return Use(frozenset(options), tuple(values), tuple(starts), tuple(runs))
+
+
+def _executed(words: tuple[Word, ...], start: int) -> tuple[tuple[Word, ...], int]:
+    """The command of an `-exec` with any word for each that holds a name, and where the next test begins."""
+    for at in range(start, len(words)):
+        if words[at].expands:
+            raise Objection("expansion", f"{words[at].text!r} may end the command of find -exec.")
+        if words[at].text == ";" or (words[at].text == "+" and words[at - 1].text == "{}"):
+            return tuple(ANY_WORD if "{}" in word.text else word for word in words[start:at]), at + 1
+    raise Objection("option", "find -exec has no end.")
 
 
 def is_narrow(use: Use) -> bool:
@@ -199,15 +221,16 @@ def read_test(name: str, words: tuple[Word, ...]) -> Use:
 
 
 def read_sed(words: tuple[Word, ...]) -> Use:
-    """`sed -n` with addresses and `p`, and nothing else."""
+    """`sed` with one substitution or deletion, `sed -n` with addresses and `p`, and nothing else."""
+    rest = [word for word in words if word.text not in _SED_QUIET | _SED_EXTENDED]
     quiet = [word for word in words if word.text in _SED_QUIET]
-    rest = [word for word in words if word.text not in _SED_QUIET]
-    if len(quiet) != 1 or not rest or rest[0].expands or not _SED_SCRIPT.fullmatch(rest[0].text):
-        raise Objection("operand", "sed is known to be harmless only as `sed -n` with line addresses and p.")
+    script = _SED_QUIET_SCRIPT if quiet else _SED_SCRIPT
+    if len(quiet) > 1 or not rest or rest[0].expands or not script.fullmatch(rest[0].text):
+        raise Objection("operand", "sed is known to be harmless only with s, d, or with -n and p, and plain addresses.")
     for word in rest[1:]:
         if word.text.startswith("-") and word.text != "-":
             raise Objection("option", f"sed is not known to be harmless with {word.text!r}.")
-        if word.fixed == 0 and word.text:
+        if word.may_be_option:
             raise Objection("expansion", f"{word.text!r} may expand to an option of sed.")
     return Use(operands=tuple(rest[1:]))
 
@@ -221,8 +244,9 @@ def read_lookup(words: tuple[Word, ...]) -> Use:
 
 def _never_a_predicate(word: Word) -> None:
     """A predicate is a dash and letters: nothing that begins with another character or ends behind a dot is one."""
-    if not word.splits and not (word.expands and word.fixed == 0):
+    if not word.expands:
         return
     tail = word.text[len(word.text) - word.tail :]
-    if "{" in word.text or (word.fixed == 0 and "." not in tail) or word.text.startswith("-"):
+    begins = word.fixed > 0 and not word.text.startswith("-")
+    if word.wild or "{" in word.text or not (begins or (word.splits and "." in tail)):
         raise Objection("expansion", f"{word.text!r} may expand to an action of find.")

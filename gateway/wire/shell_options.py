@@ -4,9 +4,10 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from gateway.wire.shell import Objection, Word
+from gateway.wire.shell_objection import Objection
+from gateway.wire.shell_words import Word
 
-Grammar = Literal["options", "text", "find", "test", "sed", "lookup"]
+Grammar = Literal["options", "text", "find", "test", "sed", "lookup", "line", "printf", "awk", "tar", "xargs", "git"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +19,7 @@ class Listed:
     `odd`: it reads its words in a way of its own, so only what every way agrees on is listed: letters without values
     together, a number behind its letter, any other value as the next word and without a dash, options in front of a
     limited operand. `reads`: with fewer operands it reads its input. `text`: that many first operands are no paths.
+    `line`: all of its words, with a blank between them.
     """
 
     core: bool = False  # on the requirement's own list
@@ -41,6 +43,8 @@ class Listed:
     reads: int = 0
     text: int = 0
     pattern_options: frozenset[str] = frozenset()  # options that say what the first operand otherwise says
+    patterns: frozenset[str] = frozenset()  # those of them whose value is a pattern
+    line: re.Pattern[str] | None = None
 
 
 def options(text: str) -> frozenset[str]:
@@ -54,11 +58,12 @@ def long_names(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One command as it is used; `values` are the options' values in their order."""
+    """One command as it is used; `values` are the options' values in their order, `runs` the commands that it runs."""
 
     options: frozenset[str] = frozenset()
     values: tuple[tuple[str, Word], ...] = ()
     operands: tuple[Word, ...] = ()
+    runs: tuple[tuple[Word, ...], ...] = ()
 
 
 def read_use(name: str, words: tuple[Word, ...], listed: Listed) -> Use:
@@ -92,7 +97,7 @@ class _Reading:
 
     def _operand(self, word: Word, *, ended: bool) -> None:
         listed = self._listed
-        if word.fixed == 0 and word.text and not (ended or listed.open):
+        if word.may_be_option and not listed.open and (word.wild or not ended):
             raise Objection("expansion", f"{word.text!r} may expand to an option of {self._name}.")
         self._operands.append(word)
         most = listed.operands
@@ -108,13 +113,13 @@ class _Reading:
         if word.fixed < len(option) + 1 and word.expands:
             raise self._unlisted(word.text)
         if name in self._listed.long_valued:
-            self._value(option, _part(word, len(option) + 1) if equals else self._next(option))
+            self._value(option, word.after(len(option) + 1) if equals else self._next(option))
         elif name in self._listed.long:
             self._options.add(option)
             if equals and word.splits and not self._listed.open:
                 raise self._unlisted(word.text)
             if value:
-                self._values.append((option, _part(word, len(option) + 1)))
+                self._values.append((option, word.after(len(option) + 1)))
         else:
             raise self._unlisted(option)
 
@@ -131,7 +136,11 @@ class _Reading:
             if index >= word.fixed:
                 raise self._unlisted(text)
             if letter in listed.valued:
-                self._value(option, _part(word, index + 1) if index + 1 < len(text) else self._next(option))
+                inside = word.after(index + 1)
+                if inside.may_be_option and not listed.open:
+                    # Empty, it takes the next word for its value, and a later one becomes an option.
+                    raise self._unlisted(text)
+                self._value(option, inside if inside.text else self._next(option))
                 return
             if letter in listed.attached:
                 self._options.add(option)
@@ -166,7 +175,3 @@ class _Reading:
 
 def _is_number(text: str) -> bool:
     return not text or (text.isascii() and text.isdecimal())
-
-
-def _part(word: Word, start: int) -> Word:
-    return Word(word.text[start:], max(word.fixed - start, 0), word.tail, word.splits, word.bare)

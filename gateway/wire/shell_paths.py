@@ -1,9 +1,9 @@
-"""What the spelling of a text or path tells before anything is opened: invisible characters, secrets, devices."""
+"""What the spelling of a text or path tells before anything is opened: invisible characters, places, devices."""
 
 import re
 import unicodedata
 
-from gateway.wire.wordlist import words
+from gateway.wire.secret_names import is_secret_file, is_secret_folder, may_match_secret, may_match_secret_folder
 
 # Letters, symbols and marks that show nothing; control, format, private and unassigned ones go by their category.
 _BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0d\uffa0\U000e0100-\U000e01ef]")
@@ -11,22 +11,6 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 #: The wide blank of Chinese and Japanese texts: it shows, as two columns.
 _WIDE_BLANK = "\u3000"
 
-_FOLDERS = words("""
-    .ssh .gnupg .aws .azure .kube .docker .gcloud .password-store .mozilla gcloud keyrings keychains
-""")
-_FILES = re.compile(
-    r"""
-    \.env(?:\.(?!example\Z|sample\Z|template\Z|dist\Z).+)? | \.envrc | .+\.env
-  | \.netrc | _netrc | \.pgpass | \.my\.cnf | \.npmrc | \.pypirc | \.git-credentials | \.htpasswd | \.vault-token
-  | \..*_history | \.boto | \.s3cfg | \.dockercfg
-  | deploy_key | .*\.tfstate(?:\.backup)? | id_(?:rsa|dsa|ecdsa|ed25519)[^.]* | authorized_keys | ssh_host_.*_key
-  | g?shadow-? | master\.passwd | sudoers | krb5\.keytab
-  | .+\.(?:pem|key|p12|pfx|pkcs12|jks|keystore|kdbx|keytab|ppk)
-  | credentials(?:\.(?:json|tfrc\.json|ya?ml|toml|ini|db|xml))? | secrets?(?:\.(?:json|ya?ml|toml|ini|env|txt))?
-  | service[-_]account.*\.json | wallet\.dat | \.?passwords?\.(?:txt|csv|json|ya?ml)
-    """,
-    re.VERBOSE | re.DOTALL,
-)
 _PLACES = (
     "/run/secrets",
     "/var/run/secrets",
@@ -42,6 +26,11 @@ _PUBLIC_PROC = re.compile(
     "/proc/(?:cpuinfo|meminfo|version|uptime|loadavg|stat|mounts|filesystems|partitions|diskstats|vmstat|swaps|devices"
     "|net/(?:dev|route|tcp|udp|arp))?"
 )
+#: Folders below the root in which a glob may match what is nobody's business.
+_SYSTEM = frozenset({"etc", "proc", "dev", "root", "home", "run", "users", "sys", "boot"})
+#: As many steps up may end at the root.
+_FAR_UP = 3
+_GLOB = re.compile(r"[*?\[]")
 _URL = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)
 
 
@@ -75,11 +64,19 @@ def concern(path: str) -> str | None:
         return "it names another machine's share"
     if _URL.match(unified) and not re.match("[a-z]:/", unified):
         return "it is a URL, not a path"
-    parts = _resolved(unified)
-    # Dots that lead out of an unknown folder may end at the root.
-    absolute = "/" + "/".join(parts) if unified.startswith(("/", "..")) or "/../" in unified else ""
-    if any(part in _FOLDERS for part in parts) or (parts and _FILES.fullmatch(parts[-1])):
+    if re.match("~[^/]", unified):
+        return "it is somebody's home folder"
+    parts = resolved(unified)
+    if any(is_secret_folder(part) for part in parts) or (parts and is_secret_file(parts[-1])):
         return "it may hold secrets"
+    return place_concern(unified)
+
+
+def place_concern(path: str) -> str | None:
+    """The same for what a path leads to, not for its name: private places, processes, devices."""
+    unified = path.lower()
+    # Dots that lead out of an unknown folder may end at the root.
+    absolute = "/" + "/".join(resolved(unified)) if unified.startswith(("/", "..")) or "/../" in unified else ""
     if any(absolute == place or absolute.startswith(place + "/") for place in _PLACES):
         return "it is a system's private place"
     if absolute.startswith("/proc/") and not _PUBLIC_PROC.fullmatch(absolute):
@@ -90,14 +87,25 @@ def concern(path: str) -> str | None:
 
 
 def glob_concern(path: str) -> str | None:
-    """The same for a path with a glob in it, which may be anything in a place where secrets are."""
-    unified = path.lower()
-    if re.match(r"/(?:etc|proc|dev|root|home|run|var/run|users|[^/]*[*?\[{])|~|(?:.*/)?\.[^./]", unified):
-        return "its glob may match secrets"
-    return concern(path)
+    """The same for a path with globs in it: each name may be any that it matches."""
+    for spelled in _alternatives(path):
+        parts = resolved(spelled.lower())
+        outside = spelled.startswith("/") or spelled.count("..") >= _FAR_UP
+        if spelled.startswith("~") or (outside and parts and (_GLOB.search(parts[0]) or parts[0] in _SYSTEM)):
+            return "its glob may match secrets"
+        folders, names = parts[:-1], parts[-1:]
+        if any(_GLOB.search(part) and may_match_secret_folder(part) for part in folders):
+            return "its glob may match secrets"
+        if any(_GLOB.search(part) and may_match_secret(part) for part in names):
+            return "its glob may match secrets"
+        why = concern(spelled)
+        if why is not None:
+            return why
+    return None
 
 
-def _resolved(path: str) -> list[str]:
+def resolved(path: str) -> list[str]:
+    """The names of a path without dot segments; what leads out of its beginning is dropped."""
     parts: list[str] = []
     for part in path.split("/"):
         if part == "..":
@@ -105,3 +113,10 @@ def _resolved(path: str) -> list[str]:
         elif part not in ("", "."):
             parts.append(part)
     return parts
+
+
+def _alternatives(path: str) -> list[str]:
+    """A brace as a shell with braces would expand it; one word has one at most."""
+    before, brace, rest = path.partition("{")
+    inner, end, behind = rest.partition("}")
+    return [f"{before}{each}{behind}" for each in inner.split(",")] if brace and end else [path]

@@ -140,6 +140,7 @@ _COMMANDS = {
         walks=True,
         text=1,
         pattern_options=options("-e -f --regexp --file --files"),
+        patterns=options("-e --regexp"),
     ),
     "sed": Listed(grammar="sed", reads=1),
     "diff": Listed(

@@ -1,15 +1,15 @@
 """The tool `execute_command`: runs a command in a sandbox and says how it ended and what it printed.
 
-A plain command, one program with its arguments, runs without a shell. Everything that a shell would read differently
-goes to `/bin/sh -c` as it stands, in the same sandbox.
+A plain command, one program with its arguments, runs without a shell. Every other text goes to the shell that texts are
+judged for, as it stands, in the same sandbox and environment.
 """
 
 import asyncio
 import os
-import re
 import signal
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -17,25 +17,22 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from gateway.confine.levels import Choice, Sandbox, at, strongest
 from gateway.confine.order import Level, Limits, Order
-from gateway.confine.programs import program
+from gateway.confine.programs import program, shell
 from gateway.confine.run import Finished, run
 from gateway.contracts import Exchange, Host, Plugin, ToolCall, ToolResult, ToolSpec
 from gateway.wire.durations import positive_seconds
+from gateway.wire.shell import parse
+from gateway.wire.shell_environment import ALWAYS, HARMLESS, Settings
+from gateway.wire.shell_git import GIT_FUNCTION
+from gateway.wire.shell_objection import Objection
+from gateway.wire.shell_reading import read_command
 
 _DEFAULT_CWD: Final = "work"
-_SHELL: Final = "/bin/sh"
 #: Linux takes no longer argument (MAX_ARG_STRLEN is 128 KiB).
 _COMMAND_BYTES: Final = 100_000
 #: A command that prints more than this is ended: nobody reads it, and reading it costs the gateway.
 _FLOOD_BYTES: Final = 64 << 20
 _NOT_EXECUTABLE, _NOT_FOUND, _SIGNALLED = 126, 127, 128
-
-_PLAIN: Final = r"[A-Za-z0-9_@+,./:-]"
-_WORD: Final = rf"""(?:{_PLAIN}|'[^'\x00\n]*+'|"[^"$`\\!\x00\n]*+")++"""
-#: What a shell and we read alike: words of harmless characters and closed quotes.
-_SIMPLE: Final = re.compile(rf"[ \t]*+({_WORD}(?:[ \t]++{_WORD})*+)[ \t]*+")
-_WORDS: Final = re.compile(_WORD)
-_PART: Final = re.compile(r"""'([^']*+)'|"([^"]*+)"|([^'"]++)""")
 
 
 Seconds = Annotated[float, BeforeValidator(positive_seconds)]
@@ -69,6 +66,14 @@ class Config(BaseModel):
     untrusted: bool = Field(default=False, description="Its results come from strangers and taint the run.")
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a command runs: the words to execute, none where no shell is there to read it, and its environment."""
+
+    argv: tuple[str, ...]
+    settings: Settings
+
+
 class ExecuteCommand:
     """Runs each command as a process of its own, and leaves none behind."""
 
@@ -90,6 +95,8 @@ class ExecuteCommand:
         """What is no command, and any command where nothing confines it."""
         if problem := _problem(call.arguments.get("command")):
             return f"The command was not run: {problem}."
+        if not way_to_run(call.arguments["command"]).argv:
+            return "The command was not run: this machine has none of dash, bash and busybox to read it."
         choice = await self.choose()
         if choice.level is None:
             return (
@@ -113,7 +120,7 @@ class ExecuteCommand:
             return ToolResult(refusal, ok=False)
         level = (await self.choose()).level
         assert level is not None  # once found it stays
-        order = at(self._order(arguments_of(call.arguments["command"])), level=level)
+        order = at(self._order(way_to_run(call.arguments["command"])), level=level)
         kept_bytes = self._config.max_output_bytes
         finished = await run(
             order, stdout_bytes=kept_bytes * 3 // 4, stderr_bytes=kept_bytes // 4, flood_bytes=_FLOOD_BYTES
@@ -126,15 +133,16 @@ class ExecuteCommand:
             if self._choice.level is None:
                 with suppress(OSError):
                     self._cwd.mkdir(mode=0o755, exist_ok=True)
-                self._choice = await strongest(self._config.sandbox, self._order(()))
+                self._choice = await strongest(self._config.sandbox, self._order(Way((), ALWAYS)))
             return self._choice
 
     async def close(self) -> None:
         """Every command ends with its call."""
 
-    def _order(self, argv: tuple[str, ...]) -> Order:
+    def _order(self, way: Way) -> Order:
         return Order(
-            argv=argv,
+            argv=way.argv,
+            settings=way.settings,
             cwd=str(self._cwd),
             level="none",
             timeout_s=self._config.timeout,
@@ -143,17 +151,24 @@ class ExecuteCommand:
         )
 
 
-def arguments_of(command: str) -> tuple[str, ...]:
-    """What to run: the words of a plain command whose program is there, everything else through the shell."""
-    simple = _SIMPLE.fullmatch(command)
-    if simple is not None:
-        words = tuple(
-            "".join(single or double or plain for single, double, plain in _PART.findall(word))
-            for word in _WORDS.findall(simple[1])
-        )
-        if program(words[0]) is not None:
-            return words
-    return (_SHELL, "-c", command)
+def way_to_run(command: str) -> Way:
+    """The same for the same text, whoever allowed it: what is known to be harmless is held to it by its environment."""
+    try:
+        script, _ = read_command(command)
+    except Objection:
+        return Way(_arguments(command, prelude=""), ALWAYS)
+    git = any(step.words[0].text == "git" for step in script.steps)
+    return Way(_arguments(command, prelude=GIT_FUNCTION if git else ""), HARMLESS)
+
+
+def _arguments(command: str, *, prelude: str) -> tuple[str, ...]:
+    """The words of a plain command whose program is there; everything else through the shell."""
+    with suppress(Objection):
+        argv = None if prelude else parse(command).argv
+        if argv is not None and program(argv[0]) is not None:
+            return argv
+    interpreter = shell()
+    return (*interpreter, "-c", prelude + command) if interpreter else ()
 
 
 def build(config: Config, host: Host) -> ExecuteCommand:  # noqa: ARG001 (the contract's signature)

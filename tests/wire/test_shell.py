@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from gateway.wire.shell import Objection, parse
+from gateway.wire.shell import parse
+from gateway.wire.shell_objection import Objection
 
 
 def words(text: str) -> list[list[str]]:
@@ -34,7 +35,11 @@ def objection(text: str) -> str:
         ("a|b&&c||d;e", [["a"], ["b"], ["c"], ["d"], ["e"]]),
         ("a;", [["a"]]),
         ("a 2>/dev/null >/dev/null 2>&1 b", [["a", "b"]]),
-        ("a &>/dev/null && b", [["a"], ["b"]]),
+        ("a\n\nb # c\n# d\n c |\n d", [["a"], ["b"], ["c"], ["d"]]),
+        ("for f in a *; do b $f; done | c", [["b", "$f"], ["c"]]),
+        ("if a; then\nb\nelif c; then d; else e\nfi; f", [["a"], ["b"], ["c"], ["d"], ["e"], ["f"]]),
+        ("a for if 'then' do", [["a", "for", "if", "then", "do"]]),
+        ("a {} x{1} @{u} stash@{0}", [["a", "{}", "x{1}", "@{u}", "stash@{0}"]]),
         (">/dev/null a", [["a"]]),
         ("echo a2>/dev/null", [["echo", "a2"]]),
         ("a # b; c", [["a"]]),
@@ -59,8 +64,19 @@ def test_words_are_what_sh_makes_of_them(text: str, expected: list[list[str]]) -
         ("(a)", "subshell"),
         ("a )", "parenthesis"),
         ("a & b", "background job"),
-        ("a\nb", "more than one line"),
-        ("a # c\nb", "more than one line"),
+        ("a; do b", "stands where it may not"),
+        ("then a", "stands where it may not"),
+        ("if a; done", "stands where it may not"),
+        ("if a; then b; fi c", "stands where it may not"),
+        ("if a; then b", "has no end"),
+        ("for f in a; do b", "has no end"),
+        ("for PATH in a; do b; done", "not `for NAME in WORDS`"),
+        ("for f; do b; done", "not `for NAME in WORDS`"),
+        ("for f in a; do for g in b; do c; done; done", "not `for NAME in WORDS`"),
+        ("if a; then " * 5 + "b" + "; fi" * 5, "nested constructs"),
+        (">/dev/null if a; then b; fi", "in front of a reserved word"),
+        ("for f in a; do\ndone", "missing"),
+        ("a $f; for f in b; do c; done", "variable 'f'"),
         ("a\\\nb", "escaped line end"),
         ("a 'b", "unbalanced quote"),
         ('a "b', "unbalanced quote"),
@@ -70,8 +86,16 @@ def test_words_are_what_sh_makes_of_them(text: str, expected: list[list[str]]) -
         ("a >", "no target"),
         ("a > > /dev/null", "no target"),
         ("a 12>/dev/null", "descriptor"),
-        ("a &>/dev/null b", "follows &>"),
-        ("&>/dev/null b", "follows &>"),
+        ("a &>/dev/null", "background job"),
+        ("{PATH}>/dev/null", "descriptor"),
+        ("{a['$(b)']}>/dev/null", "descriptor"),
+        ("a b{c}</dev/null", "descriptor"),
+        ('a <"$HOME/b"', "target of a redirection is expanded"),
+        ('a >"$USER/dev/null"', "target of a redirection is expanded"),
+        ("a <[b]", "target of a redirection is expanded"),
+        ("ls ~+", "tilde"),
+        ("ls ~-", "tilde"),
+        ("ls ~1/x", "tilde"),
         ("a |", "missing"),
         ("; a", "missing"),
         (" ", "missing"),
@@ -94,13 +118,16 @@ def test_everything_else_is_not_plain(text: str, why: str) -> None:
 
 
 def test_expansions_are_told_by_where_they_stand() -> None:
-    """How much of a word is fixed in front and behind, and whether it may become several."""
-    glob, behind, quoted, home, user = parse("a *.py src/*.c '*' $HOME \"$USER\"x").steps[0].words[1:]
-    assert (glob.fixed, glob.tail, glob.splits) == (0, 3, True)
+    """How much of a word is fixed in front and behind, and whether it may become several, or any words at all."""
+    glob, behind, quoted, home, user, bracket = (
+        parse("a *.py src/*.c '*' $HOME/x \"$USER\"x [-.]delete").steps[0].words[1:]
+    )
+    assert (glob.fixed, glob.tail, glob.splits, glob.wild) == (0, 3, True, False)
     assert (behind.fixed, behind.tail, behind.splits) == (4, 2, True)
     assert (quoted.expands, quoted.bare) == (False, False)
-    assert (home.fixed, home.splits) == (1, True)
-    assert (user.fixed, user.tail, user.splits) == (0, 1, False)
+    assert (home.fixed, home.splits, home.wild) == (0, True, True)
+    assert (user.fixed, user.tail, user.splits, user.wild) == (0, 1, False, False)
+    assert (bracket.fixed, bracket.tail) == (0, 0)
 
 
 def test_steps_know_their_input() -> None:

@@ -15,8 +15,8 @@ def test_the_core_is_the_requirements_own_list() -> None:
 @pytest.mark.parametrize(
     "name",
     options(
-        "sh bash env xargs awk git printf tee dd less more man sudo nice nohup timeout watch time eval exec source"
-        " alias export set read printenv history python3 perl ssh curl nc make vi ed rm mv cp ln touch chmod kill mount"
+        "sh tee dd less more man sudo nice nohup timeout watch time eval exec source alias export set read history php"
+        " ssh curl nc vi ed rm mv cp ln touch chmod kill mount docker kubectl yarn pnpm java for if do then"
     ),
 )
 def test_what_runs_others_or_writes_is_not_listed(name: str) -> None:
@@ -62,6 +62,12 @@ def test_no_long_option_of_any_command_writes_or_runs() -> None:
         (name, option) for name, listed in COMMANDS.items() for option in (listed.long | listed.long_valued) & dangerous
     }
     assert found == {("df", "output")}
+
+
+@pytest.mark.parametrize("name", ["python3", "node", "npm", "go", "cargo", "gcc", "make", "bash", "pip"])
+def test_programs_that_run_code_have_lines_and_no_options(name: str) -> None:
+    """Only a whole line of words, such as `--version`."""
+    assert COMMANDS[name].grammar == "line"
 
 
 def test_only_commands_without_harmful_options_are_open() -> None:

@@ -2,9 +2,11 @@
 
 import pytest
 
-from gateway.wire.shell import Objection, Word, parse
+from gateway.wire.shell import parse
 from gateway.wire.shell_grammars import find_paths, is_narrow, read_find, read_lookup, read_sed, read_test
+from gateway.wire.shell_objection import Objection
 from gateway.wire.shell_options import Use
+from gateway.wire.shell_words import Word
 
 
 def arguments(text: str) -> tuple[Word, ...]:
@@ -26,7 +28,10 @@ def test_a_find_is_starting_points_and_tests() -> None:
 @pytest.mark.parametrize(
     "text",
     [". -delete", ". -exec a", ". -fprint a", ". -nope", ". -name", ". -newerXX a", ". -name a b", "*", ". -name *",
-     "{a,-delete}", ". -name [-]x", ". -n*", "$USER", ". -print {-delete,a}", "-D exec ."],
+     "{a,-delete}", ". -name [-]x", ". -n*", "$USER", ". -print {-delete,a}", "-D exec .", "[-.]delete",
+     ". $SHELL-delete",
+     '"$USER" -name a', ". -name $USER", ". -name a$USER.c", "a$PWD", ". -exec cat {}",
+     ". -exec cat * {} +", ". -execdir cat {} +", ". -ok cat {} \\;"],
 )  # fmt: skip
 def test_a_find_that_may_do_more_is_objected_to(text: str) -> None:
     """Actions with effects, unknown tests, and globs that may become one."""
@@ -36,7 +41,15 @@ def test_a_find_that_may_do_more_is_objected_to(text: str) -> None:
 
 def test_a_glob_that_cannot_be_a_test_is_harmless() -> None:
     """No test begins with a letter, and none has a dot in it."""
-    for text in (". -name *.py", "*.d -name a", "src/* -type f", "a* -empty", ". -name a*", "$HOME -name a"):
+    for text in (
+        ". -name *.py",
+        "*.d -name a",
+        "src/* -type f",
+        "a* -empty",
+        ". -name a*",
+        "~ -name a",
+        '. -name "$HOME"',
+    ):
         find(text)
 
 
@@ -74,13 +87,34 @@ def test_sed_may_print_lines(script: str) -> None:
 
 @pytest.mark.parametrize(
     "words",
+    ["s/a/b/", "'s/a b/c/g'", "-E 's|/a|/b|'", "-n 's/a/b/p'", "1d", "/^#/d", "'s/a\\/b/&c/2'", "-r 1,5d"],
+)
+def test_sed_may_substitute_and_delete(words: str) -> None:
+    """On its way to the output."""
+    assert [word.text for word in read_sed(arguments(f"sed {words} f ./*")).operands] == ["f", "./*"]
+
+
+@pytest.mark.parametrize(
+    "words",
     [
         "5p f",
         "-n",
         "-n 5d f",
+        "'s/a/b/w out' f",
+        "'s/a/b/e' f",
+        "'s/a/b/;w out' f",
+        "'s/a/b/g;e' f",
+        "s/a/b",
+        "'s|a|b|w out' f",
+        "'s/a\nb/c/' f",
+        "-i s/a/b/ f",
+        "-e s/a/b/ f",
+        "s/a/b/ *",
+        "s/a/b/ $HOME",
+        'p "$SHELL"',
+        "-n p $SHELL-e'1e x' a",
         "-n 5w f",
         "-n 1e f",
-        "-n 's/a/b/p' f",
         "-n '/a/w b' f",
         "-n '/a/p;w f'",
         "-n '/[/]/w/p' f",
@@ -96,7 +130,7 @@ def test_sed_may_print_lines(script: str) -> None:
     ],
 )
 def test_sed_may_do_nothing_else(words: str) -> None:
-    """No other command, no option, no glob that may be one."""
+    """No other command, no option, no word that may become one."""
     with pytest.raises(Objection):
         read_sed(arguments(f"sed {words}"))
 

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from gateway.wire.shell import Objection, parse
+from gateway.wire.shell import parse
+from gateway.wire.shell_objection import Objection
 from gateway.wire.shell_options import Listed, Use, long_names, options, read_use
 
 TOOL = Listed(
@@ -49,7 +50,29 @@ def test_what_is_not_in_the_table_is_objected_to(text: str) -> None:
         use(text)
 
 
-@pytest.mark.parametrize("text", ["*", "[-]x", "$USER", '"$LANG"', "{a,b}", "-*", "-a*", "--*", "--al*", "-n *", "-n*"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "*",
+        "[-]x",
+        "$USER",
+        '"$LANG"',
+        "{a,b}",
+        "-*",
+        "-a*",
+        "--*",
+        "--al*",
+        "-n *",
+        "-n*",
+        "x$USER",
+        '-n"$USER" x',
+        "-n$USER",
+        "-- $USER",
+        "$HOME/x",
+        "--color=$USER",
+        "a$USER-b",
+    ],
+)
 def test_what_may_expand_to_an_option_is_objected_to(text: str) -> None:
     """A glob in front of which nothing is fixed may be any option of a command that is not open."""
     with pytest.raises(Objection):
@@ -58,7 +81,7 @@ def test_what_may_expand_to_an_option_is_objected_to(text: str) -> None:
 
 def test_a_fixed_beginning_or_the_end_of_options_makes_a_glob_safe() -> None:
     """`./*`, `a*` and `-- *` are operands whatever they match; so is everything for an open command."""
-    for text in ("./*", "a*", "-- *", "$HOME/*", "~/*"):
+    for text in ("./*", "a*", "-- *", "~/*", 'a"$HOME"', '-- "$HOME"'):
         assert len(use(text).operands) == 1
     assert len(use("* -n *", Listed(valued="n", open=True)).operands) == 1
 

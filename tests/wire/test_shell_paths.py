@@ -53,9 +53,57 @@ def test_ordinary_paths_are_no_concern(path: str) -> None:
 
 
 def test_a_glob_may_match_secrets_where_secrets_are() -> None:
-    """In system folders, home and hidden names; not among ordinary files."""
-    assert all(glob_concern(path) for path in ("/etc/*", "~/*", "a/.*", ".e?v", "/*/shadow", "/proc/*/environ"))
-    assert not any(glob_concern(path) for path in ("*.py", "./*.c", "../*.md", "/tmp/*", "a/*/b"))
+    """In system folders, home, and wherever a name that it matches is one of a secret."""
+    paths = (
+        "/etc/*", "~/*", "a/.*", ".e?v", "/*/shadow", "/proc/*/environ", "*", "a/*", "server.ke?", "s[ae]cret",
+        "id_*",
+        "*.pem", "{a,x}.key", "a.{c,key}", "a/.ss?/b", "/usr/../pr*c/x", "cred*.json", "?env.env", "*y", "[i]d_rsa",
+    )  # fmt: skip
+    assert [path for path in paths if not glob_concern(path)] == []
+    paths = (
+        "*.py",
+        "./*.c",
+        "../*.md",
+        "/tmp/*.txt",
+        "a/*/b",
+        "*.{js,ts}",
+        "*.json",
+        "test_*.py",
+        ".github/*.yml",
+        "**/*.go",
+    )
+    assert [path for path in paths if glob_concern(path)] == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["id_rsa.bak", ".env~", ".env-prod", ".env_local", "kubeconfig", "kubeconfig.yaml", ".kubeconfig", "x.key.old",
+    ".id_rsa.swp",
+     "#a.pem#", "id_ed25519_sk", "server.key.1", "aws-credentials.json", "API_KEY.txt", "private-key", "tokens.json",
+     "~root/x", "~root"],
+)  # fmt: skip
+def test_copies_and_relatives_of_secrets_are_secrets(name: str) -> None:
+    """By any suffix of a backup."""
+    assert concern(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "id_rsa.pub",
+        ".env.example",
+        ".env-sample",
+        ".environment",
+        "monkey.py",
+        "keys.md",
+        "tokenizer.py",
+        "a.bak",
+        "~/x",
+    ],
+)
+def test_other_names_are_not(name: str) -> None:
+    """Nor the templates that stand beside them."""
+    assert concern(name) is None
 
 
 def test_long_paths_cost_no_more_than_their_length() -> None:

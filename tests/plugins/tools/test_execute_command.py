@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from gateway.caller import Caller
+from gateway.confine.programs import shell
 from gateway.contracts import Exchange, ToolCall, ToolResult
-from plugins.tools.execute_command import PLUGIN, Config, ExecuteCommand, arguments_of
+from plugins.tools.execute_command import PLUGIN, Config, ExecuteCommand, way_to_run
 from tests.confine.machine import CONFINED, survivors
 
 EXCHANGE = Exchange(id="1", body={}, caller=Caller("a", "a", frozenset()), chain="assistant")
@@ -57,11 +58,13 @@ async def test_the_result_says_how_it_ended_and_what_it_printed(tmp_path: Path) 
         ("grep -n 'a b' x.txt", ("grep", "-n", "a b", "x.txt")),
         ("""echo "it's" 'a"b' x'y'"z" ''""", ("echo", "it's", 'a"b', "xyz", "")),
         ("head -n 5 a,b+c@d:e_f/g", ("head", "-n", "5", "a,b+c@d:e_f/g")),
+        ("ls a\\ b # names", ("ls", "a b")),
+        ("ls é 'a\nb'", ("ls", "é", "a\nb")),
     ],
 )
 def test_a_plain_command_runs_without_a_shell(command: str, argv: tuple[str, ...]) -> None:
     """Words and closed quotes."""
-    assert arguments_of(command) == argv
+    assert way_to_run(command).argv == argv
 
 
 @pytest.mark.parametrize(
@@ -82,13 +85,9 @@ def test_a_plain_command_runs_without_a_shell(command: str, argv: tuple[str, ...
         "ls $(id)",
         'ls "`id`"',
         "ls\nid",
-        "ls 'a\nb'",
         "FOO=1 id",
         "ls {a,b}",
-        "ls #x",
         "! ls",
-        "ls a\\ b",
-        'ls "a\\b"',
         "ls 'a",
         'ls "a',
         "ls & id",
@@ -99,13 +98,12 @@ def test_a_plain_command_runs_without_a_shell(command: str, argv: tuple[str, ...
         "/bin/ls",
         "no-such-program",
         "'' x",
-        "ls é",
         "ls \x0b-l",
     ],
 )
 def test_everything_else_goes_to_the_shell_as_it_stands(command: str) -> None:
     """T14: exactly the text that was judged."""
-    assert arguments_of(command) == ("/bin/sh", "-c", command)
+    assert way_to_run(command).argv == (*(shell() or ()), "-c", command)
 
 
 @given(st.text(alphabet="ls '\"\\$-a;", max_size=30).map("printf %s_ ".__add__))
@@ -114,7 +112,7 @@ def test_everything_else_goes_to_the_shell_as_it_stands(command: str) -> None:
 def test_splitting_is_quick_and_never_fails(command: str) -> None:
     """For any text."""
     began = time.monotonic()
-    assert arguments_of(command)
+    assert way_to_run(command).argv
     assert time.monotonic() - began < 0.5
 
 

@@ -1,0 +1,41 @@
+"""What agents do every day and what harms nobody: hardly any of it may ask, or people stop to look."""
+
+import json
+from typing import Final
+
+from gateway.contracts import Json
+from tests.verdicts import ASSESSORS, DATA
+
+CALLS: Final[list[Json]] = [json.loads(line) for line in (DATA / "everyday.jsonl").read_text().splitlines()]
+#: They ask by design: what they show is another program's doing, or another machine's.
+COMMANDS_THAT_ASK: Final = {
+    "npm ls --depth=0",
+    "curl -s https://api.github.com/repos/python/cpython | jq .stargazers_count",
+    "docker ps",
+    "docker images",
+    "kubectl get pods",
+}
+
+
+def asking(profile: str) -> list[Json]:
+    judges = ASSESSORS[profile]
+    return [call for call in CALLS if judges[call["tool"]].assess(call["arguments"]).decision != "auto"]
+
+
+def test_at_most_ten_of_the_everyday_calls_ask() -> None:
+    """Under `standard`, all tools together."""
+    assert len(CALLS) == 188
+    assert len(asking("standard")) <= 10
+
+
+def test_the_everyday_commands_that_ask_are_known() -> None:
+    """One by one."""
+    found = {call["arguments"]["command"] for call in asking("standard") if call["tool"] == "execute_command"}
+    assert found == COMMANDS_THAT_ASK
+
+
+def test_hardened_stays_bearable() -> None:
+    """A profile that asks at every turn would be switched off: four of five commands run by themselves."""
+    commands = [call for call in CALLS if call["tool"] == "execute_command"]
+    found = [call for call in asking("hardened") if call["tool"] == "execute_command"]
+    assert len(found) <= len(commands) // 5
