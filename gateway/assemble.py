@@ -146,7 +146,7 @@ async def assemble_context(
     results = Results()
     host = PluginHost(prompts, store, counters, clock, nothing, NoRuns())
     catalog = await _catalog(settings, folder, host, results, problems, fleet=shared.fleet)
-    gate = gate_of(settings, host, problems)
+    gate = gate_of(settings, host, problems, at_hand=True)
     host.tools = catalog
     crew = _crew(settings, Judge(catalog, gate), Runner(results, counters=counters, clock=clock), shared)
     host.runs = Agents(crew)
@@ -302,8 +302,8 @@ def _tools(settings: Settings, folder: Path) -> dict[str, tuple[str, Mapping[str
     return found
 
 
-def gate_of(settings: Settings, host: Host, problems: list[Problem]) -> Gate:
-    """The gate, as far as its assessors can be built."""
+def gate_of(settings: Settings, host: Host, problems: list[Problem], *, at_hand: bool = False) -> Gate:
+    """The gate, as far as its assessors can be built. `at_hand`: its tools are there and examine what it lets run."""
     risk, http = settings.risk, settings.tools.http_request
     uses: dict[str, tuple[str, dict[str, object]]] = {
         tool: (name, {"profile": risk.profile}) for tool, name in ASSESSORS.items()
@@ -311,6 +311,9 @@ def gate_of(settings: Settings, host: Host, problems: list[Problem]) -> Gate:
     if http is not None:
         hosts = [allowed_host(host)[0] for host in http.hosts]  # the port of one is the tool's business
         uses["http_request"][1].update(private_networks=http.private_networks, hosts=hosts)
+    if at_hand and settings.tools.execute_sql is not None:
+        url = str(settings.tools.execute_sql.options()["url"])
+        uses["execute_sql"][1].update(dialect="sqlite" if url.startswith(SQLITE) else "postgresql")
     uses |= {tool: (use.use, dict(use.with_)) for tool, use in risk.assessors.items()}
     assessors: dict[str, RiskAssessor] = {READ_RESULT: ReadsOnly()}
     folder = settings.plugins.folder

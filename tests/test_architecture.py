@@ -30,12 +30,13 @@ LAYERS = (
     "config",
     "upstream",
     "confine",
+    "sql",
     "wire",
     "errors",
 )
 LEAVES = {"caller", "logs", "metrics", "notify"}
 #: What a plugin may import of ours.
-FOR_PLUGINS = {"contracts", "store", "journal", "journal_sqlite", "mcp", "confine", "wire", "errors"}
+FOR_PLUGINS = {"contracts", "store", "journal", "journal_sqlite", "mcp", "confine", "sql", "wire", "errors"}
 #: The processes and the composition root, which may import everything below them.
 TOP = {
     "__main__",
@@ -88,7 +89,7 @@ LAZY = {
     ("gateway/cli_operator.py", "gateway.audit_log"),
     ("gateway/cli_operator.py", "gateway.remote"),
     ("gateway/mcp/session.py", "gateway.mcp.link"),
-    ("plugins/tools/execute_sql.py", "asyncpg"),
+    ("plugins/tools/execute_sql.py", "gateway.sql.postgres"),
     ("plugins/tools/mcp.py", "gateway.mcp.http"),
     ("plugins/tools/mcp.py", "gateway.mcp.stdio"),
 }

@@ -1,12 +1,13 @@
-"""Splits SQL of any dialect into tokens, and says where dialects would split the same text differently.
+"""Splits SQL into tokens, in one dialect or in any, and says where dialects would split the same text differently.
 
-Dialects disagree about five things that decide what is code and what is text (`Trait`). `lex` reads with a given set of
-them and reports those that mattered; `readings` follows every report, so that a caller can ask for agreement.
+Dialects disagree about a few things that decide what is code and what is text (`Trait`). `lex` reads with a given set
+of them and reports those that mattered; `readings` follows every report, so that a caller can ask for agreement. A
+spelling that the same engine reads in another way than written here is an error token, never a guess.
 """
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -14,9 +15,17 @@ from typing import Literal, NamedTuple, TypeAlias
 #: is a literal (PostgreSQL). hash: `#` begins a comment (MySQL). dash: so does `--` without white space after it (all
 #: but MySQL). nested: block comments nest (PostgreSQL, SQL Server).
 Trait: TypeAlias = Literal["backslash", "estring", "dollar", "hash", "dash", "nested"]
+#: What a text is read as: the SQL of one database, or that of each.
+Dialect: TypeAlias = Literal["any", "sqlite", "postgresql"]
 Kind: TypeAlias = Literal["word", "name", "string", "number", "param", "op", "punct", "error", "unterminated"]
 
 DEFAULT: frozenset[Trait] = frozenset({"estring", "dollar", "dash"})
+#: Of the dialects that are read alone. PostgreSQL's holds while `standard_conforming_strings` is on.
+TRAITS: Mapping[Dialect, frozenset[Trait]] = {
+    "any": DEFAULT,
+    "sqlite": frozenset({"dash"}),
+    "postgresql": frozenset({"estring", "dollar", "dash", "nested"}),
+}
 #: Pieces of text (tokens, runs of white space, comments) before a statement counts as too long to judge.
 MAX_STEPS = 2_000
 MAX_CHARS = 16_384
@@ -42,11 +51,22 @@ _ESCAPED = {
     '"': re.compile(r'"(?:[^"\\]++|\\.|"")*+"', re.DOTALL),
 }
 _BACKTICK = re.compile(r"`(?:[^`]++|``)*+`")
-_BRACKETED = re.compile(r"\[([^\W\d][\w $@.-]*+)\]")
+_BRACKETED = re.compile(r"\[([^\W\d][\w $@-]*+)\]")
 #: What would be more than words to a dialect that does not know back-ticks.
 _NOT_PLAIN = re.compile(r"[;'\"\\#\[\]\r\n]|--|/\*")
 _DOLLAR_TAG = re.compile(r"\$(?:[^\W\d]\w*+)?\$")
-_DOLLAR_WORD = re.compile(r"\$[\w$]++")
+_DOLLAR_NAME = re.compile(r"\$[\w$]++")
+_DOLLAR_WORD = re.compile(r"\$\w++")
+#: What stands directly behind a parameter that would not end there: `$a::b`, `@a(...)` to SQLite; `:e'...'`.
+_PARAM_GOES_ON = re.compile(r"[(:'\"$]|::")
+#: PostgreSQL reads a text behind an escape string, on another line, as more of that string.
+_GOES_ON = re.compile(r"(?:[ \t\r\n\f]++|--[^\r\n]*+)*+'")
+#: SQLite takes `#` for the beginning of a parameter, with what stands in parentheses behind it.
+_HASH_NAMES: Mapping[Dialect, re.Pattern[str]] = {
+    "any": re.compile(r"#\w++\("),
+    "sqlite": re.compile(r"#\w"),
+    "postgresql": re.compile(r"(?!)"),
+}
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
 #: Some databases end a line comment at more than a line feed.
 _OTHER_LINE_END = re.compile("[\r\v\f\x85\u2028\u2029]")
@@ -69,13 +89,15 @@ class Lexed:
     divergent: frozenset[Trait]
 
 
-def lex(sql: str, *, traits: frozenset[Trait] = DEFAULT) -> Lexed:
+def lex(sql: str, *, traits: frozenset[Trait] = DEFAULT, dialect: Dialect = "any") -> Lexed:
     """`sql` as a dialect with these traits splits it. The first thing nobody can be sure of is the last token."""
-    return _Lexer(sql, traits=traits).run()
+    return _Lexer(sql, traits=traits, dialect=dialect).run()
 
 
-def readings(sql: str) -> tuple[tuple[Token, ...], ...] | None:
-    """`sql` as each dialect splits it, without repetitions; None when too many traits matter at once."""
+def readings(sql: str, *, dialect: Dialect = "any") -> tuple[tuple[Token, ...], ...] | None:
+    """`sql` as this dialect, or each one, splits it, without repetitions; None when too many traits matter at once."""
+    if dialect != "any":
+        return (lex(sql, traits=TRAITS[dialect], dialect=dialect).tokens,)
     found: dict[tuple[Token, ...], None] = {}
     waiting, seen, mattered = [DEFAULT], {DEFAULT}, set[Trait]()
     while waiting:
@@ -96,9 +118,10 @@ def readings(sql: str) -> tuple[tuple[Token, ...], ...] | None:
 class _Lexer:
     """One pass over one text. Each method consumes what begins at `_at` and returns whether to go on."""
 
-    def __init__(self, sql: str, *, traits: frozenset[Trait]) -> None:
+    def __init__(self, sql: str, *, traits: frozenset[Trait], dialect: Dialect) -> None:
         self._sql = sql
         self._traits = traits
+        self._dialect = dialect
         self._tokens: list[Token] = []
         self._divergent: set[Trait] = set()
         self._at = 0
@@ -127,7 +150,7 @@ class _Lexer:
                 if not special[kind](piece.group()):
                     break
             else:
-                self._add("param" if kind == "param" else "op", piece.group(), end=piece.end())
+                self._add("op", piece.group(), end=piece.end())
         return self._lexed()
 
     def _lexed(self) -> Lexed:
@@ -142,6 +165,7 @@ class _Lexer:
             "backtick": self._backtick,
             "bracket": self._bracket,
             "dollar": self._dollar,
+            "param": self._param,
             "punct": self._punct,
         }
 
@@ -168,6 +192,18 @@ class _Lexer:
             return self._stop(f"a number that runs into a word: {self._sql[self._at : end + 10]!r}")
         return self._add("number", text, end=end)
 
+    def _param(self, text: str) -> bool:
+        end = self._at + len(text)
+        after = _PARAM_GOES_ON.match(self._sql, end)
+        # `?` is an operator, too, and a cast may follow a parameter that has no name.
+        if (
+            after
+            and not (text[0] == "?" and after.group() != "$")
+            and not (text[0] == "$" and text[1:].isdecimal() and after.group() == ":")
+        ):
+            return self._stop(f"a parameter that runs into {after.group()!r}")
+        return self._add("param", text, end=end)
+
     def _punct(self, text: str) -> bool:
         if text == "]":
             if not self._in_bracket:
@@ -183,6 +219,10 @@ class _Lexer:
         if opener == "/*":
             return self._block_comment()
         if opener == "#":
+            if _HASH_NAMES[self._dialect].match(self._sql, self._at):
+                return self._stop("a '#' that is part of a name")
+            if self._dialect != "any":
+                return self._add("op", "#", end=self._at + 1)
             self._divergent.add("hash")
             if "hash" not in self._traits:
                 return self._add("op", "#", end=self._at + 1)
@@ -207,7 +247,8 @@ class _Lexer:
             if "nested" in self._traits:
                 end = self._nested_end()
         if end <= 1:
-            return self._stop("a comment without an end", kind="unterminated")
+            # Where comments do not nest, SQLite takes the rest for comment, and runs what stands before.
+            return self._stop("a comment without an end", kind="unterminated" if "nested" in self._traits else "error")
         if sql.startswith("/*+", start) and "set_var" in sql[start:end].lower():
             return self._stop("an optimizer hint that sets a variable")
         self._at = end
@@ -228,7 +269,8 @@ class _Lexer:
         prefix = self._tokens[-1].text if self._word_end == start else ""
         if quote == "'" and prefix in ("q", "nq"):
             return self._stop("Oracle's q-quoting")
-        trait: Trait = "estring" if prefix == "e" and "backslash" not in self._traits else "backslash"
+        escapes = prefix == "e" and quote == "'"
+        trait: Trait = "estring" if escapes and "backslash" not in self._traits else "backslash"
         patterns = (_ESCAPED, _PLAIN) if trait in self._traits else (_PLAIN, _ESCAPED)
         match = patterns[0][quote].match(sql, start)
         end = match.end() if match else len(sql)
@@ -240,10 +282,14 @@ class _Lexer:
             return self._stop("a quote without an end", kind="unterminated")
         if self._in_bracket and sql.find("]", start, end) >= 0:
             return self._stop("a bracket inside a quote inside brackets")
+        if escapes and self._dialect != "sqlite" and _GOES_ON.match(sql, end):
+            return self._stop("an escape string in several pieces")
         return self._add("string" if quote == "'" else "name", sql[start + 1 : end - 1], end=end)
 
     def _backtick(self, _: str) -> bool:
         match = _BACKTICK.match(self._sql, self._at)
+        if self._dialect == "postgresql":
+            return self._stop("a back-tick")
         if match is None:
             return self._stop("a back-tick without an end", kind="unterminated")
         if _NOT_PLAIN.search(match.group()) or self._in_bracket:
@@ -253,7 +299,12 @@ class _Lexer:
     def _bracket(self, _: str) -> bool:
         if self._in_bracket:
             return self._stop("brackets inside brackets")
-        name = _BRACKETED.match(self._sql, self._at)
+        if self._dialect == "sqlite":
+            end = self._sql.find("]", self._at)
+            if end < 0:
+                return self._stop("a bracket without an end", kind="unterminated")
+            return self._add("name", self._sql[self._at + 1 : end], end=end + 1)
+        name = None if self._dialect == "postgresql" else _BRACKETED.match(self._sql, self._at)
         if name and "--" not in name.group() and not self._sql.startswith("]", name.end()):
             return self._add("name", name.group(1), end=name.end())
         self._in_bracket = True
@@ -270,9 +321,9 @@ class _Lexer:
                 if self._in_bracket:
                     return self._stop("a dollar quote inside brackets")
                 return self._add("string", self._sql[tag.end() : end], end=end + len(tag.group()))
+            if self._dialect == "any" and (word := _DOLLAR_NAME.match(self._sql, self._at)):
+                return self._add("word", word.group().lower(), end=word.end())
         word = _DOLLAR_WORD.match(self._sql, self._at)
         if word is None:
             return self._stop("a dollar sign by itself")
-        if tag:
-            return self._add("word", word.group().lower(), end=word.end())
-        return self._add("param", word.group(), end=word.end())
+        return self._param(word.group())

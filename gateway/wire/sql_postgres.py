@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
-from gateway.wire.sql_lexer import Token, Trait, lex
+from gateway.wire.sql_lexer import TRAITS, Token, lex
 from gateway.wire.wordlist import words
 
-_TRAITS: Final[frozenset[Trait]] = frozenset({"estring", "dollar", "dash", "nested"})
 _WRITES: Final = words("insert update delete merge grant revoke comment")
 _DEFINES: Final = words("create alter drop")
 _DEFINED: Final = words("table index view sequence schema function procedure trigger role database type domain")
@@ -14,7 +13,7 @@ _DEFINED: Final = words("table index view sequence schema function procedure tri
 
 def refused_by_postgres(sql: str, *, read_only: bool) -> str | None:
     """The server's error for several statements, and for writing in a read-only transaction, where that is certain."""
-    tokens = lex(sql, traits=_TRAITS).tokens
+    tokens = lex(sql, traits=TRAITS["postgresql"], dialect="postgresql").tokens
     while tokens and tokens[0] == ("punct", ";"):
         tokens = tokens[1:]
     if not tokens or tokens[0].kind != "word" or tokens[-1].kind in ("error", "unterminated"):

@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
+from gateway.wire.sql_calls import is_known_call
 from gateway.wire.sql_lexer import Token
 from gateway.wire.sql_words import (
     ACTING,
@@ -16,13 +17,13 @@ from gateway.wire.sql_words import (
     EXPLAINED,
     FIELDS,
     FUNCTIONS,
+    LISTING,
     LOCK_HINTS,
     ONE_WORD,
     SENSITIVE,
     SEVERAL_WORDS,
     TYPES,
     UNFINISHED,
-    WITHOUT_ARGUMENTS,
     WRITING,
 )
 
@@ -184,6 +185,8 @@ class QueryWalk:
 
     def _table(self, text: str, *, qualified: bool) -> None:
         whole = f"{self._near(-2).text.lower()}.{text}" if qualified else text
+        if text in LISTING or (text.startswith("pragma_") and text not in FUNCTIONS):
+            raise Doubt("file_as_table", f"{_shown(text)} is no table: reading it does something.")
         if whole in SENSITIVE or (qualified and text in SENSITIVE):
             self.marks.add("sensitive_read")
         dots, offset, more = 0, 0, qualified
@@ -208,12 +211,10 @@ class QueryWalk:
     # Calls.
 
     def _call(self, text: str, *, quoted: bool, qualified: bool) -> None:
-        known = text in FUNCTIONS or text in TYPES
+        known = not quoted and is_known_call(text, self._near(2), self._near(3))
         if qualified:
             known = known and self._near(-2).text.lower() == "pg_catalog" and not self._is(-3, ".")
-        if text in WITHOUT_ARGUMENTS and not self._is(2, ")"):
-            known = False
-        if not known or quoted:
+        if not known:
             raise Doubt("function", f"{_shown(text)} is called and is not on the list of harmless functions.")
 
     def _lists_names(self, *, qualified: bool) -> bool:
@@ -221,8 +222,6 @@ class QueryWalk:
         if self._is(-1, "as") or self._is(-1, "::") or (self._is(2, "+") and self._is(3, ")")):
             return True  # CAST(a AS x(5)), a::x(5), Oracle's outer join a.id(+)
         if self._write and self._is(-3 if qualified else -1, "into"):
-            return True
-        if self._is(2, "nolock") and self._is(3, ")"):
             return True
         after_with = self._is(-1, "with", "recursive") or (self._is(-1, ",") and self._frames[-1].clause == "with")
         after_subquery = self._is(-1, ")") and self._frames[-1].clause == "from"

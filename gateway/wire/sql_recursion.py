@@ -1,57 +1,56 @@
 """Finds common table expressions that refer to themselves and have nothing that would end them."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from gateway.wire.sql_lexer import Token
 
 _ENDING = frozenset({"where", "join", "limit", "fetch", "top", "on", "using", "having"})
 
 
+@dataclass(slots=True)
+class _Frame:
+    """One level of parentheses: the expression that it defines, if any, and where its last arm begins."""
+
+    opening: int
+    name: str = ""
+    arm: int = -1
+
+
 def unbounded(tokens: Sequence[Token]) -> bool:
-    """Whether the arm behind the last UNION of some expression reads the expression itself and filters nothing."""
-    closing = _closing(tokens)
-    for index, token in enumerate(tokens):
-        if token != ("word", "as"):
-            continue
-        opening = index + 1
-        while opening < len(tokens) and tokens[opening].text in ("not", "materialized"):
-            opening += 1
-        end = closing.get(opening)
-        name = _name_before(tokens, index)
-        if end is not None and name and _runs_away(tokens[opening + 1 : end], name):
-            return True
+    """Whether the arm behind the last UNION of some expression reads the expression itself and filters nothing.
+
+    One pass: each word is noted where it was seen last, which is all that the end of an arm asks about.
+    """
+    frames: list[_Frame] = []
+    last_seen: dict[str, int] = {}
+    last_ending, last_list = -1, -1
+    for index, (kind, text) in enumerate(tokens):
+        if kind in ("word", "name"):
+            word = text.lower()
+            last_seen[word] = index
+            if word in _ENDING:
+                last_ending = index
+            elif frames and kind == "word" and word == "union":
+                frames[-1].arm = index
+        elif kind == "punct" and text == "(":
+            frames.append(_Frame(index, _defined(tokens, index, last_list)))
+        elif kind == "punct" and text == ")" and frames:
+            frame = frames.pop()
+            last_list = frame.opening
+            if frame.name and frame.arm > last_ending and last_seen.get(frame.name, -1) > frame.arm >= 0:
+                return True
     return False
 
 
-def _closing(tokens: Sequence[Token]) -> dict[int, int]:
-    """The index of the closing parenthesis for each opening one."""
-    found: dict[int, int] = {}
-    opened: list[int] = []
-    for index, token in enumerate(tokens):
-        if token == ("punct", "("):
-            opened.append(index)
-        elif token == ("punct", ")") and opened:
-            found[opened.pop()] = index
-    return found
-
-
-def _name_before(tokens: Sequence[Token], index: int) -> str:
-    """The name that AS at `index` defines; its list of columns may stand between."""
+def _defined(tokens: Sequence[Token], opening: int, last_list: int) -> str:
+    """The name in front of `AS (`; its list of columns, which begins at `last_list`, may stand between."""
+    index = opening - 1
+    while index >= 0 and tokens[index] in (("word", "not"), ("word", "materialized")):
+        index -= 1
+    if index < 1 or tokens[index] != ("word", "as"):
+        return ""
     index -= 1
     if tokens[index] == ("punct", ")"):
-        while index > 0 and tokens[index] != ("punct", "("):
-            index -= 1
-        index -= 1
+        index = last_list - 1
     return tokens[index].text.lower() if index >= 0 and tokens[index].kind in ("word", "name") else ""
-
-
-def _runs_away(body: Sequence[Token], name: str) -> bool:
-    depth, arm = 0, -1
-    for index, token in enumerate(body):
-        if token.kind == "punct":
-            depth += {"(": 1, ")": -1}.get(token.text, 0)
-        elif depth == 0 and token == ("word", "union"):
-            arm = index
-    rest = body[arm:] if arm >= 0 else ()
-    words = [token.text.lower() for token in rest if token.kind in ("word", "name")]
-    return name in words and not _ENDING.intersection(words)

@@ -1,13 +1,13 @@
 """Judges one SQL text: whether it is known to be harmless, and what in it an operator may still want to ask about.
 
-Where dialects read the text differently, each reading is judged: one that does harm decides, one that is no SQL at all
-in its dialect runs nothing there, and at least one has to be harmless.
+Where the dialect is known, only its reading counts. Where it is not, each reading is judged: one that does harm or that
+we cannot follow decides, one with an open quote runs nothing in its dialect, and at least one has to be harmless.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.wire.sql_lexer import Token, readings
+from gateway.wire.sql_lexer import Dialect, Token, readings
 from gateway.wire.sql_query import Doubt, QueryWalk
 from gateway.wire.sql_recursion import unbounded
 from gateway.wire.sql_words import BARE_PRAGMAS, CONNECTING, EXPLAINED, EXPLAINING, READING_PRAGMAS, SHOWING, SHOWN
@@ -29,9 +29,9 @@ class Judgement:
     marks: frozenset[str] = frozenset()
 
 
-def judge(sql: str) -> Judgement:
-    """What is known about `sql`, in every dialect. Never raises."""
-    found = readings(sql)
+def judge(sql: str, *, dialect: Dialect = "any") -> Judgement:
+    """What is known about `sql`, in this dialect or in every one. Never raises."""
+    found = readings(sql, dialect=dialect)
     if found is None:
         return Judgement(("ambiguous_text", "Databases would read the quotes and comments in it in different ways."))
     marks: set[str] = set()
@@ -43,8 +43,11 @@ def judge(sql: str) -> Judgement:
             return Judgement((doubt.rule, doubt.reason))
         if what is None:
             harmless = True
-        else:
-            broken = ("not_a_query", f"The statement has {what}.")
+            continue
+        broken = ("not_a_query", f"The statement has {what}.")
+        # An open quote runs nowhere; nor does `#` where it is read as a comment that it is not, or the other way round.
+        if not tokens or (tokens[-1].kind != "unterminated" and "#" not in sql):
+            return Judgement(broken)
     return Judgement(None if harmless else broken, frozenset(marks))
 
 
@@ -207,7 +210,7 @@ def _explain_options(tokens: Sequence[Token]) -> tuple[int, bool]:
         elif token == ("word", "format"):
             index += 2 if index + 1 < len(tokens) and tokens[index + 1] == ("op", "=") else 1
             runs = runs or (index < len(tokens) and tokens[index].text.lower() in _ANALYZE)
-        elif token == ("punct", "(") and not _begins_query(tokens[index + 1 :]):
+        elif token == ("punct", "(") and not _begins_query(tokens, index + 1):
             index, listed = _option_list(tokens, start=index + 1)
             runs = runs or listed
         elif not (token.kind == "word" and token.text in EXPLAINING) or _is_name(tokens, index):
@@ -221,8 +224,8 @@ def _is_name(tokens: Sequence[Token], index: int) -> bool:
     return index + 1 < len(tokens) and tokens[index + 1] == ("punct", ".")
 
 
-def _begins_query(tokens: Sequence[Token]) -> bool:
-    return bool(tokens) and tokens[0].kind in ("word", "punct") and tokens[0].text in _QUERY
+def _begins_query(tokens: Sequence[Token], start: int) -> bool:
+    return start < len(tokens) and tokens[start].kind in ("word", "punct") and tokens[start].text in _QUERY
 
 
 def _option_list(tokens: Sequence[Token], *, start: int) -> tuple[int, bool]:

@@ -85,14 +85,15 @@ ACTING = re.compile(r"(?:pg_|lo_|dblink|txid_|binary_upgrade_|brin_|gin_clean_|s
 #: Fields of the records that functions return, and of addresses: `(jsonb_each(data)).key`.
 FIELDS = words("key value id name type status city street country lexeme word alias token element item ordinality")
 
-#: May be called only without arguments: with one they write.
-WITHOUT_ARGUMENTS = frozenset({"last_insert_id"})
+#: Tables of extensions of SQLite that read files, or the pages of the database.
+LISTING = words("fsdir zipfile lsdir csv sqlite_dbpage sqlite_dbdata sqlite_dbptr vsv readfile completion")
 
 _TEXT = words("""
     ascii unicode chr char nchar concat concat_ws length len char_length character_length octet_length bit_length
     datalength lower upper lcase ucase initcap trim ltrim rtrim btrim lpad rpad left right insert substr substring
     substring_index substrb mid replace translate reverse repeat replicate space stuff overlay position locate instr
     charindex patindex strpos find_in_set field elt split_part string_to_array array_to_string string_agg
+    string_to_table
     string_split format printf quote quote_ident quote_literal quote_nullable quotename soundex difference metaphone
     levenshtein similarity unaccent starts_with ends_with startswith endswith contains strcmp to_ascii to_hex hex
     unhex bin oct ord conv to_base64 from_base64 base64_encode base64_decode encode decode md5 sha sha1 sha2 sha224
@@ -137,7 +138,7 @@ _AGGREGATES = words("""
     approx_count_distinct approx_distinct approx_percentile percentile_cont percentile_disc percentile row_number
     rank dense_rank percent_rank cume_dist ntile lag lead first_value last_value nth_value first last
     ratio_to_report grouping grouping_id count_if countif sumif max_by min_by argmax argmin uniq uniqexact quantile
-    checksum_agg collect_list collect_set range_agg
+    quantile_cont quantile_disc checksum_agg collect_list collect_set range_agg
 """)
 _CHOICES = words("""
     coalesce nullif ifnull isnull nvl nvl2 if iif choose case decode zeroifnull nullifzero likely unlikely
@@ -178,7 +179,7 @@ _SYSTEM = words("""
     has_database_privilege has_column_privilege has_function_privilege has_any_column_privilege
     has_sequence_privilege pg_has_role row_security_active obj_description col_description shobj_description
     format_type to_regclass to_regtype to_regproc to_regnamespace txid_current_if_assigned inet_server_addr
-    inet_server_port inet_client_addr inet_client_port currval lastval last_insert_id last_insert_rowid changes
+    inet_server_port inet_client_addr inet_client_port currval lastval last_insert_rowid changes
     total_changes found_rows row_count charset collation coercibility uuid uuid_short gen_random_uuid
     uuid_generate_v1 uuid_generate_v4 uuidv4 uuidv7 newid newsequentialid sys_guid db_name db_id object_id
     object_name object_schema_name object_definition schema_name schema_id type_name type_id col_name col_length

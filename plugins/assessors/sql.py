@@ -6,6 +6,7 @@ from typing import Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.contracts import Host, Json, Plugin, Verdict
+from gateway.wire.sql_lexer import Dialect
 from gateway.wire.sql_statement import judge
 from gateway.wire.wordlist import words
 
@@ -36,6 +37,7 @@ class Config(BaseModel):
         "PRAGMAs and EXPLAIN ANALYZE of a query; hardened: as standard, but locks, assignments, endless recursion and "
         "sensitive tables ask.",
     )
+    dialect: Dialect = Field("any", description="Whose SQL it is; any: what each database would read must be harmless.")
 
 
 class SqlAssessor:
@@ -43,6 +45,7 @@ class SqlAssessor:
 
     def __init__(self, config: Config) -> None:
         self._profile = config.profile
+        self._dialect = config.dialect
 
     def assess(self, arguments: Json) -> Verdict:
         sql = arguments.get("sql")
@@ -51,7 +54,7 @@ class SqlAssessor:
         for name, value in arguments.items():
             if name != "sql" and value is not None and name not in _BESIDE:
                 return _confirm("arguments", f"The argument {str(name)[:40]!r} may change what happens.")
-        judgement = judge(sql)
+        judgement = judge(sql, dialect=self._dialect)
         if judgement.doubt:
             return _confirm(*judgement.doubt)
         beyond = sorted(judgement.marks & _EXTENDED)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.wire.sql_lexer import DEFAULT, MAX_CHARS, MAX_STEPS, Token, Trait, lex, readings
+from gateway.wire.sql_lexer import DEFAULT, MAX_CHARS, MAX_STEPS, TRAITS, Dialect, Token, Trait, lex, readings
 
 
 def kinds(sql: str, *traits: Trait) -> list[tuple[str, str]]:
@@ -97,9 +97,9 @@ def test_what_nobody_can_be_sure_of(sql: str) -> None:
     assert lex(sql).tokens[-1].kind == "error"
 
 
-@pytest.mark.parametrize("sql", ["'a", '"a', "`a", "/* a", "$$a", "/* /* a"])
+@pytest.mark.parametrize("sql", ["'a", '"a', "`a", "$$a"])
 def test_quotes_without_an_end(sql: str) -> None:
-    """A literal or comment without an end is told apart: a database refuses it."""
+    """A literal without an end is told apart: a database refuses it."""
     assert lex(sql).tokens[-1].kind == "unterminated"
 
 
@@ -164,3 +164,52 @@ def test_a_very_long_text_is_not_read() -> None:
     """Its length alone tells that nobody would read it either."""
     assert lex("SELECT " + "x" * MAX_CHARS).tokens == (Token("error", "more text than can be judged"),)
     assert lex("SELECT '" + "x" * (MAX_CHARS - 9) + "'").tokens[-1].kind == "string"
+
+
+@pytest.mark.parametrize("sql", ["/* a", "/* /* a", "/* /* */ a"])
+def test_a_comment_without_an_end_is_refused_only_where_comments_nest(sql: str) -> None:
+    """SQLite takes the rest of the text for comment, and runs what stands before it."""
+    assert lex(f"SELECT 1 {sql}", dialect="postgresql", traits=TRAITS["postgresql"]).tokens[-1].kind == "unterminated"
+    closed = sql.endswith("*/ a")
+    assert closed or lex(f"SELECT 1 {sql}", dialect="sqlite", traits=TRAITS["sqlite"]).tokens[-1].kind == "error"
+
+
+@pytest.mark.parametrize(
+    ("sql", "dialect"),
+    [
+        ("SELECT E'a'\n'\\', x --'", "postgresql"),
+        ("SELECT E'a' -- c\n '\\', x --'", "postgresql"),
+        ("SELECT $1'a'", "postgresql"),
+        ("SELECT $1$a$", "postgresql"),
+        ("SELECT :e'\\', x --'", "postgresql"),
+        ("SELECT `a`", "postgresql"),
+        ("SELECT #a(')", "sqlite"),
+        ("SELECT @a(')", "sqlite"),
+        ("SELECT $a::b(')", "sqlite"),
+        ("SELECT #a", "sqlite"),
+        ("SELECT 1 /* a", "sqlite"),
+        ("SELECT #a(')", "any"),
+        ("SELECT @a(')", "any"),
+    ],
+)
+def test_what_an_engine_reads_in_another_way_is_an_error(sql: str, dialect: Dialect) -> None:
+    """A guess would hide what stands behind it."""
+    for tokens in readings(sql, dialect=dialect) or ():
+        assert tokens[-1].kind == "error"
+
+
+def test_one_dialect_has_one_reading() -> None:
+    """Each database by its own rules: comments that nest, names in brackets, escape strings."""
+
+    def split(sql: str, dialect: Dialect) -> list[str]:
+        (tokens,) = readings(sql, dialect=dialect) or ((),)
+        return [token.kind for token in tokens]
+
+    assert split("1 /* /* */ x */", "postgresql") == ["number"]
+    assert split("1 /* /* */ x */", "sqlite") == ["number", "word", "op", "op"]
+    assert split("[a b, f('x')]", "sqlite") == ["name"]
+    assert split("a[1]", "postgresql") == ["word", "punct", "number", "punct"]
+    assert split(r"E'\''", "postgresql") == ["word", "string"]
+    assert split(r"E'\'", "sqlite") == ["word", "string"]
+    assert split(r"E'\'", "postgresql") == ["word", "unterminated"]
+    assert split(r'E"\" x', "postgresql") == ["word", "name", "word"]

@@ -2,13 +2,17 @@
 
 import json
 import sqlite3
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.wire.sql_lexer import Dialect
 from gateway.wire.sql_statement import judge
 
 SIBLINGS = [
@@ -187,3 +191,89 @@ def test_an_attribute_may_be_a_call(sql: str) -> None:
     doubt = judge(sql).doubt
     assert doubt is not None and doubt[0] in ("function", "unclear_text")
     assert judge("SELECT (jsonb_each(data)).key, t.id FROM pg_catalog.pg_class t").doubt is None
+
+
+DIALECTS: tuple[Dialect, ...] = ("any", "sqlite", "postgresql")
+
+
+@pytest.mark.parametrize(
+    ("sql", "asks"),
+    [
+        ("/* /* */ -- ' */ SELECT '\nDROP TABLE users /*'", ("any", "sqlite")),
+        ("WITH x AS (SELECT '\\') DELETE FROM users /*') SELECT 1", DIALECTS),
+        ("SELECT 1 /* open", DIALECTS),
+        ("SELECT '\\', pg_sleep(5) --'", DIALECTS),
+        ("SELECT E'a'\n'\\' || pg_sleep(5)::text --'", DIALECTS),
+        ('SELECT E"\\", pg_sleep(5) --"', DIALECTS),
+        ("SELECT pg_terminate_backend(nolock)", DIALECTS),
+        ("SELECT * FROM nextval(nolock)", DIALECTS),
+        ("SELECT load_extension(nolock)", DIALECTS),
+        ("SELECT #upper('), load_extension('x", DIALECTS),
+        ("SELECT @a('), load_extension('x", DIALECTS),
+        ("SELECT * FROM pragma_optimize", DIALECTS),
+        ("SELECT * FROM a, pragma_wal_checkpoint", DIALECTS),
+        ("SELECT name FROM fsdir WHERE path = '/etc'", DIALECTS),
+        ("SELECT * FROM zipfile('a.zip')", DIALECTS),
+        ("SELECT a[b].pg_sleep FROM t", DIALECTS),
+        ("SELECT zeroblob(1000000000)", DIALECTS),
+        ("SELECT randomblob(a) FROM t", DIALECTS),
+    ],
+)
+def test_what_an_engine_could_read_in_another_way_asks(sql: str, asks: tuple[Dialect, ...]) -> None:
+    """A reading that is broken, open, or that its own engine would not share is never harmless."""
+    assert [dialect for dialect in DIALECTS if judge(sql, dialect=dialect).doubt] == list(asks)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT random(), hex(randomblob(4))",
+        "SELECT string_to_table('a,b', ',')",
+        "SELECT pg_stat_get_live_tuples(c.oid) FROM pg_class c",
+        "SELECT quantile_disc(x, 0.5) FROM t",
+        "SELECT * FROM t WHERE id = ANY(ARRAY[1, 2])",
+        "SELECT e.data #>> '{a,b}' FROM events e WHERE data ? 'k'",
+    ],
+)
+def test_reading_is_harmless_in_each_dialect(sql: str) -> None:
+    """Where one database knows the words and another does not, that one refuses them by itself."""
+    assert [judge(sql, dialect=dialect).doubt for dialect in DIALECTS] == [None, None, None]
+
+
+PUMPED = (
+    "a AS (SELECT 1) , ",
+    "AS ",
+    "x(a) AS (",
+    ") ",
+    "(a) ",
+    "EXPLAIN (a) ",
+    "a.b.c.d ",
+    "with a(b, ",
+    "'\\' ",
+    "/* ",
+)
+
+
+def _lines_run(sql: str) -> int:
+    """The work of one verdict: lines of our code, which no other load on the machine changes."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, argument: object) -> Callable[..., object]:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    sys.settrace(trace)
+    try:
+        judge(sql)
+    finally:
+        sys.settrace(None)
+    return count
+
+
+@pytest.mark.parametrize("piece", PUMPED)
+@pytest.mark.parametrize("start", ["SELECT ", "WITH x AS (SELECT 1 UNION SELECT 1 FROM x), ", "EXPLAIN "])
+def test_twice_the_text_is_at_most_twice_the_work(start: str, piece: str) -> None:
+    """Below the limits, too, behind which nothing is read any more."""
+    small, large = (start + piece * (count // len(piece.split())) for count in (200, 400))
+    assert _lines_run(large) < 2.5 * _lines_run(small) + 500

@@ -2,22 +2,16 @@
 
 import asyncio
 import json
-import os
-import shutil
-import signal
-import subprocess
-import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gateway.caller import Caller
 from gateway.contracts import Exchange, ToolCall, ToolResult
-from gateway.testing.ports import free_port
 from plugins.tools.execute_sql import Config, ExecuteSql
+from tests.postgres import postgres_server
 
 EXCHANGE = Exchange(id="x", body={}, caller=Caller("ann", "acme", frozenset()), chain="assistant")
 pytestmark = pytest.mark.postgres
@@ -29,48 +23,16 @@ PREPARED = """CREATE ROLE writer LOGIN; CREATE TABLE t (a int PRIMARY KEY, b tex
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    """The beginning of its URL; PostgreSQL refuses to run as root, so root becomes the packages' own user."""
-    programs = max(Path("/usr/lib/postgresql").glob("*/bin"), default=None) or shutil.which("initdb")
-    assert programs is not None, "PostgreSQL is needed: apt-get install postgresql"
-    bin_dir = Path(programs) if Path(programs).is_dir() else Path(programs).parent
-    user = "postgres" if os.geteuid() == 0 else None
-    folder, port = Path(tempfile.mkdtemp()), free_port()
-    if user is not None:
-        shutil.chown(folder, user)
-    run = {"user": user, "cwd": folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    subprocess.run([bin_dir / "initdb", "-D", "data", "-U", "owner", "--auth=trust", "-N"], check=True, **run)  # type: ignore[call-overload]
-    options = ["-c", "listen_addresses=127.0.0.1", "-p", str(port), "-k", str(folder), "-F"]
-    process = subprocess.Popen([bin_dir / "postgres", "-D", "data", *options], **run)  # type: ignore[call-overload]
-    try:
-        psql = [
-            bin_dir / "psql",
-            "-h",
-            "127.0.0.1",
-            "-p",
-            str(port),
-            "-U",
-            "owner",
-            "-v",
-            "ON_ERROR_STOP=1",
-            "postgres",
-        ]
-        deadline_s = time.monotonic() + 30
-        while subprocess.run([*psql, "-c", "SELECT 1"], **run).returncode:  # type: ignore[call-overload]
-            assert time.monotonic() < deadline_s, "PostgreSQL does not start"
-            time.sleep(0.05)
-        subprocess.run([*psql, "-c", PREPARED], check=True, **run)  # type: ignore[call-overload]
-        yield f"127.0.0.1:{port}/postgres"
-    finally:
-        process.send_signal(signal.SIGINT)  # ends at once; SIGTERM waits for clients
-        process.wait()
-        shutil.rmtree(folder)
+    with postgres_server(PREPARED) as place:
+        yield place
 
 
 @pytest.fixture
 def ask(server: str) -> Ask:
-    async def asked(sql: str, *, role: str = "writer", **config: Any) -> ToolResult:
+    async def asked(sql: str, *, role: str = "writer", params: object = (), **config: Any) -> ToolResult:
         tool = ExecuteSql(Config(url=f"postgresql://{role}@{server}", **config))
-        result = await tool.call(ToolCall(id="c", tool="execute_sql", arguments={"sql": sql}), EXCHANGE)
+        arguments = {"sql": sql, "params": list(params) if isinstance(params, tuple) else params}
+        result = await tool.call(ToolCall(id="c", tool="execute_sql", arguments=arguments), EXCHANGE)
         await tool.close()
         return result
 
@@ -238,3 +200,34 @@ async def test_what_is_refused_up_front_is_what_the_server_says(ask: Ask, server
     tool = ExecuteSql(Config(url=f"postgresql://owner@{server}"))
     refusal = await tool.refusal(ToolCall(id="c", tool="execute_sql", arguments={"sql": sql}), EXCHANGE)
     assert refusal is not None and await ask(sql) == ToolResult(refusal, ok=False)
+
+
+# Values for its parameters.
+
+
+async def test_values_are_bound_as_the_servers_types(ask: Ask) -> None:
+    """The server says which type each has; a quote in one is a quote."""
+    types = ("text", "int", "numeric", "date", "timestamptz", "jsonb", "int[]", "bool", "uuid", "text")
+    number = "00000000-0000-0000-0000-000000000001"
+    params = ["x'; DROP TABLE t", 7, 1.5, "2026-01-02", "2026-01-02T03:04:05Z", '{"a": 1}', [1, 2], True, number, None]
+    result = await ask("SELECT " + ", ".join(f"${i}::{kind}" for i, kind in enumerate(types, start=1)), params=params)
+    (row,) = json.loads(result.content)["rows"]
+    assert row[:4] == ["x'; DROP TABLE t", 7, "1.5", "2026-01-02"] and row[4].startswith("2026-01-02 03:04:05")
+    assert row[5:] == ['{"a": 1}', [1, 2], True, "00000000-0000-0000-0000-000000000001", None]
+    found = await ask("SELECT b FROM t WHERE a = ANY($1) AND b <> $2 LIMIT $3", params=[[1, 2], 5, 1.0])
+    assert json.loads(found.content)["rows"] == [["x"]]
+
+
+@pytest.mark.parametrize(
+    ("params", "says"),
+    [
+        ([], "1 parameters, and `params` has 0"),
+        (["one"], "the value of $1 is no int4"),
+        ([1.5], "no int4"),
+        ([[1]], "no int4"),
+    ],
+)
+async def test_values_that_do_not_fit_are_told(ask: Ask, params: object, says: str) -> None:
+    """With the parameter and its type."""
+    result = await ask("SELECT b FROM t WHERE a = $1", params=params)
+    assert not result.ok and says in result.content

@@ -1,0 +1,66 @@
+"""Values of JSON as PostgreSQL's types want them: a parameter's type is the server's word, its value the model's."""
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import Final
+from uuid import UUID
+
+
+def bound(value: object, kind: str) -> object:
+    """`value` for a parameter of the type `kind`. Raises ValueError or ArithmeticError where it is none."""
+    if value is None:
+        return None
+    if kind.endswith("[]"):
+        if not isinstance(value, list):
+            raise ValueError(kind)
+        return [bound(each, kind.removesuffix("[]")) for each in value]
+    if kind in ("json", "jsonb"):
+        return value if isinstance(value, str) else json.dumps(value)
+    if isinstance(value, list | dict):
+        raise ValueError(kind)
+    convert = _CONVERT.get(kind)
+    return value if convert is None else convert(value)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _integer(value: object) -> int:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return int(str(value))  # the texts of a fraction and of a truth value are no integers
+
+
+def _truth(value: object) -> bool:
+    found = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}.get(_text(value).lower())
+    if found is None:
+        raise ValueError(value)
+    return found
+
+
+def _moment(value: object) -> datetime:
+    return datetime.fromisoformat(str(value))
+
+
+def _moment_with_zone(value: object) -> datetime:
+    moment = _moment(value)
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+_CONVERT: Final[Mapping[str, Callable[[object], object]]] = {
+    **dict.fromkeys(("text", "varchar", "bpchar", "char", "name", "unknown", "citext", "xml"), _text),
+    **dict.fromkeys(("int2", "int4", "int8", "oid"), _integer),
+    **dict.fromkeys(("float4", "float8"), lambda value: float(_text(value))),
+    "numeric": lambda value: Decimal(_text(value)),
+    "bool": _truth,
+    "uuid": lambda value: UUID(str(value)),
+    "date": lambda value: date.fromisoformat(str(value)),
+    "time": lambda value: time.fromisoformat(str(value)),
+    "timestamp": lambda value: _moment(value).replace(tzinfo=None),
+    "timestamptz": _moment_with_zone,
+}
