@@ -182,6 +182,8 @@ async def assemble_context(
         runs=shared.runs,
         earlier=_earlier(store, clock),
         close=close,
+        plain=core,
+        tasks=settings.context.tasks,
         workflows=workflows,
     )
     try:

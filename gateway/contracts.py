@@ -69,8 +69,8 @@ class Exchange:
     events: bool = False  # progress events were asked for
     dry: bool = False  # only to be explained: nothing may be called, stored or forgotten
     budget_s: float = 300.0
-    #: What runs instead of a loop: `definition` of a workflow as it is, and its `parameters`, checked.
-    workflow: Json | None = None
+    workflow: Json | None = None  # runs instead of a loop: its `definition` as it is, its `parameters`, checked
+    task: str | None = None  # what a program wants for itself: no stage sees such a request
     intent: Intent | None = None
     notes: tuple[str, ...] = ()
     #: Header lines of the client's that go on to the model, and those of its own credential, which go on where the

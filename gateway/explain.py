@@ -42,6 +42,8 @@ def shown(answer: Mapping[str, object], *, text: str) -> Iterator[str]:
         return
     stages = " > ".join([*_texts(answer.get("stages")), "model"])
     yield f"chain     {answer.get('chain')}: {stages}"
+    if answer.get("task") is not None:
+        yield f"task      {answer.get('task')}: a program's own request, which no stage sees"
     yield f"intent    {_intent(answer.get('intent'), text)}"
     yield f"prompt    {answer.get('prompt') or 'none'}"
     yield f"upstream  {answer.get('upstream')}, model {answer.get('model') or 'as the client names it'}"

@@ -23,6 +23,12 @@ ANSWER = {
 }
 
 
+def test_a_task_of_a_program_is_told() -> None:
+    """Behind the chain that it does not take."""
+    lines = list(shown({**ANSWER, "task": "title", "stages": []}, text="Hi"))
+    assert lines[:2] == ["chain     assistant: model", "task      title: a program's own request, which no stage sees"]
+
+
 def test_what_a_person_reads() -> None:
     """Everything of the answer, the messages last and as they are."""
     assert list(shown(ANSWER, text="Remember this.")) == [

@@ -25,6 +25,11 @@ class Context(Section):
     model: Text | None = Field(default=None, description="Model to ask for; null: the client's.")
     prompt: Name = Field(default="default", description="Base prompt when a request names none.")
     chain: Name = Field(default="assistant", description="Chain when a request names none.")
+    tasks: Literal["plain", "off"] = Field(
+        default="plain",
+        description="Requests for titles, tags and the like that chat programs make by themselves: `plain`, they go to "
+        "the model alone, without any stage of a chain; `off`, they are not looked for.",
+    )
     stream: Stream = Field(default_factory=Stream, description="How streams are kept alive.")
 
 

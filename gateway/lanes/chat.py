@@ -69,8 +69,10 @@ class ChatPages:
 
     async def _run(self, lane: ContextLane, asked: Asked) -> LiveRun:
         """A run of its own, of a workflow where the message names one; one that goes on with what a person decided, or
-        the one that the request repeats.
+        the one that the request repeats. What a program quotes for a task of its own decides and starts nothing.
         """
+        if asked.exchange.task is not None:
+            return lane.begin(asked.exchange, asked.asking)
         text = whole_text(asked.body)
         decision = parse_reply(text)
         if decision is not None:

@@ -31,12 +31,13 @@ from gateway.runs.transcript import Transcript
 from gateway.wire.answer import error_body
 from gateway.wire.fields import HOP_BY_HOP, nominated
 from gateway.wire.head import RequestHead
+from gateway.wire.program_tasks import asked_task
 from gateway.wire.sse import event
 
 log = logging.getLogger("gateway")
 
 #: The headers that steer this lane; any other X-Context-* header is a mistake.
-HEADERS = ("mode", "chain", "prompt", "conversation", "tools", "approvals", "events")
+HEADERS = ("mode", "chain", "prompt", "conversation", "tools", "approvals", "events", "task")
 ID_LIMIT_CHARS = 256
 #: The stage that runs tools: runs go on from there, and workflows begin there.
 AGENT_LOOP = "agent_loop"
@@ -80,6 +81,8 @@ class ContextLane:
     runs: LiveRuns
     earlier: Callable[[Asking, Caller], Awaitable[StoredRun | None]]
     close: Callable[[], Awaitable[None]]
+    plain: Handler  # the model alone, for tasks of programs
+    tasks: Literal["plain", "off"] = "plain"
     workflows: Mapping[str, Workflow] = field(default_factory=dict)
     _using: int = 0
     _retired: bool = False
@@ -126,7 +129,10 @@ class ContextLane:
                 f"There is no chain of that name; there are {', '.join(self.chains)}.",
                 param="x-context-chain",
             )
-        prompt = steering.get("prompt")
+        prompt, task = (
+            steering.get("prompt"),
+            asked_task(steering.get("task"), body["messages"], look=self.tasks == "plain"),
+        )
         if prompt is None and not any(m.get("role") in ("system", "developer") for m in body["messages"]):
             prompt = self.prompt
         elif prompt is not None and await self.prompt_text(prompt, identity.caller.tenant) is None:
@@ -137,7 +143,8 @@ class ContextLane:
             body=body,
             caller=identity.caller,
             chain=chain,
-            prompt=prompt,
+            prompt=prompt if task is None else None,
+            task=task,
             conversation=steering.get("conversation"),
             only_tools=tuple(name.strip() for name in steering["tools"].split(",")) if "tools" in steering else (),
             approvals=self._approvals(steering.get("approvals"), stream=body.get("stream") is True),
@@ -156,6 +163,8 @@ class ContextLane:
         """
         name = exchange.chain
         handler = self.chains[name].handler if exchange.workflow is None else self.looping(name)
+        if exchange.task is not None and exchange.workflow is None:
+            handler = self.plain
         if handler is None:
             raise GatewayError("workflow_failed", f"The chain {name!r} runs no tools: add '{AGENT_LOOP}' to it.")
         return self.runs.find(asking) or self.runs.begin(exchange, asking, self.held(handler), detached=detached)
@@ -200,6 +209,8 @@ class ContextLane:
         exchange, body, request_id = run.exchange, run.body, run.request_id
         turn = Turn.of(request_id, body, created_s=run.created_s)
         headers = {"X-Context-Run-Id": exchange.id, "X-Context-Chain": exchange.chain, "x-request-id": request_id}
+        if exchange.task is not None:
+            headers["X-Context-Task"] = exchange.task
         whole = False
         self.runs.join(run)
         try:
@@ -322,6 +333,8 @@ def steering_of(head: RequestHead) -> dict[str, str]:
     for header, raw in context_headers(head).items():
         name = header.removeprefix(b"x-context-").decode("latin-1")
         value = raw.decode("latin-1").strip()
+        if name == "task" and not value:
+            continue  # a program fills it in, with nothing where a user asks
         if name not in HEADERS:
             raise GatewayError(
                 "invalid_header",

@@ -48,14 +48,15 @@ class Explainer:
     async def explain(self, exchange: Exchange) -> Json:
         """The answer without verdicts. Raises GatewayError where the chain would, and for what a workflow needs."""
         chain = self.lane.chains[exchange.chain]
-        called = called_in(whole_text(exchange.body), self.lane.workflows)
+        called = None if exchange.task is not None else called_in(whole_text(exchange.body), self.lane.workflows)
         if called is not None:
             workflow, parameters = called
             told = {"name": workflow.name, "parameters": parameters, "steps": [step.name for step in workflow.steps]}
             model = self.model or exchange.body.get("model")
             return {"lane": "context", "chain": chain.name, "workflow": told, "model": model}
         recorder = _Recorder()
-        handler = fold(chain.name, chain.links, recorder, counters=self.counters, clock=self.clock).handler
+        links = chain.links if exchange.task is None else ()
+        handler = fold(chain.name, links, recorder, counters=self.counters, clock=self.clock).handler
         reply = await handler(replace(exchange, dry=True, events=False))
         try:
             await recorder.until_asked(reply)
@@ -64,11 +65,12 @@ class Explainer:
         seen = recorder.seen
         intent = reply.intent if seen is None or seen.intent is None else seen.intent
         body = exchange.body if seen is None else seen.body
-        stages = [link.name for link in chain.links]
+        stages = [link.name for link in links]
         return {
             "lane": "context",
             "chain": chain.name,
             "workflow": None,  # else its name, parameters and steps, and none of what follows
+            "task": exchange.task,  # else what a program wants for itself, and there are no stages
             "stages": stages,
             "intent": None if intent is None else _described(intent),
             "prompt": exchange.prompt,

@@ -41,7 +41,7 @@ class Meaning:
 def meaning_of(message: Mapping[str, object]) -> Meaning:
     """Of any message, also of one without sense."""
     role = _ROLES.get(message.get("role"), b"?")
-    text = _text(message.get("content"))
+    text = content_text(message.get("content"))
     if role != b"a":
         return Meaning(role, _solid(text))
     ids: list[str] = []
@@ -59,7 +59,8 @@ def is_random(call_id: str) -> bool:
     )
 
 
-def _text(content: object) -> str:
+def content_text(content: object) -> str:
+    """The text of a message's content, which is a text or parts."""
     if isinstance(content, str):
         return content
     texts = [part if isinstance(part, str) else part.get("text") for part in _parts(content)]

@@ -65,6 +65,7 @@ class World:
             runs=LiveRuns(clock=clock),
             earlier=self._earlier,
             close=self._close,
+            plain=self._handle,
         )
 
     async def exchange(self, *lines: bytes, **body: object) -> Exchange:

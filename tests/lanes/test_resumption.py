@@ -54,6 +54,7 @@ class Worker(Bench):
             runs=self.runs,
             earlier=_no_earlier,
             close=_nothing,
+            plain=self._model,
         )
         self.resumption = Resumption(
             lane=lambda: self.lane,
