@@ -108,7 +108,10 @@ class Limits(Section):
     body_idle: Duration = Field(
         default=60.0, description="Longest silence of a client within its body, which needs 100 bytes a second besides."
     )
-    write: Duration = Field(default=60.0, description="Longest time in which a client reads nothing of its answer.")
+    write: Duration = Field(
+        default=60.0,
+        description="Longest time in which a client reads nothing of its answer, as far as the kernel shows it.",
+    )
     keepalive: Duration = Field(default=75.0, description="Longest idle time of a client connection between requests.")
     drain: DurationOrZero = Field(
         default=30.0, description="How long requests under way may finish when the gateway stops."

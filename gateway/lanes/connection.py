@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 #: is kept while a byte of it is unsent: a reader that stands still costs about 134 KiB.
 HIGH_WATER_BYTES = 6144
 LOW_WATER_BYTES = 2048
+#: The kernel shows reading in pieces only: on loopback a window opens by up to 95 KB at once. So a client that reads
+#: may take as long over its next piece as over the last one at this rate, in bytes a second. Larger pieces count as
+#: this one.
+LEAST_READ_RATE = 512
+SHOWN_AT_ONCE_BYTES = 131072
 #: What may be held for later (pipelined requests) before reading is paused.
 HELD_LIMIT_BYTES = 65536
 #: How long, and how much, is still read from a client that was refused in the middle of its request: without that the
@@ -46,6 +51,7 @@ class ClientConnection(asyncio.Protocol):
     __slots__ = (
         "_held",
         "_lingered",
+        "_patience_s",
         "_paused",
         "_since",
         "_unread",
@@ -71,6 +77,7 @@ class ClientConnection(asyncio.Protocol):
         self._paused = 0
         self._lingered = 0
         self._unread = -1
+        self._patience_s = 0.0
 
     # The transport's side.
 
@@ -118,6 +125,8 @@ class ClientConnection(asyncio.Protocol):
             self.turn.client_full()
 
     def resume_writing(self) -> None:
+        if self._unread >= 0:  # it was behind for longer: this is how it reads
+            self._stalled(self.listener.clock())
         self.blocked_since = None
         if self.turn is not None:
             self.turn.client_drained()
@@ -215,7 +224,7 @@ class ClientConnection(asyncio.Protocol):
 
     def close_if_idle(self, now: float, idle_s: float) -> None:
         """Closes a connection that waits for a request since `idle_s` seconds; for draining."""
-        if self.turn is not None or self._held or self.deadline_name not in ("connect", "keepalive"):
+        if self.turn is not None or self._held.strip(b"\r\n") or self.deadline_name not in ("connect", "keepalive"):
             return
         if self._since is None:
             self._expect("keepalive", self.listener.entry.timeouts.keepalive_s)
@@ -243,11 +252,11 @@ class ClientConnection(asyncio.Protocol):
             return False
         queue = fcntl.ioctl(self.transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, b"\0\0\0\0")
         unread = int.from_bytes(queue, sys.byteorder) + self.transport.get_write_buffer_size()
-        if unread != self._unread:
-            if self._unread >= 0:
-                self.blocked_since = now
-            self._unread = unread
-        return now - self.blocked_since > self.listener.entry.timeouts.write_s
+        if unread < self._unread:
+            self.blocked_since = now
+            self._patience_s = min(self._unread - unread, SHOWN_AT_ONCE_BYTES) / LEAST_READ_RATE
+        self._unread = unread
+        return now - self.blocked_since > max(self.listener.entry.timeouts.write_s, self._patience_s)
 
     def _overdue(self) -> None:
         if self.deadline_name != "keepalive":
@@ -347,7 +356,7 @@ class ClientConnection(asyncio.Protocol):
         except GatewayError as error:
             self._refuse(error)
         else:
-            if self.deadline_name != "head":
+            if self.deadline_name != "head" and data.strip(b"\r\n"):  # an empty line is no beginning of one
                 self._expect("head", self.listener.entry.timeouts.head_s)
 
     def _without_empty_lines(self, data: bytes) -> bytes:

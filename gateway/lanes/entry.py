@@ -15,6 +15,7 @@ from gateway.routing.keys import Identity, KeyRing
 from gateway.routing.routes import Route, RouteTable, path_of, resolve_alias
 from gateway.upstream.pool import Pool
 from gateway.wire.head import HeadLimits, RequestHead
+from gateway.wire.mask import maskable
 
 #: Plans kept at once, and the largest head worth keeping: about 2 MB at most.
 PLANS_LIMIT = 256
@@ -82,8 +83,9 @@ class Entry:
         """
         if head.method in (b"CONNECT", b"TRACE") or head.target == b"*":
             raise GatewayError("method_not_allowed", "CONNECT, TRACE and OPTIONS * are not served here.")
-        target = resolve_alias(head.target)
-        mode = classify(head, target, self._own_paths)
+        meant = resolve_alias(head.target)
+        mode = classify(head, meant, self._own_paths)
+        target = meant if self._routes.match(head.target) is None else head.target  # a configured path goes unchanged
         if mode != "passthrough":
             if head.method not in _OWN_METHODS:
                 raise GatewayError("method_not_allowed", "Our own pages know no such method.")
@@ -130,7 +132,7 @@ class Entry:
             route=tally,
             codes=tally.codes(head.method.decode()),
             upstream=self._metrics.upstream(endpoint.name),
-            secret=endpoint.api_key,
+            secret=maskable(endpoint.api_key),
             caller=identity.caller,
             method=head.method,
             path=path_of(target),

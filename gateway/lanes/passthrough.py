@@ -13,7 +13,7 @@ from gateway.lanes.sending import Sending
 from gateway.lanes.tunnel import Tunnel
 from gateway.wire.answer import error_answer, new_request_id
 from gateway.wire.body import Body, BodyError, ChunkedBody, LengthBody
-from gateway.wire.mask import MaskedBody, mask
+from gateway.wire.mask import MaskedBody
 from gateway.wire.response import (
     ResponseError,
     ResponseHead,
@@ -136,7 +136,6 @@ class Splice(Sending):
         text = forwarded_head(head, close=not self._keep_client, dechunked=dechunk)
         if plan.secret and head.status >= 400 and head.framing != "none":
             self._answer = body = MaskedBody(body, plan.secret, hold=not self._until_close)
-            text = mask(text, plan.secret)
         try:
             fed = body.feed(data)
         except BodyError as error:

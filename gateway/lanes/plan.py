@@ -60,8 +60,10 @@ def upstream_head(head: RequestHead, target: bytes, endpoint: Endpoint, identity
     drop = HOP_BY_HOP | nominated(head.connection) | identity.consumed
     credential = b""
     if endpoint.api_key is not None:
-        drop |= frozenset(CREDENTIAL_HEADERS)
         credential = _credential_header(head, endpoint)
+        replaced = frozenset((*CREDENTIAL_HEADERS, credential))
+        # All of them, however often and in whatever case they come, and as CGI-like servers would read them.
+        drop |= {f.name for f in head.fields if f.name.replace(b"_", b"-") in replaced}
     parts: list[bytes] = [b"%b %b HTTP/1.1\r\n" % (head.method, target)]
     after: list[bytes] = []
     out = parts

@@ -18,6 +18,7 @@ from gateway.upstream.call import UpstreamCall
 from gateway.upstream.endpoint import Endpoint
 from gateway.upstream.pool import Pool
 from gateway.wire.check_word import masked
+from gateway.wire.mask import maskable
 from gateway.wire.response import ResponseHead
 from gateway.wire.sse import EventError, EventReader
 
@@ -293,7 +294,7 @@ def _message_of(error: object, target: Target) -> str:
     message = error.get("message") if isinstance(error, dict) else error
     if not isinstance(message, str):
         return ""
-    secret = target.pool.endpoint.api_key
+    secret = maskable(target.pool.endpoint.api_key)
     return (message if secret is None else message.replace(secret.decode(), "***"))[:MESSAGE_CHARS]
 
 

@@ -3,8 +3,14 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-#: The commonest mistake in a base URL (no `/v1`) is served as what was meant.
-ALIASES = {b"/chat/completions": b"/v1/chat/completions"}
+#: What stands behind `/v1/` in the API: the commonest mistake in a base URL (no `/v1`) is served as what was meant.
+COLLECTIONS = frozenset(
+    (
+        *(b"assistants", b"audio", b"batches", b"chat", b"completions", b"containers", b"conversations", b"embeddings"),
+        *(b"evals", b"files", b"fine_tuning", b"images", b"messages", b"models", b"moderations", b"realtime"),
+        *(b"responses", b"threads", b"uploads", b"vector_stores", b"videos"),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +49,6 @@ def path_of(target: bytes) -> bytes:
 
 
 def resolve_alias(target: bytes) -> bytes:
-    """The target meant: a known alias replaced, its query kept."""
-    path, mark, query = target.partition(b"?")
-    return ALIASES.get(path, path) + mark + query
+    """The target meant: `/v1` in front of a path of the API that lacks it; the rest is kept byte for byte."""
+    first = path_of(target)[1:].split(b"/", 1)[0]
+    return b"/v1" + target if first in COLLECTIONS else target

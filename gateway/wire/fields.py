@@ -13,8 +13,20 @@ VALUE = rb"[\t\x20-\x7e\x80-\xff]"
 _FIELD = re.compile(rb"(" + TOKEN + rb"++):[ \t]*+(" + VALUE + rb"*+)\r\n")
 _FIELDS = re.compile(rb"(?:" + TOKEN + rb"++:" + VALUE + rb"*+\r\n)*+\r\n")
 
-#: RFC 9110 section 7.6.1. Transfer-Encoding is absent: chunk framing is forwarded as it came, and its field with it.
-HOP_BY_HOP = frozenset((b"connection", b"keep-alive", b"proxy-connection", b"te", b"upgrade"))
+#: RFC 9110 section 7.6.1, and what is between a client and its proxy (section 11.7): the gateway is not that proxy.
+#: Transfer-Encoding is absent: chunk framing is forwarded as it came, and its field with it.
+HOP_BY_HOP = frozenset(
+    (
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authentication-info",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"upgrade",
+    )
+)
 
 #: What `Connection` cannot nominate away: a message without these means something else.
 _PROTECTED = frozenset(

@@ -1,10 +1,21 @@
 """Keeps the upstream's key out of its own error texts: the one case in which bytes of a passthrough body are changed.
 
 Some upstreams repeat the credential that they refuse. Where it is ours and not the client's, it is overwritten with as
-many asterisks, so that lengths and chunk framing stay true.
+many asterisks, so that lengths and chunk framing stay true. Heads stay as they came, and so does every answer of an
+upstream whose key is short or a word: replacing those would break answers (docs/decisions/0022).
 """
 
 from gateway.wire.body import Body
+
+#: Keys below this length, or without a letter and a digit, are not looked for: they stand in texts by themselves.
+LEAST_KEY_BYTES = 16
+
+
+def maskable(key: bytes | None) -> bytes | None:
+    """The key of an upstream if it is nothing else wherever it is found, or None."""
+    if key is None or len(key) < LEAST_KEY_BYTES:
+        return None
+    return key if any(48 <= c <= 57 for c in key) and any(chr(c).isalpha() for c in key) else None
 
 
 class MaskedBody:

@@ -36,7 +36,7 @@ _REGULAR = re.compile(
 _BEGINNING = re.compile(rb"HTTP/1\.|" + b"|".join(re.escape(b"HTTP/1."[:n]) + rb"\Z" for n in range(7)))
 _TELLING = re.compile(
     rb"\r\n(?:(content-length):[ \t]*([0-9]{1,18})[ \t]*(?=\r)|"
-    rb"content-length|transfer-encoding|connection|keep-alive|proxy-connection|te[ \t]*:|upgrade)"
+    rb"content-length|transfer-encoding|connection|keep-alive|proxy-(?:auth|connection)|te[ \t]*:|upgrade)"
 )
 
 Framing = Literal["none", "length", "chunked", "close"]
@@ -93,12 +93,12 @@ def parse_response_head(head: bytes, *, method: bytes) -> ResponseHead:
     line = _STATUS_LINE.match(head)
     if line is None:
         raise ResponseError("the status line is malformed")
+    if head.count(b"\r\n") - 2 > FIELDS_LIMIT:
+        raise ResponseError(f"more than {FIELDS_LIMIT} header fields")
     try:
         fields = parse_fields(head, line.end())
     except FieldError as error:
         raise ResponseError(str(error)) from None
-    if len(fields) > FIELDS_LIMIT:
-        raise ResponseError(f"more than {FIELDS_LIMIT} header fields")
     minor, status = int(line[1]), int(line[2])
     framing, length = _framing(fields, minor=minor, status=status, method=method)
     connection = tokens(fields, b"connection")
@@ -156,7 +156,8 @@ def forwarded_head(head: ResponseHead, *, close: bool, dechunked: bool = False, 
     if upgrade:
         drop -= {b"connection", b"upgrade"}
     if head.status < 200 or head.status == 204:
-        drop |= {b"content-length", b"transfer-encoding"}  # RFC 9110 section 8.6, RFC 9112 section 6.1
+        # RFC 9110 section 8.6, RFC 9112 section 6.1. A length of 0 is forbidden too, but has one reading: it goes on.
+        drop |= {b"transfer-encoding"} if _says_empty(head) else {b"content-length", b"transfer-encoding"}
     elif dechunked:
         drop |= {b"transfer-encoding"}
     lines = [head.line, *(f.line for f in head.fields if f.name not in drop)]
@@ -164,6 +165,10 @@ def forwarded_head(head: ResponseHead, *, close: bool, dechunked: bool = False, 
         lines.append(b"Connection: close\r\n")
     lines.append(b"\r\n")
     return b"".join(lines)
+
+
+def _says_empty(head: ResponseHead) -> bool:
+    return (head.value(b"content-length") or b"1").strip(b"0") == b""
 
 
 def body_of(head: ResponseHead, *, payload_only: bool) -> Body:

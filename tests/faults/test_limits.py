@@ -68,7 +68,7 @@ async def ended_after(gateway: LocalGateway, *begun: bytes) -> list[bytes]:
 async def test_a_head_that_does_not_end() -> None:
     """408, and nothing at the upstream."""
     async with through(limits={"head_timeout": DEADLINE_S}) as (gateway, upstream):
-        for received in await ended_after(gateway, b"G", b"GET /v1/x HTTP/1.1\r\n", get()[:-2], b"\r\n"):
+        for received in await ended_after(gateway, b"G", b"GET /v1/x HTTP/1.1\r\n", get()[:-2], b"\r\nG"):
             assert received.startswith(b"HTTP/1.1 408 ")
         assert not upstream.connections
 

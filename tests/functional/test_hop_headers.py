@@ -39,6 +39,7 @@ async def test_hop_by_hop_headers_of_a_request_end_here() -> None:
         b"PROXY-CONNECTION: close",
         b"te: trailers",
         b"Upgrade: h2c",
+        b"Proxy-Authorization: Basic eDp5",
     ]
     assert await lines_upstream(b"A: 1", *sent, b"B: 2") == [b"A: 1", b"B: 2"]
 
@@ -51,6 +52,8 @@ async def test_hop_by_hop_headers_of_an_answer_end_here() -> None:
         ("Proxy-Connection", "x"),
         ("Upgrade", "h2"),
         ("TE", "x"),
+        ("Proxy-Authenticate", "Basic"),
+        ("proxy-authentication-info", "x"),
     ]
     assert await lines_back(("A", "1"), *sent, ("B", "2")) == [b"A: 1", b"B: 2", b"Content-Length: 2"]
 
@@ -134,6 +137,9 @@ async def test_credentials_pass_when_the_upstream_has_no_key() -> None:
         ([b"Authorization: Bearer mine", b"B: 2"], "x-api-key", [b"B: 2", b"X-Api-Key: sk-up"]),
         ([b"Authorization: Bearer mine", b"B: 2"], "api-key", [b"B: 2", b"Api-Key: sk-up"]),
         ([b"Api-Key: mine", b"B: 2"], "api-key", [b"Api-Key: sk-up", b"B: 2"]),
+        ([b"api-key: one", b"B: 2", b"Api-Key: two", b"API-KEY: three"], "api-key", [b"api-key: sk-up", b"B: 2"]),
+        ([b"api_key: one", b"B: 2", b"X_Api_Key: two"], "api-key", [b"B: 2", b"Api-Key: sk-up"]),
+        ([b"Authorization: a", b"authorization: b", b"x-api-key: c"], None, [b"Authorization: Bearer sk-up"]),
     ],
 )
 async def test_the_upstreams_key_replaces_the_clients(

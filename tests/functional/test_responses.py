@@ -196,3 +196,31 @@ async def test_an_upstream_that_closes_behind_each_answer_costs_no_error(request
             await client.send(request_)
             assert (await client.read_response()).status == 200
         assert len(upstream.requests) == 200
+
+
+@pytest.mark.parametrize("key", ["ollama", "json", "1", "HTTP"])
+async def test_an_error_answer_is_the_bytes_that_came_whatever_the_key(key: str) -> None:
+    """A key that is a word stands in heads and bodies by itself: nothing of them is overwritten."""
+    raw = answer(
+        404, b'{"error":"model ollama 1 not found"}', [("Server", "ollama"), ("Content-Type", "application/json")]
+    )
+    async with through(serve(raw), upstream={"api_key": key}) as (gateway, _):
+        assert (await ask(gateway, get())).raw == raw
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_a_key_of_ours_is_overwritten_in_error_bodies_only(chunked: bool) -> None:
+    """An upstream that repeats what it refuses does not give our key away; its head stays as it came."""
+    key = "sk-proj-0123456789abcdefghij"
+    raw = answer(401, f"bad key {key}".encode(), [("WWW-Authenticate", "Bearer")], chunked=chunked)
+    async with through(serve(raw), upstream={"api_key": key}) as (gateway, _):
+        assert (await ask(gateway, get())).raw == raw.replace(key.encode(), b"*" * len(key))
+
+
+@pytest.mark.parametrize(("status", "length", "kept"), [(204, "0", True), (204, "5", False), (304, "0", True)])
+async def test_a_length_where_there_is_no_body(status: int, length: str, kept: bool) -> None:
+    """0 has one reading and goes on as it came; any other would make a client wait for a body."""
+    raw = answer(status, b"", [("Content-Length", length), ("X", "y")])
+    async with through(serve(raw)) as (gateway, _):
+        response = await ask(gateway, get())
+    assert response.raw == (raw if kept else raw.replace(b"Content-Length: 5\r\n", b""))

@@ -45,7 +45,26 @@ async def test_a_connection_without_a_request_is_closed_in_time() -> None:
         assert dict(lane.metrics.deadlines) == {"connect": 1}
 
 
-@pytest.mark.parametrize("part", [b"G", GET[:-2], b"\r\n"])
+@pytest.mark.parametrize("stray", [b"\r\n", b"\r", b"\r\n\r\n"])
+async def test_an_empty_line_behind_a_request_begins_none(stray: bytes) -> None:
+    """Old clients send one behind a body: no 408, no end before the idle time, and the next request is answered."""
+    async with assembled(timeouts=Timeouts(head_s=10, keepalive_s=75)) as lane, lane.client() as client:
+        await client.send(GET + stray)
+        first = await client.read_response()
+        await settle()
+        lane.later(74)
+        await settle()
+        assert client.n_received == len(first.raw) and client.ended == "open"
+        await client.send(b"\n"[: stray.count(b"\r") - stray.count(b"\n")] + GET)
+        await client.read_response()
+        await client.send(stray)
+        await settle()
+        lane.later(76)
+        assert await client.read_rest() == b""
+        assert not lane.metrics.deadlines
+
+
+@pytest.mark.parametrize("part", [b"G", GET[:-2], b"\r\nG"])
 async def test_a_head_has_a_time_to_arrive(part: bytes) -> None:
     """Counted from its first byte, however it drips: 408, and the end."""
     async with assembled(timeouts=Timeouts(head_s=10)) as lane, lane.client() as client:
@@ -103,6 +122,36 @@ async def test_a_client_that_does_not_read_is_ended() -> None:
         lane.later(61)
         await lane.upstream.wait_open(0)
         assert await client.wait_end() == "reset"
+        assert dict(lane.metrics.deadlines) == {"write": 1}
+
+
+async def test_a_client_that_reads_slowly_is_not_ended() -> None:
+    """Its kernel shows reading in large pieces: the next one may take as long as the last, at a slow reader's rate."""
+
+    async def flood(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(b"HTTP/1.1 200 OK\r\n\r\n")
+        while True:
+            await peer.send(bytes(1 << 16), timeout_s=None)
+
+    async def until_blocked(*, since: float) -> None:
+        async with asyncio.timeout(5):
+            while connection.blocked_since is None or connection.blocked_since <= since:
+                await asyncio.sleep(0.01)
+
+    async with assembled(flood, timeouts=Timeouts(write_s=60)) as lane, lane.client(keep_bytes=0) as client:
+        await client.send(GET)
+        await accepted(lane)
+        (connection,) = lane.listener.connections
+        await until_blocked(since=0.0)
+        lane.later(1)
+        before = lane.listener.clock()
+        await client.discard(2_000_000)
+        await until_blocked(since=before)
+        lane.later(120)
+        assert client.ended == "open" and lane.listener.connections
+        lane.later(1000)
+        await lane.upstream.wait_open(0)
         assert dict(lane.metrics.deadlines) == {"write": 1}
 
 

@@ -70,15 +70,24 @@ def test_a_base_path_replaces_the_prefix(prefix: bytes, base: bytes, target: byt
         (b"/chat/completions", b"/v1/chat/completions"),
         (b"/chat/completions?a=b?c", b"/v1/chat/completions?a=b?c"),
         (b"/chat/completions?", b"/v1/chat/completions?"),
-        (b"/chat/completions/", b"/chat/completions/"),
-        (b"/chat/completionsx", b"/chat/completionsx"),
+        (b"/chat/completions/cc_1", b"/v1/chat/completions/cc_1"),
+        (b"/models", b"/v1/models"),
+        (b"/models/a%2Fb?x", b"/v1/models/a%2Fb?x"),
+        (b"/embeddings", b"/v1/embeddings"),
+        (b"/responses", b"/v1/responses"),
+        (b"/fine_tuning/jobs", b"/v1/fine_tuning/jobs"),
+        (b"//models", b"//models"),
+        (b"/Models", b"/Models"),
+        (b"/v1/models", b"/v1/models"),
+        (b"/metrics", b"/metrics"),
+        (b"/chatx/completions", b"/chatx/completions"),
         (b"/v1/x?", b"/v1/x?"),
         (b"/x?/chat/completions", b"/x?/chat/completions"),
         (b"*", b"*"),
     ],
 )
 def test_a_base_url_without_v1_is_served_as_what_was_meant(target: bytes, meant: bytes) -> None:
-    """That one path only, its query kept byte for byte."""
+    """Every path of the API, and nothing else; what follows is kept byte for byte."""
     assert resolve_alias(target) == meant
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.wire.body import ChunkedBody, LengthBody, OpenBody
-from gateway.wire.mask import MaskedBody, mask
+from gateway.wire.mask import MaskedBody, mask, maskable
 
 KEY = b"sk-upstream-0123456789"
 
@@ -43,3 +43,14 @@ def test_a_body_without_an_end_holds_nothing_back() -> None:
     """A close-delimited body never ends for us, so nothing may wait for more."""
     body = MaskedBody(OpenBody(), KEY, hold=False)
     assert body.feed(b"sk-u") == b"sk-u"
+
+
+@pytest.mark.parametrize("key", [None, b"1", b"json", b"ollama", b"sk-short-123", b"invalid_request_error", b"0" * 40])
+def test_a_key_that_stands_in_texts_by_itself_is_not_looked_for(key: bytes | None) -> None:
+    """Short ones, words, numbers: replacing those would break answers."""
+    assert maskable(key) is None
+
+
+def test_a_real_key_is_looked_for() -> None:
+    """As providers give them out."""
+    assert maskable(KEY) == KEY
