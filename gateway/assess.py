@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from gateway.contracts import Json, ToolSpec, Verdict
 from gateway.tools.gate import Asked, Gate, Policy, take_risk_level
+from gateway.tools.schema import with_defaults
 from gateway.wire.risk_level import level_beside
 from gateway.wire.strict_json import RepeatedKeyError, StrictJsonError, loads
 
@@ -79,6 +80,7 @@ def _judge(line: Json, *, gate: Gate, specs: Mapping[str, ToolSpec]) -> Verdict:
     if not isinstance(arguments, dict):
         return _NO_CALL
     asked = take_risk_level(arguments, spec, beside=call.beside)
+    asked = Asked(with_defaults(spec.parameters, asked.arguments), asked.risk_level)
     return _gate_of(definition, gate).judge(spec, asked, tainted=line.get("tainted") is True)
 
 

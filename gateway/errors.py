@@ -1,6 +1,7 @@
 """What can go wrong at the gateway itself: one exception, and the closed table of its codes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
@@ -119,6 +120,19 @@ class GatewayError(Exception):
 
     def __repr__(self) -> str:
         return f"GatewayError({self.code!r}, {self.message!r})"
+
+
+class ExitError(Exception):
+    """Code of a plugin wanted to end the process (`sys.exit`), or raised something else that is no Exception."""
+
+
+@contextmanager
+def contained(what: str) -> Iterator[None]:
+    """Around code of a plugin. Raises ExitError instead of what would end the event loop, and with it every request."""
+    try:
+        yield
+    except (SystemExit, KeyboardInterrupt) as leaving:  # what asyncio lets through its tasks
+        raise ExitError(f"{what} raised {type(leaving).__name__}: only the gateway ends its process") from leaving
 
 
 def kept(error: BaseException) -> BaseException:

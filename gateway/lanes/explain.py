@@ -21,7 +21,7 @@ from gateway.lanes.workflows import called_in
 from gateway.pipeline.chain import fold
 from gateway.pipeline.model import ModelCore
 from gateway.runs.loop import Planned
-from gateway.tools.gate import Asked, take_risk_level
+from gateway.tools.gate import Asked
 from gateway.tools.judge import Judge
 from gateway.wire.chat_request import client_tools, wants_text, whole_text
 from gateway.wire.risk_level import level_beside
@@ -88,7 +88,7 @@ class Explainer:
         if entry is None:
             verdict = self.judge.gate.judge(None, Asked(call["parameters"]), tainted=False)
         else:
-            asked = take_risk_level(call["parameters"], entry.spec, beside=level_beside(call))
+            asked = self.judge.asked(entry, call["parameters"], beside=level_beside(call))
             verdict = self.judge.verdict(entry, asked, tainted=False, asked_for=False)
             planned = Planned(ToolCall(id="", tool=entry.model_name, arguments=asked.arguments), entry.spec, verdict)
             verdict = (await self.judge.examined(planned, exchange)).verdict

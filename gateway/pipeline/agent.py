@@ -1,10 +1,11 @@
 """The agent loops of one configuration, as their chains use them."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gateway.contracts import Clock, Counters, Exchange, Handler, LoopLimits, Reply, Stage
 from gateway.errors import GatewayError
+from gateway.pipeline.malformed import MalformedLog
 from gateway.pipeline.round import Consent
 from gateway.pipeline.run import Run
 from gateway.pipeline.unlooped import unlooped
@@ -32,6 +33,7 @@ class Crew:
     store: Store
     counters: Counters
     clock: Clock
+    malformed: MalformedLog = field(default_factory=MalformedLog)
 
 
 class Agents:

@@ -6,11 +6,11 @@ not called the next one yet: then the request goes on without it, and the skip i
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from gateway.contracts import Clock, Counters, Exchange, Handler, Reply, Stage
-from gateway.errors import GatewayError
+from gateway.contracts import Clock, Counters, Exchange, Handler, Reply, Stage, Tell
+from gateway.errors import GatewayError, contained
 
 log = logging.getLogger("gateway")
 
@@ -65,7 +65,8 @@ def _around(link: Link, inner: Handler, *, counters: Counters, clock: Clock) -> 
 
         began = clock.monotonic()
         try:
-            return await link.stage(exchange, call_next)
+            with contained(f"the stage {link.name!r}"):
+                return _contained(await link.stage(exchange, call_next), link.name)
         except GatewayError:
             raise
         except Exception:
@@ -78,3 +79,17 @@ def _around(link: Link, inner: Handler, *, counters: Counters, clock: Clock) -> 
             counters.observe("stage_duration_seconds", clock.monotonic() - began - inner_s, stage=link.name)
 
     return handle
+
+
+def _contained(reply: Reply, stage: str) -> Reply:
+    """`reply`, which cannot end the process either."""
+
+    async def stream(tell: Tell) -> None:
+        with contained(f"the answer of the stage {stage!r}"):
+            await reply.stream(tell)
+
+    async def release() -> None:
+        with contained(f"the end of the stage {stage!r}"):
+            await reply.release()
+
+    return replace(reply, stream=stream, release=release)

@@ -7,7 +7,7 @@ is an upstream error, and one that ends without a finish reason is one that was 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import cached_property, partial
 
 import orjson
 
@@ -30,6 +30,8 @@ LIST_LIMIT_BYTES = 4 << 20
 RETRY_AFTER_S = 60
 #: How much of the message is told.
 MESSAGE_CHARS = 2000
+#: How long the end of a body is waited for behind `[DONE]`: many servers send it in a segment of its own.
+END_S = 0.05
 _DONE = b"[DONE]"
 #: What a chunk, and a choice, may have besides a text, that is nobody's concern here.
 _ABOUT_CHUNK = frozenset(
@@ -176,7 +178,7 @@ async def _stream(call: UpstreamCall, target: Target, tell: Tell) -> None:
         for data in feed(piece):
             if data == _DONE:
                 finished = True
-                continue
+                return partial(_ended, call, pause)
             chunk = _chunk(data, target)
             if (text := _text_of(chunk)) is not None:
                 pause = tell(text) or pause
@@ -202,6 +204,13 @@ async def _stream(call: UpstreamCall, target: Target, tell: Tell) -> None:
         raise
     finally:
         target.tally.outcomes[outcome] += 1
+
+
+async def _ended(call: UpstreamCall, pause: Pause | None) -> None:
+    """Behind `[DONE]` nothing counts; a connection whose body ends at once can be used again."""
+    if pause is not None:
+        await pause()
+    await call.settle(within_s=END_S)
 
 
 def _chunk(data: bytes, target: Target) -> Json:

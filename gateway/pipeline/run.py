@@ -181,6 +181,8 @@ class Run:
             await self._say(rest)
         if isinstance(found, Malformed):
             self._crew.counters.count("agent_parse_failures")
+            run, now_s = self._exchange, self._crew.clock.monotonic()
+            self._crew.malformed.told(found.reason, run_id=run.id, chain=run.chain, now_s=now_s)
         elif isinstance(found, Calls):
             await self._look_whether_asked_for()
         self._action = _defused(self._loop.answered(answer.content, found, finish_reason=answer.reason))

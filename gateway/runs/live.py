@@ -7,14 +7,17 @@ model talks to nobody meanwhile.
 
 import asyncio
 import hashlib
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from gateway.contracts import Chunk, Clock, Exchange, Handler, Intent, Json, Pause
-from gateway.errors import GatewayError
+from gateway.errors import ExitError, GatewayError, contained
 from gateway.runs.record import lost
 from gateway.runs.transcript import Transcript
+
+log = logging.getLogger("gateway")
 
 #: How long a run with effects waits for its client to come back (the AI SDK asks again after 2 s), and how long a
 #: finished or left run can be joined.
@@ -79,9 +82,10 @@ class LiveRun:
         self.recorded = False
         self.effects = False
         self.waits = False
+        self.failure_told = False
         self.clients = 0
         self.cut = False  # its last client left before the answer was whole
-        self.alone_since_s = 0.0  # monotonic
+        self.alone_since_s = 0.0  # monotonic; of one that failed, since it told so first
         self._begun = asyncio.Event()
         self._on_record = asyncio.Event()
         self._attended = asyncio.Event()
@@ -146,17 +150,21 @@ class LiveRun:
     async def _pump(self, handler: Handler) -> None:
         error: BaseException | None = None
         try:
-            reply = await handler(self.exchange)
-            self.intent = reply.intent
-            self._begun.set()
-            try:
-                await reply.stream(self._tell)
-            finally:
-                await reply.release()
+            with contained(f"the run {self.exchange.id}"):
+                reply = await handler(self.exchange)
+                self.intent = reply.intent
+                self._begun.set()
+                try:
+                    await reply.stream(self._tell)
+                finally:
+                    await reply.release()
         except asyncio.CancelledError:
             error = self._interrupt()
-        except BaseException as failure:
+        except Exception as failure:
             error = failure
+        except BaseException as failure:  # whoever waits for the answer must not pass it on
+            error = ExitError(f"the run {self.exchange.id} raised {type(failure).__name__}")
+            log.exception("a run failed with what is no Exception, request id %s", self.exchange.id)
         finally:
             self._finish(error)
             del error  # it knows this frame
@@ -234,7 +242,8 @@ class LiveRuns:
         for run in reversed(self._alike.get(asking.fingerprint, ())):
             if _is_on_record(run):
                 return None
-            if not run.clients and _is_worth_joining(run):
+            is_late = run.failure_told and run.alone_since_s < self._clock.monotonic() - JOINABLE_S
+            if not run.clients and not is_late and _is_worth_joining(run):
                 # Some clients repeat a 422, too, and do not say so: an error after an effect is told again.
                 return run if asking.repeats or run.cut or run.error is not None else None
         return None
@@ -304,7 +313,9 @@ class LiveRuns:
 
     def _leave_alone(self, run: LiveRun) -> None:
         if self._runs.get(run.request_id) is run:
-            run.alone_since_s = self._clock.monotonic()
+            if not run.failure_told:
+                run.alone_since_s = self._clock.monotonic()
+            run.failure_told = run.error is not None
             self._alone[run.request_id] = run
 
     def _drop(self, run: LiveRun) -> None:

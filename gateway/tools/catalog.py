@@ -20,6 +20,10 @@ from gateway.wire.intent_names import model_name
 SourceT = TypeVar("SourceT", bound=ToolSource, covariant=True)
 
 
+#: What a model reads of a tool whose definition nobody has accepted: that is a stranger's text.
+_CHANGED = "Its description has changed and is not accepted yet; each call needs the approval of a person."
+
+
 class CatalogError(ValueError):
     """Two tools with one name towards models, or a tool without any."""
 
@@ -99,7 +103,9 @@ class Catalog:
         intent = exchange.intent
         names = intent.tools if intent is not None and intent.kind == "mcp" else ()
         found = (self.find(name, exchange) for name in names)
-        return [replace(entry.spec, name=entry.model_name) for entry in found if entry is not None]
+        return [
+            replace(entry.spec, name=entry.model_name, description=_said(entry)) for entry in found if entry is not None
+        ]
 
     def not_running(self, name: str) -> str | None:
         """The service that a tool of this name would be of, if it does not run."""
@@ -122,8 +128,13 @@ class Catalog:
         return entry if entry is not None and entry.spec.name == name else None
 
     def nearest(self, name: str, exchange: Exchange) -> list[str]:
-        """Names that the model may have meant."""
-        return get_close_matches(name, [spec.name for spec in self.offered(exchange)], n=3, cutoff=0.5)
+        """Names that the model may have meant, those of running services included: with or without the service's."""
+        names = [spec.name for spec in self.offered(exchange)]
+        running = (each for each in self.services() if each.running)
+        services = [towards for each in running for towards in _model_names(each.name, tuple(each.tools))]
+        names += [towards for towards in services if self.find(towards, exchange) is not None]
+        alike = [towards for towards in names if towards.partition("__")[2] == name.rpartition(".")[2]]
+        return list(dict.fromkeys([*alike, *get_close_matches(name, names, n=3, cutoff=0.5)]))[:3]
 
     @property
     def sources(self) -> Sequence[ToolSource]:
@@ -151,6 +162,10 @@ class Catalog:
                 spec = configured.spec(spec, name=f"{facts.name}.{tool}")
                 return Entry(spec, configured.source, wanted, tool in facts.changed)
         return None
+
+
+def _said(entry: Entry) -> str:
+    return _CHANGED if entry.changed else entry.spec.description
 
 
 def _version(entries: Sequence[Entry]) -> str:

@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Final, Literal, TypeAlias
 
 from gateway.contracts import Json, RiskAssessor, ToolSpec, Verdict
+from gateway.errors import contained
 from gateway.wire.risk_level import LEVELS, LOW, RAISED, RISK_LEVEL, normal, resembles
 
 logger = logging.getLogger(__name__)
@@ -159,7 +160,8 @@ class Gate:
         if assessor is None:
             return self.default("no_assessor", f"Nothing is known about the risk of {spec.name!r}.")
         try:
-            verdict = assessor.assess(arguments)
+            with contained(f"the assessor of {spec.name!r}"):
+                verdict = assessor.assess(arguments)
             decision, rule, reason = verdict.decision, verdict.rule, verdict.reason
         except Exception as error:
             logger.warning(

@@ -8,6 +8,7 @@ from typing import Final
 import orjson
 
 from gateway.contracts import Examiner, Exchange, Json, ToolCall, Verdict
+from gateway.errors import contained
 from gateway.runs.loop import Planned
 from gateway.runs.remembered import Binding
 from gateway.tools.catalog import Catalog, Entry
@@ -41,11 +42,13 @@ class Judge:
             nearest = self.catalog.nearest(found.tool, exchange)
             hint = f" Did you mean {' or '.join(nearest)}?" if nearest else ""
             return Planned(_call(found, call_id), None, _UNKNOWN, f"Error: there is no tool {found.tool!r}.{hint}")
-        asked = take_risk_level(found.parameters, entry.spec, beside=found.beside)
+        asked = self.asked(entry, found.parameters, beside=found.beside)
         call = ToolCall(id=call_id, tool=entry.model_name, arguments=asked.arguments, terminate=found.terminate)
         verdict = self.verdict(entry, asked, tainted=tainted, asked_for=asked_for)
         refusal = _denied(verdict)
         if verdict.basis == "malformed":
+            if entry.changed:  # nobody has accepted what it says
+                return Planned(call, entry.spec, verdict, f"Error: the parameters of {entry.model_name!r} do not fit.")
             schema = orjson.dumps(entry.spec.parameters).decode()
             refusal = (
                 f"Error: the parameters do not fit: {verdict.reason}. The schema of {entry.model_name!r}: {schema}"
@@ -71,11 +74,17 @@ class Judge:
 
     async def _doubt(self, source: Examiner, call: ToolCall, exchange: Exchange) -> Verdict | None:
         try:
-            async with asyncio.timeout(EXAMINE_S):
-                return await source.examine(call, exchange)
+            with contained(f"the engine of {call.tool!r}"):
+                async with asyncio.timeout(EXAMINE_S):
+                    return await source.examine(call, exchange)
         except Exception as error:  # TimeoutError, too
             log.warning("%r could not examine a call (%s): it needs a person.", call.tool, type(error).__name__)
             return Verdict("confirm", "default", "engine_failed", f"{call.tool!r} could not examine the call.")
+
+    def asked(self, entry: Entry, arguments: Json, *, beside: object = None) -> Asked:
+        """What is asked for: the arguments with the defaults of their schema, and the model's own word of the risk."""
+        asked = take_risk_level(arguments, entry.spec, beside=beside)
+        return Asked(self._schemas.filled(entry.spec, asked.arguments), asked.risk_level)
 
     def verdict(self, entry: Entry, asked: Asked, *, tainted: bool, asked_for: bool) -> Verdict:
         """The schema comes before the gate."""

@@ -5,6 +5,7 @@ import logging
 from dataclasses import replace
 
 from gateway.contracts import Clock, Counters, Exchange, ToolCall, ToolResult
+from gateway.errors import contained
 from gateway.runs.loop import Told
 from gateway.tools.catalog import Entry
 from gateway.tools.results import Results, clean
@@ -30,7 +31,8 @@ class Runner:
         """The call's result; whatever a tool raises becomes one. A cancelled call is cancelled in its tool."""
         began, outcome = self._clock.monotonic(), "cancelled"
         try:
-            result = await entry.source.call(replace(call, tool=entry.spec.name), exchange)
+            with contained(f"the tool {entry.spec.name!r}"):
+                result = await entry.source.call(replace(call, tool=entry.spec.name), exchange)
             outcome = "ok" if result.ok else "failed"
         except asyncio.CancelledError:
             raise

@@ -1,5 +1,7 @@
 """Validation of a call's arguments against its tool's JSON Schema."""
 
+from copy import deepcopy
+
 import jsonschema_rs
 
 from gateway.contracts import Json, ToolSpec
@@ -10,11 +12,36 @@ PROBLEMS_LIMIT = 5
 _LINEAR = jsonschema_rs.RegexOptions()
 
 
+def with_defaults(schema: Json, arguments: Json) -> Json:
+    """Returns the arguments with the defaults of the properties that are not there, also in objects that are.
+
+    A default of null says that there is none.
+    """
+    properties = schema.get("properties")
+    if not isinstance(properties, dict):
+        return arguments
+    filled = dict(arguments)
+    for name, about in properties.items():
+        if not isinstance(about, dict):
+            continue
+        if name in filled:
+            if isinstance(inner := filled[name], dict):
+                filled[name] = with_defaults(about, inner)
+        elif about.get("default") is not None:
+            filled[name] = deepcopy(about["default"])
+    return filled
+
+
 class Schemas:
     """Compiled validators, one for each definition in use."""
 
     def __init__(self) -> None:
         self._compiled: dict[str, tuple[Json, jsonschema_rs.Validator]] = {}
+
+    def filled(self, spec: ToolSpec, arguments: Json) -> Json:
+        """The arguments with the schema's defaults, unless these would not fit where the arguments alone do."""
+        filled = with_defaults(spec.parameters, arguments)
+        return arguments if filled != arguments and self.problem(spec, filled) is not None else filled
 
     def problem(self, spec: ToolSpec, arguments: Json) -> str | None:
         """What is wrong with the arguments, for the model, or None. A definition that is no schema accepts nothing."""

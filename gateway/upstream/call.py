@@ -99,6 +99,25 @@ class UpstreamCall:
                 self._pause = None
                 await wanted()
 
+    async def settle(self, *, within_s: float) -> None:
+        """Returns once the body is at its end; its rest does not matter. After `within_s` the connection is closed."""
+        timer = self._loop.call_later(within_s, self._end_here)
+        try:
+            while not self._done and self._failure is None:
+                await self._wait()
+                self._pieces.clear()
+        finally:
+            timer.cancel()
+        self._pieces.clear()
+        self._done, self._failure = True, None
+
+    def _end_here(self) -> None:
+        self._done = True
+        upstream, self._upstream = self._upstream, None
+        if upstream is not None:
+            upstream.abort()
+        self._wake()
+
     async def within(self, limit_bytes: int) -> bytes:
         """The body; of one that is longer than `limit_bytes` a little more than that. Raises GatewayError."""
         pieces: list[bytes] = []

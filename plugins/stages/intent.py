@@ -153,7 +153,12 @@ def mcp_note(intent: Intent, services: Sequence[Service], *, limit: int) -> str 
         return intent.reply
     lines = list(_described(intent, services))
     more = [f"... and {len(lines) - limit} more of this service."] if len(lines) > limit else []
-    return "\n".join([_AVAILABLE, *lines[:limit], *more]) if lines else None
+    about = [
+        f"{service.name}: {one_sentence(service.description)}"
+        for service in services
+        if service.name == intent.service and service.description not in ("", service.name)
+    ]
+    return "\n".join([_AVAILABLE, *about, *lines[:limit], *more]) if lines else None
 
 
 def _described(intent: Intent, services: Sequence[Service]) -> Iterator[str]:
@@ -162,7 +167,8 @@ def _described(intent: Intent, services: Sequence[Service]) -> Iterator[str]:
         for tool, description in service.tools.items():
             inside = f"{service.name}.{tool}"
             if service.name == intent.service and inside in matched:
-                said = one_sentence(description) or one_sentence(service.description) or service.name
+                accepted = "" if tool in service.changed else description  # who wrote the other one is not known
+                said = one_sentence(accepted) or one_sentence(service.description) or service.name
                 yield f"- {model_name(inside)}: {said}"
 
 

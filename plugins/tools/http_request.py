@@ -243,7 +243,11 @@ _SPEC = ToolSpec(
         "properties": {
             "url": {"type": "string", "description": "Address, with http:// or https://."},
             "method": {"type": "string", "enum": list(METHODS), "default": "GET"},
-            "headers": {"type": "object", "additionalProperties": {"type": "string"}},
+            "headers": {
+                "type": "object",
+                "additionalProperties": {"type": "string"},
+                "description": "Header fields to send, as text by their names.",
+            },
             "body": {"type": "string", "description": "Text to send; name its Content-Type in `headers`."},
         },
         "required": ["url"],

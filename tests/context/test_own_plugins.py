@@ -57,3 +57,29 @@ def test_a_planted_plugin_is_not_loaded(settings: dict[str, object], command: st
     assert (done.returncode, done.stdout) == (1, "")
     assert f"tools.count_words: plugin 'count_words': '{file}' can be written by others than its owner" in done.stderr
     assert not mark.exists()
+
+
+_CALLS = {"stages": "async def __call__(", "tools": "async def call(", "assessors": "def assess("}
+
+
+@pytest.mark.parametrize("kind", list(_CALLS))
+@pytest.mark.parametrize("leaves", ["raise SystemExit(3)", "raise KeyboardInterrupt"])
+async def test_a_plugin_cannot_end_the_gateway(
+    settings: dict[str, object], tmp_path: Path, kind: NewKind, leaves: str
+) -> None:
+    """`sys.exit` in one is its failure: the request is answered, and so is the next one."""
+    file = tmp_path / "plugins" / kind / f"{OWN[kind]}.py"
+    before, signature, after = file.read_text().partition(_CALLS[kind])
+    arguments, colon, body = after.partition(":\n")
+    file.write_text(f"{before}{signature}{arguments}{colon}        {leaves}\n{body}")
+    async with GatewayProcess(json.dumps(settings)) as gateway, connect(gateway.host, gateway.port) as client:
+        body_ = {"model": "demo", "messages": [{"role": "user", "content": 'tool count_words {"text": "a b c"}'}]}
+        request = post(json.dumps(body_).encode(), b"/context/v1/chat/completions")
+        for _ in range(2):
+            answered = await exchange(client, request.replace(b"gw.example", b"localhost"))
+            shown = json.loads(answered.payload)
+            if kind == "stages":
+                assert shown["error"]["code"] == "internal_error"
+            else:
+                expected = "failed" if kind == "tools" else "waits for your approval"
+                assert expected in shown["choices"][0]["message"]["content"]

@@ -1,6 +1,7 @@
 """The scenarios of requirement "risk gate"; each test is named after its scenario."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -179,6 +180,14 @@ async def test_tool_definitions_include_risk_level_parameter(tmp_path: Path) -> 
             assert "low: runs automatically" in shown and "medium, high: a person must confirm" in shown
 
 
+async def test_every_parameter_of_our_tools_is_described(tmp_path: Path) -> None:
+    """In words, not by its name and type alone."""
+    async with talking(says(SAFE[1]), tools=box(tmp_path)) as world:
+        await world.chat(SAFE[0])
+        parameters = re.findall(r"<parameter [^>]*>([^<]*)", world.model.prompts[0])
+        assert len(parameters) > 12 and all(len(about.split()) > 1 for about in parameters), parameters
+
+
 async def test_tool_definitions_include_risk_level_parameter_in_native_format(tmp_path: Path) -> None:
     """As a JSON Schema with an enum; never required."""
     async with talking(says("Hi."), tools=box(tmp_path), loop={"tool_format": "native"}) as world:
@@ -279,6 +288,20 @@ async def judged(folder: Path, tool: str, arguments: Json) -> tuple[str, str]:
 
 
 # Requirement: risk assessment priority.
+
+
+async def test_a_default_of_the_schema_is_judged(tmp_path: Path) -> None:
+    """The prompt says that the method is GET by default: such a call needs nobody, and is shown with what would run."""
+    async with FakeUpstream(serve(answer(200, b"fine"))) as site:
+        asked = calls("http_request", risk_level=None, url=site.base_url)
+        async with talking(asked, says(SAFE[1]), tools=box(tmp_path)) as world:
+            step = await ran_at_once(world, tool="http_request", basis="whitelist")
+            assert step["arguments"]["method"] == "GET"
+            call_ = {"tool": "http_request", "parameters": {"url": site.base_url}}
+            shown = await world.post(
+                {"messages": [{"role": "user", "content": "x"}], "calls": [call_]}, path="/context/explain"
+            )
+            assert shown.json["would_be_verdicts"][0]["decision"] == "auto"
 
 
 async def test_llm_risk_level_takes_priority(tmp_path: Path) -> None:

@@ -644,3 +644,22 @@ async def test_a_run_that_somebody_else_took_says_so() -> None:
         await whole(run)
     assert (told.value.code, told.value.facts.status) == ("run_cancelled", 422)
     await runs.close()
+
+
+async def test_the_window_of_a_failure_counts_from_the_failure() -> None:
+    """Each repeat is told the same error, and none of them makes it last longer."""
+    clock = ManualClock()
+    work = Work(error=GatewayError("upstream_error", "No.").after_effects())
+    runs, run = begun(work, clock)
+    work.go.set()
+    with pytest.raises(GatewayError):
+        await whole(run)
+    runs.leave(run, whole=True)
+    for _ in range(2):
+        clock.advance(JOINABLE_S * 0.45)
+        again = runs.find(asking())
+        assert again is run
+        runs.join(again)
+        runs.leave(again, whole=True)
+    clock.advance(JOINABLE_S * 0.2)
+    assert runs.find(asking()) is None

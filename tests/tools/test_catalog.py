@@ -1,10 +1,11 @@
 """Which tools there are: one name each, towards the model too, narrowed by the request and never widened."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
-from gateway.contracts import ServiceSource
+from gateway.contracts import Intent, ServiceSource
 from gateway.tools.catalog import Catalog, CatalogError, Configured, load_catalog
 
 from .doubles import Source, exchange, spec
@@ -154,6 +155,26 @@ async def test_a_changed_definition_is_known() -> None:
     tools = Catalog((), further=Come(service))
     changed = {name: entry.changed for name in ("look", "listen") if (entry := tools.named(f"time.{name}"))}
     assert changed == {"look": True, "listen": False}
+
+
+async def test_a_changed_definition_says_nothing_to_a_model() -> None:
+    """Its text is a stranger's until somebody accepts it."""
+    service = running("time", "look", "listen")
+    service.accept({"look": "other", "listen": "1"})
+    asks = replace(exchange(), intent=Intent("mcp", "explicit:service", None, "time", ("time.look", "time.listen")))
+    look, listen = Catalog((), further=Come(service)).intended(asks)
+    assert "has changed" in look.description and "has changed" not in listen.description
+
+
+async def test_the_nearest_name_may_be_a_services() -> None:
+    """With its prefix or without; what does not run, or is not offered, is not named."""
+    tools = Catalog((), further=Come(running("weather", "get_weather", "x"), running("my.server", "a.b")))
+    for wanted in ("get_weather", "weather.get_wether", "weather_get_weather", "other.get_weather"):
+        assert tools.nearest(wanted, exchange())[0] == "weather__get_weather"
+    assert tools.nearest("get_weather", exchange("none")) == []
+    stopped = running("weather", "get_weather")
+    stopped.becomes("stopped")
+    assert Catalog((), further=Come(stopped)).nearest("get_weather", exchange()) == []
 
 
 async def test_names_with_dots_are_whole() -> None:

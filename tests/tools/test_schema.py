@@ -7,7 +7,7 @@ import pytest
 from gateway.contracts import Json
 from gateway.testing.scripts import ok, serve
 from gateway.testing.upstream import FakeUpstream
-from gateway.tools.schema import PROBLEMS_LIMIT, Schemas
+from gateway.tools.schema import PROBLEMS_LIMIT, Schemas, with_defaults
 
 from .doubles import spec
 
@@ -93,3 +93,26 @@ def test_arguments_are_looked_at_however_deep() -> None:
         deep = {"path": deep}
     problem = Schemas().problem(spec(parameters=PATH), deep)
     assert problem is not None and "path:" in problem
+
+
+def test_defaults_are_filled_in() -> None:
+    """Of what is not there, also in an object that is; null is no default, and the arguments given stay as they are."""
+    schema: Json = {
+        "type": "object",
+        "properties": {
+            "method": {"type": "string", "default": "GET"},
+            "limit": {"type": "integer", "default": 10},
+            "cursor": {"type": "string", "default": None},
+            "options": {"type": "object", "properties": {"deep": {"default": [1]}}},
+        },
+    }
+    given: Json = {"limit": 3, "options": {}}
+    assert with_defaults(schema, given) == {"limit": 3, "options": {"deep": [1]}, "method": "GET"}
+    assert given == {"limit": 3, "options": {}} and with_defaults({}, given) == given
+
+
+def test_defaults_that_do_not_fit_are_left_out() -> None:
+    """A definition that contradicts itself must not break a call that fits."""
+    schemas = Schemas()
+    broken = spec(parameters={"type": "object", "properties": {"n": {"type": "integer", "default": "ten"}}})
+    assert schemas.filled(broken, {}) == {}

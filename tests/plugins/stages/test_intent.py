@@ -208,6 +208,7 @@ async def test_an_mcp_intent_injects_short_descriptions() -> None:
     assert exchange.notes[0] == "before"
     assert exchange.notes[1].splitlines() == [
         "These tools can be called now, in the JSON format for tool calls:",
+        "weather: Weather of the world.",
         "- weather__get_weather: Weather of a place now.",
         "- weather__get_forecast: Weather of the world.",
     ]
