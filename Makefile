@@ -11,7 +11,7 @@ PY  := $(VENV)/bin/python
 PIP  = -m pip install --quiet --disable-pip-version-check --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo demo-words test test-postgres test-clients test-clients-all test-mcp mcp-conformance soak crash check fmt selftest bench docs lock wheel clean
+.PHONY: help run demo demo-words test test-postgres test-clients test-clients-all test-mcp mcp-conformance soak soak-judge crash check fmt selftest bench docs lock wheel clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,7 +26,7 @@ demo-words: $(VENV)/.run ## print the words that the demo model obeys
 	@$(PY) -m gateway.demo --words
 
 test: $(VENV)/.dev ## run the tests
-	$(PY) -m pytest -m "not clients and not soak and not crash and not postgres and not mcp_servers" $(ARGS)
+	$(PY) -m pytest -m "not clients and not soak and not soak_judge and not crash and not postgres and not mcp_servers" $(ARGS)
 
 test-postgres: $(VENV)/.dev ## the tests that start a PostgreSQL server (Debian: apt-get install postgresql)
 	$(PY) -m pytest -m postgres $(ARGS)
@@ -46,6 +46,9 @@ mcp-conformance: $(VENV)/.dev $(SERVERS)/.installed ## only the conformance suit
 soak: $(VENV)/.dev ## reliability under load and faults; prints the figures (about six minutes)
 	$(PY) -m pytest -m soak -s $(ARGS)
 	TWOLANE_FUZZ=$${TWOLANE_FUZZ:-50} $(PY) -m pytest tests/wire/test_differential.py
+
+soak-judge: $(VENV)/.dev ## run for real what the judges call harmless, a million times (needs PostgreSQL; about half an hour)
+	$(PY) -m pytest -m soak_judge -s $(ARGS)
 
 crash: $(VENV)/.dev ## kill gateways at 200 points of a run, decide 10,000 times at once, hold 1,000 runs (about seven minutes)
 	$(PY) -m pytest -m crash -s tests/crash $(ARGS)

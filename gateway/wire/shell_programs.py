@@ -23,7 +23,7 @@ PROGRAMS: Mapping[str, Listed] = MappingProxyType(
     {
         **dict.fromkeys(("python", "python3", "cargo", "rustc", "bash"), _VERSION),
         **dict.fromkeys(("node", "npm", "ruby", "perl"), _VERSION_OR_V),
-        **dict.fromkeys(("gcc", "g++", "cc", "clang", "make", "cmake"), _line("--version")),
+        **dict.fromkeys(("gcc", "g++", "cc", "make"), _line("--version")),
         **dict.fromkeys(("pip", "pip3"), _PIP),
         "go": _line("version"),
         "whereis": Listed(short="bmsu", open=True, text=256),

@@ -1,6 +1,7 @@
 """Which commands run by themselves, under each profile; every line of the case files holds."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -341,3 +342,21 @@ def test_a_long_command_asks() -> None:
     """More pieces than a person would read are not judged, and cost next to nothing."""
     assert decision("echo " + "# a " * 200) == "auto"
     assert decision("echo a" + "#" * 2000) == "confirm"
+
+
+@pytest.mark.parametrize("begin", ["cat ", "find . -name ", "git log ", "awk '", "printf '", "grep -r ", "sed s/a/"])
+@pytest.mark.parametrize("piece", ["a ", '"a"', "a.bak", "~", "../", "print ", "%5", "; ", "| a ", "for (", "[", "a\n"])
+def test_a_verdict_costs_no_more_than_its_length(begin: str, piece: str) -> None:
+    """Four times the text takes about four times the processor's time: nothing goes back over what it read."""
+    judge = assessor("hardened")
+
+    def cost_s(characters: int) -> float:
+        command = begin + piece * (characters // len(piece))
+        costs = []
+        for _ in range(5):
+            started = time.process_time()
+            judge.assess({"command": command})
+            costs.append(time.process_time() - started)
+        return min(costs)
+
+    assert cost_s(4000) < 12 * cost_s(1000) + 0.0005

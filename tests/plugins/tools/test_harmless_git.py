@@ -179,3 +179,26 @@ async def test_the_repository_would_run_them_all_the_same(tmp_path: Path) -> Non
 def test_what_writes_or_runs_asks(command: str) -> None:
     """Every other command, and every option that would undo what is switched off."""
     assert CommandAssessor("standard").assess({"command": command}).decision == "confirm"
+
+
+async def test_a_missing_object_is_not_fetched(tmp_path: Path) -> None:
+    """A partial clone names a remote, and a remote may be a program."""
+    sentinel, folder = tmp_path / "ran", tmp_path / "work"
+    _hostile(folder, sentinel, submodule=False)
+    remote = tmp_path / "remote"
+    remote.write_text(f"#!/bin/sh\necho ext >>{sentinel}\n")
+    remote.chmod(0o755)
+    partial = {
+        "core.repositoryFormatVersion": "1",
+        "extensions.partialClone": "origin",
+        "remote.origin.url": f"ext::{remote}",
+    }
+    for key, value in partial.items():
+        subprocess.run(["git", "config", "-f", str(folder / ".git" / "config"), key, value], check=True)
+    for name in sorted((folder / ".git" / "objects").glob("??/*")):
+        name.unlink()
+    for command in ("git show HEAD", "git log -p", "git diff HEAD", "git blame a.txt", "git status"):
+        await ask(built(folder), command)
+        assert not sentinel.exists(), (command, sentinel.read_text())
+    await ask(built(folder), "git -c protocol.ext.allow=always show HEAD; : $((1))")
+    assert "ext" in sentinel.read_text()
