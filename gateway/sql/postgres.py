@@ -35,6 +35,8 @@ _READING: Final = {
     "backslash_quote": "safe_encoding",
     "row_security": "on",
 }
+#: Of the connection that looks: the same questions again and again, planned once.
+_LOOKING: Final = {"default_transaction_read_only": "on", "plan_cache_mode": "force_generic_plan"}
 #: A setting's value, by a text that can be read in one way only.
 _SHOW: Final = re.compile(r"\s*+show\s++\w++(?:[. ]\w++)*+\s*+;?\s*+", re.IGNORECASE)
 #: EXPLAIN, and its options where they are none but words.
@@ -146,7 +148,7 @@ class Postgres:
         async with self._looks:
             connection, self._looking = self._looking, None
             if connection is None or connection.is_closed():
-                settings = {**self._settings, "default_transaction_read_only": "on"}
+                settings = {**self._settings, **_LOOKING}
                 settings["statement_timeout"] = settings["lock_timeout"] = str(LOOK_S * 1000)
                 connection = await _connected(self._url, settings, cached=10)
             try:

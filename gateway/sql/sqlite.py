@@ -114,7 +114,7 @@ class Sqlite:
             return answer
 
         try:
-            with closing(self._connected(0, reading=self._read_only)) as connection:
+            with closing(self._connected(0, reading=True)) as connection:
                 _compile(connection, statement, authorize)
         except _FAILURES as error:
             # Whatever else is wrong, such as a table that is not there yet, may be right when the call's turn comes.

@@ -1,0 +1,106 @@
+"""The judge of SQL against the databases themselves: no slip, whatever the grammar makes (make soak-judge)."""
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from plugins.tools.execute_sql import Config, ExecuteSql
+from tests.postgres import postgres_server
+
+from .bench import Bench
+from .statements import Kind, Statements
+from .yards import POSTGRES_BARE, POSTGRES_FULL, PostgresYard, SqliteYard
+
+SQLITE_COUNT, POSTGRES_COUNT = 12_000, 6_000
+#: Of the soak; a seed of its own, which the variable replaces.
+SOAK_SQLITE_COUNT, SOAK_POSTGRES_COUNT = 900_000, 100_000
+SOAK_SEED = int(os.environ.get("TWOLANE_SEED", "1"))
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with postgres_server("CREATE ROLE writer LOGIN") as place:
+        yield place.removesuffix("/postgres")
+
+
+@asynccontextmanager
+async def sqlite(folder: Path) -> AsyncIterator[Bench]:
+    bare, full = SqliteYard(folder / "bare", full=False), SqliteYard(folder / "full", full=True)
+    tool = ExecuteSql(Config(url=f"sqlite:///{full.place}", read_only=False))
+    try:
+        yield Bench("sqlite", bare, full, tool)
+    finally:
+        await tool.close()
+        bare.close()
+        full.close()
+
+
+@asynccontextmanager
+async def postgresql(server: str) -> AsyncIterator[Bench]:
+    import asyncpg
+
+    yards, connections = [], []
+    owner = await asyncpg.connect(f"postgresql://owner@{server}/postgres")
+    await owner.execute("CREATE DATABASE bare")
+    await owner.close()
+    for database, prepared in (("bare", POSTGRES_BARE), ("postgres", POSTGRES_FULL)):
+        owner = await asyncpg.connect(f"postgresql://owner@{server}/{database}")
+        await owner.execute(prepared)
+        await owner.close()
+        settings = {"statement_timeout": "2000", "client_min_messages": "notice"}
+        writer = await asyncpg.connect(f"postgresql://writer@{server}/{database}", server_settings=settings)
+        connections.append(writer)
+        failed = (asyncpg.PostgresError, asyncpg.InterfaceError, ValueError)
+        yards.append(PostgresYard(writer, asyncpg.QueryCanceledError, failed))
+    tool = ExecuteSql(Config(url=f"postgresql://writer@{server}/postgres", read_only=False))
+    try:
+        yield Bench("postgresql", yards[0], yards[1], tool)
+    finally:
+        await tool.close()
+        for connection in connections:
+            await connection.close()
+
+
+def some(kind: Kind, *, seed: int, count: int) -> Iterator[str]:
+    return islice(Statements(kind, seed), count)
+
+
+async def test_what_is_harmless_does_nothing_to_sqlite(tmp_path: Path) -> None:
+    """Rows, schema, settings and the folder stay as they are; no function that acts is called."""
+    async with sqlite(tmp_path) as bench:
+        await bench.judge(some("sqlite", seed=0, count=SQLITE_COUNT))
+    assert not bench.slips, bench.slips[:3]
+    assert bench.harmless > SQLITE_COUNT // 20 and bench.doubted > 0, bench.figures()
+
+
+@pytest.mark.postgres
+async def test_what_is_harmless_does_nothing_to_postgresql(server: str) -> None:
+    """Rows, sequences, catalogue, locks and settings stay as they are; nothing is called, and nothing sleeps."""
+    async with postgresql(server) as bench:
+        await bench.judge(some("postgresql", seed=0, count=POSTGRES_COUNT))
+    assert not bench.slips, bench.slips[:3]
+    assert bench.harmless > POSTGRES_COUNT // 20 and bench.doubted > 0, bench.figures()
+
+
+@pytest.mark.soak_judge
+async def test_a_million_statements(tmp_path: Path, server: str) -> None:
+    """The same with a million of them, over both databases; prints the figures."""
+    async with sqlite(tmp_path) as bench:
+        await bench.judge(some("sqlite", seed=SOAK_SEED, count=SOAK_SQLITE_COUNT))
+    async with postgresql(server) as other:
+        await other.judge(some("postgresql", seed=SOAK_SEED, count=SOAK_POSTGRES_COUNT))
+    print(f"\n{bench.figures()}\n{other.figures()}")
+    assert not bench.slips + other.slips, (bench.slips + other.slips)[:3]
+
+
+@pytest.mark.parametrize("guilty", ["DELETE FROM t WHERE a = 2", "SELECT effect(1)", "PRAGMA user_version = 7"])
+async def test_the_bench_sees_what_a_statement_does(tmp_path: Path, guilty: str) -> None:
+    """It would notice a judge that lets such through."""
+    async with sqlite(tmp_path) as bench:
+        before = await bench.full.state()
+        await bench.full.run(guilty)
+        assert bench.full.told or await bench.full.state() != before
