@@ -87,10 +87,13 @@ class ClientConnection(asyncio.Protocol):
         listener = self.listener
         self._expect("connect", listener.entry.timeouts.head_s)
         listener.connections.add(self)
-        if len(listener.connections) > listener.entry.limits.connections:
-            self._refuse(
-                GatewayError("overloaded", "Too many connections are open; try again shortly.", retry_after_s=1)
-            )
+        if len(listener.connections) > listener.most_connections:
+            if listener.refuse():
+                error = GatewayError("overloaded", "Too many connections are open; try again shortly.", retry_after_s=1)
+                self._refuse(error)
+            else:
+                self.closing = True
+                self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         turn = self.turn

@@ -1,8 +1,12 @@
 """What all client connections of a worker share: the configuration in use, who is connected, and the sweep."""
 
 import asyncio
+import logging
+import resource
 import select
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Protocol
 
 from aiohttp.web import RequestHandler
@@ -13,8 +17,16 @@ from gateway.lanes.connection import ClientConnection
 from gateway.lanes.entry import Entry
 from gateway.lanes.tunnel import Tunnel
 from gateway.lanes.websocket import WebSocketTurn
-from gateway.metrics import Metrics
+from gateway.metrics import Metrics, counter
 
+log = logging.getLogger("gateway")
+
+#: Open files that are neither clients' nor their upstream connections': the store, tools, logs, what comes and goes.
+SPARE_FILES = 32
+#: Clients beyond the limit that are still told so at once; further ones are closed without a word.
+TOLD_AT_ONCE = 16
+#: The log has at most one line about refused clients in this time.
+REFUSED_LOG_S = 10.0
 #: How often deadlines are looked at: the latest that one strikes late. 10,000 connections cost 1.7 ms a second.
 SWEEP_S = 0.5
 #: How often paused connections are asked whether their client has left: while reading is paused a FIN is not delivered.
@@ -53,6 +65,9 @@ class Listener:
         self.websockets: set[WebSocketTurn] = set()
         self.inflight = 0
         self.draining = False
+        self.refused_connections = 0
+        self._refused_told_s: float | None = None
+        self._by_files = _clients_by_files()
         self._sweeper: asyncio.TimerHandle | None = None
         self._watcher: asyncio.TimerHandle | None = None
 
@@ -68,6 +83,26 @@ class Listener:
         self.paused.add(connection)
         if self._watcher is None:
             self._watcher = self.loop.call_later(PAUSED_LOOK_S, self._look_at_paused)
+
+    @property
+    def most_connections(self) -> int:
+        """How many clients are let in: `limits.connections`, or fewer where open files would not last for all of them.
+
+        Each client may need a second file for its upstream; new clients are refused before requests of old ones fail.
+        """
+        return min(self.entry.limits.connections, self._by_files)
+
+    def refuse(self) -> bool:
+        """Counts a client too many, and logs it now and then; whether it can still be told so."""
+        self.refused_connections += 1
+        now, most = self.clock(), self.most_connections
+        if self._refused_told_s is None or now - self._refused_told_s > REFUSED_LOG_S:
+            self._refused_told_s = now
+            cause = (
+                "limits.connections" if most == self.entry.limits.connections else "the limit of open files (nofile)"
+            )
+            log.warning("clients are refused: %d connections are open, which %s allows", most, cause)
+        return len(self.connections) <= most + TOLD_AT_ONCE
 
     def swap(self, entry: Entry) -> None:
         """Uses another configuration from the next request on; requests under way end on what they began with."""
@@ -157,7 +192,12 @@ class Listener:
             up.add_metric([p.endpoint.name], float(p.counts.up))
             pool.add_metric([p.endpoint.name, "idle"], len(p.idle))
             pool.add_metric([p.endpoint.name, "busy"], len(p.open) - len(p.idle))
-        yield from (connections, inflight, streams, up, pool)
+        refused = counter(
+            "gateway_client_connections_refused",
+            "Client connections refused, too many being open",
+            self.refused_connections,
+        )
+        yield from (connections, refused, inflight, streams, up, pool)
 
     def _close_idle(self) -> None:
         now = self.clock()
@@ -185,3 +225,12 @@ class Listener:
                 by_fd[fd].transport.abort()
         if by_fd:
             self._watcher = self.loop.call_later(PAUSED_LOOK_S, self._look_at_paused)
+
+
+def _clients_by_files() -> int:
+    """How many clients this process has files for, with an upstream connection for each."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return sys.maxsize
+    in_use = sum(1 for _ in Path("/proc/self/fd").iterdir())
+    return max((limit - in_use - SPARE_FILES) // 2, 1)

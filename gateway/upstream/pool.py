@@ -5,6 +5,7 @@ a FIN that arrives there ends it; nothing is queued here, a request without an i
 """
 
 import asyncio
+import errno
 import os
 import socket
 import ssl
@@ -97,6 +98,9 @@ class Pool:
                 f"Upstream {endpoint.name!r} did not accept a connection within {endpoint.connect_s:g} s.",
             ) from None
         except (OSError, ssl.CertificateError) as error:
+            if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+                text = "This gateway has no open file left for another upstream connection; try again shortly."
+                raise GatewayError("overloaded", text, retry_after_s=1) from None
             self._failed()
             raise GatewayError(
                 "upstream_error", f"Upstream {endpoint.name!r} could not be reached: {_reason(error)}."

@@ -17,6 +17,7 @@ from gateway.testing.local import LocalGateway
 from gateway.testing.peer import PEER_LEFT, Peer, connect
 from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import answer, head, ok, serve
+from gateway.testing.upstream import FakeUpstream
 
 #: For what takes long and does not depend on the loop: the one that the gateway runs on.
 UVLOOP = pytest.mark.asyncio(loop_factories=["uvloop"])
@@ -260,6 +261,39 @@ async def test_too_many_connections() -> None:
         async with asyncio.timeout(5):
             while (await ask(gateway, get())).status != 200:
                 await asyncio.sleep(0.01)
+
+
+async def test_when_files_run_short_new_clients_are_refused_first() -> None:
+    """Those who are in get their answers, all at once; the excess gets 503, is counted, and logged in one line."""
+    command = ("prlimit", "--nofile=200:200", sys.executable, "-m", "gateway")
+    finish = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request(timeout_s=None)
+        await finish.wait()
+        await peer.send(ok())
+
+    async with (
+        FakeUpstream(script) as upstream,
+        GatewayProcess(config(upstream.base_url), command=command) as gateway,
+        contextlib.AsyncExitStack() as s,
+    ):
+        clients = [await s.enter_async_context(connect(gateway.host, gateway.port)) for _ in range(250)]
+        for client in clients:
+            with contextlib.suppress(*PEER_LEFT):
+                await client.send(get())
+        finish.set()
+        statuses = []
+        for client in clients:
+            with contextlib.suppress(*PEER_LEFT):
+                statuses.append((await client.read_response()).status)
+        accepted = statuses.count(200)
+        assert set(statuses) == {200, 503} and 50 < accepted < 100
+        for client in clients:
+            client.close()
+        await until_sample(gateway, "gateway_client_connections", 1)
+        assert (await scrape(gateway))["gateway_client_connections_refused_total"] == 250 - accepted
+        assert gateway.stderr_text().count("clients are refused") == 1
 
 
 async def test_too_many_requests() -> None:
