@@ -23,6 +23,7 @@ _IMPORTING = (
     "test_openai.py",
     "test_anthropic.py",
     "test_context.py",
+    "test_mixed_turns.py",
     "test_objects.py",
     "test_patience.py",
     "test_workflows.py",

@@ -66,6 +66,11 @@ class Worker:
         ask = Ask(root=root, prompt="")
         return self._exchange({"method": method, "argument": argument, "ask": asdict(ask)})
 
+    def talk(self, name: str, messages: list[Json], tool: Json, *, root: str, stream: bool) -> Json:
+        """What this client answers with a tool of its own, and its messages for the next turn; Node only."""
+        ask = Ask(root=root, prompt="", stream=stream)
+        return self._exchange({"talk": name, "messages": messages, "tool": tool, "ask": asdict(ask)})
+
     def _exchange(self, question: Json) -> Json:
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(json.dumps(question) + "\n")

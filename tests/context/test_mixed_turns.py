@@ -9,6 +9,8 @@ import pytest
 from .models import Json, call, calls, native, says
 from .talking import World, desk, talking
 
+#: What real clients sent behind a call of their own tool, as `python -m tests.clients.mixed` recorded it.
+RECORDED: Json = json.loads((Path(__file__).parents[1] / "data" / "mixed_turns.json").read_text(encoding="utf-8"))
 TOOL: Json = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
 ASKED: Json = {"role": "user", "content": "Note the weather."}
 #: Ours, which changes something; then the client's, in both ways that a model may call it.
@@ -48,6 +50,11 @@ def as_text(message: Json) -> Json:
     return {"role": "assistant", "content": f"Calling tools:\n{message['tool_calls']}"}
 
 
+def shown(*messages: Json) -> list[str]:
+    """Texts in front of what only a person sees: how to answer a question."""
+    return [message["content"].partition("To answer")[0] for message in messages]
+
+
 async def runs(world: World) -> float:
     """How often our tool ran."""
     return await world.counted('gateway_tool_calls_total{outcome="ok",tool="file_operations"}')
@@ -77,6 +84,63 @@ async def test_what_ours_did_is_still_there(
         assert ours["tool_calls"][0]["function"]["name"] == "file_operations" and result["role"] == "tool"
 
 
+def with_id(messages: list[Json], call_id: str) -> list[Json]:
+    """A recording as it would be with the id that this gateway gave to the call."""
+    found: list[Json] = json.loads(json.dumps(messages).replace(RECORDED["call_id"], call_id))
+    return found
+
+
+@pytest.mark.parametrize("prepared", ["as it came", "another beginning", "another result", "another id"])
+@pytest.mark.parametrize("client", RECORDED["clients"])
+async def test_what_clients_really_send_back(tmp_path: Path, client: str, prepared: str) -> None:
+    """In the same turn and in the next one, with the whole history; also by clients that change more than this one."""
+    first, second, third = RECORDED["clients"][client]
+    named = {"X-Context-Conversation": "talk"}
+    theirs = says(json.dumps(call("get_weather", risk_level=None, **json.loads(RECORDED["arguments"]))))
+    script = (NOTE, theirs, says(RECORDED["answer"]), says("Done."))
+    async with talking(*script, tools=desk(tmp_path, write=True)) as world:
+        asked = await world.chat(first, tools=[RECORDED["tool"]], headers=named)
+        (call_,) = asked.message["tool_calls"]
+        call_id = "call_9" if prepared == "another id" else call_["id"]
+        again, later = with_id(second, call_id), with_id(third, call_id)
+        if prepared == "another beginning":
+            again = [{"role": "user", "content": "<context>Rain is wet.</context>" + again[0]["content"]}, *again[1:]]
+        answer = await world.chat(again, tools=[RECORDED["tool"]], headers=named)
+        assert answer.text == RECORDED["answer"]
+        if prepared == "another result":
+            (at,) = [i for i, message in enumerate(later) if message["role"] == "tool"]
+            later[at]["content"] = "[cleared]"
+        assert (await world.chat(later, tools=[RECORDED["tool"]], headers=named)).text == "Done."
+        for sent, visible in ((world.model.asked[-2], again), (world.model.asked[-1], later)):
+            messages = sent["messages"][1:]
+            ours = [i for i, m in enumerate(messages) if m.get("tool_calls") and m["tool_calls"][0]["id"] != call_id]
+            assert [*messages[:1], *messages[3:]] == visible and ours == [1] and messages[2]["role"] == "tool"
+        assert await runs(world) == 1
+
+
+async def test_open_webui_with_its_thirty_six_tools(tmp_path: Path) -> None:
+    """It rewrites the user's message with what it looked up, in the middle of a turn, and joins two answers to one."""
+    tools = [{"type": "function", "function": {"name": f"tool_{n}", "parameters": {}}} for n in range(35)] + [TOOL]
+    script = (NOTE, THEIRS, says("Sunny, noted."), says("Yes."))
+    async with talking(*script, tools=desk(tmp_path, write=True)) as world:
+        streamed = await world.stream([ASKED], tools=tools)
+        (delta,) = [delta for delta in streamed.deltas if "tool_calls" in delta]
+        (call_,) = [{k: v for k, v in c.items() if k != "index"} for c in delta["tool_calls"]]
+        looked = {
+            "role": "user",
+            "content": f"### Task:\nRespond to the user query using the context.\n{ASKED['content']}",
+        }
+        result = {"role": "tool", "tool_call_id": call_["id"], "content": "Sunny"}
+        asked = [looked, {"role": "assistant", "content": "", "tool_calls": [call_]}, result]
+        assert (await world.stream(asked, tools=tools)).text == "Sunny, noted."
+        assert [m["role"] for m in world.model.behind(0)] == ["user", "assistant", "tool", "assistant", "tool"]
+        details = f'<details type="tool_calls" done="true" id="{call_["id"]}" name="get_weather">Sunny</details>'
+        joined = {"role": "assistant", "content": f"{details}\nSunny, noted."}
+        assert (await world.stream([ASKED, joined, {"role": "user", "content": "Sure?"}], tools=tools)).text == "Yes."
+        assert [m["role"] for m in world.model.behind(0)] == ["user", "assistant", "tool", "assistant", "user"]
+        assert await runs(world) == 1
+
+
 async def test_it_is_still_there_if_a_person_was_asked(tmp_path: Path) -> None:
     """The question is put once, the tool runs once, and the model sees all of it in its order."""
     script = (NOTE_OF_NO_RISK_SAID, THEIRS, says("Sunny, noted."))
@@ -89,7 +153,8 @@ async def test_it_is_still_there_if_a_person_was_asked(tmp_path: Path) -> None:
         theirs = [answer.message, told(answer.message)]
         assert (await world.chat([*said, *theirs], tools=[TOOL])).text == "Sunny, noted."
         sent = world.model.asked[-1]["messages"][1:]
-        assert [*sent[:3], *sent[5:]] == [*said, *theirs] and await runs(world) == 1
+        assert [m["role"] for m in sent[:5]] == ["user", "assistant", "user", "assistant", "tool"]
+        assert shown(*sent[:2]) == shown(*said[:2]) and sent[5:] == theirs and await runs(world) == 1
         assert sent[4]["role"] == "tool" and sent[4]["tool_call_id"] == sent[3]["tool_calls"][0]["id"]
 
 
@@ -109,7 +174,7 @@ async def test_what_came_of_a_question_stands_behind_it(tmp_path: Path) -> None:
         sent = world.model.behind(0)
         roles = ["user", "assistant", "tool", "assistant", "assistant", "tool", "assistant", "user"]
         assert [message["role"] for message in sent] == roles
-        assert [sent[3], sent[6]["content"], sent[7]] == [said[1], "As I said.", said[2]]
+        assert shown(sent[3]) == shown(said[1]) and [sent[6]["content"], sent[7]] == ["As I said.", said[2]]
 
 
 async def test_another_conversation_gets_nothing_of_it(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import readline from "node:readline";
 import Anthropic from "@anthropic-ai/sdk";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { ChatOpenAI } from "@langchain/openai";
-import { generateText, streamText } from "ai";
+import { generateText, jsonSchema, stepCountIs, streamText, tool } from "ai";
 import OpenAI from "openai";
 
 const MAX_TOKENS = 20_000;
@@ -149,6 +149,34 @@ async function called({ method, argument, ask }) {
   return chunks;
 }
 
+// One turn of a client with a tool of its own: its answer, and the messages that it goes on with.
+const TALKS = {
+  openai: async ({ ask, messages, tool }) => {
+    const client = new OpenAI(options(ask, "/v1"));
+    const said = [...messages];
+    for (;;) {
+      const request = { model: "demo", messages: said, tools: [tool] };
+      const answer = ask.stream
+        ? await client.chat.completions.stream(request).finalChatCompletion()
+        : await client.chat.completions.create(request);
+      const { message } = answer.choices[0];
+      said.push(message);
+      if (!message.tool_calls?.length) return { text: message.content, messages: said };
+      for (const call of message.tool_calls) said.push({ role: "tool", tool_call_id: call.id, content: "Sunny" });
+    }
+  },
+  "ai-sdk": async ({ ask, messages, tool: wanted }) => {
+    const { baseURL, apiKey } = options(ask, "/v1");
+    const provider = createOpenAICompatible({ name: "gateway", baseURL, apiKey });
+    const { name, description, parameters } = wanted.function;
+    const own = tool({ description, inputSchema: jsonSchema(parameters), execute: async () => "Sunny" });
+    const request = { model: provider("demo"), messages, tools: { [name]: own }, stopWhen: stepCountIs(5) };
+    const result = ask.stream ? streamText(request) : await generateText(request);
+    const text = await result.text;
+    return { text, messages: [...messages, ...(await result.response).messages] };
+  },
+};
+
 function failure(error) {
   const headers = error.headers ?? error.responseHeaders ?? {};
   return {
@@ -161,6 +189,8 @@ function failure(error) {
 
 for await (const line of readline.createInterface({ input: process.stdin })) {
   const question = JSON.parse(line);
-  const answer = await (question.method ? called(question) : outcome(question));
+  const answer = await (question.talk
+    ? TALKS[question.talk](question)
+    : question.method ? called(question) : outcome(question));
   process.stdout.write(JSON.stringify(answer) + "\n");
 }

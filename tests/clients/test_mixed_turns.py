@@ -1,0 +1,48 @@
+"""Clients with a tool of their own, beside one of the gateway's: in each turn the gateway's runs once, asked once."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.clients.conftest import running
+from tests.clients.lane import KEEPALIVE_S, Lane, configuration, shop
+from tests.clients.mixed import DONE, TALKS, MixedModel, talk
+from tests.clients.person import asked_about, pending
+from tests.clients.worker import Worker
+
+pytestmark = pytest.mark.clients
+
+
+@pytest.fixture(scope="module")
+def lane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lane]:
+    folder = tmp_path_factory.mktemp("mixed")
+    (folder / "work").mkdir()
+    database = shop(folder)
+    tools = {"execute_sql": {"url": f"sqlite:///{database}", "read_only": False}}
+    with MixedModel() as model:
+        config = json.loads(configuration(model.base_url, tools=tools, keepalive_s=KEEPALIVE_S))
+        # An agent cannot answer while it reads a stream.
+        with running(json.dumps({**config, "approvals": {"mode": "turn"}})) as gateway:
+            yield Lane(f"{gateway.base_url}/context", database)
+
+
+@pytest.mark.parametrize("name", TALKS)
+def test_the_gateways_tool_runs_once(name: str, stream: bool, lane: Lane, client_id: str, node: Worker) -> None:
+    """In the turn that calls both, and in the next one: the model sees what was done."""
+    client = talk(name, lane.root, stream=stream, worker=node)
+    assert client.say(f"Note {client_id} at no risk, and the weather.") == DONE and lane.count(client_id) == 1
+    assert client.say("And again?") == DONE and lane.count(client_id) == 1
+    assert asked_about(lane, client_id) == []
+
+
+@pytest.mark.parametrize("name", TALKS)
+def test_a_person_is_asked_once(name: str, stream: bool, lane: Lane, client_id: str, node: Worker) -> None:
+    """The same where the gateway's tool needs an approval first, which the next message gives."""
+    client = talk(name, lane.root, stream=stream, worker=node)
+    question = client.say(f"Note {client_id}, and the weather.")
+    approval = pending(lane, client_id)
+    (line,) = [line for line in question.splitlines() if line.startswith(f"approve {approval['id']}")]
+    assert client.say(line) == DONE and lane.count(client_id) == 1
+    assert client.say("And again?") == DONE and lane.count(client_id) == 1
+    assert len(asked_about(lane, client_id)) == 1
