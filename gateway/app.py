@@ -32,6 +32,8 @@ from gateway.runs.keeper import Keeper
 from gateway.runs.live import LiveRuns
 from gateway.runs.tail import Tail
 from gateway.store import Store, StoreError
+from gateway.tools.in_use import InUse
+from gateway.tools.results import Results
 from gateway.wire.head import RequestHead
 
 log = logging.getLogger("gateway")
@@ -128,8 +130,9 @@ class Gateway:
 
         tail = Tail(store)
         keeper = Keeper(store, clock=self._clock, resume=resume)
+        in_use = InUse(lambda: self._current().equipment)
         fleet = make_fleet(store, worker=keeper.owner, counters=self._counters, clock=self._clock)
-        self._shared = Shared(store, self._runs, tail, keeper, self._counters, self._clock, fleet)
+        self._shared = Shared(store, self._runs, tail, keeper, self._counters, self._clock, fleet, in_use, Results())
         self._resumption = Resumption(
             lane=lambda: self._current().lane,
             runs=self._runs,

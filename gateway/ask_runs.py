@@ -33,9 +33,12 @@ def one(remote: Remote, run_id: str, *, as_json: bool) -> Iterator[str]:
         yield from run_lines(view)
 
 
-def resumed(remote: Remote, run_id: str, *, step: int, outcome: str, result: str | None) -> Iterator[str]:
+def resumed(
+    remote: Remote, run_id: str, *, step: int, outcome: str, result: str | None, trusted: bool = False
+) -> Iterator[str]:
     """The run once it was said what became of a step. Raises RemoteError."""
-    view = remote.post(*PATH, run_id, "resume", step=step, result=result, **{"as": outcome})
+    said = {"step": step, "result": result, "trusted": trusted or None, "as": outcome}
+    view = remote.post(*PATH, run_id, "resume", **said)
     yield f"{word(view, 'id')}  {word(view, 'state')}"
 
 

@@ -34,6 +34,7 @@ from gateway.store import Store, StoreError
 from gateway.tools.catalog import Catalog, CatalogError, Configured, load_catalog
 from gateway.tools.fleet import Fleet
 from gateway.tools.gate import Gate, Policy
+from gateway.tools.in_use import Equipment, InUse
 from gateway.tools.judge import Judge
 from gateway.tools.results import READ_RESULT, ReadsOnly, Results
 from gateway.tools.runner import Runner
@@ -84,6 +85,8 @@ class Shared:
     counters: Counters
     clock: Clock
     fleet: Fleet
+    in_use: InUse
+    results: Results
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,7 @@ class Assembled:
     enhancer: Enhancer | None
     prompts: BasePrompts
     explainer: Explainer
+    equipment: Equipment
 
 
 async def open_store(settings: Settings, *, folder: Path) -> Store:
@@ -143,12 +147,12 @@ async def assemble_context(
     store, counters, clock = shared.store, shared.counters, shared.clock
     prompts = BasePrompts(_prompt_texts(settings, problems), store, clock=clock)
     nothing = Catalog(())
-    results = Results()
     host = PluginHost(prompts, store, counters, clock, nothing, NoRuns())
-    catalog = await _catalog(settings, folder, host, results, problems, fleet=shared.fleet)
+    catalog = await _catalog(settings, folder, host, shared.results, problems, fleet=shared.fleet)
     gate = gate_of(settings, host, problems, at_hand=True)
     host.tools = catalog
-    crew = _crew(settings, Judge(catalog, gate), Runner(results, counters=counters, clock=clock), shared)
+    judge, runner = Judge(catalog, gate), Runner(shared.results, counters=counters, clock=clock)
+    crew = _crew(settings, shared)
     host.runs = Agents(crew)
     core = ModelCore(
         _targets(settings, pools, metrics),
@@ -192,18 +196,18 @@ async def assemble_context(
         log.error("the store failed: %s", error)
     shows = (link.stage for link in chains[settings.context.chain].links if isinstance(link.stage, Enhancer))
     explainer = Explainer(
-        lane=lane, core=core, model=settings.context.model, judge=crew.judge, counters=counters, clock=clock
+        lane=lane, core=core, model=settings.context.model, judge=judge, counters=counters, clock=clock
     )
-    return Assembled(lane, core, next(shows, None), prompts, explainer)
+    return Assembled(lane, core, next(shows, None), prompts, explainer, Equipment(judge, runner, lane.hold))
 
 
-def _crew(settings: Settings, judge: Judge, runner: Runner, shared: Shared) -> Crew:
+def _crew(settings: Settings, shared: Shared) -> Crew:
     """Who runs what models ask for, and asks people about it."""
     asking = settings.approvals
     desk = Desk(
         shared.store,
         shared.tail,
-        judge,
+        shared.in_use,
         counters=shared.counters,
         clock=shared.clock,
         expires_s=asking.expires,
@@ -211,8 +215,7 @@ def _crew(settings: Settings, judge: Judge, runner: Runner, shared: Shared) -> C
         remembered_s=asking.remembered,
     )
     return Crew(
-        judge=judge,
-        runner=runner,
+        in_use=shared.in_use,
         desk=desk,
         tail=shared.tail,
         keeper=shared.keeper,

@@ -18,7 +18,7 @@ from gateway.journal import AuditLine
 from gateway.terminal import CommandError, audit_line
 from gateway.wire.audit_chain import FIRST_HASH, verify
 from gateway.wire.journal_sql import AUDIT_ROWS
-from gateway.wire.migrations import APPLICATION_ID
+from gateway.wire.migrations import APPLICATION_ID, AUDIT_TRIGGERS
 from gateway.wire.sqlite_file import IN_MEMORY, SqliteError, connect
 from gateway.wire.sqlite_rows import Rows
 
@@ -30,6 +30,7 @@ START = -(2**63)
 #: Number, line, hash.
 Row: TypeAlias = tuple[int, Mapping[str, object], str]
 _NAMES = Rows(AuditLine).names
+_TRIGGERS = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'audit'"
 
 
 class AuditError(CommandError):
@@ -67,6 +68,7 @@ def verified(place: str, *, noted: Noted | None) -> Iterator[str]:
         seq, _, last_hash = page[-1]
     if noted is not None and hash_noted != noted.hash:
         raise AuditError(_not_as_noted(noted, found=hash_noted, last=seq))
+    _check_triggers(place)
     yield f"{seq} lines, none of them changed or missing"
     if noted is not None:
         yield f"line {noted.seq} is the one that was noted down"
@@ -81,6 +83,20 @@ def listed(place: str, *, after: int, as_json: bool) -> Iterator[str]:
         for seq, line, line_hash in page:
             view = {"seq": seq, **line, "hash": line_hash}
             yield json.dumps(view) if as_json else audit_line(view)
+
+
+def _check_triggers(place: str) -> None:
+    """Raises AuditError unless the table of the log has the triggers that let it only grow, and no others."""
+    with _opened(place) as connection:
+        found = dict(
+            connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'audit'")
+        )
+    odd = sorted(name for name in AUDIT_TRIGGERS.keys() | found.keys() if found.get(name) != AUDIT_TRIGGERS.get(name))
+    if odd:
+        raise AuditError(
+            f"the audit log is not guarded as the gateway guards it: {', '.join(map(repr, odd))} of its triggers "
+            "missing, changed or added. Somebody has changed the file past the gateway: compare the log with a copy"
+        )
 
 
 def _broken(number: int, row: Row) -> str:

@@ -90,7 +90,8 @@ class OperatorCommands:
             required=True,
             help="done: it ran; retry: run it again; failed: go on as if it had failed",
         )
-        p.add_argument("--result", metavar="TEXT", help="what the model is told of it")
+        p.add_argument("--result", metavar="TEXT", help="what the model is told of it; a stranger's words unless:")
+        p.add_argument("--trusted", action="store_true", help="no stranger wrote what the model is told of it")
         p = self._asking(commands, "cancel", self._cancel, "end a run; what it waits for is not decided any more")
         p.add_argument("id", metavar="ID", help="a run's: run_...")
 
@@ -208,7 +209,9 @@ class OperatorCommands:
     def _resume(self, args: argparse.Namespace) -> Iterator[str]:
         from gateway.ask_runs import resumed
 
-        return resumed(self._remote(args), args.id, step=args.step, outcome=args.outcome, result=args.result)
+        return resumed(
+            self._remote(args), args.id, step=args.step, outcome=args.outcome, result=args.result, trusted=args.trusted
+        )
 
     def _cancel(self, args: argparse.Namespace) -> Iterator[str]:
         from gateway.ask_runs import cancelled

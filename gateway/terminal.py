@@ -56,7 +56,7 @@ def approval_lines(view: View) -> Iterator[str]:
     approval_id = word(view, "id")
     pending = view.get("state") == "pending"
     yield f"{approval_id}  {word(view, 'state')}"
-    yield from _call(view, view.get("arguments"))
+    yield from _call(view, view.get("arguments"), whole=True)
     if why := _why(view):
         yield f"held because  {why}"
     yield f"basis         {word(view, 'basis')}"
@@ -87,12 +87,13 @@ def _decision(view: View) -> Iterator[str]:
         yield f"reason        {shown(str(view['comment']), REASON_CHARS)}"
     if view.get("edited_arguments") is not None:
         yield "edited: what was approved is"
-        yield from _call(view, view["edited_arguments"])
+        yield from _call(view, view["edited_arguments"], whole=True)
 
 
-def _call(view: View, arguments: object) -> Iterator[str]:
+def _call(view: View, arguments: object, *, whole: bool = False) -> Iterator[str]:
+    """`whole`: who decides reads all of what runs, however long it is."""
     yield f"  {shown_name(str(view.get('tool')))}"
-    yield from _indented(shown_arguments(arguments if isinstance(arguments, dict) else {}), by=4)
+    yield from _indented(shown_arguments(arguments if isinstance(arguments, dict) else {}, whole=whole), by=4)
 
 
 def _why(view: View) -> str:
@@ -153,6 +154,8 @@ def _step(step: View) -> Iterator[str]:
     yield from _call(step, step.get("arguments"))
     if why := _why(step):
         yield f"  because: {why}"
+    if isinstance(step.get("late"), str):
+        yield f"  seen late: {shown(step['late'], RESULT_CHARS)}"
     if isinstance(step.get("result"), str):
         yield f"  result: {shown(step['result'], RESULT_CHARS)}"
 

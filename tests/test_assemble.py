@@ -20,7 +20,8 @@ from gateway.runs.keeper import Keeper
 from gateway.runs.live import JOINABLE_S, Asking, LiveRuns
 from gateway.runs.tail import Tail
 from gateway.testing.clock import ManualClock
-from gateway.tools.results import READ_RESULT
+from gateway.tools.in_use import Equipment, InUse
+from gateway.tools.results import READ_RESULT, Results
 from gateway.upstream.endpoint import Endpoint
 from gateway.upstream.pool import Pool
 from plugins.stores.sqlite import SqliteStore
@@ -54,8 +55,14 @@ async def assembled(folder: Path, store: SqliteStore | None = None, **content: o
             counters=ContextCounters(),
             clock=CLOCK,
             fleet=make_fleet(store, worker="w1", counters=ContextCounters(), clock=CLOCK),
+            in_use=InUse(_nothing_yet),
+            results=Results(),
         ),
     )
+
+
+def _nothing_yet() -> Equipment:
+    raise AssertionError("nothing runs here")
 
 
 async def _unexpected(run: StoredRun) -> None:

@@ -11,10 +11,9 @@ import pytest
 from gateway.audit_log import PAGE, AuditError, Noted, listed, place_of, verified
 from gateway.config import Loaded, Settings
 from gateway.wire.audit_chain import link
+from gateway.wire.migrations import AUDIT_TRIGGERS
 from plugins.stores.sqlite import SqliteStore
 from tests.plugins.stores.records import audit_line, new, run
-
-TRIGGERS = ("audit_is_not_changed", "audit_is_not_deleted", "audit_grows_at_its_end")
 
 
 async def written(folder: Path, lines: int = 5) -> str:
@@ -28,12 +27,33 @@ async def written(folder: Path, lines: int = 5) -> str:
 
 
 def tampered(place: str, *statements: str) -> None:
-    """As somebody does who may write the file, and knows SQLite."""
+    """As somebody does who may write the file, knows SQLite, and leaves the triggers as they were."""
     with closing(sqlite3.connect(place)) as connection, connection:
-        for trigger in TRIGGERS:
+        for trigger in AUDIT_TRIGGERS:
             connection.execute(f"DROP TRIGGER IF EXISTS {trigger}")
         for statement in statements:
             connection.execute(statement)
+        if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'audit'").fetchone():
+            for trigger in AUDIT_TRIGGERS.values():
+                connection.execute(trigger)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DROP TRIGGER audit_is_not_deleted",
+        "DROP TRIGGER audit_grows_at_its_end",
+        "CREATE TRIGGER more AFTER INSERT ON audit BEGIN SELECT 1; END",
+    ],
+)
+async def test_a_log_that_is_not_guarded_any_more_is_told(tmp_path: Path, statement: str) -> None:
+    """Each line is as it was written, and somebody has prepared to change that."""
+    place = await written(tmp_path)
+    assert next(verified(place, noted=None)).startswith("5 lines")
+    with closing(sqlite3.connect(place)) as connection, connection:
+        connection.execute(statement)
+    with pytest.raises(AuditError, match=statement.split()[2]):
+        list(verified(place, noted=None))
 
 
 def last_hash(place: str) -> str:

@@ -97,13 +97,13 @@ class ContextLane:
     @asynccontextmanager
     async def in_use(self) -> AsyncIterator[None]:
         """Around each request."""
-        let_go = self._hold()
+        let_go = self.hold()
         try:
             yield
         finally:
             await let_go()
 
-    def _hold(self) -> Callable[[], Awaitable[None]]:
+    def hold(self) -> Callable[[], Awaitable[None]]:
         """This lane's tools stay open until what is returned here is called; twice is once."""
         held = True
         self._using += 1
@@ -178,7 +178,7 @@ class ContextLane:
         """`handler`, with this lane's tools open as long as its reply lasts: runs outlive their requests."""
 
         async def handle(exchange: Exchange) -> Reply:
-            let_go = self._hold()
+            let_go = self.hold()
             try:
                 reply = await handler(exchange)
             except BaseException:

@@ -14,9 +14,8 @@ from gateway.lanes.context import ContextLane, new_run_id
 from gateway.lanes.shown_calls import is_of_what_was_shown
 from gateway.runs import chunks, spoken
 from gateway.runs.desk import Wish
-from gateway.runs.keeper import Keeper
+from gateway.runs.keeper import Keeper, abandon
 from gateway.runs.live import Asking, LiveRun, LiveRuns, interrupted
-from gateway.runs.record import abandon
 from gateway.runs.request import exchange_of
 from gateway.runs.tail import Tail
 from gateway.wire import approval_text

@@ -43,6 +43,7 @@ class Finding(Body):
     step: int = Field(ge=0)
     outcome: settle.Outcome = Field(alias="as")
     result: str | None = Field(default=None, max_length=RESULT_CHARS)
+    trusted: bool = False  # no stranger wrote it
 
 
 class RunPages:
@@ -113,7 +114,9 @@ class RunPages:
         body = await body_of(request, Finding)
         if body.outcome == "retry" and body.result is not None:
             raise GatewayError("invalid_field", "A call that runs again brings its own result.", param="result")
-        finding = settle.Finding(step=body.step, outcome=body.outcome, via="rest", result=body.result)
+        finding = settle.Finding(
+            step=body.step, outcome=body.outcome, via="rest", result=body.result, trusted=body.trusted
+        )
         run_id = request.match_info["id"]
         with written("what a person says about a call"):
             run = await settle.resolve(self._store, run_id, finding, caller=caller, clock=self._clock)

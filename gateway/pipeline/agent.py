@@ -13,8 +13,7 @@ from gateway.runs.desk import Desk
 from gateway.runs.keeper import Keeper
 from gateway.runs.tail import Tail
 from gateway.store import Store, StoreError
-from gateway.tools.judge import Judge
-from gateway.tools.runner import Runner
+from gateway.tools.in_use import InUse
 from gateway.wire.chat_request import wants_text
 
 log = logging.getLogger("gateway")
@@ -24,8 +23,7 @@ log = logging.getLogger("gateway")
 class Crew:
     """Whoever judges, runs, asks, writes down and keeps the time."""
 
-    judge: Judge
-    runner: Runner
+    in_use: InUse
     desk: Desk
     tail: Tail
     keeper: Keeper

@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass, field
 
 import orjson
 
-from gateway.contracts import Counters, Exchange, Json, ToolCall, Verdict
-from gateway.journal import APPROVED, Approval, RunState, StoredStep
+from gateway.contracts import Counters, Exchange, Json, ToolCall, ToolSpec, Verdict
+from gateway.journal import Approval, RunState, StoredStep
 from gateway.pipeline.usage import Usage
 from gateway.runs.budget import Budget
 from gateway.runs.loop import Loop, Planned, Told
@@ -15,8 +15,6 @@ from gateway.runs.script import Script
 from gateway.tools.judge import Judge
 from gateway.wire.approval_text import language_of, unknown_text
 from gateway.wire.phrases import last_user_text
-from gateway.wire.risk_level import RISK_LEVEL
-from gateway.wire.scanner import FoundCall
 
 #: States in which a run waits in the store: its turn is over, it is not.
 PARKED: frozenset[RunState] = frozenset(("awaiting_approval", "awaiting_client", "unknown"))
@@ -63,7 +61,11 @@ class Progress:
     @property
     def tainted(self) -> bool:
         """Whether strangers wrote something that the model has read, or will read when it is asked again."""
-        return self.read_tainted or bool(self.strangers)
+        return self.tainted_besides(None)
+
+    def tainted_besides(self, number: int | None) -> bool:
+        """The same without the result of this step, which its own call does not know."""
+        return self.read_tainted or bool(self.strangers - {number})
 
     def snapshot(self, loop: Loop | Script, budget: Budget) -> Json:
         return {
@@ -115,9 +117,12 @@ def planned_of(step: StoredStep, judge: Judge, exchange: Exchange) -> Planned:
     )
     verdict = Verdict(step.decision, step.basis, step.rule, step.reason)  # type: ignore[arg-type]  # as it was written
     refusal = step.result if step.state in ("refused", "rejected") else None
-    if entry is None and step.state not in _KNOWN and refusal is None:
-        refusal = f"Error: there is no tool {step.tool!r} any more."
-    return Planned(call, entry.spec if entry is not None else None, verdict, refusal)
+    spec = (
+        entry.spec
+        if entry is not None and entry.spec.name == step.tool
+        else ToolSpec(name=step.tool, description="", parameters={})
+    )
+    return Planned(call, spec, verdict, refusal, step.risk_level)
 
 
 def shown_of(step: StoredStep) -> str:
@@ -137,7 +142,7 @@ class Open:
 def reopen(
     progress: Progress, record: Record, approvals: Mapping[int, Approval], judge: Judge, exchange: Exchange
 ) -> Open:
-    """The open round of a run that goes on; calls that were cleared but not started are judged anew."""
+    """The open round of a run that goes on."""
     _, numbers = progress.rounds[-1]
     planned, done, unknown = [], {}, []
     for number in numbers:
@@ -148,14 +153,9 @@ def reopen(
         elif step.state in ("started", "unknown"):
             if step.state == "started" and was.spec is not None and was.spec.idempotent:
                 approval = approvals.get(number)
-                record.again(number, approval if approval is not None and approval.state in APPROVED else None)
+                record.again(number, approval.id if approval is not None and approval.state == "executing" else None)
             else:
                 unknown.append(number)
-        elif step.state == "planned" and was.refusal is None and was.verdict.decision == "auto":
-            low = {RISK_LEVEL: "low"} if step.rule == "risk_level_low" else {}
-            found = FoundCall(step.model_name, {**was.call.arguments, **low}, step.terminate)
-            was = judge.plan(found, step.call_id, exchange, tainted=progress.tainted, asked_for=progress.asked_for)
-            record.judged(number, was)
         planned.append(was)
     return Open(planned, list(numbers), done, unknown)
 

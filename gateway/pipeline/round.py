@@ -1,42 +1,42 @@
 """One group of calls, from its judgement to its results: people are asked where they have a say, calls run in order.
 
-What happens is written down before and behind each effect (`gateway.runs.record`), so that another process can go on
-from any point of it. Only here do calls run.
+1. Each call is looked at again right before it runs, whoever cleared it: by the tools, definitions, policy, taint and
+   grants of that moment, and by its engine. What is refused then does not run; what asks then is asked for.
+2. What happens is written down before and behind each effect (`gateway.runs.record`), so that another process can go on
+   from any point of it.
 """
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypedDict
+from typing import Literal, TypeAlias, TypedDict
 
 import orjson
 
-from gateway.contracts import Chunk, Counters, Exchange, Json
-from gateway.journal import Approval, ApprovalState, RunState, StepState
+from gateway.contracts import Chunk, Exchange, Json
+from gateway.journal import Approval, ApprovalState, Grant, RunState, StepState
+from gateway.pipeline.effect import Effects
 from gateway.pipeline.resume import Progress
 from gateway.runs import chunks, spoken
 from gateway.runs.budget import Budget
 from gateway.runs.desk import Desk, against, approval_view
-from gateway.runs.live import EFFECTS, WAITS
+from gateway.runs.lease import lost
+from gateway.runs.live import WAITS
 from gateway.runs.loop import Finish, Planned, Told
 from gateway.runs.record import Record
+from gateway.tools.catalog import Entry
+from gateway.tools.in_use import InUse
 from gateway.tools.judge import Judge
-from gateway.tools.runner import Runner
 from gateway.wire import approval_text as texts
 from gateway.wire.phrases import last_user_text
 from gateway.wire.shown import Language
 
-log = logging.getLogger("gateway")
-
-#: How long a tool may go on whose client is gone, or whose gateway stops.
-TOOL_GRACE_S = 2.0
-_LEFT = "Not run: the request was cancelled before it began."
+#: How long a call of a run that goes on waits for a service that is not running yet, and how often it looks.
+SERVICE_S, POLL_S = 15.0, 0.1
+#: How often a call is looked at whose tool or policy changes each time before it runs.
+LOOKS = 10
+_UNSTEADY = "Not run: the tool or the policy kept changing. Call it again if it is still what you want."
 _NOT_RUN = "Not run: a person rejected this call."
-_GONE = "Not run: the service of this tool is not running any more. Say so, and go on without it."
-_CHANGED = "Not run: the definition of this tool has changed just now. Call it again if it is still what you want."
-
 
 #: How a step ends with its approval, where that is not cancelled.
 _ENDED: Mapping[ApprovalState, StepState] = {"rejected": "rejected", "expired": "expired"}
@@ -58,71 +58,162 @@ class Round:
     then. `done` are results that are on record already.
     """
 
-    judge: Judge
-    runner: Runner
+    in_use: InUse
     desk: Desk
-    counters: Counters
     consent: Consent
     exchange: Exchange
     record: Record
     budget: Budget
-    limit_chars: int
+    effects: Effects
     planned: Sequence[Planned]
     numbers: Sequence[int]
     done: Mapping[int, Told]
     progress: Progress
     say: Callable[[Chunk], Awaitable[None]]  # to the client: events, and marks of `gateway.runs.live`
+    begun: Callable[[], None]  # there may be an effect from here on
+    reopened: bool = False  # another process, or another request, began this round
     told: list[Told] = field(default_factory=list)
     finish: Finish | None = None
     state: RunState = "completed"
     context: Json = field(default_factory=dict)
     _granted: set[int] = field(default_factory=set)
     _approvals: Mapping[int, Approval] = field(default_factory=dict)
+    _looked: "dict[int, _Sight]" = field(default_factory=dict)
+    _moments: int = 0  # calls that ran, and waits for people: whatever was known before may be otherwise since
 
     async def run(self) -> None:
         """Runs the calls, and says so: events for the client, and the mark before the first effect.
 
         Raises GatewayError.
         """
-        await self._ask()
+        if self.reopened:
+            await self._until_there()
+        await self._ask(range(len(self.numbers)))
         for i, number in enumerate(self.numbers):
             if self._is_over():
                 return
-            planned = self.planned[i]
-            told = self.done.get(number) or _refused(planned)
-            approval: Approval | None = None
-            if told is None and planned.needs_approval and number not in self._granted:
-                await self._wait(i)
-                if self._is_over():
-                    return
-                approval = self._approvals[number]
-                told = self._rejected(i, approval)
-            if told is None:
-                planned = planned if approval is None else _as_approved(planned, approval)
-                if self.exchange.events:
-                    await self.say(chunks.event({**_named(planned, i), "type": "tool.started"}))
-                entry = self.judge.catalog.find(planned.call.tool, self.exchange)
-                if entry is not None and self.runner.taints(entry, planned.call, self.exchange):
-                    self.progress.strangers.add(number)  # from the start: nobody knows how much of a call comes back
-                await self._start(number, approval)
-                await self.say({EFFECTS: True})
-                told = await self._run(number, planned, edited=approval is not None and approval.edited is not None)
-                if self.exchange.events:
-                    await self.say(chunks.event({**_named(planned, i), "type": "tool.finished"}))
-            self.told.append(told)
+            told = self.done.get(number) or await self._through(i)
+            if told is not None:
+                self.told.append(told)
         await self.record.refused()
 
-    async def _ask(self) -> None:
-        """Asks for every call of the group that needs it, at once."""
-        await self._examine()
-        held = [i for i, p in enumerate(self.planned) if p.needs_approval and self.numbers[i] not in self.done]
-        for i in held:
-            if self.record.steps[self.numbers[i]].approval_id is None:  # else somebody is asked already
-                await self._refuse_or_grant(i)
-        held = [i for i in held if self.planned[i].needs_approval and self.numbers[i] not in self._granted]
-        if not held:
+    async def _through(self, i: int) -> Told | None:
+        """One call, from a person's word, where it takes one, to its result; None: the turn ends instead."""
+        looks = 0
+        while (refused := _refused(self.planned[i])) is None:
+            approval: Approval | None = None
+            looks += 1
+            if looks > LOOKS:
+                self._refuse(i, "refused", _UNSTEADY)
+                continue
+            if self._asks(i):
+                await self._wait(i)
+                if self._is_over():
+                    return None
+                approval = self._approvals[self.numbers[i]]
+                if (told := self._rejected(i, approval)) is not None:
+                    return told
+                if approval.state != "approved":  # what it cleared is somebody else's, or was done
+                    raise lost(self.exchange.id)
+            await self._ask([i])
+            if self._is_over():
+                return None
+            if self._is_cleared(i) and (told := await self._carried_out(i, approval)) is not None:
+                return told
+        return refused
+
+    def _asks(self, i: int) -> bool:
+        """Whether a person has to say that the call may run, who has not said so before."""
+        return self.planned[i].needs_approval and self.numbers[i] not in self._granted
+
+    def _is_cleared(self, i: int) -> bool:
+        number = self.numbers[i]
+        return self.planned[i].refusal is None and (not self._asks(i) or self._approvals[number].state == "approved")
+
+    async def _carried_out(self, i: int, approval: Approval | None) -> Told | None:
+        """The result of a call that is cleared; None: what cleared it has changed by the time that it was to run."""
+        number = self.numbers[i]
+        if approval is not None and self._approvals[number].id != approval.id:
+            return None
+        planned, equipment = self._as_it_runs(i), self.in_use.current()
+        entry = equipment.judge.catalog.find(planned.call.tool, self.exchange)
+        if entry is None or self._looked.get(number) != self._sight(i):
+            return None
+        if self.exchange.events:
+            await self.say(chunks.event({**_named(planned, i), "type": "tool.started"}))
+        told = await self.effects.run(
+            number,
+            planned,
+            entry,
+            equipment=equipment,
+            approval=approval,
+            stands=lambda: self._looked.get(number) == self._sight(i),
+            begun=self.begun,
+        )
+        if told is not None:
+            self._moments += 1
+            if self.exchange.events:
+                await self.say(chunks.event({**_named(planned, i), "type": "tool.finished"}))
+        return told
+
+    # The look at what may run.
+
+    async def _look(self, i: int) -> None:
+        """Judges a call as it is to run by what is in use now, unless nothing has happened since the last look."""
+        number = self.numbers[i]
+        progress = self.progress
+        if self._moments:
+            progress.asked_for = progress.asked_for or await self.desk.remembered.asks_before(self.exchange)
+            if number in self._granted and await self._grant(i) is None:
+                self._granted.discard(number)
+        if self._looked.get(number) == (sight := self._sight(i)):
             return
-        self._approvals = await self.desk.of_run(self.exchange.id, tenant=self.exchange.caller.tenant)
+        was = self._as_it_runs(i)
+        now = await self.in_use.judge.again(
+            was, self.exchange, tainted=progress.tainted_besides(number), asked_for=progress.asked_for
+        )
+        self._looked[number] = sight
+        if (now.verdict, now.refusal) != (was.verdict, was.refusal):
+            self._replan(i, replace(self.planned[i], verdict=now.verdict, refusal=now.refusal))
+            self.record.judged(number, self.planned[i])
+            approval = self._approvals.get(number)
+            if now.refusal is not None and approval is not None and approval.state in ("pending", "approved"):
+                self.record.outdated(approval)
+
+    def _sight(self, i: int) -> "_Sight":
+        """What a look at a call depends on, and what has happened in this round so far."""
+        judge = self.in_use.judge
+        planned = self._as_it_runs(i)
+        entry = judge.catalog.find(planned.call.tool, self.exchange)
+        tainted = self.progress.tainted_besides(self.numbers[i])
+        return judge, entry, planned, tainted, self.progress.asked_for, self._moments
+
+    def _as_it_runs(self, i: int) -> Planned:
+        """The call that was approved, which is not always the one that the model asked for."""
+        planned, approval = self.planned[i], self._approvals.get(self.numbers[i])
+        if approval is None or approval.edited is None:
+            return planned
+        return replace(planned, call=replace(planned.call, arguments=orjson.loads(approval.edited)))
+
+    async def _until_there(self) -> None:
+        """Waits for services of calls that are to run: those of a gateway that has just started may not run yet."""
+        names = [p.call.tool for p, n in zip(self.planned, self.numbers, strict=True) if n not in self.done]
+        for _ in range(round(SERVICE_S / POLL_S)):
+            if not any(map(self.in_use.judge.catalog.is_starting, names)):
+                break
+            await asyncio.sleep(POLL_S)
+
+    async def _ask(self, indices: Sequence[int]) -> None:
+        """Looks at these calls, and asks for each that needs it, at once."""
+        if (self.reopened or self._moments) and any(map(self._asks, indices)):
+            await self._read()
+        open_ = [i for i in indices if self.numbers[i] not in self.done and self.planned[i].refusal is None]
+        for i in open_:
+            await self._look(i)
+        for i in open_:
+            if self._asks(i) and self.numbers[i] not in self._approvals:  # else somebody is asked already
+                await self._refuse_or_grant(i)
+        held = [i for i in open_ if self._asks(i)]
         lacking = [self.numbers[i] for i in held if self._lacks(self.numbers[i])]
         if lacking and self.exchange.approvals == "reject":
             step = self.record.steps[lacking[0]]
@@ -131,35 +222,35 @@ class Round:
             self._end("rejected", texts.refused_here_text(shown, **self._told_so_far()))
             await self.record.refused()
             return
-        await self._issue(lacking)
-        await self.say({EFFECTS: True})
-
-    async def _examine(self) -> None:
-        """Has engines look at what is to run because it was judged to be harmless."""
-        for i, number in enumerate(self.numbers):
-            examined = (
-                self.planned[i] if number in self.done else await self.judge.examined(self.planned[i], self.exchange)
-            )
-            if examined is not self.planned[i]:
-                self._replan(i, examined)
-                self.record.judged(number, examined)
+        if lacking:
+            await self._issue(lacking)
+            self.begun()
 
     async def _refuse_or_grant(self, i: int) -> None:
         """Nobody is asked about a call that its tool would refuse, nor about one that was approved for good."""
-        number, planned = self.numbers[i], self.planned[i]
-        entry = self.judge.catalog.find(planned.call.tool, self.exchange)
-        refusal = None if entry is None else await entry.source.refusal(planned.call, self.exchange)
+        entry = self.in_use.judge.catalog.find(self.planned[i].call.tool, self.exchange)
+        refusal = None if entry is None else await entry.source.refusal(self.planned[i].call, self.exchange)
         if refusal is not None:
             self._refuse(i, "refused", f"Error: {refusal}")
-            return
-        grant = (
-            None
-            if self.progress.asked_for
-            else await self.desk.remembered.grant(self.record.steps[number], self.exchange)
-        )
-        if grant is not None:
-            self._granted.add(number)
-            self.record.granted(number, grant.id, grant.granted_by)
+        elif (grant := await self._grant(i)) is not None:
+            self._granted.add(self.numbers[i])
+            self.record.granted(self.numbers[i], grant.id, grant.granted_by)
+
+    async def _grant(self, i: int) -> Grant | None:
+        """A remembered approval that clears the call now; none does for who wants to be asked before each."""
+        if self.progress.asked_for:
+            return None
+        return await self.desk.remembered.grant(self.record.steps[self.numbers[i]], self.exchange)
+
+    async def _read(self) -> None:
+        """The approvals as they are. One of a call that may run once more is approved again with the next line."""
+        found = await self.desk.of_run(self.exchange.id, tenant=self.exchange.caller.tenant)
+        self._approvals = {
+            number: replace(approval, state="approved")
+            if approval.state == "executing" and self.record.steps[number].state == "requested"
+            else approval
+            for number, approval in found.items()
+        }
 
     def _lacks(self, number: int) -> bool:
         """Whether a step still has to be asked for, or anew because tool or policy have changed since."""
@@ -172,15 +263,14 @@ class Round:
         return False
 
     async def _issue(self, numbers: Sequence[int]) -> None:
-        if not numbers:
-            return
         issued = [self.desk.issue(self.record.steps[number], self.exchange) for number in numbers]
         await self.record.ask(issued, [approval_view(approval) for approval in issued])
         self._approvals = {**self._approvals, **{approval.step: approval for approval in issued}}
 
     async def _wait(self, i: int) -> None:
         """Until the call is decided on; `finish` is set when the turn ends before, or because of it."""
-        awaited = [n for n in self.numbers[i:] if n in self._approvals and n not in self.done]
+        self._moments += 1
+        awaited = [self.numbers[k] for k in range(i, len(self.numbers)) if self._awaits(k)]
         waiting = [self._approvals[n] for n in awaited if self._approvals[n].state == "pending"]
         try:
             if self.exchange.approvals == "hold" and self._approvals[awaited[0]].state == "pending":
@@ -201,6 +291,10 @@ class Round:
         elif (said_no := self._decided_against(awaited)) is not None:
             self._abort(said_no, awaited)
 
+    def _awaits(self, i: int) -> bool:
+        number = self.numbers[i]
+        return number in self._approvals and number not in self.done and self._asks(i)
+
     def _telling(self, waiting: Sequence[Approval]) -> Iterator[Json]:
         """What a client is told that is held: a line for people, an event for programs."""
         shown = [spoken.shown(approval) for approval in waiting]
@@ -220,7 +314,7 @@ class Round:
         except TimeoutError:
             if not limit.expired():
                 raise
-        self._approvals = await self.desk.of_run(run_id, tenant=tenant)
+        await self._read()
         return self._approvals[awaited[0]].state == "pending" and not self._decided_against(awaited)
 
     @property
@@ -273,55 +367,6 @@ class Round:
         self._refuse(i, "rejected", text)
         return Told(text, text, ok=False)
 
-    async def _start(self, number: int, approval: Approval | None) -> None:
-        """The last thing before a call runs. Raises GatewayError: then it must not."""
-        if self.budget.left_s <= 0:
-            raise self.budget.expiry()
-        try:
-            await self.record.start(number, approval=approval, tainted=number in self.progress.strangers)
-        except asyncio.CancelledError:
-            await self.record.finish(number, Told(_LEFT, _LEFT, ok=False), ok=False)
-            raise
-
-    async def _run(self, number: int, planned: Planned, *, edited: bool) -> Told:
-        """Runs one call that may run. One that is cancelled gets a little time to end by itself."""
-        entry = self.judge.catalog.find(planned.call.tool, self.exchange)
-        if entry is None or (entry.changed and planned.verdict.decision == "auto"):  # services come and go
-            text = _GONE if entry is None else _CHANGED
-            await self.record.finish(number, gone := Told(text, text, ok=False), ok=False)
-            return gone
-        call = replace(planned.call, harmless=planned.is_harmless)
-        work = asyncio.get_running_loop().create_task(
-            self.runner.run(entry, call, self.exchange, limit_chars=self.limit_chars)
-        )
-        try:
-            told = await self.budget.within(asyncio.shield(work))
-        except BaseException as error:
-            grace_s = TOOL_GRACE_S if isinstance(error, asyncio.CancelledError) else 0.0
-            await _to_its_end(self._stop(number, work, grace_s=grace_s, idempotent=entry.spec.idempotent))
-            raise
-        if edited:
-            arguments = orjson.dumps(planned.call.arguments).decode()
-            told = replace(told, shown=f"[A person changed the arguments to {arguments}]\n{told.shown}")
-        await self.record.finish(number, told, ok=told.ok)
-        return told
-
-    async def _stop(self, number: int, work: "asyncio.Task[Told]", *, grace_s: float, idempotent: bool) -> None:
-        """Ends a call, and writes down what is known of it."""
-        if grace_s:
-            await asyncio.wait({work}, timeout=grace_s)
-        if not work.done():
-            work.cancel()
-            await asyncio.wait({work})
-        if not work.cancelled() and work.exception() is None:
-            told = work.result()
-            await self.record.finish(number, told, ok=told.ok)
-        elif idempotent:
-            self.record.again(number, None)
-        else:
-            self.counters.count("unknown_outcomes", tool=self.record.steps[number].tool)
-            await self.record.finish(number, None, ok=False)
-
     def _end(self, state: RunState, text: str) -> None:
         self.state, self.finish = state, Finish(text, "stop")
 
@@ -337,29 +382,17 @@ class Round:
         return {"ran_before": ran, "language": self._language}
 
 
+#: See `Round._sight`.
+_Sight: TypeAlias = tuple[Judge, Entry | None, Planned, bool, bool, int]
+
+
 class _ToldSoFar(TypedDict):
     ran_before: int
     language: Language
 
 
-async def _to_its_end(work: Coroutine[object, object, None]) -> None:
-    """Waits, however often we are cancelled meanwhile: the reason to stop is the first one."""
-    task = asyncio.get_running_loop().create_task(work)
-    while not task.done():
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait({task})
-    task.result()
-
-
 def _refused(planned: Planned) -> Told | None:
     return None if planned.refusal is None else Told(planned.refusal, planned.refusal, ok=False)
-
-
-def _as_approved(planned: Planned, approval: Approval) -> Planned:
-    """The call that was approved, which is not always the one that the model asked for."""
-    if approval.edited is None:
-        return planned
-    return replace(planned, call=replace(planned.call, arguments=orjson.loads(approval.edited)))
 
 
 def _named(planned: Planned, number: int) -> Json:

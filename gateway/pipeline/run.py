@@ -20,13 +20,15 @@ from gateway.contracts import Chunk, Exchange, Handler, Json, LoopLimits, Reply,
 from gateway.errors import GatewayError
 from gateway.journal import RunState
 from gateway.pipeline.answer import Answer, PlainAnswer
+from gateway.pipeline.effect import Effects
 from gateway.pipeline.hidden import HiddenTurns
 from gateway.pipeline.resume import PARKED, Progress, reopen, told_unknown
 from gateway.pipeline.round import Round
 from gateway.pipeline.usage import Usage
 from gateway.runs import chunks
 from gateway.runs.budget import Budget
-from gateway.runs.live import CALLS, RECORDED, STOPPING
+from gateway.runs.live import CALLS, EFFECTS, RECORDED, STOPPING
+from gateway.runs.live import PARKED as PARKED_MARK
 from gateway.runs.loop import Action, Ask, Execute, Finish, Loop, Plan, Planned, Told
 from gateway.runs.record import Record
 from gateway.runs.script import Script
@@ -95,7 +97,7 @@ class Run:
             steps = await store.steps(resume.run.id, tenant=resume.run.tenant)
             self._record.resume(resume.run, steps)
             snapshot = orjson.loads(resume.run.progress)
-            self._progress.restore(snapshot, self._loop, steps, self._crew.judge, exchange)
+            self._progress.restore(snapshot, self._loop, steps, self._crew.in_use.judge, exchange)
             self._budget.restore(snapshot["spent_s"])
         elif exchange.intent is not None and exchange.intent.rule == ASK_BEFORE and not exchange.dry:
             self._progress.asked_for = True
@@ -204,7 +206,7 @@ class Run:
         """Calls the model with all that was said, hidden or not."""
         body = self._loop.request(self._exchange.body, self._messages)
         if self._limits.tool_format == "native" and isinstance(self._loop, Loop):
-            ours = native_tools(self._crew.judge.catalog, self._exchange, besides=self._loop.client_tools)
+            ours = native_tools(self._crew.in_use.judge.catalog, self._exchange, besides=self._loop.client_tools)
             if ours:
                 body["tools"] = [*(self._exchange.body.get("tools") or ()), *ours]
         asked = replace(self._exchange, body=body, budget_s=self._budget.left_s)
@@ -233,7 +235,7 @@ class Run:
         numbers = self._record.plan(action.planned, round_=len(self._progress.rounds))
         self._progress.rounds.append((self._loop.content, numbers))
         self._progress.is_open = True
-        return self._new_round(action.planned, numbers, {})
+        return self._new_round(action.planned, numbers, {}, reopened=False)
 
     async def _first_action(self) -> Action:
         """Where a run begins, or goes on that is on record."""
@@ -241,31 +243,45 @@ class Run:
             return _defused(self._loop.begin())
         exchange, crew = self._exchange, self._crew
         approvals = await crew.desk.of_run(exchange.id, tenant=exchange.caller.tenant)
-        opened = reopen(self._progress, self._record, approvals, crew.judge, exchange)
+        opened = reopen(self._progress, self._record, approvals, crew.in_use.judge, exchange)
         if opened.unknown:
             self._state = "unknown"
             return Finish(await told_unknown(opened.unknown, self._record, exchange, crew.counters), "stop")
-        self._round = self._new_round(opened.planned, opened.numbers, opened.done)
+        self._round = self._new_round(opened.planned, opened.numbers, opened.done, reopened=True)
         return Execute(tuple(opened.planned))
 
-    def _new_round(self, planned: Sequence[Planned], numbers: Sequence[int], done: Mapping[int, Told]) -> Round:
+    def _new_round(
+        self, planned: Sequence[Planned], numbers: Sequence[int], done: Mapping[int, Told], *, reopened: bool
+    ) -> Round:
         crew = self._crew
-        return Round(
-            judge=crew.judge,
-            runner=crew.runner,
-            desk=crew.desk,
+        effects = Effects(
             counters=crew.counters,
+            exchange=self._exchange,
+            record=self._record,
+            budget=self._budget,
+            progress=self._progress,
+            limit_chars=self._limits.result_chars,
+        )
+        return Round(
+            in_use=crew.in_use,
+            desk=crew.desk,
             consent=self._consent,
             exchange=self._exchange,
             record=self._record,
             budget=self._budget,
-            limit_chars=self._limits.result_chars,
+            effects=effects,
             planned=planned,
             numbers=numbers,
             done=done,
             progress=self._progress,
             say=self._say,
+            begun=self._begun,
+            reopened=reopened,
         )
+
+    def _begun(self) -> None:
+        """A mark, for which nobody has to be waited for."""
+        self._tell({EFFECTS: True})
 
     def _executed(self, round_: Round) -> Action:
         if round_.finish is not None:
@@ -286,6 +302,7 @@ class Run:
         if self._state in PARKED:
             await self._hidden.park(self._loop.hidden)
             await self._record.park(self._state)
+            await self._say({PARKED_MARK: True})
         else:
             await self._hidden.keep(self._loop.hidden, finish.tool_calls)
             answer: Json = {"content": "".join(self._progress.said), "tool_calls": finish.tool_calls}
@@ -352,7 +369,7 @@ def _new_loop(limits: LoopLimits, exchange: Exchange, plan: Plan) -> Loop | Scri
 
 def _plan(crew: "Crew", exchange: Exchange, progress: Progress, found: FoundCall, call_id: str) -> Planned:
     """`Plan`, with what came before."""
-    planned = crew.judge.plan(found, call_id, exchange, tainted=progress.tainted, asked_for=progress.asked_for)
+    planned = crew.in_use.judge.plan(found, call_id, exchange, tainted=progress.tainted, asked_for=progress.asked_for)
     crew.counters.count("risk_decisions", decision=planned.verdict.decision, basis=planned.verdict.basis)
     return planned
 

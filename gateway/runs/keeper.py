@@ -12,9 +12,11 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 
+import orjson
+
 from gateway.contracts import Clock
-from gateway.journal import Change, ConflictError, Journal, RunState, StoredRun
-from gateway.runs.record import LEASE_S
+from gateway.journal import Change, ConflictError, Journal, RunEvent, RunState, StoredRun
+from gateway.runs.lease import LEASE_S, LOST
 from gateway.store import StoreError
 
 log = logging.getLogger("gateway")
@@ -122,4 +124,17 @@ class Keeper:
             if self._held.get(run_id) is task:  # else it ended, or was taken up anew, while the store answered
                 log.warning("run %s is not this worker's any more", run_id)
                 self.drop(run_id, task)
-                task.cancel()
+                task.cancel(LOST)
+
+
+async def abandon(run: StoredRun, reason: str, *, store: Journal, clock: Clock) -> None:
+    """Ends a run of ours that cannot go on."""
+    log.error("run %s cannot go on: %s", run.id, reason)
+    now_s = clock.time()
+    ended = replace(
+        run, state="failed", error_code="internal_error", error=reason, updated_s=now_s, owner=None, lease_s=0.0
+    )
+    facts = orjson.dumps({"run_id": run.id, "state": "failed"})
+    event = RunEvent(tenant=run.tenant, run_id=run.id, type="run.finished", data=facts, created_s=now_s)
+    with suppress(ConflictError):
+        await store.write(Change(run=ended, events=(event,)))

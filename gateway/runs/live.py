@@ -14,7 +14,7 @@ from functools import partial
 
 from gateway.contracts import Chunk, Clock, Exchange, Handler, Intent, Json, Pause
 from gateway.errors import ExitError, GatewayError, contained
-from gateway.runs.record import lost
+from gateway.runs.lease import lost
 from gateway.runs.transcript import Transcript
 
 log = logging.getLogger("gateway")
@@ -29,7 +29,8 @@ KEPT = 1000
 #: once it is over. After a drop the run says CALLS again instead of anything else: it is held there until a client is
 #: back, and what the dropped call said is forgotten. WAITS: whether a person is waited for, which takes no client: when
 #: it leaves, the run waits in the store instead.
-RECORDED, EFFECTS, CALLS, WAITS = "recorded", "effects", "calls", "waits"
+#: PARKED: the turn ends here, the run does not; only the store knows how it goes on.
+RECORDED, EFFECTS, CALLS, WAITS, PARKED = "recorded", "effects", "calls", "waits", "parked"
 #: Why a run is cancelled whose process stops: it is no reason to end the run.
 STOPPING = "stopping"
 
@@ -83,6 +84,7 @@ class LiveRun:
         self.effects = False
         self.waits = False
         self.failure_told = False
+        self.parked = False
         self.clients = 0
         self.cut = False  # its last client left before the answer was whole
         self.alone_since_s = 0.0  # monotonic; of one that failed, since it told so first
@@ -178,6 +180,9 @@ class LiveRun:
                 self.recorded, self.effects = True, self.effects or EFFECTS in chunk
                 self._on_record.set()
                 return None
+            if PARKED in chunk:
+                self.parked = True
+                return None
             if WAITS in chunk:
                 self.waits = chunk[WAITS]
                 return None
@@ -219,6 +224,7 @@ class LiveRuns:
         self._alike: dict[str, list[LiveRun]] = {}  # by fingerprint, oldest first
         self._by_key: dict[tuple[str, str, str], LiveRun] = {}
         self._alone: dict[str, LiveRun] = {}  # those without a client, in the order in which they lost it
+        self._closed = False
         self._parked: dict[str, float] = {}  # fingerprints of those whose client left a person's decision, and when
 
     def marked(self, asking: Asking) -> Asking:
@@ -240,7 +246,7 @@ class LiveRuns:
                 raise mismatch()
             return run if run is not None and _is_worth_joining(run) else None
         for run in reversed(self._alike.get(asking.fingerprint, ())):
-            if _is_on_record(run):
+            if _is_on_record(run) or run.parked:
                 return None
             is_late = run.failure_told and run.alone_since_s < self._clock.monotonic() - JOINABLE_S
             if not run.clients and not is_late and _is_worth_joining(run):
@@ -266,6 +272,8 @@ class LiveRuns:
         if asking.idempotency_key is not None:
             self._by_key[asking.idempotency_key] = run
         run.start(handler)
+        if self._closed:  # it waits in the store for the next process
+            run.cancel(STOPPING)
         return run
 
     def join(self, run: LiveRun) -> None:
@@ -295,7 +303,8 @@ class LiveRuns:
             later(GRACE_S, lambda: self._abandon(run))
 
     async def close(self) -> None:
-        """Stops everything. Idempotent."""
+        """Stops everything, and what begins later. Idempotent."""
+        self._closed = True
         runs = list(self._runs.values())
         for run in runs:
             run.cancel(STOPPING)
@@ -366,7 +375,7 @@ def interrupted(run_id: str) -> GatewayError:
 
 def _is_worth_joining(run: LiveRun) -> bool:
     """One that failed before it did anything starts anew."""
-    return (run.effects or run.error is None) and not _is_on_record(run)
+    return (run.effects or run.error is None) and not _is_on_record(run) and not run.parked
 
 
 def _is_on_record(run: LiveRun) -> bool:

@@ -31,6 +31,7 @@ class Planned:
     spec: ToolSpec | None
     verdict: Verdict
     refusal: str | None = None
+    risk_level: str | None = None  # what the model said of the risk
 
     @property
     def needs_approval(self) -> bool:

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import orjson
 
@@ -30,6 +29,7 @@ from gateway.journal import (
     StoredRun,
     StoredStep,
 )
+from gateway.runs.lease import LEASE_S, Age, Holder, lost
 from gateway.runs.loop import Planned, Told
 from gateway.runs.request import request_of
 from gateway.store import StoreError, unwritten
@@ -37,29 +37,9 @@ from gateway.wire.canonical import call_sha256, canonical
 
 log = logging.getLogger("gateway")
 
-#: A run is its owner's for so long after it was last heard of.
-LEASE_S = 5.0
-#: Longest result that is kept whole.
-RESULT_CHARS = 1 << 20
 
-
-class Holder(Protocol):
-    """Whoever keeps the leases of this worker's runs."""
-
-    @property
-    def owner(self) -> str: ...
-
-    def hold(self, run_id: str, task: "asyncio.Task[None]") -> None:
-        """`task` drives the run from here on; it is cancelled if somebody else takes the run."""
-        ...
-
-    def drop(self, run_id: str, task: "asyncio.Task[None] | None") -> None:
-        """`task` drives the run no more."""
-        ...
-
-    def owe(self, change: Change) -> None:
-        """This end of a run could not be written."""
-        ...
+#: Longest result that is kept whole, and of one that came when the run was somebody else's.
+RESULT_CHARS, LATE_CHARS = 1 << 20, 1000
 
 
 @dataclass(slots=True)
@@ -80,6 +60,11 @@ class Record:
     _events: list[RunEvent] = field(default_factory=list)
     _moves: list[Move] = field(default_factory=list)
     _is_new: bool = True
+    _started: tuple[StoredStep, str | None] | None = None  # the last one as it was before, and its approval
+    _age: Age = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._age = Age(self.clock)
 
     @property
     def begun(self) -> bool:
@@ -127,6 +112,7 @@ class Record:
                 reason=p.verdict.reason,
                 state="planned" if p.refusal is None else "refused",
                 result=p.refusal,
+                risk_level=p.risk_level,
             )
             numbers.append(step.number)
             self.steps.append(step)
@@ -165,17 +151,24 @@ class Record:
         """An approval that is not needed, or holds no more."""
         self._moves.append(Move(approval.id, approval.state, "cancelled"))
 
-    def again(self, number: int, approval: Approval | None) -> None:
-        """A call that was started, and may run once more, is as it was before."""
-        self._set(number, state="planned", started_s=None)
-        if approval is not None:
-            self._moves.append(Move(approval.id, approval.state, "approved"))
+    def again(self, number: int, approval_id: str | None) -> None:
+        """A call that was started, and may run once more, is as it was before; its approval is, too."""
+        self._set(number, state="planned" if approval_id is None else "requested", started_s=None)
+        if approval_id is not None:
+            self._moves.append(Move(approval_id, "executing", "approved"))
+
+    def withdraw(self, number: int) -> None:
+        """The call that was started last did not run, for sure: what was approved is so still."""
+        assert self._started is not None
+        step, approval_id = self._started
+        self._note(self.steps[number], "withdrawn")
+        self._event("tool.withdrawn", {"step": number, "tool": step.tool})
+        self.again(number, approval_id)
+        self._set(number, arguments=step.arguments, sha256=step.sha256, approval_id=step.approval_id)
 
     async def start(self, number: int, *, approval: Approval | None, tainted: bool = False) -> None:
-        """The call runs from here on, as it was approved; `tainted`: strangers write what it returns.
-
-        Raises GatewayError: then it must not run.
-        """
+        """The call runs from here on; `tainted`: strangers write its result. Raises GatewayError: it must not run."""
+        self._started = self.steps[number], None if approval is None else approval.id
         with self._or_not([number]):
             if approval is not None:
                 self._moves.append(Move(approval.id, "approved", "executing"))
@@ -189,8 +182,16 @@ class Record:
             self._event("tool.started", {"step": number, "tool": step.tool})
             await self._before("running", effects=True)
 
+    async def confirm(self) -> None:
+        """The run is ours right now, also where writing took longer than its lease. Raises GatewayError."""
+        while self._age.is_over():
+            await self._before("running")
+
     async def finish(self, number: int, told: Told | None, *, ok: bool) -> None:
-        """What came of a call; None: nobody knows. A failure of the store is logged: the next line brings it."""
+        """What came of a call; None: nobody knows. A failure of the store is logged: the next line brings it.
+
+        Raises GatewayError: the run is somebody else's, who is told what came of the call here.
+        """
         step = self.steps[number]
         state: StepState = "unknown" if told is None else "finished" if ok else "failed"
         if told is None:
@@ -203,7 +204,27 @@ class Record:
         if step.approval_id is not None:
             after: ApprovalState = "unknown" if told is None else "done" if ok else "failed"
             self._moves.append(Move(step.approval_id, "executing", after))
-        await self._later()
+        self._note(self.steps[number], "finished", decision=state)
+        try:
+            await self._later()
+        except GatewayError:
+            await self.late(number, "It was stopped; how far it came is not known." if told is None else told.whole)
+            raise
+
+    async def late(self, number: int, what: str) -> None:
+        """Tells beside the step what this worker saw of a call whose run is somebody else's by now."""
+        step, what = self.steps[number], what[:LATE_CHARS]
+        log.error("run %s was lost; step %d (%s), %s: %s", step.run_id, number, step.tool, step.state, what[:200])
+        self._events.clear()
+        self._audit.clear()
+        self._event("tool.late", {"step": number, "tool": step.tool, "late": what})
+        self._note(step, "late", decision=step.state)
+        try:
+            told = replace(step, late=f"{step.state}, after {self.keeper.owner} had lost the run: {what}")
+            await self.store.late(told, events=tuple(self._events), audit=tuple(self._audit))
+        except StoreError as error:
+            log.error("run %s: what came late cannot be written down: %s", step.run_id, error)
+        self.wrote()
 
     def ended(self, number: int, state: StepState, result: str | None) -> None:
         """A call that will not run, and what the model is told of it, if anything."""
@@ -240,7 +261,7 @@ class Record:
         self.steps[number] = replace(self.steps[number], **facts)  # type: ignore[arg-type]
         self._unwritten.add(number)
 
-    def _note(self, step: StoredStep, event: str, *, by: str = "") -> None:
+    def _note(self, step: StoredStep, event: str, *, by: str = "", decision: str | None = None) -> None:
         caller = self.exchange.caller
         self._audit.append(
             AuditLine(
@@ -251,7 +272,7 @@ class Record:
                 event=event,
                 tool=step.tool,
                 sha256=step.sha256,
-                decision=step.decision,
+                decision=step.decision if decision is None else decision,
                 basis=step.basis,
                 rule=step.rule,
                 by=by,
@@ -305,7 +326,10 @@ class Record:
             await asyncio.shield(writing)
         except asyncio.CancelledError:
             await asyncio.wait({writing})
-            if not writing.cancelled() and writing.exception() is None:
+            failure = asyncio.CancelledError() if writing.cancelled() else writing.exception()
+            if isinstance(failure, ConflictError):  # which is why it is cancelled, or will be
+                raise lost(self.exchange.id) from None
+            if failure is None:
                 self._written(change)
             raise
         except ConflictError:
@@ -322,7 +346,9 @@ class Record:
         driven: bool = True,
     ) -> Change:
         now_s, driven = self.clock.time(), driven and state == "running"
-        if not driven:
+        if driven:
+            self._age.begin()
+        else:
             self.drop()
         run = replace(
             self.run or self._first(),
@@ -370,23 +396,3 @@ class Record:
             updated_s=self.clock.time(),
             request=request_of(exchange),
         )
-
-
-def lost(run_id: str) -> GatewayError:
-    """The run was cancelled, or another process drives it."""
-    return GatewayError(
-        "run_cancelled", f"The run {run_id} was cancelled or is driven by another process; look at it with its id."
-    ).after_effects()
-
-
-async def abandon(run: StoredRun, reason: str, *, store: Journal, clock: Clock) -> None:
-    """Ends a run of ours that cannot go on."""
-    log.error("run %s cannot go on: %s", run.id, reason)
-    now_s = clock.time()
-    ended = replace(
-        run, state="failed", error_code="internal_error", error=reason, updated_s=now_s, owner=None, lease_s=0.0
-    )
-    facts = orjson.dumps({"run_id": run.id, "state": "failed"})
-    event = RunEvent(tenant=run.tenant, run_id=run.id, type="run.finished", data=facts, created_s=now_s)
-    with suppress(ConflictError):
-        await store.write(Change(run=ended, events=(event,)))

@@ -27,7 +27,7 @@ from gateway.journal import (
     StoredStep,
     Via,
 )
-from gateway.runs.record import LEASE_S
+from gateway.runs.lease import LEASE_S
 
 Outcome = Literal["done", "retry", "failed"]
 DONE = "A person says that this call was done."
@@ -41,12 +41,16 @@ _OPEN = frozenset(("started", "unknown"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What a person says about a step; `result` is what the model is told of one that was done."""
+    """What a person says about a step; `result` is what the model is told of one that was done.
+
+    Strangers may have written it, unless the person says that it is `trusted`.
+    """
 
     step: int
     outcome: Outcome
     via: Via
     result: str | None = None
+    trusted: bool = False
 
 
 async def resolve(store: Journal, run_id: str, finding: Finding, *, caller: Caller, clock: Clock) -> StoredRun:
@@ -181,7 +185,8 @@ def _after(step: StoredStep, finding: Finding, *, now_s: float) -> StoredStep:
         result = DONE if finding.result is None else finding.result
     elif finding.result is not None:
         result = f"{FAILED} {finding.result}"
-    return replace(step, state=state, result=result, shown=None, finished_s=now_s)
+    tainted = not finding.trusted and (step.tainted or finding.result is not None)
+    return replace(step, state=state, result=result, shown=None, finished_s=now_s, tainted=tainted)
 
 
 def _not_waiting(what: str) -> GatewayError:

@@ -14,7 +14,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 import orjson
 
-from gateway.contracts import Exchange, Service, ServiceSource, ToolSource, ToolSpec
+from gateway.contracts import Exchange, ManagedService, Service, ServiceSource, ToolSource, ToolSpec
 from gateway.wire.intent_names import model_name
 
 SourceT = TypeVar("SourceT", bound=ToolSource, covariant=True)
@@ -113,6 +113,15 @@ class Catalog:
             if not service.running and name.startswith((f"{service.name}.", f"{model_name(service.name)}__")):
                 return service.name
         return None
+
+    def is_starting(self, name: str) -> bool:
+        """Whether a tool of this name would be of a service that is about to run."""
+        return any(
+            isinstance(configured.source, ManagedService)
+            and configured.source.condition().state == "starting"
+            and name.startswith((f"{facts.name}.", f"{model_name(facts.name)}__"))
+            for facts, configured in self._current()
+        )
 
     def find(self, wanted: str, exchange: Exchange) -> Entry | None:
         """The tool that the model means, if this request may use it."""

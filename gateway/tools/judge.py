@@ -12,7 +12,7 @@ from gateway.errors import contained
 from gateway.runs.loop import Planned
 from gateway.runs.remembered import Binding
 from gateway.tools.catalog import Catalog, Entry
-from gateway.tools.gate import Asked, Gate, take_risk_level
+from gateway.tools.gate import ABSENT, Asked, Gate, take_risk_level
 from gateway.tools.schema import Schemas
 from gateway.wire.canonical import definition_sha256
 from gateway.wire.scanner import FoundCall
@@ -21,6 +21,7 @@ log = logging.getLogger("gateway")
 
 #: How long an engine may look at one call. It runs nothing, so this is its way there, or a lock.
 EXAMINE_S: Final = 3.0
+_GONE = "Not run: this tool is not there, or its service is not running any more. Say so, and go on without it."
 _UNKNOWN = Verdict("error", "unknown_tool", "unknown_tool")
 
 
@@ -45,6 +46,7 @@ class Judge:
         asked = self.asked(entry, found.parameters, beside=found.beside)
         call = ToolCall(id=call_id, tool=entry.model_name, arguments=asked.arguments, terminate=found.terminate)
         verdict = self.verdict(entry, asked, tainted=tainted, asked_for=asked_for)
+        level = _text_of(asked.risk_level)
         refusal = _denied(verdict)
         if verdict.basis == "malformed":
             if entry.changed:  # nobody has accepted what it says
@@ -53,7 +55,25 @@ class Judge:
             refusal = (
                 f"Error: the parameters do not fit: {verdict.reason}. The schema of {entry.model_name!r}: {schema}"
             )
-        return Planned(call, entry.spec, verdict, refusal)
+        return Planned(call, entry.spec, verdict, refusal, level)
+
+    async def again(self, planned: Planned, exchange: Exchange, *, tainted: bool, asked_for: bool) -> Planned:
+        """A call that was planned before, as it is judged now: never more freely than it was, and with its tool of now.
+
+        What a person has to clear stays so; what was raised stays raised. A refusal says what has changed.
+        """
+        entry = self.catalog.find(planned.call.tool, exchange)
+        if entry is None or planned.spec is None or entry.spec.name != planned.spec.name:
+            return replace(planned, refusal=_GONE)
+        level = ABSENT if planned.risk_level is None else planned.risk_level
+        verdict = self.verdict(entry, Asked(planned.call.arguments, level), tainted=tainted, asked_for=asked_for)
+        if verdict.decision == "error":
+            refusal = f"Not run: the tool has changed, and the call does not fit it any more: {verdict.reason}"
+            return replace(planned, spec=entry.spec, verdict=verdict, refusal=refusal)
+        if verdict.decision != "deny" and planned.verdict.decision == "confirm":
+            return replace(planned, spec=entry.spec)
+        now = replace(planned, spec=entry.spec, verdict=verdict, refusal=_denied(verdict))
+        return await self.examined(now, exchange)
 
     async def examined(self, planned: Planned, exchange: Exchange) -> Planned:
         """The call as it is, or with the doubt of the engine that would run it.
@@ -114,6 +134,13 @@ class Judge:
 def _denied(verdict: Verdict) -> str | None:
     """The result of a call that policy does not let run."""
     return f"Not run: refused by policy. {verdict.reason}" if verdict.decision == "deny" else None
+
+
+def _text_of(level: object) -> str | None:
+    """The model's word as it is kept: a text, and no other value reads as one of the levels."""
+    if level is ABSENT:
+        return None
+    return level if isinstance(level, str) else f"{level!r} ({type(level).__name__})"
 
 
 def _call(found: FoundCall, call_id: str) -> ToolCall:

@@ -92,8 +92,7 @@ class Results:
         return ToolResult(text[offset : offset + length] or f"The result has {len(text)} characters only.")
 
     async def close(self) -> None:
-        self._kept.clear()
-        self._size = 0
+        """Nothing: the results of a run are there for it, also past a reload."""
 
 
 class ReadsOnly:

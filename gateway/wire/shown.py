@@ -105,17 +105,18 @@ def shown_name(name: str) -> str:
     return name if _NAME.fullmatch(name) else shown_json(name, NAME_CHARS)
 
 
-def shown_arguments(arguments: Mapping[str, Any], *, language: Language = "en") -> str:
-    """One line `name: value` for each argument in canonical order, the value as JSON.
+def shown_arguments(arguments: Mapping[str, Any], *, language: Language = "en", whole: bool = False) -> str:
+    """One line `name: value` for each argument in canonical order, the value as JSON; `whole`: all of it.
 
     Lines that begin with `!` are remarks: an argument's line never does.
     """
     nothing, more, *_ = _REMARKS[language]
     names = sorted(arguments)
-    here, rest = names[:ARGUMENTS_LINES], names[ARGUMENTS_LINES:]
+    here, rest = (names, []) if whole else (names[:ARGUMENTS_LINES], names[ARGUMENTS_LINES:])
     values = [canonical(arguments[name]) for name in here]
+    lengths = [len(value) for value in values]
     lines: list[str] = []
-    for name, value, share in zip(here, values, _shares([len(value) for value in values]), strict=True):
+    for name, value, share in zip(here, values, lengths if whole else _shares(lengths), strict=True):
         lines.append(f"{shown_name(name)}: {_shown_json(value, share)}")
         lines += _remarks(f"{name[:NAME_CHARS]} {value[:share]}", language=language)
     if rest:

@@ -150,12 +150,12 @@ async def test_reading_on_in_an_untrusted_result_taints(tmp_path: Path) -> None:
         assert (approval["tool"], approval["basis"], born(tmp_path)) == ("execute_sql", "default", [])
 
 
-async def test_a_group_is_judged_by_what_was_read_before_it(tmp_path: Path) -> None:
-    """The model wrote both calls before it saw the page: its word still counts for the second."""
+async def test_a_call_is_judged_by_what_was_read_before_it_in_its_group(tmp_path: Path) -> None:
+    """Whoever wrote the page is in the run when the second call is to run: the model's word counts no more."""
     tools = ranch(tmp_path)
     tools["file_operations"]["untrusted"] = True
     reads = call("file_operations", operation="read", path="notes.txt")
     rounds = (asks(reads, birth(risk_level="low")), says("Done."))
     async with talking(*rounds, tools=tools, risk={"trust_llm": "until_tainted"}) as world:
-        assert (await world.chat("Go on.")).text == "Done."
-        assert born(tmp_path) == ["Di"]
+        (approval,) = (await world.chat("Go on.")).asks
+        assert (approval["tool"], born(tmp_path)) == ("execute_sql", [])

@@ -115,25 +115,25 @@ async def test_a_server_that_dies_between_two_calls_of_one_answer() -> None:
         assert (answer.status, answer.text) == (200, "I see.")
         first, second = world.model.behind()[-2:]
         assert "ended while it ran the tool 'crash'" in first["content"]
-        assert "Not run: the service of this tool is not running any more" in second["content"]
+        assert "its service is not running any more" in second["content"]
         run = await world.run(answer.headers["X-Context-Run-Id"], state="completed")
-        assert [step["state"] for step in run["steps"]] == ["failed", "failed"]
+        assert [step["state"] for step in run["steps"]] == ["failed", "refused"]
 
 
 async def test_a_tool_that_changes_between_two_calls_of_one_answer(tmp_path: Path) -> None:
-    """What was judged as it was does not run as it is now: the next call of it asks a person."""
+    """What was judged as it was does not run as it is now: it asks a person."""
     box = behaving("changed", tmp_path / "starts")
     servers = {"box": box, "other": behaving()}
     waits = {"tool": "other.sleep", "parameters": {"risk_level": "low", "seconds": 1.5}, "terminate": False}
     then = {"tool": "box.echo", "parameters": {"risk_level": "low", "text": "hello"}, "terminate": False}
-    async with serving(says(json.dumps([waits, then])), says(json.dumps(then)), servers=servers) as world:
+    async with serving(says(json.dumps([waits, then])), servers=servers) as world:
         await until_pinned(world, "box")
         asked = asyncio.create_task(world.chat("use the box service"))
         await asyncio.sleep(0.2)
         await asked_of(world, "/box/restart")
         (approval,) = (await asked).asks
         assert approval["rule"] == "definition_changed"
-        assert "Not run: the definition of this tool has changed" in result(world)
+        assert len(world.model.asked) == 1
 
 
 async def test_a_tool_that_may_run_twice_is_called_again() -> None:

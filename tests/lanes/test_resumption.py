@@ -15,8 +15,8 @@ from gateway.lanes.context import AGENT_LOOP, ContextLane
 from gateway.lanes.resumption import OFTEN, Asked, Resumption
 from gateway.pipeline.chain import Chain, Link, fold
 from gateway.runs.desk import word_of
+from gateway.runs.lease import LEASE_S
 from gateway.runs.live import Asking, LiveRun, LiveRuns
-from gateway.runs.record import LEASE_S
 from gateway.wire.replies import Reply
 from plugins.stores.sqlite import SqliteStore
 from tests import telling

@@ -1,4 +1,4 @@
-"""Runs, steps and grants as clients see them."""
+"""Runs and steps as clients see them."""
 
 from dataclasses import replace
 
@@ -10,7 +10,6 @@ from gateway.lanes.views import (
     audit_view,
     decided_view,
     error_view,
-    grant_view,
     json_answer,
     list_answer,
     run_view,
@@ -18,7 +17,7 @@ from gateway.lanes.views import (
     step_view,
     whole_run_view,
 )
-from tests.plugins.stores.records import approval, audit_line, grant, run, step
+from tests.plugins.stores.records import approval, audit_line, run, step
 
 
 def test_nothing_of_a_run_that_is_not_for_clients() -> None:
@@ -76,9 +75,8 @@ def test_a_line_of_the_audit_log_is_whole() -> None:
     assert (view["seq"], view["by"], view["hash"], view["created_s"]) == (7, "bob", "f" * 64, 100.0)
 
 
-def test_grants_and_errors() -> None:
+def test_errors() -> None:
     """An error within an answer has what an error has."""
-    assert grant_view(grant())["id"] == "gr_1"
     error = GatewayError("decision_conflict", "It is rejected already.", param="id")
     assert error_view(error) == {
         "message": "It is rejected already.",

@@ -1,6 +1,6 @@
 """An agent loop around a scripted model and a real store: what the tests of runs stand on."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -29,7 +29,8 @@ from gateway.runs.request import exchange_of
 from gateway.runs.tail import Tail
 from gateway.testing.clock import ManualClock
 from gateway.tools.catalog import Configured, load_catalog
-from gateway.tools.gate import Gate, Policy
+from gateway.tools.gate import Gate, Policy, Rule
+from gateway.tools.in_use import Equipment, InUse
 from gateway.tools.judge import Judge
 from gateway.tools.results import Results
 from gateway.tools.runner import Runner
@@ -107,6 +108,7 @@ class Bench:
     untrusted: bool = False  # `look` reads what strangers wrote
     policy: Policy = field(default_factory=lambda: Policy(trust_llm="always", default="confirm"))
     assessors: dict[str, RiskAssessor] = field(default_factory=dict)
+    rules: dict[str, Rule] = field(default_factory=dict)
     store: SqliteStore = field(default_factory=lambda: SqliteStore(":memory:"))
     clock: ManualClock = field(default_factory=ManualClock)
     counters: ContextCounters = field(default_factory=ContextCounters)
@@ -127,22 +129,23 @@ class Bench:
         peek = Source(spec("peek", parameters=schema, idempotent=True), does=self._does)
         judge = Judge(
             await load_catalog({"look": Configured(look, untrusted=self.untrusted), "peek": Configured(peek)}),
-            Gate(self.policy, self.assessors),
+            Gate(self.policy, self.assessors, rules=self.rules),
         )
         self.tail = Tail(self.store)
         self.keeper = Keeper(self.store, clock=clock, resume=_unexpected)
+        self.equipment = Equipment(judge, Runner(Results(), counters=self.counters, clock=clock), _hold)
+        in_use = InUse(lambda: self.equipment)
         self.desk = Desk(
             self.store,
             self.tail,
-            judge,
+            in_use,
             counters=self.counters,
             clock=clock,
             expires_s=3600.0,
             on_reject=self.asks.on_reject,
         )
         crew = Crew(
-            judge=judge,
-            runner=Runner(Results(), counters=self.counters, clock=clock),
+            in_use=in_use,
             desk=self.desk,
             tail=self.tail,
             keeper=self.keeper,
@@ -152,6 +155,11 @@ class Bench:
             clock=clock,
         )
         return Agents(crew)
+
+    def reload(self, **rules: Rule) -> None:
+        """From now on these rules are in use, whatever a run began with."""
+        self.rules, now = rules, self.equipment
+        self.equipment = replace(now, judge=Judge(now.judge.catalog, Gate(self.policy, self.assessors, rules=rules)))
 
     async def reply(self, **facts: object) -> Reply:
         given: dict[str, object] = {"body": BODY, "caller": CALLER, "chain": "main", **facts}
@@ -215,6 +223,14 @@ async def told_by(reply: Reply) -> list[Json]:
         return [one for one in map(whole, await told(reply)) if "choices" in one]
     finally:
         await reply.release()
+
+
+def _hold() -> Callable[[], Awaitable[None]]:
+    return _let_go
+
+
+async def _let_go() -> None:
+    """Nobody closes these tools."""
 
 
 async def _unexpected(run: StoredRun) -> None:

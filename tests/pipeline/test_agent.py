@@ -12,7 +12,7 @@ from gateway.errors import GatewayError
 from gateway.journal import AskBefore, Change, StoredStep
 from gateway.pipeline.run import ASK_BEFORE
 from gateway.runs import keeper as keeping
-from gateway.runs.record import LEASE_S
+from gateway.runs.lease import LEASE_S
 from gateway.store import StoreError
 from gateway.tools.gate import Policy
 from plugins.stores.sqlite import SqliteStore
@@ -462,7 +462,7 @@ async def test_who_lost_a_run_in_the_middle_of_a_call_is_stopped(
 ) -> None:
     """It hung for longer than its lease: the other process goes on, and nothing of the first one's comes after that."""
     monkeypatch.setattr(keeping, "LOOK_S", 0.005)
-    monkeypatch.setattr("gateway.pipeline.round.TOOL_GRACE_S", 0.02)
+    monkeypatch.setattr("gateway.pipeline.effect.TOOL_GRACE_S", 0.02)
     place, began, ended = str(tmp_path / "gateway.db"), asyncio.Event(), asyncio.Event()
 
     async def hangs(_asked: ToolCall) -> ToolResult:

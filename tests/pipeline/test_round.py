@@ -337,8 +337,10 @@ async def test_every_decision_is_in_the_audit_log() -> None:
         (0, "verdict", "auto", "llm", "", ""),
         (1, "verdict", "confirm", "llm", "", ""),
         (0, "started", "auto", "llm", "", ""),
+        (0, "finished", "finished", "llm", "", ""),
         (1, "decision", "approved", "llm", "c", "rest"),
         (1, "started", "confirm", "llm", "", ""),
+        (1, "finished", "finished", "llm", "", ""),
     ]
     assert all(re.fullmatch("[0-9a-f]{64}", r.line.sha256) for r in rows)
     await bench.close()
@@ -378,7 +380,7 @@ async def test_a_tool_may_end_by_itself_when_its_client_leaves(message: str | No
 
 async def test_a_tool_that_does_not_end_leaves_an_unknown_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is stopped, and never run again by itself."""
-    monkeypatch.setattr("gateway.pipeline.round.TOOL_GRACE_S", 0.02)
+    monkeypatch.setattr("gateway.pipeline.effect.TOOL_GRACE_S", 0.02)
     began, ended = asyncio.Event(), asyncio.Event()
 
     async def endless(_asked: ToolCall) -> ToolResult:

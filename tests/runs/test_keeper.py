@@ -9,7 +9,7 @@ import pytest
 from gateway.journal import Change, ConflictError, RunState, StoredRun
 from gateway.runs import keeper as module
 from gateway.runs.keeper import AT_ONCE, OWED, Keeper
-from gateway.runs.record import LEASE_S
+from gateway.runs.lease import LEASE_S
 from gateway.store import StoreError
 from gateway.testing.clock import ManualClock
 from plugins.stores.sqlite import SqliteStore
