@@ -11,7 +11,7 @@ from aiohttp import web
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from gateway.assemble import Assembled, Shared, SystemClock, assemble_context, make_fleet, open_store
-from gateway.build import ADMIN_PATHS, CONTEXT_PATHS, ROOT_PATHS, allowed_hosts, build_admin_entry, build_entry
+from gateway.build import ADMIN_PATHS, CONTEXT_PATHS, ROOT_PATHS, build_admin_entry, build_entry
 from gateway.config import ConfigError, Loaded, redactable, replacing
 from gateway.config.tools import Notify
 from gateway.contracts import CheckedSource
@@ -19,6 +19,8 @@ from gateway.counters import ContextCounters
 from gateway.exposition import Exposition
 from gateway.journal import StoredRun
 from gateway.lanes.admin import Pages, Readiness, Route
+from gateway.lanes.asked import caller_with
+from gateway.lanes.chat import head_of
 from gateway.lanes.connection import ClientConnection
 from gateway.lanes.entry import Entry
 from gateway.lanes.listener import Listener
@@ -27,6 +29,7 @@ from gateway.logs import LogSink, access_record
 from gateway.metrics import Metrics
 from gateway.notices import Notices
 from gateway.pages import Rooms
+from gateway.routing.door import Door
 from gateway.routing.keys import Identity
 from gateway.runs.keeper import Keeper
 from gateway.runs.live import LiveRuns
@@ -62,7 +65,6 @@ class Gateway:
         index: int = 0,
     ) -> None:
         self._loaded = loaded
-        self._hosts = allowed_hosts(loaded.settings)
         self._load = load
         self._sink = sink
         self._metrics = metrics
@@ -227,7 +229,8 @@ class Gateway:
                 self._loaded = old
                 raise
             self._listeners[DATA].swap(entry)
-            self._hosts = allowed_hosts(loaded.settings)
+            if ADMIN in self._listeners:
+                self._listeners[ADMIN].swap(build_admin_entry(loaded.settings, metrics=self._metrics))
             retired, self._context = self._context, context
             if retired is not None:
                 await retired.lane.retire()
@@ -310,7 +313,14 @@ class Gateway:
 
     async def _listener(self, entry: Entry, further: Sequence[Route]) -> Listener:
         exposition = self._exposition.page if self._loaded.settings.metrics.enabled else None
-        pages = Pages(exposition=exposition, ready=self._ready, allowed_hosts=lambda: self._hosts, further=further)
+        pages = Pages(
+            exposition=exposition,
+            ready=self._ready,
+            door=self._door,
+            recognise=self._recognise,
+            read_metrics=self._read_metrics,
+            further=further,
+        )
         runner = web.AppRunner(
             pages.application(),
             access_log=None,
@@ -331,6 +341,17 @@ class Gateway:
             new_handler=runner.server,
             access_log=self._access if self._loaded.settings.logging.access else None,
         )
+
+    def _recognise(self, request: web.Request) -> None:
+        self._listeners[DATA].entry.recognise(head_of(request))
+
+    def _read_metrics(self, request: web.Request) -> None:
+        if not self._loaded.settings.metrics.public:
+            head = head_of(request)
+            caller_with(("metrics", "admin"), lambda scope: self._identify(head, True, scope).caller)
+
+    def _door(self) -> Door:
+        return self._listeners[DATA].entry.door
 
     def _ready(self) -> Readiness:
         if any(listener.draining for listener in self._listeners.values()):

@@ -146,8 +146,7 @@ async def assemble_context(
     problems: list[Problem] = []
     store, counters, clock = shared.store, shared.counters, shared.clock
     prompts = BasePrompts(_prompt_texts(settings, problems), store, clock=clock)
-    nothing = Catalog(())
-    host = PluginHost(prompts, store, counters, clock, nothing, NoRuns())
+    host = PluginHost(prompts, store, counters, clock, Catalog(()), NoRuns())
     catalog = await _catalog(settings, folder, host, shared.results, problems, fleet=shared.fleet)
     gate = gate_of(settings, host, problems, at_hand=True)
     host.tools = catalog
@@ -183,6 +182,7 @@ async def assemble_context(
         body_bytes=settings.limits.context_body,
         approvals=settings.approvals.mode,
         desk=crew.desk,
+        tool_names=catalog.names,
         runs=shared.runs,
         earlier=_earlier(store, clock),
         close=close,

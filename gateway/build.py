@@ -12,6 +12,7 @@ from gateway.lanes.entry import Entry, Limits, Timeouts
 from gateway.metrics import Metrics
 from gateway.notices import webhooks_of
 from gateway.routing.classify import PROMPTS, SERVICES, WORKFLOWS
+from gateway.routing.door import Door
 from gateway.routing.keys import Key, KeyRing
 from gateway.routing.routes import Route
 from gateway.upstream.endpoint import Endpoint
@@ -44,6 +45,7 @@ def build_entry(
         pools=[Pool(e, clock=clock) for e in endpoints],
         keys=KeyRing(_keys(settings)),
         metrics=metrics,
+        door=door(settings),
         own_paths={path for path in own_paths if path in CONTEXT_PATHS or not any(r.matches(path) for r in routes)},
         limits=_limits(settings),
         timeouts=_timeouts(settings),
@@ -57,17 +59,20 @@ def build_admin_entry(settings: Settings, *, metrics: Metrics) -> Entry:
         pools=(),
         keys=KeyRing(()),
         metrics=metrics,
+        door=door(settings),
         own_paths=ROOT_PATHS | ADMIN_PATHS,
         limits=_limits(settings),
         timeouts=_timeouts(settings),
     )
 
 
-def allowed_hosts(settings: Settings) -> frozenset[str]:
-    """The names our own pages answer to: the listen addresses and `allowed_hosts`."""
-    listens = [listen for listen in (settings.listen, settings.admin.listen) if listen is not None]
-    names = {"*" if _is_wildcard(listen.host) else listen.host.lower() for listen in listens}
-    return frozenset(names | set(settings.allowed_hosts))
+def door(settings: Settings) -> Door:
+    """The names that are ours: the listen addresses and `allowed_hosts`; and the other pages that may ask."""
+    listens = [listen.host for listen in (settings.listen, settings.admin.listen) if listen is not None]
+    named = [f"[{host}]" if ":" in host else host for host in listens if not _is_wildcard(host)]
+    return Door.of(
+        [*named, *settings.allowed_hosts], origins=settings.cors, any_address=any(map(_is_wildcard, listens))
+    )
 
 
 def check_files(settings: Settings) -> None:

@@ -61,6 +61,7 @@ CODES: Mapping[str, Code] = MappingProxyType(
         "approval_expired": Code(410, _INVALID, "policy"),
         "request_too_large": Code(413, _INVALID, "client"),
         "target_too_long": Code(414, _INVALID, "client"),
+        "unsupported_media_type": Code(415, _INVALID, "client"),
         "expectation_failed": Code(417, _INVALID, "client"),
         "agent_iteration_limit": Code(422, _INVALID, "gateway"),
         "edit_refused": Code(422, _INVALID, "policy"),

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import ParamSpec, Protocol
 
-from functional.through import get
+from functional.through import HOSTS, get
 
 from gateway.testing import processes
 from gateway.testing.peer import Peer, Response, connect
@@ -37,7 +37,7 @@ class Reachable(Protocol):
 def config(upstream_url: str | None, *, upstream: Mapping[str, object] | None = None, **sections: object) -> str:
     """The text of a gateway.yaml (JSON is YAML); `upstream` is added to the entry of the one upstream."""
     upstreams = [] if upstream_url is None else [{"name": "up", "base_url": upstream_url, **(upstream or {})}]
-    return json.dumps({"upstreams": upstreams, **sections})
+    return json.dumps({"upstreams": upstreams, "allowed_hosts": HOSTS, **sections})
 
 
 def key(text: str, *scopes: str) -> dict[str, object]:

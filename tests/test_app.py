@@ -98,7 +98,9 @@ async def test_a_reload_changes_upstreams_keys_limits_and_names() -> None:
     async with (
         FakeUpstream(serve(answer(200, b"first"))) as first,
         FakeUpstream(serve(answer(200, b"second"))) as second,
-        LocalGateway({"upstreams": [{"name": "one", "base_url": first.base_url}]}) as gateway,
+        LocalGateway(
+            {"upstreams": [{"name": "one", "base_url": first.base_url}], "allowed_hosts": ["gw.example"]}
+        ) as gateway,
         client_of(gateway) as client,
     ):
         assert (await exchange(client)).payload == b"first"
@@ -106,7 +108,7 @@ async def test_a_reload_changes_upstreams_keys_limits_and_names() -> None:
         await gateway.reload(
             {
                 "upstreams": [{"name": "two", "base_url": second.base_url}],
-                "allowed_hosts": ["gateway.example"],
+                "allowed_hosts": ["gateway.example", "gw.example"],
                 "limits": {"head": "2KiB"},
                 "logging": {"access": True},
             }

@@ -14,6 +14,7 @@ _LISTEN = re.compile(r"(?:\[([0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?)\]|([A-Za-z0-9.
 _HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?:\.(?!-)[A-Za-z0-9_-]{1,63})*\.?\Z")
 _DIGITS_AND_DOTS = re.compile(r"[0-9.]+\Z")
 _PREFIX = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*\Z")
+_ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?\Z")
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")
 _HEADER_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?\Z")
 _CREDENTIAL = re.compile(r"[\x21-\x7e]+\Z")
@@ -129,6 +130,16 @@ def parse_host(value: object) -> str:
     return text.lower()
 
 
+def parse_origin(value: object) -> str:
+    """A page's origin as browsers send it: in lower case, without the usual port of its scheme."""
+    text = parse_text(value).lower()
+    found = _ORIGIN.match(text)
+    if found is None:
+        raise ValueError("expected an origin such as https://chat.example.com: name each one, without a path")
+    usual = {"http": ":80", "https": ":443"}.get(found[1], "")
+    return text.removesuffix(usual) if usual else text
+
+
 def parse_header_name(value: object) -> str:
     text = parse_text(value)
     if not _TOKEN.match(text):
@@ -189,6 +200,7 @@ ListenAddress = Annotated[Address, Leaf(kind="host:port", parse=parse_address, w
 BaseUrl = Annotated[str, Leaf(kind="http(s) URL", parse=parse_base_url)]
 PathPrefix = Annotated[str, Leaf(kind="path prefix", parse=parse_prefix)]
 HostName = Annotated[str, Leaf(kind="host", parse=parse_host)]
+Origin = Annotated[str, Leaf(kind="origin", parse=parse_origin)]
 HeaderName = Annotated[str, Leaf(kind="header name", parse=parse_header_name)]
 CredentialHeader = Annotated[str, Leaf(kind="header name", parse=parse_credential_header)]
 SecretText = Annotated[Secret, Leaf(kind="secret", parse=parse_secret, write=str)]

@@ -15,6 +15,10 @@ from gateway.config.tools import FOREIGN_MCP_KEYS
 # What models accept as the name of a function.
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _MOST_NAMES_SHOWN = 12
+_BUILT_IN = frozenset({"file_operations", "http_request", "execute_sql", "execute_command"})
+_READ_RESULT = "read_result"
+# A name with one of these is a glob, or the tool of a service.
+_GLOB_OR_SERVICE = frozenset("*?[.")
 # How other programs turn a server off, beside `enabled: false`, which is ours as well.
 _OFF: Mapping[str, bool] = {"disabled": True, "isActive": False}
 # What belongs to one of the two kinds of MCP servers.
@@ -33,6 +37,7 @@ def check(draft: Draft) -> None:
     _check_chains(draft)
     _check_alternatives(draft)
     _check_tools(draft)
+    _check_judged(draft)
 
 
 def set_aside_foreign_keys(draft: Draft) -> None:
@@ -168,6 +173,19 @@ def _check_tools(draft: Draft) -> None:
             draft.complain(("tools", name), "write {} to have it with its defaults, or remove it")
         elif not _TOOL_NAME.match(name):
             draft.complain(("tools", name), "expected a name of 1 to 64 letters, digits, '_' or '-'", key=True)
+
+
+def _check_judged(draft: Draft) -> None:
+    """Rules and assessors for tools that do not exist; what a plugin's tools are called is known at the start only."""
+    tools = draft.get("tools")
+    if set(tools if isinstance(tools, dict) else ()) - _BUILT_IN:
+        return
+    for section in ("rules", "assessors"):
+        for path in draft.matches("risk", section, "*"):
+            name = str(path[-1])
+            if name not in _BUILT_IN | {_READ_RESULT} and not _GLOB_OR_SERVICE & set(name):
+                hint = nearest(name, sorted(_BUILT_IN)) or f"; there are: {', '.join(sorted(_BUILT_IN))}"
+                draft.complain(path, f"there is no tool {shown(name)}{hint}", key=True)
 
 
 def _check_one_of(draft: Draft, path: KeyPath, *keys: str) -> None:

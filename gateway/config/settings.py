@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from gateway.config.addresses import Address, BaseUrl, DatabaseUrl, HostName, ListenAddress
+from gateway.config.addresses import Address, BaseUrl, DatabaseUrl, HostName, ListenAddress, Origin
 from gateway.config.context import Chains, Context, Prompts, Workflows
 from gateway.config.scalars import FilePath, Flag, counted
 from gateway.config.secret import Secret
@@ -18,6 +18,10 @@ DEFAULT_LISTEN = Address("127.0.0.1", 8080)
 
 class Metrics(Section):
     enabled: Flag = Field(default=True, description="Count and serve `/metrics`.")
+    public: Flag = Field(
+        default=False,
+        description="Serve `/metrics` to everybody; false: where there are `keys`, to scope `metrics` or `admin`.",
+    )
 
 
 class Logging(Section):
@@ -53,7 +57,13 @@ class Settings(Section):
         default=None, description="How people reach the gateway; null: approvals are shown without a link."
     )
     allowed_hosts: tuple[HostName, ...] = Field(
-        default=(), description="Further hosts under which our own routes answer, besides localhost and `listen`."
+        default=(),
+        description="Further hosts that are the gateway's, besides localhost and `listen`: for our own routes, and "
+        "without `keys` for all.",
+    )
+    cors: tuple[Origin, ...] = Field(
+        default=(),
+        description="Other sites whose pages may ask and read our answers, such as `https://chat.example.com`.",
     )
     limits: Limits = Field(default_factory=Limits, description="What one client can take.")
     context: Context = Field(default_factory=Context, description="Defaults of the context lane.")

@@ -11,7 +11,7 @@ from gateway.config.scalars import ExistingFile, FilePath, Flag, Label, Name, Te
 from gateway.config.section import Section
 from gateway.config.units import Duration, DurationOrZero, sized
 
-Scope = Literal["passthrough", "context", "approve", "admin"]
+Scope = Literal["passthrough", "context", "approve", "admin", "metrics"]
 
 _SHA256 = re.compile(r"[0-9A-Fa-f]{64}\Z")
 

@@ -1,16 +1,21 @@
-"""Our own pages: liveness, readiness, metrics. Only this gateway's names reach them, and no foreign origin."""
+"""Our own pages: liveness, readiness, metrics, and the guard in front of all of them.
 
-import ipaddress
+Which names and pages of other sites reach them is judged before (`routing/door.py`).
+"""
+
 import logging
 import math
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 from typing import Literal
 
 from aiohttp import web
 
 from gateway.errors import GatewayError
+from gateway.lanes.content import check_type
 from gateway.lanes.own import take_back
+from gateway.lanes.sharing import Sharing
+from gateway.routing.door import Door
 from gateway.store import StoreError, unwritten
 from gateway.wire.answer import error_body, new_request_id
 from gateway.wire.web import TOOL_HEADER
@@ -18,8 +23,9 @@ from gateway.wire.web import TOOL_HEADER
 EXPOSITION_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 log = logging.getLogger("gateway")
 
-#: Answered to anybody, under any name: it says nothing (Claude Code asks `HEAD /` first).
 ROOT = "/"
+#: Pages for everybody. `/metrics` asks for itself: the configuration may open it.
+OPEN = frozenset((ROOT, "/health/live", "/health/ready", "/metrics"))
 
 #: Where a page that has given its request an id leaves it for error answers.
 REQUEST_ID = web.RequestKey("request_id", str)
@@ -31,19 +37,27 @@ Readiness = Literal["ready", "draining", "store_lost"]
 
 
 class Pages:
-    """The pages of one worker. `exposition` gives the metrics of all workers, `ready` whether requests are welcome."""
+    """The pages of one worker. `exposition` gives the metrics of all workers; `ready` whether requests are welcome.
+
+    `recognise` raises GatewayError for a request without a key, before any page; `read_metrics` for one that may not
+    read metrics. What a key may do, each page knows.
+    """
 
     def __init__(
         self,
         *,
         exposition: Callable[[], Awaitable[bytes]] | None,
         ready: Callable[[], Readiness],
-        allowed_hosts: Callable[[], Collection[str]],
+        door: Callable[[], Door],
+        recognise: Callable[[web.Request], None],
+        read_metrics: Callable[[web.Request], None],
         further: Sequence[Route] = (),
     ) -> None:
         self._exposition = exposition
         self._ready = ready
-        self._allowed_hosts = allowed_hosts
+        self._sharing = Sharing(door)
+        self._recognise = recognise
+        self._read_metrics = read_metrics
         self._further = further
 
     def application(self) -> web.Application:
@@ -55,6 +69,7 @@ class Pages:
             app.router.add_get("/metrics", self._metrics)
         for method, path, handler in self._further:
             app.router.add_route(method, path, handler)
+        app.on_response_prepare.append(self._sharing.share)
         app.on_response_prepare.append(take_back)
         return app
 
@@ -68,15 +83,22 @@ class Pages:
         status = self._ready()
         return _json({"status": status}, status=200 if status == "ready" else 503)
 
-    async def _metrics(self, _request: web.Request) -> web.Response:
+    async def _metrics(self, request: web.Request) -> web.Response:
+        self._read_metrics(request)
         assert self._exposition is not None
         return web.Response(body=await self._exposition(), headers={"Content-Type": EXPOSITION_TYPE})
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
+            preflight = self._sharing.preflight(request)
+            if preflight is not None:
+                return preflight
             if request.path != ROOT:
-                self._check(request)
+                _check_tool(request)
+            if request.path not in OPEN:
+                self._recognise(request)
+                check_type(request)
             return await handler(request)
         except web.HTTPMethodNotAllowed:
             return _error(GatewayError("method_not_allowed", "This page does not know that method."))
@@ -98,37 +120,11 @@ class Pages:
             log.exception("a page failed, request id %s", answer.headers["x-request-id"])
             return answer
 
-    def _check(self, request: web.Request) -> None:
-        """A browser page of another site, or a name that was rebound to us, must not reach our pages (K8).
 
-        Nor must a model, through a tool of ours: it would approve its own calls.
-        """
-        if TOOL_HEADER in request.headers:
-            raise GatewayError(
-                "origin_not_allowed", "Tools of a gateway do not reach its own pages.", param=TOOL_HEADER
-            )
-        allowed = self._allowed_hosts()
-        if not _is_ours(request.headers.get("Host", ""), allowed):
-            raise GatewayError(
-                "host_not_allowed",
-                "This Host is not served here; add it to 'allowed_hosts' if it is yours.",
-                param="host",
-            )
-        origins = request.headers.getall("Origin", ())
-        if not all(_is_ours(origin.partition("://")[2], allowed) for origin in origins):
-            raise GatewayError("origin_not_allowed", "Requests from other sites are refused here.", param="origin")
-
-
-def _is_ours(host: str, allowed: Collection[str]) -> bool:
-    """Whether `host` (with or without port) is localhost or an allowed name. `*` stands for every address literal."""
-    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-    if name.lower() == "localhost" or name.lower() in allowed:
-        return True
-    try:
-        address = ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return address.is_loopback or "*" in allowed
+def _check_tool(request: web.Request) -> None:
+    """A model must not reach our pages through a tool of ours: it would approve its own calls. Raises GatewayError."""
+    if TOOL_HEADER in request.headers:
+        raise GatewayError("origin_not_allowed", "Tools of a gateway do not reach its own pages.", param=TOOL_HEADER)
 
 
 def _json(content: dict[str, str], *, status: int = 200) -> web.Response:

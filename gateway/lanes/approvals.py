@@ -107,7 +107,7 @@ class ApprovalPages:
     async def _decide(self, request: web.Request) -> web.Response:
         caller = self._authorise(request, *VIEWING)
         query_of(request)
-        decision = await body_of(request, Decision)
+        decision = await body_of(request, Decision, caller)
         approval = await self._decisions.make(request.match_info["id"], decision.wish(via_of(request)), caller=caller)
         await go_on(self._resume, approval)
         return json_answer(decided_view(approval))
@@ -115,7 +115,7 @@ class ApprovalPages:
     async def _decide_all(self, request: web.Request) -> web.Response:
         caller = self._authorise(request, "approve")
         query_of(request)
-        batch = await body_of(request, Batch)
+        batch = await body_of(request, Batch, caller)
         via = via_of(request)
         wishes = [
             (one.id, Wish(approve=batch.decision == "approve", via=via, sha256=one.sha256, comment=batch.reason))

@@ -96,9 +96,9 @@ def word_of(query: Mapping[str, str], name: str, words: Collection[str]) -> str 
     return word
 
 
-async def body_of(request: web.Request, model: type[ModelT]) -> ModelT:
+async def body_of(request: web.Request, model: type[ModelT], caller: Caller) -> ModelT:
     """The body. Raises GatewayError (request_too_large, invalid_json, unknown_field, invalid_field)."""
-    content = await content_of(request, limit_bytes=BODY_LIMIT_BYTES, limit_name="this page takes")
+    content = await content_of(request, caller, limit_bytes=BODY_LIMIT_BYTES, limit_name="this page takes")
     try:
         text = content.decode()
     except UnicodeDecodeError:

@@ -52,9 +52,10 @@ class ChatPages:
         self._admit()
         lane, core = self._current()
         head = head_of(request)
-        identities = self._identities(head, core)
+        identities = identities_of(head, core, self._identify)
         async with lane.in_use():
-            content = await content_of(request, limit_bytes=lane.body_bytes, limit_name="limits.context_body")
+            caller = next(iter(identities.values())).caller
+            content = await content_of(request, caller, limit_bytes=lane.body_bytes, limit_name="limits.context_body")
             body = chat_request(content)
             has_key = core.has_key(body)
             identity = identities.get(has_key) or self._identify(head, has_key, "context")
@@ -96,21 +97,22 @@ class ChatPages:
         )
         return web.Response(status=status, body=content, headers={"Content-Type": content_type})
 
-    def _identities(self, head: RequestHead, core: ModelCore) -> Mapping[bool, Identity]:
-        """Who asks, where the upstream has a key of its own and where it has none. Raises GatewayError if nobody does.
 
-        That is before the body is read, which says which upstream it is: a stranger's is not worth reading.
-        """
-        identities: dict[bool, Identity] = {}
-        refusals = []
-        for upstream_has_key in core.key_kinds:
-            try:
-                identities[upstream_has_key] = self._identify(head, upstream_has_key, "context")
-            except GatewayError as error:
-                refusals.append(error)
-        if not identities:
-            raise refusals[0]
-        return identities
+def identities_of(head: RequestHead, core: ModelCore, identify: Identify) -> Mapping[bool, Identity]:
+    """Who asks, where the upstream has a key of its own and where it has none. Raises GatewayError if nobody does.
+
+    That is before the body is read, which says which upstream it is: a stranger's is not worth reading.
+    """
+    identities: dict[bool, Identity] = {}
+    refusals = []
+    for upstream_has_key in core.key_kinds:
+        try:
+            identities[upstream_has_key] = identify(head, upstream_has_key, "context")
+        except GatewayError as error:
+            refusals.append(error)
+    if not identities:
+        raise refusals[0]
+    return identities
 
 
 def head_of(request: web.Request) -> RequestHead:

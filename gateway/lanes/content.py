@@ -1,12 +1,34 @@
-"""The body of a request for one of our own pages, read up to a limit."""
+"""The body of a request for one of our own pages: JSON, read up to a limit, and only once its caller is known.
+
+Nothing else reads a body of our pages.
+"""
 
 from aiohttp import web
 
+from gateway.caller import Caller
 from gateway.errors import GatewayError
+from gateway.lanes.own import Facade
 
 
-async def content_of(request: web.Request, *, limit_bytes: int, limit_name: str) -> bytes:
-    """The whole body. Raises GatewayError (request_too_large) that names the limit's key of the configuration."""
+def check_type(request: web.Request) -> None:
+    """Raises GatewayError (unsupported_media_type) for a body that does not say that it is JSON.
+
+    A page of another site can send any other type without asking first.
+    """
+    kind = request.content_type.lower()
+    if request.can_read_body and kind != "application/json" and not kind.endswith("+json"):
+        raise GatewayError(
+            "unsupported_media_type",
+            "The body must be JSON, and say so: send 'Content-Type: application/json'.",
+            param="content-type",
+        )
+
+
+async def content_of(request: web.Request, caller: Caller, *, limit_bytes: int, limit_name: str) -> bytes:
+    """The whole body, which `caller` may send. Raises GatewayError (request_too_large) that names the limit."""
+    del caller  # who reads a body must have asked for a key before
+    if isinstance(request.transport, Facade):
+        request.transport.invite()
     content = bytearray()
     async for piece in request.content.iter_any():
         content += piece

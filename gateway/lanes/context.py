@@ -20,6 +20,7 @@ from gateway.config.workflows import Workflow
 from gateway.contracts import Chunk, Exchange, Handler, Json, Reply
 from gateway.errors import GatewayError
 from gateway.journal import StoredRun
+from gateway.lanes.narrowed import narrowed
 from gateway.lanes.own import Facade
 from gateway.lanes.render import Completion, Frames, Turn
 from gateway.pipeline.chain import Chain
@@ -78,6 +79,7 @@ class ContextLane:
     body_bytes: int
     approvals: Literal["auto", "hold", "turn", "reject"]
     desk: Desk
+    tool_names: Callable[[], Sequence[str]]  # `Catalog.names`
     runs: LiveRuns
     earlier: Callable[[Asking, Caller], Awaitable[StoredRun | None]]
     close: Callable[[], Awaitable[None]]
@@ -146,7 +148,7 @@ class ContextLane:
             prompt=prompt if task is None else None,
             task=task,
             conversation=steering.get("conversation"),
-            only_tools=tuple(name.strip() for name in steering["tools"].split(",")) if "tools" in steering else (),
+            only_tools=narrowed(steering["tools"], self.tool_names()) if "tools" in steering else (),
             approvals=self._approvals(steering.get("approvals"), stream=body.get("stream") is True),
             fingerprint="" if asking is None else asking.fingerprint,
             idempotency_key=None if asking is None or asking.idempotency_key is None else asking.idempotency_key[2],

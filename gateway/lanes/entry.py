@@ -1,4 +1,4 @@
-"""The spine of one configuration: match the route, authenticate, classify, and plan.
+"""The spine of one configuration: look at the door, match the route, authenticate, classify, and plan.
 
 Everything here is frozen; a reload builds another Entry. Plans are kept by the exact bytes they were made from, so a
 revoked key or a changed route cannot live on in them.
@@ -11,6 +11,7 @@ from gateway.errors import GatewayError
 from gateway.lanes.plan import REPEATABLE, Plan, upstream_head
 from gateway.metrics import Metrics
 from gateway.routing.classify import classify
+from gateway.routing.door import Door
 from gateway.routing.keys import Identity, KeyRing
 from gateway.routing.routes import Route, RouteTable, path_of, resolve_alias
 from gateway.upstream.pool import Pool
@@ -21,6 +22,8 @@ from gateway.wire.mask import maskable
 PLANS_LIMIT = 256
 PLAN_HEAD_LIMIT_BYTES = 4096
 
+#: Answered to anybody, under any name: it says nothing (Claude Code asks `HEAD /` first).
+ROOT = b"/"
 _OWN_METHODS = frozenset((b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"))
 _NEEDLES = (b"ontent-Length: ", b"ontent-length: ")
 _LENGTH_FIELD = b"\r\ncontent-length: "
@@ -54,12 +57,14 @@ class Entry:
         routes: Sequence[Route],
         pools: Sequence[Pool],
         keys: KeyRing,
+        door: Door,
         metrics: Metrics,
         own_paths: Collection[bytes],
         limits: Limits,
         timeouts: Timeouts,
     ) -> None:
         self.pools = tuple(pools)
+        self.door = door
         self.limits = limits
         self.timeouts = timeouts
         self._routes = RouteTable(routes)
@@ -83,10 +88,16 @@ class Entry:
         """
         if head.method in (b"CONNECT", b"TRACE") or head.target == b"*":
             raise GatewayError("method_not_allowed", "CONNECT, TRACE and OPTIONS * are not served here.")
+        if self.door.is_preflight(head):
+            return None
         meant = resolve_alias(head.target)
+        if self._keys.is_empty and path_of(meant) != ROOT:
+            self.door.check(head)
         mode = classify(head, meant, self._own_paths)
         target = meant if self._routes.match(head.target) is None else head.target  # a configured path goes unchanged
         if mode != "passthrough":
+            if path_of(meant) != ROOT:
+                self.door.check(head)
             if head.method not in _OWN_METHODS:
                 raise GatewayError("method_not_allowed", "Our own pages know no such method.")
             return None
@@ -102,6 +113,11 @@ class Entry:
                 self._plans.clear()
             self._plans[key] = plan
         return plan, digits
+
+    def recognise(self, head: RequestHead) -> None:
+        """Before any page of ours. Raises GatewayError unless the request has a key, where there are keys."""
+        own_keys = any(pool.endpoint.api_key is not None for pool in self.pools)
+        self._keys.recognise(head, upstream_has_key=own_keys or not self.pools)
 
     def identify(self, head: RequestHead, *, upstream_has_key: bool, scope: str) -> Identity:
         """Who asks for one of our own routes. Raises GatewayError."""

@@ -14,7 +14,7 @@ from aiohttp import web
 from gateway.contracts import Chunk, Clock, Counters, Exchange, Intent, Json, Reply, Tell, ToolCall
 from gateway.errors import GatewayError
 from gateway.lanes.admin import REQUEST_ID, Route
-from gateway.lanes.chat import Identify, head_of
+from gateway.lanes.chat import Identify, head_of, identities_of
 from gateway.lanes.content import content_of
 from gateway.lanes.context import AGENT_LOOP, ContextLane, chat_request, new_run_id
 from gateway.lanes.workflows import called_in
@@ -121,13 +121,15 @@ class ExplainPages:
         self._admit()
         explainer = self._current()
         lane, core, head = explainer.lane, explainer.core, head_of(request)
+        identities = identities_of(head, core, self._identify)
         async with lane.in_use():
+            caller = next(iter(identities.values())).caller
             body = chat_request(
-                await content_of(request, limit_bytes=lane.body_bytes, limit_name="limits.context_body")
+                await content_of(request, caller, limit_bytes=lane.body_bytes, limit_name="limits.context_body")
             )
             calls = _calls(body.pop("calls", None))
             has_key = core.target_of(body).pool.endpoint.api_key is not None
-            identity = self._identify(head, has_key, "context")
+            identity = identities.get(has_key) or self._identify(head, has_key, "context")
             run_id = request[REQUEST_ID] = new_run_id()
             exchange = await lane.exchange(head, body, identity=identity, run_id=run_id)
             answer = await explainer.explain(exchange)

@@ -24,7 +24,7 @@ from gateway.wire.head import RequestHead
 if TYPE_CHECKING:
     from gateway.lanes.connection import ClientConnection
 
-_CONTINUE = b"HTTP/1.1 100 "
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 SWITCHED = 101
 
 
@@ -52,6 +52,11 @@ class Facade(asyncio.Transport):
             self._client.write(data)
         return True
 
+    def invite(self) -> None:
+        """Tells a client that waits with its body to send it."""
+        if self.head.expects_continue and not self._closed:
+            self._client.write(_CONTINUE)
+
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return default if name == "socket" else self._client.transport.get_extra_info(name, default)
 
@@ -62,7 +67,9 @@ class Facade(asyncio.Transport):
         if self._closed:
             return
         data = bytes(data)
-        if not self._turn.status and not data.startswith(_CONTINUE):
+        if data.startswith(_CONTINUE):
+            return  # aiohttp invites a body before anybody has looked at the key: see `invite`
+        if not self._turn.status:
             # No page prepared this: it is aiohttp's own error answer, which repeats what was sent.
             self._closed = True
             self._client.listener.loop.call_soon(self._turn.handler_refused)

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from gateway.caller import Caller
 from gateway.contracts import EnhancedPrompt, Enhancer
 from gateway.errors import GatewayError
+from gateway.lanes.content import content_of
 from gateway.pipeline.prompts import (
     TEXT_LIMIT_BYTES,
     BasePrompts,
@@ -99,7 +100,7 @@ class PromptPages:
 
     async def _put(self, request: web.Request) -> web.Response:
         caller = self._authorise(request, "admin")
-        text = _parsed(await _body_of(request)).text
+        text = _parsed(await _body_of(request, caller)).text
         try:
             prompt = await self._prompts().put(request.match_info["id"], text, tenant=caller.tenant)
         except ConfiguredPromptError as error:
@@ -122,16 +123,11 @@ class PromptPages:
         return _json({"id": prompt_id, "object": "system_prompt.deleted", "deleted": True})
 
 
-async def _body_of(request: web.Request) -> bytes:
+async def _body_of(request: web.Request, caller: Caller) -> bytes:
     """The whole body. Raises GatewayError (request_too_large) once it is more than a prompt can need."""
     if (request.content_length or 0) > BODY_LIMIT_BYTES:
         raise _too_large()
-    body = bytearray()
-    async for piece in request.content.iter_any():
-        body += piece
-        if len(body) > BODY_LIMIT_BYTES:
-            raise _too_large()
-    return bytes(body)
+    return await content_of(request, caller, limit_bytes=BODY_LIMIT_BYTES, limit_name="what a prompt can need")
 
 
 def _parsed(body: bytes) -> PromptBody:

@@ -111,7 +111,7 @@ class RunPages:
     async def _settle(self, request: web.Request) -> web.Response:
         caller = self._authorise(request, *VIEWING)
         query_of(request)
-        body = await body_of(request, Finding)
+        body = await body_of(request, Finding, caller)
         if body.outcome == "retry" and body.result is not None:
             raise GatewayError("invalid_field", "A call that runs again brings its own result.", param="result")
         finding = settle.Finding(

@@ -74,7 +74,8 @@ class ServicePages:
         return list_answer(tool_views(await self._found(request)))
 
     async def _register(self, request: web.Request) -> web.Response:
-        caller, settings = self._asked(request), await _object_of(request)
+        caller = self._asked(request)
+        settings = await _object_of(request, caller)
         name = _name_of(settings.pop("name", None))
         config = _config_of(settings)
         if await self._configured(name):
@@ -88,7 +89,8 @@ class ServicePages:
         return await self._changed(name, add, caller, "registered", status=CREATED)
 
     async def _put(self, request: web.Request) -> web.Response:
-        caller, settings = self._asked(request), await _object_of(request)
+        caller = self._asked(request)
+        settings = await _object_of(request, caller)
         name = _name_of(request.match_info["name"])
         if settings.pop("name", name) != name:
             raise GatewayError("invalid_field", "It is not the name in the path; leave it out.", param="name")
@@ -126,7 +128,7 @@ class ServicePages:
 
     async def _accept(self, request: web.Request) -> web.Response:
         caller = self._asked(request)
-        content = await _object_of(request)
+        content = await _object_of(request, caller)
         seen = await self._found(request)
         accepted = _accepted(seen, parsed(Acceptance, content).tools)
 
@@ -245,9 +247,9 @@ def _accepted(seen: Seen, wanted: Mapping[str, str] | None) -> Mapping[str, str]
     return definitions if wanted is None else wanted
 
 
-async def _object_of(request: web.Request) -> Json:
+async def _object_of(request: web.Request, caller: Caller) -> Json:
     """The body; nothing is an empty object. Raises GatewayError (request_too_large, invalid_json)."""
-    content = await content_of(request, limit_bytes=BODY_LIMIT_BYTES, limit_name="this page takes")
+    content = await content_of(request, caller, limit_bytes=BODY_LIMIT_BYTES, limit_name="this page takes")
     try:
         value = value_of(content.decode()) if content else {}
     except UnicodeDecodeError:

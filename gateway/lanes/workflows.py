@@ -118,7 +118,7 @@ class WorkflowPages:
         caller = self._authorise(request, "context")
         query_of(request)
         workflow = self._found(request)
-        body = await body_of(request, RunBody)
+        body = await body_of(request, RunBody, caller)
         if body.conversation is not None and not body.conversation.isprintable():
             raise GatewayError("invalid_field", "It must be printable text.", param="conversation")
         wanted = Wanted(

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from typing import Literal
+from urllib.parse import unquote_to_bytes
 
 from gateway.errors import GatewayError
 from gateway.routing.routes import path_of
@@ -13,6 +14,19 @@ CONTEXT_PREFIX = b"x-context-"
 _CONTEXT_CHAT = b"/v1/chat/completions"
 #: Below each are the pages of single ones, where it is our own itself.
 PROMPTS, WORKFLOWS, SERVICES = b"/v1/system-prompts", b"/workflows", b"/mcp/services"
+#: What generates, by the end of its path, in the APIs that upstreams speak; a thread's messages are only kept.
+_GENERATES = (
+    b"/responses",
+    b"/messages",
+    b"/completions",
+    b"/complete",
+    b"/realtime",
+    b"/api/chat",
+    b"/api/generate",
+    b":generatecontent",
+    b":streamgeneratecontent",
+)
+_THREADS = b"/threads/"
 _SINGLES = tuple((collection, collection + b"/") for collection in (PROMPTS, WORKFLOWS, SERVICES))
 
 
@@ -20,7 +34,8 @@ def classify(head: RequestHead, target: bytes, own_paths: Collection[bytes]) -> 
     """The lane of a request for `target` (aliases resolved). Raises GatewayError for contradictory context headers.
 
     Own routes come first, by exact path. `/context` and everything under it is context; so is a chat completion with an
-    X-Context-* header, unless X-Context-Mode says `passthrough`. Everything else is passthrough.
+    X-Context-* header, unless X-Context-Mode says `passthrough`. Everything else is passthrough; there these headers
+    have no effect, so they are refused where something is generated without the mode that they ask for.
     """
     path = path_of(target)
     if path in own_paths or any(path.startswith(below) and name in own_paths for name, below in _SINGLES):
@@ -35,7 +50,22 @@ def classify(head: RequestHead, target: bytes, own_paths: Collection[bytes]) -> 
         return "context"
     if headers and mode != b"passthrough" and head.method == b"POST" and path == _CONTEXT_CHAT:
         return "context"
+    if headers and mode != b"passthrough" and _generates(head, path):
+        raise GatewayError(
+            "invalid_header",
+            "There is no context mode on this path: send chat completions to '/context/v1', or leave X-Context-* "
+            "headers out ('X-Context-Mode: passthrough' says that none is meant).",
+            param=next(iter(headers)).decode("latin-1"),
+        )
     return "passthrough"
+
+
+def _generates(head: RequestHead, path: bytes) -> bool:
+    """However the path is spelled: an upstream may read it as we do not."""
+    if head.method != b"POST" and not head.websocket:
+        return False
+    spelled = unquote_to_bytes(path).lower().rstrip(b"/")
+    return spelled.endswith(_GENERATES) and _THREADS not in spelled
 
 
 def context_headers(head: RequestHead) -> dict[bytes, bytes]:

@@ -25,7 +25,7 @@ class Key:
     caller: Caller
 
 
-LOCAL = Caller("local", "local", frozenset(("passthrough", "context", "approve", "admin")))
+LOCAL = Caller("local", "local", frozenset(("passthrough", "context", "approve", "admin", "metrics")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,24 @@ class KeyRing:
     def __init__(self, keys: Iterable[Key]) -> None:
         self._keys = {key.digest: key for key in keys}
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether everybody who reaches us may do everything."""
+        return not self._keys
+
+    def recognise(self, head: RequestHead, *, upstream_has_key: bool) -> None:
+        """Raises GatewayError (401, 400) unless `head` carries one of our keys, whatever that may do.
+
+        `upstream_has_key` chooses what a client without one is told to do.
+        """
+        if self._keys:
+            credentials = {name: _single(head, name) for name in (GATEWAY_HEADER, *CREDENTIAL_HEADERS)}
+            tokens = [token for name, value in credentials.items() if (token := _token(name, value)) is not None]
+            if not tokens:
+                raise GatewayError("missing_api_key", _missing(upstream_has_key=upstream_has_key))
+            if not any(self._find(token) for token in tokens):
+                raise _invalid()
+
     def identify(self, head: RequestHead, *, upstream_has_key: bool, scope: str) -> Identity:
         """The caller of `head`, who must hold `scope`. Raises GatewayError (401, 403, 400 for a repeated credential).
 
@@ -57,7 +75,7 @@ class KeyRing:
             raise GatewayError("missing_api_key", _missing(upstream_has_key=upstream_has_key))
         key = self._find(token)
         if key is None:
-            raise GatewayError("invalid_api_key", "The gateway key is not valid; check it with who runs this gateway.")
+            raise _invalid()
         if scope not in key.caller.scopes:
             raise GatewayError("scope_missing", f"This gateway key lacks the scope {scope!r}.")
         ours = {name for name, value in credentials.items() if value and (token in value or self._knows(name, value))}
@@ -90,6 +108,10 @@ def _token(name: bytes, value: bytes | None) -> bytes | None:
         return value
     scheme, _, token = value.partition(b" ")
     return token.strip() or None if scheme.lower() == b"bearer" else None
+
+
+def _invalid() -> GatewayError:
+    return GatewayError("invalid_api_key", "The gateway key is not valid; check it with who runs this gateway.")
 
 
 def _missing(*, upstream_has_key: bool) -> str:

@@ -136,6 +136,13 @@ class Catalog:
         entry = self._entries.get(name) or self._towards_models(model_name(name))
         return entry if entry is not None and entry.spec.name == name else None
 
+    def names(self) -> Sequence[str]:
+        """All inside names as they are now; `service.*` for those of a service that does not run."""
+        found = list(self._entries)
+        for facts, _ in self._current():
+            found += [f"{facts.name}.{tool}" for tool in facts.tools] if facts.running else [f"{facts.name}.*"]
+        return found
+
     def nearest(self, name: str, exchange: Exchange) -> list[str]:
         """Names that the model may have meant, those of running services included: with or without the service's."""
         names = [spec.name for spec in self.offered(exchange)]

@@ -155,3 +155,10 @@ def test_a_key_without_effect_is_a_warning(folder: Folder) -> None:
     text = "upstreams: [{name: a, base_url: 'http://a', auth_header: X-Key}]"
     assert folder.load(text).warnings == ("gateway.yaml:1:45 upstreams[0].auth_header: has no effect without api_key",)
     assert folder.load(text.replace("}]", ", api_key: k}]")).warnings == ()
+
+
+def test_rules_and_assessors_are_for_tools_that_there_are(folder: Folder) -> None:
+    """A slip of the pen would leave a tool without its rule; globs, services and plugins' tools may name more."""
+    for section in ("rules: {execute_comand: deny}", "assessors: {execute_comand: {use: command}}"):
+        assert "there is no tool 'execute_comand'" in folder.problem(f"risk: {{{section}}}")
+    folder.load("risk: {rules: {execute_command: deny, 'exec*': deny, time.now: confirm, read_result: floor}}")

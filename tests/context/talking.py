@@ -210,7 +210,9 @@ class World:
         """A stream under way; leaving the block leaves the gateway."""
         content = json.dumps({**_body(messages, body), "stream": True}).encode()
         async with aiohttp.ClientSession(self.gateway.base_url) as session:
-            response = await session.post(path, data=content, headers=headers)
+            response = await session.post(
+                path, data=content, headers={"Content-Type": "application/json", **(headers or {})}
+            )
             try:
                 yield Streamed(response)
             finally:

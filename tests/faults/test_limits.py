@@ -119,7 +119,7 @@ async def test_a_body_to_one_of_our_own_pages_that_stops() -> None:
 @pytest.mark.parametrize("target", [b"/v1/x", b"/v1/chat/completions"])
 async def test_a_body_that_drips_is_ended(target: bytes) -> None:
     """A byte now and then keeps no connection open: 408, as for a body that stopped; by length and in chunks."""
-    lines = (b"X-Context-Mode: context",) if target.endswith(b"completions") else ()
+    lines = (b"X-Context-Mode: context", b"Content-Type: application/json") if target.endswith(b"completions") else ()
     framings = (b"Content-Length: 100000", b"Transfer-Encoding: chunked"), (b"x" * 9999, b"1\r\nx\r\n" * 2000)
     async with through(limits={"body_idle": DEADLINE_S}) as (gateway, upstream):
         for framing, body in zip(*framings, strict=True):

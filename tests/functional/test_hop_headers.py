@@ -224,9 +224,10 @@ async def test_a_context_request_is_never_passed_on() -> None:
             post(b"{}", b"/context/v1/chat/completions"),
             post(b"{}", b"/chat/completions", b"X-Context-Mode: context"),
         ):
-            response = await ask(gateway, request)
+            response = await ask(gateway, request.replace(b"gw.example", b"evil.example"))
             assert (response.status, error_of(response)["code"]) == (403, "host_not_allowed")
-            response = await ask(gateway, request.replace(b"gw.example", b"localhost"))
+            request = request.replace(b"\r\n\r\n", b"\r\nContent-Type: application/json\r\n\r\n")
+            response = await ask(gateway, request)
             assert (response.status, error_of(response)["code"]) == (400, "invalid_json")
         assert not upstream.connections
 

@@ -11,7 +11,7 @@ from gateway.testing.peer import Peer
 from gateway.testing.ports import silent_port
 from gateway.testing.scripts import answer, chunk, head, serve
 
-from .through import breathe, client_of, get, listener_of, post, post_chunked, through
+from .through import HOSTS, breathe, client_of, get, listener_of, post, post_chunked, through
 
 #: The promise, and what comes to it where a paused client must be looked for, every 0.05 s.
 AT_ONCE_S, NOTICED_S = 0.1, 0.15
@@ -77,7 +77,7 @@ async def test_a_client_that_leaves_while_connecting_stops_the_attempt() -> None
     """No connection is made for it later on."""
     with silent_port() as port:
         config = {"upstreams": [{"name": "up", "base_url": f"http://127.0.0.1:{port}", "timeouts": {"connect": "30s"}}]}
-        async with LocalGateway(config) as gateway:
+        async with LocalGateway({**config, "allowed_hosts": HOSTS}) as gateway:
             async with client_of(gateway) as client:
                 await client.send(get())
                 await breathe(20)

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from running import key
 
 from gateway.testing.peer import Response
 from gateway.testing.scripts import answer, serve
@@ -199,9 +200,15 @@ async def test_the_authority_of_an_absolute_target_counts() -> None:
 @pytest.mark.parametrize(
     ("origins", "status"),
     [
-        ([b"http://localhost:3000"], 200),
+        ([b"http://localhost:8080"], 200),
+        ([b"HTTP://LOCALHOST.:8080"], 200),
+        ([b"http://localhost"], 403),
         ([b"https://gw.example"], 200),
-        ([b"http://127.0.0.1:8080"], 200),
+        ([b"https://gw.example:444"], 403),
+        ([b"http://localhost:3000"], 403),
+        ([b"http://127.0.0.1:8080"], 403),
+        ([b"http://[::1]"], 403),
+        ([b"app://localhost"], 403),
         ([b"http://evil.example"], 403),
         ([b"null"], 403),
         ([b""], 403),
@@ -221,10 +228,10 @@ async def test_pages_of_other_sites_are_refused(origins: list[bytes], status: in
             assert error_of(response)["code"] == "origin_not_allowed"
 
 
-async def test_host_and_origin_do_not_matter_to_the_lane() -> None:
-    """They go upstream, as everything."""
-    async with through() as (gateway, upstream):
-        assert (await ask(gateway, get(b"/v1/x", b"Origin: http://evil.example"))).status == 200
+async def test_with_keys_host_and_origin_do_not_matter_to_the_lane() -> None:
+    """They go upstream, as everything: a browser has no key to add to what another page asks."""
+    async with through(keys=[key("k")], allowed_hosts=[]) as (gateway, upstream):
+        assert (await ask(gateway, get(b"/v1/x", b"Origin: http://evil.example", b"X-Gateway-Key: k"))).status == 200
         assert upstream.requests[0].values(b"origin") == [b"http://evil.example"]
 
 

@@ -11,7 +11,7 @@ from gateway.testing.peer import Peer
 from gateway.testing.ports import silent_port
 from gateway.testing.scripts import answer, chunk, head, serve
 
-from .through import client_of, get, listener_of, meanwhile, post, post_chunked, through
+from .through import HOSTS, client_of, get, listener_of, meanwhile, post, post_chunked, through
 
 #: What the kernels may hold on the way: `tcp_rmem` allows 32 MB in one buffer.
 KERNELS_BYTES = 44 << 20
@@ -121,7 +121,7 @@ async def test_an_upload_waits_for_the_connection_upstream() -> None:
     """While it is being made, little of the body is taken from the client."""
     with silent_port() as port:
         config = {"upstreams": [{"name": "up", "base_url": f"http://127.0.0.1:{port}", "timeouts": {"connect": "30s"}}]}
-        async with LocalGateway(config) as gateway, client_of(gateway) as client:
+        async with LocalGateway({**config, "allowed_hosts": HOSTS}) as gateway, client_of(gateway) as client:
             uploading = asyncio.create_task(client.send(post(bytes(OFFERED_BYTES)), timeout_s=None))
             await stuck(client)
             assert client.n_sent < KERNELS_BYTES

@@ -9,7 +9,7 @@ from gateway.testing.scripts import answer, head, ok, serve
 from gateway.testing.upstream import FakeUpstream
 
 from .malformed import BAD_HEADS
-from .through import FINE, ask, breathe, client_of, error_of, get, post, says, through
+from .through import FINE, HOSTS, ask, breathe, client_of, error_of, get, post, says, through
 
 
 @pytest.mark.parametrize("raw", BAD_HEADS, ids=range(len(BAD_HEADS)))
@@ -104,7 +104,8 @@ async def test_an_old_upstream_is_understood() -> None:
 
 
 def at(url: str) -> dict[str, object]:
-    return {"upstreams": [{"name": "up", "base_url": url, "timeouts": {"connect": "0.3s"}}]}
+    entry = {"name": "up", "base_url": url, "timeouts": {"connect": "0.3s"}}
+    return {"upstreams": [entry], "allowed_hosts": HOSTS}
 
 
 async def unreachable(url: str) -> list[tuple[int, str]]:
@@ -153,7 +154,7 @@ async def test_an_upstream_that_comes_back_is_found() -> None:
     """Nothing remembers that it was gone."""
     async with through() as (gateway, upstream):
         with refusing_port() as port:
-            await gateway.reload({"upstreams": [{"name": "up", "base_url": f"http://127.0.0.1:{port}"}]})
+            await gateway.reload(at(f"http://127.0.0.1:{port}"))
             assert (await ask(gateway, get())).status == 502
         async with FakeUpstream(FINE, port=port):
             assert (await ask(gateway, get())).payload == b"fine"

@@ -9,7 +9,7 @@ import pytest
 from gateway.testing.messages import Request, differences
 from gateway.testing.scripts import answer, chunk, head, ok, serve, sse_answer
 
-from .through import HOP, REQUEST_MAY_DIFFER, ask, client_of, get, post, post_chunked, refusal, through
+from .through import HOP, HOSTS, REQUEST_MAY_DIFFER, ask, client_of, get, post, post_chunked, refusal, through
 
 TARGETS = [
     b"/v1//a/../b/%2e%2E/%7E%41;p=1?q=a%20b+c&&x=%zz&e=",
@@ -69,7 +69,7 @@ async def test_the_base_path_replaces_the_prefix(base_path: str, target: bytes, 
     """And nothing else of the target; without one the target goes unchanged."""
     async with through() as (gateway, upstream):
         path = upstream.base_url + base_path
-        await gateway.reload({"upstreams": [{"name": "up", "base_url": path}]})
+        await gateway.reload({"upstreams": [{"name": "up", "base_url": path}], "allowed_hosts": HOSTS})
         assert (await ask(gateway, get(target))).status == 200
     assert upstream.requests[0].target == expected
 
@@ -383,7 +383,7 @@ async def test_requests_are_routed_by_the_longest_prefix() -> None:
             {"name": "a", "base_url": first.base_url, "paths": ["/v1/"]},
             {"name": "b", "base_url": second.base_url, "paths": ["/v1/files/"]},
         ]
-        await gateway.reload({"upstreams": upstreams})
+        await gateway.reload({"upstreams": upstreams, "allowed_hosts": HOSTS})
         for target in (b"/v1/files/1", b"/v1/files", b"/v1/chat", b"/v1/files/?"):
             assert (await ask(gateway, get(target))).payload == target
     assert [request.target for request in first.requests] == [b"/v1/files", b"/v1/chat"]

@@ -12,7 +12,7 @@ from gateway.testing.scripts import answer, chunk, head, ok, serve
 from gateway.testing.tls import Certificates, self_signed
 from gateway.testing.upstream import FakeUpstream, Script
 
-from .through import ask, breathe, client_of, error_of, get, post, through
+from .through import HOSTS, ask, breathe, client_of, error_of, get, post, through
 
 CHUNKED = head(200, [("Transfer-Encoding", "chunked")])
 
@@ -93,7 +93,7 @@ async def test_plain_text_on_a_tls_port_is_a_502(certificates: Certificates) -> 
     for script, status in ((plain, 502), (silent, 504)):
         async with FakeUpstream(script) as upstream:
             entry = {"name": "up", "base_url": f"https://127.0.0.1:{upstream.port}", "timeouts": {"connect": "0.3s"}}
-            async with LocalGateway({"upstreams": [entry]}) as gateway:
+            async with LocalGateway({"upstreams": [entry], "allowed_hosts": HOSTS}) as gateway:
                 assert (await ask(gateway, get())).status == status
                 await upstream.wait_open(0)
 
@@ -102,7 +102,7 @@ async def test_tls_on_a_plain_port_is_a_502(certificates: Certificates) -> None:
     """The upstream speaks TLS, the configuration does not."""
     async with FakeUpstream(ssl=certificates.server_context()) as upstream:
         config = {"upstreams": [{"name": "up", "base_url": f"http://127.0.0.1:{upstream.port}"}]}
-        async with LocalGateway(config) as gateway:
+        async with LocalGateway({**config, "allowed_hosts": HOSTS}) as gateway:
             assert (await ask(gateway, get())).status == 502
 
 

@@ -16,6 +16,8 @@ from gateway.testing.upstream import FakeUpstream, Script
 
 Json = dict[str, Any]
 
+#: Names under which tests ask: without keys no others are answered.
+HOSTS = ["h", "gw", "a", "g", "u", "gx", "x", "e", "demo", "gw.example", "up.example", "other"]
 #: An upstream whose answers can be told from others'.
 FINE = serve(answer(200, b"fine"))
 
@@ -36,7 +38,8 @@ async def through(
 ) -> AsyncIterator[tuple[LocalGateway, FakeUpstream]]:
     """`upstream` is added to its entry in the configuration, `settings` to the configuration itself."""
     async with FakeUpstream(*scripts, ssl=tls, rcvbuf=rcvbuf, keep_bytes=keep_bytes, host=host) as fake:
-        config = {"upstreams": [{"name": "up", "base_url": fake.base_url, **(upstream or {})}], **settings}
+        entry = {"name": "up", "base_url": fake.base_url, **(upstream or {})}
+        config = {"upstreams": [entry], "allowed_hosts": HOSTS, **settings}
         async with LocalGateway(config) as gateway:
             yield gateway, fake
 

@@ -13,6 +13,7 @@ from gateway.lanes.entry import Entry, Limits, Timeouts
 from gateway.lanes.listener import Listener
 from gateway.lanes.own import take_back
 from gateway.metrics import Metrics
+from gateway.routing.door import Door
 from gateway.routing.keys import Key, KeyRing
 from gateway.routing.routes import Route
 from gateway.testing.clock import ManualClock
@@ -23,6 +24,8 @@ from gateway.upstream.pool import Pool
 from gateway.wire.head import RequestHead, parse_request_head
 
 HOST = "127.0.0.1"
+#: Names under which tests ask.
+TEST_HOSTS = ("h", "gw", "a", "g", "u", "gx", "x", "e", "demo", "gw.example", "up.example")
 
 
 def endpoint(port: int = 1, **more: object) -> Endpoint:
@@ -41,6 +44,7 @@ def entry(*endpoints: Endpoint, keys: KeyRing | None = None, **more: object) -> 
         "pools": [Pool(one, clock=ManualClock()) for one in endpoints],
         "keys": keys or KeyRing(()),
         "metrics": Metrics(),
+        "door": Door.of(TEST_HOSTS),
         "own_paths": (b"/own",),
         "limits": Limits(),
         "timeouts": Timeouts(),

@@ -7,7 +7,7 @@ from gateway.testing.peer import connect
 from gateway.testing.scripts import answer, event, serve, sse_answer
 from gateway.testing.upstream import FakeUpstream
 
-ASK = b"POST /v1/chat/completions?api=secret HTTP/1.1\r\nHost: g\r\nContent-Length: 2\r\n\r\n{}"
+ASK = b"POST /v1/chat/completions?api=secret HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}"
 
 
 async def _talk(response: bytes) -> tuple[LocalGateway, dict[str, object]]:

@@ -42,6 +42,7 @@ async def ask(
 ) -> Response:
     content = json.dumps(body or ASKED).encode() if method == b"POST" else b""
     head = [b"%b %b HTTP/1.1" % (method, path.encode()), b"Host: localhost", b"Content-Length: %d" % len(content)]
+    head.append(b"Content-Type: application/json")
     async with connect(to.host, to.port) as client:
         await client.send(b"\r\n".join([*head, *lines, b"", b""]) + content)
         return await client.read_response()

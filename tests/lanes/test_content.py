@@ -3,11 +3,13 @@
 import pytest
 from aiohttp import web
 
+from gateway.caller import Caller
 from gateway.errors import GatewayError
 from gateway.lanes.content import content_of
 
 from .assembled import assembled
 
+CALLER = Caller("ann", "acme", frozenset())
 REFUSED = b"request_too_large: The request body is larger than limits.some (1000 bytes)."
 
 
@@ -18,7 +20,7 @@ async def test_a_body_is_read_up_to_its_limit(size: int, expected: bytes, *, chu
 
     async def page(request: web.Request) -> web.Response:
         try:
-            content = await content_of(request, limit_bytes=1000, limit_name="limits.some")
+            content = await content_of(request, CALLER, limit_bytes=1000, limit_name="limits.some")
         except GatewayError as error:
             return web.Response(text=f"{error.code}: {error.message}")
         return web.Response(text=str(len(content)))

@@ -91,7 +91,7 @@ def test_a_chat_completion_with_a_context_header_is_context(fields: tuple[bytes,
 
 def test_context_headers_change_nothing_elsewhere() -> None:
     """They are for POST /v1/chat/completions."""
-    for target in (b"/v1/responses", b"/v1/models", CHAT + b"/x", b"/v1/Chat/completions"):
+    for target in (b"/v1/embeddings", b"/v1/models", CHAT + b"/x", b"/v1/Chat/completion"):
         assert lane(target, b"X-Context-Mode: context") == "passthrough"
     assert lane(CHAT, b"X-Context-Mode: context", method=b"GET") == "passthrough"
     assert lane(CHAT, b"X-Context-Mode: context", method=b"post") == "passthrough"
@@ -126,3 +126,26 @@ def test_context_headers_are_read_once_for_all() -> None:
     head = b"POST / HTTP/1.1\r\nHost: h\r\nX-Context-Chain: a\r\nX-Other: b\r\nx-context-mode: context\r\n\r\n"
     read = context_headers(parse_request_head(head, HeadLimits()))
     assert read == {b"x-context-chain": b"a", b"x-context-mode": b"context"}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/responses", "/v1/messages", "/v1/completions", "/v1/responses/", "/v1/respons%65s", "/V1/Messages",
+        "/openai/v1/chat/completions", "/v1/chat/completions/", "/api/chat", "/v1beta/models/g:streamGenerateContent",
+    ],
+)  # fmt: skip
+def test_context_headers_are_refused_where_something_generates_without_them(path: str) -> None:
+    """400 that names the header; `passthrough` says that nothing is meant."""
+    for line in (b"X-Context-Mode: context", b"X-Context-Chain: a", b"X-Context-Whatever: 1"):
+        with pytest.raises(GatewayError, match="no context mode on this path") as caught:
+            lane(path.encode(), line)
+        assert (caught.value.code, caught.value.param) == ("invalid_header", line.partition(b":")[0].lower().decode())
+    assert lane(path.encode(), b"X-Context-Mode: passthrough") == "passthrough"
+    assert lane(path.encode()) == "passthrough"
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/embeddings", "/v1/files", "/v1/threads/t_1/messages"])
+def test_elsewhere_context_headers_have_no_effect(path: str) -> None:
+    """Clients send the headers of a connection with everything."""
+    assert lane(path.encode(), b"X-Context-Mode: context", b"X-Context-Chain: a") == "passthrough"

@@ -4,7 +4,7 @@ from gateway.testing.local import LocalGateway
 from gateway.testing.peer import connect
 from gateway.testing.upstream import FakeUpstream
 
-ASK = b"GET /v1/models HTTP/1.1\r\nHost: g\r\n\r\n"
+ASK = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 async def test_it_serves_logs_and_counts() -> None:
