@@ -14,10 +14,11 @@ from gateway.config import ConfigError, Problem, Settings
 from gateway.config.context import StageUse
 from gateway.config.workflow_folder import load_workflows
 from gateway.config.workflows import Workflow
-from gateway.contracts import Clock, Counters, Enhancer, Host, ManagedService, RiskAssessor, Runs, Tools, ToolSource
+from gateway.contracts import Clock, Counters, Enhancer, Host, RiskAssessor, Runs, Tools, ToolSource
 from gateway.journal import StoredRun
 from gateway.lanes.context import AGENT_LOOP, ContextLane
 from gateway.lanes.explain import Explainer
+from gateway.managed import ManagedService
 from gateway.metrics import Metrics
 from gateway.pipeline.agent import Agents, Crew
 from gateway.pipeline.chain import Chain, Link, fold

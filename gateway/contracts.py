@@ -12,7 +12,7 @@ from typing import Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_check
 from gateway.caller import Caller as Caller  # for plugins, too
 from gateway.journal import StoredRun
 from gateway.store import Json as Json
-from gateway.store import ServiceState, Store
+from gateway.store import Store
 
 IntentKind = Literal["normal", "memory", "hitl", "mcp"]
 Decision = Literal["auto", "confirm", "deny", "error"]
@@ -172,6 +172,18 @@ class ToolSource(Protocol):
 
 
 @runtime_checkable
+class Binder(ToolSource, Protocol):
+    """A source with an argument in a language of its own, in which the values of a workflow must stay values."""
+
+    def bound(self, arguments: Json, values: Mapping[str, Mapping[str, object]]) -> Json:
+        """Returns the arguments of a workflow's step with its references (`gateway.wire.workflow_text`) replaced.
+
+        Raises ValueError, with the reason, for a reference that stands where no value can.
+        """
+        ...
+
+
+@runtime_checkable
 class CheckedSource(ToolSource, Protocol):
     """A source whose calls need something of the machine, which may not be there."""
 
@@ -208,47 +220,6 @@ class ServiceSource(ToolSource, Protocol):
 
     def spec(self, tool: str) -> ToolSpec | None:
         """The definition of a tool of a running service, by the service's own name for it."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
-    """How a service is, for its operator. `error` is the last thing that went wrong, in words."""
-
-    state: ServiceState
-    since_s: float  # Unix time
-    transport: Literal["stdio", "http"]
-    error: str | None = None
-    protocol: str | None = None  # the version that was agreed on
-    restarts: int = 0  # by itself, since it was started
-    skipped_lines: int = 0  # on standard output, that were no messages
-    stderr: tuple[str, ...] = ()  # the last lines
-
-
-@runtime_checkable
-class ManagedService(ServiceSource, Protocol):
-    """A service that is started and stopped, and comes back by itself when it fails."""
-
-    def start(self) -> None:
-        """Connects in the background. Idempotent."""
-        ...
-
-    async def stop(self) -> None:
-        """Returns once nothing of it runs any more. Idempotent; `start` may follow."""
-        ...
-
-    def condition(self) -> Condition: ...
-
-    def definitions(self) -> Mapping[str, str]:
-        """The SHA-256 (hex) of the definition of each of its tools, as of its last listing."""
-        ...
-
-    def accept(self, pins: Mapping[str, str]) -> None:
-        """What was accepted, by tool: one whose definition is another one is `changed`; one without a pin is not."""
-        ...
-
-    def watch(self, changed: Callable[[], None]) -> None:
-        """`changed` is called after each change of its condition or its definitions."""
         ...
 
 

@@ -23,6 +23,7 @@ LAYERS = (
     "runs",
     "routing",
     "mcp",
+    "managed",
     "contracts",
     "store",
     "journal_sqlite",
@@ -36,7 +37,7 @@ LAYERS = (
 )
 LEAVES = {"caller", "logs", "metrics", "notify"}
 #: What a plugin may import of ours.
-FOR_PLUGINS = {"contracts", "store", "journal", "journal_sqlite", "mcp", "confine", "sql", "wire", "errors"}
+FOR_PLUGINS = {"contracts", "managed", "store", "journal", "journal_sqlite", "mcp", "confine", "sql", "wire", "errors"}
 #: The processes and the composition root, which may import everything below them.
 TOP = {
     "__main__",

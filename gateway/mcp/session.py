@@ -11,7 +11,8 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
-from gateway.contracts import Clock, Condition, Counters, Json, ToolResult
+from gateway.contracts import Clock, Counters, Json, ToolResult
+from gateway.managed import Condition
 from gateway.mcp.backoff import Backoff
 from gateway.mcp.calls import AnsweredError, Calls, LostError
 from gateway.mcp.definitions import Definitions, read_definitions

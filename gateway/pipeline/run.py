@@ -31,12 +31,13 @@ from gateway.runs.live import CALLS, EFFECTS, RECORDED, STOPPING
 from gateway.runs.live import PARKED as PARKED_MARK
 from gateway.runs.loop import Action, Ask, Execute, Finish, Loop, Plan, Planned, Told
 from gateway.runs.record import Record
-from gateway.runs.script import Script
+from gateway.runs.script import Fill, Script
 from gateway.store import StoreError
 from gateway.tools.native import native_tools
 from gateway.wire.chat_request import client_tools
 from gateway.wire.imitation import defused
 from gateway.wire.scanner import Calls, FoundCall, Malformed
+from gateway.wire.workflow_text import Values
 
 if TYPE_CHECKING:
     from gateway.pipeline.agent import Crew
@@ -77,7 +78,8 @@ class Run:
         # None of these knows the run: it goes with its last reference, and is nothing for the collector to find.
         self._progress = Progress(Usage())
         self._hidden = HiddenTurns(exchange, self._progress, store=crew.store, clock=crew.clock)
-        self._loop = _new_loop(limits, exchange, partial(_plan, crew, exchange, self._progress))
+        plan, fill = partial(_plan, crew, exchange, self._progress), partial(_filled, crew, exchange)
+        self._loop = _new_loop(limits, exchange, plan, fill)
         limit_s = min(limits.timeout_s, exchange.budget_s)
         self._budget = Budget(limit_s, clock=crew.clock, expiry=partial(_timeout, limit_s, exchange.id))
         self._record = Record(
@@ -358,11 +360,11 @@ def _defused(action: Action) -> Action:
     return replace(action, text=defused(action.text)) if isinstance(action, Finish) and action.text else action
 
 
-def _new_loop(limits: LoopLimits, exchange: Exchange, plan: Plan) -> Loop | Script:
+def _new_loop(limits: LoopLimits, exchange: Exchange, plan: Plan, fill: Fill) -> Loop | Script:
     workflow = exchange.workflow
     if workflow is not None:
         definition, parameters = Workflow.model_validate(workflow["definition"]), workflow["parameters"]
-        return Script(definition, parameters, plan=plan, new_id=_new_call_id, run_id=exchange.id)
+        return Script(definition, parameters, plan=plan, new_id=_new_call_id, run_id=exchange.id, fill=fill)
     theirs = client_tools(exchange.body)
     return Loop(limits, plan=plan, client_tools=theirs, new_id=_new_call_id, run_id=exchange.id)
 
@@ -372,6 +374,11 @@ def _plan(crew: "Crew", exchange: Exchange, progress: Progress, found: FoundCall
     planned = crew.in_use.judge.plan(found, call_id, exchange, tainted=progress.tainted, asked_for=progress.asked_for)
     crew.counters.count("risk_decisions", decision=planned.verdict.decision, basis=planned.verdict.basis)
     return planned
+
+
+def _filled(crew: "Crew", exchange: Exchange, tool: str, arguments: Mapping[str, object], values: Values) -> Json:
+    """`Fill`, by the tools of the configuration in use."""
+    return crew.in_use.judge.filled(exchange, tool, arguments, values)
 
 
 def _timeout(limit_s: float, run_id: str) -> GatewayError:

@@ -7,7 +7,7 @@ that failed is the last one.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal, TypeAlias
 
 from gateway.config.workflows import Step, Workflow
 from gateway.contracts import Json
@@ -15,7 +15,7 @@ from gateway.errors import GatewayError
 from gateway.runs.loop import Action, Ask, Execute, Finish, Plan, Planned, Told
 from gateway.wire.scanner import FoundCall, Outcome
 from gateway.wire.shown import shown
-from gateway.wire.workflow_text import Reference, TooLongError, Values, filled, filled_text, references
+from gateway.wire.workflow_text import Reference, TooLongError, Values, filled_text, references
 
 #: Of a result, for later steps; the last one is told whole.
 RESULT_CHARS: Final = 65_536
@@ -32,6 +32,10 @@ _ENDS: Final[Mapping[str | None, Literal["length", "content_filter"]]] = {
 }
 
 
+#: Fills the references in the arguments of a tool. Raises ValueError, with the reason.
+Fill: TypeAlias = Callable[[str, Mapping[str, object], Values], Json]
+
+
 @dataclass(slots=True)
 class Script:
     """One run of a workflow; `parameters` are checked, with their defaults.
@@ -44,6 +48,7 @@ class Script:
     plan: Plan
     new_id: Callable[[], str]
     run_id: str
+    fill: Fill
     hidden: list[Json] = field(default_factory=list)  # stays empty: no model goes on from what a workflow did
     _number: int = 0  # of the step under way
     _results: dict[str, str] = field(default_factory=dict)
@@ -150,11 +155,11 @@ class Script:
             # To a model half a text says so itself; a tool would take it for the whole.
             reason = f"more than {RESULT_CHARS} characters, or the model came to its own limit"
             raise self._failure(f"it needs a result of which the end is missing ({reason})")
+        assert step.tool is not None
         try:
-            arguments = filled(step.with_, self._values)
-        except TooLongError as error:
+            arguments = self.fill(step.tool, step.with_, self._values)
+        except ValueError as error:
             raise self._failure(str(error)) from None
-        assert step.tool is not None and isinstance(arguments, dict)
         return self.plan(FoundCall(step.tool, arguments, False), self.new_id())
 
     def _filled_text(self, text: str) -> str:

@@ -14,7 +14,8 @@ from typing import Generic, TypeAlias, TypeVar
 
 import orjson
 
-from gateway.contracts import Exchange, ManagedService, Service, ServiceSource, ToolSource, ToolSpec
+from gateway.contracts import Exchange, Service, ServiceSource, ToolSource, ToolSpec
+from gateway.managed import ManagedService
 from gateway.wire.intent_names import model_name
 
 SourceT = TypeVar("SourceT", bound=ToolSource, covariant=True)

@@ -17,7 +17,8 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from gateway.config.secret import MASK, redactable
 from gateway.config.tools import McpServer
-from gateway.contracts import Clock, Condition, Counters, Json, ManagedService, ServiceSource
+from gateway.contracts import Clock, Counters, Json, ServiceSource
+from gateway.managed import Condition, ManagedService
 from gateway.store import ServiceState, Store, StoredService, StoreError, WorkerService
 from gateway.tools.catalog import Configured
 from gateway.tools.member import MOST_PINS, Build, Member, Wanted

@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
 import orjson
 
-from gateway.contracts import Examiner, Exchange, Json, ToolCall, Verdict
+from gateway.contracts import Binder, Examiner, Exchange, Json, ToolCall, Verdict
 from gateway.errors import contained
 from gateway.runs.loop import Planned
 from gateway.runs.remembered import Binding
@@ -16,6 +17,7 @@ from gateway.tools.gate import ABSENT, Asked, Gate, take_risk_level
 from gateway.tools.schema import Schemas
 from gateway.wire.canonical import definition_sha256
 from gateway.wire.scanner import FoundCall
+from gateway.wire.workflow_text import Values, filled_object
 
 log = logging.getLogger("gateway")
 
@@ -113,6 +115,16 @@ class Judge:
         return self.gate.judge(
             entry.spec, asked, tainted=tainted, asked_for=asked_for, definition_changed=entry.changed
         )
+
+    def filled(self, exchange: Exchange, tool: str, arguments: Mapping[str, object], values: Values) -> Json:
+        """Returns the arguments of a workflow's step; a tool with a language of its own puts in values as values.
+
+        Raises ValueError, with the reason.
+        """
+        entry = self.catalog.find(tool, exchange)
+        if entry is not None and isinstance(entry.source, Binder):
+            return entry.source.bound(dict(arguments), values)
+        return filled_object(arguments, values)
 
     def edited(self, tool: str, arguments: Json) -> Verdict:
         """The verdict on a call whose arguments a person has put in the place of the model's."""

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from gateway.config.tools import McpServer
-from gateway.contracts import Clock, ManagedService
+from gateway.contracts import Clock
+from gateway.managed import ManagedService
 from gateway.store import StoredService
 from gateway.tools.registration import options_of
 from gateway.tools.unbuilt import Unbuilt

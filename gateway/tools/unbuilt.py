@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
-from gateway.contracts import Condition, Exchange, Service, ToolCall, ToolResult, ToolSpec
+from gateway.contracts import Exchange, Service, ToolCall, ToolResult, ToolSpec
+from gateway.managed import Condition
 
 
 class Unbuilt:

@@ -7,9 +7,9 @@ Rule 3: time and memory are linear in the text and in what comes out of it, whic
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 Kind = Literal["params", "steps"]
 #: What references stand for: by kind, then by name. What is not there is absent.
@@ -57,6 +57,41 @@ def filled(template: object, values: Values, *, limit_chars: int = FILLED_CHARS)
     return None if value is _ABSENT else value
 
 
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What a reference in a text stands for; `text` is empty if it is absent."""
+
+    name: str  # as it was written: `params.x`
+    value: object
+    text: str
+    absent: bool
+
+
+def pieces(template: str, values: Values, *, limit_chars: int = FILLED_CHARS) -> list[str | Value]:
+    """Returns the literal texts of a template and the values between them, in order. Raises TooLongError."""
+    return list(_Filling(values, limit_chars).pieces(template))
+
+
+#: Writes a text in a language of its own, of which no value becomes a part. Raises ValueError, with the reason.
+Writer: TypeAlias = Callable[[Sequence[str | Value]], str]
+
+
+def filled_object(
+    template: Mapping[str, object], values: Values, *, writers: Mapping[str, Writer] | None = None
+) -> dict[str, object]:
+    """`filled`, for the arguments of a tool; those in `writers` are written by these unless they are one reference.
+
+    Raises TooLongError, and what the writers raise.
+    """
+    whole = filled(template, values)
+    assert isinstance(whole, dict)
+    for name, write in (writers or {}).items():
+        text = template.get(name)
+        if isinstance(text, str) and not _REFERENCE.fullmatch(text):
+            whole[name] = write(pieces(text, values))
+    return whole
+
+
 def filled_text(template: str, values: Values, *, limit_chars: int = FILLED_CHARS) -> str:
     """A text with its references replaced once, by texts; what is absent is empty. Raises TooLongError."""
     return _Filling(values, limit_chars).text(template)
@@ -82,11 +117,18 @@ class _Filling:
         return template
 
     def text(self, template: str) -> str:
-        parts, at = [], 0
+        return "".join(piece if isinstance(piece, str) else piece.text for piece in self.pieces(template))
+
+    def pieces(self, template: str) -> Iterator[str | Value]:
+        at = 0
         for found in _REFERENCE.finditer(template):
-            parts += [self._counted(template[at : found.start()]), self._counted(as_text(self._found(found)))]
+            yield self._counted(template[at : found.start()])
+            value = self._found(found)
+            is_absent = value is _ABSENT
+            name, text = f"{found[1]}.{found[2]}", self._counted(as_text(value))
+            yield Value(name, None if is_absent else value, text, is_absent)
             at = found.end()
-        return "".join((*parts, self._counted(template[at:])))
+        yield self._counted(template[at:])
 
     def _itself(self, whole: re.Match[str]) -> object:
         value = self._found(whole)

@@ -19,13 +19,15 @@ from gateway.confine.levels import Choice, Sandbox, at, strongest
 from gateway.confine.order import Level, Limits, Order
 from gateway.confine.programs import program, shell
 from gateway.confine.run import Finished, run
-from gateway.contracts import Exchange, Host, Plugin, ToolCall, ToolResult, ToolSpec
+from gateway.contracts import Exchange, Host, Json, Plugin, ToolCall, ToolResult, ToolSpec
 from gateway.wire.durations import positive_seconds
 from gateway.wire.shell import parse
 from gateway.wire.shell_environment import ALWAYS, HARMLESS, Settings
 from gateway.wire.shell_git import GIT_FUNCTION
 from gateway.wire.shell_objection import Objection
 from gateway.wire.shell_reading import read_command
+from gateway.wire.workflow_command import command_with
+from gateway.wire.workflow_text import Values, filled_object
 
 _DEFAULT_CWD: Final = "work"
 #: Linux takes no longer argument (MAX_ARG_STRLEN is 128 KiB).
@@ -126,6 +128,10 @@ class ExecuteCommand:
             order, stdout_bytes=kept_bytes * 3 // 4, stderr_bytes=kept_bytes // 4, flood_bytes=_FLOOD_BYTES
         )
         return _result(finished, order)
+
+    def bound(self, arguments: Json, values: Values) -> Json:
+        """See `Binder`: a value is a word of the command, or a part of one."""
+        return filled_object(arguments, values, writers={"command": command_with})
 
     async def choose(self) -> Choice:
         """The confinement, found out once; a machine that had none is asked again the next time."""

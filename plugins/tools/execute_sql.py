@@ -21,6 +21,8 @@ from gateway.sql.sqlite import Sqlite
 from gateway.wire.durations import positive_seconds
 from gateway.wire.sql_rows import SqlRows
 from gateway.wire.sql_statement import judge
+from gateway.wire.workflow_sql import Dialect, statement_with
+from gateway.wire.workflow_text import Value, Values, filled_object
 
 SQLITE, POSTGRES = "sqlite:///", ("postgresql://", "postgres://")
 MAX_SQL = 100_000  # characters
@@ -60,14 +62,28 @@ class ExecuteSql:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._engine = _engine(config)
+        self._dialect: Dialect = "postgres" if config.url.startswith(POSTGRES) else "sqlite"
 
     async def list_tools(self) -> Sequence[ToolSpec]:
-        postgres = self._config.url.startswith(POSTGRES)
-        name, mark = ("PostgreSQL", "`$1`, `$2`") if postgres else ("SQLite", "each `?`")
+        name, mark = ("PostgreSQL", "`$1`, `$2`") if self._dialect == "postgres" else ("SQLite", "each `?`")
         what = "read-only" if self._config.read_only else "changes are committed"
         flags = replace(_SPEC, untrusted=self._config.untrusted, requires_approval=self._config.requires_approval)
         description = f"Runs one SQL statement on the {name} database ({what}) and returns its rows as JSON."
         return (replace(flags, description=description, parameters=_parameters(mark)),)
+
+    def bound(self, arguments: Json, values: Values) -> Json:
+        """See `Binder`: a value is bound to the statement, never a part of it. Raises ValueError."""
+        bound: list[object] = []
+
+        def write(pieces: Sequence[str | Value]) -> str:
+            statement, found = statement_with(pieces, dialect=self._dialect)
+            bound.extend(found)
+            return statement
+
+        filled = filled_object(arguments, values, writers={"sql": write})
+        if bound and "params" in filled:
+            raise ValueError("it has references in `sql` and `params` besides: write the values in one of the two ways")
+        return {**filled, "params": bound} if bound else filled
 
     async def refusal(self, call: ToolCall, exchange: Exchange) -> str | None:  # noqa: ARG002 - as for `call`
         """More than one statement, and what the connection would not let it do."""

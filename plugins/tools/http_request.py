@@ -20,7 +20,7 @@ from aiohttp.abc import AbstractResolver
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 from yarl import URL
 
-from gateway.contracts import Exchange, Host, Plugin, ToolCall, ToolResult, ToolSpec
+from gateway.contracts import Exchange, Host, Json, Plugin, ToolCall, ToolResult, ToolSpec
 from gateway.wire.addresses import is_public
 from gateway.wire.durations import positive_seconds
 from gateway.wire.web import (
@@ -35,6 +35,8 @@ from gateway.wire.web import (
     redirected,
     web_request,
 )
+from gateway.wire.workflow_text import Values, filled_object
+from gateway.wire.workflow_url import url_with
 
 MAX_REDIRECTS = 5
 MAX_SHOWN = 500  # characters of one header
@@ -94,6 +96,10 @@ class HttpRequest:
         only = f" Only these hosts: {', '.join(self._config.hosts)}." if self._config.hosts else ""
         spec = replace(_SPEC, untrusted=self._config.untrusted, requires_approval=self._config.requires_approval)
         return (replace(spec, description=spec.description + only),)
+
+    def bound(self, arguments: Json, values: Values) -> Json:
+        """See `Binder`: a value is data in the URL."""
+        return filled_object(arguments, values, writers={"url": url_with})
 
     async def refusal(self, call: ToolCall, exchange: Exchange) -> str | None:  # noqa: ARG002 - as for `call`
         """What can be told without a look-up: asking for the addresses of a name would tell its server that name."""

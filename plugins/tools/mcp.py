@@ -10,17 +10,8 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from gateway.contracts import (
-    Clock,
-    Condition,
-    Exchange,
-    Host,
-    Plugin,
-    Service,
-    ToolCall,
-    ToolResult,
-    ToolSpec,
-)
+from gateway.contracts import Clock, Exchange, Host, Plugin, Service, ToolCall, ToolResult, ToolSpec
+from gateway.managed import Condition
 from gateway.mcp.definitions import Definition
 from gateway.mcp.facts import Channel, Credentials, Endpoint, MakeChannel, Server
 from gateway.mcp.process import Program

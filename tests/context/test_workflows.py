@@ -101,7 +101,8 @@ async def test_the_example_of_the_documentation(tmp_path: Path) -> None:
     tools = {"execute_sql": {"url": f"sqlite:///{tmp_path}/shop.db", "read_only": False}}
     async with working(tmp_path, says("It is sour."), workflows=(yaml.safe_load(written),), tools=tools) as world:
         asked = await run(world, "new-fruit", {"name": "Quince", "price": 3})
-        assert asked.json["approvals"][0]["arguments"] == {"sql": "INSERT INTO fruit VALUES ('Quince', 3)"}
+        bound = {"sql": "INSERT INTO fruit VALUES (?1, ?2)", "params": ["Quince", 3]}
+        assert asked.json["approvals"][0]["arguments"] == bound
         await world.decide(asked.json["approvals"][0]["id"])
         done = await world.run(asked.json["id"], state="completed")
         assert done["result"].startswith("It is sour.\n\nStored: {")
@@ -292,7 +293,7 @@ async def test_a_run_is_on_record_as_a_workflow(tmp_path: Path) -> None:
         assert [(s["name"], s["tool"], s["decision"], s["state"]) for s in whole["steps"]] == [
             ("rows", "execute_sql", "auto", "finished")
         ]
-        assert whole["steps"][0]["arguments"] == {"sql": "SELECT name FROM pets WHERE legs = 4"}
+        assert whole["steps"][0]["arguments"] == {"sql": "SELECT name FROM pets WHERE legs = ?1", "params": [4]}
         assert whole["steps"][0]["result"] == ROWS and whole["result"] == "# Pets\nAda."
         assert whole["answer"]["usage"]["total_tokens"] == 18
         told = await events(world, done.json["id"])
@@ -439,7 +440,7 @@ async def test_what_a_user_writes_stays_what_it_is(tmp_path: Path, text: str) ->
         "description": "x",
         "parameters": {"text": {"required": True}},
         "steps": [
-            {"name": "rows", "tool": "execute_sql", "with": {"sql": "SELECT 1 -- {{params.text}}"}},
+            {"name": "rows", "tool": "execute_sql", "with": {"sql": "SELECT '{{params.text}}', 1"}},
             {"name": "said", "model": "{{params.text}}"},
             {"name": "end", "prompt": "{{params.text}} {{steps.said}}"},
         ],
@@ -448,18 +449,41 @@ async def test_what_a_user_writes_stays_what_it_is(tmp_path: Path, text: str) ->
         assert (await run(world, "echo", {"text": text})).json["result"] == f"[{text}]"
         assert (await world.chat(f"/echo {text}")).text == f"[{text}]"
         done = await run(world, "looks", {"text": text})
-        assert done.json["steps"][0]["arguments"] == {"sql": f"SELECT 1 -- {text}"}
+        assert done.json["steps"][0]["arguments"] == {"sql": "SELECT ?1, 1", "params": [text]}
         assert sent(world.model.asked) == [[{"role": "user", "content": text}]]
         assert done.json["result"] == f"{text} {text}"
 
 
-async def test_what_is_inserted_is_judged_as_a_whole(tmp_path: Path) -> None:
-    """A parameter that makes another statement of a harmless one is seen by the gate: nothing runs unasked."""
-    sql = {"name": "rows", "tool": "execute_sql", "with": {"sql": "{{params.what}} FROM pets WHERE legs = 4"}}
+@pytest.mark.parametrize(
+    "place", ["{{params.what}}", "'{{params.what}}'", "'a' || {{params.what}} || '{{params.what}}'"]
+)
+async def test_a_value_is_no_part_of_the_statement(tmp_path: Path, place: str) -> None:
+    """The statement is the author's, whatever its user writes: the value finds nobody of that name."""
+    sql = {"name": "rows", "tool": "execute_sql", "with": {"sql": f"SELECT name FROM pets WHERE name = {place}"}}
     find = {"name": "find", "description": "x", "parameters": {"what": {"required": True}}, "steps": [sql]}
     async with working(tmp_path, workflows=(find,)) as world:
-        assert (await run(world, "find", {"what": "SELECT name"})).status == 200
-        asked = await run(world, "find", {"what": "DELETE"})
+        for text in ("' OR '1'='1", "x' UNION SELECT name FROM pets --", "1) OR (1=1"):
+            done = await run(world, "find", {"what": text})
+            assert (done.status, json.loads(done.json["result"])["rows"]) == (200, [])
+
+
+async def test_a_reference_where_no_value_can_stand_ends_the_step(tmp_path: Path) -> None:
+    """Nothing runs, and the error names the reference."""
+    sql = {"name": "rows", "tool": "execute_sql", "with": {"sql": "SELECT name FROM {{params.what}}_old"}}
+    find = {"name": "find", "description": "x", "parameters": {"what": {"required": True}}, "steps": [sql]}
+    async with working(tmp_path, workflows=(find,)) as world:
+        failed = await run(world, "find", {"what": "pets"})
+        assert failed.status == 422
+        assert "{{params.what}} stands as a part of a word" in failed.json["error"]["message"]
+
+
+async def test_a_whole_statement_is_judged_as_a_whole(tmp_path: Path) -> None:
+    """A parameter that is the statement is seen by the gate: what does not only read asks."""
+    sql = {"name": "rows", "tool": "execute_sql", "with": {"sql": "{{params.what}}"}}
+    find = {"name": "find", "description": "x", "parameters": {"what": {"required": True}}, "steps": [sql]}
+    async with working(tmp_path, workflows=(find,)) as world:
+        assert (await run(world, "find", {"what": "SELECT name FROM pets"})).status == 200
+        asked = await run(world, "find", {"what": "DELETE FROM pets"})
         assert (asked.status, asked.json["state"], born(tmp_path)) == (202, "awaiting_approval", [])
 
 

@@ -3,7 +3,7 @@ model and tools of the test's making.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
@@ -20,6 +20,7 @@ from gateway.lanes.workflows import Begun, Wanted, WorkflowPages
 from gateway.runs.loop import Ask, Execute, Finish, Planned, Told
 from gateway.runs.script import Script
 from gateway.wire.scanner import FoundCall, Prose
+from gateway.wire.workflow_text import Values, filled_object
 from plugins.stores.sqlite import SqliteStore
 from tests.plugins.stores.records import approval, new, run, step
 
@@ -93,7 +94,7 @@ class Bureau:
 
     async def _drive(self, there: StoredRun, wanted: Wanted) -> None:
         """To the end of the run, or to where it waits for a person."""
-        script = Script(wanted.workflow, wanted.parameters, _plan, lambda: "call_1", there.id)
+        script = Script(wanted.workflow, wanted.parameters, _plan, lambda: "call_1", there.id, _filled)
         action = script.begin()
         try:
             while not isinstance(action, Finish):
@@ -109,6 +110,10 @@ class Bureau:
         else:
             ended = replace(there, state="completed", answer=orjson.dumps({"content": action.text}))
         await self.store.write(Change(run=ended))
+
+
+def _filled(_tool: str, arguments: Mapping[str, object], values: Values) -> Json:
+    return filled_object(arguments, values)
 
 
 def _plan(found: FoundCall, call_id: str) -> Planned:

@@ -12,7 +12,7 @@ from gateway.errors import GatewayError
 from gateway.runs.loop import Action, Ask, Execute, Finish, Planned, Told
 from gateway.runs.script import RESULT_CHARS, Script
 from gateway.wire.scanner import Calls, FoundCall, Malformed, Prose
-from gateway.wire.workflow_text import FILLED_CHARS
+from gateway.wire.workflow_text import FILLED_CHARS, filled_object
 
 AUTO = Verdict("auto", "whitelist", "harmless")
 CONFIRM = Verdict("confirm", "default", "unknown")
@@ -31,6 +31,7 @@ def script(*steps: Json, **parameters: Any) -> Script:
         plan=_plan,
         new_id=lambda: f"call_{next(numbers)}",
         run_id="run_1",
+        fill=lambda _tool, arguments, values: filled_object(arguments, values),
     )
 
 

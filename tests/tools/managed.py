@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
-from gateway.contracts import Condition, Exchange, Service, ToolCall, ToolResult, ToolSpec
+from gateway.contracts import Exchange, Service, ToolCall, ToolResult, ToolSpec
+from gateway.managed import Condition
 from gateway.store import ServiceState
 
 from .doubles import spec

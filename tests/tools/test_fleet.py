@@ -11,8 +11,8 @@ from pipeline.doubles import samples
 from prometheus_client.core import Metric
 
 from gateway.config.tools import McpServer
-from gateway.contracts import Condition
 from gateway.counters import ContextCounters
+from gateway.managed import Condition
 from gateway.store import StoredService, StoreError, WorkerService
 from gateway.tools.fleet import FRESH_S, TELL_EVERY_S, Fleet, Seen
 from gateway.tools.member import Wanted

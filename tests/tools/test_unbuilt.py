@@ -1,6 +1,6 @@
 """A service that cannot be built is a service all the same: stopped, started, asked, without ever running."""
 
-from gateway.contracts import ManagedService
+from gateway.managed import ManagedService
 from gateway.tools.unbuilt import Unbuilt
 
 from .doubles import call, exchange

@@ -13,7 +13,8 @@ import pytest
 from pydantic import ValidationError
 
 from gateway.config.tools import McpServer
-from gateway.contracts import Exchange, Host, ManagedService, ServiceSource, ToolCall
+from gateway.contracts import Exchange, Host, ServiceSource, ToolCall
+from gateway.managed import ManagedService
 from plugins.tools.mcp import PLUGIN, Config, McpService
 from tests.mcp.misbehaving import command
 from tests.mcp.standing import Changes, Clock, Counters
