@@ -192,8 +192,10 @@ class Gateway:
         """Ends everything at once. Idempotent."""
         for listener in self._listeners.values():
             listener.stop()
-        for task in tuple(self._tasks):
+        ending = tuple(self._tasks)
+        for task in ending:
             task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)  # a check of the sandbox ends its process first
         await self._runs.close()  # before the tools that they use
         await self._stack.aclose()
 

@@ -271,9 +271,9 @@ async def test_a_decision_by_rest_lets_the_run_go_on_by_itself(tmp_path: Path) -
         assert (await world.chat(answering(first, "Is she there?"))).text == "Yes, she is."
         seen = world.model.asked[-1]["messages"]
         assert [message["role"] for message in seen] == [
-            *("system", "user", "assistant", "tool", "assistant", "assistant", "user")
+            *("system", "user", "assistant", "assistant", "tool", "assistant", "user")
         ]
-        assert seen[4]["content"] == "Di is here."
+        assert seen[5]["content"] == "Di is here."
 
 
 async def test_the_same_decision_again(tmp_path: Path) -> None:

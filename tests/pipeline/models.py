@@ -19,7 +19,7 @@ from gateway.upstream.endpoint import Endpoint
 from gateway.upstream.pool import Pool
 from tests.telling import told
 
-SECRET = b"sk-the-upstreams-own-key"
+SECRET = b"sk-the-upstreams-own-key-4711"
 
 
 def chunk(content: str | None = None, *, finish: str | None = None, **more: object) -> Json:
