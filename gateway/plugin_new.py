@@ -354,7 +354,7 @@ def test_only_short_texts_run_by_themselves(arguments: Json, decision: str) -> N
     use="""\
 risk:
   assessors:
-    my_tool:
+    docs.search:
       use: NAME
       with: {max_chars: 100}
 """,

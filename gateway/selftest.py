@@ -75,7 +75,8 @@ async def _exchange(request: bytes, response: bytes, *, method: str = "POST") ->
 
 
 def _gateway(upstream: FakeUpstream) -> LocalGateway:
-    return LocalGateway({"upstreams": [{"name": "recorder", "base_url": upstream.base_url}]})
+    upstreams = [{"name": "recorder", "base_url": upstream.base_url}]
+    return LocalGateway({"upstreams": upstreams, "allowed_hosts": ["g", "gateway.example"]})
 
 
 async def _compare(request: bytes, response: bytes, *, method: str = "POST") -> str:

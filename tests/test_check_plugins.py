@@ -45,8 +45,8 @@ def problems(text: str, **environ: str) -> list[str]:
         ),
         ("tools: {mine: {use: zzz}}", "gateway.yaml:1:21 tools.mine.use: no plugin 'zzz' of kind 'tools'"),
         (
-            "risk: {assessors: {mine: {use: sqll}}}",
-            "gateway.yaml:1:32 risk.assessors.mine.use: no plugin 'sqll' of kind 'assessors': expected "
+            "risk: {assessors: {execute_sql: {use: sqll}}}",
+            "gateway.yaml:1:39 risk.assessors.execute_sql.use: no plugin 'sqll' of kind 'assessors': expected "
             "plugins/assessors/sqll.py; did you mean 'sql'?",
         ),
         (
@@ -79,8 +79,8 @@ def problems(text: str, **environ: str) -> list[str]:
             "1:51 tools.x.with.limits.cpu: unknown key 'cpu'; did you mean 'cpu_s'?",
         ),
         (
-            "risk: {assessors: {x: {use: sql, with: {profile: strict}}}}",
-            "1:50 risk.assessors.x.with.profile: input should be 'literal', 'standard' or 'hardened'",
+            "risk: {assessors: {execute_sql: {use: sql, with: {profile: strict}}}}",
+            "1:60 risk.assessors.execute_sql.with.profile: input should be 'literal', 'standard' or 'hardened'",
         ),
         (
             "chains: {c: [{use: prompt_enhancer}, {use: agent_loop, with: {tool_format: native}}]}",
@@ -125,12 +125,12 @@ def test_variables_are_named_as_the_place_and_not_repeated() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "",
+        "{}",
         "chains: {c: [{use: memory}, {use: prompt_enhancer, with: }, {use: agent_loop, with: {timeout: 10s}}]}",
         "chains: {c: [{use: prompt_enhancer, with: {tools: false}}, {use: agent_loop, with: {tool_format: native}}]}",
         "chains: {c: [{use: agent_loop, with: {tool_format: native}}]}",
         "tools: {http_request: {}, other: {use: http_request, requires_approval: true, with: {hosts: [a.example]}}}",
-        "risk: {assessors: {mine: {use: sql, with: {profile: hardened}}}}",
+        "risk: {assessors: {execute_sql: {use: sql, with: {profile: hardened}}}}",
     ],
 )
 def test_what_plugins_take_is_accepted(text: str) -> None:
@@ -232,7 +232,7 @@ def test_a_clash_of_names_is_told_once_with_both_files() -> None:
 
 def test_a_folder_that_is_named_must_be_there() -> None:
     """The default one need not."""
-    assert loaded("").warnings == ()
+    assert loaded("{}").warnings == ()
     (only,) = problems("plugins: {folder: nope}")
     assert only.startswith("gateway.yaml:1:19 plugins.folder: no such folder: ")
     assert len(problems("plugins: {folder: 5}")) == 1

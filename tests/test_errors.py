@@ -45,6 +45,7 @@ CONTRACT = {
     410: {"approval_expired"},
     413: {"request_too_large"},
     414: {"target_too_long"},
+    415: {"unsupported_media_type"},
     417: {"expectation_failed"},
     422: {
         "agent_iteration_limit",

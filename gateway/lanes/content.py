@@ -11,12 +11,15 @@ from gateway.lanes.own import Facade
 
 
 def check_type(request: web.Request) -> None:
-    """Raises GatewayError (unsupported_media_type) for a body that does not say that it is JSON.
+    """Raises GatewayError (unsupported_media_type) for a body that says that it is something else than JSON.
 
-    A page of another site can send any other type without asking first.
+    A page of another site can send any other type, or none, without asking first. A program that is no browser may
+    leave the type out: a browser names the origin with every body (fetch.spec.whatwg.org, "append a request Origin").
     """
+    if not request.can_read_body or ("Content-Type" not in request.headers and "Origin" not in request.headers):
+        return
     kind = request.content_type.lower()
-    if request.can_read_body and kind != "application/json" and not kind.endswith("+json"):
+    if kind != "application/json" and not kind.endswith("+json"):
         raise GatewayError(
             "unsupported_media_type",
             "The body must be JSON, and say so: send 'Content-Type: application/json'.",

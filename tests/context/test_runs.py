@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from running import key
 
-from gateway.pipeline import round as rounds
+from gateway.pipeline import effect
 from gateway.runs.settle import DONE, FAILED
 
 from .asking import GO, answering, asks, birth, born, held, ranch, until_asked
@@ -132,7 +132,7 @@ async def test_cancelled_while_a_stream_is_held(tmp_path: Path) -> None:
 
 async def test_cancelled_while_a_tool_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tool is stopped, and the client told with a status that no SDK tries again."""
-    monkeypatch.setattr(rounds, "TOOL_GRACE_S", 0.05)
+    monkeypatch.setattr(effect, "TOOL_GRACE_S", 0.05)
     async with talking(calls("execute_sql", sql=ENDLESS), tools=desk(tmp_path)) as world:
         asking = asyncio.create_task(world.chat("Count."))
         run_id = await started(world)
@@ -165,7 +165,7 @@ SLOW = "until test -e go; do sleep 0.02; done; echo Di is born | tee -a born.txt
 @asynccontextmanager
 async def lost(folder: Path, monkeypatch: pytest.MonkeyPatch, *answers: str) -> AsyncIterator[tuple[World, Completed]]:
     """A gateway that takes up a run whose approved call was stopped in the middle together with another gateway."""
-    monkeypatch.setattr(rounds, "TOOL_GRACE_S", 0.01)
+    monkeypatch.setattr(effect, "TOOL_GRACE_S", 0.01)
     work = folder / "work"
     work.mkdir()
     tools: Json = {"execute_command": {"cwd": str(work), "sandbox": "none"}}

@@ -47,7 +47,10 @@ async def paused(world: World, **more: str) -> Completed:
 def asks_about(asked: Completed) -> Json:
     """What it waits for."""
     (approval,) = asked.json["approvals"]
-    assert approval["state"] == "pending" and approval["arguments"] == {"sql": "INSERT INTO pets VALUES ('Di', 4)"}
+    assert approval["state"] == "pending" and approval["arguments"] == {
+        "sql": "INSERT INTO pets VALUES (?1, 4)",
+        "params": ["Di"],
+    }
     found: Json = approval
     return found
 
@@ -99,7 +102,7 @@ async def test_operator_rules_hold_for_steps(tmp_path: Path, rule: str, status: 
 
 
 async def test_a_step_is_only_run_behind_its_lines_in_the_audit_log(tmp_path: Path) -> None:
-    """Verdict, decision with who decided by which way, start."""
+    """Verdict, decision with who decided by which way, start, end."""
     async with working(tmp_path, WELL) as world:
         asked = await paused(world)
         await world.decide(asks_about(asked)["id"])
@@ -109,6 +112,7 @@ async def test_a_step_is_only_run_behind_its_lines_in_the_audit_log(tmp_path: Pa
             ("verdict", "confirm", "", ""),
             ("decision", "approved", "rest", "local"),
             ("started", "confirm", "", ""),
+            ("finished", "finished", "", ""),
         ]
         assert {line["run_id"] for line in lines} == {asked.json["id"]}
 
@@ -152,7 +156,7 @@ async def test_an_approval_from_chat_answers_with_the_result(tmp_path: Path) -> 
     async with working(tmp_path, WELL, WELL) as world:
         first = await world.chat(CALLED)
         (approval,) = first.asks
-        assert "INSERT INTO pets VALUES ('Di', 4)" in first.text and first.finish == "stop"
+        assert "INSERT INTO pets VALUES (?1, 4)" in first.text and '"Di"' in first.text and first.finish == "stop"
         second = await world.chat(answering(first, f"approve {approval['id']}", question=CALLED))
         assert (second.text, second.finish) == (DONE, "stop")
         assert second.headers["X-Context-Run-Id"] == approval["run_id"]

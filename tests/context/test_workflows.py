@@ -311,6 +311,7 @@ async def test_its_calls_are_in_the_audit_log_and_in_the_metrics(tmp_path: Path)
         assert [(line["run_id"], line["event"], line["tool"]) for line in lines] == [
             (done.json["id"], "verdict", "execute_sql"),
             (done.json["id"], "started", "execute_sql"),
+            (done.json["id"], "finished", "execute_sql"),
         ]
         for name, outcome in (("report", "completed"), ("summary", "error")):
             label = f'outcome="{outcome}",workflow="{name}"'

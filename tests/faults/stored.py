@@ -10,7 +10,7 @@ from pathlib import Path
 import aiohttp
 from crash.effects import Json, effects, settings
 from crash.talk import CHAT, asking, session_with
-from functional.through import post
+from functional.through import HOSTS, post
 from running import Stopwatch
 
 from gateway.demo.app import start_demo
@@ -122,4 +122,5 @@ def configured(folder: Path, *, place: Path, upstream: str, model: str) -> Json:
     upstreams = [{"name": "up", "base_url": upstream}, {"name": "demo", "base_url": model}]
     config = settings(folder, upstreams=upstreams, context={"upstream": "demo"}, store=f"sqlite:///{place}")
     config["tools"]["ledger"]["with"]["after_s"] = CALL_S
+    config["allowed_hosts"] = HOSTS
     return config

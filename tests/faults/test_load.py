@@ -12,7 +12,7 @@ from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
 import pytest
-from functional.through import get, post
+from functional.through import HOSTS, get, post
 from running import Stopwatch, Usage, config, exchange, fetch, scrape, until_sample
 
 from gateway.testing.local import LocalGateway
@@ -240,7 +240,9 @@ async def watched_gateway(upstream_url: str) -> None:
         lags.append(now - due)
         loop.call_later(0.002, tick, now + 0.002)
 
-    async with LocalGateway({"upstreams": [{"name": "up", "base_url": upstream_url}]}) as gateway:
+    async with LocalGateway(
+        {"upstreams": [{"name": "up", "base_url": upstream_url}], "allowed_hosts": HOSTS}
+    ) as gateway:
         print(gateway.port, flush=True)
         tick(loop.time())
         await loop.run_in_executor(None, sys.stdin.read)

@@ -6,7 +6,7 @@ import random
 import signal
 
 import pytest
-from functional.through import ask, client_of, error_of, get, post, through
+from functional.through import HOSTS, ask, client_of, error_of, get, post, through
 from running import SWEEP_S, Stopwatch, config, exchange, scrape, until_sample
 
 from gateway.testing.local import LocalGateway
@@ -41,7 +41,7 @@ async def test_an_upstream_that_closes_idle_connections_is_not_the_clients_troub
             {"name": f"u{i}", "base_url": upstream.base_url, "paths": [f"/v1/{i}/"]}
             for i, upstream in enumerate(upstreams)
         ]
-        gateway = await stack.enter_async_context(LocalGateway({"upstreams": entries}))
+        gateway = await stack.enter_async_context(LocalGateway({"upstreams": entries, "allowed_hosts": HOSTS}))
         await asyncio.gather(*(requests(number, upstream) for number, upstream in enumerate(upstreams)))
         targets = [request.target for upstream in upstreams for request in upstream.requests]
     failures = [status for status in statuses if status != 200]
@@ -286,7 +286,7 @@ async def test_an_upstream_that_dies_under_load_is_used_again_when_it_is_back() 
 
     async with FakeUpstream(silent) as upstream:
         port = upstream.port
-        gateway = LocalGateway({"upstreams": [{"name": "up", "base_url": upstream.base_url}]})
+        gateway = LocalGateway({"upstreams": [{"name": "up", "base_url": upstream.base_url}], "allowed_hosts": HOSTS})
         await gateway.__aenter__()
         waiting = [asyncio.create_task(ask(gateway, get())) for _ in range(50)]
         await upstream.wait_requests(50)

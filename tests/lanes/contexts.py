@@ -54,6 +54,7 @@ class World:
     def __post_init__(self) -> None:
         clock = Clock(ManualClock())
         self.lane = ContextLane(
+            tool_names=tuple,
             chains={name: Chain(name, (), self._handle, ()) for name in ("main", "other")},
             chain="main",
             prompt="default",

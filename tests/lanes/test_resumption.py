@@ -43,6 +43,7 @@ class Worker(Bench):
         self.chains = {"main": fold("main", links, self._model, counters=self.counters, clock=clock)}
         self.runs = LiveRuns(clock=clock)
         self.lane = ContextLane(
+            tool_names=tuple,
             chains=self.chains,
             chain="main",
             prompt="default",

@@ -176,4 +176,5 @@ def test_connection_ends_fields_but_not_those_that_give_the_message_its_meaning(
 
 def test_the_hop_by_hop_fields() -> None:
     """Transfer-Encoding is not among them: the chunk framing goes on as it came, and its field with it."""
-    assert {b"connection", b"keep-alive", b"proxy-connection", b"te", b"upgrade"} == HOP_BY_HOP
+    proxies = {b"proxy-connection", b"proxy-authenticate", b"proxy-authorization", b"proxy-authentication-info"}
+    assert proxies | {b"connection", b"keep-alive", b"te", b"upgrade"} == HOP_BY_HOP

@@ -20,7 +20,7 @@ def walk(sql: str, *, write: bool = False) -> QueryWalk:
         ('SELECT "lower"(b)', "function"),
         ("SELECT users_seq.nextval", "function"),
         ("SELECT NEXT VALUE FOR s", "function"),
-        ("SELECT @f(1)", "function"),
+        ("SELECT @f(1)", "unclear_text"),
         ("SELECT 1 INTO t", "into"),
         ("SELECT 1 DROP TABLE t", "statement"),
         ("SELECT a FROM t SHUTDOWN", "statement"),
