@@ -104,7 +104,9 @@ def _check(connection: sqlite3.Connection, place: str, *, migrations: Sequence[M
         raise SqliteError(f"the store {place!r} is empty, which no store is: {remedy}")
     try:
         application, version = _pragma(connection, "application_id"), _pragma(connection, "user_version")
+        connection.text_factory = _readable  # what it says of a damaged row quotes that row
         found = " ".join(str(connection.execute("PRAGMA quick_check(1)").fetchone()[0]).split())
+        connection.text_factory = str
     except sqlite3.OperationalError:
         raise  # locked, unreadable: says nothing about the content
     except sqlite3.DatabaseError as error:
@@ -145,3 +147,7 @@ def _copy(place: str, name: str) -> None:
         with closing(connect(place, mode="ro")) as source, closing(sqlite3.connect(draft)) as target:
             source.backup(target)
         Path(draft).replace(name)
+
+
+def _readable(text: bytes) -> str:
+    return text.decode(errors="replace")

@@ -87,7 +87,7 @@ class SqliteThread:
     def _live(self) -> None:
         try:
             transactions = self._connect()
-        except (sqlite3.Error, OSError, SqliteError) as error:
+        except Exception as error:  # a damaged file can fail in any way, and who opens the store must hear of it
             self._closing = True
             self._tell(partial(_fail, self._opened, self._error(error)))
         else:

@@ -178,11 +178,11 @@ async def test_an_upstream_that_answers_something_else() -> None:
     """JSON instead of a stream, and an error that repeats the upstream's key."""
     async with talking(
         Answer(status=201, content=b"{}"),
-        refuses(401, "bad key sekrit-key-0123456789"),
-        upstream={"api_key": "sekrit-key-0123456789"},
+        refuses(401, "bad key sekrit-key-of-4711"),
+        upstream={"api_key": "sekrit-key-of-4711"},
     ) as world:
         assert (await world.chat()).error["code"] == "upstream_error"
-        assert "sekrit-key-0123456789" not in (await world.chat()).error["message"]
+        assert "sekrit-key-of-4711" not in (await world.chat()).error["message"]
 
 
 # What a client brings along.

@@ -170,7 +170,7 @@ async def test_a_trickle_of_empty_lines_ends_with_the_time_for_a_head() -> None:
         while not ended.done():
             await client.send(b"\r\n")
             await asyncio.sleep(0.02)
-        assert (await ended).startswith(b"HTTP/1.1 408 ")
+        assert await ended == b""  # they began no request that an answer could be for
 
 
 async def test_a_head_in_small_pieces_is_cheap() -> None:

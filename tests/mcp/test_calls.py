@@ -95,7 +95,7 @@ async def test_a_tool_that_fails_says_so_itself() -> None:
 async def test_friendly_text_of_a_timeout() -> None:
     """Tool and service by name; what is under way is cancelled, and nobody waits for that."""
     wire = Wire(never)
-    box = Box(wire, timeout_s=0.05)
+    box = Box(wire, timeout_s=0.1)
     assert await box.said() == (
         "the tool 'dig' of the service 'box' did not answer within 0.1 s and was stopped. Say so, and go on without it."
     )
