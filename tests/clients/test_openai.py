@@ -121,8 +121,7 @@ def test_the_gateways_own_errors_are_told(keyed_gateway: str) -> None:
             client.with_options(base_url=f"{keyed_gateway}/context/v1").chat.completions.create(
                 model="demo", messages=[{"role": "user", "content": "Say hello"}]
             )
-        with pytest.raises(openai.NotFoundError, match="set the client's base URL to"):
-            known.with_options(base_url=keyed_gateway).models.list()
+        assert known.with_options(base_url=keyed_gateway).models.list().data  # understood without its /v1, too
 
 
 def test_without_v1_a_chat_is_understood(gateway: str) -> None:

@@ -54,7 +54,7 @@ class World:
     def __post_init__(self) -> None:
         clock = Clock(ManualClock())
         self.lane = ContextLane(
-            tool_names=tuple,
+            tool_names=lambda: ("read_note", "now"),
             chains={name: Chain(name, (), self._handle, ()) for name in ("main", "other")},
             chain="main",
             prompt="default",

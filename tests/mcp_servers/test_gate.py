@@ -46,7 +46,7 @@ async def test_a_write_is_approved(filesystem_server: Program, notes: Path, risk
         assert (step["tool"], step["state"]) == ("files.write_file", "finished")
         assert "Successfully wrote" in json.dumps(step)
         lines = (await world.get("/context/audit?limit=50")).json["data"]
-        assert [line["event"] for line in lines] == ["verdict", "decision", "started"]
+        assert [line["event"] for line in lines] == ["verdict", "decision", "started", "finished"]
         assert {(line["tool"], line["run_id"]) for line in lines} == {("files.write_file", approval["run_id"])}
 
 
