@@ -45,7 +45,7 @@ def _tools(settings: Settings) -> Iterator[str]:
 
 
 async def _obstacles(settings: Settings) -> list[str]:
-    """What keeps built-in tools from running on this machine."""
+    """Returns why built-in tools cannot run on this machine, a text for each that cannot."""
     found = []
     for name, tool in settings.tools.built_in.items():
         try:
