@@ -17,6 +17,7 @@ class LocalGateway:
     """`async with LocalGateway({"upstreams": [...]}) as gateway` serves on `gateway.port` of the running loop.
 
     `config` is the content of gateway.yaml as plain data; `reload` takes another one. `logged` is what was logged.
+    A `config` that names no store has one in memory, so that no file of the current folder is read or written.
     """
 
     host = "127.0.0.1"
@@ -60,5 +61,5 @@ class LocalGateway:
 
 def _loaded(config: Mapping[str, object]) -> Loaded:
     folder = Path.cwd()
-    settings = Settings.model_validate(config, context={"folder": folder})
+    settings = Settings.model_validate({"store": "sqlite:///:memory:", **config}, context={"folder": folder})
     return Loaded(settings=settings, warnings=(), file=None, folder=folder)

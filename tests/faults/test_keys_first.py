@@ -79,8 +79,8 @@ async def test_a_body_is_asked_for_once_the_key_is_known() -> None:
     "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=a", ""]
 )
 async def test_bodies_of_our_pages_are_json_by_their_type(kind: str) -> None:
-    """415: any page can send the other types without asking first. JSON of any charset and kind is read."""
-    line = [b"Content-Type: " + kind.encode()] if kind else []
+    """415: any page can send the other types without asking first, or none. JSON of any charset and kind is read."""
+    lines = [b"Origin: http://gw.example", *([b"Content-Type: " + kind.encode()] if kind else [])]
     async with through() as (gateway, _):
         for path in (
             b"/mcp/services",
@@ -88,7 +88,7 @@ async def test_bodies_of_our_pages_are_json_by_their_type(kind: str) -> None:
             b"/context/approvals/ap_x",
             b"/workflows/x/runs",
         ):
-            answer = await ask(gateway, post(b'{"name": "x", "command": "/bin/true"}', path, *line))
+            answer = await ask(gateway, post(b'{"name": "x", "command": "/bin/true"}', path, *lines))
             assert (answer.status, error_of(answer)["code"]) == (415, "unsupported_media_type")
         for good in (b"application/json; charset=utf-8", b"Application/JSON", b"application/vnd.api+json"):
             answer = await ask(gateway, post(b"{", b"/context/approvals/ap_x", b"Content-Type: " + good))
