@@ -23,7 +23,7 @@ class Sharing:
 
     def preflight(self, request: web.Request) -> web.Response | None:
         """The answer to a browser that asks what a page of another site may send; None: it is another request."""
-        head = _head_of(request)
+        head = _head_of(request) if request.method == "OPTIONS" else None
         if head is None or not self._door().is_preflight(head):
             return None
         wanted = head.value(b"access-control-request-headers") or b""
@@ -36,8 +36,9 @@ class Sharing:
 
     async def share(self, request: web.Request, response: web.StreamResponse) -> None:
         """`on_response_prepare` hook: lets the page read this answer."""
-        door, head = self._door(), _head_of(request)
-        if head is None or not door.origins:
+        door = self._door()
+        head = _head_of(request) if door.origins else None
+        if head is None:
             return
         response.headers.add("Vary", "Origin")
         origin = door.shares_with(head)

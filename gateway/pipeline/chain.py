@@ -53,20 +53,25 @@ def _around(link: Link, inner: Handler, *, counters: Counters, clock: Clock) -> 
     async def handle(exchange: Exchange) -> Reply:
         inner_s = 0.0
         called = False
+        passed: Reply | None = None
 
         async def call_next(changed: Exchange) -> Reply:
-            nonlocal inner_s, called
+            nonlocal inner_s, called, passed
             called = True
             since = clock.monotonic()
             try:
-                return await inner(changed)
+                passed = await inner(changed)
+                return passed
             finally:
                 inner_s += clock.monotonic() - since
 
         began = clock.monotonic()
         try:
             with contained(f"the stage {link.name!r}"):
-                return _contained(await link.stage(exchange, call_next), link.name)
+                reply = await link.stage(exchange, call_next)
+                if passed is not None and reply.stream is passed.stream and reply.release is passed.release:
+                    return reply  # it is another stage's, which has its guards
+                return _contained(reply, link.name)
         except GatewayError:
             raise
         except Exception:

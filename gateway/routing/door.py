@@ -9,6 +9,7 @@ import ipaddress
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 from gateway.errors import GatewayError
@@ -92,6 +93,7 @@ class Door:
         return _address(page[0]) is None and (page in self.hosts or (is_plain and (page[0], None) in self.hosts))
 
 
+@lru_cache(maxsize=256)
 def authority_of(text: str) -> Authority | None:
     """Name and port of `text`; None: it is no authority."""
     found = _AUTHORITY.fullmatch(text)

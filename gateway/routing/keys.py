@@ -15,6 +15,7 @@ from gateway.wire.head import RequestHead
 GATEWAY_HEADER = b"x-gateway-key"
 #: Where clients put the credential for an upstream; one of them may carry the gateway's key instead.
 CREDENTIAL_HEADERS = (b"authorization", b"x-api-key")
+_SOURCES = (GATEWAY_HEADER, *CREDENTIAL_HEADERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class KeyRing:
         `upstream_has_key` chooses what a client without one is told to do.
         """
         if self._keys:
-            credentials = {name: _single(head, name) for name in (GATEWAY_HEADER, *CREDENTIAL_HEADERS)}
+            credentials = _credentials(head)
             tokens = [token for name, value in credentials.items() if (token := _token(name, value)) is not None]
             if not tokens:
                 raise GatewayError("missing_api_key", _missing(upstream_has_key=upstream_has_key))
@@ -68,9 +69,9 @@ class KeyRing:
         """
         if not self._keys:
             return Identity(LOCAL, frozenset((GATEWAY_HEADER,)))
-        credentials = {name: _single(head, name) for name in (GATEWAY_HEADER, *CREDENTIAL_HEADERS)}
-        sources = (GATEWAY_HEADER, *CREDENTIAL_HEADERS) if upstream_has_key else (GATEWAY_HEADER,)
-        token = next((token for name in sources if (token := _token(name, credentials[name]))), None)
+        credentials = _credentials(head)
+        sources = _SOURCES if upstream_has_key else (GATEWAY_HEADER,)
+        token = next((token for name in sources if (token := _token(name, credentials.get(name)))), None)
         if token is None:
             raise GatewayError("missing_api_key", _missing(upstream_has_key=upstream_has_key))
         key = self._find(token)
@@ -92,12 +93,15 @@ class KeyRing:
         return key if key is not None and hmac.compare_digest(key.digest, digest) else None
 
 
-def _single(head: RequestHead, name: bytes) -> bytes | None:
-    """The value of a credential header; a second one is refused, whoever would have read which."""
-    values = [field.value for field in head.fields if field.name == name]
-    if len(values) > 1:
-        raise GatewayError("invalid_header", "A credential header was sent twice.", param=name.decode())
-    return values[0] if values else None
+def _credentials(head: RequestHead) -> dict[bytes, bytes]:
+    """Returns the values of the credential headers; a second one is refused, whoever would have read which."""
+    found: dict[bytes, bytes] = {}
+    for field in head.fields:
+        if field.name in _SOURCES:
+            if field.name in found:
+                raise GatewayError("invalid_header", "A credential header was sent twice.", param=field.name.decode())
+            found[field.name] = field.value
+    return found
 
 
 def _token(name: bytes, value: bytes | None) -> bytes | None:

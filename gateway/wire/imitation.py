@@ -57,7 +57,8 @@ class Defuser:
     def feed(self, text: str) -> str:
         """Returns what may be shown of the text by now."""
         if not self._held and _LOW_LINE.search(text) is None:
-            self._before = self._in_front(text, len(text))
+            near = text[-_BEFORE_CHARS:]
+            self._before = near if len(near) == _BEFORE_CHARS else (self._before + near)[-_BEFORE_CHARS:]
             return text
         return self._read(self._held + text, final=False)
 

@@ -24,52 +24,62 @@ _HEAD_CHARS, _TAIL_CHARS, _QUOTE_CHARS = 600, 400, 16_000
 _LAST_CHARS: Final = 2_000
 
 _I = re.IGNORECASE
+
+
+def _one_of(known: Mapping[str, str]) -> re.Pattern[str]:
+    """Returns one expression for all of them; `lastgroup` of what it finds is the task."""
+    return re.compile("|".join(f"(?P<{task}>{pattern})" for task, pattern in known.items()), _I)
+
+
 #: First words of a last message that only one program sends.
-_OPENINGS: Final[Mapping[str, re.Pattern[str]]] = {
-    # Open WebUI
-    "emoji": re.compile(r"Your task is to reflect the speaker's likely facial expression", _I),
-    "moa_response": re.compile(r"You have been provided with a set of responses from various models to the latest", _I),
-    # Gemini CLI, Qwen Code
-    "next_speaker": re.compile(r"Analyze \*only\* the content and structure of your immediately preceding", _I),
-    # Cline, Roo Code, NextChat
-    "summary": re.compile(
-        r"Your task is to create a (?:detailed|comprehensive) summary of the conversation so far"
+_OPENINGS = _one_of(
+    {
+        # Open WebUI
+        "emoji": r"Your task is to reflect the speaker's likely facial expression",
+        "moa_response": r"You have been provided with a set of responses from various models to the latest",
+        # Gemini CLI, Qwen Code
+        "next_speaker": r"Analyze \*only\* the content and structure of your immediately preceding",
+        # Cline, Roo Code, NextChat
+        "summary": r"Your task is to create a (?:detailed|comprehensive) summary of the conversation so far"
         r"|Summarize the discussion briefly in \d+ words or less to use as a prompt"
         r"|Summarize the conversation so far, as described in the prompt instructions",
-        _I,
-    ),
-    "prompt": re.compile(r"Generate an enhanced version of this prompt \(reply with only", _I),
-}
+        "prompt": r"Generate an enhanced version of this prompt \(reply with only",
+    }
+)
 #: What Open WebUI asks for behind its heading `### Task:`, in the default templates since 0.3.
-_UNDER_HEADING: Final[Mapping[str, re.Pattern[str]]] = {
-    "title": re.compile(r"(?:Generate|Create|Write) [^\n]{0,60}\btitle\b", _I),
-    "tags": re.compile(r"(?:Generate|Create) [^\n]{0,40}\btags\b", _I),
-    "follow_up": re.compile(r"(?:Suggest|Predict|Generate) [^\n]{0,80}\b(?:follow-?ups?|might naturally)\b", _I),
-    "query": re.compile(r"(?:Analyze|Based on|Generate) [^\n]{0,160}\bsearch quer(?:y|ies)\b", _I),
-    "image_prompt": re.compile(r"Generate a detailed prompt for [^\n]{0,20}\bimage\b", _I),
-    "autocomplete": re.compile(r"You are an autocompletion system", _I),
-}
+_UNDER_HEADING = _one_of(
+    {
+        "title": r"(?:Generate|Create|Write) [^\n]{0,60}\btitle\b",
+        "tags": r"(?:Generate|Create) [^\n]{0,40}\btags\b",
+        "follow_up": r"(?:Suggest|Predict|Generate) [^\n]{0,80}\b(?:follow-?ups?|might naturally)\b",
+        "query": r"(?:Analyze|Based on|Generate) [^\n]{0,160}\bsearch quer(?:y|ies)\b",
+        "image_prompt": r"Generate a detailed prompt for [^\n]{0,20}\bimage\b",
+        "autocomplete": r"You are an autocompletion system",
+    }
+)
 _HEADING = re.compile(r"#{1,4} *Task:?\s+", _I)
 #: First words of a system message for nothing else.
-_PERSONAS: Final[Mapping[str, re.Pattern[str]]] = {
-    "title": re.compile(r"You are an? (?:[\w-]+ ){0,3}(?:title|topic) (?:generator|maker|writer)\b", _I),
-    "tags": re.compile(r"You are an? (?:[\w-]+ ){0,3}tags? generator\b", _I),
-    "autocomplete": re.compile(r"You are an? (?:[\w-]+ ){0,3}auto-?complet\w+ (?:system|engine|assistant)\b", _I),
-    "summary": re.compile(
-        r"You are the component that summarizes internal chat history"
+_PERSONAS = _one_of(
+    {
+        "title": r"You are an? (?:[\w-]+ ){0,3}(?:title|topic) (?:generator|maker|writer)\b",
+        "tags": r"You are an? (?:[\w-]+ ){0,3}tags? generator\b",
+        "autocomplete": r"You are an? (?:[\w-]+ ){0,3}auto-?complet\w+ (?:system|engine|assistant)\b",
+        "summary": r"You are the component that summarizes internal chat history"
         r"|You are a helpful AI assistant tasked with summarizing conversations"
         r"|You are an anchored context summarization assistant",
-        _I,
-    ),
-    "function_calling": re.compile(r"Available Tools: [\s\S]{0,20000}?\bYour task is to choose and return", _I),
-}
+        "function_calling": r"Available Tools: [\s\S]{0,20000}?\bYour task is to choose and return",
+    }
+)
+#: How programs call a title, and what it is of. Few texts have one word of each, so these are looked for first.
+_TITLES = ("headline", "name", "short summary", "title", "topic")
+_CHATS = ("chat", "conversation", "dialog", "dialogue", "discussion", "message", "session", "thread", "what the user")
 _TITLE = re.compile(
     r"\b(?:come up with|create|generate|give|make|name|produce|provide|reply with|suggest|summari[sz]e|write)\b"
-    r"[\s\S]{0,160}?\b(?:headline|name|short summary|title|topic)\b",
+    rf"[\s\S]{{0,160}}?\b(?:{'|'.join(_TITLES)})\b",
     _I,
 )
-#: What a title is of, and that nothing else is wanted: words that a person seldom adds.
-_OF_A_CHAT = re.compile(r"\b(?:chat|conversation|dialog(?:ue)?|discussion|message|session|thread|what the user)\b", _I)
+_OF_A_CHAT = re.compile(rf"\b(?:{'|'.join(_CHATS)})\b", _I)
+#: That nothing else is wanted: words that a person seldom adds.
 _NOTHING_ELSE = re.compile(
     r"\b(?:nothing|anything) else\b|\bonly (?:give|output|provide|reply|respond|return|the (?:name|title|topic))\b"
     r"|\b(?:name|output|reply|respond|return|title|topic) (?:with )?only\b|\btitle itself\b"
@@ -83,7 +93,8 @@ _ABOUT_A_CHAT = re.compile(
     _I,
 )
 _TAG = re.compile(r"<(chat_history|chat|conversation|history|messages|transcript)>[\s\S]*?</\1>", _I)
-_THEY = re.compile(r"^\W{0,4}(?:human|user)\W{0,3}:", _I | re.MULTILINE)
+_USERS = ("human", "user")
+_THEY = re.compile(rf"^\W{{0,4}}(?:{'|'.join(_USERS)})\W{{0,3}}:", _I | re.MULTILINE)
 _WE = re.compile(r"^\W{0,4}(?:ai|assistant|bot|chatgpt|model)\W{0,3}:", _I | re.MULTILINE)
 
 
@@ -121,12 +132,19 @@ def task_of(messages: Sequence[Mapping[str, object]]) -> str | None:
     return "about_chat" if alone and _asks_about_a_quoted_chat(text) else None
 
 
-def _first(known: Mapping[str, re.Pattern[str]], text: str) -> str | None:
-    return next((task for task, pattern in known.items() if pattern.match(text)), None)
+def _first(known: re.Pattern[str], text: str) -> str | None:
+    found = known.match(text)
+    return None if found is None else found.lastgroup
+
+
+def _has_one(words: Sequence[str], folded: str) -> bool:
+    return any(map(folded.__contains__, words))
 
 
 def _title(text: str) -> str | None:
     head = text[:_HEAD_CHARS]
+    if not _has_one(_TITLES, folded := head.casefold()) or not _has_one(_CHATS, folded):
+        return None
     found = _TITLE.search(head, 0, 400)
     is_one = found is not None and _OF_A_CHAT.search(head) and _NOTHING_ELSE.search(head)
     return "title" if is_one else None
@@ -135,7 +153,8 @@ def _title(text: str) -> str | None:
 def _asks_about_a_quoted_chat(text: str) -> bool:
     """A chat between marks, or line by line, and in front of it or behind it what is wanted of it."""
     quoted = text[:_QUOTE_CHARS]
-    if not (_TAG.search(quoted) or (_THEY.search(quoted) and _WE.search(quoted))):
+    is_tagged = "</" in quoted and _TAG.search(quoted) is not None
+    if not is_tagged and not (_has_one(_USERS, quoted.casefold()) and _THEY.search(quoted) and _WE.search(quoted)):
         return False
     around = f"{text[:_HEAD_CHARS]}\n{text[-_TAIL_CHARS:]}"
     wanted = _ABOUT_A_CHAT.search(around)
