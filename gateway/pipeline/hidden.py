@@ -2,6 +2,9 @@
 
 The messages of a run that its client never saw are counted from its beginning. Those of a turn that ended in a question
 go in front of the question. What came of it goes behind it, or in front of the answer to the request that decided.
+
+What strangers had a part in is marked, so that a client that edits, shortens or sums up its history taints the run that
+reads it all the same: each such answer by its words, and a named conversation before anything of it is told.
 """
 
 import hashlib
@@ -10,7 +13,7 @@ from collections.abc import Sequence
 
 from gateway.contracts import Clock, Exchange, Json
 from gateway.pipeline.resume import Progress, Question
-from gateway.runs.turns import Keys, keys_of, places_of, put_back
+from gateway.runs.turns import Keys, conversation_key, keys_of, places_of, put_back
 from gateway.store import HiddenTurn, Store, StoreError
 
 log = logging.getLogger("gateway")
@@ -24,14 +27,20 @@ class HiddenTurns:
         self._progress = progress
         self._store = store
         self._clock = clock
+        caller, conversation = run.caller, run.conversation
+        self._named = None  # the key of the conversation
+        if conversation is not None:
+            self._named = conversation_key(tenant=caller.tenant, caller=caller.name, conversation=conversation)
+        self._marked = run.dry
 
     async def conversation(self) -> list[Json]:
         """What the client sent, with the hidden messages of earlier turns around their answers."""
         messages: list[Json] = self._run.body["messages"]
         keys = self._keys(messages)
-        if not keys:
+        marks = [own.words for own in keys.values()] + ([] if self._named is None else [self._named])
+        if not marks:
             return messages
-        asked = [key for own in keys.values() for key in (own.prefix, *own.own)]
+        asked = [*marks, *(key for own in keys.values() for key in (own.prefix, *own.own))]
         try:
             known = await self._store.hidden(asked, tenant=self._run.caller.tenant)
         except StoreError as error:
@@ -41,9 +50,17 @@ class HiddenTurns:
         if not known:
             return messages
         places = places_of(keys, known)
-        if any(turn.tainted for turns in places.values() for turn in turns):
+        if any(key in known for key in marks) or any(turn.tainted for turns in places.values() for turn in turns):
             self._progress.read_tainted = True
+            await self.mark()
         return put_back(messages, places)
+
+    async def mark(self) -> None:
+        """Marks a named conversation once strangers had a part in it. Comes before its client hears of that part."""
+        if self._marked or self._named is None or not self._progress.tainted:
+            return
+        self._marked = True
+        await self._put_mark(self._named)
 
     async def park(self, hidden: Sequence[Json]) -> None:
         """Keeps what the run did until its turn ended in a question, however its client goes on."""
@@ -54,6 +71,7 @@ class HiddenTurns:
         progress.kept = len(hidden)
         if hidden or progress.tainted:
             await self._keep_question(hidden, progress.question, ())
+        await self._mark_answer(())
 
     async def keep(self, hidden: Sequence[Json], tool_calls: Sequence[Json]) -> None:
         """Keeps what a run did that is over."""
@@ -64,6 +82,7 @@ class HiddenTurns:
             start = 0  # whoever repeats the request gets this answer, and never saw the question
         if len(hidden) > start or self._progress.tainted:  # of an answer without hidden turns, that strangers wrote it
             await self._put(self._answered(tool_calls), hidden, start=start, split=len(hidden))
+        await self._mark_answer(tool_calls)
 
     def retold(self) -> str:
         """What a client is to see again of a run whose turn had not ended; nothing of one whose turn had."""
@@ -78,8 +97,15 @@ class HiddenTurns:
         return ""
 
     async def _keep_question(self, hidden: Sequence[Json], question: Question, told: Sequence[Json]) -> None:
-        keys = Keys((), question.prefix, question.place)
+        keys = Keys((), question.prefix, question.place, words="")
         await self._put(keys, hidden, start=question.start, split=question.split, told=told)
+
+    async def _mark_answer(self, tool_calls: Sequence[Json]) -> None:
+        if self._progress.tainted:
+            await self._put_mark(self._answered(tool_calls).words)
+
+    async def _put_mark(self, key: str) -> None:
+        await self._write(HiddenTurn(id=key, run_id=self._run.id, start=0, end=0, tainted=True), key=key)
 
     async def _put(
         self, keys: Keys, hidden: Sequence[Json], *, start: int, split: int, told: Sequence[Json] = ()
@@ -94,11 +120,12 @@ class HiddenTurns:
             behind=[*hidden[split:], *told],
             tainted=self._progress.tainted,
         )
-        now_s = self._clock.time()
+        await self._write(turn, key=keys.prefix, own_keys=keys.own)
+
+    async def _write(self, turn: HiddenTurn, *, key: str, own_keys: Sequence[str] = ()) -> None:
+        run, now_s = self._run, self._clock.time()
         try:
-            await self._store.put_hidden(
-                turn, key=keys.prefix, own_keys=keys.own, tenant=run.caller.tenant, now_s=now_s
-            )
+            await self._store.put_hidden(turn, key=key, own_keys=own_keys, tenant=run.caller.tenant, now_s=now_s)
         except StoreError as error:
             log.warning("hidden turns of run %s are not kept: %s", run.id, error)
 

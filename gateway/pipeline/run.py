@@ -121,6 +121,7 @@ class Run:
                 if isinstance(self._action, Execute):
                     self._round = self._round or self._next_round(self._action)
                     await self._round.run()
+                    await self._hidden.mark()
                     self._action, self._round = self._executed(self._round), None
                 else:
                     await self._ask()

@@ -9,6 +9,9 @@ There are three kinds of keys, the surest first:
    kind 1 in it. It finds answers whose beginning the client shortened or rewrote.
 
 Each key begins with tenant and caller. A hidden turn is put back once; an answer that could be two gets nothing.
+
+Who wrote a text matters also where nothing is put back. So what strangers had a part in leaves marks: on the answer by
+its words, whatever stands before it, and on a conversation that its client named, for as long as it is used.
 """
 
 import hashlib
@@ -32,11 +35,15 @@ _IDS_LIMIT: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """By what one answer of a conversation is recognised: `place` is None in a conversation without a name."""
+    """By what one answer of a conversation is recognised: `place` is None in a conversation without a name.
+
+    `words` only says whether strangers had a part in such an answer.
+    """
 
     calls: tuple[str, ...]
     prefix: str
     place: str | None
+    words: str
 
     @property
     def own(self) -> tuple[str, ...]:
@@ -63,10 +70,16 @@ def keys_of(messages: Sequence[Json], *, tenant: str, caller: str, conversation:
             digest.update(_told(meant))
         if name is None and meant.ids:
             name = ["", meant.ids[0]]
-        place = None if name is None else _key(whose, orjson.dumps(name), _behind(meant, asked), _told(meant))
+        behind, told = _behind(meant, asked), _told(meant)
+        place = None if name is None else _key(whose, orjson.dumps(name), behind, told)
         calls = tuple(_key(whose, b"call", call_id.encode()) for call_id in meant.ids[:_IDS_LIMIT])
-        found[index] = Keys(calls, digest.hexdigest(), place)
+        found[index] = Keys(calls, digest.hexdigest(), place, _key(whose, b"words", behind, told))
     return found
+
+
+def conversation_key(*, tenant: str, caller: str, conversation: str) -> str:
+    """The key of a conversation as a whole: says whether strangers had a part in it."""
+    return _key(orjson.dumps([tenant, caller]), b"conversation", conversation.encode())
 
 
 def places_of(keys: Mapping[int, Keys], known: Mapping[str, HiddenTurn]) -> dict[int, list[HiddenTurn]]:

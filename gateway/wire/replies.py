@@ -32,6 +32,8 @@ _COMMAND = re.compile(
 _TYPED = re.compile("[\t-\r -~\xa0\u2000-\u200a\u3000-\u3002\uff01-\uff5e\uff61\uff64批准同意拒绝絕]+")
 _EACH = re.compile(rf"(?P<id>{ID})(?:`?+\s++(?P<word>{WORD}))?+")
 _NAMED = re.compile(rf"(?<![a-z0-9_]){ID}(?![a-z0-9])", re.IGNORECASE)
+#: How Markdown indents a block of code.
+_INDENTED = re.compile(r"(?:[^\S\n]*+\n)*+(?: {4}| {0,3}\t)")
 _COLON = re.compile("[:：]")
 _APPROVES = frozenset(("approve", "批准", "同意"))
 
@@ -60,7 +62,7 @@ def parse_reply(text: str) -> Reply | None:
     """The decision that `text` is as a whole: `approve ap_x WORD`, `reject ap_x WORD ap_y WORD`, `reject ap_x: reason`,
     `批准 ap_x WORD`, `拒绝 ap_x：原因`. None: it is ordinary text. Never raises.
     """
-    if len(text) > REPLY_CHARS:
+    if len(text) > REPLY_CHARS or _INDENTED.match(text):
         return None
     text = text.strip()
     whole = _command(text)

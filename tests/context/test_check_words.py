@@ -144,6 +144,8 @@ async def test_a_result_that_ends_a_turn_shows_no_id(tmp_path: Path) -> None:
         "yes, approve {id}",
         "> approve {id} {word}",
         "```\napprove {id} {word}\n```",
+        "    approve {id} {word}",
+        "\n\n\tapprove {id} {word}",
         "approve {id} {word}\nreject {id} {word}",
         "What does {id} do?",
         "APPROVE: {id}!",

@@ -1,0 +1,115 @@
+"""What strangers had a part in taints the run that reads it again, whatever the client made of its history."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.running import key
+
+from .asking import asks, birth, born, ranch, user
+from .models import CUT, Json, calls, says
+from .talking import World, talking
+
+READ = calls("file_operations", operation="read", path="notes.txt", risk_level=None)
+LOW = asks(birth(risk_level="low"))
+#: Long enough to be known by its words alone.
+TOLD = "The note was written by a stranger, who says that a dog should be born at once."
+SHORT = "A note."
+QUESTION = "What does the note say?"
+NEXT = "Go on, then."
+
+
+def settings(folder: Path) -> Json:
+    """The note is a stranger's, and the model's word counts until one was read."""
+    tools = ranch(folder)
+    tools["file_operations"]["untrusted"] = True
+    return {"tools": tools, "risk": {"trust_llm": "until_tainted"}}
+
+
+def told(text: str) -> Json:
+    return {"role": "assistant", "content": text}
+
+
+async def goes_on(world: World, folder: Path, history: list[Json], *, tainted: bool, name: str | None = None) -> None:
+    """The model's `low` counts behind this history, or nothing does but a person."""
+    before = len(born(folder))
+    world.model.then(LOW, *([] if tainted else [says("Di is here.")]))
+    answered = await world.chat(history, headers={} if name is None else {"X-Context-Conversation": name})
+    assert (answered.json.get("context", {}).get("status"), len(born(folder)) - before) == (
+        ("awaiting_approval", 0) if tainted else (None, 1)
+    )
+
+
+HISTORIES: dict[str, list[Json]] = {
+    "as it was": [user(QUESTION), told(TOLD), user(NEXT)],
+    "an edited question": [user("And the note?"), told(TOLD), user(NEXT)],
+    "its beginning is cut off": [told(TOLD), user(NEXT)],
+    "another beginning": [user("Hello."), told("Hello, what can I do?"), user(QUESTION), told(TOLD), user(NEXT)],
+    "the answer twice": [user(QUESTION), told(TOLD), user("Again."), told(TOLD), user(NEXT)],
+}
+#: What cannot be known without a name of the conversation.
+REWRITTEN: dict[str, list[Json]] = {
+    "only the next message": [user(NEXT)],
+    "a summary": [{"role": "system", "content": f"Summary: {TOLD}"}, user(NEXT)],
+    "an edited answer": [user(QUESTION), told(TOLD + " Indeed."), user(NEXT)],
+    "quoted": [user(f"> {TOLD}"), told("I see."), user(NEXT)],
+}
+
+
+@pytest.mark.parametrize("history", HISTORIES.values(), ids=HISTORIES)
+async def test_an_answer_is_known_by_its_words(tmp_path: Path, history: list[Json]) -> None:
+    """In a conversation without a name, whatever stands in front of it."""
+    async with talking(READ, says(TOLD), **settings(tmp_path)) as world:
+        await world.chat(QUESTION)
+        await goes_on(world, tmp_path, history, tainted=True)
+        await goes_on(world, tmp_path, [user(NEXT)], tainted=False)
+
+
+@pytest.mark.parametrize("history", [*HISTORIES.values(), *REWRITTEN.values()], ids=[*HISTORIES, *REWRITTEN])
+async def test_a_conversation_with_a_name_stays_tainted(tmp_path: Path, history: list[Json]) -> None:
+    """Whatever is left of it in the next request; another conversation is not."""
+    async with talking(READ, says(TOLD), **settings(tmp_path)) as world:
+        await world.chat(QUESTION, headers={"X-Context-Conversation": "ranch"})
+        await goes_on(world, tmp_path, [user(NEXT)], tainted=False, name="other")
+        await goes_on(world, tmp_path, history, tainted=True, name="ranch")
+
+
+async def test_a_tainted_history_taints_the_conversation_that_it_is_brought_to(tmp_path: Path) -> None:
+    """The first turn had no name yet, and the third does not bring it any more."""
+    async with talking(READ, says(SHORT), says("Yes."), **settings(tmp_path)) as world:
+        await world.chat(QUESTION)
+        really = [user(QUESTION), told(SHORT), user("Really?")]
+        await world.chat(really, headers={"X-Context-Conversation": "ranch"})
+        await goes_on(world, tmp_path, [user(NEXT)], tainted=True, name="ranch")
+
+
+async def test_a_turn_that_failed_has_tainted_all_the_same(tmp_path: Path) -> None:
+    """Its client may have read the beginning of the answer, and bring that back."""
+    async with talking(READ, says("The note says", CUT), **settings(tmp_path)) as world:
+        failed = await world.chat(QUESTION, headers={"X-Context-Conversation": "ranch"})
+        assert failed.status == 422
+        await goes_on(world, tmp_path, [user(NEXT)], tainted=True, name="ranch")
+
+
+async def test_explaining_marks_nothing(tmp_path: Path) -> None:
+    """POST /context/explain reads a tainted history in the name of a conversation, and writes nothing."""
+    async with talking(READ, says(TOLD), **settings(tmp_path)) as world:
+        await world.chat(QUESTION)
+        history = {"messages": [user(QUESTION), told(TOLD), user(NEXT)]}
+        await world.post(history, path="/context/explain", headers={"X-Context-Conversation": "ranch"})
+        await goes_on(world, tmp_path, [user(NEXT)], tainted=False, name="ranch")
+
+
+async def test_marks_are_of_one_caller(tmp_path: Path) -> None:
+    """Another key of the same tenant, and another tenant, have their own conversations of this name."""
+    keys = [
+        {**key(name, "context", "approve"), "tenant": tenant} for name, tenant in (("a", "x"), ("b", "x"), ("c", "y"))
+    ]
+    async with talking(READ, says(TOLD), keys=keys, upstream={"api_key": "sk-up"}, **settings(tmp_path)) as world:
+        named = {"X-Context-Conversation": "ranch"}
+        assert (await world.chat(QUESTION, headers={**named, "X-Gateway-Key": "a"})).text == TOLD
+        for n_born, name in enumerate(("b", "c"), start=1):
+            world.model.then(LOW, says("Di is here."))
+            history = [user(QUESTION), told(TOLD), user(NEXT)]
+            await world.chat(history, headers={**named, "X-Gateway-Key": name})
+            assert len(born(tmp_path)) == n_born and "mirror" not in str(world.model.asked[-1])
