@@ -14,7 +14,6 @@ from gateway.assemble import Assembled, Shared, SystemClock, assemble_context, m
 from gateway.build import ADMIN_PATHS, CONTEXT_PATHS, ROOT_PATHS, build_admin_entry, build_entry
 from gateway.config import ConfigError, Loaded, redactable, replacing
 from gateway.config.tools import Notify
-from gateway.contracts import CheckedSource
 from gateway.counters import ContextCounters
 from gateway.exposition import Exposition
 from gateway.journal import StoredRun
@@ -35,6 +34,7 @@ from gateway.runs.keeper import Keeper
 from gateway.runs.live import LiveRuns
 from gateway.runs.tail import Tail
 from gateway.store import Store, StoreError
+from gateway.tools.catalog import obstacles_of
 from gateway.tools.in_use import InUse
 from gateway.tools.results import Results
 from gateway.wire.head import RequestHead
@@ -367,6 +367,5 @@ class Gateway:
 
 async def warn_of_obstacles(assembled: Assembled) -> None:
     """Logs why tools of this configuration cannot run on this machine; beside the start, which need not wait for it."""
-    for source in assembled.explainer.judge.catalog.sources:
-        if isinstance(source, CheckedSource) and (obstacle := await source.obstacle()) is not None:
-            log.warning("%s", obstacle)
+    async for obstacle in obstacles_of(assembled.explainer.judge.catalog.sources):
+        log.warning("%s", obstacle)

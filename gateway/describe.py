@@ -9,8 +9,9 @@ from gateway.config import Loaded, Settings
 from gateway.config.context import StageUse
 from gateway.config.secret import mask
 from gateway.config.workflow_folder import load_workflows
-from gateway.contracts import CheckedSource, ToolSource
+from gateway.contracts import ToolSource
 from gateway.registry import PluginProblem, build_plugin, find_plugin
+from gateway.tools.catalog import obstacles_of
 
 _LONGEST_OPTIONS = 100
 _SQLITE = "sqlite:///"
@@ -53,8 +54,7 @@ async def _obstacles(settings: Settings) -> list[str]:
         except PluginProblem as problem:
             found.append(f"{name}: {problem.message}")
             continue
-        if isinstance(source, CheckedSource) and (obstacle := await source.obstacle()) is not None:
-            found.append(obstacle)
+        found += [obstacle async for obstacle in obstacles_of([source])]
         await source.close()
     return found
 

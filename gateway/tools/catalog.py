@@ -5,7 +5,7 @@ one. A tool whose name towards models is another one's is not there.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -14,7 +14,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 import orjson
 
-from gateway.contracts import Exchange, Service, ServiceSource, ToolSource, ToolSpec
+from gateway.contracts import CheckedSource, Exchange, Service, ServiceSource, ToolSource, ToolSpec
 from gateway.managed import ManagedService
 from gateway.wire.intent_names import model_name
 
@@ -237,3 +237,10 @@ async def _entries(sources: Mapping[str, Configured[ToolSource]], taken: set[str
             taken.add(towards_model)
             entries.append(Entry(configured.spec(spec), configured.source, towards_model))
     return entries
+
+
+async def obstacles_of(sources: Iterable[ToolSource]) -> AsyncIterator[str]:
+    """Yields why every call of a source would fail on this machine, a text for each such source."""
+    for source in sources:
+        if isinstance(source, CheckedSource) and (obstacle := await source.obstacle()) is not None:
+            yield obstacle
