@@ -42,6 +42,7 @@ COUNTERS: Mapping[str, Facts] = MappingProxyType(
         "risk_decisions": Facts("Verdicts of the gate by basis", ("decision", "basis")),
         "stage_skips": Facts("Failed stages that were skipped", ("stage",)),
         "late_outcomes": Facts("Outcomes of tool calls that came when their run was somebody else's", ("tool",)),
+        "store_waits": Facts("Times that a run with a question or a decision waited for the store", ("outcome",)),
         "unknown_outcomes": Facts("Tool calls that were started and of which nobody knows what became", ("tool",)),
         "tool_calls": Facts("Tool calls by tool and outcome", ("tool", "outcome")),
         "workflow_runs": Facts("Runs of workflows by outcome", ("workflow", "outcome")),

@@ -245,10 +245,12 @@ class Ruling:
     grant: Grant | None = None
     events: tuple[RunEvent, ...] = ()
     audit: tuple[AuditLine, ...] = ()
+    others: "tuple[Ruling, ...]" = ()  # decided with it, as far as they are pending
 
 
-#: decided: now; same: before, alike; other: before, otherwise, or it is cancelled; expired; absent: there is none.
-Ruled = Literal["decided", "same", "other", "expired", "absent"]
+#: decided: now; same: before, alike; other: before, otherwise, or it is cancelled; expired; absent: there is none;
+#: held: it could be decided, and is not, because one of those with it cannot.
+Ruled = Literal["decided", "same", "other", "expired", "absent", "held"]
 
 
 class ConflictError(Exception):
@@ -258,12 +260,12 @@ class ConflictError(Exception):
 class Journal(Protocol):
     """The store's side. Each method is one transaction and raises StoreError when it fails.
 
-    A durable `write`, and `rule`, `cancel`, `reissue` and what deletes, outlive a power cut once they return.
+    A durable `write`, and decisions, `cancel`, `reissue` and what deletes, outlive a power cut once they return.
     Approvals that expire, or are cancelled with their run, leave an event `approval.resolved` and an audit line each.
     """
 
     async def write(self, change: Change) -> None:
-        """All of it or nothing; a run that ends takes its pending approvals with it. Raises ConflictError."""
+        """All of it or nothing; a run that ends cancels its pending and approved approvals. Raises ConflictError."""
         ...
 
     async def run(self, run_id: str, *, tenant: str) -> StoredRun | None: ...
@@ -304,8 +306,8 @@ class Journal(Protocol):
     async def cancel(
         self, run_id: str, *, tenant: str, now_s: float, events: Sequence[RunEvent], audit: Sequence[AuditLine]
     ) -> bool:
-        """Ends a run that has not ended, whoever owns it, with its pending approvals; its owner's next change is a
-        ConflictError. Whether there was one to end.
+        """Ends a run that has not ended, whoever owns it, with its pending and approved approvals; its owner's next
+        change is a ConflictError. Whether there was one to end.
         """
         ...
 
@@ -328,6 +330,10 @@ class Journal(Protocol):
 
         The events, the audit lines and the grant of the ruling are written only when it is `decided`.
         """
+        ...
+
+    async def rule_all(self, rulings: Sequence[Ruling]) -> Sequence[tuple[Ruled, Approval | None]]:
+        """The same for several different ones: all of them are decided, or none. In their order."""
         ...
 
     async def reissue(self, old_id: str, approval: Approval, *, events: Sequence[RunEvent]) -> bool:

@@ -57,7 +57,22 @@ def write(connection: sqlite3.Connection, *, change: Change) -> None:
     _append(connection, change.events, change.audit)
 
 
-def rule(connection: sqlite3.Connection, *, ruling: Ruling) -> tuple[Ruled, Approval | None]:
+def rule(connection: sqlite3.Connection, *, rulings: Sequence[Ruling]) -> Sequence[tuple[Ruled, Approval | None]]:
+    found = [_may_decide(connection, ruling) for ruling in rulings]
+    if any(ruled not in ("decided", "same") for ruled, _ in found):
+        return [("held" if ruled == "decided" else ruled, approval) for ruled, approval in found]
+    ruled = [
+        (how, _decide(connection, ruling) if how == "decided" else approval)
+        for (how, approval), ruling in zip(found, rulings, strict=True)
+    ]
+    for other in (other for ruling in rulings for other in ruling.others):
+        if _may_decide(connection, other)[0] == "decided":
+            _decide(connection, other)
+    return ruled
+
+
+def _may_decide(connection: sqlite3.Connection, ruling: Ruling) -> tuple[Ruled, Approval | None]:
+    """What the ruling would be on the approval as it is; one whose time is over expires."""
     key = (ruling.tenant, ruling.approval_id)
     row = connection.execute(journal.ONE_APPROVAL, key).fetchone()
     if row is None:
@@ -68,13 +83,19 @@ def rule(connection: sqlite3.Connection, *, ruling: Ruling) -> tuple[Ruled, Appr
     if approval.expires_s <= ruling.now_s:
         _undecided(connection, journal.EXPIRE_ONE, (*key, ruling.now_s), now_s=ruling.now_s)
         return "expired", replace(approval, state="expired")
+    return "decided", approval
+
+
+def _decide(connection: sqlite3.Connection, ruling: Ruling) -> Approval:
+    """Decides on a pending approval."""
+    key = (ruling.tenant, ruling.approval_id)
     decision = (ruling.now_s, ruling.by, ruling.via, ruling.comment, ruling.edited, ruling.remember)
     state = "approved" if ruling.approve else "rejected"
     decided = APPROVALS.fact(connection.execute(journal.DECIDE, (state, *decision, *key)).fetchone())
     if ruling.grant is not None:
         connection.execute(journal.ADD_GRANT, GRANTS.values(ruling.grant))
     _append(connection, ruling.events, ruling.audit)
-    return "decided", decided
+    return decided
 
 
 def _again(approval: Approval, ruling: Ruling) -> Ruled:

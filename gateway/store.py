@@ -179,12 +179,16 @@ class UncertainError(StoreError):
     """What was to be written may be in the store after a crash, or not: nobody knows. Until then it is not."""
 
 
-def unwritten(error: StoreError, text: str) -> GatewayError:
-    """The answer to a request whose write failed; `text` says that nothing has changed, where that is sure."""
+class UnwrittenError(GatewayError):
+    """The answer to a request whose write failed."""
+
+
+def unwritten(error: StoreError, text: str) -> UnwrittenError:
+    """Returns the answer to a request whose write failed; `text` tells that nothing has changed, where that is sure."""
     if isinstance(error, UncertainError):
-        return GatewayError(
+        return UnwrittenError(
             "store_uncertain",
             "The gateway's store failed, and again while it undid what it had begun to write: it is not stored now, "
             "but may be after a restart. Look at it again once the store works; the gateway's log says what is wrong.",
         )
-    return GatewayError("store_full", text)
+    return UnwrittenError("store_full", text)

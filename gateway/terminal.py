@@ -123,6 +123,8 @@ def run_lines(view: View) -> Iterator[str]:
     yield f"last change   {time_of(view, 'updated_at')}"
     yield f"effects       {'a tool was started' if view.get('effects') else 'none: no tool was started'}"
     yield f"waits for     {_waiting(view)}"
+    if view.get("lease_until") is not None:
+        yield f"driven until  {time_of(view, 'lease_until')}, unless its worker can go on"
     for step in views(view.get("steps")):
         yield from _step(step)
         if view.get("state") == "unknown" and step.get("state") in ("started", "unknown"):

@@ -110,8 +110,8 @@ class Pages:
             return _error(error, request_id=request.get(REQUEST_ID))
         except StoreError as error:
             log.error("the store failed: %s", error)
-            failure = unwritten(error, "The gateway's store failed; its log says why. Nothing was done.")
-            return _error(failure, request_id=request.get(REQUEST_ID))
+            nothing = unwritten(error, "The gateway's store failed; its log says why. Nothing was done.")
+            return _error(nothing, request_id=request.get(REQUEST_ID))
         except ConnectionResetError:
             raise  # the client left; there is nobody to tell
         except Exception:

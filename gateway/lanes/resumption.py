@@ -83,7 +83,7 @@ class Resumption:
             ):
                 return await self._undecided(found, asked)
         wish = Wish(approve=decision.approve, via="chat", comment=decision.comment)
-        ruled = [await desk.rule(approval_id, wish, caller=caller) for approval_id in decision.ids]
+        ruled = await desk.rule_all(decision.ids, wish, caller=caller)
         run_id = ruled[0].run_id
         for other in {approval.run_id for approval in ruled} - {run_id}:
             await self.decided(other)

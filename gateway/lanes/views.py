@@ -26,7 +26,7 @@ def shown_state(run: StoredRun, *, pending: int) -> str:
 
 
 def run_view(run: StoredRun, *, pending: int) -> Json:
-    """`pending`: how many approvals of it are."""
+    """`pending`: how many approvals are. Whoever drives the run renews `lease_until` while the store can be written."""
     return {
         "id": run.id,
         "object": "run",
@@ -39,6 +39,7 @@ def run_view(run: StoredRun, *, pending: int) -> Json:
         "created_at": run.created_s,
         "updated_at": run.updated_s,
         "pending": pending,
+        "lease_until": run.lease_s if run.state == "running" and run.owner is not None else None,
     }
 
 

@@ -20,6 +20,7 @@ from gateway.runs.budget import Budget
 from gateway.runs.lease import LOST
 from gateway.runs.loop import Planned, Told
 from gateway.runs.record import Record
+from gateway.store import UnwrittenError
 from gateway.tools.catalog import Entry
 from gateway.tools.in_use import Equipment
 
@@ -81,6 +82,10 @@ class Effects:
             await self.record.confirm()
         except asyncio.CancelledError:
             self.record.withdraw(number)
+            raise
+        except UnwrittenError:
+            if self.record.steps[number].state == "started":  # nobody knows whether the run is ours behind that line
+                self.record.withdraw(number)
             raise
         except GatewayError:
             if self.record.steps[number].state == "started":  # the run was lost behind that line

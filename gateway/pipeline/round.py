@@ -255,16 +255,15 @@ class Round:
     def _lacks(self, number: int) -> bool:
         """Whether a step still has to be asked for, or anew because tool or policy have changed since."""
         approval = self._approvals.get(number)
-        if approval is None:
-            return True
-        if approval.state == "approved" and not self.desk.holds(approval):
-            self.record.outdated(approval)
-            return True
-        return False
+        return approval is None or self._is_outdated(approval)
+
+    def _is_outdated(self, approval: Approval) -> bool:
+        return approval.state == "approved" and not self.desk.holds(approval)
 
     async def _issue(self, numbers: Sequence[int]) -> None:
         issued = [self.desk.issue(self.record.steps[number], self.exchange) for number in numbers]
-        await self.record.ask(issued, [approval_view(approval) for approval in issued])
+        outdated = [self._approvals[number] for number in numbers if number in self._approvals]
+        await self.record.ask(issued, [approval_view(approval) for approval in issued], instead_of=outdated)
         self._approvals = {**self._approvals, **{approval.step: approval for approval in issued}}
 
     async def _wait(self, i: int) -> None:
@@ -348,8 +347,6 @@ class Round:
         for number in awaited:
             approval = self._approvals[number]
             self.record.ended(number, _ENDED.get(approval.state, "cancelled"), None)
-            if approval.state == "approved":
-                self.record.outdated(approval)
 
     def _refuse(self, i: int, state: StepState, text: str) -> None:
         """The call will not run, and the model is told so, whatever it wanted to come of the call."""

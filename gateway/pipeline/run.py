@@ -6,7 +6,6 @@ Text flows on as it comes; tool calls never do. The state machine is `gateway.ru
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -15,13 +14,14 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from gateway.config.workflows import Workflow
 from gateway.contracts import Chunk, Exchange, Handler, Json, LoopLimits, Reply, Tell
 from gateway.errors import GatewayError
 from gateway.journal import RunState
 from gateway.pipeline.answer import Answer, PlainAnswer
 from gateway.pipeline.effect import Effects
 from gateway.pipeline.hidden import HiddenTurns
+from gateway.pipeline.machine import new_machine
+from gateway.pipeline.patience import Patience
 from gateway.pipeline.resume import PARKED, Progress, reopen, told_unknown
 from gateway.pipeline.round import Round
 from gateway.pipeline.usage import Usage
@@ -29,15 +29,13 @@ from gateway.runs import chunks
 from gateway.runs.budget import Budget
 from gateway.runs.live import CALLS, EFFECTS, RECORDED, STOPPING
 from gateway.runs.live import PARKED as PARKED_MARK
-from gateway.runs.loop import Action, Ask, Execute, Finish, Loop, Plan, Planned, Told
+from gateway.runs.loop import Action, Ask, Execute, Finish, Loop, Planned, Told
 from gateway.runs.record import Record
-from gateway.runs.script import Fill, Script
+from gateway.runs.script import Script
 from gateway.store import StoreError
 from gateway.tools.native import native_tools
-from gateway.wire.chat_request import client_tools
 from gateway.wire.imitation import defused
-from gateway.wire.scanner import Calls, FoundCall, Malformed
-from gateway.wire.workflow_text import Values
+from gateway.wire.scanner import Calls, Malformed
 
 if TYPE_CHECKING:
     from gateway.pipeline.agent import Crew
@@ -45,6 +43,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("gateway")
 
 ASK_BEFORE = "hitl:ask_before"
+#: What became of a run for now that waits for the store.
+LEFT = "left"
 _OUTCOMES: Mapping[str, str] = {
     "agent_timeout": "timeout",
     "agent_iteration_limit": "limit",
@@ -64,7 +64,6 @@ class Run:
         self._state: RunState = "completed"
         self._outcome = "error"  # for the metric
         self._action: Action = Ask(())
-        self._round: Round | None = None
         self._step = 0
         self._reply: Reply | None = None
         self._messages: list[Json] = exchange.body["messages"]
@@ -78,8 +77,7 @@ class Run:
         # None of these knows the run: it goes with its last reference, and is nothing for the collector to find.
         self._progress = Progress(Usage())
         self._hidden = HiddenTurns(exchange, self._progress, store=crew.store, clock=crew.clock)
-        plan, fill = partial(_plan, crew, exchange, self._progress), partial(_filled, crew, exchange)
-        self._loop = _new_loop(limits, exchange, plan, fill)
+        self._loop = new_machine(crew, limits, exchange, self._progress)
         limit_s = min(limits.timeout_s, exchange.budget_s)
         self._budget = Budget(limit_s, clock=crew.clock, expiry=partial(_timeout, limit_s, exchange.id))
         self._record = Record(
@@ -90,6 +88,7 @@ class Run:
             progress=partial(self._progress.snapshot, self._loop, self._budget),
             wrote=crew.tail.nudge,
         )
+        self._patience = Patience(self._record, self._budget, clock=crew.clock, counters=crew.counters)
 
     async def remember(self) -> None:
         """What is on record: hidden turns of the conversation, how far this run is. Raises StoreError."""
@@ -116,13 +115,10 @@ class Run:
             if self._exchange.resume is not None and (text := self._hidden.retold()):
                 await self._say(text)
             await self._begin()
-            self._action = await self._first_action()
+            self._action = Execute(()) if self._progress.is_open else _defused(self._loop.begin())
             while not isinstance(self._action, Finish):
                 if isinstance(self._action, Execute):
-                    self._round = self._round or self._next_round(self._action)
-                    await self._round.run()
-                    await self._hidden.mark()
-                    self._action, self._round = self._executed(self._round), None
+                    await self._patience.until(partial(self._execute, self._action))
                 else:
                     await self._ask()
             for chunk in await self._ending(self._action):
@@ -139,7 +135,7 @@ class Run:
             self._budget.stop()
             await self.release()
             self.drop()
-            if not self._exchange.dry and self._outcome not in PARKED:
+            if not self._exchange.dry and self._outcome not in (*PARKED, LEFT):
                 self._count(self._outcome)
 
     async def _begin(self) -> None:
@@ -234,24 +230,30 @@ class Run:
 
     # Rounds of calls.
 
+    async def _execute(self, action: Execute) -> None:
+        """Carries out a round; one that is open on record, as after a failure of the store, goes on from there."""
+        round_ = await self._reopened() if self._progress.is_open else self._next_round(action)
+        if isinstance(round_, Finish):
+            self._action = round_
+            return
+        await round_.run()
+        await self._hidden.mark()
+        self._action = self._executed(round_)
+
     def _next_round(self, action: Execute) -> Round:
         numbers = self._record.plan(action.planned, round_=len(self._progress.rounds))
         self._progress.rounds.append((self._loop.content, numbers))
         self._progress.is_open = True
         return self._new_round(action.planned, numbers, {}, reopened=False)
 
-    async def _first_action(self) -> Action:
-        """Where a run begins, or goes on that is on record."""
-        if not self._progress.is_open:
-            return _defused(self._loop.begin())
+    async def _reopened(self) -> Round | Finish:
         exchange, crew = self._exchange, self._crew
         approvals = await crew.desk.of_run(exchange.id, tenant=exchange.caller.tenant)
         opened = reopen(self._progress, self._record, approvals, crew.in_use.judge, exchange)
         if opened.unknown:
             self._state = "unknown"
             return Finish(await told_unknown(opened.unknown, self._record, exchange, crew.counters), "stop")
-        self._round = self._new_round(opened.planned, opened.numbers, opened.done, reopened=True)
-        return Execute(tuple(opened.planned))
+        return self._new_round(opened.planned, opened.numbers, opened.done, reopened=True)
 
     def _new_round(
         self, planned: Sequence[Planned], numbers: Sequence[int], done: Mapping[int, Told], *, reopened: bool
@@ -304,7 +306,7 @@ class Run:
         usage = self._progress.usage.chunk()
         if self._state in PARKED:
             await self._hidden.park(self._loop.hidden)
-            await self._record.park(self._state)
+            await self._patience.until(partial(self._record.park, self._state))
             await self._say({PARKED_MARK: True})
         else:
             await self._hidden.keep(self._loop.hidden, finish.tool_calls)
@@ -322,6 +324,10 @@ class Run:
     async def _failed(self, failure: Exception) -> Exception:
         """What the run's client is told: after an effect nothing that makes it try again."""
         effects = self._record.run is not None and self._record.run.effects
+        if self._patience.is_for(failure):
+            self._outcome = LEFT
+            left = _left(self._exchange.id)
+            return left.after_effects() if effects else left
         if isinstance(failure, GatewayError):
             error = self._budget.expiry() if self._expired else failure
         elif self._record.begun:
@@ -361,30 +367,10 @@ def _defused(action: Action) -> Action:
     return replace(action, text=defused(action.text)) if isinstance(action, Finish) and action.text else action
 
 
-def _new_loop(limits: LoopLimits, exchange: Exchange, plan: Plan, fill: Fill) -> Loop | Script:
-    workflow = exchange.workflow
-    if workflow is not None:
-        definition, parameters = Workflow.model_validate(workflow["definition"]), workflow["parameters"]
-        return Script(definition, parameters, plan=plan, new_id=_new_call_id, run_id=exchange.id, fill=fill)
-    theirs = client_tools(exchange.body)
-    return Loop(limits, plan=plan, client_tools=theirs, new_id=_new_call_id, run_id=exchange.id)
-
-
-def _plan(crew: "Crew", exchange: Exchange, progress: Progress, found: FoundCall, call_id: str) -> Planned:
-    """`Plan`, with what came before."""
-    planned = crew.in_use.judge.plan(found, call_id, exchange, tainted=progress.tainted, asked_for=progress.asked_for)
-    crew.counters.count("risk_decisions", decision=planned.verdict.decision, basis=planned.verdict.basis)
-    return planned
-
-
-def _filled(crew: "Crew", exchange: Exchange, tool: str, arguments: Mapping[str, object], values: Values) -> Json:
-    """`Fill`, by the tools of the configuration in use."""
-    return crew.in_use.judge.filled(exchange, tool, arguments, values)
+def _left(run_id: str) -> GatewayError:
+    text = f"The gateway's store failed. The run {run_id} waits for it and goes on by itself: look at it with its id."
+    return GatewayError("store_full", text)
 
 
 def _timeout(limit_s: float, run_id: str) -> GatewayError:
     return GatewayError("agent_timeout", f"The run took longer than {limit_s:g} s and was stopped (run {run_id}).")
-
-
-def _new_call_id() -> str:
-    return "call_" + secrets.token_hex(12)

@@ -21,6 +21,7 @@ from gateway.journal import (
     AuditLine,
     Grant,
     Journal,
+    Ruled,
     Ruling,
     RunEvent,
     StoredStep,
@@ -151,46 +152,49 @@ class Desk:
         return approval
 
     async def rule(self, approval_id: str, wish: Wish, *, caller: Caller) -> Approval:
-        """Decides; the approval as it is afterwards.
+        """Decides on one; see `rule_all`."""
+        return (await self.rule_all([approval_id], wish, caller=caller))[0]
+
+    async def rule_all(self, approval_ids: Sequence[str], wish: Wish, *, caller: Caller) -> Sequence[Approval]:
+        """Decides on different approvals alike, all of them or none; as they are afterwards.
 
         Raises GatewayError (scope_missing, approval_not_found, approval_expired, decision_conflict, approval_stale,
-        edit_refused) and StoreError.
+        edit_refused) and StoreError: nothing is decided then.
         """
-        approval = await self.find(approval_id, caller=caller)
+        approvals = [await self.find(approval_id, caller=caller) for approval_id in approval_ids]
+        edits = [self._edited(approval, wish) for approval in approvals]
+        for approval in approvals:
+            if wish.approve and approval.state == "pending" and not self.holds(approval):
+                raise await self._reissue(approval)
+        rulings = [self._ruling(each, wish, edit, caller) for each, edit in zip(approvals, edits, strict=True)]
+        if not wish.approve and self._on_reject == "abort":
+            rulings[0] = replace(rulings[0], others=await self._rejected_with(approvals, wish, caller))
+        ruled = await self._store.rule_all(rulings)
+        self._tail.nudge()
+        after = [_ruled(how, approval, alone=len(ruled) == 1) for how, approval in ruled]
+        for (how, _), approval in zip(ruled, after, strict=True):
+            if how == "decided":
+                self._counters.count("approvals", decision=approval.state, via=wish.via)
+                self._counters.observe("approval_wait_seconds", max(self._clock.time() - approval.created_s, 0.0))
+        return after
+
+    async def _rejected_with(self, rejected: Sequence[Approval], wish: Wish, caller: Caller) -> tuple[Ruling, ...]:
+        """A rejection ends the run: what else it waits for can be approved no more, from the same moment on."""
+        rulings: list[Ruling] = []
+        for first in {approval.run_id: approval for approval in rejected}.values():
+            together = replace(wish, comment=f"rejected together with {first.id}")
+            others = (await self.of_run(first.run_id, tenant=first.tenant)).values()
+            rulings += [self._ruling(other, together, None, caller) for other in others if other.state == "pending"]
+        return tuple(rulings)
+
+    def _edited(self, approval: Approval, wish: Wish) -> str | None:
+        """The canonical arguments that a person put. Raises GatewayError (approval_stale, edit_refused)."""
         if wish.sha256 is not None and wish.sha256 != approval.sha256:
             raise GatewayError(
                 "approval_stale",
                 "The hash is of another call than the one that waits: look at the approval again.",
                 param="sha256",
             )
-        edited = self._edited(approval, wish)
-        if wish.approve and approval.state == "pending" and not self.holds(approval):
-            raise await self._reissue(approval)
-        ruled, after = await self._store.rule(self._ruling(approval, wish, edited, caller))
-        if after is None:
-            raise not_found()
-        if ruled == "decided":
-            self._counters.count("approvals", decision=after.state, via=wish.via)
-            self._counters.observe("approval_wait_seconds", max(self._clock.time() - after.created_s, 0.0))
-        elif ruled == "expired":
-            self._tail.nudge()
-            raise GatewayError("approval_expired", "This approval was not decided in time; ask again for what it was.")
-        elif ruled == "other":
-            raise GatewayError("decision_conflict", f"This approval is {after.state} already.")
-        if not wish.approve and self._on_reject == "abort":  # whoever decided first may not have come so far
-            await self._reject_others(after, wish, caller)
-        self._tail.nudge()
-        return after
-
-    async def _reject_others(self, rejected: Approval, wish: Wish, caller: Caller) -> None:
-        """A rejection ends the run: what else it waits for can be approved no more."""
-        for approval in (await self.of_run(rejected.run_id, tenant=rejected.tenant)).values():
-            if approval.state == "pending":
-                together = replace(wish, comment=f"rejected together with {rejected.id}")
-                await self._store.rule(self._ruling(approval, together, None, caller))
-
-    def _edited(self, approval: Approval, wish: Wish) -> str | None:
-        """The canonical arguments that a person put. Raises GatewayError (edit_refused)."""
         if not wish.approve or wish.arguments is None:
             return None
         edited = canonical(wish.arguments)
@@ -276,6 +280,18 @@ class Desk:
 def against(approval: Approval) -> bool:
     """It was decided, and not for its call."""
     return approval.state not in APPROVED and approval.state != "pending"
+
+
+def _ruled(how: Ruled, approval: Approval | None, *, alone: bool) -> Approval:
+    """The approval that was ruled on. Raises GatewayError for one that keeps all of them from being decided on."""
+    if approval is None:
+        raise not_found()
+    name = "This approval" if alone else f"Nothing was decided: the approval {approval.id}"
+    if how == "expired":
+        raise GatewayError("approval_expired", f"{name} was not decided in time; ask again for what it was.")
+    if how == "other":
+        raise GatewayError("decision_conflict", f"{name} is {approval.state} already.")
+    return approval
 
 
 def not_found() -> GatewayError:

@@ -31,7 +31,7 @@ from gateway.journal import (
 )
 from gateway.runs.lease import LEASE_S, Age, Holder, lost
 from gateway.runs.loop import Planned, Told
-from gateway.runs.request import request_of
+from gateway.runs.request import first_of
 from gateway.store import StoreError, unwritten
 from gateway.wire.canonical import call_sha256, canonical
 
@@ -134,9 +134,13 @@ class Record:
         if self._audit:
             await self._later()
 
-    async def ask(self, approvals: Sequence[Approval], shown: Sequence[Json]) -> None:
-        """People are asked from here on. `shown` is what each event says. Raises GatewayError."""
+    async def ask(
+        self, approvals: Sequence[Approval], shown: Sequence[Json], *, instead_of: Sequence[Approval] = ()
+    ) -> None:
+        """People are asked from here on, no more `instead_of`. `shown` is what each event says. Raises GatewayError."""
         with self._or_not([approval.step for approval in approvals]):
+            for approval in instead_of:
+                self.outdated(approval)
             for approval, facts in zip(approvals, shown, strict=True):
                 self._set(approval.step, state="requested", approval_id=approval.id)
                 self._event("approval.required", facts)
@@ -150,6 +154,8 @@ class Record:
     def outdated(self, approval: Approval) -> None:
         """An approval that is not needed, or holds no more."""
         self._moves.append(Move(approval.id, approval.state, "cancelled"))
+        self._event("approval.resolved", {"approval_id": approval.id, "state": "cancelled"})
+        self._note(self.steps[approval.step], "cancelled", decision="cancelled")
 
     def again(self, number: int, approval_id: str | None) -> None:
         """A call that was started, and may run once more, is as it was before; its approval is, too."""
@@ -232,8 +238,9 @@ class Record:
 
     async def park(self, state: RunState) -> None:
         """Nobody drives the run from here on. Raises GatewayError."""
-        self._event("run.parked", {"state": state})
-        await self._before(state)
+        with self._or_not(()):
+            self._event("run.parked", {"state": state})
+            await self._before(state)
 
     async def leave(self, *, stopping: bool) -> None:
         """Nobody reads the run any more, or its process stops. Raises GatewayError, StoreError."""
@@ -351,7 +358,7 @@ class Record:
         else:
             self.drop()
         run = replace(
-            self.run or self._first(),
+            self.run or first_of(self.exchange, now_s=now_s),
             state=state,
             updated_s=now_s,
             progress=orjson.dumps(self.progress()),
@@ -378,21 +385,3 @@ class Record:
         if is_new:
             self.hold()
         self.wrote()
-
-    def _first(self) -> StoredRun:
-        exchange = self.exchange
-        return StoredRun(
-            id=exchange.id,
-            tenant=exchange.caller.tenant,
-            caller=exchange.caller.name,
-            kind="chat" if exchange.workflow is None else "workflow",
-            chain=exchange.chain,
-            conversation=exchange.conversation,
-            fingerprint=exchange.fingerprint,
-            idempotency_key=exchange.idempotency_key,
-            state="running",
-            effects=False,
-            created_s=self.clock.time(),
-            updated_s=self.clock.time(),
-            request=request_of(exchange),
-        )

@@ -1,4 +1,4 @@
-"""The request of a run, as it is kept for a restart: what the client asked for, without anything that is secret."""
+"""What a run begins with, as it is kept for a restart: what the client asked for, without anything that is secret."""
 
 from typing import Literal
 
@@ -6,6 +6,7 @@ import orjson
 
 from gateway.caller import Caller
 from gateway.contracts import Exchange, Resume
+from gateway.journal import StoredRun
 
 
 def request_of(exchange: Exchange) -> bytes:
@@ -47,4 +48,23 @@ def exchange_of(
         header=header,
         credential=credential,
         credential_header=asked["credential_header"].encode("latin-1"),
+    )
+
+
+def first_of(exchange: Exchange, *, now_s: float) -> StoredRun:
+    """Returns the record of a run that begins."""
+    return StoredRun(
+        id=exchange.id,
+        tenant=exchange.caller.tenant,
+        caller=exchange.caller.name,
+        kind="chat" if exchange.workflow is None else "workflow",
+        chain=exchange.chain,
+        conversation=exchange.conversation,
+        fingerprint=exchange.fingerprint,
+        idempotency_key=exchange.idempotency_key,
+        state="running",
+        effects=False,
+        created_s=now_s,
+        updated_s=now_s,
+        request=request_of(exchange),
     )

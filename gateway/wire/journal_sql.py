@@ -90,8 +90,9 @@ MOVE = "UPDATE approvals SET state = ? WHERE tenant = ? AND id = ? AND state = ?
 DECIDE = f"""UPDATE approvals
     SET state = ?, decided_s = ?, decided_by = ?, via = ?, comment = ?, edited = ?, remember = ?
     WHERE tenant = ? AND id = ? AND state = 'pending' RETURNING {", ".join(APPROVAL)}"""
-CANCEL_APPROVALS = f"""UPDATE approvals SET state = 'cancelled' WHERE tenant = ? AND run_id = ? AND state = 'pending'
-    RETURNING {", ".join(APPROVAL)}"""
+#: Those whose calls will not run any more.
+CANCEL_APPROVALS = f"""UPDATE approvals SET state = 'cancelled'
+    WHERE tenant = ? AND run_id = ? AND (state = 'pending' OR state = 'approved') RETURNING {", ".join(APPROVAL)}"""
 _RETURNING = f"RETURNING {', '.join(APPROVAL)}"
 EXPIRE = f"UPDATE approvals SET state = 'expired' WHERE state = 'pending' AND expires_s <= ? {_RETURNING}"
 EXPIRE_ONE = f"""UPDATE approvals SET state = 'expired' WHERE tenant = ? AND id = ? AND state = 'pending'

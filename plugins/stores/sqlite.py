@@ -251,7 +251,10 @@ class SqliteStore:
         )
 
     async def rule(self, ruling: Ruling) -> tuple[Ruled, Approval | None]:
-        return await self._write(partial(transactions.rule, ruling=ruling), durable=True)
+        return (await self.rule_all([ruling]))[0]
+
+    async def rule_all(self, rulings: Sequence[Ruling]) -> Sequence[tuple[Ruled, Approval | None]]:
+        return await self._write(partial(transactions.rule, rulings=rulings), durable=True)
 
     async def reissue(self, old_id: str, approval: Approval, *, events: Sequence[RunEvent]) -> bool:
         reissue = partial(transactions.reissue, old_id=old_id, approval=approval, events=events)

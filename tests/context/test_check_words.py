@@ -70,6 +70,21 @@ async def test_the_word_of_another_call_is_wrong(tmp_path: Path) -> None:
     assert born(tmp_path) == ["Di", "Ed"]
 
 
+async def test_several_ids_are_decided_together_or_not_at_all(tmp_path: Path) -> None:
+    """One of another run was rejected meanwhile: the message is refused, and the other one does not run behind it."""
+    async with talking(asks(birth("Di")), asks(birth("Ed")), says("Di is here."), tools=ranch(tmp_path)) as world:
+        (one,) = (await world.chat(GO)).asks
+        second = await world.chat("Another dog.")
+        (two,) = second.asks
+        await world.post({"decision": "reject"}, path=f"/context/approvals/{two['id']}")
+        refused = await world.chat(answering(second, line(one, two), question="Another dog."))
+        assert (refused.status, refused.error["code"]) == (409, "decision_conflict")
+        assert two["id"] in refused.error["message"] and "Nothing was decided" in refused.error["message"]
+        assert await pending(world) == [one["id"]] and born(tmp_path) == []
+        assert (await world.chat(answering(second, line(one), question="Another dog."))).text == "Di is here."
+    assert born(tmp_path) == ["Di"]
+
+
 async def test_no_model_sees_an_id_or_a_word(tmp_path: Path) -> None:
     """Of the conversation it gets the text of the gateway without them: it cannot show them to anybody."""
     async with talking(asks(), says(SUN), says("Di is here."), says(SUN), tools=ranch(tmp_path)) as world:

@@ -1,7 +1,7 @@
 """The pages of approvals and runs behind the real listener, on a real store, with keys of two tenants."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -11,7 +11,7 @@ from gateway.caller import Caller
 from gateway.contracts import Json, Verdict
 from gateway.counters import ContextCounters
 from gateway.errors import GatewayError
-from gateway.journal import Change, Ruled, Ruling, RunEvent, StoredRun
+from gateway.journal import Approval, Change, Ruled, Ruling, RunEvent, StoredRun
 from gateway.lanes.approvals import ApprovalPages
 from gateway.lanes.events import EventPages
 from gateway.lanes.remembered import RememberedPages
@@ -64,9 +64,9 @@ class Ledger(SqliteStore):
         self._check()
         await super().write(change)
 
-    async def rule(self, ruling: Ruling) -> tuple[Ruled, object]:  # type: ignore[override]
+    async def rule_all(self, rulings: Sequence[Ruling]) -> Sequence[tuple[Ruled, Approval | None]]:
         self._check()
-        return await super().rule(ruling)
+        return await super().rule_all(rulings)
 
     async def events(self, **which: object) -> list[RunEvent]:  # type: ignore[override]
         self._check()

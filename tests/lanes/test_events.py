@@ -70,7 +70,8 @@ async def test_events_come_as_they_happen_until_the_run_ends() -> None:
         seq, kind, data = await stream.event()
         assert (seq, kind) == (2, "approval.resolved") and isinstance(data, dict) and data["state"] == "approved"
         await desk.office.ends()
-        assert await stream.event() == (3, "run.finished", {"state": "completed"})
+        assert await stream.event() == (3, "approval.resolved", {"approval_id": "ap_1", "state": "cancelled"})
+        assert await stream.event() == (4, "run.finished", {"state": "completed"})
         assert await stream.rest() == []
 
 

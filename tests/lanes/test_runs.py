@@ -51,6 +51,7 @@ async def test_runs_are_listed() -> None:
             "created_at": 90.0,
             "updated_at": 100.0,
             "pending": 0,
+            "lease_until": None,
         }
 
 

@@ -34,6 +34,13 @@ def test_a_run_that_waits_in_memory() -> None:
     assert run_view(run(), pending=2)["pending"] == 2
 
 
+def test_a_run_under_way_shows_its_lease() -> None:
+    """One that is over says that its worker died, or cannot write to the store; nobody drives one that waits."""
+    assert run_view(run(owner="w1", lease_s=105.0), pending=0)["lease_until"] == 105.0
+    assert run_view(run(), pending=0)["lease_until"] is None
+    assert run_view(run(state="awaiting_approval", owner="w1", lease_s=105.0), pending=1)["lease_until"] is None
+
+
 def test_a_whole_run_counts_what_it_waits_for() -> None:
     """Of its approvals, those that are pending."""
     view = whole_run_view(run(), steps=[], approvals=[approval(), approval("ap_2", state="done")])

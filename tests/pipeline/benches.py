@@ -144,7 +144,7 @@ class Bench:
             expires_s=3600.0,
             on_reject=self.asks.on_reject,
         )
-        crew = Crew(
+        self.crew = Crew(
             in_use=in_use,
             desk=self.desk,
             tail=self.tail,
@@ -154,7 +154,7 @@ class Bench:
             counters=self.counters,
             clock=clock,
         )
-        return Agents(crew)
+        return Agents(self.crew)
 
     def reload(self, **rules: Rule) -> None:
         """From now on these rules are in use, whatever a run began with."""

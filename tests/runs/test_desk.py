@@ -425,8 +425,8 @@ async def test_a_rejection_takes_the_others_with_it(room: Room) -> None:
     assert (await room.desk.rule("ap_1", NO, caller=BOSS)).state == "rejected"
 
 
-async def test_a_rejection_that_was_cut_short_is_finished_by_the_next(tmp_path: Path) -> None:
-    """The process that decided died before it came to the others: else nobody could go on with the run."""
+async def test_a_rejection_takes_those_with_it_that_were_asked_for_behind_it(tmp_path: Path) -> None:
+    """Said again, it holds for what its run waits for by then: else nobody could go on with the run."""
     place = str(tmp_path / "gateway.db")
     dying, next_ = Room(place, on_reject="continue"), Room(place)
     for one in (dying, next_):
@@ -447,6 +447,26 @@ async def test_a_rejection_is_one_of_its_call_where_runs_go_on() -> None:
     await room.ask(1, 2)
     await room.desk.rule("ap_2", NO, caller=BOSS)
     assert await room.state("ap_1") == "pending"
+    await room.close()
+
+
+async def test_several_are_decided_together_or_not_at_all() -> None:
+    """What was refused never takes effect: one that is decided otherwise, or stale, keeps the others pending."""
+    room = Room(on_reject="continue")
+    await room.store.open()
+    await room.ask(1, 2, 3)
+    await room.desk.rule("ap_2", NO, caller=BOSS)
+    with pytest.raises(GatewayError) as conflict:
+        await room.desk.rule_all(["ap_1", "ap_2", "ap_3"], YES, caller=BOSS)
+    assert conflict.value.code == "decision_conflict"
+    assert conflict.value.message == "Nothing was decided: the approval ap_2 is rejected already."
+    bound, room.judges.bound = room.judges.bound, Binding("e" * 64, "b" * 64)
+    with pytest.raises(GatewayError) as stale:
+        await room.desk.rule_all(["ap_1", "ap_3"], YES, caller=BOSS)
+    assert stale.value.code == "approval_stale"
+    room.judges.bound = bound
+    assert [await room.state(one) for one in ("ap_1", "ap_3")] == ["cancelled", "pending"], "ap_1 is asked for anew"
+    assert (await room.desk.rule("ap_3", YES, caller=BOSS)).state == "approved"
     await room.close()
 
 

@@ -298,17 +298,25 @@ async def test_two_owners_never_get_the_same_run(store: Store) -> None:
 # Ending, and cancelling.
 
 
-async def test_a_run_that_ends_takes_its_pending_approvals_with_it(store: Store) -> None:
-    """Nobody can decide any more on what will not run; those that were decided stay as they are."""
-    await store.write(new(run("r"), approvals=(approval("ap_1", run_id="r"), approval("ap_2", run_id="r", step=1))))
+async def test_a_run_that_ends_takes_the_approvals_with_it_whose_calls_did_not_run(store: Store) -> None:
+    """Pending or approved; who approved one reads of it. Those of calls that ran stay as they are."""
+    asked = tuple(approval(f"ap_{n}", run_id="r", step=n) for n in range(3))
+    await store.write(new(run("r"), approvals=asked))
+    await store.rule(ruling("ap_0"))
     await store.rule(ruling("ap_1"))
+    await store.write(moved(run("r"), Move("ap_0", "approved", "executing")))
     await store.write(moved(run("r", state="interrupted")))
-    assert [a.state for a in await store.approvals(tenant="acme", run_id="r", limit=9)] == ["approved", "cancelled"]
-    assert (await store.rule(ruling("ap_2")))[0] == "other"
+    kept = await store.approvals(tenant="acme", run_id="r", limit=9)
+    assert [a.state for a in kept] == ["executing", "cancelled", "cancelled"] and kept[1].decided_by is not None
+    for approval_id in ("ap_1", "ap_2"):
+        assert (await store.rule(ruling(approval_id)))[0] == "other"
+    told = [json.loads(one.data) for one in await store.events(after=0, limit=9) if one.type == "approval.resolved"]
+    assert told == [{"approval_id": f"ap_{n}", "state": "cancelled"} for n in (1, 2)]
+    assert [row.line.event for row in await store.audit(after=0, limit=9)] == ["cancelled", "cancelled"]
 
 
 async def test_a_cancelled_run_ends_with_its_pending_approvals(store: Store) -> None:
-    """Whoever owns it; those that were decided stay; its owner's next change and a decision come too late."""
+    """Whoever owns it; its owner's next change and a decision come too late."""
     two = (approval("ap_1"), approval("ap_2", step=2))
     await store.write(new(run(state="awaiting_approval", owner="w1", lease_s=500.0), approvals=two))
     await store.write(new(run("run_2"), approvals=(approval("ap_3", run_id="run_2"),)))
@@ -319,13 +327,14 @@ async def test_a_cancelled_run_ends_with_its_pending_approvals(store: Store) -> 
     found = await store.run("run_1", tenant="acme")
     assert found == run(state="cancelled", updated_s=210.0, fence=1)
     assert [(a.id, a.state) for a in await store.approvals(tenant="acme", limit=9)] == [
-        ("ap_1", "approved"),
+        ("ap_1", "cancelled"),
         ("ap_2", "cancelled"),
         ("ap_3", "pending"),
     ]
     happened = await store.events(after=0, limit=9)
-    assert [replace(e, seq=0) for e in happened] == [resolved("ap_2", "cancelled", created_s=210.0), end]
-    assert [row.line.event for row in await store.audit(after=0, limit=9)] == ["cancelled", "verdict"]
+    told = [resolved(approval_id, "cancelled", created_s=210.0) for approval_id in ("ap_1", "ap_2")]
+    assert [replace(e, seq=0) for e in happened] == [*told, end]
+    assert [row.line.event for row in await store.audit(after=0, limit=9)] == ["cancelled", "cancelled", "verdict"]
     with pytest.raises(ConflictError):
         await store.write(moved(run(owner="w1", lease_s=500.0)))
     assert (await store.rule(ruling("ap_2")))[0] == "other"
@@ -334,7 +343,7 @@ async def test_a_cancelled_run_ends_with_its_pending_approvals(store: Store) -> 
 
 
 async def test_a_decision_and_a_cancellation_at_once(store: Store) -> None:
-    """Either it was decided before, or it is cancelled and the decision hears so; never both."""
+    """Either it was decided before, and is cancelled with its run, or the decision hears that it is cancelled."""
     for number in range(30):
         await store.write(parked(f"r{number}", approval_id=f"ap_{number}"))
 
@@ -345,8 +354,11 @@ async def test_a_decision_and_a_cancellation_at_once(store: Store) -> None:
         ]
         answers = await asyncio.gather(*(calls if number % 2 else calls[::-1]))
         kept = await store.approval(f"ap_{number}", tenant="acme")
-        assert ("decided", kept) in answers or ("other", kept) in answers
-        assert kept is not None and kept.state == ("approved" if number % 2 else "cancelled")
+        assert kept is not None and kept.state == "cancelled"
+        if number % 2:
+            assert ("decided", replace(kept, state="approved")) in answers
+        else:
+            assert ("other", kept) in answers
 
     await asyncio.gather(*map(race, range(30)))
 
@@ -631,7 +643,8 @@ async def test_audit_lines_are_a_chain(store: Store) -> None:
         (1, "verdict", ""),
         (2, "started", '"\n'),
         (3, "decision", "bob"),
-        (4, "resolved", ""),
+        (4, "cancelled", ""),
+        (5, "resolved", ""),
     ]
     assert broken(rows) is None
     assert broken([rows[0], replace(rows[1], line=replace(rows[1].line, by="eve")), *rows[2:]]) == 2
@@ -665,3 +678,34 @@ async def test_everything_of_a_run_is_there_after_closing(reopened: Reopen) -> N
     assert await again.last_event() == 1
     await again.write(moved(run(), audit=(audit_line("started"),)))
     assert broken(await again.audit(after=0, limit=9)) is None
+
+
+async def test_several_are_decided_together_or_not_at_all(store: Store) -> None:
+    """One that is decided otherwise, has expired or is not there keeps the others pending; alike is no obstacle."""
+    asked = tuple(approval(f"ap_{n}", step=n, expires_s=150.0 if n == 4 else 1e9) for n in range(6))
+    await store.write(new(approvals=asked))
+    await store.rule(ruling("ap_2", approve=False))
+    await store.rule(ruling("ap_3"))
+    for wrong, how in (("ap_2", "other"), ("ap_4", "expired"), ("ap_9", "absent")):
+        several = [ruling(one, audit=(audit_line("decision"),)) for one in ("ap_0", wrong, "ap_1", "ap_3")]
+        assert [ruled for ruled, _ in await store.rule_all(several)] == ["held", how, "held", "same"]
+    kept = {one.id: one.state for one in await store.approvals(tenant="acme", limit=9)}
+    assert [kept[f"ap_{n}"] for n in range(6)] == ["pending", "pending", "rejected", "approved", "expired", "pending"]
+    assert [row.line.event for row in await store.audit(after=0, limit=9)] == ["expired"], "no decision is on record"
+    together = await store.rule_all([ruling("ap_0"), ruling("ap_3"), ruling("ap_1")])
+    assert [(ruled, one and one.state) for ruled, one in together] == [
+        ("decided", "approved"),
+        ("same", "approved"),
+        ("decided", "approved"),
+    ]
+
+
+async def test_a_ruling_takes_others_with_it_in_one_transaction(store: Store) -> None:
+    """Those that are pending; who is decided already stays."""
+    asked = tuple(approval(f"ap_{n}", step=n) for n in range(3))
+    await store.write(new(approvals=asked))
+    await store.rule(ruling("ap_2"))
+    others = tuple(ruling(one, approve=False, audit=(audit_line("decision"),)) for one in ("ap_1", "ap_2", "ap_9"))
+    assert (await store.rule(replace(ruling("ap_0", approve=False), others=others)))[0] == "decided"
+    assert [one.state for one in await store.approvals(tenant="acme", limit=9)] == ["rejected", "rejected", "approved"]
+    assert len(await store.audit(after=0, limit=9)) == 1
