@@ -24,6 +24,7 @@ from gateway.lanes.connection import ClientConnection
 from gateway.lanes.entry import Entry
 from gateway.lanes.listener import Listener
 from gateway.lanes.resumption import Resumption
+from gateway.lanes.wrong_keys import WrongKeys
 from gateway.logs import LogSink, access_record
 from gateway.metrics import Metrics
 from gateway.notices import Notices
@@ -80,6 +81,7 @@ class Gateway:
         self._held_open: list[Callable[[], Awaitable[None]]] = []
         self._counters = ContextCounters()
         self._clock = SystemClock()
+        self._wrong_keys = WrongKeys(clock=self._clock.monotonic)
         self._runs = LiveRuns(clock=self._clock)
         self._shared: Shared | None = None
         self._resumption: Resumption | None = None
@@ -113,7 +115,8 @@ class Gateway:
         self._listeners[DATA] = listener = await self._listener(entry, pages)
         assert self._shared is not None
         families = self._shared.fleet.families
-        self._metrics.sources += [listener.families, self._counters.families, self._waiting, families]
+        self._metrics.sources += [listener.families, self._wrong_keys.families]
+        self._metrics.sources += [self._counters.families, self._waiting, families]
         if admin is not None:
             self._listeners[ADMIN] = await self._listener(build_admin_entry(settings, metrics=self._metrics), services)
         for listener in self._listeners.values():
@@ -321,6 +324,7 @@ class Gateway:
             door=self._door,
             recognise=self._recognise,
             read_metrics=self._read_metrics,
+            wrong_keys=self._wrong_keys,
             further=further,
         )
         runner = web.AppRunner(
@@ -341,6 +345,7 @@ class Gateway:
             entry=entry,
             metrics=self._metrics,
             new_handler=runner.server,
+            wrong_keys=self._wrong_keys,
             access_log=self._access if self._loaded.settings.logging.access else None,
         )
 

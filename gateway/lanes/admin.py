@@ -15,6 +15,7 @@ from gateway.errors import GatewayError
 from gateway.lanes.content import check_type
 from gateway.lanes.own import take_back
 from gateway.lanes.sharing import Sharing
+from gateway.lanes.wrong_keys import WrongKeys
 from gateway.routing.door import Door
 from gateway.store import StoreError, unwritten
 from gateway.wire.answer import error_body, new_request_id
@@ -51,6 +52,7 @@ class Pages:
         door: Callable[[], Door],
         recognise: Callable[[web.Request], None],
         read_metrics: Callable[[web.Request], None],
+        wrong_keys: WrongKeys,
         further: Sequence[Route] = (),
     ) -> None:
         self._exposition = exposition
@@ -58,6 +60,7 @@ class Pages:
         self._sharing = Sharing(door)
         self._recognise = recognise
         self._read_metrics = read_metrics
+        self._wrong_keys = wrong_keys
         self._further = further
 
     def application(self) -> web.Application:
@@ -107,6 +110,8 @@ class Pages:
         except web.HTTPRequestEntityTooLarge:
             return _error(GatewayError("request_too_large", "The request body is larger than this page takes."))
         except GatewayError as error:
+            peer = None if request.transport is None else request.transport.get_extra_info("peername")
+            self._wrong_keys.refused(error, peer=peer, method=request.method, path=request.rel_url.raw_path)
             return _error(error, request_id=request.get(REQUEST_ID))
         except StoreError as error:
             log.error("the store failed: %s", error)

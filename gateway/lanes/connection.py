@@ -326,7 +326,7 @@ class ClientConnection(asyncio.Protocol):
         """Answers a well-formed request with an error; the connection goes on if the request's body is all here."""
         length = head.length or 0
         keep = head.keep_alive and not head.chunked and length <= len(rest) and not self.listener.draining
-        self._answer(error, close=not keep, method=head.method, path=path_of(head.target))
+        self._answer(error, close=not keep, head=head)
         if not keep:
             self.close(linger=True)
             return
@@ -343,13 +343,21 @@ class ClientConnection(asyncio.Protocol):
 
     def _refuse(self, error: GatewayError) -> None:
         """Answers what is not a request, or not whole, and ends the connection."""
-        self._answer(error, close=True, method=b"-", path=b"-")
+        self._answer(error, close=True, head=None)
         self.close(linger=True)
 
-    def _answer(self, error: GatewayError, *, close: bool, method: bytes, path: bytes) -> None:
-        request_id = new_request_id()
-        self.write(error_answer(error, request_id=request_id, close=close, head_only=method == b"HEAD"))
-        self.listener.declined(error, request_id=request_id, method=method, path=path)
+    def _answer(self, error: GatewayError, *, close: bool, head: RequestHead | None) -> None:
+        """Answers with an error of ours; without a head, what is no request."""
+        request_id, listener = new_request_id(), self.listener
+        if head is None:
+            method = path = b"-"
+            self.write(error_answer(error, request_id=request_id, close=close))
+        else:
+            method, path, sharing = head.method, path_of(head.target), listener.entry.door.sharing(head)
+            is_head = method == b"HEAD"
+            self.write(error_answer(error, request_id=request_id, close=close, head_only=is_head, sharing=sharing))
+        peer = self.transport.get_extra_info("peername")
+        listener.declined(error, request_id=request_id, method=method, path=path, peer=peer)
 
     def _wait_for_more(self, data: bytes) -> None:
         """Keeps the beginning of a head; its deadline counts from the first byte."""

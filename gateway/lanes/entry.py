@@ -163,6 +163,7 @@ class Entry:
             websocket=head.websocket,
             repeatable=head.method in REPEATABLE,
             plain=head.keep_alive and head.method != b"HEAD" and not head.websocket,
+            sharing=self.door.sharing(head),
         )
 
 

@@ -17,6 +17,7 @@ from gateway.lanes.connection import ClientConnection
 from gateway.lanes.entry import Entry
 from gateway.lanes.tunnel import Tunnel
 from gateway.lanes.websocket import WebSocketTurn
+from gateway.lanes.wrong_keys import WrongKeys
 from gateway.metrics import Metrics, counter
 
 log = logging.getLogger("gateway")
@@ -52,6 +53,7 @@ class Listener:
         entry: Entry,
         metrics: Metrics,
         new_handler: Callable[[], RequestHandler],
+        wrong_keys: WrongKeys,
         access_log: AccessLog | None = None,
     ) -> None:
         self.loop = loop
@@ -59,6 +61,7 @@ class Listener:
         self.entry = entry
         self.metrics = metrics
         self.new_handler = new_handler
+        self.wrong_keys = wrong_keys
         self.access_log = access_log
         self.connections: set[ClientConnection] = set()
         self.paused: set[ClientConnection] = set()
@@ -134,8 +137,9 @@ class Listener:
         """Called once for each turn that ended."""
         self.inflight -= 1
 
-    def declined(self, error: GatewayError, *, request_id: str, method: bytes, path: bytes) -> None:
-        """Accounts for a request that was answered with an error before it had a turn."""
+    def declined(self, error: GatewayError, *, request_id: str, method: bytes, path: bytes, peer: object) -> None:
+        """Accounts for a request that was answered with an error before it had a turn; `peer` is its client."""
+        self.wrong_keys.refused(error, peer=peer, method=method.decode(), path=path.decode("latin-1"))
         self.metrics.route("none", "none").codes(method.decode())[error.facts.status] += 1
         if self.access_log is not None:
             self.access_log(
@@ -170,6 +174,7 @@ class Listener:
         for connection in list(self.connections):
             connection.abort()
         self.entry.close()
+        self.wrong_keys.close()
 
     def families(self) -> Iterator[Metric]:
         """What is open right now, for a scrape."""
@@ -211,6 +216,7 @@ class Listener:
             connection.sweep(now)
         for pool in self.entry.pools:
             pool.sweep(now)
+        self.wrong_keys.sweep()
         self._sweeper = self.loop.call_later(SWEEP_S, self._sweep, now + SWEEP_S)
 
     def _look_at_paused(self) -> None:

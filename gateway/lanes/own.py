@@ -257,7 +257,8 @@ class OwnTurn:
     def _break_off(self, error: GatewayError) -> None:
         client = self._client
         if not self.answered:
-            client.write(error_answer(error, request_id=new_request_id(), close=True))
+            sharing = client.listener.entry.door.sharing(self.head)
+            client.write(error_answer(error, request_id=new_request_id(), close=True, sharing=sharing))
         self._handler.connection_lost(None)
         self._account(error.facts.status)
         client.turn_done(keep=False, linger=True)

@@ -179,8 +179,9 @@ class Splice(Sending):
         self._account.status = error.facts.status
         keep, whole = self._client_stays(), self._request is None
         request_id = new_request_id()
+        is_head, sharing = self._plan.method == b"HEAD", self._plan.sharing
         self._client.write(
-            error_answer(error, request_id=request_id, close=not keep, head_only=self._plan.method == b"HEAD")
+            error_answer(error, request_id=request_id, close=not keep, head_only=is_head, sharing=sharing)
         )
         self._account.close(outcome, self._client.listener, error=error, request_id=request_id)
         self._client.turn_done(keep=keep, linger=not whole)

@@ -5,6 +5,7 @@ request with an equal head: clients send the same one again and again.
 """
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import field as attribute
 
@@ -27,7 +28,7 @@ class Plan:
 
     The upstream head is `before` + digits + `after`, where the digits of Content-Length stand at `cut` in the client's
     head; with `cut` -1 the head is `before` alone and the body has `length` bytes. `plain`: nothing about the request
-    asks for more than copying the answer.
+    asks for more than copying the answer. `sharing`: fields of our own errors, for browsers.
     """
 
     pool: Pool
@@ -49,6 +50,7 @@ class Plan:
     websocket: bool
     repeatable: bool
     plain: bool
+    sharing: Mapping[str, str]
 
 
 def upstream_head(head: RequestHead, target: bytes, endpoint: Endpoint, identity: Identity) -> tuple[bytes, bytes]:

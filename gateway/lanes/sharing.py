@@ -1,4 +1,4 @@
-"""Answers that pages of other sites may read (CORS): those of origins that the configuration names, and no others."""
+"""Answers of our own pages that pages of other sites may read (CORS): those of origins that the configuration names."""
 
 from collections.abc import Callable
 
@@ -9,8 +9,6 @@ from gateway.routing.door import Door
 from gateway.wire.head import RequestHead
 
 _METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
-#: Headers of ours that a page may read; a browser shows few by itself.
-_EXPOSED = "x-request-id, x-context-run-id, x-context-chain, x-context-intent, retry-after, location, etag"
 #: How long a browser may keep the answer to a preflight.
 _MAX_AGE_S = 600
 
@@ -38,13 +36,8 @@ class Sharing:
         """`on_response_prepare` hook: lets the page read this answer."""
         door = self._door()
         head = _head_of(request) if door.origins else None
-        if head is None:
-            return
-        response.headers.add("Vary", "Origin")
-        origin = door.shares_with(head)
-        if origin is not None:
-            response.headers["Access-Control-Allow-Origin"] = origin
-            response.headers["Access-Control-Expose-Headers"] = _EXPOSED
+        if head is not None:
+            response.headers.extend(door.sharing(head))
 
 
 def _head_of(request: web.Request) -> RequestHead | None:

@@ -1,6 +1,8 @@
 """Which lane a request takes, decided on the raw path and the X-Context-* headers alone."""
 
+import re
 from collections.abc import Collection
+from posixpath import normpath
 from typing import Literal
 from urllib.parse import unquote_to_bytes
 
@@ -26,6 +28,7 @@ _GENERATES = (
     b":generatecontent",
     b":streamgeneratecontent",
 )
+_PARAMETERS = re.compile(rb";[^/]*")
 _THREADS = b"/threads/"
 _SINGLES = tuple((collection, collection + b"/") for collection in (PROMPTS, WORKFLOWS, SERVICES))
 
@@ -64,7 +67,7 @@ def _generates(head: RequestHead, path: bytes) -> bool:
     """However the path is spelled: an upstream may read it as we do not."""
     if head.method != b"POST" and not head.websocket:
         return False
-    spelled = unquote_to_bytes(path).lower().rstrip(b"/")
+    spelled = normpath(_PARAMETERS.sub(b"", unquote_to_bytes(path).lower().replace(b"\\", b"/")))
     return spelled.endswith(_GENERATES) and _THREADS not in spelled
 
 

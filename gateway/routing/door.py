@@ -7,7 +7,7 @@ Judged on the head alone, so that a remembered plan carries the verdict.
 
 import ipaddress
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
@@ -21,6 +21,8 @@ Authority: TypeAlias = tuple[str, int | None]
 
 _AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^\[\]:/@\s]+?)\.?)(?::([0-9]{0,5}))?", re.IGNORECASE)
 _PORTS = {"http": 80, "https": 443}
+#: Headers of ours that a page may read; a browser shows few by itself.
+_EXPOSED = "x-request-id, x-context-run-id, x-context-chain, x-context-intent, retry-after, location, etag"
 #: What browsers say of a request that no other page has caused.
 _OWN_SITES = frozenset((b"same-origin", b"none"))
 
@@ -62,6 +64,15 @@ class Door:
         origins = _values(head, b"origin")
         origin = origins[0].decode("latin-1").lower() if len(origins) == 1 else ""
         return origin if origin in self.origins else None
+
+    def sharing(self, head: RequestHead) -> Mapping[str, str]:
+        """Returns the header fields of an answer of ours, by name: with them such a page may read it."""
+        if not self.origins:
+            return {}
+        origin = self.shares_with(head)
+        if origin is None:
+            return {"Vary": "Origin"}
+        return {"Vary": "Origin", "Access-Control-Allow-Origin": origin, "Access-Control-Expose-Headers": _EXPOSED}
 
     def is_preflight(self, head: RequestHead) -> bool:
         """Whether a browser asks on behalf of such a page what it may send: that request carries no key."""

@@ -1,7 +1,13 @@
-"""Which upstream a target belongs to: by prefix of the raw path, the longest first."""
+"""Which upstream a target belongs to: by prefix of the raw path, the longest first.
 
+A path is forwarded as it came, and an upstream may tidy it up: so one that could then lead out of its prefix is not
+under it, however its dots and slashes are written.
+"""
+
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from urllib.parse import unquote_to_bytes
 
 #: What stands behind `/v1/` in the API: the commonest mistake in a base URL (no `/v1`) is served as what was meant.
 COLLECTIONS = frozenset(
@@ -11,6 +17,8 @@ COLLECTIONS = frozenset(
         *(b"responses", b"threads", b"uploads", b"vector_stores", b"videos"),
     )
 )
+#: The most careful reading, and the one of an upstream that takes only a plain slash for one.
+_SLASHES = (re.compile(rb"[/\\]|%2f|%5c", re.IGNORECASE), re.compile(rb"/"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +31,8 @@ class Route:
     def matches(self, target: bytes) -> bool:
         if not target.startswith(self.prefix):
             return False
-        return self.prefix.endswith(b"/") or target[len(self.prefix) : len(self.prefix) + 1] in (b"", b"/", b"?")
+        rest = target[len(self.prefix) :]
+        return (self.prefix.endswith(b"/") or rest[:1] in (b"", b"/", b"?")) and not climbs(path_of(rest))
 
     def rewritten(self, target: bytes, base_path: bytes) -> bytes:
         """The target for the upstream: `base_path` in place of the prefix, or unchanged without one."""
@@ -46,6 +55,30 @@ class RouteTable:
 def path_of(target: bytes) -> bytes:
     """The raw path, without the query."""
     return target.split(b"?", 1)[0]
+
+
+def climbs(path: bytes) -> bool:
+    """Whether the dot segments of `path` could lead above its beginning.
+
+    As servers tidy paths up: by RFC 3986, with percent-encoded dots and slashes, backslashes, and empty segments that
+    are merged. A parameter makes another name of a segment (`..;x`), as RFC 3986 has it.
+    """
+    if b".." not in path and b"%2" not in path:
+        return False
+    return any(_leads_out(slash.split(path)) for slash in _SLASHES)
+
+
+def _leads_out(segments: Iterable[bytes]) -> bool:
+    depth = 0
+    for segment in segments:
+        name = unquote_to_bytes(segment)
+        if name == b"..":
+            depth -= 1
+            if depth < 0:
+                return True
+        elif name not in (b"", b"."):
+            depth += 1
+    return False
 
 
 def resolve_alias(target: bytes) -> bytes:

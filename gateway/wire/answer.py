@@ -3,9 +3,13 @@
 import json
 import math
 import secrets
+from collections.abc import Mapping
 from http import HTTPStatus
+from types import MappingProxyType
 
 from gateway.errors import GatewayError
+
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 
 def new_request_id() -> str:
@@ -28,8 +32,13 @@ def error_body(error: GatewayError, *, request_id: str) -> bytes:
     ).encode()
 
 
-def error_answer(error: GatewayError, *, request_id: str, close: bool, head_only: bool = False) -> bytes:
-    """The whole answer. `close`: the connection ends with it. `head_only`: the request was HEAD."""
+def error_answer(
+    error: GatewayError, *, request_id: str, close: bool, head_only: bool = False, sharing: Mapping[str, str] = _NONE
+) -> bytes:
+    """The whole answer. `close`: the connection ends with it. `head_only`: the request was HEAD.
+
+    `sharing`: further fields of its head, for browsers.
+    """
     body = error_body(error, request_id=request_id)
     status = error.facts.status
     lines = [
@@ -42,6 +51,7 @@ def error_answer(error: GatewayError, *, request_id: str, close: bool, head_only
         lines.append("WWW-Authenticate: Bearer")
     if error.retry_after_s is not None:
         lines.append(f"Retry-After: {math.ceil(error.retry_after_s)}")
+    lines += [f"{name}: {value}" for name, value in sharing.items()]
     if close:
         lines.append("Connection: close")
     head = "\r\n".join([*lines, "", ""]).encode()

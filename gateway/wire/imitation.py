@@ -22,18 +22,23 @@ _BEFORE_CHARS: Final = 64
 
 _LOW_LINES = "_\u02cd\u2017\u203f\u2040\u2054\ufe33\ufe34\ufe4d-\ufe4f\uff3f"
 _LOW_LINE = re.compile(f"[{_LOW_LINES}&]")
-_ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{2,24});")
+_ENTITY = re.compile(r"&(?:#[0-9]{1,7};?|#[xX][0-9a-fA-F]{1,6};?|[A-Za-z]{2,24};)")
 _LAST_ENTITY = re.compile(rf"{_ENTITY.pattern}\Z")
-#: What a renderer takes away: tags and comments, the rest of a link, marks; and how such a thing may begin. Longer ones
-#: than 256 characters end an id, which is useless then, too.
+_ENTITY_ENDS = frozenset(";0123456789abcdefABCDEF")
+#: What a renderer takes away: comments, tags and what else HTML puts between angle brackets, images, the rest of a
+#: link, marks; and how such a thing may begin. Longer ones than 256 characters end an id, which is useless then, too.
+_IN_TAG = r"""<[!?/A-Za-z](?:"[^"]{0,256}+"|'[^']{0,256}+'|[^<>"']){0,256}+"""
 _MARKUP = re.compile(
-    r"<!--(?:(?!-->).){0,256}+-->|</?[A-Za-z][^<>]{0,256}+>|\]\([^()\n]{0,256}+\)|[*~`\\\[\]]", re.DOTALL
-)
-_BEGINS = re.compile(
-    r"<(?:!-{0,2}|!--(?:(?!-->).){0,256}+|/?[A-Za-z][^<>]{0,256}+|/)?|\](?:\([^()\n]{0,256}+)?|&#?[0-9A-Za-z]{0,24}",
+    rf"<!--(?:(?!-->).){{0,256}}+-->|{_IN_TAG}>|<[!?/A-Za-z][^<>]{{0,256}}+>|"
+    r"!\[[^\]\n]{0,256}+\](?:\([^()\n]{0,256}+\))?|\]\([^()\n]{0,256}+\)|[*~`\\\[\]]",
     re.DOTALL,
 )
-_LONG = re.compile(r"<[!/A-Za-z]|\]\(")
+_BEGINS = re.compile(
+    rf"<(?:!--(?:(?!-->).){{0,256}}+)?|{_IN_TAG}(?:\"[^\"]{{0,256}}+|'[^']{{0,256}}+)?|"
+    r"!(?:\[[^\]\n]{0,256}+(?:\](?:\([^()\n]{0,256}+)?)?)?|\](?:\([^()\n]{0,256}+)?|&#?[0-9A-Za-z]{0,24}",
+    re.DOTALL,
+)
+_LONG = re.compile(r"<[!?/A-Za-z]|!\[|\]\(")
 #: Letters of other scripts that look like those of an id, by what they look like.
 _LOOKS = {
     letter: plain
@@ -73,7 +78,7 @@ class Defuser:
         while (found := _LOW_LINE.search(data, look)) is not None:
             start, look = found.start(), found.end()
             line = _ENTITY.match(data, start) if found[0] == "&" else found
-            if line is None:
+            if line is None or (found[0] == "&" and not final and _BEGINS.fullmatch(data, start)):
                 end, is_open = start, _BEGINS.fullmatch(data, start) is not None
             elif _is_low_line(line[0]) and _ends_like_ap(self._in_front(data, start)):
                 end, is_open = _id_behind(data, line.end(), final=final)
@@ -136,7 +141,7 @@ def _ends_like_ap(before: str) -> bool:
     while wanted and at:
         if before[at - 1] in ">)":
             return True
-        entity = _LAST_ENTITY.search(before, 0, at) if before[at - 1] == ";" else None
+        entity = _LAST_ENTITY.search(before, 0, at) if before[at - 1] in _ENTITY_ENDS else None
         start = at - 1 if entity is None else entity.start()
         plain = _plain(before[start:at] if entity is None else html.unescape(entity[0]))
         if (plain and plain != wanted[0]) or (plain is None and _MARKUP.fullmatch(before, start, at) is None):

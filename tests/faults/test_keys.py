@@ -241,6 +241,17 @@ async def test_no_page_under_another_spelling(target: bytes) -> None:
         assert not upstream.connections
 
 
+@pytest.mark.parametrize("target", [b"/v1/../admin", b"/v1/%2e%2e/admin", b"/v1/a/..%2f..%2fadmin", b"/v1/..\\admin"])
+async def test_no_way_out_of_the_paths_that_are_passed_through(target: bytes) -> None:
+    """The operator's key opens what is below `passthrough.paths`, not what a server finds by tidying the path up."""
+    async with through(upstream={"api_key": "sk-operator"}) as (gateway, upstream):
+        response = await fetch(gateway, target)
+        assert (response.status, error_of(response)["code"]) == (404, "unknown_route")
+        assert not upstream.connections
+        assert (await fetch(gateway, b"/v1/a/../b")).status == 200
+        assert [request.target for request in upstream.requests] == [b"/v1/a/../b"]
+
+
 def records(gateway: GatewayProcess) -> list[dict[str, object]]:
     """Its log, one JSON object a line."""
     return [json.loads(line) for line in gateway.stderr_text().splitlines()]

@@ -12,6 +12,7 @@ from gateway.caller import Caller
 from gateway.lanes.entry import Entry, Limits, Timeouts
 from gateway.lanes.listener import Listener
 from gateway.lanes.own import take_back
+from gateway.lanes.wrong_keys import WrongKeys
 from gateway.metrics import Metrics
 from gateway.routing.door import Door
 from gateway.routing.keys import Key, KeyRing
@@ -115,7 +116,9 @@ async def assembled(
             limits=limits or Limits(),
             timeouts=timeouts or Timeouts(),
         )
-        listener = Listener(loop=loop, entry=way_in, metrics=metrics, new_handler=runner.server)
+        listener = Listener(
+            loop=loop, entry=way_in, metrics=metrics, new_handler=runner.server, wrong_keys=WrongKeys(clock=loop.time)
+        )
         lane = Lane(listener, upstream, pool, metrics)
         listener.access_log = lambda **facts: lane.log.append(facts)
         server = await loop.create_server(listener.connection, HOST, 0)

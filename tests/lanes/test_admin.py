@@ -7,7 +7,9 @@ from aiohttp import web
 
 from gateway.errors import GatewayError
 from gateway.lanes.admin import Pages, Readiness
+from gateway.lanes.wrong_keys import WrongKeys
 from gateway.routing.door import Door
+from gateway.testing.clock import ManualClock
 
 from .assembled import Lane, assembled
 
@@ -25,6 +27,7 @@ def guarded(*, ready: Readiness = "ready", exposition: Any = None, further: Any 
         door=Door,
         recognise=allowed,
         read_metrics=allowed,
+        wrong_keys=WrongKeys(clock=ManualClock()),
         further=further,
     ).application()
 

@@ -51,3 +51,35 @@ async def test_a_named_page_may_read_our_answers() -> None:
         assert upstream.requests[0].values(b"origin") == [ORIGIN]
         plain = await ask(gateway, get(b"/health/live"))
         assert not plain.values(b"access-control-allow-origin")
+
+
+async def test_a_named_page_may_read_our_errors_in_the_passthrough_lane() -> None:
+    """401, 403, 404 and 502 are ours there: without the fields a browser says "network error". Others get none."""
+    keys = [key("k"), key("context-only", "context")]
+    for base_url in (None, "http://127.0.0.1:9"):
+        upstream = {} if base_url is None else {"upstream": {"base_url": base_url}}
+        async with through(cors=["https://chat.example"], keys=keys, **upstream) as (gateway, _):
+            expected = {
+                get(b"/v1/x", b"Origin: " + ORIGIN): 401,
+                get(b"/v1/x", b"Origin: " + ORIGIN, b"X-Gateway-Key: no"): 401,
+                get(b"/v1/x", b"Origin: " + ORIGIN, b"X-Gateway-Key: context-only"): 403,
+                get(b"/nothing", b"Origin: " + ORIGIN, b"X-Gateway-Key: k"): 404,
+            }
+            if base_url is not None:
+                expected |= {get(b"/v1/x", b"Origin: " + ORIGIN, b"X-Gateway-Key: k"): 502}
+            for request, status in expected.items():
+                for _ in range(2):  # the second one by a remembered plan, where there is one
+                    answer = await ask(gateway, request)
+                    assert (answer.status, answer.values(b"access-control-allow-origin")) == (status, [ORIGIN])
+                    assert answer.values(b"vary") == [b"Origin"]
+                    assert b"x-request-id" in answer.values(b"access-control-expose-headers")[0]
+                foreign = await ask(gateway, request.replace(ORIGIN, b"https://evil.example"))
+                assert foreign.status == status and not foreign.values(b"access-control-allow-origin")
+                assert foreign.values(b"vary") == [b"Origin"]
+
+
+async def test_without_origins_our_errors_have_no_such_fields() -> None:
+    """The default."""
+    async with through(keys=[key("k")]) as (gateway, _):
+        answer = await ask(gateway, get(b"/v1/x", b"Origin: " + ORIGIN))
+        assert answer.status == 401 and not answer.values(b"vary")

@@ -133,6 +133,8 @@ def test_context_headers_are_read_once_for_all() -> None:
     [
         "/v1/responses", "/v1/messages", "/v1/completions", "/v1/responses/", "/v1/respons%65s", "/V1/Messages",
         "/openai/v1/chat/completions", "/v1/chat/completions/", "/api/chat", "/v1beta/models/g:streamGenerateContent",
+        "/v1/chat/completions;x", "/v1/chat/completions/.", "/v1//chat//completions", "/v1/chat/x/../completions",
+        "/v1/chat\\completions", "/v1/chat;a=b/completions", "/v1/responses/x/%2e%2e",
     ],
 )  # fmt: skip
 def test_context_headers_are_refused_where_something_generates_without_them(path: str) -> None:

@@ -39,6 +39,39 @@ def test_the_longest_prefix_of_whole_segments_wins(target: bytes, route: Route |
     assert TABLE.match(target) == route
 
 
+@pytest.mark.parametrize(
+    "rest",
+    [
+        *(b"../context/approvals", b"%2e%2e/metrics", b".%2E/x", b"a/../../x", b"..", b"../", b"./../x", b"//../x"),
+        *(
+            b"..%2fx",
+            b"a%2f..%2f..%2fx",
+            b"..%5cx",
+            b"..\\x",
+            b"a%2fb/../../x",
+        ),
+        *(b"..?q=/v1/", b"%2e%2e%2fx", b"responses/../../x"),
+    ],
+)
+def test_a_path_that_could_lead_out_of_its_prefix_is_not_under_it(rest: bytes) -> None:
+    """An upstream that tidies paths up would serve another one, with the operator's key."""
+    assert TABLE.match(b"/v1/" + rest) is None
+    assert Route(b"/v1", 0).matches(b"/v1/" + rest) is False
+
+
+@pytest.mark.parametrize(
+    "rest", [b"a/..", b"a/../b", b"a/b/../../c", b"...", b"..a/b", b"a%2fb", b"a?x=/../../y", b"%252e%252e/x", b"..;/x"]
+)
+def test_dots_that_stay_below_the_prefix_are_the_upstreams(rest: bytes) -> None:
+    """They go on as they came."""
+    assert TABLE.match(b"/v1/" + rest) == V1
+
+
+def test_a_path_that_leaves_a_deeper_prefix_belongs_to_the_wider_one() -> None:
+    """As a server would read it: to the upstream of `/v1/`, with its key."""
+    assert TABLE.match(b"/v1/responses/../models") == V1
+
+
 def test_of_two_equal_prefixes_the_first_configured_wins() -> None:
     """The order in the file decides nothing else."""
     first, second = Route(b"/v1/", 0), Route(b"/v1/", 1)

@@ -1,0 +1,63 @@
+"""Requests with a wrong key: all are counted; the log has the first ones, then one line a minute that says how many.
+
+So an operator sees who tries keys, and whoever tries them cannot fill the disk.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from prometheus_client.core import Metric
+
+from gateway.errors import GatewayError
+from gateway.metrics import counter
+
+log = logging.getLogger("gateway")
+
+#: So many are logged one by one, after a minute without any.
+LINES: Final = 5
+EVERY_S: Final = 60.0
+_PATH_CHARS: Final = 200
+
+
+class WrongKeys:
+    """Those of one worker. `clock` is monotonic, in seconds."""
+
+    def __init__(self, *, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._count = self._lines = self._more = 0
+        self._due_s = float("-inf")
+
+    def refused(self, error: GatewayError, *, peer: object, method: str, path: str) -> None:
+        """Counts and logs a request that was answered with `error`, if its key was the reason.
+
+        `peer` is the client's address, as asyncio names it; `path` comes without its query.
+        """
+        if error.code != "invalid_api_key":
+            return
+        self._count += 1
+        if self._lines == LINES:
+            self._more += 1
+            return
+        self._lines += 1
+        self._due_s = self._clock() + EVERY_S
+        address = peer[0] if isinstance(peer, tuple) and peer else "a local socket"
+        log.warning("a wrong key was refused: %s %s, from %s", method, path[:_PATH_CHARS], address)
+
+    def sweep(self) -> None:
+        """Says once a minute how many there were that have no line; called often."""
+        if self._lines and self._clock() >= self._due_s:
+            if not self._more:
+                self._lines = 0
+            self.close()
+            self._due_s = self._clock() + EVERY_S
+
+    def close(self) -> None:
+        """Says it now."""
+        if self._more:
+            log.warning("%d more requests had a wrong key (gateway_wrong_keys_total counts all)", self._more)
+            self._more = 0
+
+    def families(self) -> Iterator[Metric]:
+        """What was counted, for a scrape."""
+        yield counter("gateway_wrong_keys", "Requests refused for a wrong key", self._count)
