@@ -309,10 +309,16 @@ def _tools(settings: Settings, folder: Path) -> dict[str, tuple[str, Mapping[str
 
 
 def gate_of(settings: Settings, host: Host, problems: list[Problem], *, at_hand: bool = False) -> Gate:
-    """The gate, as far as its assessors can be built. `at_hand`: its tools are there and examine what it lets run."""
+    """The gate, as far as its assessors can be built.
+
+    `at_hand`: its tools are there and examine what it lets run. Only those that are enabled have assessors then: the
+    programs that are known to the one of commands alone cost 60 ms of each start.
+    """
     risk, http = settings.risk, settings.tools.http_request
     uses: dict[str, tuple[str, dict[str, object]]] = {
-        tool: (name, {"profile": risk.profile}) for tool, name in ASSESSORS.items()
+        tool: (name, {"profile": risk.profile})
+        for tool, name in ASSESSORS.items()
+        if not at_hand or tool in settings.tools.built_in or tool in settings.tools.plugins
     }
     if http is not None:
         hosts = [allowed_host(host)[0] for host in http.hosts]  # the port of one is the tool's business
