@@ -1,7 +1,7 @@
 """Requests that chat programs make by themselves are known, and those of people are not taken for them.
 
 tests/data/program_tasks.jsonl has the words by which each is known, with their source; `[...]` stands for the rest of a
-prompt, which does not matter. With the whole prompts of an installed Open WebUI: tests/clients/test_program_tasks.py.
+prompt, which does not matter.
 """
 
 import json
