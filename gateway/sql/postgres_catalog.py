@@ -1,14 +1,16 @@
 """What the words of a statement can mean to PostgreSQL: functions, operators, casts, views, by the server's catalogue.
 
 1. Any word of the text counts, also one in a comment or a quote: nothing here relies on how we would split the text.
-2. Harmless are functions that came with the server or an extension, in C, and are not volatile, or on our list.
+2. Harmless are functions that came with the server, an extension or a type, in C, and are not volatile, or on our list.
 """
 
 import re
 from collections.abc import Awaitable, Iterable, Sequence
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any, Final, Protocol
 
 from gateway.sql.engine import Doubt
+from gateway.sql.postgres_trees import Named, constant_calls, named
 from gateway.wire.sql_words import FUNCTIONS
 from gateway.wire.wordlist import words
 
@@ -22,11 +24,10 @@ _CALLED: Final = re.compile(
 )
 _COMMENT: Final = re.compile(r"--|/\*")
 _ESCAPED_NAME: Final = re.compile(r"u&[\"']", re.IGNORECASE)
-_CASTS: Final = re.compile(r"::|\bcast\b|'", re.IGNORECASE)
-#: Functions, aggregates and operators in an expression that the server has stored.
-_FUNCTION_IDS: Final = r":(?:funcid|opfuncid|aggfnoid|winfnoid|hashfuncid) (\d+)"
-_OPERATOR_IDS: Final = r":opno (\d+)"
-_RELATION_IDS: Final = r":relid (\d+)"
+#: SQL has names of its own for types (`integer`, `character varying`), and a cast to a domain is one to what it is of.
+_CASTS: Final = re.compile(r"::|\bcast\b", re.IGNORECASE)
+#: What turns a value into the type of a column that the text does not name: casts, texts, parameters, records.
+_CONVERTS: Final = re.compile(r"::|\bcast\b|['$]|record|#=", re.IGNORECASE)
 _FIRST_OF_USERS: Final = 16384  # numbers below are those of the server's own objects
 
 #: Not volatile, and yet they take a number for good, or run what their argument names.
@@ -43,47 +44,81 @@ _MAX_DEPTH: Final = 32  # views of views
 _HARMLESS: Final = """(p.oid < 16384 AND p.proowner = 10
       AND (p.provolatile <> 'v' OR p.proname = ANY($1) OR p.proname LIKE 'pg\\_stat\\_get\\_%') AND p.proname <> ALL($2)
     OR p.prolang IN (12, 13) AND (p.provolatile <> 'v' OR p.proname = ANY($1)) AND EXISTS (SELECT FROM pg_depend d
-      WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'))"""
+      WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype IN ('e', 'i')))"""
 _ODD: Final = "~ '[^[:alnum:]_$]'"  # of a name: no word by itself
 
-#: $3 all words; $4 those that are called; $5 the text; $6 operators that are implied.
+
+def _written(name: str) -> str:
+    """Whether the text $5 may hold this odd name; in quotes a quote is doubled."""
+    return f"({name} {_ODD} AND position(replace({name}, '\"', '\"\"') IN $5) > 0)"
+
+
+#: Expressions of a table that the planner simplifies: of each query; and, where $7, of the writing that is explained.
+_PLANNED: Final = """
+    SELECT indpred::text AS tree, indrelid AS owner FROM pg_index WHERE indpred IS NOT NULL
+    UNION ALL SELECT indexprs::text, indrelid FROM pg_index WHERE indexprs IS NOT NULL
+    UNION ALL SELECT conbin::text, conrelid FROM pg_constraint WHERE conbin IS NOT NULL AND conrelid <> 0
+    UNION ALL SELECT stxexprs::text, stxrelid FROM pg_statistic_ext WHERE stxexprs IS NOT NULL
+    UNION ALL SELECT partexprs::text, partrelid FROM pg_partitioned_table WHERE partexprs IS NOT NULL
+    UNION ALL SELECT adbin::text, adrelid FROM pg_attrdef WHERE $7
+    UNION ALL SELECT ev_action::text, ev_class FROM pg_rewrite WHERE $7 AND ev_type <> '1'
+"""
+_OF_USERS: Final = "~ ':(funcid|opfuncid) [0-9]{5,}'"  # of a tree: it calls a function of theirs
+
+#: $3 all words; $4 those that are called; $5 the text; $6 operators that are implied; $7 it explains; $8 it casts.
 _WORDS_MEAN: Final = f"""
 SELECT 'function', p.proname, 0::oid FROM pg_proc p
     WHERE p.proname = ANY($3::name[]) AND (p.oid < 16384 OR p.proname = ANY($4::name[])) AND NOT {_HARMLESS}
 UNION ALL SELECT 'function', p.proname, 0 FROM pg_proc p
-    WHERE p.oid >= 16384 AND p.proname {_ODD} AND position(p.proname::text IN $5) > 0 AND NOT {_HARMLESS}
+    WHERE p.oid >= 16384 AND {_written("p.proname::text")} AND NOT {_HARMLESS}
 UNION ALL SELECT 'operator', o.oprname, 0 FROM pg_operator o JOIN pg_proc p ON p.oid = o.oprcode
     WHERE o.oid >= 16384 AND (o.oprname = ANY($6::name[]) OR position(o.oprname::text IN $5) > 0) AND NOT {_HARMLESS}
 UNION ALL SELECT 'cast', t.typname, 0 FROM pg_cast c JOIN pg_proc p ON p.oid = c.castfunc
     JOIN pg_type t ON t.oid = c.casttarget
-    WHERE c.oid >= 16384 AND NOT {_HARMLESS}
-        AND (c.castcontext = 'i' OR t.typname = ANY($3::name[]) OR t.typname {_ODD})
+    WHERE c.oid >= 16384 AND NOT {_HARMLESS} AND (c.castcontext = 'i' OR $8 OR t.typname = ANY($3::name[]))
 UNION ALL SELECT 'domain', t.typname, t.oid FROM pg_constraint k JOIN pg_type t ON t.oid = k.contypid
     WHERE k.oid >= 16384 AND k.contypid <> 0 AND EXISTS (
-        SELECT FROM regexp_matches(k.conbin::text, '{_FUNCTION_IDS}', 'g') m JOIN pg_proc p ON p.oid = m[1]::oid
-        WHERE NOT {_HARMLESS})
+        SELECT FROM regexp_matches(k.conbin::text, ':(?:funcid|opfuncid) (\\d+)', 'g') m
+        JOIN pg_proc p ON p.oid = m[1]::oid WHERE NOT {_HARMLESS})
+UNION ALL SELECT 'ordered', o.opcname, o.opcintype FROM pg_opclass o WHERE o.opcfamily IN (
+    SELECT a.amprocfamily FROM pg_amproc a JOIN pg_proc p ON p.oid = a.amproc
+        WHERE a.oid >= 16384 AND p.prolang NOT IN (12, 13)
+    UNION ALL SELECT a.amopfamily FROM pg_amop a JOIN pg_operator r ON r.oid = a.amopopr
+        JOIN pg_proc p ON p.oid = r.oprcode WHERE a.oid >= 16384 AND p.prolang NOT IN (12, 13))
 UNION ALL SELECT CASE c.relkind WHEN 'f' THEN 'foreign' ELSE 'relation' END, c.relname, c.oid FROM pg_class c
-    WHERE c.oid >= 16384 AND (c.relname = ANY($3::name[]) OR (c.relname {_ODD} AND position(c.relname::text IN $5) > 0))
-        AND (c.relkind IN ('v', 'f') OR c.relrowsecurity)
+    WHERE c.oid >= 16384 AND (c.relname = ANY($3::name[]) OR {_written("c.relname::text")})
+        AND (c.relkind IN ('v', 'f') OR c.relrowsecurity OR c.relhassubclass
+            OR EXISTS (SELECT FROM ({_PLANNED}) e WHERE e.owner = c.oid AND e.tree {_OF_USERS}))
 """  # noqa: S608 - pieces of our own
-#: What stands behind relations $1: the expressions of their views and of their row security.
-_BEHIND: Final = """
-SELECT r.ev_action::text FROM pg_rewrite r WHERE r.ev_class = ANY($1::oid[]) AND r.ev_type = '1'
-UNION ALL SELECT polqual::text FROM pg_policy WHERE polrelid = ANY($1::oid[]) AND polqual IS NOT NULL
-UNION ALL SELECT polwithcheck::text FROM pg_policy WHERE polrelid = ANY($1::oid[]) AND polwithcheck IS NOT NULL
-"""
+#: What stands behind relations $1 (expressions of their views and their row security, and their heirs), and what of
+#: them the planner simplifies.
+_BEHIND: Final = f"""
+SELECT 'runs', r.ev_action::text, 0::oid FROM pg_rewrite r WHERE r.ev_class = ANY($1::oid[]) AND r.ev_type = '1'
+UNION ALL SELECT 'runs', polqual::text, 0 FROM pg_policy WHERE polrelid = ANY($1::oid[]) AND polqual IS NOT NULL
+UNION ALL SELECT 'runs', polwithcheck::text, 0 FROM pg_policy
+    WHERE polrelid = ANY($1::oid[]) AND polwithcheck IS NOT NULL
+UNION ALL SELECT 'heir', '', inhrelid FROM pg_inherits WHERE inhparent = ANY($1::oid[])
+UNION ALL SELECT 'planned', e.tree, 0 FROM ({_PLANNED.replace("$7", "$2")}) e
+    WHERE e.owner = ANY($1::oid[]) AND e.tree {_OF_USERS}
+"""  # noqa: S608 - as above
 _BY_NUMBER: Final = f"""
-SELECT p.proname FROM (
+SELECT p.proname, p.provolatile = 'v' FROM (
         SELECT unnest($3::oid[]) AS oid UNION SELECT oprcode FROM pg_operator WHERE oid = ANY($4::oid[])) called
     CROSS JOIN LATERAL (SELECT * FROM pg_proc WHERE pg_proc.oid = called.oid OFFSET 0) p WHERE NOT {_HARMLESS}
 """  # noqa: S608 - as above
 _FOREIGN: Final = "SELECT relname FROM pg_class WHERE oid = ANY($1::oid[]) AND relkind = 'f'"
-#: The names of domains $1, and of the rows that hold such.
+#: Types that hold one of $1 or $2 (then true), through domains, lists, ranges and rows; true: one of a table or view.
 _HOLDING: Final = """
-SELECT typname, true FROM pg_type WHERE oid = ANY($1::oid[]) OR typelem = ANY($1::oid[])
-UNION SELECT c.relname, false
-    FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_type t ON t.oid = a.atttypid
-    WHERE a.atttypid = ANY($1::oid[]) OR t.typelem = ANY($1::oid[])
+WITH RECURSIVE parts(part, whole) AS MATERIALIZED (
+    SELECT typbasetype, oid FROM pg_type WHERE oid >= 16384 AND typbasetype >= 16384
+    UNION ALL SELECT typelem, oid FROM pg_type WHERE oid >= 16384 AND typelem >= 16384
+    UNION ALL SELECT rngsubtype, unnest(ARRAY[rngtypid, rngmultitypid]) FROM pg_range WHERE rngsubtype >= 16384
+    UNION ALL SELECT a.atttypid, c.reltype FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+        WHERE c.oid >= 16384 AND c.reltype <> 0 AND a.atttypid >= 16384),
+holding(number, ordered) AS (SELECT unnest($1::oid[]), false UNION ALL SELECT unnest($2::oid[]), true
+    UNION SELECT p.whole, h.ordered FROM holding h JOIN parts p ON p.part = h.number)
+SELECT t.typname, t.oid, h.ordered, EXISTS (SELECT FROM pg_class c WHERE c.oid = t.typrelid AND c.relkind <> 'c')
+    FROM holding h JOIN pg_type t ON t.oid = h.number
 """
 
 
@@ -107,46 +142,52 @@ class Catalogue:
         called = every
         if not _COMMENT.search(sql):
             called = _spellings(name for pair in _CALLED.findall(sql) for name in pair)
+        explains = "explain" in every
         # Long lists would cost the server more to plan than to look up.
         known, acting = sorted(FUNCTIONS.intersection(every)), sorted(_ACTING.intersection(every))
-        found = await self._fetch(_WORDS_MEAN, known, acting, every, called, sql, _IMPLIED)
-        domains, relations = [], []
-        for kind, name, number in found:
-            match kind:
-                case "domain":
-                    domains.append(number)
-                case "relation":
-                    relations.append(number)
-                case _:
-                    return Doubt("engine", _REASONS[kind].format(name))
-        return await self._of_domains(domains, every, sql) or await self._behind(relations)
-
-    async def _of_domains(self, domains: Sequence[int], every: Iterable[str], sql: str) -> Doubt | None:
-        """A cast to a domain runs what its constraints call, also one inside of a row or a list; `name(1)` is one."""
-        if not domains:
-            return None
-        found = await self._fetch(_HOLDING, domains)
         casts = _CASTS.search(sql) is not None
-        used = sorted({name for name, itself in found if itself or casts}.intersection(every))
-        return Doubt("engine", _REASONS["domain"].format(used[0])) if used else None
+        found = await self._fetch(_WORDS_MEAN, known, acting, every, called, sql, _IMPLIED, explains, casts)
+        numbers: dict[str, list[int]] = {"domain": [], "ordered": [], "relation": []}
+        for kind, name, number in found:
+            if kind not in numbers:
+                return Doubt("engine", _REASONS[kind].format(name))
+            numbers[kind].append(number)
+        acting_types = set[int]()
+        if numbers["domain"] or numbers["ordered"]:
+            holding = await self._fetch(_HOLDING, numbers["domain"], numbers["ordered"])
+            if (doubt := _of_types(holding, frozenset(every), sql)) is not None:
+                return doubt
+            acting_types.update(number for _, number, *_ in holding)
+        return await self._behind(numbers["relation"], acting_types, explains=explains)
 
-    async def _behind(self, relations: Sequence[int]) -> Doubt | None:
-        """Follows views and row security down to tables."""
+    async def _behind(self, relations: Sequence[int], acting_types: set[int], *, explains: bool) -> Doubt | None:
+        """Follows views, row security and heirs down to tables."""
         seen: set[int] = set()
         for _ in range(_MAX_DEPTH):
             seen.update(relations)
             if not relations:
                 return None
-            expressions = " ".join(text for (text,) in await self._fetch(_BEHIND, relations))
-            if not expressions:
-                return None
-            functions, operators = _numbers(_FUNCTION_IDS, expressions), _numbers(_OPERATOR_IDS, expressions)
-            for (name,) in await self._fetch(_BY_NUMBER, *_LISTS, functions, operators):
+            rows = await self._fetch(_BEHIND, relations, explains)
+            runs = named(" ".join(tree for kind, tree, _ in rows if kind == "runs"))
+            if runs.types & acting_types:
+                return Doubt("engine", "A view in it makes values of a type that calls a user's function.")
+            for name, _ in await self._by_number(runs):
                 return Doubt("engine", f"A view or a row security policy in it calls {name!r}.")
-            relations = [n for n in _numbers(_RELATION_IDS, expressions) if n >= _FIRST_OF_USERS and n not in seen]
+            for tree in {tree for kind, tree, _ in rows if kind == "planned"}:
+                for name, is_volatile in await self._by_number(constant_calls(tree)):
+                    if not is_volatile:  # the planner calls no others
+                        return Doubt("engine", f"To plan it calls {name!r}, a user's function in an index or a check.")
+            heirs = [number for kind, _, number in rows if kind == "heir"]
+            relations = sorted({n for n in (*runs.relations, *heirs) if n >= _FIRST_OF_USERS} - seen)
             for (name,) in await self._fetch(_FOREIGN, relations) if relations else ():
                 return Doubt("engine", _REASONS["foreign"].format(name))
         return Doubt("engine", "Its views are nested too deep to follow.")
+
+    async def _by_number(self, found: Named) -> Sequence[Sequence[Any]]:
+        """(name, whether it is volatile) of the functions among these, and of those of the operators, that may act."""
+        if not found.functions and not found.operators:
+            return ()
+        return await self._fetch(_BY_NUMBER, *_LISTS, found.functions, found.operators)
 
 
 #: The server sets `search_path`, so a word may be any function of that name, in any schema.
@@ -155,19 +196,32 @@ _REASONS: Final = {
     "operator": "The operator {!r} is a function of a user's, which may do more than read.",
     "cast": "A cast to {!r} is a function of a user's, which may do more than read.",
     "domain": "A cast to {!r} checks a constraint that may do more than read.",
+    "ordered": "Values in {!r} are compared by a function of a user's, which may do more than read.",
     "foreign": "{!r} is a table on another server.",
 }
+
+
+def _of_types(holding: Sequence[Sequence[Any]], every: frozenset[str], sql: str) -> Doubt | None:
+    """A value that becomes one of a domain runs its constraints, and sorting runs what a type is sorted by.
+
+    So does a value that holds one; a text that names a table only makes such a value by converting another one to it.
+    """
+    converts = _CONVERTS.search(sql) is not None
+    for name, _, ordered, of_table in holding:
+        is_named = name in every or (_WORD.fullmatch(name) is None and name.replace('"', '""') in sql)
+        if is_named and (converts or ordered or not of_table):
+            return Doubt("engine", _REASONS["ordered" if ordered else "domain"].format(name))
+    return None
+
+
 _LISTS: Final = (sorted(FUNCTIONS), sorted(_ACTING))
+_ASCII_LOWER: Final = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
 def _spellings(found: Iterable[str]) -> list[str]:
-    """The words as the server may read them: in lower case, cut, and behind a number."""
+    """The words as the server may read them: in lower case (of ASCII alone, or of all), cut, and behind a number."""
     names = set[str]()
     for word in found:
-        for name in (word, word.lower(), word.lstrip("0123456789")):
+        for name in (word, word.lower(), word.translate(_ASCII_LOWER), word.lstrip("0123456789")):
             names.add(name.encode("utf-8", "replace")[:_NAME_BYTES].decode("utf-8", "ignore"))
     return sorted(names)
-
-
-def _numbers(pattern: str, text: str) -> list[int]:
-    return [int(number) for number in set(re.findall(pattern, text))]

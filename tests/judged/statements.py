@@ -124,7 +124,7 @@ _CALLS: Final = {
             "t.effect_of",
         ),
         *(
-            "set_config('a.b', 'c', false)",
+            "set_config('work_mem', '1MB', false)",
             "EFFECT(a)",
             'U&"\\0065ffect"(1)',
             "effect(+)",
@@ -137,6 +137,8 @@ _CALLS: Final = {
             "'(5)'::checked_row",
             "query_to_xml('SELECT effect(1)', true, true, '')",
         ),
+        *("'5'::over_checked", "'{5}'::checked_list", "'(\"(5)\")'::row_of_row", "'[1,2]'::checked_range"),
+        *("'5'::\"odd checked\"", "CAST(u AS integer)", "u::character varying", "(u)::int", "'{5}'::checked[]"),
     ),
 }
 _SOURCES: Final = {
@@ -157,6 +159,9 @@ _SOURCES: Final = {
         "ROWS FROM (effect(1))",
         "nextval('s')",
         "LATERAL effect(1)",
+        *("casting", "over_casting", '"quo""ted"', "planned WHERE a > 5"),
+        *("(SELECT p FROM pairs ORDER BY p) AS y", "holder WHERE list = '{5}'", "holder WHERE list = $${5}$$"),
+        *("holder, LATERAL jsonb_populate_record(holder, to_jsonb(holder))", "(SELECT 1 AS a FROM u) AS u"),
     ),
 }
 _WITHS: Final = (
@@ -307,6 +312,8 @@ class Statements:
                 f"{random.choice(('EXPLAIN ', 'EXPLAIN ANALYZE ', 'EXPLAIN (ANALYZE) ', 'EXPLAIN QUERY PLAN '))}{query}"
             )
         if shape < 0.40:
+            if random.random() < 0.1:
+                act = "INSERT INTO written (b) VALUES (1)"  # planned with its default
             return f"{random.choice(('', 'EXPLAIN ', 'EXPLAIN ANALYZE ', 'EXPLAIN (ANALYZE off) '))}{act}"
         if shape < 0.50:
             return random.choice(_WITHS).format(act=act, call=random.choice(_CALLS[self.kind]), query=query)

@@ -104,3 +104,30 @@ async def test_the_bench_sees_what_a_statement_does(tmp_path: Path, guilty: str)
         before = await bench.full.state()
         await bench.full.run(guilty)
         assert bench.full.told or await bench.full.state() != before
+
+
+#: Each acts; most without naming what acts.
+GUILTY = (
+    *(
+        "DELETE FROM t WHERE a = 2",
+        "SELECT effect(1)",
+        "SELECT nextval('s')",
+        "SELECT pg_sleep(3)",
+        "SET work_mem = '1MB'",
+    ),
+    *("SELECT u::int FROM u", "SELECT '5'::over_checked", "SELECT * FROM casting", 'SELECT * FROM "quo""ted"'),
+    *("SELECT * FROM planned WHERE a > 5", "SELECT p FROM pairs ORDER BY p"),
+    *("SELECT * FROM holder WHERE list = $${5}$$", "EXPLAIN INSERT INTO written (b) VALUES (1)"),
+)
+
+
+@pytest.mark.postgres
+async def test_the_bench_sees_what_a_statement_does_to_postgresql() -> None:
+    """It would notice a judge that lets such through."""
+    with postgres_server("CREATE ROLE writer LOGIN") as place:
+        async with postgresql(place.removesuffix("/postgres")) as bench:
+            for guilty in GUILTY:
+                bench.full.told.clear()
+                before = await bench.full.state()
+                await bench.full.run(guilty)
+                assert bench.full.told or await bench.full.state() != before, guilty

@@ -18,13 +18,35 @@ POSTGRES_BARE: Final = f"""{_TABLES} {_ROWS} {_VIEW} CREATE SEQUENCE s;
 #: And with all by which a query can call without naming a function.
 POSTGRES_FULL: Final = f"""{POSTGRES_BARE}
     CREATE FUNCTION effect_of(t) RETURNS int LANGUAGE sql AS 'SELECT effect(1)';
+    CREATE FUNCTION effect_of(u) RETURNS int LANGUAGE sql AS 'SELECT effect(1)';
+    CREATE FUNCTION effect_text(u) RETURNS text LANGUAGE sql AS 'SELECT effect(1)::text';
     CREATE FUNCTION effect_on(int, int) RETURNS int LANGUAGE sql AS 'SELECT effect(1)';
     CREATE OPERATOR ==> (leftarg = int, rightarg = int, function = effect_on);
     CREATE DOMAIN checked AS int CHECK (effect(VALUE) = 1); CREATE TYPE checked_row AS (one checked);
     CREATE VIEW bad AS SELECT effect(1); CREATE VIEW worse AS SELECT * FROM bad; CREATE VIEW "odd one" AS TABLE bad;
     CREATE TABLE guarded (a int); INSERT INTO guarded VALUES (1); ALTER TABLE guarded ENABLE ROW LEVEL SECURITY;
     CREATE POLICY p ON guarded USING (effect(a) = 1);
-    GRANT ALL ON bad, worse, "odd one", guarded TO writer;"""
+    CREATE FUNCTION effect_at_once(int) RETURNS int IMMUTABLE LANGUAGE plpgsql
+        AS 'BEGIN RAISE NOTICE ''effect''; RETURN 1; END';
+    CREATE CAST (u AS int) WITH FUNCTION effect_of(u); CREATE CAST (u AS varchar) WITH FUNCTION effect_text(u);
+    CREATE DOMAIN over_checked AS checked; CREATE DOMAIN checked_list AS checked[];
+    CREATE DOMAIN "odd checked" AS checked;
+    CREATE TYPE row_of_row AS (inner_row checked_row); CREATE TYPE checked_range AS RANGE (subtype = checked);
+    CREATE TABLE holder (one checked, list checked[], inner_row row_of_row);
+    INSERT INTO holder VALUES (1, '{{1}}', '("(1)")');
+    CREATE VIEW casting AS SELECT a::over_checked FROM t; CREATE VIEW "quo""ted" AS SELECT effect(1);
+    CREATE VIEW over_casting AS SELECT count(*) FROM casting;
+    CREATE TABLE planned (a int); CREATE INDEX ON planned (a) WHERE a > effect_at_once(1);
+    CREATE TABLE written (a int DEFAULT effect_at_once(1), b int);
+    CREATE TYPE pair AS (x int, y int); CREATE FUNCTION compared(pair, pair) RETURNS int IMMUTABLE LANGUAGE plpgsql
+        AS 'BEGIN RAISE NOTICE ''effect''; RETURN 0; END';
+    CREATE FUNCTION is_less(pair, pair) RETURNS boolean IMMUTABLE LANGUAGE sql AS 'SELECT true';
+    CREATE OPERATOR <<<< (leftarg = pair, rightarg = pair, function = is_less);
+    CREATE OPERATOR ==== (leftarg = pair, rightarg = pair, function = is_less);
+    CREATE OPERATOR CLASS pair_ops DEFAULT FOR TYPE pair USING btree AS
+        OPERATOR 1 <<<<, OPERATOR 3 ====, FUNCTION 1 compared(pair, pair);
+    CREATE TABLE pairs (p pair); INSERT INTO pairs VALUES ('(1,2)'), ('(3,4)');
+    GRANT ALL ON ALL TABLES IN SCHEMA public TO writer;"""
 _POSTGRES_STATE: Final = """SELECT
     (SELECT string_agg(t::text, ',' ORDER BY a) FROM t), (SELECT string_agg(u::text, ',') FROM u),
     (SELECT last_value::text || is_called FROM s), (SELECT count(*) FROM pg_class), (SELECT count(*) FROM pg_proc),
@@ -101,7 +123,9 @@ class PostgresYard:
         self._cancelled = cancelled
         self._failed = failed
         self.told: list[str] = []
-        connection.add_log_listener(lambda _, message: self.told.extend(["called"] if str(message) == "effect" else []))
+        connection.add_log_listener(
+            lambda _, notice: self.told.extend(["called"] if notice.message == "effect" else [])
+        )
 
     async def run(self, sql: str) -> None:
         try:

@@ -1,0 +1,62 @@
+"""Expressions as PostgreSQL stores them (`pg_node_tree`): the objects that one names, by their numbers.
+
+A view, a policy, a constraint or an index holds such a tree. Numbers below 16384 are the server's own objects.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+_FUNCTIONS: Final = re.compile(r":(?:funcid|opfuncid|aggfnoid|winfnoid|hashfuncid) (\d+)")
+#: Comparing rows, sorting and grouping name operators only.
+_OPERATORS: Final = re.compile(r":(?:opno|eqop|sortop) (\d+)|:opnos \(o ([\d ]+)\)")
+_RELATIONS: Final = re.compile(r":relid (\d+)")
+#: Types that a value is turned into; a column keeps the one it has (`vartype`).
+_TYPES: Final = re.compile(r":(?!vartype )[a-z_]*type[a-z]* (?:(\d+)|\(o ([\d ]+)\))")
+_CALL: Final = re.compile(r"\{(?:FUNCEXPR|OPEXPR|SCALARARRAYOPEXPR|DISTINCTEXPR|NULLIFEXPR) ")
+_BRACES: Final = re.compile(r"(?<!\\)[{}]")
+_VARIABLES: Final = ("{VAR ", "{PARAM ", "{COERCETODOMAINVALUE ")
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Numbers of what trees name."""
+
+    functions: list[int]
+    operators: list[int]
+    relations: list[int]
+    types: frozenset[int]
+
+
+def named(trees: str) -> Named:
+    """What these trees name, one behind the other."""
+    return Named(
+        functions=sorted(_numbers(_FUNCTIONS, trees)),
+        operators=sorted(_numbers(_OPERATORS, trees)),
+        relations=sorted(_numbers(_RELATIONS, trees)),
+        types=frozenset(_numbers(_TYPES, trees)),
+    )
+
+
+def constant_calls(tree: str) -> Named:
+    """What its calls name whose arguments hold no variable: the planner may make them to simplify the tree."""
+    return named(" ".join(call for call in _calls(tree) if not any(variable in call for variable in _VARIABLES)))
+
+
+def _calls(tree: str) -> Iterator[str]:
+    """Each call from its opening brace to its closing one."""
+    ends: dict[int, int] = {}
+    opened: list[int] = []
+    for brace in _BRACES.finditer(tree):
+        if brace[0] == "{":
+            opened.append(brace.start())
+        elif opened:
+            ends[opened.pop()] = brace.end()
+    for call in _CALL.finditer(tree):
+        yield tree[call.start() : ends.get(call.start(), len(tree))]
+
+
+def _numbers(pattern: re.Pattern[str], trees: str) -> set[int]:
+    groups = (group for match in pattern.finditer(trees) for group in match.groups() if group)
+    return {int(number) for group in groups for number in group.split()}
