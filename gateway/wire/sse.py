@@ -10,6 +10,8 @@ import re
 EVENT_LIMIT_BYTES = 16 << 20
 _END = re.compile(rb"\n\n|\r\n\r\n|\r\r|\n\r\n|\r\n\n")
 _LINE = re.compile(rb"\r\n|\n|\r")
+#: The beginning of an event that what comes next is added to, so that whole events are found in the quicker way.
+_SHORT_BYTES = 2048
 
 
 class EventError(ValueError):
@@ -22,24 +24,28 @@ class EventReader:
     __slots__ = ("_begun", "_held", "_searched")
 
     def __init__(self) -> None:
-        self._held = b""
+        self._held = bytearray()
         self._searched = 0  # up to here there is no end in `_held`
         self._begun = False
 
     def feed(self, data: bytes) -> list[bytes]:
         """The data of each event that is whole by now. Raises EventError."""
+        if self._held and len(self._held) <= _SHORT_BYTES:
+            data = bytes(self._held) + data
+            self._held.clear()
+            self._searched = 0
         if not self._begun:
-            data = self._held + data
-            self._held = b""
             if len(data) < 3 and b"\xef\xbb\xbf".startswith(data):
-                self._held = data
+                self._held += data
                 return []
             self._begun = True
             data = data.removeprefix(b"\xef\xbb\xbf")
-        if not self._held and data.endswith(b"\n\n") and data.startswith(b"data: ") and b"\r" not in data:
-            events = data[6:-2].split(b"\n\ndata: ")
-            if data.count(b"\n") == 2 * len(events):  # nothing but events of one line, whole
-                return events
+        if not self._held and data.startswith(b"data: ") and (end := data.rfind(b"\n\n")) > 0:
+            whole = data if end == len(data) - 2 else data[: end + 2]
+            if b"\r" not in whole:
+                events = whole[6:-2].split(b"\n\ndata: ")
+                if whole.count(b"\n") == 2 * len(events):  # nothing but events of one line
+                    return events if whole is data else events + self._events(data[end + 2 :])
         return self._events(data)
 
     def finish(self) -> None:
@@ -48,7 +54,8 @@ class EventReader:
             raise EventError("the stream ends within an event")
 
     def _events(self, data: bytes) -> list[bytes]:
-        held = self._held + data
+        held = self._held
+        held += data
         events: list[bytes] = []
         start = 0
         for end in _END.finditer(held, self._searched):
@@ -58,15 +65,15 @@ class EventReader:
             values = [_value(line) for line in lines if line[4:5] in (b"", b":")]
             if values:
                 events.append(b"\n".join(values))
-        self._held = held[start:]
-        self._searched = max(len(self._held) - 3, 0)
-        if len(self._held) > EVENT_LIMIT_BYTES:
+        del held[:start]
+        self._searched = max(len(held) - 3, 0)
+        if len(held) > EVENT_LIMIT_BYTES:
             raise EventError("an event is too large")
         return events
 
 
-def _value(line: bytes) -> bytes:
-    return line[5:].removeprefix(b" ")
+def _value(line: bytes | bytearray) -> bytes:
+    return bytes(line[5:]).removeprefix(b" ")
 
 
 def event(data: bytes) -> bytes:

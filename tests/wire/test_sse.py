@@ -1,5 +1,6 @@
 """An event stream reads the same however it arrives."""
 
+import re
 from itertools import pairwise
 
 import pytest
@@ -31,6 +32,34 @@ def test_any_split_reads_the_same(cuts: set[int]) -> None:
         found += reader.feed(STREAM[start:end])
     reader.finish()
     assert found == EVENTS
+
+
+def as_the_standard_reads(stream: bytes) -> list[bytes]:
+    """The data of each event, line by line."""
+    events, values = [], list[bytes]()
+    for line in re.split(rb"\r\n|\n|\r", stream):
+        name, _, value = line.partition(b":")
+        if not line:
+            events += [b"\n".join(values)] if values else []
+            values = []
+        elif name == b"data":
+            values.append(value.removeprefix(b" "))
+    return events
+
+
+BLOCKS = st.sampled_from(
+    [b"data: one\n\n", b"data: two\ndata: three\n\n", b": ping\n\n", b"data: x\r\n\r\n", b"data:\r\r", b"\n"]
+)
+
+
+@given(st.lists(BLOCKS, max_size=12), st.sets(st.integers(0, 200)))
+def test_every_stream_reads_as_in_the_standard(blocks: list[bytes], cuts: set[int]) -> None:
+    """Long runs of events of one line are read in a quicker way, which must not show."""
+    stream = b"".join(blocks)
+    reader, found = EventReader(), []
+    for start, end in pairwise([0, *sorted(cut for cut in cuts if cut < len(stream)), len(stream)]):
+        found += reader.feed(stream[start:end])
+    assert found == as_the_standard_reads(stream)
 
 
 def test_what_is_written_is_read() -> None:
