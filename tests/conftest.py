@@ -4,9 +4,13 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 from loops import LOOPS, ONE, Factories
 
 from gateway.testing.tls import Certificates, self_signed
+
+settings.register_profile("suite", deadline=None)  # a machine that others use, too, stands still now and then
+settings.load_profile("suite")
 
 #: Folders whose tests must hold on both loops; elsewhere a test drives a process, or no socket at all.
 BOTH_LOOPS = frozenset(("context", "demo", "functional", "lanes", "testing", "upstream"))
