@@ -326,8 +326,7 @@ class Run:
         effects = self._record.run is not None and self._record.run.effects
         if self._patience.is_for(failure):
             self._outcome = LEFT
-            left = _left(self._exchange.id)
-            return left.after_effects() if effects else left
+            return _left(self._exchange.id).after_effects()  # 507 would read as if a decision in it had been refused
         if isinstance(failure, GatewayError):
             error = self._budget.expiry() if self._expired else failure
         elif self._record.begun:

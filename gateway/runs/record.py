@@ -244,10 +244,10 @@ class Record:
 
     async def leave(self, *, stopping: bool) -> None:
         """Nobody reads the run any more, or its process stops. Raises GatewayError, StoreError."""
-        if self.run is None or self._is_new or self.run.state != "running":
+        if self.run is None or self._is_new or self.run.owner is None:
             return
-        if stopping:
-            await self._commit(self._change("running", driven=False))
+        if stopping or self.run.state != "running":  # it was taken up, and nothing has come of that yet
+            await self._commit(self._change(self.run.state, driven=False))
         elif any(step.state == "requested" for step in self.steps):  # whoever was asked may still answer
             await self.park("awaiting_approval")
         else:

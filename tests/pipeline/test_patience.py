@@ -176,6 +176,7 @@ async def test_a_store_that_stays_away_ends_no_run(on_wait: str) -> None:
     with pytest.raises(GatewayError) as left:
         await bench.resumed()
     assert left.value.code == "store_full" and "goes on by itself" in left.value.message
+    assert left.value.facts.status == 422, "507 would tell who brought the decision that it was refused"
     assert waits(bench) == {"begun": 1, "left": 1}
     store.fails = store.unreadable = 0
     assert (await bench.stored()).state in ("running", "awaiting_approval") and bench.calls == []
