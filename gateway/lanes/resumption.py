@@ -1,6 +1,7 @@
 """Runs on record that go on: by themselves, after a decision, or in the request that brings one or asks again."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -18,9 +19,12 @@ from gateway.runs.keeper import Keeper, abandon
 from gateway.runs.live import Asking, LiveRun, LiveRuns, interrupted
 from gateway.runs.request import exchange_of
 from gateway.runs.tail import Tail
+from gateway.store import StoreError
 from gateway.wire import approval_text
 from gateway.wire.phrases import last_user_text
 from gateway.wire.replies import Reply as Decision
+
+log = logging.getLogger("gateway")
 
 #: A run that was taken up so often without coming to an end will not come to one.
 OFTEN = 200
@@ -74,7 +78,10 @@ class Resumption:
             await self.go_on(run)
 
     async def reply(self, decision: Decision, asked: Asked) -> LiveRun:
-        """Decides as a chat message says, and goes on in its request. Raises GatewayError, StoreError."""
+        """Decides as a chat message says, and goes on in its request.
+
+        Raises GatewayError, StoreError: nothing is decided then, unless the error is one of the run (422).
+        """
         desk, caller = self._lane().desk, asked.exchange.caller
         found = [await desk.find(approval_id, caller=caller) for approval_id in decision.ids]
         for approval in found:  # all of them or none
@@ -84,15 +91,23 @@ class Resumption:
                 return await self._undecided(found, asked)
         wish = Wish(approve=decision.approve, via="chat", comment=decision.comment)
         ruled = await desk.rule_all(decision.ids, wish, caller=caller)
-        run_id = ruled[0].run_id
+        try:
+            return await self._go_on_with(ruled, asked)
+        except StoreError as error:
+            log.error("run %s does not go on yet: %s", ruled[0].run_id, error)
+            return self._told(asked, ruled[0].run_id, self._noted(ruled[0], asked))
+
+    async def _go_on_with(self, ruled: Sequence[Approval], asked: Asked) -> LiveRun:
+        """Answers what is decided by what comes of it. Raises GatewayError, StoreError."""
+        run_id, tenant = ruled[0].run_id, asked.exchange.caller.tenant
         for other in {approval.run_id for approval in ruled} - {run_id}:
             await self.decided(other)
         claimed = await self._keeper.claim(run_id, "awaiting_approval", "awaiting_client")
         if claimed is not None:
             return await self._go_on_here(claimed, asked, messages=asked.body["messages"])
-        run = await self._store.run(run_id, tenant=caller.tenant)
+        run = await self._store.run(run_id, tenant=tenant)
         if run is None:
-            raise GatewayError("run_not_found", "The run of this approval is gone.")
+            raise GatewayError("run_not_found", "The run of this approval is gone.").after_effects()
         if await self._goes_on(run):
             return self._told(asked, run_id, self._noted(ruled[0], asked))
         return await self._as_it_is(run, asked, decided=[approval.id for approval in ruled])

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from gateway.contracts import Clock, Counters, Exchange, Handler, LoopLimits, Reply, Stage
 from gateway.errors import GatewayError
 from gateway.pipeline.malformed import MalformedLog
+from gateway.pipeline.patience import left
 from gateway.pipeline.round import Consent
 from gateway.pipeline.run import Run
 from gateway.pipeline.unlooped import unlooped
@@ -61,6 +62,8 @@ class _AgentLoop:
             run.drop()
             if isinstance(error, StoreError):
                 log.error("run %s cannot begin: %s", exchange.id, error)
+                if exchange.resume is not None:  # whoever comes after its lease tries again
+                    raise left(exchange.id) from None
                 raise GatewayError("store_full", "The gateway's store failed, so it does nothing.") from None
             raise
         return Reply(run.stream, run.release)

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from gateway.contracts import Clock, Counters
+from gateway.errors import GatewayError
 from gateway.runs.budget import Budget
 from gateway.runs.record import Record
 from gateway.store import StoreError, UnwrittenError
@@ -21,6 +22,12 @@ FIRST_S, LONGEST_S = 0.1, 2.0
 WAIT_S = 30.0
 #: States of a step that a person was asked about, or has to hear of.
 _OWED = frozenset(("requested", "started", "unknown"))
+
+
+def left(run_id: str) -> GatewayError:
+    """Returns the answer to a request whose run is left on record: 422, since 507 would refuse a decision in it."""
+    text = f"The gateway's store failed. The run {run_id} waits for it and goes on by itself: look at it with its id."
+    return GatewayError("store_full", text).after_effects()
 
 
 class Patience:

@@ -21,7 +21,7 @@ from gateway.pipeline.answer import Answer, PlainAnswer
 from gateway.pipeline.effect import Effects
 from gateway.pipeline.hidden import HiddenTurns
 from gateway.pipeline.machine import new_machine
-from gateway.pipeline.patience import Patience
+from gateway.pipeline.patience import Patience, left
 from gateway.pipeline.resume import PARKED, Progress, reopen, told_unknown
 from gateway.pipeline.round import Round
 from gateway.pipeline.usage import Usage
@@ -326,7 +326,7 @@ class Run:
         effects = self._record.run is not None and self._record.run.effects
         if self._patience.is_for(failure):
             self._outcome = LEFT
-            return _left(self._exchange.id).after_effects()  # 507 would read as if a decision in it had been refused
+            return left(self._exchange.id)
         if isinstance(failure, GatewayError):
             error = self._budget.expiry() if self._expired else failure
         elif self._record.begun:
@@ -364,11 +364,6 @@ class Run:
 def _defused(action: Action) -> Action:
     """An end whose text is a tool's or a model's, which must not pass for the gateway's own."""
     return replace(action, text=defused(action.text)) if isinstance(action, Finish) and action.text else action
-
-
-def _left(run_id: str) -> GatewayError:
-    text = f"The gateway's store failed. The run {run_id} waits for it and goes on by itself: look at it with its id."
-    return GatewayError("store_full", text)
 
 
 def _timeout(limit_s: float, run_id: str) -> GatewayError:

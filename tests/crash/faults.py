@@ -51,14 +51,18 @@ async def fsync_lies(lane: Lane) -> None:
 async def killed(lane: Lane) -> None:
     """Some go on on the disk that works again."""
     if lane.chance.random() < 0.7:
-        workers = workers_of(lane.gateway)
-        await lane.gateway.kill()
-        for worker in workers:  # they follow their parent, as it were a power cut for them
-            with suppress(ProcessLookupError):
-                os.kill(worker.pid, signal.SIGKILL)
+        await _all_killed(lane)
         lane.disk.heal()
         await lane.gateway.start()
     lane.disk.heal()
+
+
+async def _all_killed(lane: Lane) -> None:
+    workers = workers_of(lane.gateway)
+    await lane.gateway.kill()
+    for worker in workers:  # they follow their parent, as it were a power cut for them
+        with suppress(ProcessLookupError):
+            os.kill(worker.pid, signal.SIGKILL)
 
 
 async def sigterm(lane: Lane) -> None:
@@ -109,7 +113,7 @@ async def policy_denies_behind_a_restart(lane: Lane) -> None:
         lane.gateway.signal(signal.SIGTERM)
         assert await lane.gateway.wait() == 0
     else:
-        await lane.gateway.kill()
+        await _all_killed(lane)
     lane.changed_s = time.time()
     await lane.gateway.start()
 

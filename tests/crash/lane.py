@@ -198,7 +198,7 @@ class Lane:
                 await asyncio.gather(*self.chance.sample(sides, len(sides)))
             case "edited" if decision == "approve":
                 for n in GROUP:
-                    await self.decide(talk, n, decision, arguments={"run": talk.name, "n": n + EDITED})
+                    await self.decide(talk, n, decision, **edits(talk, n))
             case _:
                 for n in GROUP[: 1 if decision == "reject" else None]:
                     await self.decide(talk, n, decision)
@@ -208,7 +208,8 @@ class Lane:
         if self.chance.random() < 0.6:
             for n, said in talk.said.items():
                 if said and not any(one.is_accepted for one in said):
-                    await self.decide(talk, n, self.chance.choice(("approve", "approve", "reject")))
+                    decision = self.chance.choice(("approve", "approve", "reject"))
+                    await self.decide(talk, n, decision, **(edits(talk, n) if decision == "approve" else {}))
 
     async def decide_anew(self, talks: Sequence[Talk]) -> int:
         """What was approved is approved again where it is asked for anew; how often."""
@@ -218,7 +219,7 @@ class Lane:
             talk, n = by_name.get(view["arguments"]["run"]), view["arguments"]["n"] % EDITED
             if talk is not None and view["id"] != talk.ids[n] and talk.was(n, "approve"):
                 talk.ids[n] = view["id"]
-                await self.decide(talk, n, "approve")
+                await self.decide(talk, n, "approve", **edits(talk, n))
                 times += 1
         return times
 
@@ -247,6 +248,11 @@ class Lane:
             (name, int(n) % EDITED): Outcome(run_id, state, result or "", run, code, tuple(json.loads(approvals)))
             for name, n, run_id, state, result, run, code, approvals in self.rows(_STEPS)
         }
+
+
+def edits(talk: Talk, n: int) -> Json:
+    """What a decision of this person has besides."""
+    return {"arguments": {"run": talk.name, "n": n + EDITED}} if talk.way == "edited" else {}
 
 
 @dataclass(frozen=True, slots=True)

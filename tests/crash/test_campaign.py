@@ -146,8 +146,7 @@ def _wrong(
     # A rejection is one of the whole group.
     if "rejected" in outcome.approvals and not talk.may_be("reject", *GROUP):
         yield "refused"
-    is_edited = talk.way == "edited" and all(one.status == 200 for one in talk.said[n][:1])
-    if any((line["n"] != n) != is_edited for line in done) and len({one.decision for one in talk.said[n]}) == 1:
+    if any(line["n"] != n + EDITED * (talk.way == "edited") for line in done):
         yield "refused"  # another call than the one that was approved
     is_told = outcome.run == "unknown" or outcome.state == "unknown"
     if len(done) > 1 and not is_told and "more than once" not in outcome.result:

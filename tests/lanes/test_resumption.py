@@ -10,13 +10,14 @@ import pytest
 from gateway.contracts import Exchange, Handler, Json, ToolCall, ToolResult
 from gateway.contracts import Reply as ModelReply
 from gateway.errors import GatewayError
-from gateway.journal import Change, StoredRun
+from gateway.journal import Change, StoredRun, StoredStep
 from gateway.lanes.context import AGENT_LOOP, ContextLane
 from gateway.lanes.resumption import OFTEN, Asked, Resumption
 from gateway.pipeline.chain import Chain, Link, fold
 from gateway.runs.desk import word_of
 from gateway.runs.lease import LEASE_S
 from gateway.runs.live import Asking, LiveRun, LiveRuns
+from gateway.store import StoreError
 from gateway.wire.replies import Reply
 from plugins.stores.sqlite import SqliteStore
 from tests import telling
@@ -122,6 +123,24 @@ async def until(reached: Callable[[], object]) -> None:
 
 def context_of(told: list[Json]) -> Json:
     return {key: value for one in told for key, value in one.get("context", {}).items()}
+
+
+class Unwilling(SqliteStore):
+    """A store that lets nobody take up a run, or read its steps, as long as `fails` names that."""
+
+    fails = ""
+
+    async def claim(self, **which: object) -> list[StoredRun]:  # type: ignore[override]
+        self._check("claim")
+        return list(await super().claim(**which))  # type: ignore[arg-type]
+
+    async def steps(self, run_id: str, *, tenant: str) -> list[StoredStep]:
+        self._check("steps")
+        return list(await super().steps(run_id, tenant=tenant))
+
+    def _check(self, what: str) -> None:
+        if self.fails == what:
+            raise StoreError("disk I/O error")
 
 
 @pytest.fixture
@@ -437,3 +456,22 @@ async def test_a_run_that_never_comes_to_an_end_is_ended(opened: Opened) -> None
     await worker.resumption.go_on(run)
     ended = await worker.stored()
     assert (ended.state, ended.error) == ("failed", "it was begun too often") and worker.calls == []
+
+
+@pytest.mark.parametrize("fails", ["claim", "steps"])
+async def test_a_decision_that_is_on_record_is_not_answered_as_refused(fails: str) -> None:
+    """The store fails behind it: the client hears that the run goes on by itself, and it does; 507 would say no."""
+    worker = Worker([answer(risky()), answer("Done.")], store=Unwilling(":memory:"))
+    await worker.open()
+    await worker.first()
+    worker.store.fails = fails  # type: ignore[attr-defined]
+    if fails == "claim":
+        assert "run_1" in texts(await worker.message())
+    else:
+        with pytest.raises(GatewayError) as waits:
+            await worker.message()
+        assert waits.value.facts.status == 422 and "goes on by itself" in waits.value.message
+    assert [one.state for one in await worker.approvals()] == ["approved"] and worker.calls == []
+    worker.store.fails = ""  # type: ignore[attr-defined]
+    assert texts(await worker.resumed()) == "Done." and len(worker.calls) == 1
+    await worker.close()
