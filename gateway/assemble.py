@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import orjson
-
+from gateway.assemble_tools import SQLITE, built, database_url, gate_of, load_tools
 from gateway.caller import Caller
 from gateway.config import ConfigError, Problem, Settings
 from gateway.config.context import StageUse
 from gateway.config.workflow_folder import load_workflows
 from gateway.config.workflows import Workflow
-from gateway.contracts import Clock, Counters, Enhancer, Host, RiskAssessor, Runs, Tools, ToolSource
+from gateway.contracts import Clock, Counters, Enhancer, Host, Runs, Tools
 from gateway.journal import StoredRun
 from gateway.lanes.context import AGENT_LOOP, ContextLane
 from gateway.lanes.explain import Explainer
@@ -26,31 +25,24 @@ from gateway.pipeline.model import ModelCore, Target
 from gateway.pipeline.prompts import BasePrompts
 from gateway.pipeline.round import Consent
 from gateway.pipeline.unlooped import unlooped
-from gateway.registry import Kind, PluginProblem, build_plugin
+from gateway.registry import PluginProblem, build_plugin
 from gateway.runs.desk import Desk
 from gateway.runs.keeper import Keeper
 from gateway.runs.live import JOINABLE_S, Asking, LiveRuns, mismatch
 from gateway.runs.tail import Tail
 from gateway.store import Store, StoreError
-from gateway.tools.catalog import Catalog, CatalogError, Configured, load_catalog
+from gateway.tools.catalog import Catalog
 from gateway.tools.fleet import Fleet
-from gateway.tools.gate import Gate, Policy
 from gateway.tools.in_use import Equipment, InUse
 from gateway.tools.judge import Judge
-from gateway.tools.results import READ_RESULT, ReadsOnly, Results
+from gateway.tools.results import Results
 from gateway.tools.runner import Runner
 from gateway.upstream.pool import Pool
-from gateway.wire.web import allowed_host
 
 log = logging.getLogger("gateway")
 
-SQLITE = "sqlite:///"
 #: The plugin that makes a service of an MCP server.
 MCP = "mcp"
-#: The assessors of the built-in tools.
-ASSESSORS = {"execute_sql": "sql", "execute_command": "command", "file_operations": "file", "http_request": "http"}
-#: Where the tools of ours stand in the configuration.
-BUILT_IN = frozenset(f"tools.{name}" for name in ASSESSORS)
 
 
 class SystemClock:
@@ -117,14 +109,6 @@ async def open_store(settings: Settings, *, folder: Path) -> Store:
     return store
 
 
-def database_url(url: str, folder: Path) -> str:
-    """The URL of a database whose file, if it is a relative one, is beneath `folder`."""
-    file = url.removeprefix(SQLITE)
-    if file == url or file == ":memory:" or Path(file).is_absolute():
-        return url
-    return SQLITE + str(folder / file)
-
-
 def make_fleet(store: Store, *, worker: str, counters: Counters, clock: Clock) -> Fleet:
     """The services of one worker; none until it is configured."""
     prompts = BasePrompts({}, store, clock=clock)
@@ -148,7 +132,7 @@ async def assemble_context(
     store, counters, clock = shared.store, shared.counters, shared.clock
     prompts = BasePrompts(_prompt_texts(settings, problems), store, clock=clock)
     host = PluginHost(prompts, store, counters, clock, Catalog(()), NoRuns())
-    catalog = await _catalog(settings, folder, host, shared.results, problems, fleet=shared.fleet)
+    catalog = await load_tools(settings, folder, host, shared.results, problems, services=shared.fleet.services)
     gate = gate_of(settings, host, problems, at_hand=True)
     host.tools = catalog
     judge, runner = Judge(catalog, gate), Runner(shared.results, counters=counters, clock=clock)
@@ -273,100 +257,12 @@ def _prompt_texts(settings: Settings, problems: list[Problem]) -> dict[str, str]
     return texts
 
 
-async def _catalog(
-    settings: Settings, folder: Path, host: Host, results: Results, problems: list[Problem], *, fleet: Fleet
-) -> Catalog:
-    sources: dict[str, Configured[ToolSource]] = {}
-    for name, (plugin, options, requires_approval, untrusted) in _tools(settings, folder).items():
-        source = _built("tools", plugin, options, host, f"tools.{name}", problems, folder=settings.plugins.folder)
-        if isinstance(source, ManagedService):  # nobody here would start it
-            problems.append(Problem("configuration", f"tools.{name}", "this is a service: name it under 'mcp.servers'"))
-        elif source is not None:
-            sources[name] = Configured(source, requires_approval, untrusted)
-    reading: dict[str, Configured[ToolSource]] = {f"{READ_RESULT} (built in)": Configured(results)}
-    try:
-        if sources:
-            return await load_catalog(sources | reading, further=fleet.services)
-        return await load_catalog({}, further=fleet.services, beside=reading)
-    except CatalogError as error:
-        problems.append(Problem("configuration", "", str(error)))
-        for configured in sources.values():
-            await configured.source.close()
-        return Catalog(())
-
-
-def _tools(settings: Settings, folder: Path) -> dict[str, tuple[str, Mapping[str, object], bool, bool]]:
-    """Name -> plugin, its configuration, and the operator's two flags."""
-    found: dict[str, tuple[str, Mapping[str, object], bool, bool]] = {}
-    for name, tool in settings.tools.built_in.items():
-        options = tool.options()
-        if tool is settings.tools.execute_sql:
-            options["url"] = database_url(str(options["url"]), folder)
-        found[name] = name, options, tool.requires_approval, tool.untrusted
-    for name, plugin in settings.tools.plugins.items():
-        found[name] = plugin.use or name, plugin.with_, plugin.requires_approval, plugin.untrusted
-    return found
-
-
-def gate_of(settings: Settings, host: Host, problems: list[Problem], *, at_hand: bool = False) -> Gate:
-    """The gate, as far as its assessors can be built.
-
-    `at_hand`: its tools are there and examine what it lets run. Only those that are enabled have assessors then: the
-    programs that are known to the one of commands alone cost 60 ms of each start.
-    """
-    risk, http = settings.risk, settings.tools.http_request
-    uses: dict[str, tuple[str, dict[str, object]]] = {
-        tool: (name, {"profile": risk.profile})
-        for tool, name in ASSESSORS.items()
-        if not at_hand or tool in settings.tools.built_in or tool in settings.tools.plugins
-    }
-    if http is not None:
-        hosts = [allowed_host(host)[0] for host in http.hosts]  # the port of one is the tool's business
-        uses["http_request"][1].update(private_networks=http.private_networks, hosts=hosts)
-    if at_hand and settings.tools.execute_sql is not None:
-        url = str(settings.tools.execute_sql.options()["url"])
-        uses["execute_sql"][1].update(dialect="sqlite" if url.startswith(SQLITE) else "postgresql")
-    uses |= {tool: (use.use, dict(use.with_)) for tool, use in risk.assessors.items()}
-    assessors: dict[str, RiskAssessor] = {READ_RESULT: ReadsOnly()}
-    folder = settings.plugins.folder
-    for tool, (name, options) in uses.items():
-        place = f"risk.assessors.{tool}"
-        assessors[tool] = _built("assessors", name, options, host, place, problems, folder=folder)
-    return Gate(
-        Policy(trust_llm=risk.trust_llm, default=risk.default),
-        assessors,
-        rules=risk.rules,
-        configured={tool: orjson.dumps(use, option=orjson.OPT_SORT_KEYS).decode() for tool, use in uses.items()},
-    )
-
-
 def _links(chain: str, uses: Sequence[StageUse], host: Host, problems: list[Problem], *, folder: Path) -> list[Link]:
     links = []
     for i, use in enumerate(uses):
-        stage = _built("stages", use.use, use.with_, host, f"chains.{chain}[{i}]", problems, folder=folder)
+        stage = built("stages", use.use, use.with_, host, f"chains.{chain}[{i}]", problems, folder=folder)
         links.append(Link(use.use, stage, use.on_error))
     return links
-
-
-def _built(
-    kind: Kind,
-    name: str,
-    options: Mapping[str, object],
-    host: Host,
-    place: str,
-    problems: list[Problem],
-    *,
-    folder: Path,
-) -> Any:
-    """`folder`: the operator's own plugins."""
-    try:
-        return build_plugin(kind, name, options, host, folder=folder)
-    except PluginProblem as problem:
-        # A tool of ours has no `use:` and `with:` of its own.
-        below = problem.path[1:] if place in BUILT_IN else problem.path
-        path = ".".join([place, *map(str, below)])
-        problems.append(Problem("configuration", path, problem.message))
-        return None
 
 
 def _targets(settings: Settings, pools: Sequence[Pool], metrics: Metrics) -> list[Target]:

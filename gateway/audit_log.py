@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from gateway.assemble import SQLITE, database_url
+from gateway.assemble_tools import SQLITE, database_url
 from gateway.config import Loaded
 from gateway.journal import AuditLine
 from gateway.terminal import CommandError, audit_line

@@ -58,9 +58,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def check_config(args: argparse.Namespace) -> int:
-    from gateway.describe import described  # no other command shows a configuration
+    # Imported here: no other command shows a configuration, or builds its plugins without running it.
+    from gateway.describe import described
+    from gateway.offline import check_judged
 
-    for line in described(_load(args)):
+    loaded = _load(args)
+    asyncio.run(check_judged(loaded))
+    for line in described(loaded):
         print(line)
     return 0
 

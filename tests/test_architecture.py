@@ -56,6 +56,7 @@ TOP = {
     "sockets",
     "app",
     "assemble",
+    "assemble_tools",
     "build",
     "describe",
     "explain",

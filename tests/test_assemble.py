@@ -7,7 +7,7 @@ import pytest
 from pipeline.doubles import Clock
 from tools.toolbox import Toolbox
 
-from gateway.assemble import Assembled, Shared, assemble_context, database_url, make_fleet, open_store
+from gateway.assemble import Assembled, Shared, assemble_context, make_fleet, open_store
 from gateway.caller import Caller
 from gateway.config import ConfigError, Settings
 from gateway.counters import ContextCounters
@@ -163,6 +163,30 @@ async def test_everything_that_cannot_be_built_is_told_at_once(tmp_path: Path) -
     assert [one.closed for one in Toolbox.built] == [1]
 
 
+@pytest.mark.parametrize("section", ["rules", "assessors"])
+async def test_rules_and_assessors_are_for_tools_that_plugins_have(tmp_path: Path, section: str) -> None:
+    """A slip of the pen would leave a tool without its guard; what was built is closed again."""
+    value = {"rules": "deny", "assessors": {"use": "command"}}[section]
+    tools = {"mine": toolbox("look", "find")}
+    for name in ("look", "find", "execute_command", READ_RESULT, "clock.now"):
+        await (await assembled(tmp_path, tools=tools, risk={section: {name: value}})).lane.retire()
+    (told,) = await problems(tmp_path, tools=tools, risk={section: {"fnd": value}})
+    assert told == f"risk.{section}.fnd: there is no tool 'fnd'; did you mean 'find'?"
+    (told,) = await problems(tmp_path, tools=tools, risk={section: {"mine": value}})
+    assert (
+        told.startswith(f"risk.{section}.mine: there is no tool 'mine'")
+        and "execute_sql, file_operations, find" in told
+    )
+    assert all(one.closed == 1 for one in Toolbox.built)
+
+
+async def test_a_rule_is_not_blamed_for_a_tool_that_cannot_be_built(tmp_path: Path) -> None:
+    """Nobody knows what its tools are called: only the tool itself is told of."""
+    tools = {"mine": toolbox("look"), "odd": {"use": "tools.toolbox", "with": {"x": 1}}}
+    (told,) = await problems(tmp_path, tools=tools, risk={"rules": {"find": "deny"}})
+    assert told.startswith("tools.odd.with.x")
+
+
 @pytest.mark.parametrize("tools", [{"a": toolbox("x"), "b": toolbox("x")}, {"read_result": toolbox(READ_RESULT)}])
 async def test_two_tools_of_one_name_are_a_problem(tmp_path: Path, tools: dict[str, object]) -> None:
     """Also with one of ours; what was built is closed again."""
@@ -185,21 +209,6 @@ async def test_a_tool_may_be_named_as_ours_in_the_configuration(tmp_path: Path) 
 
 
 # The store.
-
-
-@pytest.mark.parametrize(
-    ("url", "found"),
-    [
-        ("sqlite:///gateway.db", "sqlite:////srv/gw/gateway.db"),
-        ("sqlite:///data/x.db", "sqlite:////srv/gw/data/x.db"),
-        ("sqlite:////var/x.db", "sqlite:////var/x.db"),
-        ("sqlite:///:memory:", "sqlite:///:memory:"),
-        ("postgresql://u:p@h/db", "postgresql://u:p@h/db"),
-    ],
-)
-def test_a_database_file_is_beside_the_configuration(url: str, found: str) -> None:
-    """Unless it is an absolute path, or no file."""
-    assert database_url(url, Path("/srv/gw")) == found
 
 
 async def test_the_store_is_opened(tmp_path: Path) -> None:

@@ -153,6 +153,20 @@ def test_plugins_are_checked_before_anything_starts(tmp_path: Path, capsys: pyte
         assert (code, out) == (1, "") and "127.0.0.1:1 does not answer" in err
 
 
+def test_a_rule_for_a_tool_that_no_plugin_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the nearest name that there is; the start refuses it as well (tests/test_assemble.py)."""
+    folder = tmp_path / "plugins"
+    folder.mkdir(mode=0o700)
+    assert said(capsys, "plugin", "new", "tools", "greet")[0] == 0
+    file = tmp_path / "gateway.yaml"
+    text = "listen: 127.0.0.1:0\nstore: 'sqlite:///:memory:'\ntools: {greet: {}}\nrisk: {rules: {%s: deny}}\n"
+    file.write_text(text % "gret")
+    code, out, err = said(capsys, "check-config", "-c", str(file))
+    assert (code, out) == (1, "") and "risk.rules.gret: there is no tool 'gret'; did you mean 'greet'?" in err
+    file.write_text(text % "greet")
+    assert said(capsys, "check-config", "-c", str(file))[0] == 0
+
+
 def test_check_config_shows_the_chains(capsys: pytest.CaptureFixture[str]) -> None:
     """As trees, with the tools and the store."""
     code, out, err = said(capsys, "check-config")

@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Literal
 
 from gateway.config.addresses import parse_address
 from gateway.config.draft import Draft
 from gateway.config.explain import nearest
+from gateway.config.judged import BUILT_IN, no_such_tool
 from gateway.config.problems import KeyPath, format_path, shown
 from gateway.config.secret import Hidden
 from gateway.config.settings import DEFAULT_LISTEN
@@ -15,10 +17,6 @@ from gateway.config.tools import FOREIGN_MCP_KEYS
 # What models accept as the name of a function.
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _MOST_NAMES_SHOWN = 12
-_BUILT_IN = frozenset({"file_operations", "http_request", "execute_sql", "execute_command"})
-_READ_RESULT = "read_result"
-# A name with one of these is a glob, or the tool of a service.
-_GLOB_OR_SERVICE = frozenset("*?[.")
 # How other programs turn a server off, beside `enabled: false`, which is ours as well.
 _OFF: Mapping[str, bool] = {"disabled": True, "isActive": False}
 # What belongs to one of the two kinds of MCP servers.
@@ -176,16 +174,15 @@ def _check_tools(draft: Draft) -> None:
 
 
 def _check_judged(draft: Draft) -> None:
-    """Rules and assessors for tools that do not exist; what a plugin's tools are called is known at the start only."""
+    """Rules and assessors for tools that do not exist; what a plugin's tools are called is known once it is built."""
     tools = draft.get("tools")
-    if set(tools if isinstance(tools, dict) else ()) - _BUILT_IN:
+    if set(tools if isinstance(tools, dict) else ()) - BUILT_IN:
         return
-    for section in ("rules", "assessors"):
+    sections: tuple[Literal["rules", "assessors"], ...] = ("rules", "assessors")
+    for section in sections:
         for path in draft.matches("risk", section, "*"):
-            name = str(path[-1])
-            if name not in _BUILT_IN | {_READ_RESULT} and not _GLOB_OR_SERVICE & set(name):
-                hint = nearest(name, sorted(_BUILT_IN)) or f"; there are: {', '.join(sorted(_BUILT_IN))}"
-                draft.complain(path, f"there is no tool {shown(name)}{hint}", key=True)
+            if (problem := no_such_tool(section, str(path[-1]))) is not None:
+                draft.complain(path, problem, key=True)
 
 
 def _check_one_of(draft: Draft, path: KeyPath, *keys: str) -> None:

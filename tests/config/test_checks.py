@@ -161,4 +161,5 @@ def test_rules_and_assessors_are_for_tools_that_there_are(folder: Folder) -> Non
     """A slip of the pen would leave a tool without its rule; globs, services and plugins' tools may name more."""
     for section in ("rules: {execute_comand: deny}", "assessors: {execute_comand: {use: command}}"):
         assert "there is no tool 'execute_comand'" in folder.problem(f"risk: {{{section}}}")
+    assert "an assessor judges one tool" in folder.problem("risk: {assessors: {'exec*': {use: command}}}")
     folder.load("risk: {rules: {execute_command: deny, 'exec*': deny, time.now: confirm, read_result: floor}}")

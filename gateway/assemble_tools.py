@@ -1,0 +1,147 @@
+"""The tools and the gate of one configuration, built from plugins."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from gateway.config import Problem, Settings
+from gateway.config.judged import no_such_tool
+from gateway.contracts import Host, RiskAssessor, ToolSource
+from gateway.managed import ManagedService
+from gateway.registry import Kind, PluginProblem, build_plugin
+from gateway.tools.catalog import Catalog, CatalogError, Configured, Services, load_catalog
+from gateway.tools.gate import Gate, Policy
+from gateway.tools.results import READ_RESULT, ReadsOnly, Results
+from gateway.wire.web import allowed_host
+
+SQLITE: Final = "sqlite:///"
+#: The assessors of the built-in tools.
+ASSESSORS = {"execute_sql": "sql", "execute_command": "command", "file_operations": "file", "http_request": "http"}
+#: Where the tools of ours stand in the configuration.
+BUILT_IN = frozenset(f"tools.{name}" for name in ASSESSORS)
+
+
+def database_url(url: str, folder: Path) -> str:
+    """The URL of a database whose file, if it is a relative one, is beneath `folder`."""
+    file = url.removeprefix(SQLITE)
+    if file == url or file == ":memory:" or Path(file).is_absolute():
+        return url
+    return SQLITE + str(folder / file)
+
+
+async def load_tools(
+    settings: Settings,
+    folder: Path,
+    host: Host,
+    results: Results,
+    problems: list[Problem],
+    *,
+    services: Services = tuple,
+) -> Catalog:
+    """Returns the tools that can be built; what is wrong with others, or with names of none, goes to `problems`.
+
+    `services` are those of MCP servers.
+    """
+    sources: dict[str, Configured[ToolSource]] = {}
+    wanted = _tools(settings, folder)
+    for name, (plugin, options, requires_approval, untrusted) in wanted.items():
+        source = built("tools", plugin, options, host, f"tools.{name}", problems, folder=settings.plugins.folder)
+        if isinstance(source, ManagedService):  # nobody here would start it
+            problems.append(Problem("configuration", f"tools.{name}", "this is a service: name it under 'mcp.servers'"))
+        elif source is not None:
+            sources[name] = Configured(source, requires_approval, untrusted)
+    reading: dict[str, Configured[ToolSource]] = {f"{READ_RESULT} (built in)": Configured(results)}
+    try:
+        if not sources:
+            return await load_catalog({}, further=services, beside=reading)
+        catalog = await load_catalog(sources | reading, further=services)
+        if len(sources) == len(wanted):  # of one that cannot be built nobody knows the names
+            problems += _nameless(settings, catalog.names())
+        return catalog
+    except CatalogError as error:
+        problems.append(Problem("configuration", "", str(error)))
+        for configured in sources.values():
+            await configured.source.close()
+        return Catalog(())
+
+
+def _tools(settings: Settings, folder: Path) -> dict[str, tuple[str, Mapping[str, object], bool, bool]]:
+    """Name -> plugin, its configuration, and the operator's two flags."""
+    found: dict[str, tuple[str, Mapping[str, object], bool, bool]] = {}
+    for name, tool in settings.tools.built_in.items():
+        options = tool.options()
+        if tool is settings.tools.execute_sql:
+            options["url"] = database_url(str(options["url"]), folder)
+        found[name] = name, options, tool.requires_approval, tool.untrusted
+    for name, plugin in settings.tools.plugins.items():
+        found[name] = plugin.use or name, plugin.with_, plugin.requires_approval, plugin.untrusted
+    return found
+
+
+def gate_of(settings: Settings, host: Host, problems: list[Problem], *, at_hand: bool = False) -> Gate:
+    """The gate, as far as its assessors can be built.
+
+    `at_hand`: its tools are there and examine what it lets run. Only those that are enabled have assessors then: the
+    programs that are known to the one of commands alone cost 60 ms of each start.
+    """
+    risk, http = settings.risk, settings.tools.http_request
+    uses: dict[str, tuple[str, dict[str, object]]] = {
+        tool: (name, {"profile": risk.profile})
+        for tool, name in ASSESSORS.items()
+        if not at_hand or tool in settings.tools.built_in or tool in settings.tools.plugins
+    }
+    if http is not None:
+        hosts = [allowed_host(host)[0] for host in http.hosts]  # the port of one is the tool's business
+        uses["http_request"][1].update(private_networks=http.private_networks, hosts=hosts)
+    if at_hand and settings.tools.execute_sql is not None:
+        url = str(settings.tools.execute_sql.options()["url"])
+        uses["execute_sql"][1].update(dialect="sqlite" if url.startswith(SQLITE) else "postgresql")
+    uses |= {tool: (use.use, dict(use.with_)) for tool, use in risk.assessors.items()}
+    assessors: dict[str, RiskAssessor] = {READ_RESULT: ReadsOnly()}
+    folder = settings.plugins.folder
+    for tool, (name, options) in uses.items():
+        place = f"risk.assessors.{tool}"
+        assessors[tool] = built("assessors", name, options, host, place, problems, folder=folder)
+    return Gate(
+        Policy(trust_llm=risk.trust_llm, default=risk.default),
+        assessors,
+        rules=risk.rules,
+        configured={tool: orjson.dumps(use, option=orjson.OPT_SORT_KEYS).decode() for tool, use in uses.items()},
+    )
+
+
+def _nameless(settings: Settings, names: Sequence[str]) -> Iterator[Problem]:
+    """Rules and assessors for tools that are none of `names`."""
+    risk = settings.risk
+    for path, problem in [
+        *((f"risk.rules.{name}", no_such_tool("rules", name, names)) for name in risk.rules),
+        *((f"risk.assessors.{name}", no_such_tool("assessors", name, names)) for name in risk.assessors),
+    ]:
+        if problem is not None:
+            yield Problem("configuration", path, problem)
+
+
+def built(
+    kind: Kind,
+    name: str,
+    options: Mapping[str, object],
+    host: Host,
+    place: str,
+    problems: list[Problem],
+    *,
+    folder: Path,
+) -> Any:
+    """Returns a plugin for `place` in the configuration, or None, with what is wrong in `problems`.
+
+    `folder`: the operator's own plugins.
+    """
+    try:
+        return build_plugin(kind, name, options, host, folder=folder)
+    except PluginProblem as problem:
+        # A tool of ours has no `use:` and `with:` of its own.
+        below = problem.path[1:] if place in BUILT_IN else problem.path
+        path = ".".join([place, *map(str, below)])
+        problems.append(Problem("configuration", path, problem.message))
+        return None

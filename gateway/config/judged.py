@@ -1,0 +1,28 @@
+"""Names under `risk.rules` and `risk.assessors`: one that no tool has would be a guard that guards nothing."""
+
+from collections.abc import Collection
+from typing import Final, Literal
+
+from gateway.config.explain import nearest
+from gateway.config.problems import shown
+
+BUILT_IN: Final = frozenset({"file_operations", "http_request", "execute_sql", "execute_command"})
+_READ_RESULT: Final = "read_result"
+_MOST_NAMES_SHOWN: Final = 12
+#: Rules may be globs; assessors are found by the whole name.
+_GLOB: Final = frozenset("*?[")
+
+
+def no_such_tool(section: Literal["rules", "assessors"], name: str, tools: Collection[str] = ()) -> str | None:
+    """Returns what is wrong with a name; None: a tool has it, or may have it one day.
+
+    `tools` are those that plugins bring. Tools of services (`service.tool`) come and go, and a rule may be there first.
+    """
+    known = {*BUILT_IN, *tools}
+    if name in known or name == _READ_RESULT or "." in name or (section == "rules" and _GLOB & set(name)):
+        return None
+    if _GLOB & set(name):
+        return f"{shown(name)} is no name of a tool: an assessor judges one tool, by its whole name"
+    names = sorted(known)
+    listed = ", ".join(names[:_MOST_NAMES_SHOWN]) + (", ..." if len(names) > _MOST_NAMES_SHOWN else "")
+    return f"there is no tool {shown(name)}{nearest(name, names) or f'; there are: {listed}'}"
