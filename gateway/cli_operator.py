@@ -69,6 +69,11 @@ class OperatorCommands:
         p = self._asking(commands, "reject", self._reject, "let calls not run")
         p.add_argument("ids", nargs="+", metavar="ID", help="approvals; several are decided before any run goes on")
         p.add_argument("--reason", metavar="TEXT", help="what the run is told")
+        _json_option(self._asking(commands, "grants", self._list_grants, "list approvals that are remembered"))
+        text = "list conversations whose users want to be asked before each call"
+        _json_option(self._asking(commands, "asks", self._list_asks, text))
+        p = self._asking(commands, "revoke", self._revoke, "take back what is remembered: the next such call asks")
+        p.add_argument("ids", nargs="+", metavar="ID", help="a grant's or an ask's: grant_..., ask_...")
 
     def _add_runs(self, commands: Commands) -> None:
         p = self._asking(commands, "list", self._list_runs, "list runs, newest first")
@@ -193,6 +198,21 @@ class OperatorCommands:
         if len(args.ids) == 1:
             return decided(self._remote(args), args.ids[0], "reject", reason=args.reason)
         return all_decided(self._remote(args), args.ids, "reject", reason=args.reason)
+
+    def _list_grants(self, args: argparse.Namespace) -> Iterator[str]:
+        from gateway.ask_remembered import grants
+
+        return grants(self._remote(args), as_json=args.json)
+
+    def _list_asks(self, args: argparse.Namespace) -> Iterator[str]:
+        from gateway.ask_remembered import asks
+
+        return asks(self._remote(args), as_json=args.json)
+
+    def _revoke(self, args: argparse.Namespace) -> Iterator[str]:
+        from gateway.ask_remembered import revoked
+
+        return revoked(self._remote(args), args.ids)
 
     # Runs.
 

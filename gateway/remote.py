@@ -105,6 +105,8 @@ def _ask(
         raise RemoteError(f"{place} does not answer: {error}") from None
     finally:
         connection.close()
+    if status == http.client.NO_CONTENT:
+        return {}
     try:
         answer = json.loads(content)
     except (ValueError, RecursionError):

@@ -44,6 +44,7 @@ FOR_PLUGINS = {"contracts", "managed", "store", "journal", "journal_sqlite", "mc
 TOP = {
     "__main__",
     "ask_approvals",
+    "ask_remembered",
     "ask_runs",
     "ask_services",
     "ask_workflows",
@@ -87,6 +88,7 @@ LAZY = {
     ("gateway/cli.py", "gateway.server"),
     ("gateway/cli.py", "gateway.sockets"),
     ("gateway/cli_operator.py", "gateway.ask_approvals"),
+    ("gateway/cli_operator.py", "gateway.ask_remembered"),
     ("gateway/cli_operator.py", "gateway.ask_runs"),
     ("gateway/cli_operator.py", "gateway.ask_services"),
     ("gateway/cli_operator.py", "gateway.ask_workflows"),

@@ -44,6 +44,20 @@ def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     return says
 
 
+async def test_what_is_remembered_from_the_list_to_its_end(said: Says) -> None:
+    """Approved for a conversation, listed, taken back; then the list is empty."""
+    async with opened() as desk:
+        await said("approvals", "approve", "ap_1", "--remember", "conversation", desk=desk)
+        code, out, err = await said("approvals", "grants", "--json", desk=desk)
+        assert (code, err) == (0, "")
+        grant_id = json.loads(out)["id"]
+        assert await said("approvals", "revoke", grant_id, desk=desk) == (0, f"{grant_id}  revoked\n", "")
+        assert await said("approvals", "grants", desk=desk) == (0, "none\n", "")
+        assert await said("approvals", "asks", desk=desk) == (0, "none\n", "")
+        code, out, err = await said("approvals", "revoke", grant_id, desk=desk)
+        assert (code, out) == (1, "") and "no such grant" in err
+
+
 async def test_approvals_from_the_list_to_the_decision(said: Says) -> None:
     """What is pending is listed, shown, approved; then nothing is pending any more."""
     async with opened() as desk:
