@@ -9,6 +9,7 @@ from gateway.tools.gate import Asked, Gate, Policy, take_risk_level
 from gateway.tools.schema import with_defaults
 from gateway.wire.risk_level import level_beside
 from gateway.wire.strict_json import RepeatedKeyError, StrictJsonError, loads
+from gateway.wire.toolcalls import DOUBTS
 
 #: Whose arguments these are where a line names no tool: each built-in tool by the names only it has.
 _TOOL_OF_ARGUMENT = {
@@ -42,7 +43,8 @@ def assess_lines(
     """Writes `{"verdict", "basis", "rule", "reason"}` for each line that is not blank; 1: a line was no JSON object.
 
     A line holds `tool` and `arguments` (parsed) or `raw_arguments` (text), or `tool_call` (the whole call), and may
-    hold `tool_definition` and `tainted`. One with `arguments` alone is a call of the built-in tool that has such.
+    hold `tool_definition`, `tainted`, and `doubt` ("quoted" or "example": what the lane itself finds of a call).
+    One with `arguments` alone is a call of the built-in tool that has such.
     """
     status = 0
     for line in lines:
@@ -81,7 +83,8 @@ def _judge(line: Json, *, gate: Gate, specs: Mapping[str, ToolSpec]) -> Verdict:
         return _NO_CALL
     asked = take_risk_level(arguments, spec, beside=call.beside)
     asked = Asked(with_defaults(spec.parameters, asked.arguments), asked.risk_level)
-    return _gate_of(definition, gate).judge(spec, asked, tainted=line.get("tainted") is True)
+    doubt = next((doubt for doubt in DOUBTS if line.get("doubt") == doubt), None)
+    return _gate_of(definition, gate).judge(spec, asked, tainted=line.get("tainted") is True, doubt=doubt)
 
 
 def _call(line: Json, definition: Json) -> _Call:

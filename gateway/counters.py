@@ -39,6 +39,7 @@ COUNTERS: Mapping[str, Facts] = MappingProxyType(
         "prompt_cache_invalidations": Facts("Times that the cached prompts were dropped, by reason", ("reason",)),
         "prompt_cache_requests": Facts("Enhanced prompts by cache result", ("result",)),
         "prompt_truncations": Facts("Enhanced prompts in which tools were shortened or left out"),
+        "doubted_calls": Facts("Calls that ask because the model may only repeat or describe them", ("rule",)),
         "risk_decisions": Facts("Verdicts of the gate by basis", ("decision", "basis")),
         "stage_skips": Facts("Failed stages that were skipped", ("stage",)),
         "late_outcomes": Facts("Outcomes of tool calls that came when their run was somebody else's", ("tool",)),

@@ -3,8 +3,8 @@
 import json
 from collections.abc import Callable, Iterable
 
-from gateway.wire.scanner import Calls, FoundCall, Malformed, Outcome, read_message
-from gateway.wire.toolcalls import Json
+from gateway.wire.message import read_message
+from gateway.wire.toolcalls import Calls, FoundCall, Json, Malformed, Outcome
 
 
 class _LineError(ValueError):
@@ -16,7 +16,8 @@ def scan_lines(lines: Iterable[str], write: Callable[[str], None]) -> int:
 
     A line holds `message` (an assistant message as the API has it) or else `text`, and may hold `finish_reason`. Its
     answer is `{"kind": "text"}`, `{"kind": "malformed", "reason"}` or `{"kind": "tool_call", "tool", "parameters",
-    "terminate"}`; several calls that came together are `{"kind": "tool_call", "calls": [...]}`.
+    "terminate"}`, the last with `"rule": "example"` where the text announces it as one; several calls that came
+    together are `{"kind": "tool_call", "calls": [...]}`.
     """
     status = 0
     for number, line in enumerate(lines, start=1):
@@ -61,4 +62,5 @@ def _told(outcome: Outcome) -> Json:
 
 
 def _call(call: FoundCall) -> Json:
-    return {"tool": call.tool, "parameters": call.parameters, "terminate": call.terminate}
+    told = {"tool": call.tool, "parameters": call.parameters, "terminate": call.terminate}
+    return told if call.doubt is None else {**told, "rule": call.doubt}

@@ -214,6 +214,19 @@ JSON: st.SearchStrategy[object] = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=12,
 )
+
+
+@pytest.mark.parametrize("doubt", ["quoted", "example"])
+def test_a_line_may_say_that_a_call_is_doubted(doubt: str) -> None:
+    """`doubt` stands for what the lane finds out by itself: the call asks, by that rule."""
+    line = {"tool": "execute_command", "arguments": {"command": "ls", "risk_level": "low"}}
+    (plain, doubted, other), _ = answers(
+        json.dumps(line), json.dumps({**line, "doubt": doubt}), json.dumps({**line, "doubt": "x"})
+    )
+    assert (plain["verdict"], other["verdict"]) == ("auto", "auto")
+    assert (doubted["verdict"], doubted["basis"], doubted["rule"]) == ("confirm", "default", doubt)
+
+
 NAMES = st.sampled_from(["tool", "arguments", "raw_arguments", "tool_call", "tool_definition", "tainted"])
 
 

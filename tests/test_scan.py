@@ -38,6 +38,14 @@ def test_only_the_fields_that_apply() -> None:
     assert answers[2].keys() == {"kind", "reason"}
 
 
+def test_an_announced_example_is_told() -> None:
+    """With the rule by which the gate asks; the older field is read as well."""
+    (told,) = scan({"text": f"For example:\n{CALL}"})[1]
+    assert (told["kind"], told["rule"]) == ("tool_call", "example")
+    (told,) = scan({"message": {"content": None, "function_call": {"name": "a", "arguments": {"x": 1}}}})[1]
+    assert told == {"kind": "tool_call", "tool": "a", "parameters": {"x": 1}, "terminate": False}
+
+
 def test_several_calls_are_a_list() -> None:
     """A group is told as `calls`."""
     native = [{"id": str(n), "function": {"name": f"f{n}", "arguments": "{}"}} for n in range(2)]

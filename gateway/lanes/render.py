@@ -12,7 +12,7 @@ import orjson
 from gateway.contracts import Chunk, Json
 from gateway.wire.sse import event
 
-_FINISH = frozenset(("stop", "length", "tool_calls", "content_filter"))
+_FINISH = frozenset(("stop", "length", "tool_calls", "function_call", "content_filter"))
 _END = b',"finish_reason":null}]}\n\n'
 _TEXT_END = b"}" + _END
 DONE = event(b"[DONE]")
@@ -103,6 +103,7 @@ class Completion:
         self._turn = turn
         self._texts: dict[str, list[str]] = {}
         self._calls: dict[int, Json] = {}
+        self._function_call: dict[str, str] = {}
 
     def add(self, chunk: Chunk) -> None:
         if isinstance(chunk, str):
@@ -114,6 +115,9 @@ class Completion:
                 self._texts.setdefault(key, []).append(value)
         for call in delta.get("tool_calls") or ():
             self._add_call(call)
+        for key in ("name", "arguments"):
+            if isinstance(piece := (delta.get("function_call") or {}).get(key), str):
+                self._function_call[key] = self._function_call.get(key, "") + piece
 
     def body(self) -> bytes:
         turn = self._turn
@@ -121,6 +125,8 @@ class Completion:
         message.update({key: "".join(pieces) for key, pieces in self._texts.items()})
         if self._calls:
             message["tool_calls"] = list(self._calls.values())
+        elif self._function_call:
+            message["function_call"] = self._function_call
         elif message["content"] is None:
             message["content"] = ""
         choice = {"index": 0, "message": message, "finish_reason": turn.finish or "stop", "logprobs": None}

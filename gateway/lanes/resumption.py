@@ -246,8 +246,7 @@ def _chunks(answer: Json) -> list[Chunk]:
     told: list[Chunk] = []
     if answer["content"]:
         told.append(answer["content"])
-    if answer["tool_calls"]:
-        told.append(chunks.delta({"tool_calls": answer["tool_calls"]}))
+    told += chunks.called(answer["tool_calls"], reason=answer["finish_reason"])
     told.append(chunks.finish(answer["finish_reason"]))
     return [*told, {"choices": [], "usage": answer["usage"], "context": answer["context"]}]
 

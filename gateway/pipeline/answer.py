@@ -24,12 +24,11 @@ class Answer:
         self._scanner = AnswerScanner()
         self._defuser = Defuser()
         self._thoughts: dict[str, Defuser] = {}
-        self._content: list[str] = []
 
     @property
     def content(self) -> str:
         """The text without the call."""
-        return "".join(self._content)
+        return self._scanner.text
 
     async def read(self, reply: Reply, tell: Tell) -> None:
         """Tells what of it is the client's: text that is certainly no call, and thoughts."""
@@ -43,10 +42,8 @@ class Answer:
                     pause = tell(chunks.delta(thoughts))
             if chunk:
                 said(chunk)
-                if shown := feed(chunk):
-                    self._content.append(shown)
-                    if shown := self._defuser.feed(shown):
-                        pause = tell(self._spoken(shown)) or pause
+                if (shown := feed(chunk)) and (shown := self._defuser.feed(shown)):
+                    pause = tell(self._spoken(shown)) or pause
             return pause
 
         await reply.stream(take)
@@ -54,8 +51,6 @@ class Answer:
     def finish(self) -> tuple[str, Outcome]:
         """What was held back and is text after all, and what the answer is."""
         rest, found = self._scanner.finish(finish_reason=self.reason)
-        if rest:
-            self._content.append(rest)
         rest = self._defuser.feed(rest) + self._defuser.finish()
         return self._spoken(rest) if rest else "", found
 
@@ -68,6 +63,8 @@ class Answer:
             self.reason = reason or self.reason
             if calls := delta.get("tool_calls"):
                 self._scanner.feed_native(calls)
+            if call := delta.get("function_call"):
+                self._scanner.feed_function_call(call)
             said = ((key, delta.get(key)) for key in ("reasoning_content", "reasoning"))
             thoughts |= {
                 key: shown for key, text in said if isinstance(text, str) and (shown := self._thought(key).feed(text))

@@ -10,8 +10,8 @@ from gateway.contracts import Exchange, Json, LoopLimits
 from gateway.pipeline.resume import Progress
 from gateway.runs.loop import Loop, Planned
 from gateway.runs.script import Script
-from gateway.wire.chat_request import client_tools
-from gateway.wire.scanner import FoundCall
+from gateway.wire.chat_request import client_tools, knows_functions_only
+from gateway.wire.toolcalls import FoundCall
 from gateway.wire.workflow_text import Values
 
 if TYPE_CHECKING:
@@ -25,14 +25,23 @@ def new_machine(crew: "Crew", limits: LoopLimits, exchange: Exchange, progress: 
     if workflow is not None:
         definition, parameters = Workflow.model_validate(workflow["definition"]), workflow["parameters"]
         return Script(definition, parameters, plan=plan, new_id=_new_call_id, run_id=exchange.id, fill=fill)
-    theirs = client_tools(exchange.body)
-    return Loop(limits, plan=plan, client_tools=theirs, new_id=_new_call_id, run_id=exchange.id)
+    body = exchange.body
+    return Loop(
+        limits,
+        plan=plan,
+        client_tools=client_tools(body),
+        functions_only=knows_functions_only(body),
+        new_id=_new_call_id,
+        run_id=exchange.id,
+    )
 
 
 def _plan(crew: "Crew", exchange: Exchange, progress: Progress, found: FoundCall, call_id: str) -> Planned:
     """`Plan`, with what came before."""
     planned = crew.in_use.judge.plan(found, call_id, exchange, tainted=progress.tainted, asked_for=progress.asked_for)
     crew.counters.count("risk_decisions", decision=planned.verdict.decision, basis=planned.verdict.basis)
+    if found.doubt is not None:
+        crew.counters.count("doubted_calls", rule=found.doubt)
     return planned
 
 

@@ -4,6 +4,7 @@ The body goes out as the stages left it, with `stream: true` and `include_usage`
 is an upstream error, and one that ends without a finish reason is one that was cut.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -17,6 +18,7 @@ from gateway.metrics import UpstreamTally
 from gateway.upstream.call import UpstreamCall
 from gateway.upstream.endpoint import Endpoint
 from gateway.upstream.pool import Pool
+from gateway.wire import strict_json
 from gateway.wire.check_word import masked
 from gateway.wire.mask import maskable
 from gateway.wire.response import ResponseHead
@@ -33,6 +35,8 @@ MESSAGE_CHARS = 2000
 #: How long the end of a body is waited for behind `[DONE]`: many servers send it in a segment of its own.
 END_S = 0.05
 _DONE = b"[DONE]"
+#: Arguments of a call as an object, where the API has a text.
+_ARGUMENTS = re.compile(rb'"arguments"\s*:\s*\{')
 #: What a chunk, and a choice, may have besides a text, that is nobody's concern here.
 _ABOUT_CHUNK = frozenset(
     ("id", "object", "created", "model", "choices", "usage", "system_fingerprint", "service_tier", "obfuscation")
@@ -186,6 +190,8 @@ async def _stream(call: UpstreamCall, target: Target, tell: Tell) -> None:
             finishes = _finishes(chunk.get("choices"))
             if finishes is None:
                 raise _broken(target, "an event of its answer is no chat completion chunk")
+            if _ARGUMENTS.search(data) is not None:
+                _check(data, target)
             finished = finished or finishes
             pause = tell(chunk) or pause
         return pause
@@ -225,6 +231,14 @@ def _chunk(data: bytes, target: Target) -> Json:
     return chunk
 
 
+def _check(data: bytes, target: Target) -> None:
+    """Arguments that come as an object are held to what their text would be: one reading. Raises GatewayError."""
+    try:
+        strict_json.loads(data.decode())
+    except strict_json.StrictJsonError as error:
+        raise _broken(target, f"a tool call of its answer cannot be read: {error}") from None
+
+
 def _text_of(chunk: Json) -> str | None:
     """The text of a chunk that says nothing else, as nearly all do. None: look at all of it."""
     choices = chunk.get("choices")
@@ -262,16 +276,22 @@ def _finishes(choices: object) -> bool | None:
         calls = delta.get("tool_calls")
         if calls is not None and not (isinstance(calls, list) and all(map(_is_call, calls))):
             return None
+        if not _is_function(delta.get("function_call")):
+            return None
     return finishes
 
 
 def _is_call(call: object) -> bool:
     if not isinstance(call, dict) or not isinstance(call.get("index"), int | None):
         return False
-    function = call.get("function")
+    return _is_function(call.get("function"))
+
+
+def _is_function(function: object) -> bool:
+    """Nothing, or a piece of a call; some upstreams send its arguments as an object."""
     if not isinstance(function, dict):
         return function is None
-    return all(isinstance(function.get(key), str | None) for key in ("name", "arguments"))
+    return isinstance(function.get("name"), str | None) and isinstance(function.get("arguments"), str | dict | None)
 
 
 async def _refusal(head: ResponseHead, call: UpstreamCall, target: Target) -> GatewayError:

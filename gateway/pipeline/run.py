@@ -6,10 +6,11 @@ Text flows on as it comes; tool calls never do. The state machine is `gateway.ru
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import orjson
@@ -18,6 +19,7 @@ from gateway.contracts import Chunk, Exchange, Handler, Json, LoopLimits, Reply,
 from gateway.errors import GatewayError
 from gateway.journal import RunState
 from gateway.pipeline.answer import Answer, PlainAnswer
+from gateway.pipeline.doubt import doubted
 from gateway.pipeline.effect import Effects
 from gateway.pipeline.hidden import HiddenTurns
 from gateway.pipeline.machine import new_machine
@@ -186,7 +188,12 @@ class Run:
             self._crew.malformed.told(found.reason, run_id=run.id, chain=run.chain, now_s=now_s)
         elif isinstance(found, Calls):
             await self._look_whether_asked_for()
+            found = Calls(await doubted(found.calls, self._read_so_far(), besides=self._loop.client_tools))
         self._action = _defused(self._loop.answered(answer.content, found, finish_reason=answer.reason))
+
+    def _read_so_far(self) -> Iterable[Json]:
+        """The messages that the model has read."""
+        return chain(self._messages, self._loop.messages)
 
     def _drop(self) -> None:
         """Ends the model call under way: its client is gone. It is made again once there is one."""
@@ -313,7 +320,7 @@ class Run:
             answer: Json = {"content": "".join(self._progress.said), "tool_calls": finish.tool_calls}
             answer |= {"finish_reason": finish.reason, "usage": usage["usage"], "context": usage.get("context", {})}
             await self._record.end(self._state, answer=orjson.dumps(answer))
-        last += [chunks.delta({"tool_calls": [call]}) for call in finish.tool_calls]
+        last += chunks.called(finish.tool_calls, reason=finish.reason)
         if self._exchange.events:
             last.append(chunks.event({"type": "run.finished", "run_id": self._exchange.id, "state": self._state}))
         last.append(chunks.finish(finish.reason))

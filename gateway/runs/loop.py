@@ -72,7 +72,7 @@ class Finish:
     """The turn is over. `text` comes behind what was streamed; `tool_calls` are the client's own, for it to run."""
 
     text: str
-    reason: Literal["stop", "length", "content_filter", "tool_calls"]
+    reason: Literal["stop", "length", "content_filter", "tool_calls", "function_call"]
     tool_calls: tuple[Json, ...] = ()
 
 
@@ -83,7 +83,8 @@ Plan = Callable[[FoundCall, str], Planned]
 
 @dataclass(slots=True)
 class Loop:
-    """One run. `plan` validates and judges; `client_tools` are the names that the client brought.
+    """One run. `plan` validates and judges; `client_tools` are the names that the client brought. One that brought them
+    as `functions` gets one call at a time.
 
     `answered` and `executed` raise GatewayError where the run must end (agent_malformed_tool_call,
     agent_iteration_limit).
@@ -94,6 +95,7 @@ class Loop:
     client_tools: frozenset[str]
     new_id: Callable[[], str]
     run_id: str
+    functions_only: bool = False
     #: The hidden turns so far, which the client never sees.
     hidden: list[Json] = field(default_factory=list)
     #: Calls asked for, executed or answered with an error.
@@ -130,7 +132,7 @@ class Loop:
         if ended and not self._theirs:
             return Finish("\n".join(ended), "stop")
         if self._theirs:
-            return Finish("", "tool_calls", self._theirs)
+            return self._left_to_client()
         return Ask(self.messages)
 
     def snapshot(self) -> Json:
@@ -185,7 +187,7 @@ class Loop:
             for i, call in enumerate(call for call in calls if call.tool in self.client_tools)
         )
         if not ours:
-            return Finish("", "tool_calls", self._theirs)
+            return self._left_to_client()
         if self.asked >= self.limits.max_tool_calls:
             raise GatewayError(
                 "agent_iteration_limit",
@@ -201,6 +203,11 @@ class Loop:
             self.asked += len(planned)
         self._count_repetition(planned)
         return Execute(planned)
+
+    def _left_to_client(self) -> Finish:
+        if self.functions_only:
+            return Finish("", "function_call", self._theirs[:1])
+        return Finish("", "tool_calls", self._theirs)
 
     def _count_repetition(self, planned: Sequence[Planned]) -> None:
         for p in planned:

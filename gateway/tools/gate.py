@@ -15,6 +15,7 @@ from typing import Final, Literal, TypeAlias
 from gateway.contracts import Json, RiskAssessor, ToolSpec, Verdict
 from gateway.errors import contained
 from gateway.wire.risk_level import LEVELS, LOW, RAISED, RISK_LEVEL, normal, resembles
+from gateway.wire.toolcalls import Doubt
 
 logger = logging.getLogger(__name__)
 
@@ -22,6 +23,12 @@ logger = logging.getLogger(__name__)
 #: lowers nothing, the whitelist still decides.
 Rule: TypeAlias = Literal["deny", "confirm", "floor"]
 _RULES: Final[tuple[Rule, ...]] = ("deny", "confirm", "floor")  # the strictest first
+
+
+_DOUBTS: Final[Mapping[Doubt, str]] = {
+    "quoted": "A tool's result or a user's message holds this very call: the model may only repeat it.",
+    "example": "The model announces the call as an example.",
+}
 
 
 class Absent:
@@ -108,11 +115,13 @@ class Gate:
         tainted: bool,
         asked_for: bool = False,
         definition_changed: bool = False,
+        doubt: Doubt | None = None,
     ) -> Verdict:
         """Never raises, whatever the arguments are. `tainted`: the run has read what strangers wrote.
 
         `asked_for`: the user wants to be asked before every call. `definition_changed`: the tool is not what it was
-        when it was accepted. Both turn what would run into what asks, and never the other way round.
+        when it was accepted. `doubt`: the model may only repeat or describe the call. All of them turn what would run
+        into what asks, and never the other way round.
         """
         verdict = self._judge(spec, asked, tainted=tainted)
         if verdict.decision in ("deny", "error"):
@@ -121,6 +130,8 @@ class Gate:
             return Verdict("confirm", "operator", "definition_changed", "The tool has changed since it was accepted.")
         if asked_for and verdict.decision == "auto":
             return Verdict("confirm", "operator", "asked_for", "The user wants to be asked before every call.")
+        if doubt is not None and verdict.decision == "auto":
+            return Verdict("confirm", "default", doubt, _DOUBTS[doubt])
         return verdict
 
     def _judge(self, spec: ToolSpec | None, asked: Asked, *, tainted: bool) -> Verdict:

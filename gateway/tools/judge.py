@@ -16,7 +16,7 @@ from gateway.tools.catalog import Catalog, Entry
 from gateway.tools.gate import ABSENT, Asked, Gate, take_risk_level
 from gateway.tools.schema import Schemas
 from gateway.wire.canonical import definition_sha256
-from gateway.wire.scanner import FoundCall
+from gateway.wire.toolcalls import Doubt, FoundCall
 from gateway.wire.workflow_text import Values, filled_object
 
 log = logging.getLogger("gateway")
@@ -47,7 +47,7 @@ class Judge:
             return Planned(_call(found, call_id), None, _UNKNOWN, f"Error: there is no tool {found.tool!r}.{hint}")
         asked = self.asked(entry, found.parameters, beside=found.beside)
         call = ToolCall(id=call_id, tool=entry.model_name, arguments=asked.arguments, terminate=found.terminate)
-        verdict = self.verdict(entry, asked, tainted=tainted, asked_for=asked_for)
+        verdict = self.verdict(entry, asked, tainted=tainted, asked_for=asked_for, doubt=found.doubt)
         level = _text_of(asked.risk_level)
         refusal = _denied(verdict)
         if verdict.basis == "malformed":
@@ -108,12 +108,14 @@ class Judge:
         asked = take_risk_level(arguments, entry.spec, beside=beside)
         return Asked(self._schemas.filled(entry.spec, asked.arguments), asked.risk_level)
 
-    def verdict(self, entry: Entry, asked: Asked, *, tainted: bool, asked_for: bool) -> Verdict:
+    def verdict(
+        self, entry: Entry, asked: Asked, *, tainted: bool, asked_for: bool, doubt: Doubt | None = None
+    ) -> Verdict:
         """The schema comes before the gate."""
         if problem := self._schemas.problem(entry.spec, asked.arguments):
             return Verdict("error", "malformed", "schema", problem)
         return self.gate.judge(
-            entry.spec, asked, tainted=tainted, asked_for=asked_for, definition_changed=entry.changed
+            entry.spec, asked, tainted=tainted, asked_for=asked_for, definition_changed=entry.changed, doubt=doubt
         )
 
     def filled(self, exchange: Exchange, tool: str, arguments: Mapping[str, object], values: Values) -> Json:

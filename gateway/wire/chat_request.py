@@ -5,11 +5,13 @@ from collections.abc import Mapping
 
 def client_tools(body: Mapping[str, object]) -> frozenset[str]:
     """The names of the tools that the client brought; whatever is no tool with a name counts as none."""
-    brought = body.get("tools")
-    functions = (
-        [tool.get("function") for tool in brought if isinstance(tool, dict)] if isinstance(brought, list) else []
-    )
+    functions = [tool.get("function") for tool in _objects(body.get("tools"))] + [*_objects(body.get("functions"))]
     return frozenset(name for f in functions if isinstance(f, dict) and isinstance(name := f.get("name"), str))
+
+
+def knows_functions_only(body: Mapping[str, object]) -> bool:
+    """Whether the client speaks the API of before `tools`: it brought `functions`, and gets a `function_call`."""
+    return bool(_objects(body.get("functions"))) and not _objects(body.get("tools"))
 
 
 def wants_text(body: Mapping[str, object]) -> bool:
@@ -30,3 +32,7 @@ def whole_text(body: Mapping[str, object]) -> str:
     texts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
     whole = [text for text in texts if isinstance(text, str)]
     return "\n".join(whole) if len(whole) == len(content) else ""
+
+
+def _objects(value: object) -> list[Mapping[str, object]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

@@ -14,13 +14,13 @@ from gateway.wire.attempt import HEAD_CHARS, could_be_call
 RUN_CHARS = 64
 #: A longer first line is not waited for.
 INFO_CHARS = 200
-#: So much of a line tells whether a fence may stand there.
-LINE_CHARS = 40
 
 #: Before a fence: indentation, quote marks, and one mark of a list.
 _LINE_START = re.compile(r"[\s>]*+(?:(?:[-*+]|\d{1,9}[.)])\s++)?[\s>]*+")
 _CODE_LINE_START = re.compile(r"[\s>]*+")
 _INFO = re.compile(r"([ \t]*)([A-Za-z0-9_+.#-]*)[ \t\r]*")
+#: Languages of blocks that hold data, as "" does: JSON with any ending, and what models call blocks of tool calls.
+_DATA = re.compile(r"(?:json\w*|tools?(?:_\w+)?|function_?calls?)?")
 _BLANK = re.compile(r"[ \t\r]{0,64}+(?:\n|(\Z))")
 
 Kind = Literal["json", "code", "close", "none", "wait"]
@@ -68,7 +68,7 @@ def read_line(data: str, at: int, *, starts: bool, inside: Fence | None, called:
     info = _INFO.match(line)
     assert info is not None
     behind, language, after = line[info.end() :], info[2].lower(), end + info.end()
-    json = language in ("", "json")
+    json = _DATA.fullmatch(language) is not None
     closes = inside is not None and inside.character == data[at] and end - at >= inside.length
     if json and starts and not closes and behind[:1] in ("{", "["):
         head = data[after : after + HEAD_CHARS]
@@ -86,7 +86,9 @@ def read_line(data: str, at: int, *, starts: bool, inside: Fence | None, called:
         return "none", end
     if data[at] == "`" and "`" in line:
         return "none", end
-    return ("json", after) if json and (language or not behind) else ("code", end)
+    if json and (language or not behind):
+        return "json", after
+    return "code", end + len(line) if newline else end
 
 
 def read_code_line(data: str, at: int, line: str, *, inside: Fence, final: bool) -> tuple[Kind, int]:

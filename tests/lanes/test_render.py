@@ -60,7 +60,7 @@ def test_a_stream_has_one_role_one_finish_reason_and_one_end() -> None:
         ("tool_calls", "tool_calls"),
         ("content_filter", "content_filter"),
         ("eos", "stop"),
-        ("function_call", "stop"),
+        ("function_call", "function_call"),
         (None, "stop"),
     ],
 )

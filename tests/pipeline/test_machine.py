@@ -1,6 +1,6 @@
 """The machine of a run, and what it is fed with."""
 
-from gateway.contracts import Exchange, LoopLimits
+from gateway.contracts import Exchange, Json, LoopLimits
 from gateway.pipeline.machine import new_machine
 from gateway.pipeline.resume import Progress
 from gateway.pipeline.usage import Usage
@@ -8,8 +8,10 @@ from gateway.runs.loop import Ask, Execute, Loop
 from gateway.runs.script import Script
 from gateway.wire.scanner import Calls, FoundCall
 
-from .benches import BODY, CALLER, Bench, workflow
+from .benches import BODY, CALLER, Bench, answer, call, texts, workflow
 from .doubles import samples
+
+FUNCTION = {"name": "theirs", "parameters": {"type": "object"}}
 
 
 async def machine_of(bench: Bench, **facts: object) -> Loop | Script:
@@ -42,3 +44,32 @@ async def test_a_workflow_is_a_script() -> None:
     action = machine.begin()
     assert isinstance(action, Execute) and action.planned[0].call.arguments == {"x": "a door"}
     await bench.close()
+
+
+async def test_each_verdict_is_counted() -> None:
+    """By its basis; a doubted call by its rule as well."""
+    bench = Bench([answer(call(x=1)), answer(f"For example:\n{call(x=2)}")])
+    await bench.run()
+    counted = samples(bench.counters)
+    assert counted["gateway_risk_decisions_total", ("auto", "llm")] == 1
+    assert counted["gateway_risk_decisions_total", ("confirm", "default")] == 1
+    assert counted["gateway_doubted_calls_total", ("example",)] == 1
+
+
+async def test_a_workflow_is_no_models_word() -> None:
+    """Its calls are not doubted, whatever a message holds."""
+    body: Json = {"model": "m", "messages": [{"role": "user", "content": call(x=1)}]}
+    bench = Bench([])
+    told = await bench.run(workflow=workflow({"name": "a", "tool": "look", "with": {"x": 1}}), body=body)
+    assert not any("doubted_calls" in name for name, *_ in samples(bench.counters)), texts(told)
+
+
+async def test_a_client_of_functions_gets_one_call() -> None:
+    """It knows one at a time; the model is asked for the others in the next turn."""
+    both = [{"index": i, "id": str(i), "function": {"name": "theirs", "arguments": "{}"}} for i in range(2)]
+    chunk: Json = {"choices": [{"index": 0, "delta": {"tool_calls": both}, "finish_reason": None}]}
+    body: Json = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "functions": [FUNCTION]}
+    told = await Bench([[chunk, *answer()]]).run(body=body)
+    deltas = [choice["delta"] for one in told for choice in one["choices"]]
+    assert [d["function_call"] for d in deltas if "function_call" in d] == [{"name": "theirs", "arguments": "{}"}]
+    assert [c["finish_reason"] for one in told for c in one["choices"] if c.get("finish_reason")] == ["function_call"]

@@ -11,7 +11,7 @@ from gateway.tools import judge as judging
 from gateway.tools.catalog import Catalog, Configured, load_catalog
 from gateway.tools.gate import Gate, Policy
 from gateway.tools.judge import Judge
-from gateway.wire.scanner import FoundCall
+from gateway.wire.toolcalls import Doubt, FoundCall
 
 from .doubles import Doubts, ExaminingSource, Source, exchange, spec
 from .managed import Managed
@@ -234,3 +234,24 @@ async def test_an_approval_is_bound_to_definition_and_policy() -> None:
         changed = (await judge(policy=policy)).binding("look")
         assert changed is not None and changed.definition == base.definition and changed.policy != base.policy
     assert (await judge()).binding("gone") is None
+
+
+@pytest.mark.parametrize("doubt", ["quoted", "example"])
+async def test_a_doubt_asks_and_lowers_nothing(doubt: Doubt) -> None:
+    """What would run asks, by the model's word or the whitelist's; what asks or is refused stays as it is."""
+    made = await judge()
+    cases: list[tuple[Json, str]] = [({"x": 2, "risk_level": "low"}, doubt), ({"x": 1}, doubt), ({"x": 2}, "other")]
+    for parameters, rule in cases:
+        found = FoundCall("look", parameters, terminate=True, doubt=doubt)
+        verdict = made.plan(found, "call_7", exchange(), tainted=False, asked_for=False).verdict
+        assert (verdict.decision, verdict.basis, verdict.rule) == ("confirm", "default", rule)
+    found = FoundCall("look", {"x": "no"}, terminate=True, doubt=doubt)
+    assert made.plan(found, "call_7", exchange(), tainted=False, asked_for=False).verdict.decision == "error"
+
+
+async def test_a_doubt_is_not_forgotten_at_the_last_look() -> None:
+    """A call that asked because of one still asks when it is looked at again."""
+    made = await judge()
+    found = FoundCall("look", {"x": 1, "risk_level": "low"}, terminate=True, doubt="quoted")
+    planned = made.plan(found, "call_7", exchange(), tainted=False, asked_for=False)
+    assert (await made.again(planned, exchange(), tainted=False, asked_for=False)).verdict == planned.verdict

@@ -2,13 +2,14 @@
 
 import pytest
 
-from gateway.wire.chat_request import client_tools, wants_text, whole_text
+from gateway.wire.chat_request import client_tools, knows_functions_only, wants_text, whole_text
 
 
 def test_the_tools_of_a_client_are_known_by_name() -> None:
     """And what is none is passed over."""
     tools = [{"function": {"name": "a"}}, {"function": {"name": 3}}, {"function": None}, {}, "x", {"function": {}}]
     assert client_tools({"tools": tools}) == {"a"}
+    assert client_tools({"functions": [{"name": "b"}, {}, 3], "tools": tools}) == {"a", "b"}
     assert client_tools({}) == client_tools({"tools": None}) == client_tools({"tools": {"name": "a"}}) == frozenset()
 
 
@@ -50,3 +51,12 @@ def test_a_message_is_text_as_a_whole(content: object, text: str) -> None:
 def test_only_a_user_at_the_end_says_something(messages: object) -> None:
     """What a tool or the model said is nobody's word."""
     assert whole_text({"messages": messages}) == ""
+
+
+def test_a_client_of_functions() -> None:
+    """It brought functions, and no tools."""
+    function = {"name": "a"}
+    assert knows_functions_only({"functions": [function]})
+    assert not knows_functions_only({"functions": [function], "tools": [{"type": "function", "function": function}]})
+    others: list[dict[str, object]] = [{}, {"functions": []}, {"functions": "a"}, {"tools": []}]
+    assert not any(map(knows_functions_only, others))

@@ -11,13 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.wire.scanner import AnswerScanner, Calls, FoundCall, Malformed, Outcome, Prose, read_message
+from gateway.wire.scanner import AnswerScanner, Calls, FoundCall, Malformed, Outcome, Prose
 
 DATA = Path(__file__).parent.parent / "data" / "toolcalls.jsonl"
 CASES: list[dict[str, Any]] = [json.loads(line) for line in DATA.read_text().splitlines()]
-CLEAR = [case for case in CASES if not case.get("ambiguous")]
 TEXTS = [case["text"] for case in CASES if "message" not in case and len(case["text"]) < 2000]
-KINDS = {Prose: "text", Calls: "tool_call", Malformed: "malformed"}
 
 CALL = '{"tool": "a", "parameters": {"x": "`{}`"}, "terminate": false}'
 OTHER = '{"tool": "b", "parameters": {}, "terminate": true}'
@@ -33,19 +31,6 @@ def scan(*pieces: str, finish_reason: str | None = "stop", limit: int = 1 << 20)
 
 def pieces_of(text: str, size: int) -> list[str]:
     return [text[start : start + size] for start in range(0, len(text), size)]
-
-
-@pytest.mark.parametrize("case", CLEAR, ids=[case["why"] for case in CLEAR])
-def test_each_case(case: dict[str, Any]) -> None:
-    """Hand-made answers: the call with its parameters, an attempt, or the text unchanged."""
-    shown, outcome = read_message(case.get("message") or {"content": case["text"]})
-    assert KINDS[type(outcome)] == case["expect"]
-    if isinstance(outcome, Calls):
-        call = outcome.calls[0]
-        assert (call.tool, call.parameters, call.terminate) == (case["tool"], case["parameters"], case["terminate"])
-        assert '"terminate"' not in shown
-    if isinstance(outcome, Prose):
-        assert shown == case["text"]
 
 
 def test_handle_text_response() -> None:
@@ -110,6 +95,105 @@ def test_a_call_in_its_surroundings(text: str, shown: str, size: int) -> None:
     assert scan(*pieces_of(text.replace("%s", CALL), size)) == (shown, FOUND)
 
 
+@pytest.mark.parametrize("label", ["tool_call", "json5", "jsonc", "text", "python", "xml", "{.json}", "你好", "TEXT"])
+@pytest.mark.parametrize("size", [1, 5, 10_000])
+def test_a_block_of_any_language_that_is_one_call(label: str, size: int) -> None:
+    """Models label their blocks as they like; what stands behind the block flows on."""
+    for text, shown in (
+        ("A\n```%l\n%s\n```\nB", "A\n\nB"),
+        ("```%l\n\n  %s  \n\n```", ""),
+        ("~~~~%l\n%s\n~~~~~\nB", "B"),
+        ("```%l\n%s", ""),
+        ("- ```%l\n  %s\n  ```", "- "),
+        ("<tool_call>\n```%l\n%s\n```\n</tool_call>", ""),
+    ):
+        scanned, outcome = scan(*pieces_of(text.replace("%l", label).replace("%s", CALL), size))
+        assert (scanned.strip(), outcome) == (shown.strip(), FOUND), text
+
+
+@pytest.mark.parametrize("label", ["python", "text", "js"])
+@pytest.mark.parametrize("size", [1, 5, 10_000])
+def test_a_block_of_code_that_holds_more_than_a_call(label: str, size: int) -> None:
+    """It is shown as it is: a second value, a line of code, an object of that language, or none that ends."""
+    for inside in (
+        f"{CALL}\n{OTHER}",
+        f"{CALL}\nprint()",
+        f"# a call\n{CALL}",
+        f"{CALL};",
+        "{'tool': 'a', 'parameters': {}, 'terminate': False}",
+        '{"tool": "a", // why\n "parameters": {}, "terminate": false}',
+        '{"tool": "a", "parameters": {',
+        '{"name": "a", "version": "1"}',
+        "{tool}",
+        "",
+    ):
+        text = f"See:\n```{label}\n{inside}\n```\nDone."
+        assert scan(*pieces_of(text, size)) == (text, Prose()), inside
+
+
+@pytest.mark.parametrize("size", [1, 5, 10_000])
+def test_a_call_in_a_tag_by_name_and_arguments(size: int) -> None:
+    """Hermes and Qwen write `<tool_call>` with name and arguments, one tag for each call of a group."""
+    one = '<tool_call>\n{"name": "a", "arguments": {"x": 1}}\n</tool_call>'
+    two = one.replace('"a"', '"b"')
+    found = [FoundCall(name, {"x": 1}, terminate=False) for name in "ab"]
+    assert scan(*pieces_of(f"I look.\n{one}\n", size)) == ("I look.\n", Calls((found[0],)))
+    assert scan(*pieces_of(f"{one}\n{two}", size)) == ("", Calls(tuple(found)))
+    assert scan(*pieces_of(f"{one}\n{one}", size)) == ("", Calls((found[0],)))
+    assert scan(*pieces_of(one.replace("<tool_call>", "```tool_call").replace("</tool_call>", "```"), size)) == (
+        "",
+        Calls((found[0],)),
+    )
+    plain = '{"name": "a", "arguments": {"x": 1}}'
+    assert scan(*pieces_of(plain, size)) == (plain, Prose())
+    assert isinstance(scan(*pieces_of(f"{one}\n{CALL}", size))[1], Malformed)
+    assert isinstance(scan(*pieces_of(one.replace('{"x": 1}', '"{}"'), size))[1], Malformed)
+    shown, outcome = scan(*pieces_of(one.replace('"name"', '"label"'), size))
+    assert shown == "" and "'arguments'" in getattr(outcome, "reason", "")
+
+
+@pytest.mark.parametrize("size", [1, 5, 10_000])
+def test_inline_code_over_several_lines_is_no_call(size: int) -> None:
+    """A pretty-printed object between backticks is shown like one on a line, however long it is."""
+    spread = json.dumps(json.loads(OTHER), indent=2)
+    for text in (f"Call `{spread}` then.", f"Call ``{spread}``\nthen.", f"`see {spread} there`", f"`{spread}`"):
+        assert scan(*pieces_of(text, size)) == (text, Prose())
+    long = OTHER.replace("{}", '{"x": "' + "y" * 3000 + '"}')
+    assert scan(*pieces_of(f"Call `{long}` then.", size)) == (f"Call `{long}` then.", Prose())
+    found = Calls((FoundCall("b", {}, terminate=True),))
+    assert scan(*pieces_of(f"It`s {spread}\nsee `x`", size)) == ("It`s \nsee `x`", found)
+
+
+@pytest.mark.parametrize("size", [1, 5, 10_000])
+def test_a_call_that_is_announced_as_an_example(size: int) -> None:
+    """By the sentence before it, whatever stands between the two; a call of the API's own field, too."""
+    for text in (
+        "It would look like this:\n%s",
+        "I can do that. Here is an example:\n\n```json\n%s\n```\nShall I?",
+        "例如：%s",
+        "示例：\n```text\n%s\n```",
+        "Example:\n<tool_call>%s</tool_call>",
+        "<think>I show it.</think>For example:\n\n%s",
+    ):
+        outcome = scan(*pieces_of(text.replace("%s", CALL), size))[1]
+        assert isinstance(outcome, Calls) and [call.doubt for call in outcome.calls] == ["example"], text
+    for text in ("I read the example file:\n%s", "%s\nThat was an example.", "<think>An example:</think>%s"):
+        assert scan(*pieces_of(text.replace("%s", CALL), size))[1] == FOUND, text
+    scanner = AnswerScanner()
+    scanner.feed("A call would look like this:")
+    scanner.feed_native([{"index": 0, "id": "1", "function": {"name": "n", "arguments": ""}}])
+    found = scanner.finish(finish_reason="tool_calls")[1]
+    assert isinstance(found, Calls) and found.calls[0].doubt == "example"
+
+
+def test_a_group_in_tags_is_bounded() -> None:
+    """A hundred tags are a group, more are none."""
+    tags = [f'<tool_call>{{"name": "a", "arguments": {{"x": {n}}}}}</tool_call>' for n in range(101)]
+    found = scan(*tags[:100])[1]
+    assert isinstance(found, Calls) and len(found.calls) == 100
+    assert isinstance(scan(*tags)[1], Malformed)
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -119,7 +203,7 @@ def test_a_call_in_its_surroundings(text: str, shown: str, size: int) -> None:
         "Here: ```python\nd = %s\n```\n",
         "Write `%s` to call it.",
         "Write ``x` %s`` to call it.",
-        "~~~py\n%s\n~~~",
+        "~~~py\nd = %s\n~~~",
         "<think>%s</think>Done.",
         "<reasoning>\n```json\n%s\n```\n",
         '{"example": %s, "more": [1, 2]}',
@@ -148,7 +232,6 @@ def test_what_only_looks_like_a_call(text: str, size: int) -> None:
         '{\\"tool\\": \\"a\\", \\"parameters\\": {}, \\"terminate\\": false}',
         '"{\\"tool\\": \\"a\\", \\"parameters\\": {}}"',
         '```json\n{"tool": "a",\n```\nDone.',
-        '<tool_call>{"name": "a", "arguments": {}}</tool_call>',
         '<tool_call>{"name": "a", "argum',
         '{"tool": "write", "parameters": {"c": ' + OTHER + ' "d": 1}, "terminate": false}',
         f"[{OTHER}, {CALL[:30]}",
@@ -199,32 +282,32 @@ def test_native_calls_go_before_text() -> None:
     assert scanner.finish(finish_reason="tool_calls") == ("", Calls((FoundCall("n", {}, terminate=False, id="1"),)))
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        {},
-        {"content": None},
-        {"content": 3, "tool_calls": 3},
-        {"content": [], "tool_calls": [None, 3]},
-        {"tool_calls": {}},
-    ],
-)
-def test_odd_messages_are_text(message: dict[str, Any]) -> None:
-    """Nothing is found in what holds nothing."""
-    assert read_message(message) == ("", Prose())
-
-
-def test_content_in_parts() -> None:
-    """The texts of the parts are one answer."""
-    parts = [{"type": "text", "text": "A "}, {"type": "image_url"}, {"type": "text", "text": CALL}]
-    assert read_message({"content": parts}) == ("A ", FOUND)
-
-
 ATOMS = [
     *'{}[]"`\n <>~x:,tp\\',
     *("```", "~~~", "json", "python", "<think>", "</think>", "</reasoning>", "<tool_call>", "</tool_call>"),
     *('"tool":', '"parameters":', '"terminate":', '{"a": 1}', '{"a":', "{'tool':", "{tool:", "tool_call", "null"),
-    *("- ", "> ", "1. ", "\r\n", "\t", "“", "İ", "\u212a", "`" * 70, " " * 100, " " * 4096, '\\"', CALL, OTHER),
+    *(
+        "- ",
+        "> ",
+        "1. ",
+        "\r\n",
+        "\t",
+        "“",
+        "İ",
+        "\u212a",
+        "text\n",
+        "```text\n",
+        "```tool_call\n",
+        '"name":"a",',
+        '"arguments":{}}',
+        "Example:\n",
+        "`" * 70,
+        " " * 100,
+        " " * 4096,
+        '\\"',
+        CALL,
+        OTHER,
+    ),
 ]
 HOSTILE = st.lists(st.sampled_from(ATOMS), max_size=25).map("".join)
 TALK = st.lists(st.sampled_from(TEXTS) | st.text("abc .\n你", max_size=20), max_size=4).map("".join)
@@ -260,7 +343,22 @@ def test_a_call_between_prose(before: str, after: str) -> None:
 
 PATTERNS = [
     *("{", "[{", '{"a', '{"a":', '{"a": 1 ', '{"a":{}', '[{"a":', '{"a": 1}\n', "{tool: ", "{'tool': 1}\n", "{    "),
-    *("```\n", "```json\n", '```json\n{"a": 1,\n', "```py\nx", "`", "` ", '`{"a":1 ', '`{"a":1\n', "~", "- "),
+    *(
+        "```\n",
+        "```json\n",
+        '```json\n{"a": 1,\n',
+        "```py\nx",
+        "```text\n",
+        f"```text\n{CALL}\n",
+        f"`{CALL}\n",
+        "Example: ",
+        "`",
+        "` ",
+        '`{"a":1 ',
+        '`{"a":1\n',
+        "~",
+        "- ",
+    ),
     *("<think>", "<think>a</think>", "</think>", "<tool_call>", "<", " ", "\n", '"', CALL + "\n", "tool: "),
 ]
 

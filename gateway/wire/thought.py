@@ -1,0 +1,18 @@
+"""The tags between which a model thinks: what stands there is no call and no part of what it says."""
+
+import re
+
+_ENDS = ("</think>", "</thinking>", "</reasoning>")
+BEGIN = re.compile(r"<(?:think|thinking|reasoning)>", re.ASCII | re.IGNORECASE)
+END = re.compile("|".join(_ENDS), re.ASCII | re.IGNORECASE)
+
+
+def end_of(name: str) -> re.Pattern[str]:
+    """What ends a thought that `<name>` began."""
+    return re.compile(f"</{name}>", re.ASCII | re.IGNORECASE)
+
+
+def beginning_of_end(text: str) -> int:
+    """The length of the longest end of `text` that may begin the end of a thought."""
+    lengths = range(min(len("</reasoning"), len(text)), 0, -1)
+    return next((n for n in lengths if any(tag.startswith(text[-n:].lower()) for tag in _ENDS)), 0)
