@@ -154,17 +154,18 @@ async def assemble_context(
         for source in catalog.sources:
             await source.close()
 
-    workflows = _workflows(settings, problems)
+    workflows, context, limits = _workflows(settings, problems), settings.context, settings.limits
     if problems:
         await close()
         raise ConfigError(tuple(problems))
     lane = ContextLane(
         chains=chains,
-        chain=settings.context.chain,
-        prompt=settings.context.prompt,
+        chain=context.chain,
+        prompt=context.prompt,
         prompt_text=lambda prompt_id, tenant: prompts.text(prompt_id, tenant=tenant),
-        keepalive_s=settings.context.stream.keepalive,
-        body_bytes=settings.limits.context_body,
+        keepalive_s=context.stream.keepalive,
+        body_bytes=limits.context_body,
+        body_values=limits.context_values,
         approvals=settings.approvals.mode,
         desk=crew.desk,
         tool_names=catalog.names,
@@ -172,17 +173,15 @@ async def assemble_context(
         earlier=_earlier(store, clock),
         close=close,
         plain=core,
-        tasks=settings.context.tasks,
+        tasks=context.tasks,
         workflows=workflows,
     )
     try:
         await prompts.refresh()  # a first look later would drop what was enhanced by then
     except StoreError as error:
         log.error("the store failed: %s", error)
-    shows = (link.stage for link in chains[settings.context.chain].links if isinstance(link.stage, Enhancer))
-    explainer = Explainer(
-        lane=lane, core=core, model=settings.context.model, judge=judge, counters=counters, clock=clock
-    )
+    shows = (link.stage for link in chains[context.chain].links if isinstance(link.stage, Enhancer))
+    explainer = Explainer(lane=lane, core=core, model=context.model, judge=judge, counters=counters, clock=clock)
     return Assembled(lane, core, next(shows, None), prompts, explainer, Equipment(judge, runner, lane.hold))
 
 

@@ -10,6 +10,7 @@ from gateway.config.leaf import Leaf
 from gateway.config.scalars import ExistingFile, FilePath, Flag, Label, Name, Text, counted, parse_text
 from gateway.config.section import Section
 from gateway.config.units import Duration, DurationOrZero, sized
+from gateway.wire.json_values import VALUES_LIMIT
 
 Scope = Literal["passthrough", "context", "approve", "admin", "metrics"]
 
@@ -97,6 +98,11 @@ class Limits(Section):
     headers: Annotated[int, counted(1, 10_000)] = Field(default=256, description="Most header fields of a request.")
     context_body: Annotated[int, sized(1 << 10, 1 << 30)] = Field(
         default=32 << 20, description="Largest body of a request in the context lane."
+    )
+    context_values: Annotated[int, counted(100, 10_000_000)] = Field(
+        default=VALUES_LIMIT,
+        description="Most JSON values (texts, numbers, lists, objects) in a request of the context lane; others wait "
+        "about 1 ms for each thousand.",
     )
     connections: Annotated[int, counted(1, 1_000_000)] = Field(
         default=10_000, description="Most client connections of a worker; more get 503 at once."

@@ -9,7 +9,7 @@ from gateway.caller import Caller
 from gateway.errors import GatewayError
 from gateway.journal import ENDED
 from gateway.lanes.admin import REQUEST_ID, Route
-from gateway.lanes.content import content_of
+from gateway.lanes.content import check_values, content_of
 from gateway.lanes.context import ContextLane, chat_request, credential_header, forwarded, new_run_id, steering_of
 from gateway.lanes.own import Facade
 from gateway.lanes.resumption import Asked, Resumption
@@ -56,6 +56,7 @@ class ChatPages:
         async with lane.in_use():
             caller = next(iter(identities.values())).caller
             content = await content_of(request, caller, limit_bytes=lane.body_bytes, limit_name="limits.context_body")
+            await check_values(content, limit=lane.body_values)
             body = chat_request(content)
             has_key = core.has_key(body)
             identity = identities.get(has_key) or self._identify(head, has_key, "context")

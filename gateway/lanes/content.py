@@ -3,11 +3,14 @@
 Nothing else reads a body of our pages.
 """
 
+import asyncio
+
 from aiohttp import web
 
 from gateway.caller import Caller
 from gateway.errors import GatewayError
 from gateway.lanes.own import Facade
+from gateway.wire.json_values import PIECE_BYTES, ValueCounter
 
 
 def check_type(request: web.Request) -> None:
@@ -40,3 +43,20 @@ async def content_of(request: web.Request, caller: Caller, *, limit_bytes: int, 
                 "request_too_large", f"The request body is larger than {limit_name} ({limit_bytes} bytes)."
             )
     return bytes(content)
+
+
+async def check_values(content: bytes, *, limit: int) -> None:
+    """Counts what a parser would make of a body, and lets others go on meanwhile. Raises GatewayError
+    (request_too_large)."""
+    if len(content) <= limit:
+        return
+    counter = ValueCounter()
+    for start in range(0, len(content), PIECE_BYTES):
+        counter.feed(content[start : start + PIECE_BYTES])
+        if counter.count > limit:
+            raise GatewayError(
+                "request_too_large",
+                f"The request body holds more JSON values than limits.context_values ({limit}): send fewer messages, "
+                "parts or keys, or raise the limit.",
+            )
+        await asyncio.sleep(0)

@@ -77,6 +77,7 @@ class ContextLane:
     prompt_text: Callable[[str, str], Awaitable[str | None]]  # of a prompt and a tenant
     keepalive_s: float
     body_bytes: int
+    body_values: int
     approvals: Literal["auto", "hold", "turn", "reject"]
     desk: Desk
     tool_names: Callable[[], Sequence[str]]  # `Catalog.names`

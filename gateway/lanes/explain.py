@@ -15,7 +15,7 @@ from gateway.contracts import Chunk, Clock, Counters, Exchange, Intent, Json, Re
 from gateway.errors import GatewayError
 from gateway.lanes.admin import REQUEST_ID, Route
 from gateway.lanes.chat import Identify, head_of, identities_of
-from gateway.lanes.content import content_of
+from gateway.lanes.content import check_values, content_of
 from gateway.lanes.context import AGENT_LOOP, ContextLane, chat_request, new_run_id
 from gateway.lanes.workflows import called_in
 from gateway.pipeline.chain import fold
@@ -124,9 +124,9 @@ class ExplainPages:
         identities = identities_of(head, core, self._identify)
         async with lane.in_use():
             caller = next(iter(identities.values())).caller
-            body = chat_request(
-                await content_of(request, caller, limit_bytes=lane.body_bytes, limit_name="limits.context_body")
-            )
+            content = await content_of(request, caller, limit_bytes=lane.body_bytes, limit_name="limits.context_body")
+            await check_values(content, limit=lane.body_values)
+            body = chat_request(content)
             calls = _calls(body.pop("calls", None))
             has_key = core.target_of(body).pool.endpoint.api_key is not None
             identity = identities.get(has_key) or self._identify(head, has_key, "context")

@@ -7,6 +7,7 @@
 
 import asyncio
 import ipaddress
+import re
 import socket
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Self, TypeAlias
@@ -15,6 +16,7 @@ import httpcore2
 import httpx2
 
 from gateway.wire.addresses import is_public
+from gateway.wire.json_values import VALUES_LIMIT, ValueCounter
 
 # Where a machine's provider answers with the machine's own credentials, and nobody runs an MCP server.
 _NEVER = tuple(
@@ -28,6 +30,7 @@ _KEEP_ALIVE: tuple[httpcore2.SOCKET_OPTION, ...] = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
 )
+_EVENT_END = re.compile(rb"\n\n|\r\n\r\n|\r\r")
 #: What a failure begins with after which nobody knows what the server did.
 CLOSED = "Connection closed"
 
@@ -93,10 +96,16 @@ class _Body(httpx2.AsyncByteStream):
         self._limit_bytes = limit_bytes
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        size_bytes = 0
+        size_bytes, counter = 0, ValueCounter()
         try:
             async for piece in self._stream:
                 size_bytes += len(piece)
+                if self._limit_bytes is None:
+                    counter = _counted(counter, piece)
+                else:
+                    counter.feed(piece)
+                if counter.count > VALUES_LIMIT:
+                    raise httpx2.StreamError(f"it holds more than {VALUES_LIMIT} values")
                 if self._limit_bytes is not None and size_bytes > self._limit_bytes:
                     raise httpx2.StreamError(f"it is longer than {self._limit_bytes} bytes")
                 yield piece
@@ -107,6 +116,18 @@ class _Body(httpx2.AsyncByteStream):
         close = getattr(self._stream, "aclose", None)  # httpcore's own type of a stream has it, its interface does not
         if close is not None:
             await close()
+
+
+def _counted(counter: ValueCounter, piece: bytes) -> ValueCounter:
+    """The same for a piece of an event stream: each event is a text of its own."""
+    first, *events = _EVENT_END.split(piece)
+    counter.feed(first)
+    for event in events:
+        if counter.count > VALUES_LIMIT:
+            break
+        counter = ValueCounter()
+        counter.feed(event)
+    return counter
 
 
 class _Network(httpcore2.AsyncNetworkBackend):

@@ -7,6 +7,7 @@ What strangers had a part in is marked, so that a client that edits, shortens or
 reads it all the same: each such answer by its words, and a named conversation before anything of it is told.
 """
 
+import asyncio
 import hashlib
 import logging
 from collections.abc import Sequence
@@ -17,6 +18,9 @@ from gateway.runs.turns import Keys, conversation_key, keys_of, places_of, put_b
 from gateway.store import HiddenTurn, Store, StoreError
 
 log = logging.getLogger("gateway")
+
+#: The keys of so many messages take about 3 ms.
+THREAD_MESSAGES = 1000
 
 
 class HiddenTurns:
@@ -36,7 +40,7 @@ class HiddenTurns:
     async def conversation(self) -> list[Json]:
         """What the client sent, with the hidden messages of earlier turns around their answers."""
         messages: list[Json] = self._run.body["messages"]
-        keys = self._keys(messages)
+        keys = await self._keys(messages)
         marks = [own.words for own in keys.values()] + ([] if self._named is None else [self._named])
         if not marks:
             return messages
@@ -66,7 +70,7 @@ class HiddenTurns:
         """Keeps what the run did until its turn ended in a question, however its client goes on."""
         progress = self._progress
         if progress.question is None:
-            keys = self._answered(())
+            keys = await self._answered(())
             progress.question = Question(keys.prefix, keys.place, progress.start, len(hidden))
         progress.kept = len(hidden)
         if hidden or progress.tainted:
@@ -81,7 +85,7 @@ class HiddenTurns:
             await self._keep_question(hidden, question, [{"role": "assistant", "content": said}] if said else [])
             start = 0  # whoever repeats the request gets this answer, and never saw the question
         if len(hidden) > start or self._progress.tainted:  # of an answer without hidden turns, that strangers wrote it
-            await self._put(self._answered(tool_calls), hidden, start=start, split=len(hidden))
+            await self._put(await self._answered(tool_calls), hidden, start=start, split=len(hidden))
         await self._mark_answer(tool_calls)
 
     def retold(self) -> str:
@@ -92,7 +96,7 @@ class HiddenTurns:
             return "".join(progress.said)
         progress.said = []
         if asked is not None:
-            is_seen = any(keys.prefix == question.prefix for keys in self._keys(asked).values())
+            is_seen = any(keys.prefix == question.prefix for keys in self._keys_of(asked).values())
             progress.question, progress.start = None, progress.kept if is_seen else 0
         return ""
 
@@ -102,7 +106,7 @@ class HiddenTurns:
 
     async def _mark_answer(self, tool_calls: Sequence[Json]) -> None:
         if self._progress.tainted:
-            await self._put_mark(self._answered(tool_calls).words)
+            await self._put_mark((await self._answered(tool_calls)).words)
 
     async def _put_mark(self, key: str) -> None:
         await self._write(HiddenTurn(id=key, run_id=self._run.id, start=0, end=0, tainted=True), key=key)
@@ -129,14 +133,20 @@ class HiddenTurns:
         except StoreError as error:
             log.warning("hidden turns of run %s are not kept: %s", run.id, error)
 
-    def _answered(self, tool_calls: Sequence[Json]) -> Keys:
+    async def _answered(self, tool_calls: Sequence[Json]) -> Keys:
         """The keys of the answer of this turn."""
         resume = self._run.resume
         messages = self._run.body["messages"] if resume is None or resume.messages is None else resume.messages
         answer = {"role": "assistant", "content": "".join(self._progress.said), "tool_calls": tool_calls}
-        return self._keys([*messages, answer])[len(messages)]
+        return (await self._keys([*messages, answer]))[len(messages)]
 
-    def _keys(self, messages: Sequence[Json]) -> dict[int, Keys]:
+    async def _keys(self, messages: Sequence[Json]) -> dict[int, Keys]:
+        """Those of many messages are made in a thread: each takes some microseconds."""
+        if len(messages) < THREAD_MESSAGES:
+            return self._keys_of(messages)
+        return await asyncio.to_thread(self._keys_of, messages)
+
+    def _keys_of(self, messages: Sequence[Json]) -> dict[int, Keys]:
         run = self._run
         return keys_of(messages, tenant=run.caller.tenant, caller=run.caller.name, conversation=run.conversation)
 

@@ -20,6 +20,7 @@ from gateway.upstream.endpoint import Endpoint
 from gateway.upstream.pool import Pool
 from gateway.wire import strict_json
 from gateway.wire.check_word import masked
+from gateway.wire.json_values import VALUES_LIMIT, holds_more
 from gateway.wire.mask import maskable
 from gateway.wire.response import ResponseHead
 from gateway.wire.sse import EventError, EventReader
@@ -220,6 +221,8 @@ async def _ended(call: UpstreamCall, pause: Pause | None) -> None:
 
 
 def _chunk(data: bytes, target: Target) -> Json:
+    if holds_more(data, VALUES_LIMIT):
+        raise _broken(target, f"an event of its answer holds more than {VALUES_LIMIT} values")
     try:
         chunk: Json = orjson.loads(data)
     except orjson.JSONDecodeError:

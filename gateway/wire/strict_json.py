@@ -1,10 +1,12 @@
-"""JSON with one reading: no repeated keys, no NaN or Infinity, bounded depth; all else is refused, not repaired."""
+"""JSON with one reading: no repeated keys, no NaN or Infinity, bounded in depth and values; all else is refused."""
 
 import json
 import re
 from typing import Any
 
 import orjson
+
+from gateway.wire.json_values import VALUES_LIMIT, holds_more
 
 #: Deepest nesting of arrays and objects.
 DEPTH_LIMIT = 128
@@ -21,6 +23,8 @@ class RepeatedKeyError(StrictJsonError):
 
 def loads(text: str) -> Any:
     """The value. Raises StrictJsonError, RepeatedKeyError where that is all that is wrong up to there."""
+    if holds_more(text.encode("utf-8", "surrogatepass"), VALUES_LIMIT):
+        raise StrictJsonError(f"it holds more than {VALUES_LIMIT} values")
     if nesting(text) > DEPTH_LIMIT:
         raise StrictJsonError(f"it is nested more than {DEPTH_LIMIT} levels deep")
     try:

@@ -10,7 +10,7 @@ from functional.through import ask, error_of, post
 
 from gateway.testing.ports import refusing_port
 
-from .models import Answer, call, calls, native, refuses, says
+from .models import Answer, Json, call, calls, native, refuses, says
 from .talking import CHAT, desk, talking
 
 HELLO = [{"role": "user", "content": "Hello?"}]
@@ -55,6 +55,24 @@ async def test_a_body_that_is_too_large() -> None:
         assert (answer.status, answer.error["code"]) == (413, "request_too_large")
         assert "limits.context_body" in answer.error["message"]
         assert not world.model.asked
+
+
+@pytest.mark.parametrize("path", ["/context/v1/chat/completions", "/context/explain"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"model": "m", "messages": [{"role": "user", "content": "x"}] * 50},
+        {"model": "m", "messages": [{"role": "user", "content": [{"type": "text", "text": "x"}] * 50}]},
+        {"model": "m", "messages": [{"role": "user", "content": "x"}], "metadata": {str(n): n for n in range(100)}},
+    ],
+)
+async def test_a_body_of_too_many_values(path: str, body: Json) -> None:
+    """Counted before it is parsed; the limit is named. A long text is one value, whatever stands in it."""
+    async with talking(says("Hi"), limits={"context_values": 100}) as world:
+        answer = await world.post(body, path=path)
+        assert (answer.status, answer.error["code"]) == (413, "request_too_large")
+        assert "limits.context_values (100)" in answer.error["message"]
+        assert (await world.chat('[1, 2], {"a": "b"}\n' * 10_000)).text == "Hi"
 
 
 HEADERS: list[tuple[tuple[bytes, ...], str, str]] = [

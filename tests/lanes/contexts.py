@@ -61,6 +61,7 @@ class World:
             prompt_text=self._prompt,
             keepalive_s=10.0,
             body_bytes=1000,
+            body_values=1000,
             approvals=self.approvals,
             desk=self._desk(clock),
             runs=LiveRuns(clock=clock),

@@ -51,6 +51,7 @@ class Worker(Bench):
             prompt_text=_no_prompt,
             keepalive_s=10.0,
             body_bytes=1000,
+            body_values=1000,
             approvals="auto",
             desk=self.desk,
             runs=self.runs,

@@ -19,6 +19,7 @@ Every behaviour lists the tools named below and answers them rightly, in threads
     closes-stdout             closes standard output in its first call, and lives on
     progress-forever [S]      tells progress each S seconds (0.02) and never answers
     huge [MB]                 answers every call with so much text (30), in one line
+    many-values [N]           every answer to a call holds so many numbers (1000000) besides its text
     wrong-id, null-id         every call's answer has another id, or none
     duplicate                 every answer comes twice, the second one with another text
     string-id                 every answer has its id as a string
@@ -160,6 +161,11 @@ class ProgressForever(Server):
 class Huge(Server):
     def answer_call(self, request_id: Any, result: Json) -> None:
         self.answer(request_id, text("x" * int(self.number(0, 30) * (1 << 20))))
+
+
+class ManyValues(Server):
+    def answer_call(self, request_id: Any, result: Json) -> None:
+        self.answer(request_id, {**result, "structuredContent": {"n": [1] * int(self.number(0, 1_000_000))}})
 
 
 class WrongId(Server):
@@ -339,6 +345,7 @@ BEHAVIOURS: Final[dict[str, type[Server]]] = {
     "wrong-content": WrongContent,
     "bad-utf8": BadUtf8,
     "result-last": ResultLast,
+    "many-values": ManyValues,
     "garbage": Garbage,
     "flood": Flood,
     "flood-open": FloodOpen,

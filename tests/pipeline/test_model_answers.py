@@ -11,6 +11,7 @@ from gateway.testing.peer import Peer
 from gateway.testing.ports import free_port
 from gateway.testing.scripts import answer, event, head, serve
 from gateway.testing.scripts import chunk as framed
+from gateway.wire.json_values import VALUES_LIMIT
 from tests.telling import stepping
 
 from .models import SECRET, STREAM, chunk, exchange, failure, models, says, stream
@@ -115,6 +116,34 @@ BROKEN_CHUNKS: list[Json | bytes] = [
     b"\xff\xfe",
     b'{"a":' * 3000,
 ]
+
+
+async def test_an_event_of_too_many_values_is_the_upstreams_fault() -> None:
+    """It would hold up all others while it is parsed; a long text in an event is one value."""
+    many = b'{"choices": [{"index": 0, "delta": {"x": [%b1]}}]}' % (b"1," * VALUES_LIMIT)
+    async with models(says(stream(many))) as answering:
+        with pytest.raises(GatewayError, match=f"holds more than {VALUES_LIMIT} values"):
+            await answering.ask()
+    text = "[1, 2], " * VALUES_LIMIT
+    async with models(serve(stream(chunk(text), chunk(finish="stop")))) as answering:
+        assert await answering.ask() == [text, chunk(finish="stop")]
+
+
+@pytest.mark.parametrize("piece", ["tool_calls", "function_call"])
+async def test_arguments_as_an_object_have_one_reading(piece: str) -> None:
+    """They are passed on as they are; with a key that is there twice the upstream has failed."""
+    for arguments, fails in ((b'{"a": {"b": [1]}}', False), (b'{"a": 1, "a": 2}', True), (b"[1]", True)):
+        call = b'{"name": "f", "arguments": %b}' % arguments
+        delta = b'{"tool_calls": [{"index": 0, "function": %b}]}' % call
+        data = b'{"choices": [{"index": 0, "delta": %b}]}' % (
+            delta if piece == "tool_calls" else b'{"function_call": %b}' % call
+        )
+        async with models(says(stream(data, chunk(finish="stop")))) as answering:
+            if fails:
+                with pytest.raises(GatewayError, match=r"cannot be read|no chat completion chunk"):
+                    await answering.ask()
+            else:
+                assert await answering.ask() == [orjson.loads(data), chunk(finish="stop")]
 
 
 @pytest.mark.parametrize("data", BROKEN_CHUNKS)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.wire.json_values import VALUES_LIMIT
 from gateway.wire.strict_json import DEPTH_LIMIT, RepeatedKeyError, StrictJsonError, loads, nesting
 
 VALUES = st.recursive(
@@ -45,7 +46,8 @@ def test_json_is_read_as_it_is(value: object) -> None:
         ("", "character 1"),
         ("{} {}", "Extra data"),
         ("\ufeff{}", "BOM"),
-        ("[" * 100_000, "levels deep"),
+        ("[" * 100_000, "more than 50000 values"),
+        ("[" * 40_000, "levels deep"),
         ('{"a":' * 129 + "1" + "}" * 129, "levels deep"),
     ],
 )
@@ -81,3 +83,12 @@ def test_a_repeated_key_is_an_error_of_its_own() -> None:
         with pytest.raises(StrictJsonError) as failed:
             loads(text)
         assert not isinstance(failed.value, RepeatedKeyError)
+
+
+def test_the_number_of_values_is_bounded() -> None:
+    """Up to the limit it is read, and commas in texts are none."""
+    most = f"[{','.join(['1'] * (VALUES_LIMIT - 1))}]"
+    assert len(loads(most)) == VALUES_LIMIT - 1
+    assert loads(json.dumps("," * 2 * VALUES_LIMIT)) == "," * 2 * VALUES_LIMIT
+    with pytest.raises(StrictJsonError, match=f"more than {VALUES_LIMIT} values"):
+        loads(most[:-1] + ",1]")

@@ -1,0 +1,46 @@
+"""How many values a JSON text holds, before it is parsed.
+
+A parser holds the whole process while it works, and what is done with its result costs microseconds for each value:
+500,000 messages of 30 bytes each made all others wait 4 s. So a text is bounded in values as well as in bytes. Commas
+and braces within strings do not count; empty lists and objects count twice.
+"""
+
+from typing import Final
+
+#: What is taken of those who have no limit of their own in gateway.yaml: models, MCP servers, callers of our own pages.
+VALUES_LIMIT: Final = 50_000
+#: So much is counted at a time: some 2 ms at worst.
+PIECE_BYTES: Final = 1 << 16
+_MARKS = (b",", b"{", b"[")
+
+
+class ValueCounter:
+    """Counts the values of one JSON text in pieces; `count` is what there was so far."""
+
+    def __init__(self) -> None:
+        self.count = 1
+        self._in_string = False
+        self._escaped = False  # the next character is
+
+    def feed(self, piece: bytes) -> None:
+        """Takes a piece, cut anywhere."""
+        if self._escaped and piece:
+            piece, self._escaped = piece[1:], False
+        if (len(piece) - len(piece.rstrip(b"\\"))) % 2:
+            piece, self._escaped = piece[:-1], True
+        parts = piece.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+        outside = b"".join(parts[self._in_string :: 2])
+        self._in_string ^= len(parts) % 2 == 0
+        self.count += sum(map(outside.count, _MARKS))
+
+
+def holds_more(content: bytes, limit: int) -> bool:
+    """Returns whether the text holds more values than `limit`. Counts no further than that."""
+    if len(content) <= limit:
+        return False
+    counter = ValueCounter()
+    for start in range(0, len(content), PIECE_BYTES):
+        counter.feed(content[start : start + PIECE_BYTES])
+        if counter.count > limit:
+            return True
+    return False
