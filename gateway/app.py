@@ -12,7 +12,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from gateway.assemble import Assembled, Shared, SystemClock, assemble_context, make_fleet, open_store
 from gateway.build import ADMIN_PATHS, CONTEXT_PATHS, ROOT_PATHS, build_admin_entry, build_entry
-from gateway.config import ConfigError, Loaded, redactable, replacing
+from gateway.config import ConfigError, Loaded, Problem, redactable, replacing
 from gateway.config.tools import Notify
 from gateway.counters import ContextCounters
 from gateway.exposition import Exposition
@@ -64,12 +64,14 @@ class Gateway:
         metrics: Metrics,
         folder: Path | None = None,
         index: int = 0,
+        agree: Callable[[bool], Awaitable[bool]] | None = None,
     ) -> None:
         self._loaded = loaded
         self._load = load
         self._sink = sink
         self._metrics = metrics
         self._index = index
+        self._agree = agree or _alone
         self._exposition = Exposition(metrics, folder=folder, index=index)
         self._stack = AsyncExitStack()
         self._listeners: dict[str, Listener] = {}
@@ -226,13 +228,7 @@ class Gateway:
             loaded = replacing(await asyncio.to_thread(self._load), old=self._loaded)
             if not loaded.settings.upstreams and self._demo_url is None:
                 log.warning("reload: no upstreams are left; the demo model starts only at start-up")
-            old, self._loaded = self._loaded, loaded
-            try:
-                entry = self._entry()
-                context = await self._assemble(loaded, entry)
-            except BaseException:
-                self._loaded = old
-                raise
+            entry, context = await self._prepared(loaded)
             self._listeners[DATA].swap(entry)
             if ADMIN in self._listeners:
                 self._listeners[ADMIN].swap(build_admin_entry(loaded.settings, metrics=self._metrics))
@@ -256,6 +252,27 @@ class Gateway:
                 listener.access_log = access_log
             logging.getLogger().setLevel(loaded.settings.logging.level.upper())
             log.info("configuration reloaded")
+
+    async def _prepared(self, loaded: Loaded) -> tuple[Entry, Assembled]:
+        """Returns the way in and the context lane of a configuration that every worker could put together.
+
+        Raises ConfigError, or what went wrong; then nothing has changed, here as in the other workers.
+        """
+        old, self._loaded = self._loaded, loaded
+        able = False
+        try:
+            entry = self._entry()
+            context = await self._assemble(loaded, entry)
+            able = True
+        finally:
+            used = await self._agree(able)
+            if not used:
+                self._loaded = old
+        if not used:
+            entry.close()
+            await context.lane.retire()
+            raise ConfigError((Problem("configuration", "", "not every worker could use it: their lines say why"),))
+        return entry, context
 
     async def _follow_services(self) -> None:
         """What the store does not tell now, it tells when the house is kept."""
@@ -368,6 +385,11 @@ class Gateway:
 
     def _access(self, **facts: object) -> None:
         self._sink.put(access_record(facts))
+
+
+async def _alone(able: bool) -> bool:
+    """A worker that has no others uses what it can."""
+    return able
 
 
 async def warn_of_obstacles(assembled: Assembled) -> None:

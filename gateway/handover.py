@@ -1,27 +1,44 @@
 """Hands what became of a reload to the workers: the supervisor reads and judges once, all of them use it, or none.
 
-It stands in memory that the processes share and nothing else can open, because it holds secrets.
+1. It stands in memory that the processes share and nothing else can open, because it holds secrets.
+2. Each worker says whether it could put the configuration together. The outcome is written down once, by the process
+   that knows it first, and is the same for all: used if all could, else refused.
+3. What is still open when a worker is started, or another reload comes, is refused: nobody uses what others cannot.
 """
 
+import fcntl
 import hashlib
 import os
 import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from gateway.config import ConfigError, Loaded, Problem
 
 _DIGEST_BYTES = hashlib.sha256().digest_size
+_OPEN, _USED, _REFUSED = b"O", b"U", b"R"
+_ABLE, _UNABLE, _SILENT = b"Y", b"N", b"-"
 
 
 class Handover:
     """Made before the workers are forked. What was given last is what is taken."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, workers: int) -> None:
+        self._workers = workers
         self._fd = os.memfd_create("gateway-configuration", os.MFD_CLOEXEC)
+        #: Digest and outcome of the last one and of the one before it, then what each worker says of the last one.
+        self._poll = os.memfd_create("gateway-agreement", os.MFD_CLOEXEC)
+        os.pwrite(self._poll, (b"\0" * _DIGEST_BYTES + _REFUSED) * 2 + _SILENT * workers, 0)
+        self._taken = b""
 
     def give(self, outcome: Loaded | ConfigError) -> None:
         """Called by the supervisor, which signals the workers afterwards."""
         content = pickle.dumps(outcome.problems if isinstance(outcome, ConfigError) else outcome)
-        content = hashlib.sha256(content).digest() + content
+        digest = hashlib.sha256(content).digest()
+        content = digest + content
+        with self._locked() as poll:
+            last = self._settled(poll)
+            os.pwrite(self._poll, digest + _OPEN + last + _SILENT * self._workers, 0)
         os.ftruncate(self._fd, 0)
         written = 0
         while written < len(content):
@@ -39,4 +56,54 @@ class Handover:
         outcome: Loaded | tuple[Problem, ...] = pickle.loads(content)  # noqa: S301  # the parent wrote it
         if isinstance(outcome, tuple):
             raise ConfigError(outcome)
+        self._taken = digest
         return outcome
+
+    def say(self, index: int, *, able: bool) -> None:
+        """Called by a worker: whether it could put together what it took last."""
+        with self._locked() as poll:
+            if poll[:_DIGEST_BYTES] == self._taken:
+                os.pwrite(self._poll, _ABLE if able else _UNABLE, 2 * (_DIGEST_BYTES + 1) + index)
+
+    def is_used(self) -> bool | None:
+        """Called by a worker: whether all use what it took last; None: that is open."""
+        with self._locked() as poll:
+            said = poll[2 * (_DIGEST_BYTES + 1) :]
+            outcome = self._outcome_of(poll, self._taken)
+            if outcome == _OPEN and (_UNABLE in said or _SILENT not in said):
+                outcome = self._settled(poll)[_DIGEST_BYTES:]
+        return None if outcome == _OPEN else outcome == _USED
+
+    def settle(self) -> bool:
+        """Ends what is open; whether what was given last is used."""
+        with self._locked() as poll:
+            return self._settled(poll)[_DIGEST_BYTES:] == _USED
+
+    def _settled(self, poll: bytes) -> bytes:
+        """Digest and outcome of the last one, which is written down if it was open."""
+        digest, outcome, said = (
+            poll[:_DIGEST_BYTES],
+            self._outcome_of(poll, poll[:_DIGEST_BYTES]),
+            poll[-self._workers :],
+        )
+        if outcome == _OPEN:
+            outcome = _USED if said == _ABLE * self._workers else _REFUSED
+            os.pwrite(self._poll, outcome, _DIGEST_BYTES)
+        return digest + outcome
+
+    @staticmethod
+    def _outcome_of(poll: bytes, digest: bytes) -> bytes:
+        for start in (0, _DIGEST_BYTES + 1):
+            end = start + _DIGEST_BYTES
+            if poll[start:end] == digest:
+                return poll[end : end + 1]
+        return _REFUSED
+
+    @contextmanager
+    def _locked(self) -> Iterator[bytes]:
+        """What is written down, which no other process changes meanwhile."""
+        fcntl.lockf(self._poll, fcntl.LOCK_EX)
+        try:
+            yield os.pread(self._poll, 2 * (_DIGEST_BYTES + 1) + self._workers, 0)
+        finally:
+            fcntl.lockf(self._poll, fcntl.LOCK_UN)

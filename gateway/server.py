@@ -1,5 +1,6 @@
 """`gateway run`: from a checked configuration to serving processes, and to their orderly end."""
 
+import asyncio
 import logging
 import os
 import shutil
@@ -7,8 +8,10 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from gateway import __version__
@@ -26,15 +29,19 @@ log = logging.getLogger("gateway")
 
 #: How much longer than `limits.drain` the processes may take to end before they are killed.
 GRACE_S = 5.0
+#: How long workers wait for each other at a reload, on the old configuration, and how often they look.
+AGREE_S = 10.0
+AGREE_LOOK_S = 0.01
 
 
 @dataclass(slots=True)
 class Server:
-    """One `gateway run`. `load` reads the configuration anew for a reload."""
+    """One `gateway run`. `load` reads the configuration anew for a reload; `proposed`: workers look at it still."""
 
     loaded: Loaded
     load: Callable[[], Loaded]
     join: bool
+    proposed: Loaded | None = None
 
     def run(self) -> int:
         """Serves until told to stop; the exit code. Raises ListenError."""
@@ -52,10 +59,16 @@ class Server:
             return 0
         as_json = wants_json(settings.logging.format)
         install(DirectSink(sys.stderr, as_json=as_json, secrets=redactable(settings)), level=settings.logging.level)
-        folder, handover = Path(tempfile.mkdtemp(prefix="gateway-")), Handover()
+        folder, handover = Path(tempfile.mkdtemp(prefix="gateway-")), Handover(workers=settings.workers)
+
+        def work(index: int, ready: Callable[[], None]) -> None:
+            self._settle(handover)
+            agree = partial(_agree, handover, index)
+            self._worker(index, ready, listening, folder=folder, load=handover.take, agree=agree)
+
         try:
             return Supervisor(
-                lambda index, ready: self._worker(index, ready, listening, folder=folder, load=handover.take),
+                work,
                 count=settings.workers,
                 on_ready=lambda: self._announce(listening),
                 on_reload=lambda: self._reload(handover),
@@ -66,16 +79,23 @@ class Server:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _reload(self, handover: Handover) -> None:
-        """Reads the configuration once, for all workers; one that is started again begins with it."""
+        """Reads the configuration once, for all workers; one that is started again begins with what they agreed on."""
+        self._settle(handover)
         outcome: Loaded | ConfigError
         try:
-            outcome = self.loaded = replacing(self.load(), old=self.loaded)
+            outcome = self.proposed = replacing(self.load(), old=self.loaded)
         except ConfigError as error:
             outcome = error  # each worker logs and counts it
         except Exception:
             log.exception("the configuration could not be read")
             outcome = ConfigError((Problem("configuration", "", "it could not be read; the line above says why"),))
         handover.give(outcome)
+
+    def _settle(self, handover: Handover) -> None:
+        """Takes over what was proposed last, if all workers use it."""
+        if self.proposed is not None and handover.settle():
+            self.loaded = self.proposed
+        self.proposed = None
 
     def _worker(
         self,
@@ -85,6 +105,7 @@ class Server:
         *,
         folder: Path | None,
         load: Callable[[], Loaded],
+        agree: Callable[[bool], Awaitable[bool]] | None = None,
     ) -> None:
         """One worker process, from its log to its end."""
         metrics, chosen = Metrics(), self.loaded.settings.logging
@@ -104,7 +125,9 @@ class Server:
                     sock.close()
         try:
             run_worker(
-                lambda: Gateway(self.loaded, load=load, sink=sink, metrics=metrics, folder=folder, index=index),
+                lambda: Gateway(
+                    self.loaded, load=load, sink=sink, metrics=metrics, folder=folder, index=index, agree=agree
+                ),
                 mine,
                 shared=len(listening[DATA].sockets) if self.join else 0,
                 on_ready=ready,
@@ -131,6 +154,18 @@ class Server:
         print(f"  metrics     {listening.get(ADMIN, listening[DATA]).url}/metrics")
         print(f"  stop        Ctrl-C (process {os.getpid()})", flush=True)
         notify("READY=1")
+
+
+async def _agree(handover: Handover, index: int, able: bool) -> bool:
+    """Says whether a worker could put a configuration together; returns whether all of them could, and so use it."""
+    handover.say(index, able=able)
+    waited_until_s = time.monotonic() + AGREE_S
+    while (is_used := handover.is_used()) is None:
+        if time.monotonic() > waited_until_s:
+            log.error("reload: not all workers were through with the configuration after %.0f s", AGREE_S)
+            handover.settle()
+        await asyncio.sleep(AGREE_LOOK_S)
+    return is_used
 
 
 def _stop(listening: dict[str, Listening]) -> None:

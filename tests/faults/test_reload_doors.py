@@ -1,6 +1,7 @@
 """A reload opens nothing that was closed, whatever became of the file, in all workers or in none."""
 
 import json
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -8,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from functional.through import FINE, get, post
-from running import all_workers, exchange, key, until
+from running import all_workers, exchange, key, until, workers_of
 
 from gateway.testing.peer import connect
 from gateway.testing.ports import free_port
@@ -152,6 +153,75 @@ async def test_all_workers_reload_or_none() -> None:
         gateway.signal(signal.SIGHUP)
         await until(lambda: gateway.stderr_text().count("configuration reloaded") == before + 2)
         assert await statuses(gateway, b"X-Gateway-Key: %b" % KEY.encode(), times=10) == {401}
+        assert await statuses(gateway, b"X-Gateway-Key: another-key", times=10) == {200}
+
+
+#: A tool that cannot be built by the first that tries.
+UNLUCKY = """
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from gateway.contracts import Plugin
+
+
+class Config(BaseModel):
+    mark: Path
+
+
+class Unlucky:
+    async def list_tools(self): return []
+    async def close(self): return None
+
+
+def build(config, host):
+    try:
+        config.mark.touch(exist_ok=False)
+    except FileExistsError:
+        return Unlucky()
+    raise ValueError("no luck")
+
+
+PLUGIN = Plugin(Config, build)
+"""
+
+
+def unlucky(gateway: GatewayProcess, text: str, mark: str) -> str:
+    """The configuration with another key, and a tool that one worker cannot build until `mark` is there."""
+    tools = gateway.folder / "plugins" / "tools"
+    tools.mkdir(mode=0o700, parents=True, exist_ok=True)
+    tools.parent.chmod(0o700)
+    tools.joinpath("unlucky.py").write_text(UNLUCKY)
+    tools.joinpath("unlucky.py").chmod(0o600)
+    changed = text.replace(str(key(KEY)["sha256"]), str(key("another-key")["sha256"]))
+    return f"{changed}tools: {{unlucky: {{with: {{mark: {gateway.folder / mark}}}}}}}\n"
+
+
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+async def test_what_one_worker_cannot_use_none_does() -> None:
+    """The log says so for each; one that is started again uses what the others do; the next reload is a new one."""
+    async with guarded(workers=2) as (gateway, upstream):
+        text = gateway.folder.joinpath("gateway.yaml").read_text()
+
+        async def reload(changed: str, told: str) -> str:
+            before = len(gateway.stderr_text())
+            gateway.folder.joinpath("gateway.yaml").write_text(changed)
+            gateway.signal(signal.SIGHUP)
+            await until(lambda: gateway.stderr_text()[before:].count(told) == 2)
+            return gateway.stderr_text()[before:]
+
+        log = await reload(unlucky(gateway, text, "mark"), "reload failed, the old configuration stays in use")
+        assert "no luck" in log and "not every worker could use it" in log and "configuration reloaded" not in log
+        await still_closed(gateway, upstream, times=10)
+        assert await statuses(gateway, b"X-Gateway-Key: another-key", times=10) == {401}
+        victim = workers_of(gateway)[0]
+        os.kill(victim.pid, signal.SIGKILL)
+        await until(lambda: len(workers_of(gateway)) == 2 and victim not in workers_of(gateway))
+        await still_closed(gateway, upstream, times=10)
+        await reload(unlucky(gateway, text, "mark"), "configuration reloaded")
+        assert await statuses(gateway, b"X-Gateway-Key: %b" % KEY.encode(), times=10) == {401}
+        assert await statuses(gateway, b"X-Gateway-Key: another-key", times=10) == {200}
+        os.kill(workers_of(gateway)[0].pid, signal.SIGKILL)
         assert await statuses(gateway, b"X-Gateway-Key: another-key", times=10) == {200}
 
 
