@@ -12,7 +12,7 @@ from dataclasses import field as attribute
 from gateway.caller import Caller
 from gateway.metrics import RouteTally, UpstreamTally
 from gateway.routing.classify import CONTEXT_PREFIX
-from gateway.routing.keys import CREDENTIAL_HEADERS, Identity
+from gateway.routing.keys import CREDENTIAL_HEADERS, GATEWAY_HEADER, Identity
 from gateway.upstream.endpoint import Endpoint
 from gateway.upstream.pool import Pool
 from gateway.wire.fields import HOP_BY_HOP, Field, nominated
@@ -84,12 +84,18 @@ def upstream_head(head: RequestHead, target: bytes, endpoint: Endpoint, identity
             out.append(field.line[start + len(field.value) :])
         elif head.websocket and field.name == b"upgrade":
             out.append(b"Connection: Upgrade\r\n" + field.line)
-        elif field.name not in drop and not field.name.startswith(CONTEXT_PREFIX):
+        elif field.name not in drop and not _is_ours(field.name):
             out.append(field.line)
     if credential:
         out.append(b"%b: %b\r\n" % (credential.title(), _credential_value(endpoint, credential)))
     out.append(b"\r\n")
     return b"".join(parts), b"".join(after)
+
+
+def _is_ours(name: bytes) -> bool:
+    """Whether a field is the gateway's own, also as CGI-like servers would read it."""
+    plain = name.replace(b"_", b"-")
+    return plain == GATEWAY_HEADER or plain.startswith(CONTEXT_PREFIX)
 
 
 def _credential_header(head: RequestHead, endpoint: Endpoint) -> bytes:

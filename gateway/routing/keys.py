@@ -80,7 +80,8 @@ class KeyRing:
         if scope not in key.caller.scopes:
             raise GatewayError("scope_missing", f"This gateway key lacks the scope {scope!r}.")
         ours = {name for name, value in credentials.items() if value and (token in value or self._knows(name, value))}
-        return Identity(key.caller, frozenset(ours | {GATEWAY_HEADER}))
+        copies = {field.name for field in head.fields if field.value.rpartition(b" ")[2] == token}
+        return Identity(key.caller, frozenset({*ours, *copies, GATEWAY_HEADER}))
 
     def _knows(self, name: bytes, value: bytes) -> bool:
         """Whether a credential header carries any key of this gateway."""

@@ -95,6 +95,19 @@ async def test_a_wrong_key_is_no_entry(spelling: bytes, wrong: bytes) -> None:
         assert len(wrong) < 5 or wrong not in response.raw
 
 
+@pytest.mark.parametrize(
+    "copy", [b"X_Gateway_Key: %b", b"x-gateway_key: %b", b"Api-Key: %b", b"X-Forwarded-Authorization: Bearer %b"]
+)
+async def test_no_copy_of_the_key_goes_on(copy: bytes) -> None:
+    """Under the name that CGI-like servers read as ours, or under another one; nor does a field of ours so spelled."""
+    async with through(**WITH_KEY) as (gateway, upstream):
+        lines = (b"X-Gateway-Key: " + OURS.encode(), copy % OURS.encode(), b"X_Context_Mode: context", b"X_Other: kept")
+        assert (await ask(gateway, get(b"/v1/x", *lines))).status == 200
+        (request,) = upstream.requests
+        assert OURS.encode() not in request.raw_head and b"X_Context" not in request.raw_head
+        assert b"X_Other: kept\r\n" in request.raw_head
+
+
 async def test_the_first_credential_decides() -> None:
     """A wrong key is not helped by a right one further down; a header sent twice is refused."""
     right, wrong = b"Authorization: Bearer " + OURS.encode(), b"X-Gateway-Key: wrong"
