@@ -6,7 +6,7 @@ from gateway.wire.announced import announces_example
 from gateway.wire.toolcalls import Calls, FoundCall, Malformed, Outcome, Prose
 
 #: More calls in tags of their own are no group.
-GROUP_CALLS = 100
+GROUP_CALLS = 32
 _SEVERAL = Malformed("One tool call per answer; several belong into one JSON array.")
 
 
@@ -50,6 +50,6 @@ class Taken:
         if not found:
             return Prose()
         announced = [*self._announced, before_native] if isinstance(native, Calls) else self._announced
-        if any(map(announces_example, announced)):
+        if any(map(announces_example, dict.fromkeys(announced))):
             found = tuple(replace(call, doubt="example") for call in found)
         return Calls(found)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.wire.scanner import AnswerScanner, Calls, FoundCall, Malformed, Outcome, Prose
+from gateway.wire.taken import GROUP_CALLS
 
 DATA = Path(__file__).parent.parent / "data" / "toolcalls.jsonl"
 CASES: list[dict[str, Any]] = [json.loads(line) for line in DATA.read_text().splitlines()]
@@ -187,10 +188,10 @@ def test_a_call_that_is_announced_as_an_example(size: int) -> None:
 
 
 def test_a_group_in_tags_is_bounded() -> None:
-    """A hundred tags are a group, more are none."""
-    tags = [f'<tool_call>{{"name": "a", "arguments": {{"x": {n}}}}}</tool_call>' for n in range(101)]
-    found = scan(*tags[:100])[1]
-    assert isinstance(found, Calls) and len(found.calls) == 100
+    """So many tags are a group, more are none."""
+    tags = [f'<tool_call>{{"name": "a", "arguments": {{"x": {n}}}}}</tool_call>' for n in range(GROUP_CALLS + 1)]
+    found = scan(*tags[:-1])[1]
+    assert isinstance(found, Calls) and len(found.calls) == GROUP_CALLS
     assert isinstance(scan(*tags)[1], Malformed)
 
 
