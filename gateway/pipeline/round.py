@@ -255,10 +255,7 @@ class Round:
     def _lacks(self, number: int) -> bool:
         """Whether a step still has to be asked for, or anew because tool or policy have changed since."""
         approval = self._approvals.get(number)
-        return approval is None or self._is_outdated(approval)
-
-    def _is_outdated(self, approval: Approval) -> bool:
-        return approval.state == "approved" and not self.desk.holds(approval)
+        return approval is None or (approval.state == "approved" and not self.desk.holds(approval))
 
     async def _issue(self, numbers: Sequence[int]) -> None:
         issued = [self.desk.issue(self.record.steps[number], self.exchange) for number in numbers]
@@ -268,9 +265,12 @@ class Round:
 
     async def _wait(self, i: int) -> None:
         """Until the call is decided on; `finish` is set when the turn ends before, or because of it."""
-        self._moments += 1
         awaited = [self.numbers[k] for k in range(i, len(self.numbers)) if self._awaits(k)]
-        waiting = [self._approvals[n] for n in awaited if self._approvals[n].state == "pending"]
+        asked = self._pending(awaited)
+        if self._moments:  # they may have been decided while other calls ran
+            await self._read()
+        self._moments += 1
+        waiting = self._pending(awaited)
         try:
             if self.exchange.approvals == "hold" and self._approvals[awaited[0]].state == "pending":
                 await self.say({WAITS: True})
@@ -282,13 +282,16 @@ class Round:
             await self.record.park("awaiting_approval")
             raise
         for approval in (self._approvals[n] for n in awaited):
-            if approval.state != "pending" and any(approval.id == w.id for w in waiting):
+            if approval.state != "pending" and any(approval.id == one.id for one in (*asked, *waiting)):
                 told = {"type": "approval.resolved", "approval_id": approval.id, "state": approval.state}
                 await self.say(chunks.event({**told, "run_id": self.exchange.id}))
         if pending:
             self._park(awaited)
         elif (said_no := self._decided_against(awaited)) is not None:
             self._abort(said_no, awaited)
+
+    def _pending(self, awaited: Sequence[int]) -> list[Approval]:
+        return [self._approvals[number] for number in awaited if self._approvals[number].state == "pending"]
 
     def _awaits(self, i: int) -> bool:
         number = self.numbers[i]
@@ -330,7 +333,7 @@ class Round:
 
     def _park(self, awaited: Sequence[int]) -> None:
         """The turn ends; the run waits in the store."""
-        pending = [self._approvals[n] for n in awaited if self._approvals[n].state == "pending"]
+        pending = self._pending(awaited)
         text = spoken.turn_text(pending, language=self._language)
         self.context = spoken.waiting(self.exchange.id, pending)
         self._end("awaiting_approval", text)

@@ -1,7 +1,7 @@
 """An MCP server on standard input and output that writes the ledger; standard library only.
 
-`lines.py LEDGER TITLE`: its one tool `write` is described by what stands in the file TITLE. It tells when that changes,
-and writes down when it was asked for the new description.
+`lines.py LEDGER TITLE [SECONDS]`: its one tool `write`, which takes so long, is described by what stands in the file
+TITLE. It tells when that changes, and writes down when it was asked for the new description.
 """
 
 import json
@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 LEDGER, TITLE = Path(sys.argv[1]), Path(sys.argv[2])
-CALL_S = 0.3
+CALL_S = float(sys.argv[3]) if len(sys.argv) > 3 else 0.3
 writing = threading.Lock()
 
 

@@ -1,5 +1,6 @@
 """A store that fails under a run that a person was asked about: the run waits, and what was decided is carried out."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 import pytest
@@ -9,9 +10,10 @@ from gateway.journal import Approval, Change
 from gateway.pipeline.patience import WAIT_S
 from gateway.store import StoreError, UncertainError
 from gateway.testing.clock import ManualClock
+from gateway.tools.gate import Policy
 from plugins.stores.sqlite import SqliteStore
 
-from .benches import Bench, answer, call, consent, group, texts
+from .benches import Bench, answer, call, consent, group, texts, workflow
 from .doubles import samples
 
 Error = Callable[[], StoreError]
@@ -89,27 +91,94 @@ async def test_an_approved_call_waits_for_the_store(error: Error, times: int) ->
     await bench.close()
 
 
-@pytest.mark.parametrize("fails_at", range(1, 12))
-async def test_a_group_waits_wherever_the_store_fails(fails_at: int) -> None:
-    """An everyday call between two approved ones: each runs once, in order, and none is run or told twice."""
-    store = Failing()
-    bench = await decided(store, risky(1), call(x=2), risky(3))
+def failing_at(store: Failing, number: int) -> None:
+    """From here on the write of this number fails, counted from 1."""
     written, write = 0, store.write
 
     async def counted(change: Change) -> None:
         nonlocal written
         written += 1
-        if written == fails_at:
+        if written == number:
             raise full()
         await write(change)
 
     store.write = counted  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("fails_at", range(1, 12))
+async def test_a_group_waits_wherever_the_store_fails(fails_at: int) -> None:
+    """An everyday call between two approved ones: each runs once, in order, and none is run or told twice."""
+    store = Failing()
+    bench = await decided(store, risky(1), call(x=2), risky(3))
+    failing_at(store, fails_at)
     assert texts(await bench.resumed()) == "Done."
     assert xs(bench) == [1, 2, 3]
     assert [one.state for one in await bench.approvals()] == ["done", "done"]
     assert [step.state for step in await bench.steps()] == ["finished"] * 3
     told = [message["content"] for message in bench.asked[-1].body["messages"] if message["role"] == "tool"]
     assert told == [f"looked at {{'x': {x}}}" for x in (1, 2, 3)]
+    await bench.close()
+
+
+@pytest.mark.parametrize("fails_at", range(1, 8))
+async def test_an_edited_call_stays_the_edited_one(fails_at: int) -> None:
+    """Wherever the store fails: never the call that the model asked for."""
+    store = Failing()
+    bench = Bench([answer(risky(1)), answer("Done.")], store=store)
+    await bench.run()
+    await bench.decide(arguments={"x": 7})
+    failing_at(store, fails_at)
+    assert texts(await bench.resumed()) == "Done." and xs(bench) == [7]
+    (step,) = await bench.steps()
+    assert (step.state, step.arguments) == ("finished", '{"x":7}')
+    await bench.close()
+
+
+@pytest.mark.parametrize("fails_at", range(1, 8))
+async def test_a_rejected_call_stays_rejected(fails_at: int) -> None:
+    """`on_reject: continue`: the other one of the group runs, and the model reads what was said, once each."""
+    store = Failing()
+    bench = Bench([group(risky(1), risky(2)), answer("Then not.")], store=store, asks=consent(on_reject="continue"))
+    await bench.run()
+    await bench.decide(approve=False, index=0, comment="no")
+    await bench.decide(index=1)
+    failing_at(store, fails_at)
+    assert texts(await bench.resumed()) == "Then not." and xs(bench) == [2]
+    told = [message["content"] for message in bench.asked[-1].body["messages"] if message["role"] == "tool"]
+    assert len(told) == 2 and "no" in told[0]
+    assert [step.state for step in await bench.steps()] == ["rejected", "finished"]
+    await bench.close()
+
+
+@pytest.mark.parametrize("fails_at", [2, 3])
+async def test_a_held_stream_waits_wherever_the_store_fails(fails_at: int) -> None:
+    """Behind its question: the same stream brings the answer, and the call runs once."""
+    store = Failing()
+    bench = Bench([answer(risky()), answer("Done.")], store=store)
+    failing_at(store, fails_at)
+    running = asyncio.create_task(bench.run(approvals="hold"))
+    async with asyncio.timeout(5):
+        while not bench.is_open or not await bench.approvals():
+            await asyncio.sleep(0.005)
+    await bench.decide()
+    assert texts(await running) == "Done." and xs(bench) == [1]
+    assert (await bench.stored()).state == "completed"
+    await bench.close()
+
+
+@pytest.mark.parametrize("fails_at", [1, 2, 4, 5, 6])
+async def test_a_workflow_waits_wherever_the_store_fails(fails_at: int) -> None:
+    """Two steps that each ask: both run once, in order. (The third line asks about a call that nobody knows yet.)"""
+    store = Failing()
+    steps = [{"name": name, "tool": "look", "with": {"x": name}} for name in ("a", "b")]
+    bench = Bench([], store=store, policy=Policy(trust_llm="never", default="confirm"))
+    await bench.run(workflow=workflow(*steps))
+    await bench.decide()
+    failing_at(store, fails_at)
+    await bench.resumed()
+    await bench.decide()
+    await bench.resumed()
+    assert xs(bench) == ["a", "b"] and (await bench.stored()).state == "completed"
     await bench.close()
 
 
@@ -127,16 +196,7 @@ async def test_a_question_that_is_on_record_does_not_end_with_the_store() -> Non
     """The turn could not be parked: it is, as soon as that works, and the same question is asked."""
     store = Failing()
     bench = Bench([answer(risky()), answer("Done.")], store=store)
-    written, write = 0, store.write
-
-    async def second_fails(change: Change) -> None:
-        nonlocal written
-        written += 1
-        if written == 2:
-            raise full()
-        await write(change)
-
-    store.write = second_fails  # type: ignore[method-assign]
+    failing_at(store, 2)
     asked = texts(await bench.run())
     (approval,) = await bench.approvals()
     assert approval.state == "pending" and asked.count(f"approve {approval.id}") == 1

@@ -398,3 +398,26 @@ async def test_a_tool_that_does_not_end_leaves_an_unknown_outcome(monkeypatch: p
     assert step.state == "unknown" and (await bench.stored()).state == "interrupted"
     assert samples(bench.counters)["gateway_unknown_outcomes_total", ("look",)] == 1
     await bench.close()
+
+
+async def test_a_held_stream_does_not_ask_again_for_what_was_approved_meanwhile() -> None:
+    """The second of two, while the first one ran: its client reads one question, and that each call is answered."""
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(asked: ToolCall) -> ToolResult:
+        if asked.arguments["x"] == 1:
+            began.set()
+            await go_on.wait()
+        return ToolResult("was done")
+
+    bench = Bench([group(risky(1), risky(2)), answer("Done.")], does=slow)
+    running = asyncio.create_task(bench.run(approvals="hold"))
+    await until_asked(bench)
+    await bench.decide(index=0)
+    await asyncio.wait_for(began.wait(), 5)
+    await bench.decide(index=1)
+    go_on.set()
+    told = await running
+    assert texts(told) == "Done." and [c.arguments["x"] for c in bench.calls] == [1, 2]
+    assert events_of(told) == ["approval.required", "approval.resolved", "approval.resolved"]
+    await bench.close()
