@@ -139,6 +139,15 @@ async def definition_changes(lane: Lane) -> None:
     lane.folder.joinpath("title.new").replace(lane.folder / "title")
 
 
+async def time_is_over(lane: Lane) -> None:
+    """In the middle of the decisions, on a disk that takes its time for each."""
+    lane.disk.slow(lane.chance.choice((0, 30)))
+    await lane.moment(SOON)
+    lane.expire(within_s=lane.chance.uniform(0.0, 0.4))
+    await lane.moment(SOMETIME)
+    lane.disk.heal()
+
+
 KINDS: dict[str, Fault] = {
     "failing fsync": fsync_fails,
     "failing write": write_fails,
@@ -150,5 +159,6 @@ KINDS: dict[str, Fault] = {
     "deny by reload": policy_denies,
     "deny by restart": policy_denies_behind_a_restart,
     "changed definition": definition_changes,
+    "expiry": time_is_over,
 }
 DENIES = frozenset(("deny by reload", "deny by restart"))

@@ -119,6 +119,12 @@ class Lane:
                 return True
         return False
 
+    def expire(self, within_s: float) -> None:
+        """Whatever is pending expires so soon; as another program on the same store."""
+        with closing(sqlite3.connect(self.place, timeout=30)) as connection, connection:
+            ends_s = time.time() + within_s
+            connection.execute("UPDATE approvals SET expires_s = ? WHERE state = 'pending'", (ends_s,))
+
     async def moment(self, most: int) -> None:
         """Some events later, or some decisions, but no later than when nothing happens any more."""
         counter: Callable[[], int] = self.chance.choice((self.happened, lambda: self.answered))
@@ -194,7 +200,9 @@ class Lane:
             case "batch" | "chat":
                 await self.decide_together(talk, decision, by_chat=talk.way == "chat")
             case "two deciders":
-                sides = [self.decide(talk, n, one) for n in GROUP for one in ("approve", "reject")]
+                by_rest = self.chance.choice(("approve", "reject"))
+                by_chat = self.decide_together(talk, "approve" if by_rest == "reject" else "reject", by_chat=True)
+                sides = [by_chat, *(self.decide(talk, n, by_rest) for n in GROUP)]
                 await asyncio.gather(*self.chance.sample(sides, len(sides)))
             case "edited" if decision == "approve":
                 for n in GROUP:

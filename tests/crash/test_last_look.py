@@ -152,7 +152,7 @@ async def test_a_reload_denies_a_call_whose_start_is_being_written(tmp_path: Pat
     assert effects(tmp_path) == []
 
 
-@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("stop", [pytest.param(signal.SIGTERM, marks=pytest.mark.crash), signal.SIGKILL])
 async def test_a_restart_denies_what_was_approved(tmp_path: Path, stop: signal.Signals) -> None:
     """Approved behind a call that still waits; the next process starts with a rule that denies the tool."""
     config = settings(tmp_path)
@@ -213,6 +213,7 @@ async def test_a_zombie_in_a_call_is_told_and_repeats_nothing(tmp_path: Path) ->
     assert [effect.n for effect in effects(tmp_path)] == [ASKS]
 
 
+@pytest.mark.crash
 async def test_a_zombie_that_waited_for_a_person_runs_nothing(tmp_path: Path) -> None:
     """Frozen in a held stream: the other process takes the run, the call is approved there and runs there, once."""
     config = settings(tmp_path)
@@ -390,7 +391,7 @@ async def test_a_strangers_text_taints_the_next_turn_also_after_a_restart(tmp_pa
     assert born(tmp_path) == ["Di"]
 
 
-@pytest.mark.parametrize("trusted", [False, True])
+@pytest.mark.parametrize("trusted", [False, pytest.param(True, marks=pytest.mark.crash)])
 async def test_a_result_that_a_person_reports_is_a_strangers(tmp_path: Path, *, trusted: bool) -> None:
     """Killed in a call; what `resume --result` brings taints the call behind it, unless it is said to be trusted."""
     config = tainting(tmp_path)
