@@ -6,20 +6,40 @@ from collections.abc import Collection
 from gateway.wire.wordlist import words
 
 _FOLDERS = words("""
-    .ssh .gnupg .aws .azure .kube .docker .gcloud .password-store .mozilla gcloud keyrings keychains
+    .ssh .gnupg .aws .azure .kube .docker .gcloud .password-store .mozilla gcloud keyrings keychains wireguard
+    system-connections private-keys-v1.d
 """)
+#: Files with ordinary names that hold secrets in these folders.
+_PLACED = frozenset(
+    {
+        ("gh", "hosts.yml"),
+        (".m2", "settings.xml"),
+        (".m2", "settings-security.xml"),
+        (".gradle", "gradle.properties"),
+        (".netlify", "config.json"),
+        ("op", "config"),
+    }
+)
 _FILES = re.compile(
     r"""
     \.env(?![._-](?:example|sample|template|dist|schema)\Z)(?:[^a-z].*)? | \.envrc | .+\.env
   | \.netrc | _netrc | \.pgpass | \.my(?:login)?\.cnf | \.npmrc | \.pypirc | \.git-credentials | \.?htpasswd
   | \.vault[-_](?:token|pass.*) | \..*_history | \.boto | \.s3cfg | \.dockercfg | \.terraformrc
-  | deploy_key | .*\.tfstate(?:\.backup)? | id_(?:rsa|dsa|ecdsa|ed25519)(?!.*\.pub\Z).* | authorized_keys
-  | ssh_host_.*_key | g?shadow-? | master\.passwd | sudoers | krb5\.keytab
-  | .+\.(?:pem|key|p12|pfx|pkcs12|jks|keystore|kdbx|keytab|ppk|ovpn)
-  | (?:.+[-_])?credentials(?:\.(?:json|tfrc\.json|ya?ml|toml|ini|db|xml))?
-  | secrets?(?:\.(?:json|ya?ml|toml|ini|env|txt))? | (?:private|api)[-_]?keys?(?:\.(?:txt|json))?
+  | deploy_key | .*\.tfstate(?:\.backup)? | .+\.tfvars(?:\.json)?
+  | id_(?:rsa|dsa|ecdsa|ed25519)(?!.*\.pub\Z).* | authorized_keys
+  | ssh_host_.*_key | g?shadow-? | o?passwd- | opasswd | master\.passwd | sudoers | krb5\.keytab | krb5cc_.*
+  | .+\.(?:pem|key|p8|p12|pfx|pkcs12|jks|keystore|kdbx?|keytab|ppk|pvk|ovpn|keychain(?:-db)?)
+  | \.?(?:.+[-_])?credentials(?:\.(?:json|tfrc\.json|ya?ml|toml|ini|db|xml|csv))? | (?:access|root)[-_]?keys?\.csv
+  | (?:.+[-_.])?secrets?(?:\.(?:json|ya?ml|toml|ini|env|txt))? | client_secret.*\.json | secring\.gpg
+  | (?:gcp|gcloud|google|firebase|sa)[-_](?:.+[-_])?key.*\.json | .*firebase[-_]adminsdk.*\.json
+  | auth\.json | \.claude\.json | wp-config\.php | database\.ya?ml | local\.settings\.json | datasources\.local\.xml
+  | env\.(?:prod|production|local|dev|development|staging) | wg[0-9]+\.conf | wpa_supplicant\.conf | rclone\.conf
+  | \.(?:fetchmailrc|msmtprc|muttrc|smbcredentials|ftpconfig|dockerconfigjson|cvspass|[xi][a-z]*authority)
+  | sftp(?:-config)?\.json | key[34]\.db | logins\.json | login\ data | cookies(?:\.(?:sqlite|txt))?
+  | (?:private|api)[-_]?keys?(?:\.(?:txt|json))?
   | \.?tokens?(?:\.(?:txt|json))?
-  | service[-_]account.*\.json | wallet\.dat | \.?passwords?\.(?:txt|csv|json|ya?ml) | \.?(?:.+[-_.])?kube[-_]?config
+  | service[-_]account.*\.json | wallet\.dat | \.?passwords?(?:\.(?:txt|csv|json|ya?ml))?
+  | \.?(?:.+[-_.])?kube[-_]?config
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -29,6 +49,7 @@ _COPY = re.compile(
     r"|test|gz|bz2|xz|zip|tgz|[0-9]{1,8}|ya?ml))\Z"
 )
 _MOST_COPIES = 4
+_MOST_CHARS = 255
 
 _GLOB = re.compile(r"[*?\[]")
 #: Names that a glob may match, besides any name with one of the endings.
@@ -45,10 +66,22 @@ _EXACT = tuple(
 )
 _ENDINGS = (
     *(".pem", ".key", ".p12", ".pfx", ".pkcs12", ".jks", ".keystore", ".kdbx", ".keytab", ".ppk", ".ovpn", ".env"),
-    ".tfstate",
+    *(".tfstate", ".tfvars", ".p8", ".kdb"),
 )
 #: Names with an ending that many other files have: a glob is only taken to mean them by its beginning.
-_COMMON = ("credentials.", "secret.", "secrets.", "passwords.", "service-account.", "wallet.dat", "token.")
+_COMMON = (
+    *("credentials.", "secret.", "secrets.", "passwords.", "service-account.", "wallet.dat", "token.", "client_secret"),
+    *(
+        "auth.json",
+        "wp-config.php",
+        "database.yml",
+        "local.settings.json",
+        "logins.json",
+        "cookies.",
+        "wpa_supplicant.",
+    ),
+    *("access-keys.csv", "accesskeys.csv", "rootkey.csv", "firebase-adminsdk", "krb5cc_", "rclone.conf"),
+)
 _TELLING = 3
 
 
@@ -57,8 +90,18 @@ def is_secret_folder(name: str) -> bool:
 
 
 def is_secret_file(name: str) -> bool:
-    """Whether a file of this name (lower case) usually holds secrets, or is a copy of one that does."""
+    """Whether a file of this name (lower case) usually holds secrets, or is a copy of one that does.
+
+    A longer name than a file can have is nobody's: it is not looked through.
+    """
+    if len(name) > _MOST_CHARS:
+        return True
     return bool(_FILES.fullmatch(name)) or any(_FILES.fullmatch(original) for original in _originals(name))
+
+
+def is_secret_there(folder: str, name: str) -> bool:
+    """Whether a file of this name holds secrets in a folder of that one, both in lower case."""
+    return (folder, name) in _PLACED
 
 
 def may_match_secret(glob: str) -> bool:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.contracts import Host, Json, Plugin, Verdict
 from gateway.wire.request_headers import carries_credential, doubtful
+from gateway.wire.secret_values import is_secret_value, names_credential
 from gateway.wire.url_parts import MAX_CHARS, MAX_PARAMETERS, Url, embedded_urls, split
 from gateway.wire.wordlist import words
 
@@ -20,6 +21,8 @@ _OVERRIDES: Final = words("""
     _method _http_method _httpmethod _http_method_override x-http-method x-http-method-override x-method-override
     http_method_override method_override httpmethod $httpmethod $method
 """)
+#: In any parameter whose name ends in `method`, as in `?method=delete` of a graph API.
+_WRITING: Final = words("post put patch delete")
 #: Arguments that may be there as long as they are empty.
 _BODIES: Final = words("body data json form files content payload")
 _BESIDE: Final = words("""
@@ -148,7 +151,7 @@ class HttpAssessor:
             problem = doubtful(name, _text(value))
             if problem:
                 raise _Doubt("headers", f"In the headers, {problem}.")
-            if carries_credential(name):
+            if carries_credential(name) or is_secret_value(_text(value)):
                 self._hardening("credentials", "The request carries credentials.")
 
     def _extra_query(self, value: object) -> None:
@@ -160,6 +163,7 @@ class HttpAssessor:
         self._parameters(query)
         if self._hardened:
             self._leads_on("", query)
+            _carries("", query)
 
     # What only the hardened profile asks about.
 
@@ -174,6 +178,7 @@ class HttpAssessor:
         if url.target_chars > _MAX_TARGET_CHARS and not vouched:
             raise _Doubt("long_target", "Its path and query are long enough to carry a conversation away.")
         self._leads_on(url.path, url.query)
+        _carries(url.path, url.query)
 
     def _leads_on(self, path: str, query: tuple[tuple[str, str], ...]) -> None:
         """A URL inside the URL: the server may redirect to it, or fetch it."""
@@ -187,13 +192,25 @@ class HttpAssessor:
                     raise _Doubt("leads_on", "The URL holds another one, to which the server may lead on.")
 
 
+def _carries(path: str, query: tuple[tuple[str, str], ...]) -> None:
+    """A credential in a URL is one that every log on the way keeps."""
+    if is_secret_value(unquote(path)) or any(names_credential(name) or is_secret_value(value) for name, value in query):
+        raise _Doubt("credentials", "The URL carries credentials.")
+
+
 def _overrides(parameter: str) -> bool:
     """Whether a server may read a parameter that replaces the method in `NAME=VALUE`.
 
     Some take `;` for `&`, `_method[]` for `_method`, and PHP takes `.method` and ` method` for `_method`.
     """
-    names = (piece.partition("=")[0].partition("[")[0].strip().lower() for piece in _PAIRS.split(parameter))
-    return any(name in _OVERRIDES or _AS_UNDERSCORE.sub("_", name) in _OVERRIDES for name in names)
+    for piece in _PAIRS.split(parameter):
+        key, _, value = piece.partition("=")
+        name = key.partition("[")[0].strip().lower()
+        if name in _OVERRIDES or _AS_UNDERSCORE.sub("_", name) in _OVERRIDES:
+            return True
+        if name.endswith("method") and value.strip().lower() in _WRITING:
+            return True
+    return False
 
 
 def _text(value: str | int | float) -> str:

@@ -226,3 +226,39 @@ def test_a_query_of_its_own_is_judged_like_that_of_the_url(arguments: dict[str, 
     url = "https://example.com/?" + "&".join(f"{name}={value}" for name, value in arguments.get("params", {}).items())
     if "params" in arguments:
         assert decision(url, assessor()) == expect
+
+
+@pytest.mark.parametrize("name", ["method", "_method", "http_method", "requestMethod", "__method", "_method[]"])
+@pytest.mark.parametrize("value", ["delete", "DELETE", "Post", "put", " PATCH "])
+def test_a_method_in_the_query_asks_in_every_profile(name: str, value: str) -> None:
+    """Graph APIs take `?method=delete` for a DELETE; `?method=flickr.photos.search` is an ordinary word."""
+    for judge in ASSESSORS.values():
+        assert decision(f"https://example.com/1?a=b&{name}={value.strip()}", judge) == "confirm"
+        assert decision("https://example.com/1", judge, params={name: value}) == "confirm"
+        assert decision("https://example.com/?method=flickr.photos.search&other=delete", judge) == "auto"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://example.com/?access_token=abc",
+        "https://example.com/?API_KEY=abc",
+        "https://example.com/?q=1&X-Amz-Signature=0a",
+        "https://example.com/?key=AIza" + "a1B" * 12,
+        "https://example.com/?q=" + "ghp_" + "a1B2" * 9,
+        "https://example.com/%67hp_" + "a1B2" * 9,
+        "https://api.telegram.org/bot123456789:" + "a1B2c" * 7 + "/getMe",
+    ],
+)
+def test_credentials_in_a_url_ask_under_hardened(url: str) -> None:
+    """As those in headers do: by the name of a parameter, or by their looks."""
+    assert decision(url, ASSESSORS["standard"]) == "auto"
+    assert decision(url, ASSESSORS["hardened"]) == "confirm"
+
+
+def test_a_page_token_is_no_credential() -> None:
+    """Nor is a word that only begins like one; a harmless header with a key in it carries one."""
+    hardened = ASSESSORS["hardened"]
+    assert decision("https://example.com/?page_token=abc&tokens=5&key=name", hardened) == "auto"
+    assert decision("https://example.com/", hardened, headers={"Accept-Language": "ghp_" + "a1B2" * 9}) == "confirm"
+    assert decision("https://example.com/", hardened, params={"token": "abc"}) == "confirm"
