@@ -136,21 +136,25 @@ class _Lexer:
         if _UNREADABLE.search(sql):
             self._stop("control or unreadable characters")
             return self._lexed()
-        special = self._special()
-        while self._at < len(sql):
+        special, next_piece, add, size = self._special(), _PIECE.match, self._tokens.append, len(sql)
+        plain = sql.isascii()
+        while self._at < size:
             steps += 1
-            piece = _PIECE.match(sql, self._at)
+            piece = next_piece(sql, self._at)
             if steps > MAX_STEPS or piece is None:
                 self._stop("more text than can be judged" if piece else f"the character {sql[self._at]!r}")
                 break
-            kind = piece.lastgroup or ""
+            kind = piece.lastgroup
             if kind == "space":
                 self._at = piece.end()
-            elif kind in special:
-                if not special[kind](piece.group()):
-                    break
-            else:
-                self._add("op", piece.group(), end=piece.end())
+            elif kind == "word" and plain:  # most of a text: as `_word`, without asking after look-alikes
+                self._at = self._word_end = piece.end()
+                add(Token("word", piece[0].lower()))
+            elif kind == "op" or kind is None:
+                self._at = piece.end()
+                add(Token("op", piece[0]))
+            elif not special[kind](piece[0]):
+                break
         return self._lexed()
 
     def _lexed(self) -> Lexed:

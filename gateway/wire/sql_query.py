@@ -34,7 +34,7 @@ _BEFORE_TABLE = frozenset({"from", "join", ",", "(", "only", "lateral", "apply",
 _IN_WRITE = EXPLAINED | {"set", "into", "do", "nothing", "conflict", "duplicate", "update", "returning", "ignore"}
 #: Commas inside these are not commas of a list of tables.
 _CLAUSES = frozenset({"where", "group", "having", "order", "limit", "offset", "window", "qualify", "union", "for"})
-_END = Token("punct", "")
+_END, _SPELLED = Token("punct", ""), ("word", "punct", "op")
 
 
 class Doubt(Exception):  # noqa: N818 - a doubt is no error
@@ -73,6 +73,7 @@ class QueryWalk:
 
     def __init__(self, tokens: Sequence[Token], *, connecting: Collection[str] = (), write: bool = False) -> None:
         self._tokens = tokens
+        self._count = len(tokens)
         self._connecting = connecting
         self._write = write
         self._frames = [_Frame("", "", "")]
@@ -114,11 +115,12 @@ class QueryWalk:
 
     def _near(self, offset: int) -> Token:
         index = self._index + offset
-        return self._tokens[index] if 0 <= index < len(self._tokens) else _END
+        return self._tokens[index] if 0 <= index < self._count else _END
 
     def _is(self, offset: int, *words: str) -> bool:
-        token = self._near(offset)
-        return token.kind in ("word", "punct", "op") and token.text in words
+        index = self._index + offset
+        token = self._tokens[index] if 0 <= index < self._count else _END
+        return token[1] in words and token[0] in _SPELLED
 
     def _break(self, what: str) -> None:
         self.broken = self.broken or what
