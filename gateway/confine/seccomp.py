@@ -26,6 +26,8 @@ _ERRNO: Final = 0x00050000
 _EPERM, _ENOSYS = 1, 38
 _MAP_SHARED, _MAP_ANONYMOUS = 0x01, 0x20
 _SET_ID: Final = 0o6000  # set-user-id and set-group-id
+#: CLONE_NEW* of every kind of namespace but that of time.
+_NEW: Final = 0x7E020000
 _CREATES: Final = 0x40 | 0x400000  # O_CREAT and O_TMPFILE: without them a mode means nothing
 # Offsets in struct seccomp_data.
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
@@ -85,6 +87,16 @@ ALWAYS: Final = (
     Refused("msgget", 68, 186),
     Refused("mq_open", 240, 180),
     Refused("mmap", 9, 222, bits=(Bits(3, all=_MAP_SHARED | _MAP_ANONYMOUS),)),
+    # In a namespace of users of its own a process has every right: to mount a tmpfs, whose pages no process has mapped,
+    # and to reach parts of the kernel that only root reaches. Programs that get ENOSYS for clone3 use clone.
+    Refused("unshare", 272, 97),
+    Refused("setns", 308, 268),
+    Refused("clone", 56, 220, bits=(Bits(0, any=_NEW),)),
+    Refused("clone3", 435, 435, answer=_ENOSYS),
+    Refused("mount", 165, 40),
+    Refused("fsopen", 430, 430),
+    Refused("open_tree", 428, 428),
+    Refused("move_mount", 429, 429),
     # A file that another user would execute with the rights of the gateway's.
     Refused("chmod", 90, None, bits=(Bits(1, any=_SET_ID),)),
     Refused("fchmod", 91, 52, bits=(Bits(1, any=_SET_ID),)),

@@ -100,6 +100,27 @@ async def test_no_memory_outlives_a_command(level: Level, tmp_path: Path) -> Non
     assert Path("/proc/sysvipc/shm").read_text() == before
 
 
+NAMESPACE = """
+import ctypes, os, subprocess, threading
+libc = ctypes.CDLL(None, use_errno=True)
+new_user, new_mount, clone3 = 0x10000000, 0x20000, 435
+print(libc.unshare(new_user | new_mount), libc.unshare(new_user), libc.setns(0, 0), end=" ")
+print(libc.mount(b"tmpfs", b".", b"tmpfs", 0, None), libc.syscall(430, b"tmpfs", 0), end=" ")
+print(libc.syscall(clone3, 0, 0), ctypes.get_errno(), end=" ")
+thread = threading.Thread(target=print, args=("thread",), kwargs={"end": " ", "flush": True})
+thread.start()
+thread.join()
+print(subprocess.run(["sh", "-c", "exit 7"]).returncode, os.waitpid(os.posix_spawn("/bin/true", ["true"], {}), 0)[1])
+"""
+
+
+@confined
+async def test_no_command_makes_a_namespace(level: Level, tmp_path: Path) -> None:
+    """It could mount a tmpfs there, whose pages nobody counts. Threads and children are made by the older call."""
+    finished = await run_order(order(tmp_path, PYTHON, "-I", "-S", "-c", NAMESPACE, level=level))
+    assert finished.stdout == "-1 -1 -1 -1 -1 -1 38 thread 7 0\n", finished
+
+
 @pytest.mark.parametrize("level", EVERY_LEVEL)
 async def test_threads_count_as_processes(level: Level, tmp_path: Path) -> None:
     """The kernel's own limit counts them, and does not hold for root."""
