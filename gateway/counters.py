@@ -13,8 +13,8 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, M
 from gateway.metrics import DURATION_BUCKETS_S, OVERHEAD_BUCKETS_S, Histogram
 
 #: Beyond so many combinations of label values all share one, `other`. However many tools are configured, this makes
-#: at most 14 x 17 + 11 x (15 + 17 + 17) + 37 series beside those of `gateway.metrics`.
-COUNTER_LIMIT, HISTOGRAM_LIMIT = 16, 10
+#: at most 16 x 17 + 10 x (15 + 17 + 17) + 37 series beside those of `gateway.metrics`.
+COUNTER_LIMIT, HISTOGRAM_LIMIT = 16, 9
 OTHER = "other"
 
 
