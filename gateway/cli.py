@@ -28,8 +28,7 @@ PLUGIN_KINDS = ("stages", "tools", "assessors")
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; the exit code."""
     _open_closed_streams()
-    parser = _parser()
-    args = parser.parse_args(_with_default_command(list(sys.argv[1:] if argv is None else argv)))
+    args = _parser().parse_args(_with_default_command(list(sys.argv[1:] if argv is None else argv)))
     command: Callable[[argparse.Namespace], int] = args.command
     try:
         return command(args)
