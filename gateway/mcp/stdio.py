@@ -21,7 +21,7 @@ from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCRequest, Requ
 
 from gateway.mcp.lines import ENDS_BYTES, Line, Lines
 from gateway.mcp.process import Program, ServerProcess
-from gateway.wire.json_values import VALUES_LIMIT, holds_more
+from gateway.wire.json_values import SERVICE_VALUES_LIMIT, holds_more
 
 #: The longest line that is read as a message.
 LINE_BYTES: Final = 32 << 20
@@ -161,7 +161,7 @@ class StdioTransport:
 
     def _message(self, line: Line) -> SessionMessage | None:
         """What the session gets to know of a line."""
-        too_many = line.whole and holds_more(line.head, VALUES_LIMIT)
+        too_many = line.whole and holds_more(line.head, SERVICE_VALUES_LIMIT)
         if line.whole and not too_many and b'"jsonrpc"' in line.head:  # most of a flood does not cost an attempt
             with suppress(ValueError):
                 return SessionMessage(jsonrpc_message_adapter.validate_json(line.head, by_name=False))
@@ -171,7 +171,7 @@ class StdioTransport:
             return None
         problem = "is no JSON-RPC message" if line.whole else f"is longer than {self._line_limit_bytes:,} bytes"
         if too_many:
-            problem = f"holds more than {VALUES_LIMIT:,} values"
+            problem = f"holds more than {SERVICE_VALUES_LIMIT:,} values"
         return _error(answered, f"the answer {problem}")
 
 

@@ -16,7 +16,7 @@ import httpcore2
 import httpx2
 
 from gateway.wire.addresses import is_public
-from gateway.wire.json_values import VALUES_LIMIT, ValueCounter
+from gateway.wire.json_values import SERVICE_VALUES_LIMIT, ValueCounter
 
 # Where a machine's provider answers with the machine's own credentials, and nobody runs an MCP server.
 _NEVER = tuple(
@@ -104,8 +104,8 @@ class _Body(httpx2.AsyncByteStream):
                     counter = _counted(counter, piece)
                 else:
                     counter.feed(piece)
-                if counter.count > VALUES_LIMIT:
-                    raise httpx2.StreamError(f"it holds more than {VALUES_LIMIT} values")
+                if counter.count > SERVICE_VALUES_LIMIT:
+                    raise httpx2.StreamError(f"it holds more than {SERVICE_VALUES_LIMIT} values")
                 if self._limit_bytes is not None and size_bytes > self._limit_bytes:
                     raise httpx2.StreamError(f"it is longer than {self._limit_bytes} bytes")
                 yield piece
@@ -123,7 +123,7 @@ def _counted(counter: ValueCounter, piece: bytes) -> ValueCounter:
     first, *events = _EVENT_END.split(piece)
     counter.feed(first)
     for event in events:
-        if counter.count > VALUES_LIMIT:
+        if counter.count > SERVICE_VALUES_LIMIT:
             break
         counter = ValueCounter()
         counter.feed(event)

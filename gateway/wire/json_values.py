@@ -7,8 +7,10 @@ and braces within strings do not count; empty lists and objects count twice.
 
 from typing import Final
 
-#: What is taken of those who have no limit of their own in gateway.yaml: models, MCP servers, callers of our own pages.
+#: What is taken of those who have no limit of their own in gateway.yaml: models, callers of our own pages.
 VALUES_LIMIT: Final = 50_000
+#: What is taken of a service in one message: 500 tools with long schemas hold 100,000.
+SERVICE_VALUES_LIMIT: Final = 250_000
 #: So much is counted at a time: some 2 ms at worst.
 PIECE_BYTES: Final = 1 << 16
 _MARKS = (b",", b"{", b"[")

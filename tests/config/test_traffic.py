@@ -13,6 +13,7 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         "head": 32768,
         "headers": 256,
         "context_body": 33554432,
+        "context_values": 50000,
         "connections": 10000,
         "concurrent": None,
         "head_timeout": 10.0,

@@ -18,7 +18,7 @@ from mcp_types import CallToolResult, TextContent
 from gateway.mcp.process import Program, StartError
 from gateway.mcp.stdio import StdioTransport
 from gateway.testing.processes import living_process
-from gateway.wire.json_values import VALUES_LIMIT
+from gateway.wire.json_values import SERVICE_VALUES_LIMIT
 from tests.mcp.test_process import program
 
 
@@ -119,7 +119,7 @@ async def test_a_line_that_is_too_long_fails_its_call(order: str) -> None:
 async def test_an_answer_of_too_many_values_fails_its_call() -> None:
     """Others would wait while it is parsed."""
     async with connected("many-values") as server:
-        assert await server.refusal("echo", text="hi") == f"the answer holds more than {VALUES_LIMIT:,} values"
+        assert await server.refusal("echo", text="hi") == f"the answer holds more than {SERVICE_VALUES_LIMIT:,} values"
         assert (await server.client.list_tools()).tools
     async with connected("many-values", 1000) as server:
         assert await server.call("echo", text="hi") == "hi"
