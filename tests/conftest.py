@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
-from loops import LOOPS, ONE, Factories
+from loops import ONE, Factories, loops_of
 
 from gateway.testing.tls import Certificates, self_signed
 
@@ -17,7 +17,7 @@ BOTH_LOOPS = frozenset(("context", "demo", "functional", "lanes", "testing", "up
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Factories:
-    return LOOPS if item.path.parent.name in BOTH_LOOPS else ONE
+    return loops_of(item) if item.path.parent.name in BOTH_LOOPS else ONE
 
 
 @pytest.fixture(autouse=True)
