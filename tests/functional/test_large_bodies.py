@@ -35,7 +35,7 @@ def resident_bytes(gateway: GatewayProcess, *, peak: bool = True) -> int:
 async def process(*scripts: Script) -> AsyncIterator[tuple[GatewayProcess, FakeUpstream]]:
     """A gateway in a process of its own that has served some requests already."""
     async with FakeUpstream(serve(answer(200, b"warm")), *scripts, keep_bytes=0) as upstream:
-        config = f"upstreams: [{{name: up, base_url: '{upstream.base_url}'}}]\n"
+        config = f"upstreams: [{{name: up, base_url: '{upstream.base_url}'}}]\nallowed_hosts: [gw.example]\n"
         async with GatewayProcess(config) as gateway:
             async with connect(gateway.host, gateway.port) as client:
                 for _ in range(200):
