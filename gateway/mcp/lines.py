@@ -45,10 +45,22 @@ class Lines:
             self._pieces.append(piece)
             if self._size <= self._limit_bytes:
                 return
-            piece = b"".join(self._pieces)
-            self._pieces = []
-            self._head = piece[:ENDS_BYTES]
+            self._head, piece = self._cut_ends()
         self._tail = (self._tail + piece[-ENDS_BYTES:])[-ENDS_BYTES:]
+
+    def _cut_ends(self) -> tuple[bytes, bytes]:
+        """Keeps both ends of the pieces. To join them all would take the limit a second time."""
+        pieces, self._pieces = self._pieces, []
+        head, tail = b"", b""
+        for piece in pieces:
+            head += piece[: ENDS_BYTES - len(head)]
+            if len(head) == ENDS_BYTES:
+                break
+        for piece in reversed(pieces):
+            tail = piece[-ENDS_BYTES:] + tail
+            if len(tail) >= ENDS_BYTES:
+                break
+        return head, tail
 
     def _take(self) -> Line:
         line = Line(b"".join(self._pieces)) if self._head is None else Line(self._head, self._tail, whole=False)

@@ -17,7 +17,7 @@ from gateway.wire.toolcalls import FoundCall
 
 #: So much of a text is searched at a time; the interpreter is held for 1 to 3 ms.
 PIECE_CHARS: Final = 1 << 18
-#: A call may be so much longer than its names and values: keys beside it, a level, an id.
+#: A call may be so much longer than its tool and arguments: keys beside them, a level, an id.
 ROOM_BYTES: Final = 400
 #: What is examined around the places that name the tool, in all. A text with more of them is taken for a quote.
 EXAMINED_BYTES: Final = 1 << 24
@@ -31,7 +31,8 @@ _NO_ESCAPE = re.compile(rb"\\(?!u[0-9A-Fa-f]{4})")
 _ENTITY = re.compile(rb"&(?:amp;)*(?:(amp|quot|apos|lt|gt|nbsp)|#([0-9]{1,6})|#x([0-9a-f]{1,5}));", re.IGNORECASE)
 _ENTITIES = {b"amp": b"&", b"lt": b"<", b"gt": b">"}
 _CONTROLS = bytes(range(32))
-_WHITE_ESCAPES = tuple(b"\\%c" % letter for letter in b"nrtbfNRTBF")
+#: One pass, each run of backslashes as a whole: what is left of one escape is no part of another.
+_WHITE_ESCAPES = re.compile(rb"(?<!\\)\\++[nrtbfNRTBF]")
 _NOTHING = _CONTROLS + b" \\\"'`"
 _LOWER = bytes(range(256)).lower()
 #: White space and quotation marks beyond ASCII, and characters that do not show: each counts as a quotation mark.
@@ -55,7 +56,8 @@ class Quote:
         self._tool = _bare(call.tool)
         arguments = {name: value for name, value in call.parameters.items() if not resembles(name)}
         values = sorted({value for value in _values(arguments) if value}, key=len, reverse=True)
-        self._room = ROOM_BYTES + 2 * (len(self._tool) + sum(map(len, values)))
+        written = json.dumps({self._name: arguments}, ensure_ascii=False)
+        self._room = ROOM_BYTES + 2 * len(_bare(written))
         self._values = values[:VALUES]
         self._examined = 0
 
@@ -126,21 +128,16 @@ def _bare(text: str) -> bytes:
         if b"\\u" in data:
             data = _unescaped(data)
     if b"\\" in data:
-        data = _without_white(data)
+        data = _WHITE_ESCAPES.sub(b"", data)
     return data.translate(_LOWER, _NOTHING)
 
 
 def _unescaped(data: bytes) -> bytes:
     """With the characters that escapes stand for. One JSON string: a call for each escape takes ten times as long."""
-    data = _BACKSLASHES.sub(rb"\\", data).replace(rb"\"", b"").translate(None, b'"' + _CONTROLS)
-    text: str = json.loads(b'"%b"' % _NO_ESCAPE.sub(b"", _without_white(data)))
+    data = _BACKSLASHES.sub(rb"\\", _WHITE_ESCAPES.sub(b"", data))
+    data = data.replace(rb"\"", b"").translate(None, b'"' + _CONTROLS)
+    text: str = json.loads(b'"%b"' % _NO_ESCAPE.sub(b"", data))
     return _UNSEEN.sub('"', text).encode("utf-8", "replace")
-
-
-def _without_white(data: bytes) -> bytes:
-    for white in _WHITE_ESCAPES:
-        data = data.replace(white, b"")
-    return data
 
 
 def _entity(found: re.Match[bytes]) -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gateway.wire.quoted import PIECE_CHARS, Quote
@@ -100,15 +100,18 @@ def test_without_arguments() -> None:
     assert not quotes('I may "look" at the parameters.', call)
 
 
+#: The characters of escapes, entities and white space beside each other, and any others.
+TEXT = st.text("\\nrtbfuNB\"\r\n\t'`&;#x0041 a{}:,é\u2019\u200b") | st.text()
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    st.none() | st.booleans() | st.integers() | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=8,
 )
 
 
-@settings(max_examples=300, deadline=None)
-@given(arguments=st.dictionaries(st.text(), JSON, max_size=4), nested=st.integers(0, 3), before=st.text(max_size=20))
+@settings(max_examples=300)
+@given(arguments=st.dictionaries(TEXT, JSON, max_size=4), nested=st.integers(0, 3), before=st.text(max_size=20))
+@example(arguments={"": "\rB"}, nested=1, before="")
 def test_any_call_is_found_in_itself(arguments: dict[str, Any], nested: int, before: str) -> None:
     """However often its text was written as a string into another."""
     text = json.dumps({"tool": "t", "parameters": arguments, "terminate": False}, ensure_ascii=nested % 2 == 0)
