@@ -24,6 +24,7 @@ from gateway.wire.json_values import VALUES_LIMIT, holds_more
 from gateway.wire.mask import maskable
 from gateway.wire.response import ResponseHead
 from gateway.wire.sse import EventError, EventReader
+from gateway.wire.text_events import TextEvents
 
 #: How much of an upstream's error answer is read for its message.
 ERROR_LIMIT_BYTES = 65536
@@ -176,6 +177,7 @@ def _credential(clients: bytes, endpoint: Endpoint, *, header: bytes) -> bytes:
 async def _stream(call: UpstreamCall, target: Target, tell: Tell) -> None:
     """Tells the chunks of one answer. Raises GatewayError if it breaks off."""
     feed, finished = EventReader().feed, False
+    texts = TextEvents(_text_in)
 
     def take(piece: bytes) -> Pause | None:
         nonlocal finished
@@ -184,8 +186,12 @@ async def _stream(call: UpstreamCall, target: Target, tell: Tell) -> None:
             if data == _DONE:
                 finished = True
                 return partial(_ended, call, pause)
+            if (text := texts.text_of(data)) is not None:
+                pause = tell(text) or pause
+                continue
             chunk = _chunk(data, target)
             if (text := _text_of(chunk)) is not None:
+                texts.learn(data, text)
                 pause = tell(text) or pause
                 continue
             finishes = _finishes(chunk.get("choices"))
@@ -257,6 +263,14 @@ def _text_of(chunk: Json) -> str | None:
         return None
     text = delta.get("content")
     return text if isinstance(text, str) else None
+
+
+def _text_in(data: bytes) -> str | None:
+    try:
+        chunk = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return None
+    return _text_of(chunk) if isinstance(chunk, dict) else None
 
 
 def _finishes(choices: object) -> bool | None:

@@ -61,9 +61,11 @@ class Defuser:
 
     def feed(self, text: str) -> str:
         """Returns what may be shown of the text by now."""
-        if not self._held and not _may_begin(text):
-            near = text[-_BEFORE_CHARS:]
-            self._before = near if len(near) == _BEFORE_CHARS else (self._before + near)[-_BEFORE_CHARS:]
+        ordinary = "_" not in text and "&" not in text and (text.isascii() or _LOW_LINE.search(text) is None)
+        if ordinary and not self._held:
+            self._before += text
+            if len(self._before) > _HELD_CHARS:
+                self._before = self._before[-_BEFORE_CHARS:]
             return text
         return self._read(self._held + text, final=False)
 
@@ -106,11 +108,6 @@ def defused(text: str) -> str:
     """Returns a whole text without ids of approvals."""
     defuser = Defuser()
     return defuser.feed(text) + defuser.finish()
-
-
-def _may_begin(text: str) -> bool:
-    """Whether anything is in a text that could be the underscore of an id. Asked for each piece of an answer."""
-    return "_" in text or "&" in text or not (text.isascii() or _LOW_LINE.search(text) is None)
 
 
 def _id_behind(data: str, at: int, *, final: bool) -> tuple[int, bool]:
