@@ -1,5 +1,6 @@
 """What pydantic found, in the words of a configuration file; never with a value, which could be a secret."""
 
+import difflib
 from typing import get_args
 
 from pydantic import ValidationError
@@ -31,9 +32,7 @@ def explain(draft: Draft, error: ValidationError, *, root: type[Section]) -> Non
 
 def nearest(word: str, candidates: list[str]) -> str:
     """`; did you mean 'x'?`, or nothing when nothing is near."""
-    from difflib import get_close_matches  # 80 KB that a configuration without mistakes does not need
-
-    found = get_close_matches(word.lower(), candidates, n=1)
+    found = difflib.get_close_matches(word.lower(), candidates, n=1)
     return f"; did you mean {shown(found[0])}?" if found else ""
 
 

@@ -7,6 +7,7 @@ one. A tool whose name towards models is another one's is not there.
 import hashlib
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Generic, TypeAlias, TypeVar
@@ -145,8 +146,6 @@ class Catalog:
 
     def nearest(self, name: str, exchange: Exchange) -> list[str]:
         """Names that the model may have meant, those of running services included: with or without the service's."""
-        from difflib import get_close_matches  # 80 KB that models which know their tools do not need
-
         names = [spec.name for spec in self.offered(exchange)]
         running = (each for each in self.services() if each.running)
         services = [towards for each in running for towards in _model_names(each.name, tuple(each.tools))]
