@@ -1,6 +1,7 @@
 """SQLite: one file, a connection and a thread for each statement, and what SQLite's own parser says of one.
 
-1. A statement stops between two steps of SQLite's machine; a step that takes long goes on alone, to no effect.
+1. A statement stops between two steps of SQLite's machine. One step takes about a second at most (`sqlite_bounds`);
+   what is left of it goes on alone, to no effect.
 2. A harmless statement runs under the rules that it was examined under: there is no gap between look and run.
 """
 
@@ -8,12 +9,13 @@ import asyncio
 import re
 import sqlite3
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from gateway.sql.engine import Doubt, Statement, StatementError
+from gateway.sql.sqlite_bounds import PATTERN_BYTES, VALUE_BYTES, Bound, bound_of
 from gateway.sql.sqlite_rules import ACTING_STEPS, READABLE, Authorize, reads, runs
 from gateway.wire.sql_rows import SqlRows
 
@@ -21,16 +23,15 @@ THREADS: Final = 8  # statements at the same time
 BUSY_S: Final = 2.0  # how long a locked file is waited for; nothing can interrupt that
 STEPS: Final = 1000  # of SQLite's machine between two looks at whether to stop: less than 1 ms
 GRACE_S: Final = 0.5  # for a thread to end
-MAX_VALUE_BYTES: Final = 4 << 20
 MAX_SQL_BYTES: Final = 400_000
 
 #: What one statement may take; without ATTACH there is one file only.
 _LIMITS: Final = {
-    sqlite3.SQLITE_LIMIT_LENGTH: MAX_VALUE_BYTES,
+    sqlite3.SQLITE_LIMIT_LENGTH: VALUE_BYTES,
     sqlite3.SQLITE_LIMIT_SQL_LENGTH: MAX_SQL_BYTES,
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
     sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 200,
-    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 1000,
+    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: PATTERN_BYTES,
     sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
 }
 _FAILURES: Final = (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError, MemoryError)
@@ -87,13 +88,16 @@ class Sqlite:
     ) -> StatementError | None:
         if not Path(self._place).is_file():
             return StatementError(f"there is no database {self._place!r}: the operator can begin with an empty file")
-        reading, denied = self._read_only or statement.harmless, list[str]()
+        reading, denied, bound = self._read_only or statement.harmless, list[str](), Bound()
         try:
             with closing(self._connected(BUSY_S, reading=reading)) as connection:
                 authorize = self._rules(connection, statement, denied)
                 connection.set_progress_handler(stop.is_set, STEPS)
                 connection.execute("BEGIN" if reading else "BEGIN IMMEDIATE")
+                connection.execute("SELECT 1 FROM sqlite_schema").close()  # from here on the schema stays as it is
                 connection.set_authorizer(authorize)
+                bound = bound_of(_compiled(connection, statement))
+                connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, bound.value_bytes)
                 _step(connection, statement, table, counts=not reading)
                 connection.set_authorizer(None)
                 committing.set()
@@ -101,7 +105,7 @@ class Sqlite:
         except _FAILURES as error:
             if denied:
                 return StatementError(f"it was let through as a statement that only reads, but it {denied[0]}")
-            return StatementError(_text(error))
+            return StatementError(bound.explained(_text(error)))
         return None
 
     def _refused(self, statement: Statement) -> str | None:
@@ -115,7 +119,8 @@ class Sqlite:
 
         try:
             with closing(self._connected(0, reading=True)) as connection:
-                _compile(connection, statement, authorize)
+                connection.set_authorizer(authorize)
+                _compiled(connection, statement)
         except _FAILURES as error:
             # Whatever else is wrong, such as a table that is not there yet, may be right when the call's turn comes.
             return _text(error) if denied or "one statement" in str(error) else None
@@ -125,9 +130,9 @@ class Sqlite:
         denied: list[str] = []
         try:
             with closing(self._connected(0, reading=True)) as connection:
-                authorize = reads(_prepared(connection, statement.sql), denied)
+                connection.set_authorizer(reads(_prepared(connection, statement.sql), denied))
                 with suppress(*_FAILURES):
-                    steps = ACTING_STEPS.intersection(_compile(connection, statement, authorize))
+                    steps = ACTING_STEPS.intersection(step[1] for step in _compiled(connection, statement))
                     denied += [f"runs the step {step!r}" for step in sorted(steps)]
         except sqlite3.Error as error:
             raise StatementError(_text(error)) from None
@@ -161,14 +166,13 @@ def _prepared(connection: sqlite3.Connection, sql: str) -> frozenset[str]:
     return frozenset(name.lower() for (name,) in connection.execute("SELECT name FROM pragma_module_list"))
 
 
-def _compile(connection: sqlite3.Connection, statement: Statement, authorize: Authorize) -> Collection[str]:
-    """Has the statement compiled under these rules, and returns its steps; EXPLAIN does nothing else. Raises."""
-    connection.set_authorizer(authorize)
+def _compiled(connection: sqlite3.Connection, statement: Statement) -> Sequence[tuple[Any, ...]]:
+    """Has the statement compiled, and returns its steps as EXPLAIN tells them; EXPLAIN does nothing else. Raises."""
     params = _bound(statement.params)
     if _EXPLAINS.match(statement.sql):
         connection.execute(statement.sql, params).close()
         return ()
-    return {step for _, step, *_ in connection.execute(f"EXPLAIN {statement.sql}", params)}
+    return connection.execute(f"EXPLAIN {statement.sql}", params).fetchall()
 
 
 def _step(connection: sqlite3.Connection, statement: Statement, table: SqlRows, *, counts: bool) -> None:
