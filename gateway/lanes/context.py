@@ -261,24 +261,25 @@ class _Stream:
         self._response.headers.update(headers)
         if self._request.version >= HttpVersion11:
             self._response.enable_chunked_encoding()
+        if self._response.chunked and isinstance(self._request.transport, Facade):
+            self._wire = self._request.transport
+            self._wire.cork()
         await self._response.prepare(self._request)
         try:
             await self._write(self._frames.first())
-            if self._response.chunked and isinstance(self._request.transport, Facade):
-                self._wire = self._request.transport
             self._wait()
             await self._relay(transcript)
-            await self._write(self._frames.last())
+            last = self._frames.last()
         except GatewayError as error:
-            await self._write(event(error_body(error, request_id=self._run_id)))
+            last = event(error_body(error, request_id=self._run_id))
         except (ConnectionResetError, asyncio.CancelledError):
             raise
         except Exception:
             # The head is out: the guard of our pages could not answer any more.
             log.exception("a context stream failed, request id %s", self._run_id)
             failure = GatewayError("internal_error", "The gateway failed; its log has this request id.")
-            await self._write(event(error_body(failure, request_id=self._run_id)))
-        await self._response.write_eof()
+            last = event(error_body(failure, request_id=self._run_id))
+        await self._response.write_eof(last)
         return self._response
 
     def take(self, chunks: Sequence[Chunk]) -> bool:

@@ -38,6 +38,8 @@ class Facade(asyncio.Transport):
         self._closed = False
         self._on_close: Callable[[], None] = turn.handler_closed
         self._upgrade: web.WebSocketResponse | None = None  # until its 101 is written
+        self._corked = False
+        self._head = b""  # of the answer, held back for what comes behind it
 
     @property
     def head(self) -> RequestHead:
@@ -49,8 +51,13 @@ class Facade(asyncio.Transport):
         if self._client.blocked_since is not None:
             return False
         if not self._closed:
-            self._client.write(data)
+            head, self._head = self._head, b""
+            self._client.write(head + data)
         return True
+
+    def cork(self) -> None:
+        """Holds the head of the answer back, to be written at once with what its page writes next."""
+        self._corked = True
 
     def invite(self) -> None:
         """Tells a client that waits with its body to send it."""
@@ -75,7 +82,11 @@ class Facade(asyncio.Transport):
             self._client.listener.loop.call_soon(self._turn.handler_refused)
             return
         self._turn.answered = True
-        self._client.write(data)
+        if self._corked:
+            self._corked, self._head = False, data
+            return
+        head, self._head = self._head, b""
+        self._client.write(head + data)
         if self._upgrade is not None:
             upgrade, self._upgrade = self._upgrade, None
             self._on_close = self._turn.switch(upgrade).handler_closed
@@ -98,6 +109,8 @@ class Facade(asyncio.Transport):
     def close(self) -> None:
         if not self._closed:
             self._closed = True
+            if self._head:
+                self._client.write(self._head)
             self._client.listener.loop.call_soon(self._on_close)
 
     def abort(self) -> None:
