@@ -151,6 +151,7 @@ class Gateway:
         self._stack.push_async_callback(fleet.close)
         self._stack.push_async_callback(tail.close)
         self._stack.push_async_callback(self._end_notices)
+        self._stack.push_async_callback(keeper.close)
         self._stack.push_async_callback(self._runs.close)
 
     async def _tell_of_approvals(self) -> None:

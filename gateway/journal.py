@@ -222,6 +222,7 @@ class Change:
     run: StoredRun
     new: bool = False  # the run is not there yet
     durable: bool = True  # False: it outlives the process, but maybe no power cut
+    passes_on: bool = False  # the fence moves on: who made a change from the same reading is too late
     steps: tuple[StoredStep, ...] = ()
     approvals: tuple[Approval, ...] = ()  # new ones
     moves: tuple[Move, ...] = ()
@@ -301,6 +302,10 @@ class Journal(Protocol):
 
     async def renew(self, *, owner: str, run_ids: Sequence[str], until_s: float) -> Sequence[str]:
         """Prolongs the leases of these runs; the ids of those that are the owner's still."""
+        ...
+
+    async def release(self, *, owner: str) -> int:
+        """Gives up all leases of an owner, whose changes are too late from then on; how many there were."""
         ...
 
     async def cancel(

@@ -45,6 +45,8 @@ def write(connection: sqlite3.Connection, *, change: Change) -> None:
         connection.execute(journal.ADD_REQUEST, (run.tenant, run.id, run.request))
     elif not connection.execute(journal.PUT_RUN, _CHANGED_RUN(run)).rowcount:
         raise ConflictError(f"the run {run.id!r} has ended, or is somebody else's: its fence is not {run.fence}")
+    if change.passes_on:
+        connection.execute(journal.NEXT_FENCE, (run.tenant, run.id))
     for move in change.moves:
         values = (move.to, run.tenant, move.approval_id, move.expected)
         if not connection.execute(journal.MOVE, values).rowcount:

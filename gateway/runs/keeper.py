@@ -80,6 +80,14 @@ class Keeper:
                 pause_s = 2 * LOOK_S  # which is within the lease still
             await asyncio.sleep(pause_s)
 
+    async def close(self) -> None:
+        """Gives up what this worker drives no more, so that nobody waits for its leases. Once its runs have ended."""
+        try:
+            await self._pay()
+            await self._store.release(owner=self.owner)
+        except StoreError as error:
+            log.error("the store failed: %s; runs of this process are taken up once their leases are over", error)
+
     async def _take_up(self, run: StoredRun) -> None:
         """One that cannot go on must not stop the others."""
         log.info("run %s goes on (%s)", run.id, run.state)

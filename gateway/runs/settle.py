@@ -1,10 +1,9 @@
 """What people settle: what became of a call of which nobody knows, and runs that they end.
 
-1. Who settles a call holds the run's lease meanwhile: two people never settle the same one.
+1. What settles a call moves the run's fence on: of two people who settle the same one, the second changes nothing.
 2. What they say is written with who said it; only then does the run go on.
 """
 
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -27,7 +26,6 @@ from gateway.journal import (
     StoredStep,
     Via,
 )
-from gateway.runs.lease import LEASE_S
 
 Outcome = Literal["done", "retry", "failed"]
 DONE = "A person says that this call was done."
@@ -63,13 +61,11 @@ async def resolve(store: Journal, run_id: str, finding: Finding, *, caller: Call
         raise not_found()
     if "approve" not in caller.scopes:
         raise GatewayError("scope_missing", "Your key may not settle calls: it needs the scope 'approve'.")
-    ours = await _claim(store, run, now_s=clock.time())
+    if run.state != "unknown":
+        raise _not_waiting(f"is {run.state}")
+    change = await _settled(store, run, finding, caller=caller, now_s=clock.time())
     try:
-        change = await _settled(store, ours, finding, caller=caller, now_s=clock.time())
         await store.write(change)
-    except GatewayError:
-        await store.write(Change(run=replace(ours, owner=None, lease_s=0.0), durable=False))
-        raise
     except ConflictError:
         raise _not_waiting("was changed by somebody else meanwhile: look at it again") from None
     return change.run
@@ -114,19 +110,6 @@ def not_found() -> GatewayError:
     return GatewayError("run_not_found", "There is no such run.")
 
 
-async def _claim(store: Journal, run: StoredRun, *, now_s: float) -> StoredRun:
-    """The run, ours for as long as it takes. Raises GatewayError (run_not_waiting)."""
-    if run.state == "unknown":
-        owner, until_s = "settle_" + secrets.token_hex(8), now_s + LEASE_S
-        for ours in await store.claim(
-            owner=owner, now_s=now_s, until_s=until_s, states=["unknown"], run_id=run.id, limit=1
-        ):
-            if ours.tenant == run.tenant:
-                return ours
-        raise _not_waiting("is being settled by somebody else right now: look at it again")
-    raise _not_waiting(f"is {run.state}")
-
-
 async def _settled(store: Journal, run: StoredRun, finding: Finding, *, caller: Caller, now_s: float) -> Change:
     """What is to be written. Raises GatewayError."""
     steps = await store.steps(run.id, tenant=run.tenant)
@@ -158,6 +141,7 @@ async def _settled(store: Journal, run: StoredRun, finding: Finding, *, caller: 
         run=replace(run, state="unknown" if left else "running", updated_s=now_s, owner=None, lease_s=0.0),
         steps=(after,),
         moves=moves,
+        passes_on=True,
         events=(_event(run, "step.resolved", facts, now_s=now_s),),
         audit=(line,),
     )

@@ -65,6 +65,9 @@ CLAIM = "UPDATE runs SET owner = ?, lease_s = ?, fence = fence + 1 WHERE tenant 
 #: Also shortens it: a clock that was set back must not leave a lease of hours behind.
 RENEW = f"""UPDATE runs SET lease_s = ?
     WHERE owner = ? AND id IN (SELECT value FROM json_each(?)) AND {ALIVE} RETURNING id"""
+#: As far as these runs have not ended, they are the next one's who wants them.
+RELEASE = f"UPDATE runs SET owner = NULL, lease_s = 0, fence = fence + 1 WHERE owner = ? AND {ALIVE}"
+NEXT_FENCE = "UPDATE runs SET fence = fence + 1 WHERE tenant = ? AND id = ?"
 CANCEL_RUN = f"""UPDATE runs SET state = 'cancelled', updated_s = ?, owner = NULL, lease_s = 0, fence = fence + 1
     WHERE tenant = ? AND id = ? AND {ALIVE}"""
 

@@ -222,6 +222,9 @@ class SqliteStore:
         which = (until_s, owner, json.dumps(list(run_ids)))
         return await self._write(lambda c: [row[0] for row in c.execute(journal.RENEW, which).fetchall()])
 
+    async def release(self, *, owner: str) -> int:
+        return await self._write(lambda c: c.execute(journal.RELEASE, (owner,)).rowcount)
+
     async def late(self, step: StoredStep, *, events: Sequence[RunEvent], audit: Sequence[AuditLine]) -> None:
         await self._write(partial(transactions.late, step=step, events=events, audit=audit), durable=True)
 

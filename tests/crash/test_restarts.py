@@ -3,8 +3,9 @@
 import asyncio
 import json
 import signal
+import sqlite3
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import aiohttp
@@ -121,6 +122,27 @@ async def died_often(folder: Path, *, times: int) -> None:
             assert status == 200, view
             await until(lambda: run_of(folder, "asked").state == "completed")
     assert [effect.run for effect in effects(folder)] == ["asked"]
+
+
+async def test_sigterm_leaves_no_lease_behind(tmp_path: Path) -> None:
+    """A run that was taken up and did not go on yet is the next process's at once, not after its lease."""
+    place = tmp_path / "gateway.db"
+
+    def told_of_run(sql: str) -> object:
+        with closing(sqlite3.connect(place)) as connection, connection:
+            return next(iter(connection.execute(sql).fetchall()), None)
+
+    async with GatewayProcess(json.dumps(slow(tmp_path))) as gateway:
+        async with session_with(gateway) as session:
+            await approval_asked(session, line("parked", ASKS))
+        gateway.signal(signal.SIGTERM)
+        assert await gateway.wait() == 0
+        told_of_run("UPDATE runs SET state = 'running', progress = x'00'")
+        await gateway.start()
+        await until(lambda: told_of_run("SELECT 1 FROM runs WHERE fence > 0"))
+        gateway.signal(signal.SIGTERM)
+        assert await gateway.wait() == 0
+        assert told_of_run("SELECT state, owner, lease_s FROM runs") == ("running", None, 0)
 
 
 async def test_it_starts_after_it_was_killed_while_it_started(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -339,6 +340,31 @@ async def test_a_lease_of_before_the_clock_was_set_back_becomes_a_short_one(
             await asyncio.sleep(0.002)
             found = await one.store.run("run_1", tenant="acme")
     task.cancel()
+
+
+async def test_a_worker_that_ends_leaves_no_lease_behind(workers: tuple[Worker, Worker], clock: ManualClock) -> None:
+    """What it had claimed is another one's at once, what others drive is not; and what it owed is written before."""
+    one, two = workers
+    for number in range(3):
+        await one.store.write(new(run(f"run_{number}")))
+    assert await one.keeper.claim("run_0", *ALL) and await two.keeper.claim("run_1", *ALL)
+    owed = await one.keeper.claim("run_2", *ALL)
+    assert owed is not None
+    one.keeper.owe(Change(run=replace(owed, state="completed", owner=None, lease_s=0.0)))
+    await one.keeper.close()
+    assert await two.keeper.claim("run_0", *ALL) is not None
+    assert await one.keeper.claim("run_1", *ALL) is None
+    ended = await two.store.run("run_2", tenant="acme")
+    assert ended is not None and ended.state == "completed"
+
+
+async def test_a_store_that_fails_at_the_end_of_a_worker_is_said(
+    workers: tuple[Worker, Worker], caplog: pytest.LogCaptureFixture
+) -> None:
+    one, _ = workers
+    await one.store.close()
+    await one.keeper.close()
+    assert "taken up once their leases are over" in caplog.text
 
 
 async def test_a_run_that_we_drive_is_not_claimed_anew(workers: tuple[Worker, Worker], clock: ManualClock) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from gateway.caller import Caller
 from gateway.errors import GatewayError
 from gateway.journal import Change, ConflictError, StoredStep
 from gateway.runs.settle import DONE, FAILED, Finding, Outcome, cancel, resolve
+from gateway.store import StoreError
 from plugins.stores.sqlite import SqliteStore
 from tests.plugins.stores.records import approval, new, parked, run, step
 
@@ -167,13 +169,38 @@ async def test_who_may_not_and_what_cannot(shelf: Shelf, caller: Caller, number:
     assert await shelf.can_be_claimed("unknown")
 
 
-@pytest.mark.parametrize("change", [new(), parked(), new(run(state="completed")), lost(owner="w", lease_s=300.0)])
+@pytest.mark.parametrize("change", [new(), parked(), new(run(state="completed"))])
 async def test_a_run_that_does_not_wait_for_a_word(shelf: Shelf, change: Change) -> None:
-    """It is told as it is; one that somebody holds is left alone."""
+    """It is told as it is."""
     await shelf.store.write(change)
     with pytest.raises(GatewayError) as caught:
         await shelf.resolve("done")
     assert caught.value.code == "run_not_waiting"
+
+
+async def test_a_word_that_could_not_be_written_is_in_nobodys_way(tmp_path: Path) -> None:
+    """The store fails, and nothing has changed: the next word is heard at once."""
+
+    class Failing(SqliteStore):
+        broken = False
+
+        async def write(self, change: Change) -> None:
+            if self.broken:
+                raise StoreError("database or disk is full")
+            await super().write(change)
+
+    store = Failing(str(tmp_path / "gateway.db"))
+    await store.open()
+    try:
+        await store.write(lost())
+        store.broken = True
+        with pytest.raises(StoreError):
+            await Shelf(store).resolve("done")
+        store.broken = False
+        assert await Shelf(store).resolve("done", "12 rows") == "running"
+        assert (await Shelf(store).step()).result == "12 rows"
+    finally:
+        await store.close()
 
 
 async def test_an_approval_that_moved_meanwhile(shelf: Shelf) -> None:

@@ -287,6 +287,27 @@ async def test_renewing_prolongs_leases_of_an_owner(store: Store) -> None:
     assert await claimed(store, "w3") == [("a", 1)]
 
 
+async def test_an_owner_gives_up_its_leases(store: Store) -> None:
+    """All of its own that have not ended; a change that it makes of them afterwards is too late."""
+    for run_id, owner, state in (("a", "w1", "running"), ("b", "w1", "awaiting_approval"), ("c", "w2", "running")):
+        await store.write(new(run(run_id, owner=owner, state=state, lease_s=500.0)))
+    await store.write(new(run("d", owner="w1", state="completed")))
+    assert await store.release(owner="w1") == 2 and await store.release(owner="w1") == 0
+    with pytest.raises(ConflictError):
+        await store.write(moved(run("a", owner="w1", lease_s=500.0, progress=b"1")))
+    states = ["running", "awaiting_approval", "completed"]
+    assert sorted(await claimed(store, "w3", states=states)) == [("a", 2), ("b", 2)]
+
+
+async def test_of_two_changes_from_one_reading_only_one_is_written_where_the_fence_moves_on(store: Store) -> None:
+    await store.write(new(run("a", state="unknown")))
+    await store.write(moved(run("a", state="unknown", progress=b"1"), passes_on=True))
+    with pytest.raises(ConflictError):
+        await store.write(moved(run("a", state="unknown", progress=b"2"), passes_on=True))
+    found = await store.run("a", tenant="acme")
+    assert found is not None and (found.progress, found.fence) == (b"1", 1)
+
+
 async def test_two_owners_never_get_the_same_run(store: Store) -> None:
     """However many ask at once."""
     for number in range(20):
