@@ -1,6 +1,7 @@
 """The tools and the gate of one configuration, built from plugins."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from gateway.tools.results import READ_RESULT, ReadsOnly, Results
 from gateway.wire.web import allowed_host
 
 SQLITE: Final = "sqlite:///"
+POSTGRES: Final = ("postgresql://", "postgres://")
 #: The assessors of the built-in tools.
 ASSESSORS = {"execute_sql": "sql", "execute_command": "command", "file_operations": "file", "http_request": "http"}
 #: Where the tools of ours stand in the configuration.
@@ -86,18 +88,15 @@ def gate_of(settings: Settings, host: Host, problems: list[Problem], *, at_hand:
     `at_hand`: its tools are there and examine what it lets run. Only those that are enabled have assessors then: the
     programs that are known to the one of commands alone cost 60 ms of each start.
     """
-    risk, http = settings.risk, settings.tools.http_request
+    risk, used = settings.risk, _used(settings)
     uses: dict[str, tuple[str, dict[str, object]]] = {
-        tool: (name, {"profile": risk.profile})
-        for tool, name in ASSESSORS.items()
-        if not at_hand or tool in settings.tools.built_in or tool in settings.tools.plugins
+        tool: (name, {"profile": risk.profile}) for tool, name in ASSESSORS.items() if not at_hand or tool in used
     }
-    if http is not None:
-        hosts = [allowed_host(host)[0] for host in http.hosts]  # the port of one is the tool's business
-        uses["http_request"][1].update(private_networks=http.private_networks, hosts=hosts)
-    if at_hand and settings.tools.execute_sql is not None:
-        url = str(settings.tools.execute_sql.options()["url"])
-        uses["execute_sql"][1].update(dialect="sqlite" if url.startswith(SQLITE) else "postgresql")
+    if (http := used.get("http_request")) is not None:
+        uses["http_request"][1].update(private_networks=http.get("private_networks") is True, hosts=_hosts(http))
+    if at_hand and (sql := used.get("execute_sql")) is not None:
+        dialect = "postgresql" if str(sql.get("url")).startswith(POSTGRES) else "sqlite"
+        uses["execute_sql"][1].update(dialect=dialect)
     uses |= {tool: (use.use, dict(use.with_)) for tool, use in risk.assessors.items()}
     assessors: dict[str, RiskAssessor] = {READ_RESULT: ReadsOnly()}
     folder = settings.plugins.folder
@@ -110,6 +109,20 @@ def gate_of(settings: Settings, host: Host, problems: list[Problem], *, at_hand:
         rules=risk.rules,
         configured={tool: orjson.dumps(use, option=orjson.OPT_SORT_KEYS).decode() for tool, use in uses.items()},
     )
+
+
+def _used(settings: Settings) -> dict[str, Mapping[str, object]]:
+    """The tools that are on, by the names of their plugins, under which a model knows those of ours; with options."""
+    used: dict[str, Mapping[str, object]] = {name: tool.options() for name, tool in settings.tools.built_in.items()}
+    return used | {plugin.use or name: plugin.with_ for name, plugin in settings.tools.plugins.items()}
+
+
+def _hosts(options: Mapping[str, object]) -> list[str]:
+    """The hosts that the tool may ask; the port of one is the tool's business, and so is one that is none."""
+    hosts = options.get("hosts")
+    with suppress(ValueError):
+        return [allowed_host(str(host))[0] for host in hosts] if isinstance(hosts, list) else []
+    return []
 
 
 def _nameless(settings: Settings, names: Sequence[str]) -> Iterator[Problem]:

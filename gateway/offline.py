@@ -36,10 +36,11 @@ async def offline_gate(settings: Settings) -> tuple[Gate, Mapping[str, ToolSpec]
     if problems:
         raise ConfigError(tuple(problems))
     specs: dict[str, ToolSpec] = {}
+    flags = {name: tool.requires_approval for name, tool in settings.tools.built_in.items()}
+    flags |= {plugin.use or name: plugin.requires_approval for name, plugin in settings.tools.plugins.items()}
     for name in ASSESSORS:
         source: ToolSource = build_plugin("tools", name, _OPTIONS.get(name, {}), host)
-        configured = getattr(settings.tools, name)
-        asks = configured is not None and configured.requires_approval
+        asks = flags.get(name, False)
         specs |= {spec.name: replace(spec, requires_approval=asks) for spec in await source.list_tools()}
         await source.close()
     return gate, specs

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 from tools.toolbox import Toolbox
 
-from gateway.assemble_tools import database_url, load_tools
+from gateway.assemble_tools import database_url, gate_of, load_tools
 from gateway.config import Problem, Settings
+from gateway.contracts import Json
+from gateway.tools.gate import Asked
 from gateway.tools.results import Results
 
 from .test_assemble import toolbox
@@ -25,6 +27,44 @@ from .test_assemble import toolbox
 def test_a_database_file_is_beside_the_configuration(url: str, found: str) -> None:
     """Unless it is an absolute path, or no file."""
     assert database_url(url, Path("/srv/gw")) == found
+
+
+URL, OTHER, PRIVATE = "https://a.example/", "https://b.example/", "http://10.0.0.1/"
+_WORK = {"cwd": ".", "sandbox": "none"}
+
+
+@pytest.mark.parametrize(
+    ("use", "options", "harmless", "harmful"),
+    [
+        ("execute_command", _WORK, {"command": "ls -l"}, {"command": "rm -r x"}),
+        ("file_operations", {"roots": ["."]}, {"operation": "read", "path": "a"}, {"operation": "delete", "path": "a"}),
+        ("http_request", {}, {"method": "GET", "url": URL}, {"method": "DELETE", "url": URL}),
+        ("http_request", {"hosts": ["a.example"]}, {"method": "GET", "url": URL}, {"method": "GET", "url": OTHER}),
+        ("http_request", {"private_networks": True}, {"method": "GET", "url": PRIVATE}, {"method": "PUT", "url": URL}),
+        ("execute_sql", {}, {"sql": "SELECT 1"}, {"sql": "DELETE FROM t"}),
+        ("execute_sql", {"url": "postgresql://h/d"}, {"sql": "SELECT $$a$$"}, {"sql": "SELECT pg_sleep(9)"}),
+    ],
+)
+async def test_an_assessor_follows_the_tool_that_is_used(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    use: str,
+    options: Json,
+    harmless: Json,
+    harmful: Json,
+) -> None:
+    """A tool of ours under a key of the operator's own is judged as the same tool under its own name."""
+    monkeypatch.chdir(tmp_path)
+    tools = {"mine": {"use": use, "with": options}}
+    settings = Settings.model_validate({"tools": tools, "risk": {"profile": "hardened"}}, context={"folder": tmp_path})
+    found: list[Problem] = []
+    catalog = await load_tools(settings, tmp_path, None, Results(), found)  # type: ignore[arg-type]  # no host
+    gate = gate_of(settings, None, found, at_hand=True)  # type: ignore[arg-type]  # as above
+    (spec,) = [spec for source in catalog.sources for spec in await source.list_tools() if spec.name == use]
+    judged = [gate.judge(spec, Asked(arguments), tainted=False) for arguments in (harmless, harmful)]
+    assert found == [] and [verdict.decision for verdict in judged] == ["auto", "confirm"], judged
+    for source in catalog.sources:
+        await source.close()
 
 
 async def test_rules_for_no_tool_are_told_of_where_plugins_know_the_names(tmp_path: Path) -> None:

@@ -52,6 +52,18 @@ async def test_the_operators_flag_counts() -> None:
     assert await decision(flagged, "http_request", {"method": "GET", "url": "http://a.example"}) == "auto"
 
 
+async def test_a_built_in_tool_under_another_key_is_the_same_tool() -> None:
+    """Its flag and its hosts count by the name of the tool, whatever the key that uses it."""
+    tools = {
+        "shell": {"use": "execute_command", "requires_approval": True},
+        "web": {"use": "http_request", "with": {"hosts": ["a.example:8443"]}},
+    }
+    assert await decision({"tools": tools}, "execute_command", {"command": "ls"}) == "confirm"
+    for host, wanted in (("a.example:8443", "auto"), ("c.example", "confirm")):
+        call = {"method": "GET", "url": f"https://{host}/"}
+        assert await decision({"tools": tools}, "http_request", call) == wanted
+
+
 async def test_the_hosts_of_the_operator_count_with_and_without_a_port() -> None:
     """Which port is asked is the tool's business; another host needs a person."""
     settings = {"tools": {"http_request": {"hosts": ["a.example:8443", "b.example"]}}}
