@@ -2,26 +2,18 @@
 
 import asyncio
 import contextlib
-import functools
 import hashlib
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import ParamSpec, Protocol
+from typing import Protocol
 
 from functional.through import HOSTS, get
 
 from gateway.testing import processes
-from gateway.testing.peer import Peer, Response, connect
+from gateway.testing.peer import PATIENCE_S, Peer, Response, connect
 from gateway.testing.run import GatewayProcess
-
-P = ParamSpec("P")
-
-#: A loose bound for what happens at once, on a machine that others use too.
-SOON_S = 5.0
-#: A deadline may strike this late; 0.2 s of it is for a busy machine.
-SWEEP_S = 1.2
 
 
 class Reachable(Protocol):
@@ -46,13 +38,13 @@ def key(text: str, *scopes: str) -> dict[str, object]:
     return {"name": f"key-{digest[:6]}", "sha256": digest, "scopes": list(scopes or ("passthrough",))}
 
 
-async def exchange(peer: Peer, message: bytes | None = None, *, timeout_s: float = SOON_S) -> Response:
+async def exchange(peer: Peer, message: bytes | None = None, *, timeout_s: float = PATIENCE_S) -> Response:
     """One request and its answer on an open connection."""
     await peer.send(message or get())
     return await peer.read_response(timeout_s=timeout_s)
 
 
-async def fetch(gateway: Reachable, target: bytes = b"/v1/x", *lines: bytes, timeout_s: float = SOON_S) -> Response:
+async def fetch(gateway: Reachable, target: bytes = b"/v1/x", *lines: bytes, timeout_s: float = PATIENCE_S) -> Response:
     """One GET on a connection of its own; `lines` are header lines without their CRLF."""
     async with connect(gateway.host, gateway.port, keep_bytes=1 << 24) as peer:
         return await exchange(peer, get(target, *lines).replace(b"gw.example", b"localhost"), timeout_s=timeout_s)
@@ -71,21 +63,21 @@ async def scrape(gateway: Reachable) -> dict[str, float]:
     return samples(page.payload)
 
 
-async def until(reached: Callable[[], object], *, timeout_s: float = SOON_S) -> None:
+async def until(reached: Callable[[], object], *, timeout_s: float = PATIENCE_S) -> None:
     """Returns as soon as `reached()` is true."""
     async with asyncio.timeout(timeout_s):
         while not reached():
             await asyncio.sleep(0.005)
 
 
-async def until_sample(gateway: Reachable, name: str, value: float, *, timeout_s: float = SOON_S) -> None:
+async def until_sample(gateway: Reachable, name: str, value: float, *, timeout_s: float = PATIENCE_S) -> None:
     """Returns as soon as /metrics has this value for this sample."""
     async with asyncio.timeout(timeout_s):
         while (await scrape(gateway)).get(name, 0.0) != value:
             await asyncio.sleep(0.02)
 
 
-async def until_refused(gateway: Reachable, *, timeout_s: float = SOON_S) -> None:
+async def until_refused(gateway: Reachable, *, timeout_s: float = PATIENCE_S) -> None:
     """Returns as soon as nobody accepts connections any more."""
     with contextlib.suppress(ConnectionRefusedError):
         async with asyncio.timeout(timeout_s):
@@ -95,12 +87,11 @@ async def until_refused(gateway: Reachable, *, timeout_s: float = SOON_S) -> Non
                         await asyncio.sleep(0.01)
 
 
-class LateError(AssertionError):
-    """A promise about time was not kept."""
-
-
 class Stopwatch:
-    """Seconds since it was made."""
+    """Seconds since it was made: for what waits at least so long, and for figures that a quiet machine prints.
+
+    An upper bound on them is no test: a machine that others use breaks it as well (`measuring` counts instead).
+    """
 
     def __init__(self) -> None:
         self._began = time.perf_counter()
@@ -108,27 +99,6 @@ class Stopwatch:
     @property
     def s(self) -> float:
         return time.perf_counter() - self._began
-
-    def within(self, promise_s: float) -> None:
-        """Raises LateError when more time than promised has passed; for tests that are marked `keeps_time`."""
-        if (passed_s := self.s) > promise_s:
-            raise LateError(f"promised within {promise_s} s, took {passed_s:.3f} s")
-
-
-def keeps_time(test: Callable[P, Awaitable[None]]) -> Callable[P, Awaitable[None]]:
-    """A test of a promise in fractions of a second, which a machine that stands still breaks as well as we could.
-
-    It may be late twice: what we do wrong is late every time. Any other failure counts at once.
-    """
-
-    @functools.wraps(test)
-    async def attempts(*args: P.args, **kwargs: P.kwargs) -> None:
-        for _ in range(2):
-            with contextlib.suppress(LateError):
-                return await test(*args, **kwargs)
-        return await test(*args, **kwargs)
-
-    return attempts
 
 
 async def all_workers(gateway: GatewayProcess) -> list[processes.Process]:

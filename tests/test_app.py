@@ -24,7 +24,7 @@ from gateway.testing.upstream import FakeUpstream
 
 
 def loaded(upstream_url: str, **sections: object) -> Loaded:
-    content = {"upstreams": [{"name": "up", "base_url": upstream_url}], **sections}
+    content = {"upstreams": [{"name": "up", "base_url": upstream_url}], "store": "sqlite:///:memory:", **sections}
     settings = Settings.model_validate(content, context={"folder": Path.cwd()})
     return Loaded(settings=settings, warnings=(), file=None, folder=Path.cwd())
 
@@ -38,7 +38,7 @@ async def test_a_reload_asked_for_during_a_reload_is_not_lost() -> None:
         reads.append(newest[0])
         now = loaded(newest[0])
         reading.set()
-        go_on.wait(5)
+        go_on.wait(30)
         return now
 
     metrics = Metrics()
@@ -135,8 +135,8 @@ async def test_closing_ends_what_is_open() -> None:
 
 async def test_draining_with_nobody_there_takes_no_time() -> None:
     """An idle gateway stops at once."""
-    async with through() as (gateway, _):
-        await asyncio.wait_for(gateway.gateway.drain(), 0.5)
+    async with through(limits={"drain": "10m"}) as (gateway, _):
+        await asyncio.wait_for(gateway.gateway.drain(), 30)
 
 
 # Services.

@@ -25,7 +25,8 @@ Ended = Literal["open", "eof", "reset", "closed"]
 PEER_LEFT: Final = (EOFError, ConnectionError)
 
 KEEP_BYTES: Final = 1 << 20
-SEND_TIMEOUT_S: Final = 30.0
+#: How long is waited for what should come by itself: no promise, but the end of waiting in vain on a busy machine.
+PATIENCE_S: Final = 30.0
 
 
 class Peer:
@@ -80,52 +81,52 @@ class Peer:
 
     # Reading bytes.
 
-    async def read_head(self, *, timeout_s: float | None = 5.0) -> bytes:
+    async def read_head(self, *, timeout_s: float | None = PATIENCE_S) -> bytes:
         """Through the next CRLFCRLF."""
         async with self._within("a head", timeout_s):
             return await self._incoming.take_until(HEAD_END)
 
-    async def read_until(self, token: bytes, *, timeout_s: float | None = 5.0) -> bytes:
+    async def read_until(self, token: bytes, *, timeout_s: float | None = PATIENCE_S) -> bytes:
         """Through the next `token`."""
         async with self._within(f"{token!r}", timeout_s):
             return await self._incoming.take_until(token)
 
-    async def read_exactly(self, n: int, *, timeout_s: float | None = 5.0) -> bytes:
+    async def read_exactly(self, n: int, *, timeout_s: float | None = PATIENCE_S) -> bytes:
         async with self._within(f"{n} bytes", timeout_s):
             return await self._incoming.take(n)
 
-    async def read_some(self, *, timeout_s: float | None = 5.0) -> bytes:
+    async def read_some(self, *, timeout_s: float | None = PATIENCE_S) -> bytes:
         """At least one byte; b"" at the other side's FIN."""
         async with self._within("any byte", timeout_s):
             return await self._incoming.take_some()
 
-    async def read_rest(self, *, timeout_s: float | None = 5.0) -> bytes:
+    async def read_rest(self, *, timeout_s: float | None = PATIENCE_S) -> bytes:
         """Everything up to the other side's FIN."""
         async with self._within("a FIN", timeout_s):
             return await self._incoming.take_rest()
 
-    async def discard(self, n: int, *, timeout_s: float | None = 5.0) -> None:
+    async def discard(self, n: int, *, timeout_s: float | None = PATIENCE_S) -> None:
         """Reads `n` bytes without holding them; `sha256` has seen them."""
         async with self._within(f"{n} bytes", timeout_s):
             await self._incoming.drop(n)
 
     # Reading messages.
 
-    async def read_body(self, head: bytes, *, for_method: str = "GET", timeout_s: float | None = 5.0) -> bytes:
+    async def read_body(self, head: bytes, *, for_method: str = "GET", timeout_s: float | None = PATIENCE_S) -> bytes:
         """The raw body that belongs to `head`, chunk framing and trailers included; `for_method` is for answers."""
         async with self._within("a body", timeout_s):
             return await self._incoming.take_body(head, method=for_method)
 
-    async def read_request(self, *, timeout_s: float | None = 5.0) -> Request:
+    async def read_request(self, *, timeout_s: float | None = PATIENCE_S) -> Request:
         async with self._within("a request", timeout_s):
             return await self._finish(await self._incoming.take_until(HEAD_END))
 
-    async def finish_request(self, head: bytes, *, timeout_s: float | None = 5.0) -> Request:
+    async def finish_request(self, head: bytes, *, timeout_s: float | None = PATIENCE_S) -> Request:
         """As `read_request` after a `read_head`, for scripts that act between the two."""
         async with self._within("the body of a request", timeout_s):
             return await self._finish(head)
 
-    async def read_response(self, *, method: str = "GET", timeout_s: float | None = 5.0) -> Response:
+    async def read_response(self, *, method: str = "GET", timeout_s: float | None = PATIENCE_S) -> Response:
         """The final answer to a `method` request; the 1xx heads before it are collected, 101 is final."""
         async with self._within("a response", timeout_s):
             informational: list[bytes] = []
@@ -133,7 +134,7 @@ class Peer:
                 informational.append(head)
             return Response(head, await self._incoming.take_body(head, method=method), tuple(informational))
 
-    async def wait_end(self, *, timeout_s: float | None = 5.0) -> Ended:
+    async def wait_end(self, *, timeout_s: float | None = PATIENCE_S) -> Ended:
         """Waits for the other side's FIN or RST, reading and dropping what comes before it; returns `ended`."""
         async with self._within("a FIN or RST", timeout_s):
             with contextlib.suppress(ConnectionError), self._noticing_end():
@@ -142,12 +143,12 @@ class Peer:
 
     # Sending and ending.
 
-    async def handshake(self, *, timeout_s: float | None = 5.0) -> None:
+    async def handshake(self, *, timeout_s: float | None = PATIENCE_S) -> None:
         """TLS, where there is any; `connect` and `FakeUpstream` call it."""
         async with self._within("the end of the TLS handshake", timeout_s):
             await self._stream.handshake()
 
-    async def send(self, data: bytes, *, timeout_s: float | None = SEND_TIMEOUT_S) -> None:
+    async def send(self, data: bytes, *, timeout_s: float | None = PATIENCE_S) -> None:
         """Returns when the kernel has taken all of `data`: not while the other side does not read."""
         async with self._within(f"room to send {len(data)} bytes", timeout_s):
             await self._stream.send(data)
@@ -244,7 +245,7 @@ def connect(
     server_name: str | None = None,
     rcvbuf: int | None = None,
     keep_bytes: int = KEEP_BYTES,
-    timeout_s: float = 5.0,
+    timeout_s: float = PATIENCE_S,
 ) -> Connecting:
     """A raw client's connection: `peer = await connect(...)`, or `async with connect(...) as peer`.
 

@@ -41,9 +41,9 @@ class GatewayProcess:
         command: Sequence[str] = GATEWAY,
         host: str = "127.0.0.1",
         port: int | None = None,
-        ready_timeout_s: float = 20.0,
-        stop_timeout_s: float = 20.0,
-        leftovers_grace_s: float = 2.0,
+        ready_timeout_s: float = 60.0,
+        stop_timeout_s: float = 60.0,
+        leftovers_grace_s: float = 10.0,
     ) -> None:
         """`env` is added to the environment of this process; children may outlive it by `leftovers_grace_s`."""
         self.host = require_loopback(host)
@@ -129,7 +129,7 @@ class GatewayProcess:
         self._remember_family()
         self._started().send_signal(number)
 
-    async def wait(self, timeout_s: float = 20.0) -> int:
+    async def wait(self, timeout_s: float = 60.0) -> int:
         """The exit code."""
         process = self._started()
         try:

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from gateway.testing.messages import Request
-from gateway.testing.peer import KEEP_BYTES, PEER_LEFT, Peer
+from gateway.testing.peer import KEEP_BYTES, PATIENCE_S, PEER_LEFT, Peer
 from gateway.testing.scripts import ok, serve
 from gateway.testing.streams import PlainStream, TlsStream, require_loopback
 
@@ -88,17 +88,17 @@ class FakeUpstream:
         elif self._failures:
             raise self._failures[0] if len(self._failures) == 1 else ExceptionGroup("scripts failed", self._failures)
 
-    async def wait_requests(self, n: int, *, timeout_s: float = 5.0) -> list[Request]:
+    async def wait_requests(self, n: int, *, timeout_s: float = PATIENCE_S) -> list[Request]:
         """Returns the requests as soon as there are `n`."""
         await self._until(lambda: len(self.requests) >= n, f"{n} requests", timeout_s)
         return self.requests
 
-    async def wait_connections(self, n: int, *, timeout_s: float = 5.0) -> list[Peer]:
+    async def wait_connections(self, n: int, *, timeout_s: float = PATIENCE_S) -> list[Peer]:
         """Returns the connections as soon as there are `n`."""
         await self._until(lambda: len(self.connections) >= n, f"{n} connections", timeout_s)
         return self.connections
 
-    async def wait_open(self, n: int, *, timeout_s: float = 5.0) -> None:
+    async def wait_open(self, n: int, *, timeout_s: float = PATIENCE_S) -> None:
         """Returns as soon as exactly `n` connections are open; 0 tells a leak."""
         await self._until(lambda: self.open_count == n, f"{n} open connections", timeout_s)
 

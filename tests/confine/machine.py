@@ -23,7 +23,7 @@ PYTHON = os.path.realpath(sys.executable)
 READABLE = (os.path.realpath(sys.base_prefix),)
 
 
-def order(cwd: Path, *argv: str, level: Level, timeout_s: float = 10.0, limits: Limits | None = None) -> Order:
+def order(cwd: Path, *argv: str, level: Level, timeout_s: float = 30.0, limits: Limits | None = None) -> Order:
     wanted = Order(
         argv=argv,
         cwd=str(cwd),
@@ -40,7 +40,7 @@ async def run_order(wanted: Order, *, flood_bytes: int = 1 << 24) -> Finished:
     return await run(wanted, stdout_bytes=1 << 16, stderr_bytes=1 << 16, flood_bytes=flood_bytes)
 
 
-async def shell(cwd: Path, command: str, *, level: Level, timeout_s: float = 10.0) -> Finished:
+async def shell(cwd: Path, command: str, *, level: Level, timeout_s: float = 30.0) -> Finished:
     return await run_order(order(cwd, "/bin/sh", "-c", command, level=level, timeout_s=timeout_s))
 
 

@@ -9,10 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from running import Stopwatch, keeps_time
 
 from gateway.testing import processes
-from gateway.testing.local import LocalGateway
 
 from .models import Json, says
 from .serving import asked_of, asks, behaving, called, result, seen, serving, started, told, until, until_pinned
@@ -21,9 +19,8 @@ from .talking import World, talking
 #: The connections themselves are tested on both loops.
 pytestmark = pytest.mark.asyncio(loop_factories=["uvloop"])
 
-#: How soon the end of a server is noticed, and how long one may take to be gone with all that it started.
-NOTICED_S, GONE_S = 1.0, 5.0
-SLOW = pytest.mark.parametrize("behaviour", [("silent",), ("slow-start", 3), ("exits",), ("ignores-term",)])
+#: Servers that have no tools yet when the gateway is asked for the first time.
+SLOW = pytest.mark.parametrize("behaviour", [("silent",), ("slow-start", 600), ("exits",)])
 
 
 @asynccontextmanager
@@ -40,37 +37,37 @@ async def calling(world: World, name: str, **arguments: object) -> AsyncIterator
         yield asyncio.create_task(ended())
 
 
+async def until_wrong(world: World, name: str, error: str) -> None:
+    """Returns once this is wrong with a service: before it runs again, nothing else is."""
+    async with asyncio.timeout(60):
+        while (await seen(world, name))["error"] != error:
+            await asyncio.sleep(0.01)
+
+
 # The start.
 
 
-@keeps_time
 async def test_a_server_that_never_answers_is_an_error_at_its_limit() -> None:
-    """M2: and delays neither the start of the gateway, nor another server, nor the end of the gateway."""
+    """M2: and not only that: another server answers."""
     servers = {"mute": behaving("silent", start_timeout=0.5), "box": behaving()}
-    watch = Stopwatch()
     async with talking(mcp={"servers": servers}) as world:
-        watch.within(0.5)
-        assert (await seen(world, "mute"))["state"] == "starting"
+        await until_wrong(world, "mute", "did not answer within 0.5 s of its start")
         await until(world, "box")
         assert await called(world, "box.echo", text="hello") == "hello"
-        found = await until(world, "mute", "error")
-        assert found["error"] == "did not answer within 0.5 s of its start"
         assert "'mute' is not running" in await called(world, "mute.echo", text="hello")
 
 
 @SLOW
-@keeps_time
 async def test_a_server_that_starts_badly_delays_nothing(behaviour: tuple[object, ...]) -> None:
-    """M2: the gateway is ready at once, and so is who asks it, whatever its servers do."""
-    async with LocalGateway({"store": "sqlite:///:memory:"}):
-        pass  # what is loaded at the first start does not count
-    watch = Stopwatch()
-    async with talking(says("Hi."), mcp={"servers": {"box": behaving(*behaviour)}}) as world:
-        watch.within(0.5)
-        assert (await world.chat("Hello?")).text == "Hi."
-        watch.within(1.0)
-        watch = Stopwatch()
-    watch.within(GONE_S)
+    """M2: neither the start of the gateway, nor a client, nor another server, nor the end of the gateway."""
+    servers = {"box": behaving(*behaviour, start_timeout=600), "other": behaving()}
+    async with asyncio.timeout(None) as limit:
+        async with talking(says("Hi."), mcp={"servers": servers}) as world:
+            assert (await world.chat("Hello?")).text == "Hi."
+            await until(world, "other")
+            assert await called(world, "other.echo", text="hello") == "hello"
+            assert (await seen(world, "box"))["state"] in ("starting", "error")
+            limit.reschedule(asyncio.get_running_loop().time() + 60)
 
 
 async def test_a_server_that_cannot_start_says_why_and_comes_back(tmp_path: Path) -> None:
@@ -85,18 +82,14 @@ async def test_a_server_that_cannot_start_says_why_and_comes_back(tmp_path: Path
 # Death.
 
 
-@keeps_time
 async def test_a_server_that_is_killed_while_it_runs_a_tool() -> None:
-    """M3: the call fails at once and is not made again; the loop goes on; the server comes back by itself."""
+    """M3: the call fails before its time is over and is not made again; the loop goes on; the server comes back."""
     async with serving(servers={"box": behaving(), "other": behaving()}) as world:
         pid = int(await called(world, "box.pid"))
         async with calling(world, "box.sleep", seconds=30) as ended:
-            watch = Stopwatch()
             os.kill(pid, signal.SIGKILL)
             text = await ended
-            watch.within(NOTICED_S)
         assert "the service 'box' ended while it ran the tool 'sleep'" in text and "is not known" in text
-        assert (await seen(world, "box"))["state"] in ("error", "starting")
         assert await called(world, "other.echo", text="hello") == "hello"
         assert (await until(world, "box", restarts=1))["error"] is None
         assert await called(world, "box.calls") == "1"
@@ -146,16 +139,13 @@ async def test_a_tool_that_may_run_twice_is_called_again() -> None:
         assert await called(world, "box.calls") == "2"
 
 
-@keeps_time
 async def test_a_server_that_is_killed_while_nobody_calls_it() -> None:
-    """Whoever asks for it in the second after reads a friendly text, and whoever asks later its answer."""
-    async with serving(servers={"box": behaving()}) as world:
+    """A call before it is back reads a friendly text, a later one its answer."""
+    async with serving(servers={"box": behaving("slow-start", 3)}) as world:
         assert await world.counted('gateway_mcp_server_up{server="box"}') == 1
         pid = int(await called(world, "box.pid"))
-        watch = Stopwatch()
         os.kill(pid, signal.SIGKILL)
-        await until(world, "box", "error", error="its program ended with exit code 137")
-        watch.within(NOTICED_S)
+        await until_wrong(world, "box", "its program ended with exit code 137")
         assert await world.counted('gateway_mcp_server_up{server="box"}') == 0
         assert "'box' is not running just now" in await called(world, "box.echo", text="hello")
         await until(world, "box")
@@ -177,47 +167,42 @@ async def test_a_server_that_ends_in_every_call(behaviour: str, text: str) -> No
 # Patience.
 
 
-@keeps_time
 async def test_a_tool_that_tells_its_progress_for_ever() -> None:
     """M5: progress extends the time of a call, up to its limit; the server is told that nobody waits any more."""
-    box = behaving("progress-forever", timeout=0.2, max_timeout=0.6)
+    box = behaving("progress-forever", timeout=1, max_timeout=2)
     async with serving(servers={"box": box}) as world:
-        watch = Stopwatch()
         text = await called(world, "box.echo", text="hello")
-        watch.within(1.2)
-        assert watch.s > 0.6 and "did not answer within 0.6 s and was stopped" in text
+        assert "did not answer within 2 s and was stopped" in text
 
 
 async def test_progress_keeps_a_call_alive() -> None:
     """A call that takes longer than its timeout is no dead one while it says so."""
-    async with serving(servers={"box": behaving(timeout=0.3)}) as world:
-        assert await called(world, "box.progress", steps=5, pause=0.1) == "done"
+    async with serving(servers={"box": behaving(timeout=1)}) as world:
+        assert await called(world, "box.progress", steps=8, pause=0.2) == "done"
 
 
-@keeps_time
 async def test_a_tool_that_hangs_delays_nobody_else() -> None:
     """Neither another call of the same server nor one of another; the server learns of the cancellation."""
-    servers = {"box": behaving(timeouts={"sleep": 1.0}), "other": behaving()}
+    servers = {"box": behaving(timeouts={"sleep": 4.0}), "other": behaving()}
     async with serving(servers=servers, upstreams=[]) as world:
-        hanging = asyncio.create_task(told(world, "box.sleep", seconds=2))
-        await asyncio.sleep(0.1)
-        watch = Stopwatch()
+        hanging = asyncio.create_task(told(world, "box.sleep", seconds=600))
+        asked = 1
+        while int(await told(world, "box.calls")) == asked:  # until the server has the call that hangs, too
+            asked += 1
         assert await told(world, "other.echo", text="a") == "a" and await told(world, "box.echo", text="b") == "b"
-        watch.within(0.5)
-        assert "the tool 'sleep' of the service 'box' did not answer within 1 s" in await hanging
+        assert not hanging.done()
+        assert "the tool 'sleep' of the service 'box' did not answer within 4 s" in await hanging
         assert await told(world, "box.cancelled") == "1"
 
 
-@keeps_time
 async def test_a_server_that_reads_nothing_any_more() -> None:
     """Its calls end at their limit; another server's calls do not wait for that."""
-    servers = {"deaf": behaving("deaf", timeout=0.5), "box": behaving()}
+    servers = {"deaf": behaving("deaf", timeout=3), "box": behaving()}
     async with serving(servers=servers, upstreams=[]) as world:
         waiting = [asyncio.create_task(told(world, "deaf.echo", text="x" * 10_000)) for _ in range(10)]
-        watch = Stopwatch()
         assert await told(world, "box.echo", text="a") == "a"
-        watch.within(0.5)
-        assert all("did not answer within 0.5 s" in text for text in await asyncio.gather(*waiting))
+        assert not any(call.done() for call in waiting)
+        assert all("did not answer within 3 s" in text for text in await asyncio.gather(*waiting))
 
 
 # The end.
@@ -225,34 +210,26 @@ async def test_a_server_that_reads_nothing_any_more() -> None:
 
 @pytest.mark.parametrize("behaviour", ["grandchild", "grandchild-away"])
 @pytest.mark.parametrize("way", ["stop", "close"])
-@keeps_time
 async def test_nothing_is_left_of_a_server_that_is_stopped(tmp_path: Path, behaviour: str, way: str) -> None:
     """M19: neither it nor what it started, by its operator and by the end of the gateway."""
     file = tmp_path / "child"
     async with serving(servers={"box": behaving(behaviour, file)}) as world:
         family = left_by(int(await called(world, "box.pid")), int(file.read_text()))
-        watch = Stopwatch()
         if way == "stop":
             assert (await asked_of(world, "/box/stop")).json["state"] == "stopped"
-            watch.within(GONE_S)
             assert not processes.still_living(family)
             assert (await asked_of(world, "/box/start")).json["state"] in ("starting", "running")
             await until(world, "box")
             assert await called(world, "box.echo", text="hello") == "hello"
             family = left_by(int(await called(world, "box.pid")), int(file.read_text()))
-            watch = Stopwatch()
-    watch.within(GONE_S)
     assert not processes.still_living(family)
 
 
-@keeps_time
 async def test_a_server_that_does_not_want_to_end() -> None:
     """M19: input closed, then SIGTERM, then SIGKILL."""
     async with serving(servers={"box": behaving("ignores-term")}) as world:
         family = left_by(int(await called(world, "box.pid")))
-        watch = Stopwatch()
         await asked_of(world, "/box/stop")
-        watch.within(GONE_S)
         assert not processes.still_living(family)
 
 

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from measuring import LoopTime
 
 from gateway.runs import live
 from gateway.testing.peer import connect
@@ -322,9 +323,9 @@ async def test_a_client_that_leaves_closes_the_models_connection(phase: str) -> 
     async with talking(PHASES[phase]) as world:
         async with world.streaming():
             await world.model.upstream.wait_requests(1)
-        began = time.perf_counter()
+        left = LoopTime()
         await world.model.upstream.wait_open(0)
-        assert time.perf_counter() - began < LEFT_S
+        left.within(LEFT_S)
 
 
 async def test_a_client_that_leaves_without_streaming() -> None:
@@ -336,9 +337,9 @@ async def test_a_client_that_leaves_without_streaming() -> None:
                 b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % (CHAT.encode(), len(body)) + body
             )
             await world.model.upstream.wait_requests(1)
-        began = time.perf_counter()
+        left = LoopTime()
         await world.model.upstream.wait_open(0)
-        assert time.perf_counter() - began < LEFT_S
+        left.within(LEFT_S)
 
 
 WRITES = {
@@ -357,9 +358,9 @@ async def test_a_client_that_leaves_after_a_tool_ran_closes_the_models_connectio
             await world.model.upstream.wait_requests(2)
             if phase == "in mid-answer":
                 await stream.until_text("D")
-        began = time.perf_counter()
+        left = LoopTime()
         await world.model.upstream.wait_open(0)
-        assert time.perf_counter() - began < LEFT_S
+        left.within(LEFT_S)
         again = await world.stream("Write it.", headers={"x-stainless-retry-count": "1"})
         is_clean(again)
         assert again.text == "Written." and len(world.model.asked) == 3
@@ -383,7 +384,7 @@ async def test_a_client_that_does_not_read_holds_the_model() -> None:
     async with talking(says(*pieces)) as world, world.streaming() as stream:
         (connection,) = await world.model.upstream.wait_connections(1)
         sent = 0
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while not sent or sent != connection.n_sent:
                 sent = connection.n_sent
                 await asyncio.sleep(0.05)  # what is not held goes on meanwhile
@@ -402,7 +403,7 @@ async def test_a_client_that_leaves_ends_a_running_tool(tmp_path: Path, monkeypa
                 await stream.frame()
             for _ in range(4):  # it is written down, and runs
                 await stream.frame()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not await world.counted('gateway_agent_runs_total{outcome="cancelled"}'):
                 await asyncio.sleep(0.01)
         assert len(world.model.asked) == 1
@@ -439,7 +440,7 @@ async def test_an_upstream_that_does_not_end_its_body() -> None:
     never, end = asyncio.Event(), json.dumps({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}).encode()
     hangs = says("Hello.", end, b"[DONE]", never, finish=None, usage=None)
     async with talking(hangs, says("Again.")) as world:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             assert (await world.stream()).text == "Hello."
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             assert (await world.chat("And?")).text == "Again."

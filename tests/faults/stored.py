@@ -76,7 +76,7 @@ class Lane:
 
     async def run(self, run_id: str, *, state: str) -> Json:
         """The run, once it is in this state."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(30):
             while (found := await self.get(f"/context/runs/{run_id}"))["state"] != state:
                 await asyncio.sleep(0.02)
         return found

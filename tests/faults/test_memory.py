@@ -159,7 +159,7 @@ async def aborted_streams(gateway: GatewayProcess, number: int) -> None:
     async def one(leave_by_reset: bool) -> None:
         async with connect(gateway.host, gateway.port, keep_bytes=0) as client:
             await client.send(post(b'{"stream": true}'))
-            await client.read_until(b"begun", timeout_s=20)
+            await client.read_until(b"begun", timeout_s=30)
             if leave_by_reset:
                 client.reset()
 
@@ -178,10 +178,10 @@ async def test_aborted_streams() -> None:
 
     async with measured(script) as (gateway, upstream, usage):
         await aborted_streams(gateway, 3_000)
-        await upstream.wait_open(0, timeout_s=20)
+        await upstream.wait_open(0, timeout_s=30)
         before, files = await steady(usage), usage.open_files
         await aborted_streams(gateway, 10_000)
-        await upstream.wait_open(0, timeout_s=20)
+        await upstream.wait_open(0, timeout_s=30)
         await until_sample(gateway, "gateway_client_connections", 1)
         after = await steady(usage)
         print(f"\n10,000 aborted streams: {(after - before) / 1e6:+.2f} MB, {usage.open_files - files:+d} open files")

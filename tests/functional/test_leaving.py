@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from running import Stopwatch, keeps_time, until
+from measuring import LoopTime
+from running import until
 
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import Peer
@@ -49,7 +50,6 @@ PHASES: dict[str, tuple[Callable[[Peer], Awaitable[None]], bytes, int]] = {
 
 @pytest.mark.parametrize("how", ["close", "reset", "half_close"])
 @pytest.mark.parametrize("phase", PHASES)
-@keeps_time
 async def test_the_upstream_connection_ends_with_the_client(phase: str, how: str) -> None:
     """Whether it closes, resets or stops sending; what it left behind is counted, not answered."""
     script, request, some = PHASES[phase]
@@ -60,7 +60,7 @@ async def test_the_upstream_connection_ends_with_the_client(phase: str, how: str
         if some:
             await client.read_exactly(some)
         await breathe()
-        left = Stopwatch()
+        left = LoopTime()
         if how == "half_close":
             await client.half_close()
         else:
@@ -72,7 +72,6 @@ async def test_the_upstream_connection_ends_with_the_client(phase: str, how: str
         assert gateway.metrics.upstream("up").outcomes == {"cancelled": 1}
 
 
-@keeps_time
 async def test_a_client_that_leaves_while_connecting_stops_the_attempt() -> None:
     """No connection is made for it later on."""
     with silent_port() as port:
@@ -81,13 +80,12 @@ async def test_a_client_that_leaves_while_connecting_stops_the_attempt() -> None
             async with client_of(gateway) as client:
                 await client.send(get())
                 await breathe(20)
-            left = Stopwatch()
+            left = LoopTime()
             await until(lambda: gateway.metrics.client_disconnects)
             left.within(AT_ONCE_S)
             assert gateway.metrics.upstream("up").outcomes == {"cancelled": 1}
 
 
-@keeps_time
 async def test_a_client_that_does_not_read_is_noticed_when_it_leaves() -> None:
     """While its answer is stuck: reading is paused nowhere, or looked after."""
 
@@ -102,13 +100,12 @@ async def test_a_client_that_does_not_read_is_noticed_when_it_leaves() -> None:
         await client.send(get())
         await client.read_some()
         await stuck(upstream.connections[0])
-        left = Stopwatch()
+        left = LoopTime()
         client.reset()
         await upstream.wait_open(0)
         left.within(NOTICED_S)
 
 
-@keeps_time
 async def test_a_client_whose_upload_is_stuck_is_noticed_when_it_resets() -> None:
     """While the upstream does not read, neither does the gateway; so it looks. (A FIN would wait behind the body.)"""
     done = asyncio.Event()
@@ -124,7 +121,7 @@ async def test_a_client_whose_upload_is_stuck_is_noticed_when_it_resets() -> Non
         await stuck(client)
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
-        left = Stopwatch()
+        left = LoopTime()
         client.reset()
         await until(lambda: gateway.metrics.client_disconnects)
         left.within(NOTICED_S)
@@ -138,7 +135,6 @@ async def stuck(peer: Peer) -> None:
         await asyncio.sleep(0.05)
 
 
-@keeps_time
 async def test_pipelined_requests_of_a_client_that_left_are_not_sent() -> None:
     """The one under way ends, those behind it never begin."""
     async with through(silent) as (gateway, upstream):
@@ -146,7 +142,7 @@ async def test_pipelined_requests_of_a_client_that_left_are_not_sent() -> None:
         await client.send(get(b"/v1/1") + get(b"/v1/2") + post(b"{}", b"/v1/3"))
         await upstream.wait_connections(1)
         await breathe()
-        left = Stopwatch()
+        left = LoopTime()
         client.close()
         await upstream.wait_open(0)
         left.within(AT_ONCE_S)

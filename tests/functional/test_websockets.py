@@ -8,11 +8,11 @@ from pathlib import Path
 import aiohttp
 import pytest
 from aiohttp import WSCloseCode, WSMsgType, web
-from running import SOON_S, config, scrape, until, until_sample
+from running import config, scrape, until, until_sample
 
 from gateway.errors import GatewayError
 from gateway.lanes.websocket import websocket
-from gateway.testing.peer import Peer, connect
+from gateway.testing.peer import PATIENCE_S, Peer, connect
 from gateway.testing.run import GatewayProcess
 
 from .talking import (
@@ -126,10 +126,10 @@ async def test_a_client_and_a_page_talk() -> None:
             async with session.ws_connect(gateway.url, compress=compress, heartbeat=0.05) as talk:
                 for text in ("one", "", "zwölf", "x" * 200_000):
                     await talk.send_str(text)
-                    assert await talk.receive_str(timeout=SOON_S) == text
+                    assert await talk.receive_str(timeout=PATIENCE_S) == text
                 for size in (0, 125, 126, 65535, 65536, 250_000):
                     await talk.send_bytes(bytes(size))
-                    assert await talk.receive_bytes(timeout=SOON_S) == bytes(size)
+                    assert await talk.receive_bytes(timeout=PATIENCE_S) == bytes(size)
                 await asyncio.sleep(0.12)
                 assert not talk.closed
                 await talk.close(code=WSCloseCode.OK, message=b"bye")
@@ -145,7 +145,7 @@ async def test_many_conversations_do_not_mix() -> None:
         async with session.ws_connect(gateway.url) as talk:
             for turn in range(20):
                 await talk.send_str(f"{number}-{turn}")
-                assert await talk.receive_str(timeout=SOON_S) == f"{number}-{turn}"
+                assert await talk.receive_str(timeout=PATIENCE_S) == f"{number}-{turn}"
 
     async with talking() as gateway, aiohttp.ClientSession() as session:
         await asyncio.gather(*(one(number) for number in range(40)))
@@ -360,7 +360,7 @@ async def test_a_client_that_leaves_takes_the_page_with_it(how: str, sent: bytes
         result = getattr(client, how)()
         if result is not None:
             await result
-        await asyncio.wait_for(page.ended.wait(), SOON_S)
+        await asyncio.wait_for(page.ended.wait(), PATIENCE_S)
         assert isinstance(page.how, asyncio.CancelledError)
         await gateway.until_empty()
 
@@ -377,7 +377,7 @@ async def test_a_client_that_leaves_is_noticed_while_the_page_is_busy(how: str) 
         result = getattr(client, how)()
         if result is not None:
             await result
-        await asyncio.wait_for(page.ended.wait(), SOON_S)
+        await asyncio.wait_for(page.ended.wait(), PATIENCE_S)
         await gateway.until_empty()
 
 
@@ -388,7 +388,7 @@ async def test_a_client_that_leaves_is_noticed_while_it_does_not_read() -> None:
         await joined(client)
         await stands_still(page)
         client.reset()
-        await asyncio.wait_for(page.ended.wait(), SOON_S)
+        await asyncio.wait_for(page.ended.wait(), PATIENCE_S)
         await gateway.until_empty()
 
 
@@ -470,9 +470,9 @@ SHORT = {"limits": {"head_timeout": "0.2s", "body_idle": "0.2s", "write": "0.2s"
 
 async def test_a_quiet_conversation_goes_on() -> None:
     """No deadline of requests touches one whose heartbeats are answered."""
-    async with talking(Page(heartbeat_s=0.2).answer, config=SHORT) as gateway, gateway.client() as client:
+    async with talking(Page(heartbeat_s=0.6).answer, config=SHORT) as gateway, gateway.client() as client:
         await joined(client)
-        for _ in range(8):
+        for _ in range(4):
             opcode, payload = await heard(client)
             assert opcode == PING
             await client.send(frame(PONG, payload))
@@ -486,7 +486,7 @@ async def test_a_client_that_does_not_answer_heartbeats_is_gone() -> None:
         await joined(client)
         assert await heard(client) == (PING, b"")
         assert await client.wait_end() == "eof"
-        await asyncio.wait_for(page.ended.wait(), SOON_S)
+        await asyncio.wait_for(page.ended.wait(), PATIENCE_S)
         client.close()
         await gateway.until_empty()
 
@@ -499,7 +499,7 @@ async def test_a_client_that_reads_nothing_is_ended() -> None:
         gateway.client(rcvbuf=4096) as client,
     ):
         await joined(client)
-        await asyncio.wait_for(page.ended.wait(), 10)
+        await asyncio.wait_for(page.ended.wait(), 30)
         assert dict(gateway.metrics.deadlines) == {"write": 1}
         await gateway.until_empty()
 
@@ -534,6 +534,9 @@ async def test_conversations_take_no_place_of_a_request() -> None:
 
 # The end of the gateway.
 
+#: Draining that ends within this limit did not need it.
+PATIENT = {"limits": {"drain": "10m"}}
+
 
 async def leaving_of(client: Peer) -> None:
     """A client that answers a Close frame as it should."""
@@ -547,35 +550,35 @@ async def leaving_of(client: Peer) -> None:
 async def test_draining_says_goodbye(page_type: type[Page]) -> None:
     """1001 to everybody at once, whether the page listens or is busy; then draining is through, far from its limit."""
     page = page_type()
-    async with talking(page.answer) as gateway, gateway.client() as one, gateway.client() as two:
+    async with talking(page.answer, config=PATIENT) as gateway, gateway.client() as one, gateway.client() as two:
         await joined(one)
         await joined(two)
         draining = asyncio.create_task(gateway.gateway.drain())
         await asyncio.gather(leaving_of(one), leaving_of(two))
-        await asyncio.wait_for(draining, SOON_S)
+        await asyncio.wait_for(draining, PATIENCE_S)
         await gateway.until_empty()
         assert page.ended.is_set()
 
 
 async def test_a_conversation_that_begins_while_draining_ends_at_once() -> None:
     """On a connection that was busy when draining began."""
-    async with talking() as gateway, gateway.client() as client:
+    async with talking(config=PATIENT) as gateway, gateway.client() as client:
         await client.send(LIVE)
         await client.read_response()
         draining = asyncio.create_task(gateway.gateway.drain())
         await asyncio.sleep(0)
         await joined(client)
         await leaving_of(client)
-        await asyncio.wait_for(draining, SOON_S)
+        await asyncio.wait_for(draining, PATIENCE_S)
 
 
 async def test_a_client_that_ignores_the_goodbye_is_not_waited_for() -> None:
     """It neither answers nor leaves; draining does not take its limit."""
-    async with talking() as gateway, gateway.client() as client:
+    async with talking(config=PATIENT) as gateway, gateway.client() as client:
         await joined(client)
         draining = asyncio.create_task(gateway.gateway.drain())
         assert await closed_with(client) == WSCloseCode.GOING_AWAY
-        await asyncio.wait_for(draining, 2 * SOON_S)
+        await asyncio.wait_for(draining, PATIENCE_S)
         await gateway.until_empty()
 
 
@@ -588,8 +591,8 @@ async def test_draining_ends_at_its_limit_whatever_a_client_does() -> None:
     ):
         await joined(client)
         await stands_still(page)
-        await asyncio.wait_for(gateway.gateway.drain(), SOON_S)
-        await asyncio.wait_for(page.ended.wait(), SOON_S)
+        await asyncio.wait_for(gateway.gateway.drain(), PATIENCE_S)
+        await asyncio.wait_for(page.ended.wait(), PATIENCE_S)
         await gateway.until_empty()
         assert await client.wait_end() == "reset"
         assert "Error handling request" not in gateway.logged()
@@ -598,7 +601,7 @@ async def test_draining_ends_at_its_limit_whatever_a_client_does() -> None:
 def process() -> GatewayProcess:
     program = (sys.executable, str(Path(__file__).with_name("talking.py")))
     root = str(Path(__file__).parents[2])
-    return GatewayProcess(config(None), command=program, env={"PYTHONPATH": f"{root}:{root}/tests"})
+    return GatewayProcess(config(None, **PATIENT), command=program, env={"PYTHONPATH": f"{root}:{root}/tests"})
 
 
 async def test_sigterm_says_goodbye() -> None:
@@ -606,11 +609,11 @@ async def test_sigterm_says_goodbye() -> None:
     async with process() as gateway, aiohttp.ClientSession() as session:
         async with session.ws_connect(f"ws://{HOST}:{gateway.port}{PAGE}") as talk:
             await talk.send_str("hi")
-            assert await talk.receive_str(timeout=SOON_S) == "hi"
+            assert await talk.receive_str(timeout=PATIENCE_S) == "hi"
             gateway.signal(signal.SIGTERM)
-            message = await talk.receive(timeout=SOON_S)
+            message = await talk.receive(timeout=PATIENCE_S)
             assert (message.type, message.data) == (WSMsgType.CLOSE, WSCloseCode.GOING_AWAY)
-        assert await gateway.wait(SOON_S) == 0
+        assert await gateway.wait(PATIENCE_S) == 0
         assert "Traceback" not in gateway.stderr_text()
 
 
@@ -624,7 +627,7 @@ async def test_a_second_sigterm_does_not_wait() -> None:
         await asyncio.sleep(0.2)
         assert gateway.returncode is None
         gateway.signal(signal.SIGTERM)
-        assert await gateway.wait(SOON_S) == 0
+        assert await gateway.wait(PATIENCE_S) == 0
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
         assert "Traceback" not in gateway.stderr_text()

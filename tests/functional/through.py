@@ -67,7 +67,7 @@ def post_chunked(raw_body: bytes, target: bytes = b"/v1/x", *lines: bytes, metho
     return get(target, *lines, b"Transfer-Encoding: chunked", method=method) + raw_body
 
 
-async def ask(gateway: LocalGateway, request: bytes, *, timeout_s: float = 5.0) -> Response:
+async def ask(gateway: LocalGateway, request: bytes, *, timeout_s: float = 30.0) -> Response:
     """The answer to one request on a connection of its own."""
     async with client_of(gateway) as client:
         await client.send(request)
@@ -110,7 +110,7 @@ def error_of(response: Response) -> Json:
     return error
 
 
-async def refusal(gateway: LocalGateway, data: bytes, *, timeout_s: float = 5.0) -> Response:
+async def refusal(gateway: LocalGateway, data: bytes, *, timeout_s: float = 30.0) -> Response:
     """The one error answer that `data` gets; the connection must end with it, cleanly, and say so."""
     async with client_of(gateway) as client:
         await client.send(data)

@@ -210,6 +210,6 @@ def going(**changes: object) -> Change:
 
 async def until(reached: Callable[[], bool]) -> None:
     """Returns as soon as it is so."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not reached():
             await asyncio.sleep(0.001)

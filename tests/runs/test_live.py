@@ -121,7 +121,7 @@ async def whole(run: LiveRun) -> list[Json]:
 
 
 async def until(seen: Callable[[], object]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not seen():
             await asyncio.sleep(0)
 
@@ -149,7 +149,7 @@ async def test_a_run_without_effects_ends_with_its_client() -> None:
     runs, run = begun(work)
     await run.begun()
     runs.leave(run, whole=False)
-    await asyncio.wait_for(run.ended(), 1)
+    await asyncio.wait_for(run.ended(), 30)
     assert work.released == 1
     assert runs.find(asking(repeats=True)) is None
 
@@ -303,7 +303,7 @@ async def test_a_stop_that_is_taken_for_a_drop_still_stops() -> None:
     work = Swallows()
     runs, run = begun(work)
     await until(lambda: work.said)
-    await asyncio.wait_for(runs.close(), 5)
+    await asyncio.wait_for(runs.close(), 30)
     assert run.interrupted and work.said == 1
 
 
@@ -613,7 +613,7 @@ async def test_a_run_that_is_only_on_record_ends_with_its_client() -> None:
     work.writes.set()
     await run.on_record()
     runs.leave(run, whole=False)
-    await asyncio.wait_for(run.ended(), 1)
+    await asyncio.wait_for(run.ended(), 30)
     assert runs.find(asking(repeats=True)) is None
     failing = Recorded(error=GatewayError("upstream_error", "No."))
     runs, run = begun(failing)

@@ -1,13 +1,13 @@
 """The tool `execute_command` as the agent loop calls it; tests/confine has what confines the commands."""
 
 import asyncio
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from measuring import Effort
 from pydantic import ValidationError
 
 from gateway.caller import Caller
@@ -111,9 +111,9 @@ def test_everything_else_goes_to_the_shell_as_it_stands(command: str) -> None:
 @example("ls " + "a" * 50_000 + ";")
 def test_splitting_is_quick_and_never_fails(command: str) -> None:
     """For any text."""
-    began = time.monotonic()
+    effort = Effort()
     assert way_to_run(command).argv
-    assert time.monotonic() - began < 0.5
+    assert effort.cpu_s < 0.5
 
 
 async def test_words_are_what_the_shell_would_make_of_them(tmp_path: Path) -> None:
@@ -139,11 +139,9 @@ async def test_a_command_that_is_killed_is_told(tmp_path: Path) -> None:
 
 
 async def test_an_endless_command_is_stopped(tmp_path: Path) -> None:
-    """Within two seconds of its time, with what it printed until then."""
-    began = time.monotonic()
+    """With what it printed until then, and all that it started."""
     answer = await ask(built(tmp_path, timeout="300ms"), "echo begun; sleep 61")
     assert answer == ToolResult("stopped: it ran longer than 0.3 seconds\nstdout:\nbegun\n", ok=False)
-    assert time.monotonic() - began < 2.3
     assert survivors(tmp_path) == []
 
 
@@ -171,7 +169,7 @@ async def test_there_is_no_input(tmp_path: Path) -> None:
 async def test_cancelling_ends_the_command(tmp_path: Path) -> None:
     """A client that is gone leaves no process behind."""
     running = asyncio.create_task(ask(built(tmp_path), "echo x >begun; setsid sleep 61 & sleep 62"))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not (tmp_path / "begun").exists():
             await asyncio.sleep(0.01)
     running.cancel()
