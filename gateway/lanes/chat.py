@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from aiohttp import web
 
@@ -9,7 +10,7 @@ from gateway.caller import Caller
 from gateway.errors import GatewayError
 from gateway.journal import ENDED
 from gateway.lanes.admin import REQUEST_ID, Route
-from gateway.lanes.content import check_values, content_of
+from gateway.lanes.content import aside, check_values, content_of
 from gateway.lanes.context import ContextLane, chat_request, credential_header, forwarded, new_run_id, steering_of
 from gateway.lanes.own import Facade
 from gateway.lanes.resumption import Asked, Resumption
@@ -57,10 +58,13 @@ class ChatPages:
             caller = next(iter(identities.values())).caller
             content = await content_of(request, caller, limit_bytes=lane.body_bytes, limit_name="limits.context_body")
             await check_values(content, limit=lane.body_values)
-            body = chat_request(content)
+            body = await aside(partial(chat_request, content), content=content)
             has_key = core.has_key(body)
             identity = identities.get(has_key) or self._identify(head, has_key, "context")
-            asking = lane.runs.marked(_asking(head, identity.caller, path=request.path, content=content))
+            asking = await aside(
+                partial(_asking, head, identity.caller, path=request.path, content=content), content=content
+            )
+            asking = lane.runs.marked(asking)
             run = lane.runs.find(asking)
             if run is None:
                 run_id = request[REQUEST_ID] = new_run_id()

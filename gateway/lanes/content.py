@@ -4,6 +4,8 @@ Nothing else reads a body of our pages.
 """
 
 import asyncio
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from aiohttp import web
 
@@ -11,6 +13,11 @@ from gateway.caller import Caller
 from gateway.errors import GatewayError
 from gateway.lanes.own import Facade
 from gateway.wire.json_values import PIECE_BYTES, ValueCounter
+
+T = TypeVar("T")
+
+#: A body of this size takes 1 to 3 ms to parse; a thread costs 0.1 ms.
+LARGE_BYTES: Final = 256 << 10
 
 
 def check_type(request: web.Request) -> None:
@@ -43,6 +50,11 @@ async def content_of(request: web.Request, caller: Caller, *, limit_bytes: int, 
                 "request_too_large", f"The request body is larger than {limit_name} ({limit_bytes} bytes)."
             )
     return bytes(content)
+
+
+async def aside(work: Callable[[], T], *, content: bytes) -> T:
+    """Returns what `work` makes of a body. A thread does what takes milliseconds: others go on between its steps."""
+    return work() if len(content) < LARGE_BYTES else await asyncio.to_thread(work)
 
 
 async def check_values(content: bytes, *, limit: int) -> None:

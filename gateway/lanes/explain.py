@@ -7,6 +7,7 @@ made, not a description of it. The run ends where the first model call would beg
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 import orjson
 from aiohttp import web
@@ -15,7 +16,7 @@ from gateway.contracts import Chunk, Clock, Counters, Exchange, Intent, Json, Re
 from gateway.errors import GatewayError
 from gateway.lanes.admin import REQUEST_ID, Route
 from gateway.lanes.chat import Identify, head_of, identities_of
-from gateway.lanes.content import check_values, content_of
+from gateway.lanes.content import aside, check_values, content_of
 from gateway.lanes.context import AGENT_LOOP, ContextLane, chat_request, new_run_id
 from gateway.lanes.workflows import called_in
 from gateway.pipeline.chain import fold
@@ -126,7 +127,7 @@ class ExplainPages:
             caller = next(iter(identities.values())).caller
             content = await content_of(request, caller, limit_bytes=lane.body_bytes, limit_name="limits.context_body")
             await check_values(content, limit=lane.body_values)
-            body = chat_request(content)
+            body = await aside(partial(chat_request, content), content=content)
             calls = _calls(body.pop("calls", None))
             has_key = core.target_of(body).pool.endpoint.api_key is not None
             identity = identities.get(has_key) or self._identify(head, has_key, "context")

@@ -19,8 +19,8 @@ from gateway.store import HiddenTurn, Store, StoreError
 
 log = logging.getLogger("gateway")
 
-#: The keys of so many messages take about 3 ms.
-THREAD_MESSAGES = 1000
+#: The keys of so many messages take about 3 ms, and of so many characters; a part of a message counts like so many.
+THREAD_MESSAGES, THREAD_CHARS, _PART_CHARS = 1000, 512 << 10, 64
 
 
 class HiddenTurns:
@@ -141,14 +141,24 @@ class HiddenTurns:
         return (await self._keys([*messages, answer]))[len(messages)]
 
     async def _keys(self, messages: Sequence[Json]) -> dict[int, Keys]:
-        """Those of many messages are made in a thread: each takes some microseconds."""
-        if len(messages) < THREAD_MESSAGES:
+        """Those of many or long messages are made in a thread: each takes some microseconds, and a megabyte five
+        milliseconds."""
+        if len(messages) < THREAD_MESSAGES and sum(map(_chars, messages)) < THREAD_CHARS:
             return self._keys_of(messages)
         return await asyncio.to_thread(self._keys_of, messages)
 
     def _keys_of(self, messages: Sequence[Json]) -> dict[int, Keys]:
         run = self._run
         return keys_of(messages, tenant=run.caller.tenant, caller=run.caller.name, conversation=run.conversation)
+
+
+def _chars(message: Json) -> int:
+    """How long the content of a message is, about."""
+    content = message.get("content")
+    if not isinstance(content, list):
+        return len(content) if isinstance(content, str) else 0
+    texts = (part.get("text") for part in content if isinstance(part, dict))
+    return sum(_PART_CHARS + (len(text) if isinstance(text, str) else 0) for text in texts)
 
 
 def _turn_id(keys: Keys) -> str:

@@ -4,6 +4,7 @@ The body goes out as the stages left it, with `stream: true` and `include_usage`
 is an upstream error, and one that ends without a finish reason is one that was cut.
 """
 
+import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ RETRY_AFTER_S = 60
 MESSAGE_CHARS = 2000
 #: How long the end of a body is waited for behind `[DONE]`: many servers send it in a segment of its own.
 END_S = 0.05
+#: A request of this size takes milliseconds to write, and again to send.
+_LARGE_BYTES = 1 << 20
 _DONE = b"[DONE]"
 #: Arguments of a call as an object, where the API has a text.
 _ARGUMENTS = re.compile(rb'"arguments"\s*:\s*\{')
@@ -117,7 +120,10 @@ class ModelCore:
         call = UpstreamCall(target.pool)
         began = self._clock()
         try:
-            head = await call.send(_request(exchange, target.pool.endpoint, model=self._model))
+            request = _request(exchange, target.pool.endpoint, model=self._model)
+            if len(request) >= _LARGE_BYTES:
+                await asyncio.sleep(0)  # others go on between writing a request and sending it
+            head = await call.send(request)
             target.tally.first_byte.observe(self._clock() - began)
             if head.status != 200:
                 raise await _refusal(head, call, target)

@@ -44,8 +44,10 @@ def _text_of_parts(parts: object) -> str:
     texts: list[str] = []
     room = TEXT_LIMIT
     for part in parts if isinstance(parts, list) else ():
+        if room <= 0:
+            break
         text = part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None
-        if isinstance(text, str) and text and room > 0:
+        if isinstance(text, str) and text:
             texts.append(text[:room])
             room -= len(text) + 1
     return "\n".join(texts)

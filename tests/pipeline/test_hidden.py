@@ -1,5 +1,6 @@
 """Hidden turns on a real store: put back where they were, for whoever they belong to, and nowhere else."""
 
+import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -195,3 +196,34 @@ async def test_only_a_turn_that_had_not_ended_is_told_again(store: Watched) -> N
     assert run.retold() == "So far."
     await run.park([])
     assert run.retold() == "" and run._progress.said == []
+
+
+class Noting(dict[str, object]):
+    """A message that notes which threads ask it for its calls, which only its meaning needs."""
+
+    threads: set[int]
+
+    def get(self, key: str, default: object = None) -> object:  # type: ignore[override]
+        if key == "tool_calls":
+            self.threads.add(threading.get_ident())
+        return super().get(key, default)
+
+
+@pytest.mark.parametrize(
+    ("content", "is_here"),
+    [
+        ("x" * 1000, True),
+        ("x" * (1 << 20), False),
+        ([{"type": "text", "text": "x" * (1 << 20)}], False),
+        ([{"type": "text", "text": "x"}] * 10_000, False),
+        (None, True),
+    ],
+)
+async def test_the_keys_of_long_messages_leave_the_event_loop_to_others(
+    store: Watched, content: object, *, is_here: bool
+) -> None:
+    """Few but long ones, too: a megabyte takes five milliseconds."""
+    message = Noting(role="assistant", content=content)
+    message.threads = set()
+    assert await conversation(store, ASKED, message) == [ASKED, message]
+    assert message.threads == {threading.get_ident()} if is_here else threading.get_ident() not in message.threads
