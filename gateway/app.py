@@ -17,7 +17,7 @@ from gateway.config.tools import Notify
 from gateway.counters import ContextCounters
 from gateway.exposition import Exposition
 from gateway.journal import StoredRun
-from gateway.lanes.admin import Pages, Readiness, Route
+from gateway.lanes.admin import Pages, Readiness, Route, page_log
 from gateway.lanes.asked import caller_with
 from gateway.lanes.chat import head_of
 from gateway.lanes.connection import ClientConnection
@@ -348,6 +348,7 @@ class Gateway:
         runner = web.AppRunner(
             pages.application(),
             access_log=None,
+            logger=page_log(),
             auto_decompress=False,
             handler_cancellation=True,
             keepalive_timeout=0,

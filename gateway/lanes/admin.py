@@ -118,12 +118,23 @@ class Pages:
             nothing = unwritten(error, "The gateway's store failed; its log says why. Nothing was done.")
             return _error(nothing, request_id=request.get(REQUEST_ID))
         except ConnectionResetError:
-            raise  # the client left; there is nobody to tell
+            raise  # the client left; there is nobody to tell, and nothing to log: see `page_log`
         except Exception:
             failure = GatewayError("internal_error", "The gateway failed; its log has this request id.")
             answer = _error(failure, request_id=request.get(REQUEST_ID))
             log.exception("a page failed, request id %s", answer.headers["x-request-id"])
             return answer
+
+
+def page_log() -> logging.Logger:
+    """Returns the log of aiohttp's handlers of our pages, which report each client that leaves as an error of ours."""
+    found = logging.getLogger("gateway.pages")
+    found.addFilter(_is_no_leaving)
+    return found
+
+
+def _is_no_leaving(record: logging.LogRecord) -> bool:
+    return not (record.exc_info and isinstance(record.exc_info[1], ConnectionResetError))
 
 
 def _check_tool(request: web.Request) -> None:
