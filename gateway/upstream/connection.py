@@ -19,6 +19,8 @@ HIGH_WATER_BYTES = 65536
 LOW_WATER_BYTES = 16384
 #: The most that is kept of what an upstream says before its connection has a turn.
 EARLY_LIMIT_BYTES = 65536
+#: Most that is read at once of a long answer.
+SMALL_READ_BYTES = 65536
 _TABLED = len(SIZE_LINES)
 #: Reasons for reading to be paused: where the answer goes does not keep up; what came takes more than one turn of the
 #: event loop.
@@ -100,6 +102,8 @@ class UpstreamConnection(asyncio.Protocol):
                 return
         turn = self.turn
         if turn is not None:
+            if len(data) > SMALL_READ_BYTES:
+                self._read_less()
             turn.response_received(data)
         elif self.unclaimed and len(self.early) < EARLY_LIMIT_BYTES:
             self.early += data
@@ -164,9 +168,20 @@ class UpstreamConnection(asyncio.Protocol):
         before, self.paused = self.paused, self.paused | reason
         if not before and not self.transport.is_closing():
             self.transport.pause_reading()
-            if not self._small_reads:
-                self._small_reads = True
-                self.transport.set_protocol(_SmallReads(self))
+            self._read_less()
+
+    def _read_less(self) -> None:
+        """Reads in small pieces until the end of the turn."""
+        if not self._small_reads and not self.transport.is_closing():
+            self._small_reads = True
+            self.transport.set_protocol(_SmallReads(self))
+
+    def rest(self) -> None:
+        """Ends the turn; the connection waits for another one."""
+        self.turn, self.unclaimed = None, False
+        if self._small_reads and not self.transport.is_closing():
+            self._small_reads = False
+            self.transport.set_protocol(self)
 
     def resume(self, reason: int = FULL) -> None:
         """Reads on if this was the last reason not to."""
@@ -217,7 +232,7 @@ class UpstreamConnection(asyncio.Protocol):
 
 
 class _SmallReads(asyncio.BufferedProtocol):
-    """Reads at most 64 KiB at once for a connection whose client does not keep up, into a buffer of its pool's.
+    """Reads at most 64 KiB at once where an answer is long or its client does not keep up, into a buffer of its pool's.
 
     uvloop reads up to 256,000 bytes otherwise, and a client that stands still would hold two of those. Not from the
     start: it costs a call and a copy each time. The buffer is shared, because a read is over before the next begins.

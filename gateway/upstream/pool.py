@@ -13,13 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gateway.errors import GatewayError
-from gateway.upstream.connection import UpstreamConnection
+from gateway.upstream.connection import SMALL_READ_BYTES, UpstreamConnection
 from gateway.upstream.endpoint import Endpoint
 
 #: Idle connections are closed after this long, or a second before the upstream's own `Keep-Alive: timeout`.
 IDLE_LIMIT_S = 30.0
-#: The most that is read from an upstream at once.
-READ_BYTES = 65536
 #: How long a connection that was told to end may take to send what is left.
 CLOSE_LIMIT_S = 5.0
 
@@ -41,7 +39,7 @@ class Pool:
         self.counts = PoolCounts()
         self.open: set[UpstreamConnection] = set()
         self.idle: list[UpstreamConnection] = []
-        self.buffer = memoryview(bytearray(READ_BYTES))
+        self.buffer = memoryview(bytearray(SMALL_READ_BYTES))
         self._clock = clock
         self._closed = False
 
@@ -64,7 +62,7 @@ class Pool:
 
     def give(self, connection: UpstreamConnection, *, idle_timeout_s: float | None) -> None:
         """Takes back a connection whose turn ended cleanly; closes it if the pool is closed or it is not alive."""
-        connection.turn, connection.unclaimed = None, False
+        connection.rest()
         if connection.spoke_first or connection.transport.get_write_buffer_size():
             # The answer came before the request was read: another may follow, and what is unsent may never be.
             connection.abort()

@@ -155,7 +155,7 @@ def vary_command(data: st.DataObject) -> None:
         words[at] = quote(words[at]) if PLAIN_WORD.fullmatch(words[at]) else words[at]
         command = data.draw(st.sampled_from([" ", "  ", "\t", " \t "])).join(words)
     change = drawn(data, AROUND)
-    if profile == "hardened":  # asks for a path, an input or an end, of which a pipe may give one
+    if profile == "hardened" or command == "xargs":  # asks for a path, an input or an end; a pipe may give one
         change = drawn(data, [str, AROUND[2], AROUND[4], AROUND[5], AROUND[11], AROUND[12]])
     varied = change(command)
     assert decision("command", profile, {"command": varied}) == "confirm", varied
