@@ -4,12 +4,13 @@ import logging
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from loops import ONE, Factories, loops_of
 
 from gateway.testing.tls import Certificates, self_signed
 
-settings.register_profile("suite", deadline=None)  # a machine that others use, too, stands still now and then
+# A machine that others use, too, stands still now and then.
+settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
 
 #: Folders whose tests must hold on both loops; elsewhere a test drives a process, or no socket at all.

@@ -230,7 +230,7 @@ def test_a_line_may_say_that_a_call_is_doubted(doubt: str) -> None:
 NAMES = st.sampled_from(["tool", "arguments", "raw_arguments", "tool_call", "tool_definition", "tainted"])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.dictionaries(NAMES, JSON, max_size=5))
 def test_no_line_makes_it_raise(line: Json) -> None:
     """Whatever JSON a line holds, there is an answer."""
@@ -238,7 +238,7 @@ def test_no_line_makes_it_raise(line: Json) -> None:
     assert got[0]["verdict"] in ("auto", "confirm", "error")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text())
 def test_no_text_makes_it_raise(line: str) -> None:
     """Nor does a line that is no JSON."""
@@ -269,7 +269,7 @@ ARGUMENTS = st.sampled_from(
 ANYTHING = JSON | st.sampled_from(["SELECT 1", "ls", "read", "GET", "https://example.com/", "low", "high", 10**400])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.dictionaries(ARGUMENTS | st.text(), ANYTHING, max_size=6), st.sampled_from([*TOOLS.values(), "x"]), JSON)
 def test_no_call_of_a_built_in_tool_makes_it_raise(arguments: Json, tool: str, definition: object) -> None:
     """Whatever the arguments and the definition are, there is one answer, from the real assessors, too."""

@@ -250,7 +250,7 @@ _VALUES = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(chains=_VALUES, tools=_VALUES, risk=_VALUES)
 def test_no_tree_makes_it_raise_anything_else(chains: object, tools: object, risk: object) -> None:
     """Whatever stands where plugins are named: a configuration, or a ConfigError."""

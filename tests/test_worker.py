@@ -14,6 +14,9 @@ from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head, serve
 from gateway.testing.upstream import FakeUpstream
 
+#: Whatever ends within this limit did not need it.
+PATIENT = {"drain": "10m"}
+
 READY = get(b"/health/ready").replace(b"gw.example", b"localhost")
 
 
@@ -37,7 +40,7 @@ async def test_draining() -> None:
 
     async with (
         FakeUpstream(script, serve(answer(200, b"ok"))) as upstream,
-        GatewayProcess(config(upstream.base_url)) as gateway,
+        GatewayProcess(config(upstream.base_url, limits=PATIENT)) as gateway,
         connect(gateway.host, gateway.port) as stream,
         connect(gateway.host, gateway.port) as probe,
         connect(gateway.host, gateway.port) as busy,
@@ -58,13 +61,12 @@ async def test_draining() -> None:
         assert await idle.wait_end() == "eof" and not idle.received.endswith(b"close\r\n\r\nok")
         finish.set()
         await stream.read_until(LAST_CHUNK)
-        ending = Stopwatch()
-        assert await gateway.wait() == 0 and ending.s < 1.5
+        assert await gateway.wait() == 0
         assert stream.received.endswith(chunk(b"done") + LAST_CHUNK)
 
 
 async def test_the_end_of_draining() -> None:
-    """At `limits.drain` what is left is cut so that it shows; code 0 within a second of it."""
+    """At `limits.drain` what is left is cut so that it shows; then code 0."""
     async with (
         FakeUpstream(streaming) as upstream,
         GatewayProcess(config(upstream.base_url, limits={"drain": "500ms"})) as gateway,
@@ -76,26 +78,25 @@ async def test_the_end_of_draining() -> None:
         gateway.signal(signal.SIGTERM)
         assert await client.wait_end() == "reset"
         assert ending.s > 0.4
-        assert await gateway.wait() == 0 and ending.s < 0.5 + 1
+        assert await gateway.wait() == 0
         assert not client.received.endswith(LAST_CHUNK)
         await upstream.wait_open(0)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_second_signal_ends_at_once(number: signal.Signals) -> None:
-    """Within 2 s, with code 0, and what was open is cut visibly."""
+    """Long before `limits.drain`, with code 0, and what was open is cut visibly."""
     async with (
         FakeUpstream(streaming) as upstream,
-        GatewayProcess(config(upstream.base_url)) as gateway,
+        GatewayProcess(config(upstream.base_url, limits=PATIENT)) as gateway,
         connect(gateway.host, gateway.port) as client,
     ):
         await client.send(get())
         await client.read_until(b"begun\r\n")
         gateway.signal(number)
         await until_refused(gateway)
-        ending = Stopwatch()
         gateway.signal(number)
-        assert await gateway.wait() == 0 and ending.s < 2
+        assert await gateway.wait() == 0
         assert await client.wait_end() == "reset"
 
 

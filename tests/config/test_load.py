@@ -214,7 +214,7 @@ _TREES = st.recursive(
     lambda below: st.lists(below, max_size=3) | st.dictionaries(_NAMES, below, max_size=4),
     max_leaves=12,
 )
-_FUZZ = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+_FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 def _only_config_errors(folder: Folder, text: str, environ: dict[str, str]) -> None:

@@ -260,13 +260,13 @@ async def test_a_silent_tunnel_ends() -> None:
         await peer.wait_end(timeout_s=30)
 
     async with (
-        through(quiet, upstream={"timeouts": {"idle": "0.3s"}}) as (gateway, upstream),
+        through(quiet, upstream={"timeouts": {"idle": "1s"}}) as (gateway, upstream),
         client_of(gateway) as client,
     ):
         await joined(client)
         for _ in range(12):
             await client.send(b"x")
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.2)
         assert client.ended == "open"
         await client.wait_end(timeout_s=30)
         await upstream.wait_open(0)

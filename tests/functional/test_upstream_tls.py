@@ -93,7 +93,7 @@ async def test_plain_text_on_a_tls_port_is_a_502(certificates: Certificates) -> 
 
     for script, status in ((plain, 502), (silent, 504)):
         async with FakeUpstream(script) as upstream:
-            entry = {"name": "up", "base_url": f"https://127.0.0.1:{upstream.port}", "timeouts": {"connect": "0.3s"}}
+            entry = {"name": "up", "base_url": f"https://127.0.0.1:{upstream.port}", "timeouts": {"connect": "2s"}}
             async with LocalGateway({"upstreams": [entry], "allowed_hosts": HOSTS}) as gateway:
                 assert (await ask(gateway, get())).status == status
                 await upstream.wait_open(0)

@@ -308,11 +308,11 @@ async def test_a_batch_of_another_tenants_is_of_none() -> None:
         assert code_of(await desk.post(BATCH, body, key="agent")) == (403, "scope_missing")
 
 
-async def waited(desk: Desktop, path: str) -> tuple[str, float]:
-    """The state that a long poll ends with, and how long it took."""
-    began = time.monotonic()
-    _, view = await desk.get(path)
-    return view["state"], time.monotonic() - began
+async def waited(desk: Desktop, path: str) -> str:
+    """The state that a long poll ends with."""
+    async with asyncio.timeout(20):  # shorter than the wait that is asked for
+        _, view = await desk.get(path)
+    return str(view["state"])
 
 
 async def test_a_wait_ends_with_the_decision() -> None:
@@ -322,17 +322,17 @@ async def test_a_wait_ends_with_the_decision() -> None:
         await until(lambda: bool(desk.office.approvals._waiting))
         await desk.post("/context/approvals/ap_2", APPROVE)
         await desk.post(ONE, REJECT)
-        decided = time.monotonic()
-        state, _ = await waiting
-        assert state == "rejected" and time.monotonic() - decided < 0.2
-        assert await waited(desk, f"{ONE}?wait=30") == ("rejected", pytest.approx(0, abs=0.5))
+        assert await waiting == "rejected"
+        assert await waited(desk, f"{ONE}?wait=30") == "rejected"
 
 
 async def test_a_wait_ends_with_its_time() -> None:
     """With what there is then; 0 is no wait."""
     async with opened() as desk:
-        assert await waited(desk, f"{ONE}?wait=0.05") == ("pending", pytest.approx(0.05, abs=0.5))
-        assert (await waited(desk, f"{ONE}?wait=0"))[0] == "pending"
+        began = time.monotonic()
+        assert await waited(desk, f"{ONE}?wait=0.05") == "pending"
+        assert time.monotonic() - began >= 0.04
+        assert await waited(desk, f"{ONE}?wait=0") == "pending"
 
 
 async def test_a_wait_ends_with_the_expiry() -> None:
@@ -341,7 +341,7 @@ async def test_a_wait_ends_with_the_expiry() -> None:
         waiting = asyncio.create_task(waited(desk, f"{ONE}?wait=30"))
         await until(lambda: bool(desk.office.approvals._waiting))
         desk.office.clock.now_s = 201.0
-        assert (await waiting)[0] == "expired"
+        assert await waiting == "expired"
 
 
 async def test_waits_end_when_the_gateway_stops() -> None:

@@ -48,14 +48,12 @@ class Changes:
     def __call__(self) -> None:
         self._changed.set()
 
-    async def until(self, holds: Callable[[], bool], *, within_s: float = 15.0) -> float:
-        """How long it took, in seconds."""
-        began = time.monotonic()
+    async def until(self, holds: Callable[[], bool], *, within_s: float = 60.0) -> None:
+        """Returns as soon as it holds after a change."""
         async with asyncio.timeout(within_s):
             while not holds():
                 self._changed.clear()
                 await self._changed.wait()
-        return time.monotonic() - began
 
 
 class Stand:
@@ -72,15 +70,16 @@ class Stand:
             backoff=Backoff(first_s=0.05, longest_s=0.2),
         )
 
-    async def running(self) -> float:
-        return await self.changes.until(lambda: self.session.running)
+    async def running(self) -> None:
+        await self.changes.until(lambda: self.session.running)
 
     async def __aenter__(self) -> "Stand":
         self.session.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.session.stop()
+        async with asyncio.timeout(30):
+            await self.session.stop()
 
     async def said(self, tool: str, **arguments: Any) -> str:
         return (await self.session.call(tool, arguments)).content

@@ -108,11 +108,11 @@ async def test_progress_gives_more_time() -> None:
 
     async def works(progressed: Callable[[], None]) -> Json:
         for _ in range(6):
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.25)
             progressed()
         return DONE
 
-    assert await Box(Wire(works), timeout_s=0.15).said() == "done"
+    assert await Box(Wire(works), timeout_s=1).said() == "done"
 
 
 async def test_progress_forever_ends_at_the_maximum() -> None:
@@ -124,8 +124,8 @@ async def test_progress_forever_ends_at_the_maximum() -> None:
             progressed()
 
     began = time.monotonic()
-    text = await Box(Wire(works), timeout_s=0.1, max_timeout_s=0.3).said()
-    assert "did not answer within 0.3 s" in text and 0.29 <= time.monotonic() - began < 0.6
+    text = await Box(Wire(works), timeout_s=0.5, max_timeout_s=1).said()
+    assert "did not answer within 1 s" in text and time.monotonic() - began >= 0.99
 
 
 async def test_friendly_text_where_nothing_runs() -> None:
@@ -150,9 +150,7 @@ async def test_a_connection_that_is_gone_ends_its_calls() -> None:
     wire = Wire(never)
     box = Box(wire)
     asyncio.get_running_loop().call_later(0.05, wire.gone.set_result, None)
-    began = time.monotonic()
     assert "ended while it ran" in await box.said()
-    assert time.monotonic() - began < 1
 
 
 async def test_an_answer_just_before_the_end_counts() -> None:
@@ -208,9 +206,8 @@ async def test_who_cancels_is_free_at_once() -> None:
     call = asyncio.create_task(box.said())
     await asyncio.sleep(0.02)
     call.cancel()
-    began = time.monotonic()
     with pytest.raises(asyncio.CancelledError):
-        await call
-    assert time.monotonic() - began < 0.1 and box.errors == ["cancelled"]
+        await asyncio.wait_for(call, 30)
+    assert not released.is_set() and box.errors == ["cancelled"]
     released.set()
     await asyncio.sleep(0)

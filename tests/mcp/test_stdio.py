@@ -248,14 +248,14 @@ async def test_a_program_that_is_not_there_is_named() -> None:
     assert (transport.pid, transport.returncode, transport.stderr) == (None, None, ())
 
 
-async def test_leaving_takes_five_seconds_at_most() -> None:
+async def test_leaving_ends_a_server_that_ignores_everything() -> None:
     """Also under a cancel that comes again and again, and with a call that is waiting."""
     told: list[str] = []
     began, transport = time.monotonic(), StdioTransport(program("ignores-term"), lost=told.append)
-    with move_on_after(0.5):
+    with move_on_after(2):
         async with Client(transport) as client:
             await client.call_tool("sleep", {"seconds": 60})
-    assert 2 < time.monotonic() - began < 5.5
+    assert time.monotonic() - began > 4
     assert transport.pid is not None
     assert living_process(transport.pid) is None
     assert (transport.returncode, told) == (None, [])

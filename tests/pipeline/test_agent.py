@@ -382,7 +382,7 @@ async def test_a_run_that_fails_asks_nobody_any_more() -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    bench = Bench([group(risky(1), risky(2))], does=endless, limits=LoopLimits(timeout_s=0.1))
+    bench = Bench([group(risky(1), risky(2))], does=endless, limits=LoopLimits(timeout_s=1))
     running = asyncio.create_task(bench.run(approvals="hold"))
     await until_asked(bench)
     await bench.decide(index=0)

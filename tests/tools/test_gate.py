@@ -224,7 +224,7 @@ VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | s
 LEVELS = st.sampled_from(["low", "medium", "high", "", None]) | VALUES
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.dictionaries(st.sampled_from(["sql", "risk_level", "riskLevel"]) | st.text(), LEVELS, max_size=4),
     LEVELS,

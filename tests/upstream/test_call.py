@@ -127,12 +127,12 @@ async def test_silence_has_a_limit() -> None:
         await peer.send(CHUNKED + chunk(b"x"))
         await peer.wait_end()
 
-    async with pooled(silent, stops, first_byte_s=0.05, idle_s=0.05) as (pool, upstream, _):
-        for _ in range(2):
+    for script, limits in ((silent, {"first_byte_s": 0.05}), (stops, {"idle_s": 0.05})):
+        async with pooled(script, **limits) as (pool, upstream, _):
             with pytest.raises(GatewayError) as failed:
                 await fetch(pool)
             assert failed.value.code == "upstream_timeout"
-        await upstream.wait_open(0)
+            await upstream.wait_open(0)
 
 
 async def test_a_call_that_is_closed_ends_its_connection() -> None:

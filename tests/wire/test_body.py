@@ -120,7 +120,7 @@ def test_the_payload_alone_for_a_client_of_http_1_0() -> None:
     assert body.done and body.rest == NEXT
 
 
-@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@settings(max_examples=200, derandomize=True, database=None)
 @given(cuts=st.sets(st.integers(1, len(CHUNKED + NEXT) - 1)), payload_only=st.booleans())
 def test_any_split_reads_the_same(cuts: set[int], payload_only: bool) -> None:
     """The network may cut anywhere."""

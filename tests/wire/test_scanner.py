@@ -314,7 +314,7 @@ HOSTILE = st.lists(st.sampled_from(ATOMS), max_size=25).map("".join)
 TALK = st.lists(st.sampled_from(TEXTS) | st.text("abc .\n你", max_size=20), max_size=4).map("".join)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(
     text=TALK | HOSTILE,
     cuts=st.lists(st.integers(0, 400), max_size=8),
@@ -333,7 +333,7 @@ def test_any_cut_gives_the_same(text: str, cuts: Sequence[int], size: int, limit
         assert whole[0] == text
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(before=st.text("abc .,!?\n你{}()*_-", max_size=30), after=st.text("abc .,!?\n你)*_-", max_size=30))
 def test_a_call_between_prose(before: str, after: str) -> None:
     """Found, not shown, and every visible character around it kept."""

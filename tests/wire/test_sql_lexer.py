@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.wire.sql_lexer import DEFAULT, MAX_CHARS, MAX_STEPS, TRAITS, Dialect, Token, Trait, lex, readings
@@ -109,7 +109,6 @@ def test_a_text_of_many_pieces() -> None:
     assert len(tokens) <= MAX_STEPS + 1 and tokens[-1].kind == "error"
 
 
-@settings(deadline=None)
 @given(st.text(max_size=200) | st.text(alphabet="'\"`[]$#-/*!\\ \nae;q1.@:?", max_size=60))
 def test_any_text_is_split(sql: str) -> None:
     """No text raises; what is not an error lies in the text in order."""

@@ -55,7 +55,6 @@ def test_what_an_operator_may_want_to_know(sql: str, marks: set[str]) -> None:
 QUIET = st.text(alphabet="abc 1,.()=*+<>\n\t", max_size=30)
 
 
-@settings(deadline=None)
 @given(QUIET, st.sampled_from(["DROP TABLE t", "DELETE FROM t", "UPDATE t SET a=1", "SELECT 2", "x"]))
 def test_a_second_statement_is_never_harmless(middle: str, second: str) -> None:
     """Whatever stands before the semicolon, what follows it is doubted."""
@@ -100,7 +99,7 @@ READING = {
 }
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.sampled_from(["SELECT 1", "SELECT a FROM t", "SELECT '", "SELECT [", "SELECT 1 /*", 'SELECT "', "VALUES (1)"]),
     st.lists(st.sampled_from(PIECES), max_size=8),
@@ -128,7 +127,6 @@ def test_a_real_database_agrees(start: str, pieces: list[str], gap: str) -> None
     assert asked <= READING
 
 
-@settings(deadline=None)
 @given(st.text(max_size=300))
 def test_any_text_is_judged(sql: str) -> None:
     """No text raises."""

@@ -83,7 +83,7 @@ def test_words_of_most_tools_tell_nothing() -> None:
     assert names_in(select(tools, question="the file for the mover", room_bytes=room).text) == ["file_mover"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.tuples(st.text(max_size=12), st.text(max_size=200), st.sampled_from(["a", "b", "<c>"]), st.integers(-2, 2)),

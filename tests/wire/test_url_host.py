@@ -3,7 +3,7 @@
 import ipaddress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.wire.url_host import Host, Reach, classify, reach_of
@@ -75,7 +75,6 @@ def test_hosts_that_programs_read_differently(text: str) -> None:
     assert classify(text).reach == "unclear"
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_every_spelling_of_an_address_is_that_address(value: int) -> None:
     """Decimal, hexadecimal, octal, short and wrapped spellings reach what the address reaches."""
@@ -91,7 +90,6 @@ def test_every_spelling_of_an_address_is_that_address(value: int) -> None:
             assert classify(wrapped).reach == "metadata"
 
 
-@settings(deadline=None)
 @given(st.text(max_size=300) | st.text(alphabet="0123456789.xabcdef[]:%-", max_size=60))
 def test_any_text_is_classified(text: str) -> None:
     """No text raises."""

@@ -1,7 +1,7 @@
 """URLs that all clients split alike."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.wire.url_parts import MAX_CHARS, Url, embedded_urls, pairs, split
@@ -73,7 +73,6 @@ def test_urls_inside() -> None:
     assert embedded_urls("a/b") == []
 
 
-@settings(deadline=None)
 @given(st.text(max_size=300))
 def test_any_text_is_split(text: str) -> None:
     """No text raises."""

@@ -73,7 +73,7 @@ HOSTILE = st.text("'\"`$(){}\\ \n;&|<>#*?[]!~-=ax", max_size=30)
 
 @pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: Path(shell[0]).name)
 @pytest.mark.parametrize("template", TEMPLATES)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(value=TEXT | HOSTILE)
 @example("'; touch planted; '")
 @example('"; touch planted; "')

@@ -275,7 +275,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.dictionaries(st.sampled_from(["command", "timeout", "background", "x"]) | st.text(), JSON, max_size=4))
 def test_no_object_makes_it_raise(arguments: Json) -> None:
     """Whatever the model sends, there is a verdict."""
@@ -289,7 +289,7 @@ WORDS = (
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.lists(st.sampled_from(WORDS.split()) | st.text(max_size=3), max_size=12), st.sampled_from(["", " "]))
 def test_no_text_makes_it_raise(words: list[str], between: str) -> None:
     """Nor does any text that looks like a command."""
@@ -297,7 +297,7 @@ def test_no_text_makes_it_raise(words: list[str], between: str) -> None:
         assert assessor(profile).assess({"command": between.join(words)}).decision in ("auto", "confirm")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.sampled_from(WORDS.split()), min_size=1, max_size=10))
 def test_a_stricter_profile_never_allows_more(words: list[str]) -> None:
     """What `literal` or `hardened` lets run, `standard` does, too."""

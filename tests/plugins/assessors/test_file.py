@@ -95,7 +95,7 @@ def test_hardened_leaves_ordinary_files_alone(path: str) -> None:
 VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.text(), max_size=2)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.dictionaries(st.sampled_from(["operation", "path", "content", "recursive"]) | st.text(), VALUES, max_size=4),
     st.sampled_from(["read", "list", "exists", "write", None]),

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.contracts import Host, RiskAssessor
@@ -171,7 +171,6 @@ JSON = st.recursive(
 NAMES = st.sampled_from(["method", "url", "headers", "params", "body", "verify", "proxy", "auth", "timeout"])
 
 
-@settings(deadline=None)
 @given(st.dictionaries(NAMES | st.text(), JSON, max_size=5), st.booleans())
 def test_any_object_gets_a_verdict(arguments: dict[str, Any], plain: bool) -> None:
     """No JSON object raises."""
@@ -184,7 +183,6 @@ def test_any_object_gets_a_verdict(arguments: dict[str, Any], plain: bool) -> No
 REFUSED = [case["url"] for case in SIBLINGS if case["expect"] == "confirm" and case["tier"] == "core"]
 
 
-@settings(deadline=None)
 @given(st.sampled_from(REFUSED), st.sampled_from(["", "/", "/x", "?a=1", "#f"]), st.booleans())
 def test_variants_of_what_asks_ask(url: str, end: str, upper: bool) -> None:
     """Another letter case or something at the end: what asks goes on to ask."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.contracts import Host, RiskAssessor
@@ -85,7 +85,6 @@ REFUSED = [case["arguments"]["sql"] for case in CASES if case["expect"] == "conf
 GAPS = (" ", "\n", "\t", "  ", "\r\n", " /**/ ", "/* x */", " -- x\n")
 
 
-@settings(deadline=None)
 @given(st.sampled_from([sql for sql in REFUSED if isinstance(sql, str)]), st.data())
 def test_variants_of_what_asks_ask(sql: str, data: st.DataObject) -> None:
     """Other white space, comments in its place, other letter case: what asks goes on to ask."""
@@ -105,7 +104,6 @@ JSON = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(["sql", "query", "params", "limit"]) | st.text(), JSON, max_size=4))
 def test_any_object_gets_a_verdict(arguments: dict[str, Any]) -> None:
     """No JSON object raises."""

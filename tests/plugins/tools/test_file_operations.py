@@ -297,7 +297,7 @@ async def test_wrong_arguments_are_told(arguments: dict[str, Any], root: Path) -
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=3)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(arguments=st.dictionaries(st.sampled_from(["operation", "path", "content", "x"]), JSON))
 async def test_no_arguments_raise(arguments: dict[str, Any], root: Path) -> None:
     """Whatever a model makes up."""
