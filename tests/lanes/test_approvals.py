@@ -350,7 +350,7 @@ async def test_waits_end_when_the_gateway_stops() -> None:
         waiting = asyncio.create_task(waited(desk, f"{ONE}?wait=30"))
         await until(lambda: bool(desk.office.approvals._waiting))
         await desk.office.approvals.close()
-        assert (await waiting)[0] == "pending"
+        assert await waiting == "pending"
         assert (await waited(desk, f"{ONE}?wait=30"))[0] == "pending"
         await desk.office.approvals.close()
 
