@@ -351,7 +351,7 @@ async def test_waits_end_when_the_gateway_stops() -> None:
         await until(lambda: bool(desk.office.approvals._waiting))
         await desk.office.approvals.close()
         assert await waiting == "pending"
-        assert (await waited(desk, f"{ONE}?wait=30"))[0] == "pending"
+        assert await waited(desk, f"{ONE}?wait=30") == "pending"
         await desk.office.approvals.close()
 
 

@@ -16,7 +16,7 @@ from verdicts import ASSESSORS, TOOLS, cases
 from gateway.contracts import Verdict
 from gateway.wire.sql_words import WRITING
 
-QUICK = settings(max_examples=250, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 DEEP = settings(QUICK, max_examples=40_000)
 
 Change = Callable[[str], str]
