@@ -22,11 +22,11 @@ def command_with(pieces: Sequence[str | Value]) -> str:
         if isinstance(piece, str):
             reader.read(piece)
             parts.append(piece)
-        elif piece.absent and reader.place == "outside":
+        elif piece.absent and reader.is_between_words:
             continue
         else:
             parts.append(_quoted(piece, reader))
-            reader.in_word = True
+            reader.in_word, reader.behind_dollar = True, False
     return "".join(parts)
 
 
@@ -35,6 +35,8 @@ def _quoted(value: Value, reader: "_Reader") -> str:
         raise ValueError(
             f"{{{{{value.name}}}}} stands behind {reader.nested!r}, where its value could run: move it out"
         )
+    if reader.behind_dollar and reader.place == "outside":
+        raise ValueError(f"{{{{{value.name}}}}} stands behind '$', which gives quotes another meaning: quote the '$'")
     if reader.escaped or reader.place == "comment":
         raise ValueError(f"{{{{{value.name}}}}} stands in a comment or behind a backslash: make it a word of its own")
     inside_single = value.text.replace("'", "'\\''")
@@ -53,12 +55,22 @@ class _Reader:
         self.escaped = False
         self.in_word = False  # so that `#` begins no comment
         self.nested: str | None = None  # what began another language
+        self._last, self._last_mark = " ", " "  # the last character, and the last one that is no blank
+        self.behind_dollar = False  # `$` and a quote are `$'...'` to some shells, where a backslash escapes
+
+    @property
+    def is_between_words(self) -> bool:
+        """Whether nothing here is no word: it joins no two characters, and no redirection takes the next word."""
+        return self.place == "outside" and self._last in " \t\n" and self._last_mark not in "<>"
 
     def read(self, text: str) -> None:
         for index, character in enumerate(text):
             if self.nested is None and self.place in ("outside", "double") and not self.escaped:
                 self.nested = self._opener(text, index)
+            self.behind_dollar = character == "$" and self.place == "outside" and not self.escaped
             self._step(character)
+            self._last = character
+            self._last_mark = self._last_mark if character in " \t" else character
 
     def _opener(self, text: str, index: int) -> str | None:
         outside_only = ("<<", "((", "$'", '$"')

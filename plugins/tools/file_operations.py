@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from gateway.confine.beneath import RefusedError, components
 from gateway.confine.folder import Content, Entry, Folder
 from gateway.contracts import Exchange, Host, Json, Plugin, ToolCall, ToolResult, ToolSpec
+from gateway.wire.workflow_path import path_with
+from gateway.wire.workflow_text import Values, filled_object
 
 _DEFAULT_ROOTS: Final = ("work",)
 #: A NUL this early means that a file is not text.
@@ -53,6 +55,10 @@ class FileOperations:
         except asyncio.CancelledError:
             stop.set()
             raise
+
+    def bound(self, arguments: Json, values: Values) -> Json:
+        """See `Binder`: a value stays below the place of its reference."""
+        return filled_object(arguments, values, writers={"path": path_with})
 
     async def refusal(self, call: ToolCall, exchange: Exchange) -> str | None:  # noqa: ARG002 (as for `call`)
         """Paths outside and through links, writing where it is off: nobody needs to be asked about these."""

@@ -35,6 +35,7 @@ from gateway.wire.web import (
     redirected,
     web_request,
 )
+from gateway.wire.workflow_body import body_with
 from gateway.wire.workflow_text import Values, filled_object
 from gateway.wire.workflow_url import url_with
 
@@ -98,8 +99,11 @@ class HttpRequest:
         return (replace(spec, description=spec.description + only),)
 
     def bound(self, arguments: Json, values: Values) -> Json:
-        """See `Binder`: a value is data in the URL."""
-        return filled_object(arguments, values, writers={"url": url_with})
+        """See `Binder`: a value is data in the URL, and in a body of JSON or of a form."""
+        headers = arguments.get("headers")
+        named = headers.items() if isinstance(headers, dict) else ()
+        kind = next((str(text) for name, text in named if str(name).lower() == "content-type"), None)
+        return filled_object(arguments, values, writers={"url": url_with, "body": body_with(kind)})
 
     async def refusal(self, call: ToolCall, exchange: Exchange) -> str | None:  # noqa: ARG002 - as for `call`
         """What can be told without a look-up: asking for the addresses of a name would tell its server that name."""

@@ -28,6 +28,8 @@ def command(template: str, **params: object) -> str:
         ('echo "about {{params.x}}"', 'echo "about "\'a b\'""'),
         ("echo {{params.n}} {{params.list}}", "echo '7' '[1,2]'"),
         ("ls {{params.absent}} -l", "ls  -l"),
+        ("ls > {{params.absent}} x", "ls > '' x"),
+        ("ls a{{params.absent}}b", "ls a''b"),
         ("echo a#b {{params.x}} # seen", "echo a#b 'a b' # seen"),
     ],
 )
@@ -46,6 +48,9 @@ def test_a_value_is_quoted_for_its_place(template: str, written: str) -> None:
         "echo $(( {{params.x}} + 1 ))",
         "cat <<END\n{{params.x}}\nEND",
         "echo $'{{params.x}}'",
+        "echo ${{params.x}}",
+        "echo ${{params.absent}}'{{params.x}}'",
+        "echo $HOME{{params.x}}$$${{params.x}}",
         "ls # {{params.x}}",
         "echo \\{{params.x}}",
         'echo "\\{{params.x}}"',
@@ -54,7 +59,7 @@ def test_a_value_is_quoted_for_its_place(template: str, written: str) -> None:
 )
 def test_a_place_within_another_language_is_refused(template: str) -> None:
     """Quotes mean something else there, or nothing; the reason names the reference."""
-    with pytest.raises(ValueError, match=r"\{\{params\.x\}\}"):
+    with pytest.raises(ValueError, match=r"\{\{params\.(x|absent)\}\}"):
         command(template, x="1")
 
 

@@ -1,9 +1,11 @@
 """The tool that asks web servers: real servers on loopback, and everything that must never be connected to."""
 
 import asyncio
+import json
 import socket
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -303,3 +305,16 @@ async def test_an_ordinary_request_may_be_judged() -> None:
 def test_the_timeout_is_a_duration(timeout: Any, seconds: float) -> None:
     """As everywhere in the configuration."""
     assert Config(timeout=timeout).timeout == seconds
+
+
+# Workflows.
+
+
+def test_a_value_of_a_workflow_adds_nothing_to_a_body() -> None:
+    """JSON and forms are known by their type, whatever the case of the header's name."""
+    tool, values = HttpRequest(Config()), {"params": {"x": '", "admin": true, "y": "&a=b'}}
+    template = {"url": "https://a.example/", "body": '{"name": "{{params.x}}"}'}
+    assert json.loads(tool.bound(template, values)["body"]) == {"name": values["params"]["x"]}
+    form = {"headers": {"content-TYPE": "application/x-www-form-urlencoded"}, "body": "name={{params.x}}"}
+    assert parse_qsl(tool.bound(template | form, values)["body"]) == [("name", values["params"]["x"])]
+    assert tool.bound(template | {"body": "{{params.x}}"}, values)["body"] == values["params"]["x"]
