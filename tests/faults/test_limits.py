@@ -4,13 +4,14 @@ import asyncio
 import contextlib
 import os
 import signal
+import statistics
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from functional.through import ask, client_of, error_of, get, post, through
-from measuring import LoopTime
+from measuring import Effort, LoopTime
 from running import Stopwatch, config, exchange, fetch, scrape, until, until_sample
 
 from gateway.testing.local import LocalGateway
@@ -365,16 +366,17 @@ async def test_a_refusal_keeps_the_connection_where_it_can() -> None:
 @UVLOOP
 async def test_slow_heads_do_not_slow_the_others() -> None:
     """300 of them, and a healthy client whose answers come as if they were not there (`make soak`: 1,000, and p99)."""
-    async with through(limits={"head_timeout": 1}) as (gateway, _), contextlib.AsyncExitStack() as stack:
+    async with through(limits={"head_timeout": 4}) as (gateway, _), contextlib.AsyncExitStack() as stack:
         slow = [await stack.enter_async_context(client_of(gateway)) for _ in range(300)]
         await asyncio.gather(*(client.send(get()[:20]) for client in slow))
         healthy = await stack.enter_async_context(client_of(gateway))
-        ended = asyncio.gather(*(client.wait_end() for client in slow))
+        ended, costs_s = asyncio.gather(*(client.wait_end() for client in slow)), []
         while not ended.done():
-            asked = LoopTime()
+            effort = Effort()
             assert (await exchange(healthy)).status == 200
-            asked.within(0.1)
+            costs_s.append(effort.cpu_s)
             await asyncio.sleep(0.01)
+        assert statistics.median(costs_s) < 0.05
         assert await deadlines(gateway) == {"head": 300}
 
 
