@@ -1,7 +1,16 @@
-"""`python -m gateway` is the command `gateway`."""
+"""The program: `gateway` and `python -m gateway`."""
 
 import sys
 
-from gateway.cli import main
+from gateway.collector import collector_off
 
-sys.exit(main())
+
+def main() -> int:
+    """Runs one command; returns its exit code."""
+    with collector_off():
+        from gateway.cli import main as command
+    return command()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

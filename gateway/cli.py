@@ -5,17 +5,16 @@ Exit codes: 0 done, 1 refused or failed (the reason is on standard error), 2 wro
 
 import argparse
 import asyncio
-import gc
 import io
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 from gateway import __version__
 from gateway.build import check_files
 from gateway.cli_operator import OperatorCommands
+from gateway.collector import collector_off
 from gateway.config import ConfigError, Loaded, load
 from gateway.config.workflow_folder import load_workflows
 from gateway.registry import check_plugins
@@ -46,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    with _collector_off():
+    with collector_off():
         # Imported here: `gateway --help` and `gateway check-config` need no server.
         from gateway.server import Server
         from gateway.sockets import ListenError
@@ -57,16 +56,6 @@ def run(args: argparse.Namespace) -> int:
     except ListenError as error:
         print(f"gateway: {error}", file=sys.stderr)
         return 1
-
-
-@contextmanager
-def _collector_off() -> Iterator[None]:
-    """Keeps the collector of cycles from looking at what is built to stay: a seventh of the time to start."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def check_config(args: argparse.Namespace) -> int:

@@ -76,6 +76,7 @@ MAY_IMPORT_WEB = ("gateway/lanes/", "gateway/demo/", "gateway/app.py", "gateway/
 
 #: Imports inside a function, each with the reason it carries in the code.
 LAZY = {
+    ("gateway/__main__.py", "gateway.cli"),
     ("gateway/app.py", "gateway.demo.app"),
     ("gateway/cli.py", "gateway.assess"),
     ("gateway/cli.py", "gateway.describe"),
