@@ -47,7 +47,7 @@ soak: $(VENV)/.dev ## reliability under load and faults; prints the figures (abo
 	$(PY) -m pytest -m soak -s $(ARGS)
 	TWOLANE_FUZZ=$${TWOLANE_FUZZ:-50} $(PY) -m pytest tests/wire/test_differential.py
 
-soak-judge: $(VENV)/.dev ## run for real what the judges call harmless, a million times (needs PostgreSQL; about half an hour)
+soak-judge: $(VENV)/.dev ## run for real what the judges call harmless, a million times (needs PostgreSQL; about a quarter of an hour)
 	$(PY) -m pytest -m soak_judge -s $(ARGS)
 
 crash: $(VENV)/.dev ## kill gateways at 200 points of a run, 660 runs under faults, 200 disks that fail, 10,000 decisions at once (about half an hour)

@@ -18,7 +18,7 @@ class Measure:
     title: str
     what: str
     digits: int = 0
-    bar: float
+    bar: float | None = None
     aim: float | None = None
     unit: str | None = None  # of an absolute bar; None: the bar is a ratio
     above: str | None = None  # the measure of the same system that an absolute bar counts from
@@ -43,7 +43,7 @@ MEASURES = (
     ),
     Measure(key="context_us", title="us/ctx", what="CPU per context request, 8 events", bar=1500, aim=800, unit="us"),
     Measure(key="context_stream_us", title="us/ctx str", what="the same, streamed", bar=1500, aim=800, unit="us"),
-    Measure(key="context_64_us", title="us/ctx 64", what="the same, 64 events", bar=1500, unit="us"),
+    Measure(key="context_64_us", title="us/ctx 64", what="the same, 64 events", unit="us"),
     Measure(
         key="context_event_us",
         title="us/ctx event",
@@ -110,6 +110,8 @@ def mark(measure: Measure, held: Sequence[float]) -> str:
         return "not measured"
     if measure.aim is not None and median(held) <= measure.aim:
         return "pass, aim met"
+    if measure.bar is None:
+        return ""
     return "pass" if median(held) <= measure.bar else "MISS"
 
 
