@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from gateway.errors import GatewayError
+from gateway.lanes.account import CLIENT_LEFT
 from gateway.lanes.pace import BodyPace, too_slow
 from gateway.lanes.turn import SENDING
 from gateway.lanes.websocket import WebSocketTurn
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from gateway.lanes.connection import ClientConnection
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_HEAD_END, _LAST_CHUNK = b"\r\n\r\n", b"0\r\n\r\n"
 SWITCHED = 101
 
 
@@ -40,6 +42,7 @@ class Facade(asyncio.Transport):
         self._upgrade: web.WebSocketResponse | None = None  # until its 101 is written
         self._corked = False
         self._head = b""  # of the answer, held back for what comes behind it
+        self._left_bytes: int | None = None  # of the answer's body; None: it is chunked, or ends with the connection
 
     @property
     def head(self) -> RequestHead:
@@ -81,7 +84,7 @@ class Facade(asyncio.Transport):
             self._closed = True
             self._client.listener.loop.call_soon(self._turn.handler_refused)
             return
-        self._turn.answered = True
+        self._note(data)
         if self._corked:
             self._corked, self._head = False, data
             return
@@ -90,6 +93,17 @@ class Facade(asyncio.Transport):
         if self._upgrade is not None:
             upgrade, self._upgrade = self._upgrade, None
             self._on_close = self._turn.switch(upgrade).handler_closed
+
+    def _note(self, data: bytes) -> None:
+        """Finds out whether this is the end of the answer: a client that leaves behind it has left nothing out."""
+        turn = self._turn
+        written_bytes = len(data) if turn.answered else len(data) - data.find(_HEAD_END) - len(_HEAD_END)
+        turn.answered = True
+        if self._left_bytes is None:
+            turn.whole = data.endswith(_LAST_CHUNK)
+        else:
+            self._left_bytes -= written_bytes
+            turn.whole = self._left_bytes <= 0
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         self.write(b"".join(list_of_data))
@@ -131,6 +145,8 @@ class Facade(asyncio.Transport):
             self._upgrade = response
         self._turn.keep_alive = bool(response.keep_alive)
         self._turn.status = response.status
+        is_head_only = self.head.method == b"HEAD" or response.status in (204, 304)
+        self._left_bytes = 0 if is_head_only else response.content_length
 
 
 async def take_back(request: web.Request, response: web.StreamResponse) -> None:
@@ -162,6 +178,7 @@ class OwnTurn:
         "head",
         "keep_alive",
         "status",
+        "whole",
     )
 
     mode = "own"
@@ -174,7 +191,7 @@ class OwnTurn:
         self._received_bytes = 0
         self._pace: BodyPace | None = None
         self._body: Body | None = None
-        self.keep_alive = self.answered = False
+        self.keep_alive = self.answered = self.whole = False
         self.status = 0
         self._handler = client.listener.new_handler()
 
@@ -247,6 +264,11 @@ class OwnTurn:
 
     def client_gone(self) -> None:
         self._handler.connection_lost(None)
+        if self.whole:
+            self._account(self.status)
+        else:
+            self._client.listener.metrics.client_disconnects += 1
+            self._account(CLIENT_LEFT)
 
     def client_full(self) -> None:
         self._handler.pause_writing()
