@@ -49,6 +49,11 @@ class Facade(asyncio.Transport):
         """The request's head as our grammar read it: credentials and repeats included."""
         return self._turn.head
 
+    @property
+    def ends(self) -> bool:
+        """Whether the gateway ends: then this is the last answer of its connection."""
+        return self._client.listener.draining
+
     def put(self, data: bytes) -> bool:
         """Writes behind the head, as `write` does; False, and nothing is written, if the client does not keep up."""
         if self._client.blocked_since is not None:
@@ -143,7 +148,7 @@ class Facade(asyncio.Transport):
                     param="upgrade",
                 )
             self._upgrade = response
-        self._turn.keep_alive = bool(response.keep_alive)
+        self._turn.keep_alive = bool(response.keep_alive) and not self.ends
         self._turn.status = response.status
         is_head_only = self.head.method == b"HEAD" or response.status in (204, 304)
         self._left_bytes = 0 if is_head_only else response.content_length
@@ -157,6 +162,8 @@ async def take_back(request: web.Request, response: web.StreamResponse) -> None:
     if isinstance(request.transport, Facade):
         request.transport.prepared(response)
         response.force_close()
+        if request.transport.ends:
+            response.headers["Connection"] = "close"
         response.headers.pop("Server", None)  # it would tell the versions in use
 
 
@@ -241,7 +248,7 @@ class OwnTurn:
         self._handler.connection_lost(None)
         self._account(self.status)
         whole = self._body is None
-        keep = self.keep_alive and whole and self.head.keep_alive and not client.listener.draining
+        keep = self.keep_alive and whole and self.head.keep_alive  # as its head said, whatever began since
         client.turn_done(keep=keep, linger=not whole)
 
     def handler_refused(self) -> None:

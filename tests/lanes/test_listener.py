@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from aiohttp import web
 from measuring import LoopTime
 
 from gateway.lanes.entry import Limits
@@ -10,6 +11,8 @@ from gateway.testing.peer import Peer
 from gateway.testing.scripts import chunk, head, ok, serve
 
 from .assembled import Lane, assembled, endpoint, entry, keyring
+from .test_own import GET as OWN
+from .test_own import pages
 
 GET = b"GET /v1/x HTTP/1.1\r\nHost: gw\r\n\r\n"
 
@@ -120,6 +123,30 @@ async def test_a_request_that_comes_while_draining_is_served() -> None:
         draining = asyncio.create_task(lane.listener.drain(600))
         await asyncio.sleep(0.1)
         await client.send(GET)
+        response = await client.read_response()
+        assert (response.status, response.values(b"connection")) == (200, [b"close"])
+        await asyncio.wait_for(draining, 30)
+
+
+async def test_a_page_that_answers_while_draining_tells_to_close() -> None:
+    """So does any page of ours; one whose head was out before is followed by a last request."""
+    gate = asyncio.Event()
+
+    async def page(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"a")
+        await gate.wait()
+        return response
+
+    async with assembled(pages=pages(page)) as lane, lane.client() as client:
+        await client.send(OWN)
+        assert b"connection" not in (await client.read_until(b"a\r\n")).lower()
+        draining = asyncio.create_task(lane.listener.drain(600))
+        await asyncio.sleep(0)
+        gate.set()
+        await client.read_until(b"0\r\n\r\n")
+        await client.send(OWN)
         response = await client.read_response()
         assert (response.status, response.values(b"connection")) == (200, [b"close"])
         await asyncio.wait_for(draining, 30)
