@@ -41,10 +41,11 @@ _IMPLIED: Final = ("=", "<>", "<", "<=", ">", ">=", "~~", "!~~", "~~*", "!~~*", 
 _MAX_DEPTH: Final = 32  # views of views
 
 #: Of `p`, a row of pg_proc. $1: volatile ones that may be called; $2: others that may not.
-_HARMLESS: Final = """(p.oid < 16384 AND p.proowner = 10
+_SHIPPED: Final = """EXISTS (SELECT FROM pg_depend d
+      WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype IN ('e', 'i'))"""
+_HARMLESS: Final = f"""(p.oid < 16384 AND p.proowner = 10
       AND (p.provolatile <> 'v' OR p.proname = ANY($1) OR p.proname LIKE 'pg\\_stat\\_get\\_%') AND p.proname <> ALL($2)
-    OR p.prolang IN (12, 13) AND (p.provolatile <> 'v' OR p.proname = ANY($1)) AND EXISTS (SELECT FROM pg_depend d
-      WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype IN ('e', 'i')))"""
+    OR p.prolang IN (12, 13) AND (p.provolatile <> 'v' OR p.proname = ANY($1)) AND {_SHIPPED})"""
 _ODD: Final = "~ '[^[:alnum:]_$]'"  # of a name: no word by itself
 
 
@@ -101,10 +102,14 @@ UNION ALL SELECT 'heir', '', inhrelid FROM pg_inherits WHERE inhparent = ANY($1:
 UNION ALL SELECT 'planned', e.tree, 0 FROM ({_PLANNED.replace("$7", "$2")}) e
     WHERE e.owner = ANY($1::oid[]) AND e.tree {_OF_USERS}
 """  # noqa: S608 - as above
+#: Of the functions $1 and those of the operators $2: name, whether it is volatile, whether it came with the server or
+#: with an extension or a type. Without those that are harmless whatever their names; long lists of names cost more
+#: than all the rest.
 _BY_NUMBER: Final = f"""
-SELECT p.proname, p.provolatile = 'v' FROM (
-        SELECT unnest($3::oid[]) AS oid UNION SELECT oprcode FROM pg_operator WHERE oid = ANY($4::oid[])) called
-    CROSS JOIN LATERAL (SELECT * FROM pg_proc WHERE pg_proc.oid = called.oid OFFSET 0) p WHERE NOT {_HARMLESS}
+SELECT p.proname, p.provolatile = 'v', p.oid < 16384 AND p.proowner = 10, p.prolang IN (12, 13) AND {_SHIPPED} FROM (
+        SELECT unnest($1::oid[]) AS oid UNION SELECT oprcode FROM pg_operator WHERE oid = ANY($2::oid[])) called
+    CROSS JOIN LATERAL (SELECT * FROM pg_proc WHERE pg_proc.oid = called.oid OFFSET 0) p
+    WHERE NOT (p.oid < 16384 AND p.proowner = 10 AND p.provolatile <> 'v' AND p.proname <> ALL($3))
 """  # noqa: S608 - as above
 _FOREIGN: Final = "SELECT relname FROM pg_class WHERE oid = ANY($1::oid[]) AND relkind = 'f'"
 #: Types that hold one of $1 or $2 (then true), through domains, lists, ranges and rows; true: one of a table or view.
@@ -173,21 +178,33 @@ class Catalogue:
                 return Doubt("engine", "A view in it makes values of a type that calls a user's function.")
             for name, _ in await self._by_number(runs):
                 return Doubt("engine", f"A view or a row security policy in it calls {name!r}.")
-            for tree in {tree for kind, tree, _ in rows if kind == "planned"}:
-                for name, is_volatile in await self._by_number(constant_calls(tree)):
-                    if not is_volatile:  # the planner calls no others
-                        return Doubt("engine", f"To plan it calls {name!r}, a user's function in an index or a check.")
+            planned = [constant_calls(tree) for tree in {tree for kind, tree, _ in rows if kind == "planned"}]
+            for name, is_volatile in await self._by_number(*planned):
+                if not is_volatile:  # the planner calls no others
+                    return Doubt("engine", f"To plan it calls {name!r}, a user's function in an index or a check.")
             heirs = [number for kind, _, number in rows if kind == "heir"]
             relations = sorted({n for n in (*runs.relations, *heirs) if n >= _FIRST_OF_USERS} - seen)
             for (name,) in await self._fetch(_FOREIGN, relations) if relations else ():
                 return Doubt("engine", _REASONS["foreign"].format(name))
         return Doubt("engine", "Its views are nested too deep to follow.")
 
-    async def _by_number(self, found: Named) -> Sequence[Sequence[Any]]:
+    async def _by_number(self, *found: Named) -> Sequence[tuple[str, bool]]:
         """(name, whether it is volatile) of the functions among these, and of those of the operators, that may act."""
-        if not found.functions and not found.operators:
+        functions = sorted({number for one in found for number in one.functions})
+        operators = sorted({number for one in found for number in one.operators})
+        if not functions and not operators:
             return ()
-        return await self._fetch(_BY_NUMBER, *_LISTS, found.functions, found.operators)
+        rows = await self._fetch(_BY_NUMBER, functions, operators, sorted(_ACTING))
+        return [
+            (name, is_volatile) for name, is_volatile, ours, shipped in rows if _acts(name, is_volatile, ours, shipped)
+        ]
+
+
+def _acts(name: str, is_volatile: bool, ours: bool, shipped: bool) -> bool:
+    """Whether a function may do more than read; what `_HARMLESS` says, for a function whose name is known by now."""
+    if ours and name not in _ACTING and (not is_volatile or name in FUNCTIONS or name.startswith("pg_stat_get_")):
+        return False
+    return not (shipped and (not is_volatile or name in FUNCTIONS))
 
 
 #: The server sets `search_path`, so a word may be any function of that name, in any schema.
@@ -214,7 +231,6 @@ def _of_types(holding: Sequence[Sequence[Any]], every: frozenset[str], sql: str)
     return None
 
 
-_LISTS: Final = (sorted(FUNCTIONS), sorted(_ACTING))
 _ASCII_LOWER: Final = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
