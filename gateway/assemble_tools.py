@@ -88,7 +88,7 @@ def gate_of(settings: Settings, host: Host, problems: list[Problem], *, at_hand:
     `at_hand`: its tools are there and examine what it lets run. Only those that are enabled have assessors then: the
     programs that are known to the one of commands alone cost 60 ms of each start.
     """
-    risk, used = settings.risk, _used(settings)
+    risk, used = settings.risk, {name: tool.options() for name, tool in settings.tools.by_plugin.items()}
     uses: dict[str, tuple[str, dict[str, object]]] = {
         tool: (name, {"profile": risk.profile}) for tool, name in ASSESSORS.items() if not at_hand or tool in used
     }
@@ -109,12 +109,6 @@ def gate_of(settings: Settings, host: Host, problems: list[Problem], *, at_hand:
         rules=risk.rules,
         configured={tool: orjson.dumps(use, option=orjson.OPT_SORT_KEYS).decode() for tool, use in uses.items()},
     )
-
-
-def _used(settings: Settings) -> dict[str, Mapping[str, object]]:
-    """The tools that are on, by the names of their plugins, under which a model knows those of ours; with options."""
-    used: dict[str, Mapping[str, object]] = {name: tool.options() for name, tool in settings.tools.built_in.items()}
-    return used | {plugin.use or name: plugin.with_ for name, plugin in settings.tools.plugins.items()}
 
 
 def _hosts(options: Mapping[str, object]) -> list[str]:

@@ -36,11 +36,10 @@ async def offline_gate(settings: Settings) -> tuple[Gate, Mapping[str, ToolSpec]
     if problems:
         raise ConfigError(tuple(problems))
     specs: dict[str, ToolSpec] = {}
-    flags = {name: tool.requires_approval for name, tool in settings.tools.built_in.items()}
-    flags |= {plugin.use or name: plugin.requires_approval for name, plugin in settings.tools.plugins.items()}
+    used = settings.tools.by_plugin
     for name in ASSESSORS:
         source: ToolSource = build_plugin("tools", name, _OPTIONS.get(name, {}), host)
-        asks = flags.get(name, False)
+        asks = name in used and used[name].requires_approval
         specs |= {spec.name: replace(spec, requires_approval=asks) for spec in await source.list_tools()}
         await source.close()
     return gate, specs

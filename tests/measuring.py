@@ -1,4 +1,4 @@
-"""What our own code costs, counted so that it does not depend on what else the machine does."""
+"""Counts what our own code costs, in a way that does not depend on what else the machine does."""
 
 import asyncio
 import time

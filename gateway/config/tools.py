@@ -139,10 +139,16 @@ class ExecuteCommand(BuiltIn):
 
 
 class PluginTool(Tool):
+    """A tool of an operator's own, or one of ours under another name: its plugin has its keys by themselves."""
+
     use: Name | None = Field(default=None, description="Name of the plugin; null: the name of the tool.")
     with_: PluginSettings = Field(
         default_factory=dict, alias="with", description="The configuration of the plugin itself."
     )
+
+    def options(self) -> Mapping[str, object]:
+        """What its plugin is given."""
+        return self.with_
 
 
 class Tools(Section):
@@ -165,6 +171,11 @@ class Tools(Section):
     @property
     def plugins(self) -> Mapping[str, PluginTool]:
         return self.__pydantic_extra__ or {}
+
+    @property
+    def by_plugin(self) -> Mapping[str, BuiltIn | PluginTool]:
+        """All that are on, by the names of their plugins, under which a model knows those of ours."""
+        return {**self.built_in, **{tool.use or name: tool for name, tool in self.plugins.items()}}
 
 
 class Risk(Section):

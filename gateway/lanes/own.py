@@ -59,8 +59,7 @@ class Facade(asyncio.Transport):
         if self._client.blocked_since is not None:
             return False
         if not self._closed:
-            head, self._head = self._head, b""
-            self._client.write(head + data)
+            self._send(data)
         return True
 
     def cork(self) -> None:
@@ -93,11 +92,15 @@ class Facade(asyncio.Transport):
         if self._corked:
             self._corked, self._head = False, data
             return
-        head, self._head = self._head, b""
-        self._client.write(head + data)
+        self._send(data)
         if self._upgrade is not None:
             upgrade, self._upgrade = self._upgrade, None
             self._on_close = self._turn.switch(upgrade).handler_closed
+
+    def _send(self, data: bytes) -> None:
+        """Writes to the client, with the head in front if it was held back."""
+        head, self._head = self._head, b""
+        self._client.write(head + data)
 
     def _note(self, data: bytes) -> None:
         """Finds out whether this is the end of the answer: a client that leaves behind it has left nothing out."""
@@ -105,7 +108,7 @@ class Facade(asyncio.Transport):
         written_bytes = len(data) if turn.answered else len(data) - data.find(_HEAD_END) - len(_HEAD_END)
         turn.answered = True
         if self._left_bytes is None:
-            turn.whole = data.endswith(_LAST_CHUNK)
+            turn.whole = written_bytes >= len(_LAST_CHUNK) and data.endswith(_LAST_CHUNK)
         else:
             self._left_bytes -= written_bytes
             turn.whole = self._left_bytes <= 0
@@ -129,7 +132,7 @@ class Facade(asyncio.Transport):
         if not self._closed:
             self._closed = True
             if self._head:
-                self._client.write(self._head)
+                self._send(b"")
             self._client.listener.loop.call_soon(self._on_close)
 
     def abort(self) -> None:

@@ -141,8 +141,7 @@ class HiddenTurns:
         return (await self._keys([*messages, answer]))[len(messages)]
 
     async def _keys(self, messages: Sequence[Json]) -> dict[int, Keys]:
-        """Those of many or long messages are made in a thread: each takes some microseconds, and a megabyte five
-        milliseconds."""
+        """Returns the keys by message. A thread makes those of many or long messages: a megabyte takes 5 ms."""
         if len(messages) < THREAD_MESSAGES and sum(map(_chars, messages)) < THREAD_CHARS:
             return self._keys_of(messages)
         return await asyncio.to_thread(self._keys_of, messages)

@@ -40,12 +40,19 @@ _ACTING: Final = words("""
 _IMPLIED: Final = ("=", "<>", "<", "<=", ">", ">=", "~~", "!~~", "~~*", "!~~*", "~")
 _MAX_DEPTH: Final = 32  # views of views
 
-#: Of `p`, a row of pg_proc. $1: volatile ones that may be called; $2: others that may not.
-_SHIPPED: Final = """EXISTS (SELECT FROM pg_depend d
-      WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype IN ('e', 'i'))"""
-_HARMLESS: Final = f"""(p.oid < 16384 AND p.proowner = 10
-      AND (p.provolatile <> 'v' OR p.proname = ANY($1) OR p.proname LIKE 'pg\\_stat\\_get\\_%') AND p.proname <> ALL($2)
-    OR p.prolang IN (12, 13) AND (p.provolatile <> 'v' OR p.proname = ANY($1)) AND {_SHIPPED})"""
+
+def _harmless(listed: str) -> str:
+    """Whether `p`, a row of pg_proc, does no more than read. `listed`: whether a volatile one may be called.
+
+    $2: names of those that act though they are not volatile.
+    """
+    return f"""(p.oid < 16384 AND p.proowner = 10
+      AND (p.provolatile <> 'v' OR {listed} OR p.proname LIKE 'pg\\_stat\\_get\\_%') AND p.proname <> ALL($2)
+    OR p.prolang IN (12, 13) AND (p.provolatile <> 'v' OR {listed}) AND EXISTS (SELECT FROM pg_depend d
+      WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype IN ('e', 'i')))"""
+
+
+_HARMLESS: Final = _harmless("p.proname = ANY($1)")
 _ODD: Final = "~ '[^[:alnum:]_$]'"  # of a name: no word by itself
 
 
@@ -102,14 +109,13 @@ UNION ALL SELECT 'heir', '', inhrelid FROM pg_inherits WHERE inhparent = ANY($1:
 UNION ALL SELECT 'planned', e.tree, 0 FROM ({_PLANNED.replace("$7", "$2")}) e
     WHERE e.owner = ANY($1::oid[]) AND e.tree {_OF_USERS}
 """  # noqa: S608 - as above
-#: Of the functions $1 and those of the operators $2: name, whether it is volatile, whether it came with the server or
-#: with an extension or a type. Without those that are harmless whatever their names; long lists of names cost more
-#: than all the rest.
+#: Of the functions $1 and those of the operators $3 that may act: name, whether it is volatile, whether it is harmless
+#: if its name is on our list. To send the list costs more than all the rest.
 _BY_NUMBER: Final = f"""
-SELECT p.proname, p.provolatile = 'v', p.oid < 16384 AND p.proowner = 10, p.prolang IN (12, 13) AND {_SHIPPED} FROM (
-        SELECT unnest($1::oid[]) AS oid UNION SELECT oprcode FROM pg_operator WHERE oid = ANY($2::oid[])) called
+SELECT p.proname, p.provolatile = 'v', {_harmless("true")} FROM (
+        SELECT unnest($1::oid[]) AS oid UNION SELECT oprcode FROM pg_operator WHERE oid = ANY($3::oid[])) called
     CROSS JOIN LATERAL (SELECT * FROM pg_proc WHERE pg_proc.oid = called.oid OFFSET 0) p
-    WHERE NOT (p.oid < 16384 AND p.proowner = 10 AND p.provolatile <> 'v' AND p.proname <> ALL($3))
+    WHERE NOT {_harmless("false")}
 """  # noqa: S608 - as above
 _FOREIGN: Final = "SELECT relname FROM pg_class WHERE oid = ANY($1::oid[]) AND relkind = 'f'"
 #: Types that hold one of $1 or $2 (then true), through domains, lists, ranges and rows; true: one of a table or view.
@@ -194,17 +200,8 @@ class Catalogue:
         operators = sorted({number for one in found for number in one.operators})
         if not functions and not operators:
             return ()
-        rows = await self._fetch(_BY_NUMBER, functions, operators, sorted(_ACTING))
-        return [
-            (name, is_volatile) for name, is_volatile, ours, shipped in rows if _acts(name, is_volatile, ours, shipped)
-        ]
-
-
-def _acts(name: str, is_volatile: bool, ours: bool, shipped: bool) -> bool:
-    """Whether a function may do more than read; what `_HARMLESS` says, for a function whose name is known by now."""
-    if ours and name not in _ACTING and (not is_volatile or name in FUNCTIONS or name.startswith("pg_stat_get_")):
-        return False
-    return not (shipped and (not is_volatile or name in FUNCTIONS))
+        rows = await self._fetch(_BY_NUMBER, functions, sorted(_ACTING), operators)
+        return [(name, is_volatile) for name, is_volatile, if_listed in rows if not (if_listed and name in FUNCTIONS)]
 
 
 #: The server sets `search_path`, so a word may be any function of that name, in any schema.

@@ -224,7 +224,7 @@ async def test_stopping_while_it_starts(behaviour: str) -> None:
 
 
 async def test_calls_under_way_end_when_the_server_is_stopped() -> None:
-    """Nobody waits for them."""
+    """Calls that would take ten minutes end with the stop."""
     async with stands("ok", timeout_s=600.0) as stand:
         await stand.running()
         call = asyncio.create_task(stand.said("sleep", seconds=600))

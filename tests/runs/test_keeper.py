@@ -1,7 +1,7 @@
 """Leases: a run has one driver, and one whose driver is gone gets another."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,27 +13,12 @@ from gateway.runs.keeper import AT_ONCE, OWED, Keeper
 from gateway.runs.lease import LEASE_S
 from gateway.store import StoreError
 from gateway.testing.clock import ManualClock
-from plugins.stores.sqlite import SqliteStore
 from tests.pipeline.doubles import Clock
 from tests.plugins.stores.records import new, parked, ruling, run
 
+from .failing import Failing
+
 ALL: tuple[RunState, ...] = ("running", "awaiting_approval")
-
-
-class Failing(SqliteStore):
-    """A store that fails when it is to."""
-
-    broken = False
-
-    async def write(self, change: Change) -> None:
-        if self.broken:
-            raise StoreError("database or disk is full")
-        await super().write(change)
-
-    async def renew(self, *, owner: str, run_ids: Sequence[str], until_s: float) -> Sequence[str]:
-        if self.broken:
-            raise StoreError("disk I/O error")
-        return await super().renew(owner=owner, run_ids=run_ids, until_s=until_s)
 
 
 class Worker:
@@ -343,7 +328,7 @@ async def test_a_lease_of_before_the_clock_was_set_back_becomes_a_short_one(
 
 
 async def test_a_worker_that_ends_leaves_no_lease_behind(workers: tuple[Worker, Worker], clock: ManualClock) -> None:
-    """What it had claimed is another one's at once, what others drive is not; and what it owed is written before."""
+    """Another worker takes its runs up at once, and no others; the ends that it owed are written before."""
     one, two = workers
     for number in range(3):
         await one.store.write(new(run(f"run_{number}")))

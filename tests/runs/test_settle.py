@@ -15,6 +15,8 @@ from gateway.store import StoreError
 from plugins.stores.sqlite import SqliteStore
 from tests.plugins.stores.records import approval, new, parked, run, step
 
+from .failing import Failing
+
 BOSS = Caller("bob", "acme", frozenset(("context", "approve")))
 AGENT = Caller("ann", "acme", frozenset(("context",)))
 RIVAL = Caller("eve", "other", frozenset(("context", "approve")))
@@ -180,14 +182,6 @@ async def test_a_run_that_does_not_wait_for_a_word(shelf: Shelf, change: Change)
 
 async def test_a_word_that_could_not_be_written_is_in_nobodys_way(tmp_path: Path) -> None:
     """The store fails, and nothing has changed: the next word is heard at once."""
-
-    class Failing(SqliteStore):
-        broken = False
-
-        async def write(self, change: Change) -> None:
-            if self.broken:
-                raise StoreError("database or disk is full")
-            await super().write(change)
 
     store = Failing(str(tmp_path / "gateway.db"))
     await store.open()

@@ -17,7 +17,7 @@ def path(template: str, **params: object) -> str:
         ("reports/{{params.x}}.md", "2024/may", "reports/2024/may.md"),
         ("reports/{{params.x}}", "...", "reports/..."),
         ("reports/{{params.x}}", "a..b", "reports/a..b"),
-        ("../shared/{{params.x}}", "a", "../shared/a"),
+        ("../common/{{params.x}}", "a", "../common/a"),
         ("reports/{{params.x}}", "{{params.y}}", "reports/{{params.y}}"),
     ],
 )

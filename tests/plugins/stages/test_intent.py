@@ -40,7 +40,7 @@ def test_every_case_of_the_collection_holds(case: dict[str, Any]) -> None:
     """Intent, service, tool and what triggered it, in at most a few milliseconds."""
     effort = Effort()
     intent = recognise(case["message"], services_of(case))
-    took_s = effort.cpu_s
+    cpu_s = effort.cpu_s
     expect = case["expect"]
     assert (intent.kind == "mcp") == (expect["intent"] == "MCP")
     assert intent.service == expect["service"]
@@ -48,7 +48,7 @@ def test_every_case_of_the_collection_holds(case: dict[str, Any]) -> None:
     named = intent.rule in ("explicit:tool", "explicit:unknown")
     assert (intent.tools[0].rpartition(".")[2] if named else None) == expect["tool"]
     assert (intent.reply is not None) == (case.get("unavailable", False) or intent.rule == "explicit:unknown")
-    assert took_s < 0.25
+    assert cpu_s < 0.25
 
 
 @pytest.mark.parametrize(
