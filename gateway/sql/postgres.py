@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, cast
 import asyncpg
 
 from gateway.sql.engine import Doubt, Statement, StatementError
-from gateway.sql.postgres_catalog import Catalogue, Fetch
+from gateway.sql.postgres_catalog import Catalogue, Fetch, Harmless
 from gateway.sql.postgres_values import bound
 from gateway.wire.sql_postgres import refused_by_postgres
 from gateway.wire.sql_rows import SqlRows
@@ -47,6 +47,8 @@ _EXPLAIN: Final = re.compile(
 )
 _ANALYZES: Final = re.compile(r"\banaly[sz]e\b(?!\s++(?:off|false|0)\b)", re.IGNORECASE)
 _PLANNED: Final = re.compile(r"(?:insert|update|delete|merge)\b", re.IGNORECASE)
+#: A query that names a column, table, function or operator that is not there (SQLSTATE): it fails in any form.
+_NAMES_NOTHING: Final = ("42703", "42P01", "42883")
 _CURSOR: Final = "DECLARE looked_at CURSOR FOR "
 
 
@@ -102,6 +104,7 @@ class Postgres:
         }
         self._looks = asyncio.Lock()
         self._looking: _Connection | None = None
+        self._known = Harmless()
 
     async def run(self, statement: Statement, table: SqlRows) -> None:
         reading = self._read_only or statement.harmless
@@ -116,7 +119,7 @@ class Postgres:
                     raise StatementError(
                         "the role of this database may leave it: the operator has to give one that may not"
                     )
-                if statement.harmless and (doubt := await _looked(connection, statement.sql)) is not None:
+                if statement.harmless and (doubt := await _looked(connection, statement.sql, Harmless())) is not None:
                     raise StatementError(f"it was let through as a statement that only reads, but: {doubt.reason}")
                 await self._step(await connection.prepare(statement.sql), statement, table)
                 await (transaction.rollback() if reading else transaction.commit())
@@ -131,9 +134,10 @@ class Postgres:
         async with self._look() as connection:
             with _failures():
                 try:
-                    return await _looked(connection, statement.sql)
-                except asyncpg.PostgresError:
-                    pass
+                    return await _looked(connection, statement.sql, self._known)
+                except asyncpg.PostgresError as error:
+                    if error.sqlstate in _NAMES_NOTHING:
+                        return None
                 with suppress(asyncpg.PostgresError):  # what the server cannot analyse at all cannot run either
                     await connection.prepare(statement.sql, name="")
                     return Doubt("engine", "PostgreSQL does not read it as a query that changes nothing.")
@@ -152,7 +156,7 @@ class Postgres:
             if connection is None or connection.is_closed():
                 settings = {**self._settings, **_LOOKING}
                 settings["statement_timeout"] = settings["lock_timeout"] = str(LOOK_S * 1000)
-                connection = await _connected(self._url, settings, cached=10)
+                connection, self._known = await _connected(self._url, settings, cached=10), Harmless()
             try:
                 yield connection
                 self._looking, connection = connection, None
@@ -174,9 +178,9 @@ class Postgres:
                 return
 
 
-async def _looked(connection: _Connection, sql: str) -> Doubt | None:
+async def _looked(connection: _Connection, sql: str, known: Harmless) -> Doubt | None:
     """What the server makes of the statement. Raises its error where it cannot analyse it as a query."""
-    doubt = await Catalogue(cast(Fetch, connection.fetch)).doubt(sql)
+    doubt = await Catalogue(cast(Fetch, connection.fetch), known).doubt(sql)
     if doubt is not None or _SHOW.fullmatch(sql):
         return doubt
     explained = _EXPLAIN.match(sql)

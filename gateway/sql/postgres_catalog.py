@@ -6,6 +6,7 @@
 
 import re
 from collections.abc import Awaitable, Iterable, Sequence
+from dataclasses import dataclass, field
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any, Final, Protocol
 
@@ -28,6 +29,7 @@ _ESCAPED_NAME: Final = re.compile(r"u&[\"']", re.IGNORECASE)
 _CASTS: Final = re.compile(r"::|\bcast\b", re.IGNORECASE)
 #: What turns a value into the type of a column that the text does not name: casts, texts, parameters, records.
 _CONVERTS: Final = re.compile(r"::|\bcast\b|['$]|record|#=", re.IGNORECASE)
+_TYPES: Final = ("domain", "ordered")
 _FIRST_OF_USERS: Final = 16384  # numbers below are those of the server's own objects
 
 #: Not volatile, and yet they take a number for good, or run what their argument names.
@@ -38,7 +40,6 @@ _ACTING: Final = words("""
 """)
 #: Operators that a statement uses without writing them: IN, BETWEEN, LIKE, USING, DISTINCT, ORDER BY.
 _IMPLIED: Final = ("=", "<>", "<", "<=", ">", ">=", "~~", "!~~", "~~*", "!~~*", "~")
-_MAX_DEPTH: Final = 32  # views of views
 
 
 def _harmless(listed: str) -> str:
@@ -73,41 +74,64 @@ _PLANNED: Final = """
 """
 _OF_USERS: Final = "~ ':(funcid|opfuncid) [0-9]{5,}'"  # of a tree: it calls a function of theirs
 
-#: $3 all words; $4 those that are called; $5 the text; $6 operators that are implied; $7 it explains; $8 it casts.
-_WORDS_MEAN: Final = f"""
-SELECT 'function', p.proname, 0::oid FROM pg_proc p
-    WHERE p.proname = ANY($3::name[]) AND (p.oid < 16384 OR p.proname = ANY($4::name[])) AND NOT {_HARMLESS}
-UNION ALL SELECT 'function', p.proname, 0 FROM pg_proc p
-    WHERE p.oid >= 16384 AND {_written("p.proname::text")} AND NOT {_HARMLESS}
-UNION ALL SELECT 'operator', o.oprname, 0 FROM pg_operator o JOIN pg_proc p ON p.oid = o.oprcode
-    WHERE o.oid >= 16384 AND (o.oprname = ANY($6::name[]) OR position(o.oprname::text IN $5) > 0) AND NOT {_HARMLESS}
-UNION ALL SELECT 'cast', t.typname, 0 FROM pg_cast c JOIN pg_proc p ON p.oid = c.castfunc
-    JOIN pg_type t ON t.oid = c.casttarget
-    WHERE c.oid >= 16384 AND NOT {_HARMLESS} AND (c.castcontext = 'i' OR $8 OR t.typname = ANY($3::name[]))
-UNION ALL SELECT 'domain', t.typname, t.oid FROM pg_constraint k JOIN pg_type t ON t.oid = k.contypid
-    WHERE k.oid >= 16384 AND k.contypid <> 0 AND EXISTS (
+#: Types that a user's function makes or compares (domains with a constraint, types with an order), and whatever holds
+#: one of them: domains, lists, ranges, rows. An index says which objects depend on a type, in a large database too.
+_ACTING_TYPES: Final = f"""
+acting(kind, number) AS (
+    SELECT 'domain', k.contypid FROM pg_constraint k WHERE k.oid >= 16384 AND k.contypid <> 0 AND EXISTS (
         SELECT FROM regexp_matches(k.conbin::text, ':(?:funcid|opfuncid) (\\d+)', 'g') m
         JOIN pg_proc p ON p.oid = m[1]::oid WHERE NOT {_HARMLESS})
-UNION ALL SELECT 'ordered', o.opcname, o.opcintype FROM pg_opclass o WHERE o.opcfamily IN (
-    SELECT a.amprocfamily FROM pg_amproc a JOIN pg_proc p ON p.oid = a.amproc
-        WHERE a.oid >= 16384 AND p.prolang NOT IN (12, 13)
-    UNION ALL SELECT a.amopfamily FROM pg_amop a JOIN pg_operator r ON r.oid = a.amopopr
-        JOIN pg_proc p ON p.oid = r.oprcode WHERE a.oid >= 16384 AND p.prolang NOT IN (12, 13))
-UNION ALL SELECT CASE c.relkind WHEN 'f' THEN 'foreign' ELSE 'relation' END, c.relname, c.oid FROM pg_class c
+    UNION ALL SELECT 'ordered', o.opcintype FROM pg_opclass o WHERE o.opcfamily IN (
+        SELECT a.amprocfamily FROM pg_amproc a JOIN pg_proc p ON p.oid = a.amproc
+            WHERE a.oid >= 16384 AND p.prolang NOT IN (12, 13)
+        UNION ALL SELECT a.amopfamily FROM pg_amop a JOIN pg_operator r ON r.oid = a.amopopr
+            JOIN pg_proc p ON p.oid = r.oprcode WHERE a.oid >= 16384 AND p.prolang NOT IN (12, 13))),
+holding(kind, number) AS (
+    SELECT kind, number FROM acting UNION SELECT h.kind, w.number FROM holding h CROSS JOIN LATERAL (
+        SELECT CASE d.classid WHEN 'pg_type'::regclass THEN d.objid
+            ELSE (SELECT c.reltype FROM pg_class c WHERE c.oid = d.objid) END AS number
+        FROM pg_depend d WHERE d.refclassid = 'pg_type'::regclass AND d.refobjid = h.number
+            AND d.classid IN ('pg_type'::regclass, 'pg_class'::regclass) OFFSET 0) w)
+"""  # noqa: S608 - pieces of our own
+#: $3 all words; $4 those that are called; $5 the text; $6 operators that are implied; $7 it explains; $8 it casts.
+#: Returns kind, name, number, and of a type whether it is the row of a table or view.
+_WORDS_MEAN: Final = f"""
+WITH RECURSIVE {_ACTING_TYPES}
+SELECT 'function', p.proname, 0::oid, false FROM pg_proc p
+    WHERE p.proname = ANY($3::name[]) AND (p.oid < 16384 OR p.proname = ANY($4::name[])) AND NOT {_HARMLESS}
+UNION ALL SELECT 'function', p.proname, 0, false FROM pg_proc p
+    WHERE p.oid >= 16384 AND {_written("p.proname::text")} AND NOT {_HARMLESS}
+UNION ALL SELECT 'operator', o.oprname, 0, false FROM pg_operator o JOIN pg_proc p ON p.oid = o.oprcode
+    WHERE o.oid >= 16384 AND (o.oprname = ANY($6::name[]) OR position(o.oprname::text IN $5) > 0) AND NOT {_HARMLESS}
+UNION ALL SELECT 'cast', t.typname, 0, false FROM pg_cast c JOIN pg_proc p ON p.oid = c.castfunc
+    JOIN pg_type t ON t.oid = c.casttarget
+    WHERE c.oid >= 16384 AND NOT {_HARMLESS} AND (c.castcontext = 'i' OR $8 OR t.typname = ANY($3::name[]))
+UNION ALL SELECT h.kind, t.typname, t.oid, t.of_table FROM holding h CROSS JOIN LATERAL (SELECT oid, typname,
+        COALESCE((SELECT c.relkind <> 'c' FROM pg_class c WHERE c.oid = typrelid), false) AS of_table
+    FROM pg_type WHERE oid = h.number OFFSET 0) t
+UNION ALL SELECT CASE c.relkind WHEN 'f' THEN 'foreign' ELSE 'relation' END, c.relname, c.oid, false FROM pg_class c
     WHERE c.oid >= 16384 AND (c.relname = ANY($3::name[]) OR {_written("c.relname::text")})
         AND (c.relkind IN ('v', 'f') OR c.relrowsecurity OR c.relhassubclass
             OR EXISTS (SELECT FROM ({_PLANNED}) e WHERE e.owner = c.oid AND e.tree {_OF_USERS}))
-"""  # noqa: S608 - pieces of our own
-#: What stands behind relations $1 (expressions of their views and their row security, and their heirs), and what of
-#: them the planner simplifies.
+"""  # noqa: S608 - as above
+#: All that stands behind relations $1, through views, row security and heirs: the expressions of their views and their
+#: row security, what of them the planner simplifies, and the relations themselves. $2: it explains.
 _BEHIND: Final = f"""
-SELECT 'runs', r.ev_action::text, 0::oid FROM pg_rewrite r WHERE r.ev_class = ANY($1::oid[]) AND r.ev_type = '1'
-UNION ALL SELECT 'runs', polqual::text, 0 FROM pg_policy WHERE polrelid = ANY($1::oid[]) AND polqual IS NOT NULL
-UNION ALL SELECT 'runs', polwithcheck::text, 0 FROM pg_policy
-    WHERE polrelid = ANY($1::oid[]) AND polwithcheck IS NOT NULL
-UNION ALL SELECT 'heir', '', inhrelid FROM pg_inherits WHERE inhparent = ANY($1::oid[])
-UNION ALL SELECT 'planned', e.tree, 0 FROM ({_PLANNED.replace("$7", "$2")}) e
-    WHERE e.owner = ANY($1::oid[]) AND e.tree {_OF_USERS}
+WITH RECURSIVE behind(number) AS (
+    SELECT unnest($1::oid[]) UNION SELECT w.number FROM behind b CROSS JOIN LATERAL (
+        SELECT d.refobjid AS number FROM pg_rewrite r JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass
+            AND d.objid = r.oid AND d.refclassid = 'pg_class'::regclass WHERE r.ev_class = b.number AND r.ev_type = '1'
+        UNION ALL SELECT d.refobjid FROM pg_policy p JOIN pg_depend d ON d.classid = 'pg_policy'::regclass
+            AND d.objid = p.oid AND d.refclassid = 'pg_class'::regclass WHERE p.polrelid = b.number
+        UNION ALL SELECT inhrelid FROM pg_inherits WHERE inhparent = b.number OFFSET 0) w)
+SELECT 'runs', r.ev_action::text, 0::oid FROM behind JOIN pg_rewrite r ON r.ev_class = number AND r.ev_type = '1'
+UNION ALL SELECT 'runs', polqual::text, 0 FROM behind JOIN pg_policy ON polrelid = number WHERE polqual IS NOT NULL
+UNION ALL SELECT 'runs', polwithcheck::text, 0 FROM behind JOIN pg_policy ON polrelid = number
+    WHERE polwithcheck IS NOT NULL
+UNION ALL SELECT 'planned', e.tree, 0 FROM behind JOIN ({_PLANNED.replace("$7", "$2")}) e ON e.owner = number
+    WHERE e.tree {_OF_USERS}
+UNION ALL SELECT CASE c.relkind WHEN 'f' THEN 'foreign' ELSE 'relation' END, c.relname, c.oid
+    FROM behind JOIN pg_class c ON c.oid = number
 """  # noqa: S608 - as above
 #: Of the functions $1 and those of the operators $3 that may act: name, whether it is volatile, whether it is harmless
 #: if its name is on our list. To send the list costs more than all the rest.
@@ -117,20 +141,6 @@ SELECT p.proname, p.provolatile = 'v', {_harmless("true")} FROM (
     CROSS JOIN LATERAL (SELECT * FROM pg_proc WHERE pg_proc.oid = called.oid OFFSET 0) p
     WHERE NOT {_harmless("false")}
 """  # noqa: S608 - as above
-_FOREIGN: Final = "SELECT relname FROM pg_class WHERE oid = ANY($1::oid[]) AND relkind = 'f'"
-#: Types that hold one of $1 or $2 (then true), through domains, lists, ranges and rows; true: one of a table or view.
-_HOLDING: Final = """
-WITH RECURSIVE parts(part, whole) AS MATERIALIZED (
-    SELECT typbasetype, oid FROM pg_type WHERE oid >= 16384 AND typbasetype >= 16384
-    UNION ALL SELECT typelem, oid FROM pg_type WHERE oid >= 16384 AND typelem >= 16384
-    UNION ALL SELECT rngsubtype, unnest(ARRAY[rngtypid, rngmultitypid]) FROM pg_range WHERE rngsubtype >= 16384
-    UNION ALL SELECT a.atttypid, c.reltype FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
-        WHERE c.oid >= 16384 AND c.reltype <> 0 AND a.atttypid >= 16384),
-holding(number, ordered) AS (SELECT unnest($1::oid[]), false UNION ALL SELECT unnest($2::oid[]), true
-    UNION SELECT p.whole, h.ordered FROM holding h JOIN parts p ON p.part = h.number)
-SELECT t.typname, t.oid, h.ordered, EXISTS (SELECT FROM pg_class c WHERE c.oid = t.typrelid AND c.relkind <> 'c')
-    FROM holding h JOIN pg_type t ON t.oid = h.number
-"""
 
 
 class Fetch(Protocol):
@@ -139,11 +149,20 @@ class Fetch(Protocol):
     def __call__(self, sql: str, *params: object) -> Awaitable[Sequence[Sequence[Any]]]: ...
 
 
-class Catalogue:
-    """The catalogue of one database, as one connection sees it."""
+@dataclass(frozen=True, slots=True)
+class Harmless:
+    """Numbers of the server's own functions and operators that do no more than read, as far as they were asked for."""
 
-    def __init__(self, fetch: Fetch) -> None:
+    functions: set[int] = field(default_factory=set)
+    operators: set[int] = field(default_factory=set)
+
+
+class Catalogue:
+    """The catalogue of one database, as one connection sees it. `known` is filled, and may outlive a look."""
+
+    def __init__(self, fetch: Fetch, known: Harmless) -> None:
         self._fetch = fetch
+        self._known = known
 
     async def doubt(self, sql: str) -> Doubt | None:
         """Returns what the words of `sql` may reach that is not known to be harmless."""
@@ -158,50 +177,55 @@ class Catalogue:
         known, acting = sorted(FUNCTIONS.intersection(every)), sorted(_ACTING.intersection(every))
         casts = _CASTS.search(sql) is not None
         found = await self._fetch(_WORDS_MEAN, known, acting, every, called, sql, _IMPLIED, explains, casts)
-        numbers: dict[str, list[int]] = {"domain": [], "ordered": [], "relation": []}
-        for kind, name, number in found:
-            if kind not in numbers:
+        types, relations = [], []
+        for kind, name, number, of_table in found:
+            if kind == "relation":
+                relations.append(number)
+            elif kind in _TYPES:
+                types.append((kind, name, number, of_table))
+            else:
                 return Doubt("engine", _REASONS[kind].format(name))
-            numbers[kind].append(number)
-        acting_types = set[int]()
-        if numbers["domain"] or numbers["ordered"]:
-            holding = await self._fetch(_HOLDING, numbers["domain"], numbers["ordered"])
-            if (doubt := _of_types(holding, frozenset(every), sql)) is not None:
-                return doubt
-            acting_types.update(number for _, number, *_ in holding)
-        return await self._behind(numbers["relation"], acting_types, explains=explains)
+        if types and (doubt := _of_types(types, frozenset(every), sql)) is not None:
+            return doubt
+        if not relations:
+            return None
+        return await self._behind(relations, {number for _, _, number, _ in types}, explains=explains)
 
     async def _behind(self, relations: Sequence[int], acting_types: set[int], *, explains: bool) -> Doubt | None:
         """Follows views, row security and heirs down to tables."""
-        seen: set[int] = set()
-        for _ in range(_MAX_DEPTH):
-            seen.update(relations)
-            if not relations:
-                return None
-            rows = await self._fetch(_BEHIND, relations, explains)
-            runs = named(" ".join(tree for kind, tree, _ in rows if kind == "runs"))
-            if runs.types & acting_types:
-                return Doubt("engine", "A view in it makes values of a type that calls a user's function.")
-            for name, _ in await self._by_number(runs):
-                return Doubt("engine", f"A view or a row security policy in it calls {name!r}.")
-            planned = [constant_calls(tree) for tree in {tree for kind, tree, _ in rows if kind == "planned"}]
-            for name, is_volatile in await self._by_number(*planned):
-                if not is_volatile:  # the planner calls no others
-                    return Doubt("engine", f"To plan it calls {name!r}, a user's function in an index or a check.")
-            heirs = [number for kind, _, number in rows if kind == "heir"]
-            relations = sorted({n for n in (*runs.relations, *heirs) if n >= _FIRST_OF_USERS} - seen)
-            for (name,) in await self._fetch(_FOREIGN, relations) if relations else ():
-                return Doubt("engine", _REASONS["foreign"].format(name))
-        return Doubt("engine", "Its views are nested too deep to follow.")
+        trees: dict[str, set[str]] = {"runs": set(), "planned": set()}
+        reached = set[int]()
+        for kind, text, number in await self._fetch(_BEHIND, relations, explains):
+            if kind in trees:
+                trees[kind].add(text)
+            elif kind == "relation":
+                reached.add(number)
+            else:
+                return Doubt("engine", _REASONS[kind].format(text))
+        runs = named(" ".join(trees["runs"]))
+        if runs.types & acting_types:
+            return Doubt("engine", "A view in it makes values of a type that calls a user's function.")
+        if any(number >= _FIRST_OF_USERS and number not in reached for number in runs.relations):
+            return Doubt("engine", "A view or a row security policy in it reads a table that it does not depend on.")
+        for name, _ in await self._by_number(runs):
+            return Doubt("engine", f"A view or a row security policy in it calls {name!r}.")
+        for name, is_volatile in await self._by_number(*map(constant_calls, trees["planned"])):
+            if not is_volatile:  # the planner calls no others
+                return Doubt("engine", f"To plan it calls {name!r}, a user's function in an index or a check.")
+        return None
 
     async def _by_number(self, *found: Named) -> Sequence[tuple[str, bool]]:
         """(name, whether it is volatile) of the functions among these, and of those of the operators, that may act."""
-        functions = sorted({number for one in found for number in one.functions})
-        operators = sorted({number for one in found for number in one.operators})
+        functions = {number for one in found for number in one.functions} - self._known.functions
+        operators = {number for one in found for number in one.operators} - self._known.operators
         if not functions and not operators:
             return ()
-        rows = await self._fetch(_BY_NUMBER, functions, sorted(_ACTING), operators)
-        return [(name, is_volatile) for name, is_volatile, if_listed in rows if not (if_listed and name in FUNCTIONS)]
+        rows = await self._fetch(_BY_NUMBER, sorted(functions), sorted(_ACTING), sorted(operators))
+        acting = [(name, is_volatile) for name, is_volatile, if_listed in rows if not (if_listed and name in FUNCTIONS)]
+        if not acting:
+            self._known.functions.update(number for number in functions if number < _FIRST_OF_USERS)
+            self._known.operators.update(number for number in operators if number < _FIRST_OF_USERS)
+        return acting
 
 
 #: The server sets `search_path`, so a word may be any function of that name, in any schema.
@@ -215,16 +239,16 @@ _REASONS: Final = {
 }
 
 
-def _of_types(holding: Sequence[Sequence[Any]], every: frozenset[str], sql: str) -> Doubt | None:
+def _of_types(types: Sequence[tuple[str, str, int, bool]], every: frozenset[str], sql: str) -> Doubt | None:
     """A value that becomes one of a domain runs its constraints, and sorting runs what a type is sorted by.
 
     So does a value that holds one; a text that names a table only makes such a value by converting another one to it.
     """
     converts = _CONVERTS.search(sql) is not None
-    for name, _, ordered, of_table in holding:
+    for kind, name, _, of_table in types:
         is_named = name in every or (_WORD.fullmatch(name) is None and name.replace('"', '""') in sql)
-        if is_named and (converts or ordered or not of_table):
-            return Doubt("engine", _REASONS["ordered" if ordered else "domain"].format(name))
+        if is_named and (converts or kind == "ordered" or not of_table):
+            return Doubt("engine", _REASONS[kind].format(name))
     return None
 
 
