@@ -176,14 +176,16 @@ class QueryWalk:
     def _named(self, text: str, *, quoted: bool) -> None:
         """A name of whatever kind, which is a call where a parenthesis follows."""
         qualified = self._is(-1, ".")
-        if self._is(1, "(") and not self._lists_names(qualified=qualified):
+        opens = self._is(1, "(")
+        lists = opens and self._lists_names(qualified=qualified)
+        if opens and not lists:
             self._call(text, quoted=quoted, qualified=qualified)
         elif qualified and not self._is(1, "."):
             self._attribute(text.lower())
-        if self._frames[-1].clause == "from" and not self._is(1, "("):
+        if self._frames[-1].clause == "from" and not opens:
             self._table(text.lower(), qualified=qualified)
         if not qualified:
-            self._operand(after_operand=not self._is(1, "(") or text in TYPES or self._lists_names(qualified=False))
+            self._operand(after_operand=not opens or lists or text in TYPES)
 
     def _table(self, text: str, *, qualified: bool) -> None:
         whole = f"{self._near(-2).text.lower()}.{text}" if qualified else text
