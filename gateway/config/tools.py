@@ -139,7 +139,7 @@ class ExecuteCommand(BuiltIn):
 
 
 class PluginTool(Tool):
-    """A tool of an operator's own, or one of ours under another name: its plugin has its keys by themselves."""
+    """Any other key is the name of a tool that a plugin provides: one of your own, or a built-in one under another name."""
 
     use: Name | None = Field(default=None, description="Name of the plugin; null: the name of the tool.")
     with_: PluginSettings = Field(
