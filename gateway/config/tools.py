@@ -139,7 +139,7 @@ class ExecuteCommand(BuiltIn):
 
 
 class PluginTool(Tool):
-    """Any other key is the name of a tool that a plugin provides: one of your own, or a built-in one under another name."""
+    """Any other key names a tool that a plugin provides: one of your own, or a built-in one under another name."""
 
     use: Name | None = Field(default=None, description="Name of the plugin; null: the name of the tool.")
     with_: PluginSettings = Field(
