@@ -169,9 +169,8 @@ class QueryWalk:
             raise Doubt("file_as_table", f"{_shown(text)} may be opened as a file.")
 
     def _before_table(self) -> bool:
-        if self._is(-1, "from") and self._is(-2, "distinct") and self._is(-3, "is", "not"):
-            return False
-        return self._is(-1, *_BEFORE_TABLE) or self._is(-1, ".")
+        distinct = self._is(-1, "from") and self._is(-2, "distinct") and self._is(-3, "is", "not")
+        return not distinct and self._is(-1, ".", *_BEFORE_TABLE)
 
     def _named(self, text: str, *, quoted: bool) -> None:
         """A name of whatever kind, which is a call where a parenthesis follows."""
@@ -216,9 +215,8 @@ class QueryWalk:
 
     def _call(self, text: str, *, quoted: bool, qualified: bool) -> None:
         known = not quoted and is_known_call(text, self._near(2), self._near(3))
-        if qualified:
-            known = known and self._near(-2).text.lower() == "pg_catalog" and not self._is(-3, ".")
-        if not known:
+        in_catalogue = self._near(-2).text.lower() == "pg_catalog" and not self._is(-3, ".")
+        if not known or (qualified and not in_catalogue):
             raise Doubt("function", f"{_shown(text)} is called and is not on the list of harmless functions.")
 
     def _lists_names(self, *, qualified: bool) -> bool:
