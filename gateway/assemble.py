@@ -163,6 +163,7 @@ async def assemble_context(
         chain=context.chain,
         prompt=context.prompt,
         prompt_text=lambda prompt_id, tenant: prompts.text(prompt_id, tenant=tenant),
+        prompt_names=lambda tenant: prompts.names(tenant=tenant),
         keepalive_s=context.stream.keepalive,
         body_bytes=limits.context_body,
         body_values=limits.context_values,

@@ -31,6 +31,7 @@ CODES: Mapping[str, Code] = MappingProxyType(
         "invalid_field": Code(400, _INVALID, "client"),
         "invalid_header": Code(400, _INVALID, "client"),
         "invalid_json": Code(400, _INVALID, "client"),
+        "missing_field": Code(400, _INVALID, "client"),
         "unknown_field": Code(400, _INVALID, "client"),
         "missing_api_key": Code(401, "authentication_error", "policy"),
         "invalid_api_key": Code(401, "authentication_error", "policy"),
@@ -88,8 +89,8 @@ CODES: Mapping[str, Code] = MappingProxyType(
 class GatewayError(Exception):
     """An answer that the gateway gives by itself.
 
-    `code` is a key of CODES. `message` names the cause and the next step; it never repeats bytes of the request.
-    `param` names the header or field at fault. `retry_after_s` becomes `Retry-After`, in whole seconds, and
+    `code` is a key of CODES. `message` names the cause and the next step; it never repeats bytes of a body or a
+    credential. `param` names the header or field at fault. `retry_after_s` becomes `Retry-After`, in whole seconds, and
     `retry-after-ms`, which the SDKs of OpenAI look at first, where it is not whole.
     """
 

@@ -13,6 +13,7 @@ CONTRACT = {
         "invalid_field",
         "invalid_header",
         "invalid_json",
+        "missing_field",
         "unknown_field",
         "unsupported_parameter",
         "upstream_rejected",

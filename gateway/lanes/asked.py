@@ -118,7 +118,7 @@ def value_of(text: str) -> object:
 
 
 def parsed(model: type[ModelT], value: object) -> ModelT:
-    """The value as a `model`. Raises GatewayError (invalid_json, unknown_field, invalid_field)."""
+    """The value as a `model`. Raises GatewayError (invalid_json, unknown_field, missing_field, invalid_field)."""
     if not isinstance(value, dict):
         raise GatewayError("invalid_json", "It must be a JSON object.")
     try:
@@ -128,6 +128,8 @@ def parsed(model: type[ModelT], value: object) -> ModelT:
     param = ".".join(map(str, problem["loc"]))[:_NAME_CHARS]
     if problem["type"] == "extra_forbidden":
         raise GatewayError("unknown_field", f"There is no such field; there are {_fields(model)}.", param=param)
+    if problem["type"] == "missing":
+        raise GatewayError("missing_field", "This field is missing.", param=param)
     raise GatewayError("invalid_field", f"This field does not fit: {problem['msg']}.", param=param)
 
 

@@ -10,10 +10,12 @@ from gateway.caller import Caller
 from gateway.errors import GatewayError
 from gateway.journal import ENDED
 from gateway.lanes.admin import REQUEST_ID, Route
+from gateway.lanes.chat_body import chat_request
 from gateway.lanes.content import aside, check_values, content_of
-from gateway.lanes.context import ContextLane, chat_request, credential_header, forwarded, new_run_id, steering_of
+from gateway.lanes.context import ContextLane, credential_header, forwarded, new_run_id
 from gateway.lanes.own import Facade
 from gateway.lanes.resumption import Asked, Resumption
+from gateway.lanes.steering import steering_of
 from gateway.lanes.workflows import called_in, use_of
 from gateway.pipeline.model import ModelCore
 from gateway.routing.keys import Identity
@@ -58,7 +60,7 @@ class ChatPages:
             caller = next(iter(identities.values())).caller
             content = await content_of(request, caller, limit_bytes=lane.body_bytes, limit_name="limits.context_body")
             await check_values(content, limit=lane.body_values)
-            body = await aside(partial(chat_request, content), content=content)
+            body = await aside(partial(chat_request, content, needs_model=core.needs_model), content=content)
             has_key = core.has_key(body)
             identity = identities.get(has_key) or self._identify(head, has_key, "context")
             asking = await aside(

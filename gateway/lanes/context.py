@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-import orjson
 from aiohttp import HttpVersion11, web
 
 from gateway.caller import Caller
@@ -20,11 +19,10 @@ from gateway.config.workflows import Workflow
 from gateway.contracts import Chunk, Exchange, Handler, Json, Reply
 from gateway.errors import GatewayError
 from gateway.journal import StoredRun
-from gateway.lanes.narrowed import narrowed
 from gateway.lanes.own import Facade
 from gateway.lanes.render import Completion, Frames, Turn
+from gateway.lanes.steering import narrowed, no_such, steering_of
 from gateway.pipeline.chain import Chain
-from gateway.routing.classify import context_headers
 from gateway.routing.keys import CREDENTIAL_HEADERS, Identity
 from gateway.runs.desk import Desk
 from gateway.runs.live import Asking, LiveRun, LiveRuns
@@ -37,9 +35,6 @@ from gateway.wire.sse import event
 
 log = logging.getLogger("gateway")
 
-#: The headers that steer this lane; any other X-Context-* header is a mistake.
-HEADERS = ("mode", "chain", "prompt", "conversation", "tools", "approvals", "events", "task")
-ID_LIMIT_CHARS = 256
 #: The stage that runs tools: runs go on from there, and workflows begin there.
 AGENT_LOOP = "agent_loop"
 ApprovalMode = Literal["hold", "turn", "reject"]
@@ -75,6 +70,7 @@ class ContextLane:
     chain: str
     prompt: str
     prompt_text: Callable[[str, str], Awaitable[str | None]]  # of a prompt and a tenant
+    prompt_names: Callable[[str], Awaitable[Sequence[str]]]  # of a tenant
     keepalive_s: float
     body_bytes: int
     body_values: int
@@ -127,11 +123,7 @@ class ContextLane:
         steering = steering_of(head)
         chain = steering.get("chain", self.chain)
         if chain not in self.chains:
-            raise GatewayError(
-                "invalid_header",
-                f"There is no chain of that name; there are {', '.join(self.chains)}.",
-                param="x-context-chain",
-            )
+            raise no_such("chain", "chain", chain, self.chains)
         prompt, task = (
             steering.get("prompt"),
             asked_task(steering.get("task"), body["messages"], look=self.tasks == "plain"),
@@ -139,7 +131,8 @@ class ContextLane:
         if prompt is None and not any(m.get("role") in ("system", "developer") for m in body["messages"]):
             prompt = self.prompt
         elif prompt is not None and await self.prompt_text(prompt, identity.caller.tenant) is None:
-            raise GatewayError("prompt_not_found", "There is no such prompt.", param="x-context-prompt")
+            names = await self.prompt_names(identity.caller.tenant)
+            raise no_such("prompt", "system prompt", prompt, names, code="prompt_not_found")
         header, credential = forwarded(head, identity.consumed)
         return Exchange(
             id=run_id,
@@ -329,58 +322,6 @@ class _Stream:
 def new_run_id() -> str:
     """`run_` and 24 hex digits: the id of a context request, of its run, and of its answer."""
     return "run_" + secrets.token_hex(12)
-
-
-def steering_of(head: RequestHead) -> dict[str, str]:
-    """The X-Context-* headers by their last word. Raises GatewayError (invalid_header)."""
-    steering: dict[str, str] = {}
-    for header, raw in context_headers(head).items():
-        name = header.removeprefix(b"x-context-").decode("latin-1")
-        value = raw.decode("latin-1").strip()
-        if name == "task" and not value:
-            continue  # a program fills it in, with nothing where a user asks
-        if name not in HEADERS:
-            raise GatewayError(
-                "invalid_header",
-                f"There is no such header; there are X-Context-{', -'.join(HEADERS)}.",
-                param=header.decode("latin-1"),
-            )
-        if not value or len(value) > ID_LIMIT_CHARS or not value.isprintable():
-            raise GatewayError(
-                "invalid_header", "This header is empty, too long or not printable.", param=f"x-context-{name}"
-            )
-        steering[name] = value
-    if steering.get("approvals", "turn") not in ("hold", "turn", "reject"):
-        raise GatewayError("invalid_header", "It must be 'hold', 'turn' or 'reject'.", param="x-context-approvals")
-    return steering
-
-
-def chat_request(content: bytes) -> Json:
-    """The chat completion request. Raises GatewayError."""
-    try:
-        body = orjson.loads(content)
-    except orjson.JSONDecodeError as error:
-        raise GatewayError("invalid_json", f"The request body is not JSON: {error}.") from None
-    if not isinstance(body, dict):
-        raise GatewayError("invalid_json", "The request body must be a JSON object.")
-    try:
-        orjson.dumps(body)
-    except orjson.JSONEncodeError:  # reading goes deeper than writing
-        raise GatewayError("invalid_json", "The request body is nested too deeply.") from None
-    messages = body.get("messages")
-    if not isinstance(messages, list) or not messages or not all(isinstance(m, dict) for m in messages):
-        raise GatewayError("invalid_json", "'messages' must be a list of at least one message.", param="messages")
-    if not all(isinstance(m.get("role"), str) for m in messages):
-        raise GatewayError("invalid_json", "Each message must have a 'role', as text.", param="messages")
-    if not isinstance(body.get("model"), str | None):
-        raise GatewayError("invalid_json", "'model' must be a text.", param="model")
-    if not isinstance(body.get("tools"), list | None):
-        raise GatewayError("invalid_json", "'tools' must be a list.", param="tools")
-    if body.get("n") not in (None, 1):
-        raise GatewayError("unsupported_parameter", "'n' must be 1 in context mode: there is one run.", param="n")
-    if body.get("logprobs"):
-        raise GatewayError("unsupported_parameter", "'logprobs' is not offered in context mode.", param="logprobs")
-    return body
 
 
 def forwarded(head: RequestHead, consumed: frozenset[bytes]) -> tuple[bytes, bytes]:

@@ -16,8 +16,9 @@ from gateway.contracts import Chunk, Clock, Counters, Exchange, Intent, Json, Re
 from gateway.errors import GatewayError
 from gateway.lanes.admin import REQUEST_ID, Route
 from gateway.lanes.chat import Identify, head_of, identities_of
+from gateway.lanes.chat_body import chat_request
 from gateway.lanes.content import aside, check_values, content_of
-from gateway.lanes.context import AGENT_LOOP, ContextLane, chat_request, new_run_id
+from gateway.lanes.context import AGENT_LOOP, ContextLane, new_run_id
 from gateway.lanes.workflows import called_in
 from gateway.pipeline.chain import fold
 from gateway.pipeline.model import ModelCore
@@ -127,7 +128,7 @@ class ExplainPages:
             caller = next(iter(identities.values())).caller
             content = await content_of(request, caller, limit_bytes=lane.body_bytes, limit_name="limits.context_body")
             await check_values(content, limit=lane.body_values)
-            body = await aside(partial(chat_request, content), content=content)
+            body = await aside(partial(chat_request, content, needs_model=False), content=content)
             calls = _calls(body.pop("calls", None))
             has_key = core.target_of(body).pool.endpoint.api_key is not None
             identity = identities.get(has_key) or self._identify(head, has_key, "context")

@@ -11,7 +11,8 @@ from gateway.errors import GatewayError
 from gateway.journal import StoredRun
 from gateway.lanes.admin import REQUEST_ID
 from gateway.lanes.chat import Identify, head_of
-from gateway.lanes.context import ContextLane, new_run_id, steering_of
+from gateway.lanes.context import ContextLane, new_run_id
+from gateway.lanes.steering import steering_of
 from gateway.lanes.workflows import Begun, Wanted
 from gateway.pipeline.model import ModelCore
 from gateway.runs.live import Asking, LiveRun, fingerprint

@@ -84,6 +84,11 @@ class ModelCore:
         """Whether upstreams have keys of their own, True first; False as well where there is none."""
         return tuple(sorted({target.has_key for target in self._targets}, reverse=True)) or (False,)
 
+    @property
+    def needs_model(self) -> bool:
+        """Whether a request must name its model: the configuration names none for all of them."""
+        return self._model is None
+
     def has_key(self, body: Mapping[str, object]) -> bool:
         """Whether the upstream of a request for this model has a key of its own. Raises as `target_of`."""
         return self.target_of(body).has_key

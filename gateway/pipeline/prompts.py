@@ -109,6 +109,10 @@ class BasePrompts:
             found[prompt_id] = ListedPrompt(prompt_id, text, "configured")
         return [found[prompt_id] for prompt_id in sorted(found)]
 
+    async def names(self, *, tenant: str) -> Sequence[str]:
+        """Returns the ids that the tenant can use, in their order. Raises StoreError."""
+        return [prompt.id for prompt in await self.all(tenant=tenant)]
+
     async def put(self, prompt_id: str, text: str, *, tenant: str) -> ListedPrompt:
         """Stores a new prompt or a new text. Raises PromptError, StoreError."""
         self._refuse_configured(prompt_id)

@@ -22,19 +22,20 @@ BODIES: list[tuple[bytes, str, str | None]] = [
     (b"", "invalid_json", None),
     (b'{"messages": [', "invalid_json", None),
     (b"[]", "invalid_json", None),
-    (b'{"model": "m"}', "invalid_json", "messages"),
-    (b'{"messages": []}', "invalid_json", "messages"),
-    (b'{"messages": "Hi"}', "invalid_json", "messages"),
-    (b'{"messages": ["Hi"]}', "invalid_json", "messages"),
     (b'{"messages": [{"role": "user", "content": "\xff"}]}', "invalid_json", None),
     (b'{"messages": [{"role": "user", "content": "\\ud800"}]}', "invalid_json", None),
     (b'{"messages": [{"role": "user", "content": %b}]}' % (b"[" * 300 + b"]" * 300), "invalid_json", None),
-    (b'{"messages": [{"content": "Hi"}]}', "invalid_json", "messages"),
-    (b'{"messages": [{"role": ["user"], "content": "Hi"}]}', "invalid_json", "messages"),
-    (b'{"messages": [{"role": "user", "content": "Hi"}], "model": ["m"]}', "invalid_json", "model"),
-    (b'{"messages": [{"role": "user", "content": "Hi"}], "n": 2}', "unsupported_parameter", "n"),
-    (b'{"messages": [{"role": "user", "content": "Hi"}], "logprobs": true}', "unsupported_parameter", "logprobs"),
-    (b'{"messages": [{"role": "user", "content": "Hi"}], "tools": 5}', "invalid_json", "tools"),
+    (b'{"model": "m"}', "missing_field", "messages"),
+    (b'{"model": "m", "messages": []}', "invalid_field", "messages"),
+    (b'{"model": "m", "messages": "Hi"}', "invalid_field", "messages"),
+    (b'{"model": "m", "messages": ["Hi"]}', "invalid_field", "messages[0]"),
+    (b'{"model": "m", "messages": [{"content": "Hi"}]}', "missing_field", "messages[0].role"),
+    (b'{"model": "m", "messages": [{"role": "robot", "content": "Hi"}]}', "invalid_field", "messages[0].role"),
+    (b'{"messages": [{"role": "user", "content": "Hi"}]}', "missing_field", "model"),
+    (b'{"messages": [{"role": "user", "content": "Hi"}], "model": ["m"]}', "invalid_field", "model"),
+    (b'{"model": "m", "messages": [{"role": "user", "content": "Hi"}], "stream": "yes"}', "invalid_field", "stream"),
+    (b'{"model": "m", "messages": [{"role": "user", "content": "Hi"}], "n": 2}', "unsupported_parameter", "n"),
+    (b'{"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": 5}', "invalid_field", "tools"),
 ]
 
 
@@ -80,6 +81,8 @@ HEADERS: list[tuple[tuple[bytes, ...], str, str]] = [
     ((b"X-Context-Prompt: nobody",), "prompt_not_found", "x-context-prompt"),
     ((b"X-Context-Colour: red",), "invalid_header", "x-context-colour"),
     ((b"X-Context-Approvals: maybe",), "invalid_header", "x-context-approvals"),
+    ((b"X-Context-Tools: execute_sq",), "invalid_header", "x-context-tools"),
+    ((b"X-Context-Events: yes",), "invalid_header", "x-context-events"),
     ((b"X-Context-Mode: both",), "invalid_header", "x-context-mode"),
     ((b"X-Context-Conversation:",), "invalid_header", "x-context-conversation"),
     ((b"X-Context-Conversation: " + b"x" * 257,), "invalid_header", "x-context-conversation"),
@@ -92,7 +95,7 @@ HEADERS: list[tuple[tuple[bytes, ...], str, str]] = [
 @pytest.mark.parametrize(("lines", "code", "param"), HEADERS)
 async def test_a_header_that_means_nothing(lines: tuple[bytes, ...], code: str, param: str, path: str) -> None:
     """Unknown, without a value, with two: never guessed at, on whichever path."""
-    body = json.dumps({"messages": HELLO}).encode()
+    body = json.dumps({"model": "m", "messages": HELLO}).encode()
     async with talking() as world:
         response = await ask(world.gateway, post(body, path.encode(), *lines).replace(b"gw.example", b"localhost"))
         error = error_of(response)
@@ -296,7 +299,9 @@ async def test_both_base_paths(path: str) -> None:
 async def test_context_headers_switch_lanes(headers: dict[str, str], path: str, *, context: bool) -> None:
     """On the plain path; none of them ever reaches the upstream."""
     async with talking(says("Hi."), enhancer={"custom_context": "We sell pets."}) as world:
-        async with world.session.post(path, json={"messages": HELLO, "stream": True}, headers=headers) as response:
+        async with world.session.post(
+            path, json={"model": "m", "messages": HELLO, "stream": True}, headers=headers
+        ) as response:
             await response.read()
             assert ("X-Context-Run-Id" in response.headers) is context
         assert ("We sell pets." in world.model.prompts[0]) is context

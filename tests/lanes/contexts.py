@@ -1,7 +1,7 @@
 """A context lane whose chain a test plays, and a server whose page answers with its runs."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Literal
@@ -59,6 +59,7 @@ class World:
             chain="main",
             prompt="default",
             prompt_text=self._prompt,
+            prompt_names=self._prompt_names,
             keepalive_s=10.0,
             body_bytes=1000,
             body_values=1000,
@@ -92,6 +93,10 @@ class World:
     @staticmethod
     async def _prompt(prompt_id: str, _tenant: str) -> str | None:
         return "You help." if prompt_id in ("default", "pirate") else None
+
+    @staticmethod
+    async def _prompt_names(_tenant: str) -> Sequence[str]:
+        return ["default", "pirate"]
 
     @staticmethod
     async def _earlier(_asking: Asking, _caller: Caller) -> StoredRun | None:

@@ -92,7 +92,7 @@ async def test_a_list_is_narrowed(query: str, found: list[str]) -> None:
         ("GET", "/context/grants?limit=1", None, "unknown_field"),
         ("POST", f"{ONE}?force=1", APPROVE, "unknown_field"),
         ("POST", ONE, {"decision": "yes"}, "invalid_field"),
-        ("POST", ONE, {}, "invalid_field"),
+        ("POST", ONE, {}, "missing_field"),
         ("POST", ONE, [], "invalid_json"),
         ("POST", ONE, {**APPROVE, "force": True}, "unknown_field"),
         ("POST", ONE, {**APPROVE, "arguments": "make"}, "invalid_field"),

@@ -94,7 +94,7 @@ def test_a_body_is_a_model() -> None:
     [
         ([], ("invalid_json", None)),
         (None, ("invalid_json", None)),
-        ({}, ("invalid_field", "as")),
+        ({}, ("missing_field", "as")),
         ({"as": 1}, ("invalid_field", "as")),
         ({"as": "long"}, ("invalid_field", "as")),
         ({"as": "x", "places": [1, "2"]}, ("invalid_field", "places.1")),

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
 
@@ -12,7 +11,7 @@ from pipeline.doubles import Clock
 from gateway.contracts import Exchange, Handler, Intent, Json, Reply, Stage
 from gateway.counters import ContextCounters
 from gateway.errors import GatewayError
-from gateway.lanes.context import AGENT_LOOP, ID_LIMIT_CHARS, chat_request, forwarded, new_run_id, steering_of
+from gateway.lanes.context import AGENT_LOOP, forwarded, new_run_id
 from gateway.pipeline.chain import Link, fold
 from gateway.routing.keys import LOCAL
 from gateway.runs.live import Asking
@@ -20,52 +19,6 @@ from gateway.testing.clock import ManualClock
 from tests.telling import reply_of
 
 from .contexts import BODY, NOBODY, World, asking, head
-
-
-def refused(code: str, act: Callable[[], object]) -> GatewayError:
-    with pytest.raises(GatewayError) as error:
-        act()
-    assert error.value.code == code
-    return error.value
-
-
-# Steering.
-
-
-def test_the_steering_headers_are_read_by_their_last_word() -> None:
-    """Each by its value, without white space; other headers are none of ours."""
-    lines = (b"X-Context-Chain: other", b"x-context-CONVERSATION:  c 1 ", b"X-Contextual: x", b"Context-Chain: y")
-    assert steering_of(head(*lines)) == {"chain": "other", "conversation": "c 1"}
-
-
-@pytest.mark.parametrize("name", [b"X-Context-Chian", b"X-Context-", b"X-Context-Model"])
-def test_a_steering_header_that_there_is_not_is_refused(name: bytes) -> None:
-    """A misspelt one would silently do nothing; the text lists those that there are."""
-    error = refused("invalid_header", lambda: steering_of(head(name + b": x")))
-    assert error.param == name.decode().lower() and "X-Context-mode, -chain" in error.message
-
-
-@pytest.mark.parametrize("value", [b"", b"  ", b"x" * (ID_LIMIT_CHARS + 1), b"a\tb", b"\x80\x9f"])
-def test_a_steering_value_that_is_none_is_refused(value: bytes) -> None:
-    """Empty, too long, not printable; it is not repeated."""
-    error = refused("invalid_header", lambda: steering_of(head(b"X-Context-Conversation: " + value)))
-    assert error.param == "x-context-conversation"
-    assert len(error.message) < 100
-
-
-def test_a_steering_header_that_comes_twice_is_refused() -> None:
-    """One name, one value, on every path."""
-    for again in (b"x-context-chain: main", b"X-Context-Chain: other"):
-        error = refused("invalid_header", lambda line=again: steering_of(head(b"X-Context-Chain: main", line)))
-        assert error.param == "x-context-chain"
-
-
-def test_approvals_are_one_of_three_words() -> None:
-    """Exactly."""
-    for word in ("hold", "turn", "reject"):
-        assert steering_of(head(b"X-Context-Approvals: " + word.encode()))["approvals"] == word
-    for word in (b"Hold", b"auto", b"approve"):
-        refused("invalid_header", lambda word=word: steering_of(head(b"X-Context-Approvals: " + word)))
 
 
 async def test_headers_steer_the_exchange() -> None:
@@ -120,18 +73,16 @@ async def test_a_header_chooses_how_a_person_is_waited_for_and_never_loosens_rej
 
 
 async def test_unknown_chains_and_prompts_are_refused() -> None:
-    """With the chains that there are; the names that were sent are not repeated."""
+    """With the header, what came, the nearest name, and the names that there are."""
     world = World()
-    for line, code, param in (
-        (b"X-Context-Chain: cAnArY", "invalid_header", "x-context-chain"),
-        (b"X-Context-Prompt: cAnArY", "prompt_not_found", "x-context-prompt"),
+    for line, code, param, words in (
+        (b"X-Context-Chain: mian", "invalid_header", "x-context-chain", ("'mian'", "'main'?", "main, other")),
+        (b"X-Context-Prompt: pirat", "prompt_not_found", "x-context-prompt", ("'pirat'", "'pirate'?", "default")),
     ):
         with pytest.raises(GatewayError) as error:
             await world.exchange(line)
         assert (error.value.code, error.value.param) == (code, param)
-        assert "cAnArY" not in error.value.message
-    with pytest.raises(GatewayError, match="main, other"):
-        await world.exchange(b"X-Context-Chain: x")
+        assert all(word in error.value.message for word in words), error.value.message
 
 
 @pytest.mark.parametrize("role", ["system", "developer"])
@@ -190,47 +141,6 @@ def test_the_gateways_own_key_never_goes_on(name: bytes) -> None:
     """In whichever header it came."""
     asked = head(name + b": Bearer gw-key", b"X-Gateway-Key: gw-key")
     assert forwarded(asked, frozenset((name, b"x-gateway-key"))) == (b"", b"")
-
-
-# The request.
-
-
-@pytest.mark.parametrize(
-    ("content", "code", "param"),
-    [
-        (b"", "invalid_json", None),
-        (b"{", "invalid_json", None),
-        (b"[]", "invalid_json", None),
-        (b"null", "invalid_json", None),
-        (b'{"messages": [{}], "x": NaN}', "invalid_json", None),
-        (b'{"messages": [{"content": "\xff"}]}', "invalid_json", None),
-        (b'{"messages": [{"content": "\\ud800"}]}', "invalid_json", None),
-        (b'{"messages": [{}], "x": ' + b"[" * 500 + b"]" * 500 + b"}", "invalid_json", None),
-        (b'{"messages": [{}], "x": ' + b"[" * 100_000, "invalid_json", None),
-        (b"{}", "invalid_json", "messages"),
-        (b'{"messages": null}', "invalid_json", "messages"),
-        (b'{"messages": []}', "invalid_json", "messages"),
-        (b'{"messages": {"role": "user"}}', "invalid_json", "messages"),
-        (b'{"messages": ["Hi"]}', "invalid_json", "messages"),
-        (b'{"messages": [{"content": "Hi"}]}', "invalid_json", "messages"),
-        (b'{"messages": [{"role": 5}]}', "invalid_json", "messages"),
-        (b'{"messages": [{"role": "user"}], "model": 7}', "invalid_json", "model"),
-        (b'{"messages": [{"role": "user"}], "tools": 5}', "invalid_json", "tools"),
-        (b'{"messages": [{"role": "user"}], "n": 2}', "unsupported_parameter", "n"),
-        (b'{"messages": [{"role": "user"}], "n": "1"}', "unsupported_parameter", "n"),
-        (b'{"messages": [{"role": "user"}], "logprobs": true}', "unsupported_parameter", "logprobs"),
-    ],
-)
-def test_a_request_that_cannot_be_served_is_refused(content: bytes, code: str, param: str | None) -> None:
-    """With the field at fault; hostile bodies are no more than that."""
-    error = refused(code, lambda: chat_request(content))
-    assert error.param == param and len(error.message) < 300
-
-
-def test_everything_else_is_the_models_business() -> None:
-    """Unknown fields, odd values: they go on as they are."""
-    for body in (BODY, {**BODY, "n": 1, "logprobs": False, "tools": [], "x": {"y": [None, 1.5, "é"]}, "model": None}):
-        assert chat_request(json.dumps(body).encode()) == body
 
 
 # Retirement.

@@ -166,11 +166,11 @@ async def test_calls_of_another_form_are_refused(calls: object) -> None:
     ("body", "headers", "code"),
     [
         (b"[", {}, "invalid_json"),
-        (b'{"messages": []}', {}, "invalid_json"),
-        (b'{"messages": [{"role": "user"}], "n": 2}', {}, "unsupported_parameter"),
-        (b'{"messages": [{"role": "user"}]}', {"X-Context-Chain": "nope"}, "invalid_header"),
-        (b'{"messages": [{"role": "user"}]}', {"X-Context-Prompt": "nope"}, "prompt_not_found"),
-        (b'{"messages": [{"role": "user"}]}', {"X-Context-Nope": "1"}, "invalid_header"),
+        (b'{"model": "m", "messages": []}', {}, "invalid_field"),
+        (b'{"model": "m", "messages": [{"role": "user"}], "n": 2}', {}, "unsupported_parameter"),
+        (b'{"model": "m", "messages": [{"role": "user"}]}', {"X-Context-Chain": "nope"}, "invalid_header"),
+        (b'{"model": "m", "messages": [{"role": "user"}]}', {"X-Context-Prompt": "nope"}, "prompt_not_found"),
+        (b'{"model": "m", "messages": [{"role": "user"}]}', {"X-Context-Nope": "1"}, "invalid_header"),
         (b" " * 2000, {}, "request_too_large"),
     ],
 )

@@ -1,7 +1,7 @@
 """Runs on record that go on: in the request that decides, in one that repeats them, or by themselves."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -49,6 +49,7 @@ class Worker(Bench):
             chain="main",
             prompt="default",
             prompt_text=_no_prompt,
+            prompt_names=_no_prompts,
             keepalive_s=10.0,
             body_bytes=1000,
             body_values=1000,
@@ -101,6 +102,10 @@ async def _passes(exchange: Exchange, call_next: Handler) -> ModelReply:
 
 async def _no_prompt(_prompt_id: str, _tenant: str) -> str | None:
     return None
+
+
+async def _no_prompts(_tenant: str) -> Sequence[str]:
+    return ()
 
 
 async def _no_earlier(*_: object) -> StoredRun | None:

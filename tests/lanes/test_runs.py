@@ -150,7 +150,7 @@ async def test_who_may_see_and_end_runs(method: str, path: str, key: str, expect
         ("GET", f"{ONE}?steps=1", None, "unknown_field"),
         ("GET", "/context/audit?after=-1", None, "invalid_field"),
         ("POST", f"{ONE}/cancel?x=1", None, "unknown_field"),
-        ("POST", f"{ONE}/resume", {"step": 1}, "invalid_field"),
+        ("POST", f"{ONE}/resume", {"step": 1}, "missing_field"),
         ("POST", f"{ONE}/resume", {"step": "1", "as": "done"}, "invalid_field"),
         ("POST", f"{ONE}/resume", {"step": -1, "as": "done"}, "invalid_field"),
         ("POST", f"{ONE}/resume", {"step": True, "as": "done"}, "invalid_field"),

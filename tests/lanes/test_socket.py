@@ -82,7 +82,7 @@ async def test_events_out_and_decisions_in() -> None:
         ("boss", {**APPROVE, "sha256": "f" * 64}, 409, "approval_stale"),
         ("boss", {**APPROVE, "decision": "yes"}, 400, "invalid_field"),
         ("boss", {**APPROVE, "force": True}, 400, "unknown_field"),
-        ("boss", {"type": "decide", "decision": "approve"}, 400, "invalid_field"),
+        ("boss", {"type": "decide", "decision": "approve"}, 400, "missing_field"),
     ],
 )
 async def test_a_decision_that_is_none(key: str, message: Json, status: int, code: str) -> None:
