@@ -49,6 +49,7 @@ def build_entry(
         own_paths={path for path in own_paths if path in CONTEXT_PATHS or not any(r.matches(path) for r in routes)},
         limits=_limits(settings),
         timeouts=_timeouts(settings),
+        context_upstream=next((i for i, one in enumerate(upstreams) if one.name == settings.context.upstream), None),
     )
 
 

@@ -27,6 +27,7 @@ CODES: Mapping[str, Code] = MappingProxyType(
     {
         "bad_framing": Code(400, _INVALID, "client"),
         "unsupported_parameter": Code(400, _INVALID, "client"),
+        "unsupported_endpoint": Code(400, _INVALID, "client"),
         "upstream_rejected": Code(400, _INVALID, "upstream"),
         "invalid_field": Code(400, _INVALID, "client"),
         "invalid_header": Code(400, _INVALID, "client"),

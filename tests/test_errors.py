@@ -15,6 +15,7 @@ CONTRACT = {
         "invalid_json",
         "missing_field",
         "unknown_field",
+        "unsupported_endpoint",
         "unsupported_parameter",
         "upstream_rejected",
     },

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from gateway.errors import GatewayError
 from gateway.lanes.plan import REPEATABLE, Plan, upstream_head
 from gateway.metrics import Metrics
-from gateway.routing.classify import classify
+from gateway.routing.classify import CONTEXT_BASE, classify, is_plain
 from gateway.routing.door import Door
 from gateway.routing.keys import Identity, KeyRing
 from gateway.routing.routes import Route, RouteTable, path_of, resolve_alias
@@ -24,6 +24,7 @@ PLAN_HEAD_LIMIT_BYTES = 4096
 
 #: Answered to anybody, under any name: it says nothing (Claude Code asks `HEAD /` first).
 ROOT = b"/"
+_API = b"/v1/"
 _OWN_METHODS = frozenset((b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"))
 _NEEDLES = (b"ontent-Length: ", b"ontent-length: ")
 _LENGTH_FIELD = b"\r\ncontent-length: "
@@ -62,7 +63,9 @@ class Entry:
         own_paths: Collection[bytes],
         limits: Limits,
         timeouts: Timeouts,
+        context_upstream: int | None = None,
     ) -> None:
+        """`context_upstream` is the index of the upstream that the configuration names for the context lane."""
         self.pools = tuple(pools)
         self.door = door
         self.limits = limits
@@ -71,6 +74,7 @@ class Entry:
         self._keys = keys
         self._metrics = metrics
         self._own_paths = frozenset(own_paths)
+        self._context_upstream = context_upstream
         self._plans: dict[bytes, Plan] = {}
 
     def recall(self, data: bytes, end: int) -> tuple[Plan, bytes] | None:
@@ -129,20 +133,15 @@ class Entry:
             pool.close()
 
     def _plan(self, head: RequestHead, target: bytes, cut: int) -> Plan:
-        route = self._routes.match(target)
-        if route is None:
-            raise GatewayError(
-                "unknown_route",
-                "No route for this path. The OpenAI API is served under '/v1': set the client's base URL to "
-                "'http://<this host>/v1'.",
-            )
+        route, onward = self._way(target)
         pool = self.pools[route.index]
         endpoint = pool.endpoint
-        identity = self._keys.identify(head, upstream_has_key=endpoint.api_key is not None, scope="passthrough")
-        before, after = upstream_head(head, route.rewritten(target, endpoint.base_path), endpoint, identity)
+        identity = self._caller(head, target, upstream_has_key=endpoint.api_key is not None)
+        before, after = upstream_head(head, onward, endpoint, identity)
         if cut < 0 and head.length is not None:
             before, after = before + (head.value(b"content-length") or b"") + after, b""
-        tally = self._metrics.route(route.prefix.decode(), "passthrough")
+        prefix = CONTEXT_BASE if target.startswith(CONTEXT_BASE) else route.prefix
+        tally = self._metrics.route(prefix.decode(), "passthrough")
         return Plan(
             pool=pool,
             route=tally,
@@ -165,6 +164,33 @@ class Entry:
             plain=head.keep_alive and head.method != b"HEAD" and not head.websocket,
             sharing=self.door.sharing(head),
         )
+
+    def _way(self, target: bytes) -> tuple[Route, bytes]:
+        """Returns the route of a target, and the target for its upstream. Raises GatewayError (unknown_route)."""
+        plain = target.removeprefix(b"/context") if target.startswith(CONTEXT_BASE) else target
+        route = self._routes.match(plain)
+        if plain is not target and self.pools:
+            # A route of a part of the API comes before the lane's own upstream, and that before a route of all of it.
+            named = self._context_upstream
+            if route is None or (named is not None and len(route.prefix) <= len(_API)):
+                route = Route(_API, named or 0)
+        if route is None or not route.matches(plain):
+            raise GatewayError(
+                "unknown_route",
+                "No route for this path. The OpenAI API is served under '/v1': set the client's base URL to "
+                "'http://<this host>/v1'.",
+            )
+        return route, route.rewritten(plain, self.pools[route.index].endpoint.base_path)
+
+    def _caller(self, head: RequestHead, target: bytes, *, upstream_has_key: bool) -> Identity:
+        """Who asks for a request that passes through. Raises GatewayError."""
+        if is_plain(target):
+            try:
+                return self._keys.identify(head, upstream_has_key=upstream_has_key, scope="context")
+            except GatewayError as error:
+                if error.code != "scope_missing":
+                    raise
+        return self._keys.identify(head, upstream_has_key=upstream_has_key, scope="passthrough")
 
 
 def _split(data: bytes, end: int) -> tuple[bytes, int, bytes]:

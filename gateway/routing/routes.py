@@ -82,6 +82,11 @@ def _leads_out(segments: Iterable[bytes]) -> bool:
 
 
 def resolve_alias(target: bytes) -> bytes:
-    """The target meant: `/v1` in front of a path of the API that lacks it; the rest is kept byte for byte."""
-    first = path_of(target)[1:].split(b"/", 1)[0]
-    return b"/v1" + target if first in COLLECTIONS else target
+    """The target meant: `/v1` in front of a path of the API that lacks it, also beneath `/context`; the rest is kept
+    byte for byte."""
+    first, _, rest = path_of(target)[1:].partition(b"/")
+    if first in COLLECTIONS:
+        return b"/v1" + target
+    if first == b"context" and rest.split(b"/", 1)[0] in COLLECTIONS:
+        return b"/context/v1" + target[len(b"/context") :]
+    return target
