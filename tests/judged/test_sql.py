@@ -21,7 +21,7 @@ SOAK_SQLITE_COUNT, SOAK_POSTGRES_COUNT = 900_000, 100_000
 SOAK_SEED = int(os.environ.get("TWOLANE_SEED", "1"))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def server() -> Iterator[str]:
     with postgres_server("CREATE ROLE writer LOGIN") as place:
         yield place.removesuffix("/postgres")
