@@ -43,8 +43,8 @@ def write(connection: sqlite3.Connection, *, change: Change) -> None:
         if not connection.execute(journal.ADD_RUN, _NEW_RUN(run)).rowcount:
             raise ConflictError(f"the run {run.id!r} is there already")
         connection.execute(journal.ADD_REQUEST, (run.tenant, run.id, run.request))
-    elif not connection.execute(journal.PUT_RUN, _CHANGED_RUN(run)).rowcount:
-        raise ConflictError(f"the run {run.id!r} has ended, or is somebody else's: its fence is not {run.fence}")
+    else:
+        _put_run(connection, run)
     if change.passes_on:
         connection.execute(journal.NEXT_FENCE, (run.tenant, run.id))
     for move in change.moves:
@@ -57,6 +57,14 @@ def write(connection: sqlite3.Connection, *, change: Change) -> None:
     if run.state in ENDED:
         _undecided(connection, journal.CANCEL_APPROVALS, (run.tenant, run.id), now_s=run.updated_s)
     _append(connection, change.events, change.audit)
+
+
+def _put_run(connection: sqlite3.Connection, run: StoredRun) -> None:
+    values = _CHANGED_RUN(run)
+    if run.state == "running" and connection.execute(journal.PUT_RUN_ON, values).rowcount:
+        return
+    if not connection.execute(journal.PUT_RUN, values).rowcount:
+        raise ConflictError(f"the run {run.id!r} has ended, or is somebody else's: its fence is not {run.fence}")
 
 
 def rule(connection: sqlite3.Connection, *, rulings: Sequence[Ruling]) -> Sequence[tuple[Ruled, Approval | None]]:

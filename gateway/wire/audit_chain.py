@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 
 #: What stands before the first line.
 FIRST_HASH = "0" * 64
+_ENCODE = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
 
 def canonical(line: Mapping[str, object]) -> bytes:
@@ -17,12 +18,10 @@ def canonical(line: Mapping[str, object]) -> bytes:
 
     Times (`..._s`) are written as floats, because a database gives 5.0 back for 5.
     """
-    values = {key: _read_back(value) if key.endswith("_s") else value for key, value in line.items()}
-    return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
-
-
-def _read_back(time_s: object) -> object:
-    return float(time_s) if isinstance(time_s, int) else time_s
+    values = {
+        key: float(value) if isinstance(value, int) and key.endswith("_s") else value for key, value in line.items()
+    }
+    return _ENCODE(values).encode()
 
 
 def link(previous_hash: str, line: Mapping[str, object]) -> str:

@@ -48,6 +48,9 @@ ADD_REQUEST = _insert("requests", ("tenant", "run_id", "request"))
 PUT_RUN = f"""UPDATE runs SET state = ?1, effects = ?2, updated_s = ?3, progress = ?4, answer = ?5, error_code = ?6,
     error = ?7, owner = ?8, lease_s = CASE WHEN ?8 IS NULL THEN ?9 ELSE max(lease_s, ?9) END
     WHERE tenant = ?10 AND id = ?11 AND fence = ?12 AND {ALIVE}"""
+#: The same for a run that goes on as it was, with its owner: SQLite writes the indexes of all columns that are set.
+PUT_RUN_ON = """UPDATE runs SET effects = ?2, updated_s = ?3, progress = ?4, answer = ?5, error_code = ?6, error = ?7,
+    lease_s = max(lease_s, ?9) WHERE tenant = ?10 AND id = ?11 AND fence = ?12 AND state = ?1 AND owner = ?8"""
 RUNS = """SELECT id, tenant, caller, kind, chain, conversation, fingerprint, idempotency_key, state, effects, created_s,
     updated_s, coalesce((SELECT request FROM requests q WHERE q.tenant = runs.tenant AND q.run_id = runs.id), x'')
     AS request, progress, answer, error_code, error, owner, lease_s, fence FROM runs WHERE tenant = ?"""
