@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cached_property, partial
+from functools import cached_property
 
 import orjson
 
@@ -35,8 +35,9 @@ LIST_LIMIT_BYTES = 4 << 20
 RETRY_AFTER_S = 60
 #: How much of the message is told.
 MESSAGE_CHARS = 2000
-#: How long the end of a body is waited for behind `[DONE]`: many servers send it in a segment of its own.
-END_S = 0.05
+#: How long the connection waits for the end of a body behind `[DONE]`, which many servers send in a segment of its own.
+#: The answer does not wait.
+END_S = 1.0
 #: A request of this size takes milliseconds to write, and again to send.
 _LARGE_BYTES = 1 << 20
 _DONE = b"[DONE]"
@@ -196,7 +197,8 @@ async def _stream(call: UpstreamCall, target: Target, tell: Tell) -> None:
         for data in feed(piece):
             if data == _DONE:
                 finished = True
-                return partial(_ended, call, pause)
+                call.leave(within_s=END_S)
+                return pause
             if (text := texts.text_of(data)) is not None:
                 pause = tell(text) or pause
                 continue
@@ -228,13 +230,6 @@ async def _stream(call: UpstreamCall, target: Target, tell: Tell) -> None:
         raise
     finally:
         target.tally.outcomes[outcome] += 1
-
-
-async def _ended(call: UpstreamCall, pause: Pause | None) -> None:
-    """Behind `[DONE]` nothing counts; a connection whose body ends at once can be used again."""
-    if pause is not None:
-        await pause()
-    await call.settle(within_s=END_S)
 
 
 def _chunk(data: bytes, target: Target) -> Json:

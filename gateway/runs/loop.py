@@ -12,6 +12,7 @@ import orjson
 
 from gateway.contracts import Json, LoopLimits, ToolCall, ToolSpec, Verdict
 from gateway.errors import GatewayError
+from gateway.wire.chat_request import not_forced
 from gateway.wire.scanner import Calls, FoundCall, Malformed, Outcome
 
 #: The same call with the same arguments so often in a row: the model is told; the run is stopped.
@@ -113,7 +114,8 @@ class Loop:
 
     def request(self, body: Json, conversation: Sequence[Json]) -> Json:
         """The next call of the model."""
-        return {**body, "messages": [*conversation, *self.messages]}
+        changed = not_forced(body) if self.hidden else {}
+        return {**body, **changed, "messages": [*conversation, *self.messages]}
 
     def answered(self, content: str, outcome: Outcome, *, finish_reason: str | None) -> Action:
         """What follows from one answer; `content` is its text without the call."""

@@ -39,6 +39,7 @@ class UpstreamCall:
         self._began = False  # some byte of the answer came
         self._reading = False
         self._done = False
+        self._left = False  # nobody reads the rest
         self.given_up = False  # closed by whoever made it before the answer was whole
         self.sent = False  # it had a connection to go over
         self._loop = asyncio.get_running_loop()
@@ -85,6 +86,8 @@ class UpstreamCall:
             while self._pieces:
                 if (pause := take(self._held())) is not None:
                     await pause()
+            if self._left:
+                return
             self._raise_failure()
             if self._done:
                 return
@@ -99,24 +102,24 @@ class UpstreamCall:
                 self._pause = None
                 await wanted()
 
-    async def settle(self, *, within_s: float) -> None:
-        """Returns once the body is at its end; its rest does not matter. After `within_s` the connection is closed."""
-        timer = self._loop.call_later(within_s, self._end_here)
-        try:
-            while not self._done and self._failure is None:
-                await self._wait()
-                self._pieces.clear()
-        finally:
-            timer.cancel()
+    def leave(self, *, within_s: float) -> None:
+        """Ends the reading: the rest of the body does not matter.
+
+        The connection can be used again if the body ends `within_s`; else it is closed.
+        """
+        self._take_back()
+        self._take, self._left = None, True
         self._pieces.clear()
-        self._done, self._failure = True, None
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._upstream is not None:
+            self._timer = self._loop.call_later(within_s, self._end_here)
+        self._wake()
 
     def _end_here(self) -> None:
-        self._done = True
         upstream, self._upstream = self._upstream, None
         if upstream is not None:
             upstream.abort()
-        self._wake()
 
     async def within(self, limit_bytes: int) -> bytes:
         """The body; of one that is longer than `limit_bytes` a little more than that. Raises GatewayError."""
@@ -128,6 +131,8 @@ class UpstreamCall:
 
     def close(self) -> None:
         """Ends the call; a connection whose answer is not whole is closed at once, and whoever waits for it is told."""
+        if self._left:
+            return
         self._take_back()
         upstream, self._upstream = self._upstream, None
         if upstream is not None:
@@ -181,7 +186,7 @@ class UpstreamCall:
             return
         if payload and self._take is not None:
             self._hand_over(payload)
-        elif payload:
+        elif payload and not self._left:
             self._pieces.append(payload)
             self._held_bytes += len(payload)
             if self._held_bytes > HIGH_WATER_BYTES and self._upstream is not None:
@@ -319,5 +324,8 @@ class UpstreamCall:
             upstream.abort()
 
     def _fail(self, reason: str) -> None:
+        if self._left:
+            self._end_here()
+            return
         self._failure = GatewayError("upstream_error", f"Upstream {self._pool.endpoint.name!r} failed: {reason}.")
         self.close()

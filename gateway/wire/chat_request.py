@@ -14,6 +14,22 @@ def knows_functions_only(body: Mapping[str, object]) -> bool:
     return bool(_objects(body.get("functions"))) and not _objects(body.get("tools"))
 
 
+def not_forced(body: Mapping[str, object]) -> dict[str, object]:
+    """Returns what replaces the fields that force a call: they hold for one answer of the model, and it has called."""
+    changed: dict[str, object] = {}
+    choice = body.get("tool_choice")
+    if isinstance(choice, dict):
+        allowed = choice.get("allowed_tools")
+        changed["tool_choice"] = (
+            {**choice, "allowed_tools": {**allowed, "mode": "auto"}} if isinstance(allowed, dict) else "auto"
+        )
+    elif choice not in (None, "auto", "none"):  # "required"; some call it "any"
+        changed["tool_choice"] = "auto"
+    if isinstance(body.get("function_call"), dict):
+        changed["function_call"] = "auto"
+    return changed
+
+
 def wants_text(body: Mapping[str, object]) -> bool:
     """Whether the answer is to be text; an answer in another format is the client's, and runs without our tools."""
     wanted = body.get("response_format")

@@ -20,7 +20,16 @@ _TWO_DIGITS = re.compile(r"[0-9][^0-9]*[0-9]")
 _ID_IN_TEXT = re.compile(r"(?:call|chatcmpl-tool|fc|toolu)[_-][0-9A-Za-z]{16,64}")
 #: Parts of an answer that clients take out of it or put into it: thoughts, whose beginning a model's template may have
 #: swallowed, and calls as Open WebUI shows them.
-_THOUGHTS: Final = (("<think>", "</think>"), ("<thinking>", "</thinking>"))
+_THOUGHTS: Final = (
+    ("<think>", "</think>"),
+    ("<thinking>", "</thinking>"),
+    ("<reasoning>", "</reasoning>"),
+    ("<reason>", "</reason>"),
+    ("<thought>", "</thought>"),
+    ("<Thought>", "</Thought>"),
+    ("<|begin_of_thought|>", "<|end_of_thought|>"),
+    ("◁think▷", "◁/think▷"),
+)
 _SHOWN: Final = (('<details type="reasoning"', "</details>"), ('<details type="tool_calls"', "</details>"))
 _ROLES: Final[Mapping[object, bytes]] = {"user": b"u", "assistant": b"a", "tool": b"t", "function": b"t"}
 

@@ -2,7 +2,7 @@
 
 Invariants: what is shown and what is found do not depend on how the answer was cut into pieces; each character is
 looked at a bounded number of times; at most `max_call_bytes` characters are held. What may be code or thought is no
-call: inline code, `<think>`, `<thinking>`, `<reasoning>` blocks, and fenced blocks of a language other than JSON,
+call: inline code, thoughts between tags (gateway/wire/thought.py), and fenced blocks of a language other than JSON,
 unless one call is all that such a block holds. They flow on. Behind an attempt that cannot be read nothing is shown: it
 may be the rest of it.
 """
@@ -23,8 +23,9 @@ __all__ = ["AnswerScanner", "Calls", "FoundCall", "Malformed", "Outcome", "Prose
 
 #: What needs a look: code, tags, and braces that something of a call may follow.
 _SPECIAL = re.compile(r"""[`~]|<(?=[/trTR]|\Z)|\{(?=\s*+(?:["'`“”„‘’«»＂＇\\tp]|\Z))|\[(?=\s*+(?:\{|\Z))""")
-_TAG = re.compile(r"<(/?)(think|thinking|reasoning|tool_call)>", re.ASCII | re.IGNORECASE)
-_TAGS = tuple(f"<{slash}{name}>" for slash in ("", "/") for name in ("think", "thinking", "reasoning", "tool_call"))
+_NAMES = (*thought.NAMES, "tool_call")
+_TAG = re.compile(f"<(/?)({'|'.join(_NAMES)})>", re.ASCII | re.IGNORECASE)
+_TAGS = tuple(f"<{slash}{name}>" for slash in ("", "/") for name in _NAMES)
 #: Longer inline code is not waited for.
 INLINE_CHARS = 1000
 #: How often the rest of an answer is looked through again behind a brace that never closed. No call can be in it (its

@@ -2,8 +2,9 @@
 
 import re
 
-_ENDS = ("</think>", "</thinking>", "</reasoning>")
-BEGIN = re.compile(r"<(?:think|thinking|reasoning)>", re.ASCII | re.IGNORECASE)
+NAMES = ("think", "thinking", "thought", "reason", "reasoning")
+_ENDS = tuple(f"</{name}>" for name in NAMES)
+BEGIN = re.compile(f"<(?:{'|'.join(NAMES)})>", re.ASCII | re.IGNORECASE)
 END = re.compile("|".join(_ENDS), re.ASCII | re.IGNORECASE)
 
 

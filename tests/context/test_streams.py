@@ -433,14 +433,3 @@ async def test_the_clients_own_calls_come_whole_in_a_stream() -> None:
         assert stream.text == "Calling." and stream.finishes == ["tool_calls"]
         prompt, completion = USAGE
         assert stream.frames[-1]["usage"]["total_tokens"] == prompt + completion
-
-
-async def test_an_upstream_that_does_not_end_its_body() -> None:
-    """Behind `[DONE]` nothing is waited for: the client has its whole answer."""
-    never, end = asyncio.Event(), json.dumps({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}).encode()
-    hangs = says("Hello.", end, b"[DONE]", never, finish=None, usage=None)
-    async with talking(hangs, says("Again.")) as world:
-        async with asyncio.timeout(30):
-            assert (await world.stream()).text == "Hello."
-        async with asyncio.timeout(30):
-            assert (await world.chat("And?")).text == "Again."

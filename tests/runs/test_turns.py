@@ -54,6 +54,8 @@ def test_each_answer_has_the_key_of_what_was_seen_until_then() -> None:
         [USER, {**ANSWER, "tool_calls": [], "reasoning_content": "Hm."}],
         [USER, {**ANSWER, "content": [{"type": "output_text", "text": "It says hello.", "annotations": []}]}],
         [USER, {**ANSWER, "content": "<think>Hm. I see.</think>\n\nIt says hello."}],
+        [USER, {**ANSWER, "content": "<thought>Hm.</thought><reasoning>I see.</reasoning>It says hello."}],
+        [USER, {**ANSWER, "content": "◁think▷Hm. I see.◁/think▷It says hello."}],
         [USER, {**ANSWER, "content": "Hm. I see.\n</think>\n\nIt says hello."}],
         [USER, {"role": "assistant", "content": ""}, ANSWER],
         [USER, {**ANSWER, "content": '<details type="reasoning" done="true">\n> Hm.\n</details>\nIt says hello.'}],

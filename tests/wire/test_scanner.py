@@ -207,6 +207,7 @@ def test_a_group_in_tags_is_bounded() -> None:
         "~~~py\nd = %s\n~~~",
         "<think>%s</think>Done.",
         "<reasoning>\n```json\n%s\n```\n",
+        "<thought>\n```json\n%s\n```\n",
         '{"example": %s, "more": [1, 2]}',
         '[{"a": 1}, {"b": %s}]',
         '{"a": "x", \'b\': 1} and {"never closed": 1',

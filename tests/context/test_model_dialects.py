@@ -1,0 +1,63 @@
+"""What models and their servers do that the API does not say, and what clients ask of them."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from .models import Json, calls, says
+from .talking import desk, talking
+
+READ = calls("file_operations", operation="read", path="notes.txt")
+OWN = {"type": "function", "function": {"name": "theirs", "parameters": {"type": "object"}}}
+NAMED = {"type": "function", "function": {"name": "theirs"}}
+ALLOWED = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [NAMED]}}
+
+
+@pytest.mark.parametrize(
+    ("forced", "later"),
+    [
+        ({"tool_choice": "required"}, {"tool_choice": "auto"}),
+        ({"tool_choice": "any"}, {"tool_choice": "auto"}),
+        ({"tool_choice": NAMED}, {"tool_choice": "auto"}),
+        (
+            {"tool_choice": ALLOWED},
+            {"tool_choice": {**ALLOWED, "allowed_tools": {"mode": "auto", "tools": [NAMED]}}},
+        ),
+        ({"function_call": {"name": "theirs"}}, {"function_call": "auto"}),
+        ({"tool_choice": "none"}, {"tool_choice": "none"}),
+        ({"tool_choice": "auto"}, {"tool_choice": "auto"}),
+        ({}, {}),
+    ],
+)
+async def test_a_call_is_forced_in_the_first_round_only(forced: Json, later: Json, tmp_path: Path) -> None:
+    """Else the model could never answer; an answer that could not be read was no call."""
+    broken = says('{"tool": "file_operations", "parameters": {')
+    async with talking(broken, READ, READ, says("Behind the mirror."), tools=desk(tmp_path)) as world:
+        answer = await world.chat("Where is the safe?", tools=[OWN], **forced)
+        assert answer.text == "Behind the mirror."
+        keys = ("tool_choice", "function_call")
+        sent = [{key: body[key] for key in keys if key in body} for body in world.model.asked]
+        assert sent == [forced, forced, later, later]
+
+
+async def test_an_upstream_that_does_not_end_its_body() -> None:
+    """Behind `[DONE]` nothing is waited for: the client has its whole answer. The connection waits for a moment."""
+    late, never = asyncio.Event(), asyncio.Event()
+    end = json.dumps({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}).encode()
+    hangs = says("Hello.", end, b"[DONE]", late, finish=None, usage=None, done=False)
+    silent = says("Again.", end, b"[DONE]", never, finish=None, usage=None)
+    async with talking(hangs, silent, says("Still.")) as world:
+        async with asyncio.timeout(30):
+            assert (await world.stream()).text == "Hello."
+        late.set()  # the body ends now, once the client has its answer
+        while not await world.counted('gateway_upstream_pool_connections{state="idle",upstream="up"}'):
+            await asyncio.sleep(0.01)
+        async with asyncio.timeout(30):
+            assert (await world.chat("And?")).text == "Again."
+        assert len(world.model.upstream.connections) == 1
+        async with asyncio.timeout(30):
+            assert (await world.chat("And?")).text == "Still."
+        assert len(world.model.upstream.connections) == 2
+        await world.model.upstream.wait_open(1)  # the one that never ended is closed
