@@ -58,7 +58,9 @@ async def test_another_word_is_not(store: SqliteStore) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [line(ONE), f"`{ONE.id}` {word_of(ONE)}", [{"type": "text", "text": line(ONE)}], line(ONE).lower()]
+    "content",
+    [line(ONE), f"`{ONE.id}` {word_of(ONE)}", [{"type": "text", "text": line(ONE)}], line(ONE).lower()],
+    ids=["line", "code", "parts", "lower case"],
 )
 async def test_the_id_alone_counts_for_the_only_call_that_was_shown(store: SqliteStore, content: object) -> None:
     """By the last answer, with its word, which only the gateway can write."""

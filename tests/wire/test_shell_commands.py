@@ -14,9 +14,11 @@ def test_the_core_is_the_requirements_own_list() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    options(
-        "sh tee dd less more man sudo nice nohup timeout watch time eval exec source alias export set read history php"
-        " ssh curl nc vi ed rm mv cp ln touch chmod kill mount docker kubectl yarn pnpm java for if do then"
+    sorted(
+        options(
+            "sh tee dd less more man sudo nice nohup timeout watch time eval exec source alias export set read history"
+            " php ssh curl nc vi ed rm mv cp ln touch chmod kill mount docker kubectl yarn pnpm java for if do then"
+        )
     ),
 )
 def test_what_runs_others_or_writes_is_not_listed(name: str) -> None:
