@@ -12,7 +12,7 @@ from typing import Literal
 from aiohttp import web
 
 from gateway.errors import GatewayError
-from gateway.lanes.content import check_type
+from gateway.lanes.content import ACCEPTED_CODINGS, check_type
 from gateway.lanes.own import take_back
 from gateway.lanes.sharing import Sharing
 from gateway.lanes.wrong_keys import WrongKeys
@@ -152,6 +152,8 @@ def _error(error: GatewayError, *, request_id: str | None = None) -> web.Respons
     headers = {"Content-Type": "application/json", "x-request-id": request_id}
     if error.facts.status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"
+    if error.param == "content-encoding":
+        headers["Accept-Encoding"] = ACCEPTED_CODINGS
     if error.retry_after_s is not None:
         headers["Retry-After"] = str(math.ceil(error.retry_after_s))
         if error.retry_after_s % 1:

@@ -4,6 +4,7 @@ Nothing else reads a body of our pages.
 """
 
 import asyncio
+import zlib
 from collections.abc import Callable
 from typing import Final, TypeVar
 
@@ -15,6 +16,12 @@ from gateway.lanes.own import Facade
 from gateway.wire.json_values import PIECE_BYTES, ValueCounter
 
 T = TypeVar("T")
+
+#: The codings of a body that are read, for `Accept-Encoding` of a 415 (RFC 9110 section 12.5.3).
+ACCEPTED_CODINGS: Final = "gzip, identity"
+#: So much is unpacked between two turns of the loop: some 0.3 ms.
+STEP_BYTES: Final = 256 << 10
+_GZIP_BITS: Final = 16 + zlib.MAX_WBITS
 
 #: A body of this size takes 1 to 3 ms to parse; a thread costs 0.1 ms.
 LARGE_BYTES: Final = 256 << 10
@@ -38,18 +45,70 @@ def check_type(request: web.Request) -> None:
 
 
 async def content_of(request: web.Request, caller: Caller, *, limit_bytes: int, limit_name: str) -> bytes:
-    """The whole body, which `caller` may send. Raises GatewayError (request_too_large) that names the limit."""
+    """Returns the whole body, which `caller` may send, unpacked if it is gzip; the limit counts unpacked bytes.
+
+    Raises GatewayError: request_too_large, which names the limit; unsupported_media_type or invalid_header for a coding
+    that is not read, or not what the header says.
+    """
     del caller  # who reads a body must have asked for a key before
+    packed = _is_gzip(request)
     if isinstance(request.transport, Facade):
         request.transport.invite()
     content = bytearray()
+    inflater = zlib.decompressobj(_GZIP_BITS)
     async for piece in request.content.iter_any():
-        content += piece
+        if packed:
+            await _unpack(piece, inflater, content, limit_bytes=limit_bytes)
+        else:
+            content += piece
         if len(content) > limit_bytes:
             raise GatewayError(
                 "request_too_large", f"The request body is larger than {limit_name} ({limit_bytes} bytes)."
             )
+    if packed and not inflater.eof:
+        raise _no_gzip()
     return bytes(content)
+
+
+def _is_gzip(request: web.Request) -> bool:
+    """Whether the body is packed. Raises GatewayError (unsupported_media_type)."""
+    named = ",".join(request.headers.getall("Content-Encoding", ())).lower()
+    codings = [coding for one in named.split(",") if (coding := one.strip()) not in ("", "identity")]
+    if codings not in ([], ["gzip"], ["x-gzip"]):
+        raise GatewayError(
+            "unsupported_media_type",
+            f"This Content-Encoding is not read here: send the body as it is, or as one of {ACCEPTED_CODINGS}.",
+            param="content-encoding",
+        )
+    return bool(codings)
+
+
+async def _unpack(piece: bytes, inflater: "zlib._Decompress", content: bytearray, *, limit_bytes: int) -> None:
+    """Adds what a piece holds, at most to one step beyond the limit; others go on between the steps.
+
+    Raises GatewayError (invalid_header).
+    """
+    while piece and not inflater.eof:
+        try:
+            found = inflater.decompress(piece, STEP_BYTES)
+        except zlib.error:
+            raise _no_gzip() from None
+        content += found
+        piece = inflater.unconsumed_tail
+        if len(content) > limit_bytes:
+            return
+        if piece:
+            await asyncio.sleep(0)
+    if piece or inflater.unused_data:
+        raise _no_gzip()
+
+
+def _no_gzip() -> GatewayError:
+    return GatewayError(
+        "invalid_header",
+        "The body is not what 'Content-Encoding: gzip' says: send one whole gzip member, or leave the header out.",
+        param="content-encoding",
+    )
 
 
 async def aside(work: Callable[[], T], *, content: bytes) -> T:

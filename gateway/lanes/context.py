@@ -23,6 +23,7 @@ from gateway.lanes.own import Facade
 from gateway.lanes.render import Completion, Frames, Turn
 from gateway.lanes.steering import narrowed, no_such, steering_of
 from gateway.pipeline.chain import Chain
+from gateway.routing.classify import CONTEXT_PREFIX
 from gateway.routing.keys import CREDENTIAL_HEADERS, Identity
 from gateway.runs.desk import Desk
 from gateway.runs.live import Asking, LiveRun, LiveRuns
@@ -38,12 +39,14 @@ log = logging.getLogger("gateway")
 #: The stage that runs tools: runs go on from there, and workflows begin there.
 AGENT_LOOP = "agent_loop"
 ApprovalMode = Literal["hold", "turn", "reject"]
-#: Header fields of the client's that do not go on: they are about its own message, or mean nothing to a model.
+#: Header fields of the client's that do not go on: they are about its own message, or mean nothing to a model. Nor does
+#: any Content-* field.
 _NOT_FORWARDED = HOP_BY_HOP | {
     b"host",
-    b"content-length",
-    b"content-type",
-    b"content-encoding",
+    b"transfer-encoding",
+    b"trailer",
+    b"digest",
+    b"repr-digest",
     b"accept",
     b"accept-encoding",
     b"expect",
@@ -327,7 +330,9 @@ def new_run_id() -> str:
 def forwarded(head: RequestHead, consumed: frozenset[bytes]) -> tuple[bytes, bytes]:
     """The client's lines that go on to the model, and those of its own credential."""
     drop = _NOT_FORWARDED | nominated(head.connection) | consumed
-    lines = [f for f in head.fields if f.name not in drop and not f.name.startswith(b"x-context-")]
+    # A server that is like CGI reads `_` as `-`.
+    named = [(f, f.name.replace(b"_", b"-")) for f in head.fields]
+    lines = [f for f, name in named if name not in drop and not name.startswith((b"content-", CONTEXT_PREFIX))]
     return (
         b"".join(f.line for f in lines if f.name not in _CREDENTIALS),
         b"".join(f.line for f in lines if f.name in _CREDENTIALS),
