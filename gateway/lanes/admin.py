@@ -13,6 +13,7 @@ from aiohttp import web
 
 from gateway.errors import GatewayError
 from gateway.lanes.content import ACCEPTED_CODINGS, check_type
+from gateway.lanes.front_page import FRONT_PAGE, FRONT_PAGE_HEADERS, wants_html
 from gateway.lanes.own import take_back
 from gateway.lanes.sharing import Sharing
 from gateway.lanes.wrong_keys import WrongKeys
@@ -76,7 +77,9 @@ class Pages:
         app.on_response_prepare.append(take_back)
         return app
 
-    async def _root(self, _request: web.Request) -> web.Response:
+    async def _root(self, request: web.Request) -> web.Response:
+        if wants_html(",".join(request.headers.getall("Accept", ()))):
+            return web.Response(body=FRONT_PAGE, headers=FRONT_PAGE_HEADERS)
         return _json({"status": "ok"})
 
     async def _live(self, _request: web.Request) -> web.Response:
