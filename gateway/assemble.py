@@ -15,6 +15,7 @@ from gateway.config.workflow_folder import load_workflows
 from gateway.config.workflows import Workflow
 from gateway.contracts import Clock, Counters, Enhancer, Host, Runs, Tools
 from gateway.journal import StoredRun
+from gateway.lanes.approval_mode import ApprovalModes
 from gateway.lanes.context import AGENT_LOOP, ContextLane
 from gateway.lanes.explain import Explainer
 from gateway.managed import ManagedService
@@ -167,7 +168,7 @@ async def assemble_context(
         keepalive_s=context.stream.keepalive,
         body_bytes=limits.context_body,
         body_values=limits.context_values,
-        approvals=settings.approvals.mode,
+        approvals=_approval_modes(settings),
         desk=crew.desk,
         tool_names=catalog.names,
         runs=shared.runs,
@@ -198,6 +199,7 @@ def _crew(settings: Settings, shared: Shared) -> Crew:
         expires_s=asking.expires,
         on_reject=asking.on_reject,
         remembered_s=asking.remembered,
+        deciders=_deciders(settings),
     )
     return Crew(
         in_use=shared.in_use,
@@ -209,6 +211,19 @@ def _crew(settings: Settings, shared: Shared) -> Crew:
         counters=shared.counters,
         clock=shared.clock,
     )
+
+
+def _approval_modes(settings: Settings) -> ApprovalModes:
+    of_keys = {key.name: key.approvals for key in settings.keys if key.approvals is not None}
+    return ApprovalModes(settings.approvals.mode, of_keys, settings.approvals.chains)
+
+
+def _deciders(settings: Settings) -> Mapping[str, Sequence[str]]:
+    deciders: dict[str, list[str]] = {}
+    for key in settings.keys:
+        if "approve" in key.scopes:
+            deciders.setdefault(key.tenant_name, []).append(key.name)
+    return deciders
 
 
 def _earlier(store: Store, clock: Clock) -> Callable[[Asking, Caller], Awaitable[StoredRun | None]]:

@@ -7,12 +7,14 @@ cannot pass for a line of ours. What an older gateway does not tell is left out.
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
-from gateway.wire.approval_text import LINE_CHARS, REASON_CHARS, utc
+from gateway.wire.approval_text import REASON_CHARS, utc
 from gateway.wire.shown import shown, shown_arguments, shown_json, shown_name
 
 #: A part of a gateway's answer.
 View: TypeAlias = Mapping[str, Any]
 
+#: Of the arguments of a call in one line.
+LINE_CHARS = 300
 #: Of a result of a tool, which `--json` has whole.
 RESULT_CHARS = 1000
 #: Ids, states, rules, names of keys and of conversations.

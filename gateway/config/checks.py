@@ -73,6 +73,11 @@ def _check_declared(draft: Draft) -> None:
     )
     for key, section in (("chain", "chains"), ("prompt", "prompts")):
         _check_reference(draft, ("context", key), [path[-1] for path in draft.matches(section, "*")])
+    chains = [str(path[-1]) for path in draft.matches("chains", "*")]
+    for path in draft.matches("approvals", "chains", "*"):
+        if path[-1] not in chains:
+            hint = nearest(str(path[-1]), chains) or f"; declared: {', '.join(map(shown, chains[:_MOST_NAMES_SHOWN]))}"
+            draft.complain(path, f"no chain {shown(str(path[-1]))} is declared{hint}", key=True)
 
 
 def _check_reference(draft: Draft, path: KeyPath, declared: list[object]) -> None:

@@ -1,6 +1,7 @@
 """What pydantic found, in the words of a configuration file; never with a value, which could be a secret."""
 
 import difflib
+from collections.abc import Mapping
 from typing import get_args
 
 from pydantic import ValidationError
@@ -15,6 +16,11 @@ from gateway.config.section import Section, is_section, strip, type_at
 _KEY_MARK = "[key]"
 # Nobody reads further, and looking for what was meant takes time.
 _MOST_FINDINGS = 500
+# Values of earlier versions, and what to write instead.
+_RETIRED: Mapping[tuple[KeyPath, str], str] = {
+    (("approvals", "mode"), "auto"): "'auto' is gone: write turn, the default, and a stream ends with the question, "
+    "as other answers do; or hold, and it stays open until somebody has decided elsewhere, as it did with auto"
+}
 # A list of more keys than this would bury the message.
 _MOST_KEYS_SHOWN = 12
 
@@ -44,7 +50,9 @@ def _message(details: ErrorDetails, path: KeyPath, *, root: type[Section]) -> st
         case "missing":
             return "this key is required"
         case "literal_error":
-            return _not_a_choice(details.get("input"), type_at(root, path))
+            given = details.get("input")
+            retired = _RETIRED.get((path, given)) if isinstance(given, str) else None
+            return retired or _not_a_choice(given, type_at(root, path))
         case "model_type" | "model_attributes_type" | "mapping_type" | "dict_type":
             return f"expected a section (lines of key: value), found {found}"
         case "tuple_type":

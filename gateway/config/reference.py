@@ -252,8 +252,11 @@ def _complete(schema: JsonObject, section: type[Section]) -> None:
         known: JsonObject = schema["properties"][key]
         known.pop("title", None)
         if get_origin(strip(field.annotation)) is Literal:
-            del known["type"]
-            known["anyOf"] = [{"enum": known.pop("enum")}, {"type": "string", "pattern": REFERENCE}]
+            null = [{"type": "null"}] if accepts_null(field.annotation) else []
+            for name in ("type", "enum", "anyOf"):
+                known.pop(name, None)
+            choices = list(get_args(strip(field.annotation)))
+            known["anyOf"] = [{"enum": choices}, {"type": "string", "pattern": REFERENCE}, *null]
         if _write_of(field) and not field.is_required():
             known["default"] = _plain(field.default, field)
         if is_collection(field.annotation) and not field.is_required() and not accepts_null(field.annotation):

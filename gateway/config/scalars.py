@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from gateway.config.interpolate import is_utf_8
 from gateway.config.leaf import Leaf, PathLeaf, kind_of
@@ -107,5 +107,6 @@ Flag = Annotated[bool, Leaf(kind="true or false", parse=parse_flag, json_type="b
 Name = Annotated[str, Leaf(kind="name", parse=parse_name)]
 Label = Annotated[str, Leaf(kind="name", parse=parse_label)]
 VariableName = Annotated[str, Leaf(kind="name", parse=parse_variable_name)]
+ApprovalMode = Literal["turn", "hold", "reject"]
 FilePath = Annotated[Path, PathLeaf(kind="path", parse=parse_path)]
 ExistingFile = Annotated[Path, PathLeaf(kind="file", parse=parse_existing_file)]

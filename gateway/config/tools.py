@@ -17,7 +17,7 @@ from gateway.config.addresses import (
     VariableValue,
 )
 from gateway.config.companions import COMPANION_SUFFIX
-from gateway.config.scalars import FilePath, Flag, Label, Name, Text, VariableName, counted
+from gateway.config.scalars import ApprovalMode, FilePath, Flag, Label, Name, Text, VariableName, counted
 from gateway.config.secret import Secret
 from gateway.config.section import PluginSettings, PluginUse, Section
 from gateway.config.units import Duration, sized
@@ -205,9 +205,13 @@ class Notify(Section):
 
 
 class Approvals(Section):
-    mode: Literal["auto", "hold", "turn", "reject"] = Field(
-        default="auto",
-        description="How a client waits: hold the stream, end the turn, or not at all; auto: hold streams, else turn.",
+    mode: ApprovalMode = Field(
+        default="turn",
+        description="How a client waits: the answer ends with the question (`turn`), the stream stays open until "
+        "somebody has decided elsewhere (`hold`), or nobody is asked (`reject`).",
+    )
+    chains: Mapping[Name, ApprovalMode] = Field(
+        default_factory=dict, description="By chain: another `mode` for its requests."
     )
     inline_wait: Duration = Field(default=120.0, description="How long a stream is held before it becomes a turn.")
     expires: Duration = Field(default=24 * 3600.0, description="How long an approval can be decided.")

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from gateway.config.addresses import BaseUrl, Credential, CredentialHeader, ListenAddress, PathPrefix
 from gateway.config.leaf import Leaf
-from gateway.config.scalars import ExistingFile, FilePath, Flag, Label, Name, Text, counted, parse_text
+from gateway.config.scalars import ApprovalMode, ExistingFile, FilePath, Flag, Label, Name, Text, counted, parse_text
 from gateway.config.section import Section
 from gateway.config.units import Duration, DurationOrZero, sized
 from gateway.wire.json_values import VALUES_LIMIT
@@ -86,6 +86,9 @@ class Key(Section):
     scopes: tuple[Scope, ...] = Field(description="What the key may do; at least one.")
     tenant: Label | None = Field(
         default=None, description="Whose approvals, runs and memories it shares; null: the name of the key."
+    )
+    approvals: ApprovalMode | None = Field(
+        default=None, description="How its requests wait for a person; null: as `approvals` says."
     )
 
     @property

@@ -19,6 +19,7 @@ from gateway.config.workflows import Workflow
 from gateway.contracts import Chunk, Exchange, Handler, Json, Reply
 from gateway.errors import GatewayError
 from gateway.journal import StoredRun
+from gateway.lanes.approval_mode import ApprovalModes
 from gateway.lanes.own import Facade
 from gateway.lanes.render import Completion, Frames, Turn
 from gateway.lanes.steering import narrowed, no_such, steering_of
@@ -38,7 +39,6 @@ log = logging.getLogger("gateway")
 
 #: The stage that runs tools: runs go on from there, and workflows begin there.
 AGENT_LOOP = "agent_loop"
-ApprovalMode = Literal["hold", "turn", "reject"]
 #: Header fields of the client's that do not go on: they are about its own message, or mean nothing to a model. Nor does
 #: any Content-* field.
 _NOT_FORWARDED = HOP_BY_HOP | {
@@ -77,7 +77,7 @@ class ContextLane:
     keepalive_s: float
     body_bytes: int
     body_values: int
-    approvals: Literal["auto", "hold", "turn", "reject"]
+    approvals: ApprovalModes
     desk: Desk
     tool_names: Callable[[], Sequence[str]]  # `Catalog.names`
     runs: LiveRuns
@@ -146,7 +146,7 @@ class ContextLane:
             task=task,
             conversation=steering.get("conversation"),
             only_tools=narrowed(steering["tools"], self.tool_names()) if "tools" in steering else (),
-            approvals=self._approvals(steering.get("approvals"), stream=body.get("stream") is True),
+            approvals=self.approvals.of(steering.get("approvals"), caller=identity.caller.name, chain=chain),
             fingerprint="" if asking is None else asking.fingerprint,
             idempotency_key=None if asking is None or asking.idempotency_key is None else asking.idempotency_key[2],
             events=steering.get("events") == "1",
@@ -193,15 +193,6 @@ class ContextLane:
             return replace(reply, release=release)
 
         return handle
-
-    def _approvals(self, wanted: str | None, *, stream: bool) -> ApprovalMode:
-        """How this request waits for a person: its header may choose, but never loosen the operator's `reject`."""
-        if self.approvals == "reject" or wanted == "reject":
-            return "reject"
-        chosen = wanted or self.approvals
-        if chosen == "auto":
-            return "hold" if stream else "turn"
-        return "hold" if chosen == "hold" else "turn"
 
     async def answer(self, request: web.Request, run: LiveRun) -> web.StreamResponse:
         """Renders the answer of a run, new or joined, from its first byte."""

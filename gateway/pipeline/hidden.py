@@ -66,12 +66,15 @@ class HiddenTurns:
         self._marked = True
         await self._put_mark(self._named)
 
-    async def park(self, hidden: Sequence[Json]) -> None:
-        """Keeps what the run did until its turn ended in a question, however its client goes on."""
+    async def park(self, hidden: Sequence[Json], *, retold: str = "") -> None:
+        """Keeps what the run did until its turn ended in a question, however its client goes on.
+
+        `retold`: the text before the question, where the client did not wait for the end of its answer.
+        """
         progress = self._progress
         if progress.question is None:
             keys = await self._answered(())
-            progress.question = Question(keys.prefix, keys.place, progress.start, len(hidden))
+            progress.question = Question(keys.prefix, keys.place, progress.start, len(hidden), retold)
         progress.kept = len(hidden)
         if hidden or progress.tainted:
             await self._keep_question(hidden, progress.question, ())
@@ -95,9 +98,11 @@ class HiddenTurns:
         if question is None:
             return "".join(progress.said)
         progress.said = []
-        if asked is not None:
-            is_seen = any(keys.prefix == question.prefix for keys in self._keys_of(asked).values())
-            progress.question, progress.start = None, progress.kept if is_seen else 0
+        if asked is None:
+            progress.said += [question.retold] if question.retold else []
+            return question.retold
+        is_seen = any(keys.prefix == question.prefix for keys in self._keys_of(asked).values())
+        progress.question, progress.start = None, progress.kept if is_seen else 0
         return ""
 
     async def _keep_question(self, hidden: Sequence[Json], question: Question, told: Sequence[Json]) -> None:

@@ -26,13 +26,15 @@ _KNOWN = frozenset(("finished", "failed"))
 class Question:
     """The answer in which a turn ended before its run did, by its keys (`gateway.runs.turns.Keys`).
 
-    The hidden messages from `start` up to `split` came before it.
+    The hidden messages from `start` up to `split` came before it. `retold` is what a client gets again whose answer was
+    cut in the question: its text before that.
     """
 
     prefix: str
     place: str | None
     start: int
     split: int
+    retold: str = ""
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, TypedDict
 
@@ -16,6 +16,7 @@ import orjson
 from gateway.contracts import Chunk, Exchange, Json
 from gateway.journal import Approval, ApprovalState, Grant, RunState, StepState
 from gateway.pipeline.effect import Effects
+from gateway.pipeline.questions import Questions
 from gateway.pipeline.resume import Progress
 from gateway.runs import chunks, spoken
 from gateway.runs.budget import Budget
@@ -28,7 +29,6 @@ from gateway.tools.catalog import Entry
 from gateway.tools.in_use import InUse
 from gateway.tools.judge import Judge
 from gateway.wire import approval_text as texts
-from gateway.wire.phrases import last_user_text
 from gateway.wire.shown import Language
 
 #: How long a call of a run that goes on waits for a service that is not running yet, and how often it looks.
@@ -69,8 +69,10 @@ class Round:
     numbers: Sequence[int]
     done: Mapping[int, Told]
     progress: Progress
-    say: Callable[[Chunk], Awaitable[None]]  # to the client: events, and marks of `gateway.runs.live`
+    say: Callable[[Chunk], Awaitable[None]]  # to the client: texts, events, and marks of `gateway.runs.live`
     begun: Callable[[], None]  # there may be an effect from here on
+    questions: Questions
+    left: Callable[[], Awaitable[None]]  # the client left its answer open, with the question in it
     reopened: bool = False  # another process, or another request, began this round
     told: list[Told] = field(default_factory=list)
     finish: Finish | None = None
@@ -274,11 +276,11 @@ class Round:
         try:
             if self.exchange.approvals == "hold" and self._approvals[awaited[0]].state == "pending":
                 await self.say({WAITS: True})
-                for chunk in self._telling(waiting):
-                    await self.say(chunk)
+                await self.questions.hold(waiting, self.say, held_s=self.consent.inline_wait_s)
             pending = await self._until_decided(awaited)
             await self.say({WAITS: False})
         except asyncio.CancelledError:
+            await self.left()
             await self.record.park("awaiting_approval")
             raise
         for approval in (self._approvals[n] for n in awaited):
@@ -296,14 +298,6 @@ class Round:
     def _awaits(self, i: int) -> bool:
         number = self.numbers[i]
         return number in self._approvals and number not in self.done and self._asks(i)
-
-    def _telling(self, waiting: Sequence[Approval]) -> Iterator[Json]:
-        """What a client is told that is held: a line for people, an event for programs."""
-        shown = [spoken.shown(approval) for approval in waiting]
-        delta = {"reasoning_content": texts.waiting_text(shown, language=self._language)}
-        yield chunks.delta(delta)
-        told = {"type": "approval.required", "approvals": [approval_view(approval) for approval in waiting]}
-        yield chunks.event({**told, "run_id": self.exchange.id})
 
     async def _until_decided(self, awaited: Sequence[int]) -> bool:
         """Whether the first of them is still not decided when the time to wait here is over."""
@@ -334,9 +328,8 @@ class Round:
     def _park(self, awaited: Sequence[int]) -> None:
         """The turn ends; the run waits in the store."""
         pending = self._pending(awaited)
-        text = spoken.turn_text(pending, language=self._language)
         self.context = spoken.waiting(self.exchange.id, pending)
-        self._end("awaiting_approval", text)
+        self._end("awaiting_approval", self.questions.last(pending))
 
     def _abort(self, decided: Approval, awaited: Sequence[int]) -> None:
         """A person, the clock or an operator said no: nothing of what is left of the group runs."""
@@ -373,13 +366,9 @@ class Round:
     def _is_over(self) -> bool:
         return self.finish is not None
 
-    @property
-    def _language(self) -> Language:
-        return texts.language_of(last_user_text(self.exchange.body["messages"]))
-
     def _told_so_far(self) -> "_ToldSoFar":
         ran = sum(step.started_s is not None for step in self.record.steps)
-        return {"ran_before": ran, "language": self._language}
+        return {"ran_before": ran, "language": self.questions.language}
 
 
 #: See `Round._sight`.

@@ -24,6 +24,7 @@ from gateway.pipeline.effect import Effects
 from gateway.pipeline.hidden import HiddenTurns
 from gateway.pipeline.machine import new_machine
 from gateway.pipeline.patience import Patience, left
+from gateway.pipeline.questions import Questions
 from gateway.pipeline.resume import PARKED, Progress, reopen, told_unknown
 from gateway.pipeline.round import Round
 from gateway.pipeline.usage import Usage
@@ -71,6 +72,8 @@ class Run:
         self._messages: list[Json] = exchange.body["messages"]
         self._tell: Tell  # from `stream` on
         self._quiet = True  # nothing was said in this round
+        self._questions = Questions(crew.desk, exchange)
+        self._before_question: int | None = None  # so many texts came before the question of an open answer
         self._expired = self._dropped = False
         self._closing: asyncio.Task[None] | None = None
         self._context: Json = {}
@@ -286,10 +289,25 @@ class Run:
             numbers=numbers,
             done=done,
             progress=self._progress,
-            say=self._say,
+            say=self._say_of_round,
             begun=self._begun,
+            questions=self._questions,
+            left=self._left_in_question,
             reopened=reopened,
         )
+
+    async def _say_of_round(self, chunk: Chunk) -> None:
+        """Tells what a round tells; a text of it is a paragraph of the answer."""
+        if isinstance(chunk, str):
+            self._quiet, self._before_question = True, len(self._progress.said)
+            chunk = self._spoken(chunk)
+        await self._say(chunk)
+
+    async def _left_in_question(self) -> None:
+        """A chat program keeps what it has of an answer that its user stops: the conversation goes on from there."""
+        if self._before_question is not None:
+            before = "".join(self._progress.said[: self._before_question])
+            await self._hidden.park(self._loop.hidden, retold=before)
 
     def _begun(self) -> None:
         """A mark, for which nobody has to be waited for."""

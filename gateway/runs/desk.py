@@ -29,6 +29,7 @@ from gateway.journal import (
 )
 from gateway.runs.remembered import REMEMBERED_S, Binding, Judges, Remembered
 from gateway.runs.tail import Tail
+from gateway.wire.approval_text import Answering
 from gateway.wire.canonical import call_sha256, canonical
 from gateway.wire.check_word import check_word, new_approval_id, new_secret
 
@@ -63,7 +64,9 @@ class Desk:
         expires_s: float,
         on_reject: Literal["abort", "continue"],
         remembered_s: float = REMEMBERED_S,
+        deciders: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
+        """`deciders` are the names of the keys that may decide, by their tenant."""
         self.remembered = Remembered(store, judges, clock=clock, kept_s=remembered_s)
         self._store = store
         self._tail = tail
@@ -72,6 +75,7 @@ class Desk:
         self._clock = clock
         self._expires_s = expires_s
         self._on_reject = on_reject
+        self._deciders = deciders or {}
 
     def issue(self, step: StoredStep, exchange: Exchange) -> Approval:
         """An approval to be asked for; nothing is written."""
@@ -102,6 +106,12 @@ class Desk:
         """Whether tool and policy are still those that the approval is bound to."""
         binding = self._judges.binding(approval.tool)
         return binding == Binding(approval.definition_sha256, approval.policy_sha256)
+
+    def answering(self, caller: Caller, *, held_s: float | None = None) -> Answering:
+        """How this caller can answer a question; `held_s`: of an answer that stays open for so long."""
+        may, tenant = "approve" in caller.scopes, caller.tenant
+        deciders = () if may else self._deciders.get(tenant, ())
+        return Answering(held_s=held_s, may_decide=may, tenant=tenant, deciders=deciders)
 
     async def of_run(self, run_id: str, *, tenant: str) -> Mapping[int, Approval]:
         """The approvals of a run by the step that they are for, the latest of each."""
@@ -148,7 +158,12 @@ class Desk:
         if approval is None:
             raise not_found()
         if "approve" not in caller.scopes:
-            raise GatewayError("scope_missing", "Your key may not decide on approvals: it needs the scope 'approve'.")
+            who = ", ".join(map(repr, self._deciders.get(caller.tenant, ()))) or "none so far"
+            raise GatewayError(
+                "scope_missing",
+                f"Your key may not decide on approvals: it needs the scope 'approve'. Keys of its tenant that have it: "
+                f"{who}. Their holders decide with `gateway approvals approve {approval_id}`.",
+            )
         return approval
 
     async def rule(self, approval_id: str, wish: Wish, *, caller: Caller) -> Approval:

@@ -24,14 +24,15 @@ def shown(approval: Approval) -> texts.Shown:
     )
 
 
-def turn_text(pending: Sequence[Approval], *, language: Language) -> str:
-    """The answer of a turn that waits: what will run, why it is held, how to answer. The same each time it is asked."""
+def turn_text(pending: Sequence[Approval], *, language: Language, answering: texts.Answering = texts.REPLIES) -> str:
+    """Returns the question of a run that waits: what will run, why it is held, how to answer; the same each time."""
     return texts.turn_text(
         [shown(approval) for approval in pending],
         public_url=None,  # there is no page to link to
         expires_s=min(approval.expires_s for approval in pending),
         now_s=max(approval.created_s for approval in pending),
         language=language,
+        answering=answering,
     )
 
 
@@ -47,7 +48,9 @@ def still_pending_text(pending: Sequence[Approval], decided: Sequence[str], *, l
     )
 
 
-def undecided_text(pending: Sequence[Approval], *, language: Language, now_s: float) -> str:
+def undecided_text(
+    pending: Sequence[Approval], *, language: Language, now_s: float, answering: texts.Answering = texts.REPLIES
+) -> str:
     """The answer to a message that names these and decides nothing."""
     return texts.undecided_text(
         [shown(approval) for approval in pending],
@@ -55,6 +58,7 @@ def undecided_text(pending: Sequence[Approval], *, language: Language, now_s: fl
         expires_s=min(approval.expires_s for approval in pending),
         now_s=now_s,
         language=language,
+        answering=answering,
     )
 
 

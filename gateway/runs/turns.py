@@ -107,15 +107,19 @@ def places_of(keys: Mapping[int, Keys], known: Mapping[str, HiddenTurn]) -> dict
 
 
 def put_back(messages: Sequence[Json], places: Mapping[int, Sequence[HiddenTurn]]) -> list[Json]:
-    """The conversation with what was hidden in front of the answers and behind them."""
+    """The conversation with what was hidden in front of its answers.
+
+    What came of a question that was decided elsewhere stands in its place: no two answers follow each other.
+    """
     whole: list[Json] = []
     for index, message in enumerate(messages):
         turns = places.get(index, ())
+        came = [came for turn in turns for came in turn.behind]
         for turn in turns:
             whole += turn.before
-        whole.append(message)
-        for turn in turns:
-            whole += turn.behind
+        whole += came
+        if not came or came[-1].get("role") != "assistant":
+            whole.append(message)
     return whole
 
 

@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from gateway.wire.shown import Language, code, fenced, shown, shown_arguments, shown_json, shown_name
+from gateway.wire.shown import Language, code, fenced, shown, shown_arguments, shown_name
 
 REASON_CHARS: Final = 500
-#: Of one call in a line of reasoning, which only announces what the approval shows.
-LINE_CHARS: Final = 300
 #: So much of a message tells its language.
 LANGUAGE_CHARS: Final = 2000
 
@@ -40,6 +38,24 @@ class Shown:
     rule: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answering:
+    """How whoever reads a question can answer it.
+
+    `held_s`: the answer stays open for so long, and its program sends nothing meanwhile. `may_decide`: false for a
+    reader whose key may not; `deciders` are the names of the keys that may, in this tenant.
+    """
+
+    held_s: float | None = None
+    may_decide: bool = True
+    tenant: str = ""
+    deciders: Sequence[str] = ()
+
+
+#: A reader who sends the next message.
+REPLIES: Final = Answering()
+
+
 def language_of(text: str) -> Language:
     """Chinese where Han characters, two to a word, are no fewer than other words."""
     text = text[:LANGUAGE_CHARS]
@@ -61,9 +77,15 @@ def utc(time_s: float) -> datetime:
 
 
 def turn_text(
-    approvals: Sequence[Shown], *, public_url: str | None, expires_s: float, now_s: float, language: Language = "en"
+    approvals: Sequence[Shown],
+    *,
+    public_url: str | None,
+    expires_s: float,
+    now_s: float,
+    language: Language = "en",
+    answering: Answering = REPLIES,
 ) -> str:
-    """The answer of a turn that waits for these: what will run, why it was held, until when, and how to answer."""
+    """Returns the question of a run that waits for these: what will run, why it is held, until when, how to answer."""
     many = len(approvals) > 1
     if language == "zh":
         lead = f"以下 {len(approvals)} 个调用需要您批准，均尚未执行：" if many else "以下调用需要您批准，尚未执行："
@@ -71,7 +93,36 @@ def turn_text(
         lead = f"These {len(approvals)} calls wait for your approval. None of them has run yet:"
     else:
         lead = "This call waits for your approval. It has not run yet:"
-    return _asking(lead, approvals, public_url, expires_s, now_s, language)
+    if not answering.may_decide:
+        lead = lead.replace("您批准", "批准").replace("your approval", "approval")
+    return _asking(lead, approvals, public_url, expires_s, now_s, language, answering)
+
+
+def still_undecided_text(*, may_decide: bool = True, language: Language = "en") -> str:
+    """Returns what ends a held answer whose question stands in it already."""
+    if language == "zh":
+        then = "现在可以回复以上其中一行，或在别处决定。" if may_decide else "作出决定后请重复您的请求。"
+        return f"尚未有人作出决定，因此本条回答到此结束。调用仍在等待：{then}"
+    then = "send one of the lines above" if may_decide else "repeat your request once it is decided"
+    return f"Nobody has decided so far, so this answer ends here. The call still waits: {then}."
+
+
+def waiting_already_text(tools: Sequence[str], *, language: Language = "en") -> str:
+    """Returns what goes before the question of another run that waits for the same call; `tools`: not asked for."""
+    names = ", ".join(map(_name, tools))
+    if language == "zh":
+        rest = f"本次回答中的其他调用（{names}）没有提出：作出决定后请再次提出。" if tools else ""
+        return f"这个调用之前已经提出，仍在等待，因此没有再次提出。{rest}"
+    rest = f" Other calls of this answer were not asked for ({names}): ask again after the decision." if tools else ""
+    return f"This call was asked for before and still waits, so it was not asked for again.{rest}"
+
+
+def meanwhile_text(answer: str, *, language: Language = "en") -> str:
+    """Returns what begins the first answer after a decision elsewhere: `answer` is what came of the question."""
+    lead = (
+        "在此期间已有决定。对前一个问题的回答：" if language == "zh" else "It was decided meanwhile. What came of it:"
+    )
+    return f"{lead}\n\n{answer}\n\n"
 
 
 def still_pending_text(
@@ -89,32 +140,86 @@ def still_pending_text(
         lead = f"已记录对 {ids} 的决定。运行仍在等待以下 {len(pending)} 个调用的决定："
     else:
         lead = f"Your decision on {ids} is kept. The run still waits for {len(pending)} more:"
-    return _asking(lead, pending, public_url, expires_s, now_s, language)
+    return _asking(lead, pending, public_url, expires_s, now_s, language, REPLIES)
 
 
 def undecided_text(
-    pending: Sequence[Shown], *, public_url: str | None, expires_s: float, now_s: float, language: Language = "en"
+    pending: Sequence[Shown],
+    *,
+    public_url: str | None,
+    expires_s: float,
+    now_s: float,
+    language: Language = "en",
+    answering: Answering = REPLIES,
 ) -> str:
     """The answer to a message that names what waits and is no decision on it, or has no check word that fits."""
     many = len(pending) > 1
-    if language == "zh":
+    if not answering.may_decide:
+        lead = "您的消息没有作出任何决定。" if language == "zh" else "Your message decided nothing. "
+    elif language == "zh":
         lead = "您的消息没有作出任何决定：它不是完整的一行批准或拒绝，或者校验码不符。"
-        lead += f"以下 {len(pending)} 个调用仍在等待，尚未执行：" if many else "以下调用仍在等待，尚未执行："
     else:
         lead = "Your message decided nothing: it is not one of the lines below, or its check word is of another call. "
+    if language == "zh":
+        lead += f"以下 {len(pending)} 个调用仍在等待，尚未执行：" if many else "以下调用仍在等待，尚未执行："
+    else:
         lead += (
             f"These {len(pending)} calls still wait, and none of them has run:"
             if many
             else "This call still waits. It has not run:"
         )
-    return _asking(lead, pending, public_url, expires_s, now_s, language)
+    return _asking(lead, pending, public_url, expires_s, now_s, language, answering)
 
 
 def _asking(
-    lead: str, approvals: Sequence[Shown], public_url: str | None, expires_s: float, now_s: float, language: Language
+    lead: str,
+    approvals: Sequence[Shown],
+    public_url: str | None,
+    expires_s: float,
+    now_s: float,
+    language: Language,
+    answering: Answering,
 ) -> str:
     calls = [_call(approval, i if len(approvals) > 1 else 0, language) for i, approval in enumerate(approvals, 1)]
-    return "\n\n".join([lead, *calls, *_how(approvals, public_url, _until(expires_s, now_s, language), language)])
+    until = _until(expires_s, now_s, language)
+    how: list[str] = []
+    if answering.held_s is not None or not answering.may_decide:
+        how += _elsewhere([approval.id for approval in approvals], until, language, answering)
+    if answering.may_decide:
+        how += _how(approvals, until, language, held=answering.held_s is not None)
+    if public_url is not None:
+        link = f"<{approval_link(public_url, [approval.id for approval in approvals])}>"
+        how.append(f"也可以在这里决定：{link}" if language == "zh" else f"Or decide here: {link}")
+    return "\n\n".join([lead, *calls, *how])
+
+
+def _elsewhere(ids: Sequence[str], until: str, language: Language, answering: Answering) -> list[str]:
+    """Says who decides where: for a reader who may not, or who cannot send anything while the answer is open."""
+    commands = [fenced(f"gateway approvals {verb} {' '.join(ids)}") for verb in ("approve", "reject")]
+    request, body = code(f"POST /context/approvals/{ids[0]}"), code('{"decision": "approve"}')
+    held = None if answering.held_s is None else _amount(answering.held_s, language)
+    tenant = code(shown_name(answering.tenant))
+    names = ", ".join(code(shown_name(name)) for name in answering.deciders)
+    if language == "zh":
+        if not answering.may_decide:
+            who = f"可以决定的密钥：{names}" if names else "目前没有这样的密钥：请运维人员添加一个"
+            lead = f"您的密钥不能作出决定：它没有权限 {code('approve')}。请租户 {tenant} 中拥有该权限的密钥的持有者"
+            lead += f"在{until}之前用以下其中一个命令决定（{who}）："
+        else:
+            lead = f"本条回答最多等待 {held}，作出决定后会自动继续。请在另一个窗口用以下其中一个命令决定："
+        then = "作出决定后，重复这个请求，或在此对话中发送任意一条消息，即可得到回答。"
+        rest = f"也可以通过 {request} 和 {body} 决定。"
+    else:
+        if not answering.may_decide:
+            who = f"Keys that have it: {names}." if names else "No key has it yet: ask who runs this gateway for one."
+            lead = f"Your key may not decide: it lacks the scope {code('approve')}. Ask whoever holds a key with that "
+            lead += f"scope in the tenant {tenant} to decide with one of these commands, until {until}. {who}"
+        else:
+            lead = f"This answer waits for {held} at most, and goes on by itself after the decision. Decide in another "
+            lead += "window, with one of these commands:"
+        then = "After the decision repeat your request, or send any message in this conversation: it brings the answer."
+        rest = f"Or with {request} and the body {body}."
+    return [lead, *commands, rest, *([] if held is not None else [then])]
 
 
 def _call(approval: Shown, number: int, language: Language) -> str:
@@ -130,33 +235,38 @@ def _call(approval: Shown, number: int, language: Language) -> str:
     return fenced("\n".join(lines))
 
 
-def _how(approvals: Sequence[Shown], public_url: str | None, until: str, language: Language) -> list[str]:
-    ids = [approval.id for approval in approvals]
+def _how(approvals: Sequence[Shown], until: str, language: Language, *, held: bool) -> list[str]:
     approve, reject = ("批准", "拒绝") if language == "zh" else ("approve", "reject")
     with_words = [f"{approval.id} {approval.word}" for approval in approvals]
     # A block for each line: the copy buttons of chat programs copy a whole block.
     answers = [fenced(f"{verb} {' '.join(with_words)}") for verb in (approve, reject)]
     if language == "zh":
-        parts = [f"请在{until}之前回复以下其中一行，整条消息只包含这一行：", *answers]
+        when = "或者，在您的程序可以发送消息时，" if held else "请"
+        parts = [f"{when}在{until}之前回复以下其中一行，整条消息只包含这一行：", *answers]
         single = "也可以逐个决定，每个编号与其校验码一起单独使用，例如 {0}。"
         reason = "拒绝时可以附上原因：{0}。"
-        why, console = "原因", "也可以在这里决定：{0}"
+        why = "原因"
     else:
-        parts = [f"To answer, send one of these lines as your whole message, until {until}:", *answers]
+        when = "Or, as soon as your program lets you," if held else "To answer,"
+        parts = [f"{when} send one of these lines as your whole message, until {until}:", *answers]
         single = "Or decide on each by its own id and check word, for example {0}."
         reason = "A rejection may give a reason: {0}."
-        why, console = "reason", "Or decide here: {0}"
-    if len(ids) > 1:
+        why = "reason"
+    if len(approvals) > 1:
         parts.append(single.format(code(f"{approve} {with_words[0]}")))
     parts.append(reason.format(code(f"{reject} {with_words[0]}: {why}")))
-    if public_url is not None:
-        parts.append(console.format(f"<{approval_link(public_url, ids)}>"))
     return parts
 
 
 def _until(expires_s: float, now_s: float, language: Language) -> str:
     """The time, and how far away it is: not everybody reads UTC."""
-    left = max(0.0, min(expires_s, _LAST_S) - now_s)
+    amount = _amount(max(0.0, min(expires_s, _LAST_S) - now_s), language)
+    at = f"{utc(expires_s):%Y-%m-%d %H:%M:%S} UTC"
+    return f" {at}（{amount}后）" if language == "zh" else f"{at} ({amount} from now)"
+
+
+def _amount(left: float, language: Language) -> str:
+    """Returns the time in its largest unit of which there are two at least."""
     amount, english, chinese = next(
         (int((left + 0.5) // unit), english, chinese)
         for limit, unit, english, chinese in (
@@ -167,22 +277,10 @@ def _until(expires_s: float, now_s: float, language: Language) -> str:
         )
         if left < limit or limit == float("inf")
     )
-    at = f"{utc(expires_s):%Y-%m-%d %H:%M:%S} UTC"
-    if language == "zh":
-        return f" {at}（{amount} {chinese}后）"
-    return f"{at} ({amount} {english}{'' if amount == 1 else 's'} from now)"
+    return f"{amount} {chinese}" if language == "zh" else f"{amount} {english}{'' if amount == 1 else 's'}"
 
 
 # One line each.
-
-
-def waiting_text(approvals: Sequence[Shown], *, language: Language = "en") -> str:
-    """The line of reasoning of a stream that is held."""
-    calls = [
-        code(f"{shown_name(each.tool)} {shown_json(dict(each.arguments), LINE_CHARS)}") + f" ({each.id})"
-        for each in approvals
-    ]
-    return "正在等待批准：" + "；".join(calls) if language == "zh" else "Waiting for approval of " + "; ".join(calls)
 
 
 def rejected_text(tool: str, comment: str | None, *, ran_before: int = 0, language: Language = "en") -> str:

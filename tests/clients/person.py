@@ -45,6 +45,13 @@ def asking(
         yield Lane(f"{process.base_url}/context", database)
 
 
+def behind_question(text: str) -> str:
+    """What a held answer says once it is decided; the question is its beginning."""
+    question, _, rest = text.partition(": reason`.")
+    assert question.count("gateway approvals approve ap_") == 1, text
+    return rest.removeprefix("\n\n")
+
+
 def insertion(name: str) -> str:
     """The words for a call that needs a person."""
     return "tool execute_sql " + json.dumps({"sql": f"INSERT INTO log VALUES ('{name}', $step)"})

@@ -29,6 +29,7 @@ from tests.clients.person import (
     Json,
     asked_about,
     asking,
+    behind_question,
     decide,
     desk,
     ended,
@@ -104,36 +105,36 @@ def test_a_conversation_goes_on(openai_client: openai.OpenAI, lane: Lane, client
 
 @by_both_decisions
 def test_a_naive_loop_is_held(openai_client: openai.OpenAI, lane: Lane, client_id: str, decision: str) -> None:
-    """Each chunk has a choice; what is waited for stands beside the text, and whoever reads it can decide."""
-    text, thought, told = "", "", []
+    """Each chunk has a choice; what is waited for stands in the text and beside it, and whoever reads it can decide."""
+    text, told = "", []
     for chunk in openai_client.chat.completions.create(
-        model="demo", messages=[user(insertion(client_id))], stream=True
+        model="demo", messages=[user(insertion(client_id))], stream=True, extra_headers=HOLD
     ):
-        delta, extra = chunk.choices[0].delta, chunk.model_extra or {}
-        text += delta.content or ""
-        thought += (delta.model_extra or {}).get("reasoning_content", "")
+        text += chunk.choices[0].delta.content or ""
+        extra = chunk.model_extra or {}
         if "context" in extra:
             told.append(extra["context"])
             if extra["context"]["type"] == "approval.required":
-                assert extra["context"]["approvals"] == [pending(lane, client_id)] and not text
+                assert extra["context"]["approvals"] == [pending(lane, client_id)]
+                assert behind_question(text) == ""
                 decide(lane, client_id, decision)
-    assert text == (DONE if decision == "approve" else REJECTED)
+    assert behind_question(text) == (DONE if decision == "approve" else REJECTED)
     assert [event["type"] for event in told] == ["approval.required", "approval.resolved"]
-    [approval] = asked_about(lane, client_id)
-    assert thought.startswith("Waiting for approval of `execute_sql ") and f"({approval['id']})" in thought
     ended(lane, client_id, decision)
 
 
 @by_both_decisions
 def test_the_helper_is_held(openai_client: openai.OpenAI, lane: Lane, client_id: str, decision: str) -> None:
-    """Its events and its final completion have the answer alone."""
+    """Its events and its final completion have the question and the answer."""
     with (
         person(lane, client_id, decision),
-        openai_client.chat.completions.stream(model="demo", messages=[user(insertion(client_id))]) as stream,
+        openai_client.chat.completions.stream(
+            model="demo", messages=[user(insertion(client_id))], extra_headers=HOLD
+        ) as stream,
     ):
         text = "".join(event.delta for event in stream if event.type == "content.delta")
         final = stream.get_final_completion().choices[0]
-    assert text == final.message.content == (DONE if decision == "approve" else REJECTED)
+    assert text == final.message.content and behind_question(text) == (DONE if decision == "approve" else REJECTED)
     assert final.finish_reason == "stop"
     ended(lane, client_id, decision)
 
@@ -155,7 +156,7 @@ def test_a_timeout_of_a_held_answer(lane: Lane, client_id: str) -> None:
 def test_a_timeout_of_a_held_stream(silent_lane: Lane, client_id: str, way: str) -> None:
     """It is not repeated by itself. Whoever asks the same once more, or answers, comes back to the same question."""
     lane, messages = silent_lane, [user(insertion(client_id))]
-    with openai.OpenAI(base_url=f"{lane.root}/v1", api_key=PROVIDER_KEY) as client:
+    with openai.OpenAI(base_url=f"{lane.root}/v1", api_key=PROVIDER_KEY, default_headers=HOLD) as client:
         with pytest.raises(openai.APITimeoutError):
             streamed(client.with_options(timeout=TIMEOUT_S), messages)
         reply = line(pending(lane, client_id))
@@ -241,8 +242,9 @@ def test_llm_keeps_the_conversation(lane: Lane, client_id: str, tmp_path: Path) 
 @by_both_decisions
 async def test_a_websocket_decides(lane: Lane, client_id: str, decision: str, openai_client: openai.OpenAI) -> None:
     """It hears of the question, answers it, and hears what became of it; the held stream goes on."""
+    holding = openai_client.with_options(default_headers=HOLD)
     async with aiohttp.ClientSession() as session, session.ws_connect(f"{lane.root}/ws") as socket:
-        answering = asyncio.create_task(asyncio.to_thread(streamed, openai_client, [user(insertion(client_id))]))
+        answering = asyncio.create_task(asyncio.to_thread(streamed, holding, [user(insertion(client_id))]))
         approval = (await heard(socket, "approval.required"))["data"]
         assert client_id in approval["arguments"]["sql"] and lane.count(client_id) == 0
         decided = {"id": approval["id"], "decision": decision, "sha256": approval["sha256"]}
@@ -252,7 +254,7 @@ async def test_a_websocket_decides(lane: Lane, client_id: str, decision: str, op
         assert (told["ref"], told["status"], told["approval"]["via"]) == (1, 200, "websocket")
         finished = await heard(socket, "run.finished")
         assert finished["run_id"] == approval["run_id"]
-        assert await answering == (DONE if decision == "approve" else REJECTED)
+        assert behind_question(await answering) == (DONE if decision == "approve" else REJECTED)
     ended(lane, client_id, decision)
 
 
@@ -292,9 +294,9 @@ def test_the_terminal_decides(openai_client: openai.OpenAI, lane: Lane, client_i
 def test_the_terminal_lets_a_held_stream_go_on(openai_client: openai.OpenAI, lane: Lane, client_id: str) -> None:
     """While the client reads it."""
     with ThreadPoolExecutor(1) as thread:
-        answer = thread.submit(streamed, openai_client, [user(insertion(client_id))])
+        answer = thread.submit(streamed, openai_client.with_options(default_headers=HOLD), [user(insertion(client_id))])
         gateway(lane, "approve", pending(lane, client_id)["id"])
-        assert answer.result() == DONE
+        assert behind_question(answer.result()) == DONE
     ended(lane, client_id, "approve")
 
 

@@ -28,6 +28,10 @@ SHA = "0" * 64
         (TWO + "context: {upstream: c}", "2:21 context.upstream: no upstream 'c' is declared; declared: 'a', 'b'"),
         ("context: {upstream: c}", "1:21 context.upstream: no upstream 'c' is declared; none is"),
         ("context: {chain: asistant}", "context.chain: no chain 'asistant' is declared; did you mean 'assistant'?"),
+        (
+            "approvals: {chains: {asistant: hold}}",
+            "approvals.chains.asistant: no chain 'asistant' is declared; did you",
+        ),
         ("context: {prompt: p}", "context.prompt: no prompt 'p' is declared; declared: 'default'"),
         ("listen: 0.0.0.0:80", "listen: '0.0.0.0:80' is open to others and there are no keys: add keys, or listen on"),
         ("listen: '[::]:80'\nkeys: []", "listen: '[::]:80' is open to others"),

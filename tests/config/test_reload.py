@@ -7,13 +7,13 @@ import pytest
 
 from gateway.config import ConfigError, Loaded, load, replacing
 
-KEY = f"{{name: a, sha256: '{'ab' * 32}', scopes: [context], tenant: acme}}"
+KEY = f"{{name: a, sha256: '{'ab' * 32}', scopes: [context], tenant: acme, approvals: reject}}"
 TEXT = f"""
 keys: [{KEY}]
 upstreams: [{{name: up, base_url: "http://up", paths: [/v1/chat]}}]
 passthrough: {{paths: [/v1/models]}}
 risk: {{trust_llm: never, default: deny}}
-approvals: {{mode: reject}}
+approvals: {{mode: reject, chains: {{assistant: reject}}}}
 tools: {{http_request: {{hosts: [a.example], requires_approval: true}}, mine: {{use: plugin, untrusted: true}}}}
 mcp: {{servers: {{time: {{command: time, enabled: false}}}}}}
 """
@@ -44,7 +44,9 @@ def reasons(tmp_path: Path, text: str) -> str:
         ("passthrough: {paths: [/v1/models]}\n", "", "passthrough.paths"),
         ("trust_llm: never, ", "", "risk.trust_llm"),
         ("risk: {trust_llm: never, default: deny}\n", "risk:\n", "risk.default"),
-        ("approvals: {mode: reject}\n", "", "approvals.mode"),
+        (", approvals: reject", "", "keys.a.approvals"),
+        ("mode: reject, ", "", "approvals.mode"),
+        (", chains: {assistant: reject}", "", "approvals.chains"),
         ("hosts: [a.example], ", "", "tools.http_request.hosts"),
         (", requires_approval: true", "", "tools.http_request.requires_approval"),
         (", untrusted: true", "", "tools.mine.untrusted"),

@@ -59,7 +59,8 @@ def test_the_defaults_of_risk_and_approvals_are_those_of_the_contract() -> None:
         "assessors": {},
     }
     assert Approvals().model_dump() == {
-        "mode": "auto",
+        "mode": "turn",
+        "chains": {},
         "inline_wait": 120.0,
         "expires": 86400.0,
         "remembered": 2592000.0,

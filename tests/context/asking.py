@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -54,13 +55,24 @@ def answering(first: Completed, text: str, *, question: str = GO) -> list[Json]:
     return [user(question), first.message, user(text)]
 
 
+#: The header of a client whose answers stay open until somebody has decided elsewhere.
+HOLD = {"X-Context-Approvals": "hold"}
+_QUESTION_END = re.compile(r"\A.*(?:: reason`\.|：原因`。)(?:\n\n)?", re.DOTALL)
+
+
+def behind_question(text: str) -> str:
+    """What a held answer says once it is decided; the question is its beginning."""
+    assert text.count("gateway approvals approve ap_") == 1 and _QUESTION_END.match(text)
+    return _QUESTION_END.sub("", text)
+
+
 async def held(stream: Streamed) -> list[Json]:
     """Reads until the stream waits for a person; the approvals it waits for."""
     told = await stream.until_told("approval.required")
     approvals: list[Json] = told["approvals"]
     assert told["run_id"] == stream.response.headers["X-Context-Run-Id"]
-    thoughts = "".join(delta.get("reasoning_content", "") for delta in stream.deltas)
-    assert all(approval["id"] in thoughts for approval in approvals)
+    assert all(line(approval) in stream.text for approval in approvals)
+    assert not any("reasoning_content" in delta for delta in stream.deltas)
     return approvals
 
 

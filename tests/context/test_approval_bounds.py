@@ -6,7 +6,22 @@ from pathlib import Path
 import pytest
 from running import key
 
-from .asking import GO, answering, asks, birth, born, held, line, pending, ranch, until_asked, user, whole
+from .asking import (
+    GO,
+    HOLD,
+    answering,
+    asks,
+    behind_question,
+    birth,
+    born,
+    held,
+    line,
+    pending,
+    ranch,
+    until_asked,
+    user,
+    whole,
+)
 from .models import Json, says
 from .talking import Completed, World, talking
 
@@ -65,7 +80,9 @@ async def test_another_key_of_the_tenant_decides(tmp_path: Path, way: str) -> No
             assert (await world.decide(approval["id"], key="decides")).status == 200
             await settled(world, approval["run_id"])
         else:
-            assert (await replied(world, first, "approve", **by("both"))).text == "Di is here."
+            assert "check_word" not in first.text and approval["check_word"] not in first.text
+            decided = await world.chat(answering(first, line(approval)), headers=by("both"))
+            assert decided.text == "Di is here."
         assert born(tmp_path) == ["Di"]
         shown = (await world.get(f"/context/approvals/{approval['id']}", **by("decides"))).json
         assert (shown["decided_by"], shown["state"]) == (key("decides" if way == "rest" else "both")["name"], "done")
@@ -106,7 +123,7 @@ async def test_an_expired_approval(tmp_path: Path, way: str) -> None:
 async def test_a_held_stream_ends_with_its_approval(tmp_path: Path) -> None:
     """A normal end that says so."""
     async with talking(asks(), tools=ranch(tmp_path), approvals={"expires": "50ms"}) as world:
-        async with world.streaming(GO) as stream:
+        async with world.streaming(GO, headers=HOLD) as stream:
             await held(stream)
             text = await whole(stream)
         assert "Nobody decided" in text and "Nothing ran." in text and born(tmp_path) == []
@@ -145,13 +162,13 @@ async def test_an_approval_does_not_hold_for_another_policy(tmp_path: Path, way:
 
 async def test_a_held_stream_goes_on_with_the_new_approval(tmp_path: Path) -> None:
     """Its run waits for whichever approval takes the place of the first."""
-    async with talking(asks(), DONE, tools=ranch(tmp_path)) as world, world.streaming(GO) as stream:
+    async with talking(asks(), DONE, tools=ranch(tmp_path)) as world, world.streaming(GO, headers=HOLD) as stream:
         (approval,) = await held(stream)
         await world.reload(risk={"profile": "hardened"})
         assert (await world.decide(approval["id"])).status == 409
         (fresh,) = await pending(world)
         assert (await world.decide(fresh)).status == 200
-        assert (await whole(stream), born(tmp_path)) == ("Di is here.", ["Di"])
+        assert (behind_question(await whole(stream)), born(tmp_path)) == ("Di is here.", ["Di"])
 
 
 async def test_remember_for_the_run(tmp_path: Path) -> None:
@@ -207,12 +224,12 @@ async def test_nothing_is_remembered_without_a_conversation(tmp_path: Path) -> N
 async def test_a_client_that_is_no_stream_may_be_held(tmp_path: Path) -> None:
     """`X-Context-Approvals: hold`: its answer comes after the decision."""
     async with talking(asks(), DONE, tools=ranch(tmp_path)) as world:
-        asking = asyncio.create_task(world.chat(GO, headers={"X-Context-Approvals": "hold"}))
+        asking = asyncio.create_task(world.chat(GO, headers=HOLD))
         (waiting,) = await until_asked(world)
         assert not asking.done()
         await world.decide(waiting)
         answer = await asking
-        assert (answer.text, born(tmp_path)) == ("Di is here.", ["Di"])
+        assert (behind_question(answer.text), born(tmp_path)) == ("Di is here.", ["Di"])
 
 
 async def test_a_stream_may_be_a_turn(tmp_path: Path) -> None:
@@ -231,7 +248,7 @@ async def test_a_stream_may_be_a_turn(tmp_path: Path) -> None:
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     ("header", "mode"),
-    [("reject", "auto"), ("reject", "hold"), ("hold", "reject"), ("turn", "reject"), (None, "reject")],
+    [("reject", "turn"), ("reject", "hold"), ("hold", "reject"), ("turn", "reject"), (None, "reject")],
 )
 async def test_nobody_is_asked(tmp_path: Path, header: str | None, mode: str, *, stream: bool) -> None:
     """A header may say so, and cannot loosen what the operator says; a normal answer tells what was refused."""
@@ -243,17 +260,18 @@ async def test_nobody_is_asked(tmp_path: Path, header: str | None, mode: str, *,
         assert await world.counted('gateway_agent_runs_total{outcome="rejected"}') == 1
 
 
-@pytest.mark.parametrize(("stream", "mode"), [(False, "hold"), (True, "turn")])
-async def test_the_operator_chooses_how(tmp_path: Path, mode: str, *, stream: bool) -> None:
-    """`approvals.mode` for clients that send no header."""
-    approvals = {"mode": mode, "inline_wait": "50ms"}
-    async with talking(asks(), tools=ranch(tmp_path), approvals=approvals) as world:
-        if stream:
-            streamed = await world.stream(GO)
-            assert streamed.told == [] and "approve ap_" in streamed.text
-        else:
-            answer = await world.chat(GO)
-            assert answer.asks and "Waiting for approval" in answer.message["reasoning_content"]
+@pytest.mark.parametrize("where", ["mode", "chain", "key"])
+async def test_the_operator_chooses_how(tmp_path: Path, where: str) -> None:
+    """For clients that send no header: for all, for those of a chain, for those of a key."""
+    said: Json = {"mode": {"mode": "hold"}, "chain": {"chains": {"assistant": "hold"}}, "key": {}}[where]
+    approvals = {"inline_wait": "50ms", **said}
+    keys = [{**key("both", "context", "approve"), **({"approvals": "hold"} if where == "key" else {})}]
+    async with talking(asks(), asks(), tools=ranch(tmp_path), approvals=approvals, keys=keys) as world:
+        streamed = await world.stream(GO, headers=by("both"))
+        assert [event["type"] for event in streamed.told] == ["approval.required"]
+        assert behind_question(streamed.text).startswith("Nobody has decided")
+        answer = await world.chat("Another dog is born.", headers={**by("both"), "X-Context-Approvals": "turn"})
+        assert answer.asks and "gateway approvals" not in answer.text
 
 
 async def test_nobody_is_asked_about_what_the_tool_refuses(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from .asking import GO, answering, asks, birth, born, held, line, pending, ranch, user, whole
+from .asking import GO, HOLD, answering, asks, behind_question, birth, born, held, line, pending, ranch, user, whole
 from .models import Json, call, calls, says
 from .talking import World, talking
+from .test_streams import is_clean
 
 DONE = says("Di is here.")
 RETRY = {"x-stainless-retry-count": "1"}
@@ -36,12 +37,23 @@ async def test_approval_request_in_agent_loop(tmp_path: Path) -> None:
 
 
 async def test_approval_request_in_agent_loop_of_a_stream(tmp_path: Path) -> None:
-    """The stream stays open: an event, a line of thought, nothing else; and then the answer."""
-    async with talking(asks(), DONE, tools=ranch(tmp_path)) as world, world.streaming(GO) as stream:
+    """Without a word about it the answer ends with the question, as one that is no stream does."""
+    async with talking(asks(), DONE, tools=ranch(tmp_path)) as world:
+        first = await world.stream(GO)
+        is_clean(first)
+        context = first.frames[-1]["context"]
+        assert (context["status"], first.told, born(tmp_path)) == ("awaiting_approval", [], [])
+        said = [user(GO), {"role": "assistant", "content": first.text}, user(line(*context["approvals"]))]
+        assert ((await world.stream(said)).text, born(tmp_path)) == ("Di is here.", ["Di"])
+
+
+async def test_approval_request_in_agent_loop_of_a_stream_that_is_held(tmp_path: Path) -> None:
+    """The stream stays open: the question, an event, nothing else; and then the answer."""
+    async with talking(asks(), DONE, tools=ranch(tmp_path)) as world, world.streaming(GO, headers=HOLD) as stream:
         (approval,) = await held(stream)
-        assert (stream.text, len(world.model.asked), born(tmp_path)) == ("", 1, [])
+        assert (behind_question(stream.text), len(world.model.asked), born(tmp_path)) == ("", 1, [])
         assert (await world.decide(approval["id"])).status == 200
-        assert await whole(stream) == "Di is here."
+        assert behind_question(await whole(stream)) == "Di is here."
         assert [event["type"] for event in stream.told] == ["approval.required", "approval.resolved"]
         assert born(tmp_path) == ["Di"]
 
@@ -51,7 +63,7 @@ async def test_approval_rejection_aborts_loop(tmp_path: Path, *, stream: bool) -
     """A normal answer says what was rejected; neither this call nor a later one runs, and no model is asked."""
     async with talking(asks(birth(), birth("Ed", risk_level="low")), tools=ranch(tmp_path)) as world:
         if stream:
-            async with world.streaming(GO) as streamed:
+            async with world.streaming(GO, headers=HOLD) as streamed:
                 (approval,) = await held(streamed)
                 await world.decide(approval["id"], "reject", reason="No more dogs.")
                 text = await whole(streamed)
@@ -198,13 +210,14 @@ async def test_a_held_stream_is_decided_elsewhere(tmp_path: Path, via: str, deci
     """By REST, by WebSocket, by the chat reply of another client: it goes on in the same, clean stream."""
     answers = (asks(), DONE) if decision == "approve" else (asks(),)
     async with talking(*answers, tools=ranch(tmp_path)) as world:
-        async with world.streaming(GO, stream_options={"include_usage": True}) as stream:
+        async with world.streaming(GO, headers=HOLD, stream_options={"include_usage": True}) as stream:
             (approval,) = await held(stream)
             run = await world.run(approval["run_id"])
             assert (run["state"], run["pending"]) == ("awaiting_approval", 1)
             await decided(world, approval["id"], decision, via=via)
             text = await whole(stream, usage=True)
         assert born(tmp_path) == (["Di"] if decision == "approve" else [])
+        text = behind_question(text)
         assert text == "Di is here." if decision == "approve" else "was rejected" in text
         shown = (await world.get(f"/context/approvals/{approval['id']}")).json
         assert (shown["via"], shown["state"]) == (via, "done" if decision == "approve" else "rejected")
@@ -236,10 +249,10 @@ async def test_a_stream_is_not_held_for_ever(tmp_path: Path) -> None:
     """`approvals.inline_wait`: it becomes a turn; a later reply goes on."""
     approvals = {"inline_wait": "50ms"}
     async with talking(asks(), DONE, tools=ranch(tmp_path), approvals=approvals) as world:
-        async with world.streaming(GO) as stream:
+        async with world.streaming(GO, headers=HOLD) as stream:
             (approval,) = await held(stream)
             text = await whole(stream)
-        assert f"approve {approval['id']}" in text
+        assert behind_question(text).startswith("Nobody has decided so far")
         said = [user(GO), {"role": "assistant", "content": text}, user(f"approve {approval['id']}")]
         assert ((await world.chat(said)).text, born(tmp_path)) == ("Di is here.", ["Di"])
 
@@ -247,12 +260,12 @@ async def test_a_stream_is_not_held_for_ever(tmp_path: Path) -> None:
 async def test_a_client_that_leaves_a_held_stream_loses_nothing(tmp_path: Path) -> None:
     """The run stays, is decided without it, and whoever asks again gets its answer."""
     async with talking(asks(), DONE, tools=ranch(tmp_path)) as world:
-        async with world.streaming(GO) as stream:
+        async with world.streaming(GO, headers=HOLD) as stream:
             (approval,) = await held(stream)
         assert (await world.decide(approval["id"])).status == 200
         await world.run(approval["run_id"], state="completed")
         assert (born(tmp_path), len(world.model.asked)) == (["Di"], 2)
-        again = await world.stream(GO, headers=RETRY)
+        again = await world.stream(GO, headers={**HOLD, **RETRY})
         assert again.text == "Di is here." and born(tmp_path) == ["Di"]
 
 
@@ -270,10 +283,8 @@ async def test_a_decision_by_rest_lets_the_run_go_on_by_itself(tmp_path: Path) -
         assert run["answer"]["content"] == "Di is here." and born(tmp_path) == ["Di"]
         assert (await world.chat(answering(first, "Is she there?"))).text == "Yes, she is."
         seen = world.model.asked[-1]["messages"]
-        assert [message["role"] for message in seen] == [
-            *("system", "user", "assistant", "assistant", "tool", "assistant", "user")
-        ]
-        assert seen[5]["content"] == "Di is here."
+        assert [message["role"] for message in seen] == [*("system", "user", "assistant", "tool", "assistant", "user")]
+        assert seen[4]["content"] == "Di is here."
 
 
 async def test_the_same_decision_again(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+from .asking import HOLD
 from .models import calls, says
 from .talking import desk, talking
 
@@ -11,7 +12,10 @@ WRITE = calls("file_operations", operation="write", path="new.txt", content="x",
 
 async def test_a_held_stream_becomes_a_turn_when_the_gateway_drains(tmp_path: Path) -> None:
     """It ends whole, and says how to answer: another process goes on with the run."""
-    async with talking(WRITE, tools=desk(tmp_path, write=True)) as world, world.streaming("Go.") as stream:
+    async with (
+        talking(WRITE, tools=desk(tmp_path, write=True)) as world,
+        world.streaming("Go.", headers=HOLD) as stream,
+    ):
         while "approval.required" not in [event["type"] for event in stream.told]:
             await stream.frame()
         draining = asyncio.create_task(world.gateway.gateway.drain())

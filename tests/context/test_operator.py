@@ -8,7 +8,7 @@ import pytest
 
 from gateway.cli import main
 
-from .asking import GO, asks, born, held, ranch, whole
+from .asking import GO, HOLD, asks, behind_question, born, held, ranch, whole
 from .models import says
 from .talking import World, talking
 
@@ -31,13 +31,16 @@ async def test_a_held_stream_is_approved(
     monkeypatch.chdir(tmp_path)
     store = "sqlite:///" + str(tmp_path / "kept.db")
     Path("gateway.yaml").write_text(f"store: {store}\n")
-    async with talking(asks(), DONE, tools=ranch(tmp_path), store=store) as world, world.streaming(GO) as stream:
+    async with (
+        talking(asks(), DONE, tools=ranch(tmp_path), store=store) as world,
+        world.streaming(GO, headers=HOLD) as stream,
+    ):
         (approval,) = await held(stream)
         shown = await typed(world, capsys, "approvals", "show", approval["id"])
         assert "  execute_sql\n    sql: \"INSERT INTO pets VALUES ('Di', 4)\"\n" in shown
         (command,) = re.findall(r"^to approve +gateway (.*)$", shown, re.MULTILINE)
         await typed(world, capsys, *command.split())
-        assert await whole(stream) == "Di is here." and born(tmp_path) == ["Di"]
+        assert behind_question(await whole(stream)) == "Di is here." and born(tmp_path) == ["Di"]
         run_id = approval["run_id"]
         await world.run(run_id, state="completed")
         assert f"{run_id}  completed\n" in await typed(world, capsys, "runs", "show", run_id)

@@ -12,7 +12,7 @@ from running import key
 from gateway.pipeline import effect
 from gateway.runs.settle import DONE, FAILED
 
-from .asking import GO, answering, asks, birth, born, held, ranch, until_asked
+from .asking import GO, HOLD, answering, asks, birth, born, held, ranch, until_asked
 from .models import Json, calls, refuses, says
 from .talking import Completed, World, desk, talking
 
@@ -120,7 +120,7 @@ async def test_cancelled_while_it_waits_in_the_store(tmp_path: Path) -> None:
 
 async def test_cancelled_while_a_stream_is_held(tmp_path: Path) -> None:
     """Its client hears of it at once."""
-    async with talking(asks(), tools=ranch(tmp_path)) as world, world.streaming(GO) as stream:
+    async with talking(asks(), tools=ranch(tmp_path)) as world, world.streaming(GO, headers=HOLD) as stream:
         (approval,) = await held(stream)
         assert (await cancel(world, approval["run_id"])).status == 200
         async with asyncio.timeout(30):
@@ -245,7 +245,7 @@ async def test_an_approval_outlives_the_gateway(tmp_path: Path) -> None:
 async def test_a_held_stream_outlives_the_gateway(tmp_path: Path) -> None:
     """Its run waits in the store, and can be decided elsewhere."""
     settings: Json = {"tools": ranch(tmp_path), "store": f"sqlite:///{tmp_path}/gateway.db"}
-    async with talking(asks(), **settings) as world, world.streaming(GO) as stream:
+    async with talking(asks(), **settings) as world, world.streaming(GO, headers=HOLD) as stream:
         (approval,) = await held(stream)
         await world.gateway.gateway.close()
     async with talking(DONE_TEXT, **settings) as world:

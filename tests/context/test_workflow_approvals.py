@@ -12,7 +12,7 @@ from gateway.ask_workflows import begun
 from gateway.remote import Remote, RemoteError
 from gateway.runs import live
 
-from .asking import answering, born, held, pending, user, whole
+from .asking import HOLD, answering, behind_question, born, held, pending, user, whole
 from .models import Answer, Json, refuses, says
 from .talking import Completed, World
 from .test_streams import is_clean
@@ -168,22 +168,22 @@ async def test_an_approval_from_chat_answers_with_the_result(tmp_path: Path) -> 
 
 
 async def test_a_streamed_chat_is_held_for_a_step(tmp_path: Path) -> None:
-    """As for a call of a model: an event and a line of thought, and then the result in the same, clean stream."""
-    async with working(tmp_path, WELL) as world, world.streaming(CALLED) as stream:
+    """As for a call of a model: the question and an event, and then the result in the same, clean stream."""
+    async with working(tmp_path, WELL) as world, world.streaming(CALLED, headers=HOLD) as stream:
         (approval,) = await held(stream)
-        assert stream.text == "" and born(tmp_path) == []
+        assert behind_question(stream.text) == "" and born(tmp_path) == []
         await world.decide(approval["id"])
-        assert await whole(stream) == DONE and born(tmp_path) == ["Di"]
+        assert behind_question(await whole(stream)) == DONE and born(tmp_path) == ["Di"]
 
 
 async def test_a_client_that_leaves_a_held_step_loses_nothing(tmp_path: Path) -> None:
     """The run waits in the store, is decided without it, and whoever asks again gets its answer."""
     async with working(tmp_path, WELL) as world:
-        async with world.streaming(CALLED) as stream:
+        async with world.streaming(CALLED, headers=HOLD) as stream:
             (approval,) = await held(stream)
         await world.decide(approval["id"])
         await world.run(approval["run_id"], state="completed")
-        again = await world.stream(CALLED, headers={"x-stainless-retry-count": "1"})
+        again = await world.stream(CALLED, headers={**HOLD, "x-stainless-retry-count": "1"})
         assert (again.text, born(tmp_path), len(world.model.asked)) == (DONE, ["Di"], 1)
 
 
@@ -251,7 +251,7 @@ async def test_whoever_does_not_want_to_be_asked_is_told_that_nothing_ran(tmp_pa
 async def test_a_question_that_nobody_answers_ends_the_run(tmp_path: Path) -> None:
     """`approvals.expires`."""
     async with working(tmp_path, WELL, approvals={"expires": "100ms"}) as world:
-        async with world.streaming(CALLED) as stream:
+        async with world.streaming(CALLED, headers=HOLD) as stream:
             (approval,) = await held(stream)
             assert "expired" in await whole(stream) or "in time" in stream.text
         assert (await world.run(approval["run_id"]))["state"] == "expired" and born(tmp_path) == []

@@ -63,14 +63,15 @@ class Stream:
 
     @classmethod
     async def ask(cls, session: aiohttp.ClientSession, text: str) -> "Stream":
-        response = await session.post(CHAT, json=asking(text, stream=True))
+        headers = {"X-Context-Approvals": "hold"}
+        response = await session.post(CHAT, json=asking(text, stream=True), headers=headers)
         assert response.status == 200, await response.text()
         return cls(response)
 
     async def until_asked(self) -> str:
         """The id of the approval."""
         async for delta in self._deltas():
-            if (found := APPROVAL.search(delta.get("reasoning_content") or "")) is not None:
+            if (found := APPROVAL.search(delta.get("content") or "")) is not None:
                 self.approval_id = found[0]
                 return self.approval_id
         raise AssertionError(f"nobody was asked: {self.said}")

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
-from context.asking import GO, answering, asks, born, held, ranch, whole
+from context.asking import GO, HOLD, answering, asks, behind_question, born, held, ranch, whole
 from context.models import says
 from context.talking import World, talking
 
@@ -74,13 +74,17 @@ async def test_what_has_not_expired_can_be_decided(tmp_path: Path, clock: Clock,
 async def test_a_held_stream_stays_its_workers(tmp_path: Path, clock: Clock, workers: int, ahead_s: float) -> None:
     """Its lease looks an hour old to everybody; it is renewed and not taken over, and the decision arrives."""
     shared = {"tools": ranch(tmp_path), "store": f"sqlite:///{tmp_path / 'gateway.db'}"}
-    async with talking(asks(), DONE, **shared) as world, talking(**shared) as other, world.streaming(GO) as stream:
+    async with (
+        talking(asks(), DONE, **shared) as world,
+        talking(**shared) as other,
+        world.streaming(GO, headers=HOLD) as stream,
+    ):
         (approval,) = await held(stream)
         clock.ahead_s = ahead_s
         if workers == 2:
             await looked_often()
         by: World = other if workers == 2 else world
         assert (await by.decide(approval["id"])).status == 200
-        assert await whole(stream) == "Di is here."
+        assert behind_question(await whole(stream)) == "Di is here."
         assert (born(tmp_path), other.model.asked) == (["Di"], [])
         assert (await other.run(approval["run_id"]))["state"] == "completed"

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Literal
 
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
@@ -13,6 +12,7 @@ from pipeline.doubles import Clock
 from gateway.caller import Caller
 from gateway.contracts import Exchange, Intent, Json, Reply, StoredRun, Tell
 from gateway.counters import ContextCounters
+from gateway.lanes.approval_mode import ApprovalModes
 from gateway.lanes.context import ContextLane
 from gateway.pipeline.chain import Chain
 from gateway.routing.keys import LOCAL, Identity
@@ -49,7 +49,7 @@ class World:
     closed: int = 0
     released: int = 0
     intent: Intent | None = None
-    approvals: Literal["auto", "hold", "turn", "reject"] = "auto"
+    approvals: ApprovalModes = field(default_factory=ApprovalModes)
 
     def __post_init__(self) -> None:
         clock = Clock(ManualClock())

@@ -76,6 +76,14 @@ def texts(told: list[Json]) -> str:
     return "".join(c["delta"].get("content", "") for one in told for c in one["choices"])
 
 
+def behind_question(told: list[Json]) -> str:
+    """What a held answer says behind its question, which it tells once."""
+    text = texts(told)
+    assert text.startswith(("This call waits for your approval.", "These ")) and text.count("To answer, ") == 0
+    assert text.count("Or, as soon as your program lets you,") == 1
+    return text.partition(": reason`.")[2].removeprefix("\n\n")
+
+
 def consent(*, inline_wait_s: float = 5.0, on_reject: Literal["abort", "continue"] = "abort") -> Consent:
     return Consent(inline_wait_s=inline_wait_s, on_reject=on_reject)
 

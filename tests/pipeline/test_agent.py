@@ -18,7 +18,7 @@ from gateway.tools.gate import Policy
 from plugins.stores.sqlite import SqliteStore
 from tests.telling import stepping, whole
 
-from .benches import CALLER, Bench, answer, call, consent, group, texts, told_by
+from .benches import CALLER, Bench, answer, behind_question, call, consent, group, texts, told_by
 from .doubles import samples
 from .models import chunk
 
@@ -325,7 +325,7 @@ async def test_many_decisions_on_a_held_stream_are_one() -> None:
             return error.code
 
     told = await asyncio.gather(*map(decide, range(100)))
-    text = texts(await running)
+    text = behind_question(await running)
     if told[0] == "approved":
         assert text == "Done." and xs(bench) == [1] and told.count("decision_conflict") == 50
     else:

@@ -152,15 +152,15 @@ async def test_what_a_stranger_wrote_taints_whoever_reads_it(store: Watched) -> 
         assert progress.tainted is expected
 
 
-async def test_what_a_turn_led_to_after_its_end_stands_behind_its_question(store: Watched) -> None:
-    """And what came before the question in front of it, as soon as it is asked."""
+async def test_what_a_turn_led_to_after_its_end_stands_in_the_place_of_its_question(store: Watched) -> None:
+    """No two answers follow each other; what came before the question stands in front of it, as soon as it is asked."""
     run = turns(store, RUN, "May I?")
     await run.park(FIRST)
     assert await conversation(store, ASKED, MAY, AND) == [ASKED, *FIRST, MAY, AND]
     run._progress.said = ["It is done."]
     await run.keep([*FIRST, *SECOND], ())
     told: Json = {"role": "assistant", "content": "It is done."}
-    assert await conversation(store, ASKED, MAY, AND) == [ASKED, *FIRST, MAY, *SECOND, told, AND]
+    assert await conversation(store, ASKED, MAY, AND) == [ASKED, *FIRST, *SECOND, told, AND]
     # Whoever repeats the request gets the answer itself.
     assert await conversation(store, ASKED, told, AND) == [ASKED, *FIRST, *SECOND, told, AND]
 
@@ -172,7 +172,7 @@ async def test_a_workflow_that_goes_on_by_itself_is_known_by_what_it_said(store:
     run._progress.said = ["It is done."]
     await run.keep([], ())
     told: Json = {"role": "assistant", "content": "It is done."}
-    assert await conversation(store, ASKED, MAY, AND) == [ASKED, MAY, told, AND]
+    assert await conversation(store, ASKED, MAY, AND) == [ASKED, told, AND]
 
 
 @pytest.mark.parametrize("with_history", [True, False])

@@ -12,7 +12,7 @@ from gateway.runs.desk import word_of
 from gateway.tools.gate import Policy
 from tests.telling import told, whole
 
-from .benches import Bench, Harmless, answer, call, consent, group, texts
+from .benches import Bench, Harmless, answer, behind_question, call, consent, group, texts
 from .doubles import samples
 
 RISKY = "high"
@@ -29,6 +29,10 @@ def context_of(told: list[Json]) -> Json:
         if "type" not in one.get("context", {}):
             merged |= one.get("context", {})
     return merged
+
+
+def deltas(told: list[Json]) -> list[Json]:
+    return [choice["delta"] for one in told for choice in one["choices"]]
 
 
 def events_of(told: list[Json]) -> list[str]:
@@ -157,24 +161,24 @@ async def test_nobody_is_asked_where_that_is_not_wanted() -> None:
 
 
 async def test_a_held_stream_goes_on_when_the_call_is_approved() -> None:
-    """One event, a line of thought, and then the answer in the same stream."""
+    """The question is the beginning of the answer, with one event for programs; the rest comes in the same stream."""
     bench = Bench([answer(risky()), answer("Done.")])
     running = asyncio.create_task(bench.run(approvals="hold"))
     await until_asked(bench)
     await bench.decide()
     told = await running
-    assert texts(told) == "Done." and len(bench.calls) == 1
+    assert behind_question(told) == "Done." and len(bench.calls) == 1
     assert events_of(told) == ["approval.required", "approval.resolved"]
-    thoughts = "".join(c["delta"].get("reasoning_content", "") for one in told for c in one["choices"])
-    assert "Waiting for approval" in thoughts and "look" in thoughts
+    assert "gateway approvals approve ap_" in texts(told) and not any("reasoning_content" in d for d in deltas(told))
     await bench.close()
 
 
 async def test_a_held_stream_becomes_a_turn() -> None:
-    """After a while, with the same text."""
+    """After a while, with a word that it did: the question stands there already."""
     bench = Bench([answer(risky()), answer("Done.")], asks=consent(inline_wait_s=0.02))
     told = await bench.run(approvals="hold")
-    assert "approve ap_" in texts(told) and (await bench.stored()).state == "awaiting_approval"
+    assert behind_question(told).startswith("Nobody has decided so far")
+    assert (await bench.stored()).state == "awaiting_approval"
     await bench.decide()
     assert texts(await bench.resumed()) == "Done."
     await bench.close()
@@ -199,7 +203,7 @@ async def test_waiting_for_a_person_costs_no_time_of_the_run() -> None:
     await bench.decide()
     await running
     await reply.release()
-    assert texts(rest) == "Done."
+    assert behind_question(rest) == "Done."
     assert bench.asked[1].budget_s == 50
     await bench.close()
 
@@ -418,6 +422,6 @@ async def test_a_held_stream_does_not_ask_again_for_what_was_approved_meanwhile(
     await bench.decide(index=1)
     go_on.set()
     told = await running
-    assert texts(told) == "Done." and [c.arguments["x"] for c in bench.calls] == [1, 2]
+    assert behind_question(told) == "Done." and [c.arguments["x"] for c in bench.calls] == [1, 2]
     assert events_of(told) == ["approval.required", "approval.resolved", "approval.resolved"]
     await bench.close()

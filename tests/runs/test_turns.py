@@ -150,9 +150,14 @@ def test_what_was_done_in_a_run_stands_once() -> None:
 
 
 def test_hidden_messages_stand_around_their_answer() -> None:
-    """What came of a turn after its end stands behind it."""
+    """What came of a question stands in its place; where the run asks once more, the question stands behind that."""
     around = HiddenTurn(id="t", run_id="r", start=0, end=2, before=[OURS], behind=[TOLD])
-    assert put_back([USER, ANSWER, MORE], {1: [around]}) == [USER, OURS, ANSWER, TOLD, MORE]
+    role = "assistant" if TOLD["role"] == "tool" else "tool"
+    other = HiddenTurn(id="t", run_id="r", start=0, end=2, before=[OURS], behind=[{**TOLD, "role": role}])
+    for turn in (around, other):
+        (came,) = turn.behind
+        question = [] if came["role"] == "assistant" else [ANSWER]
+        assert put_back([USER, ANSWER, MORE], {1: [turn]}) == [USER, OURS, came, *question, MORE]
     assert put_back([USER, ANSWER], {}) == [USER, ANSWER]
 
 

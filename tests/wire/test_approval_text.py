@@ -4,10 +4,9 @@ import re
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gateway.wire.approval_text import (
+    Answering,
     Shown,
     approval_link,
     cancelled_text,
@@ -16,12 +15,8 @@ from gateway.wire.approval_text import (
     refused_here_text,
     rejected_text,
     resumed_elsewhere_text,
-    still_pending_text,
     turn_text,
-    undecided_text,
     unknown_text,
-    utc,
-    waiting_text,
 )
 from gateway.wire.replies import Reply, parse_reply
 from gateway.wire.shown import Language
@@ -119,79 +114,41 @@ def test_a_link_is_there_only_with_a_public_address() -> None:
     assert approval_link("https://gw.example/x", [ID, OTHER]) == f"https://gw.example/x/console#{ID},{OTHER}"
 
 
-@pytest.mark.parametrize(
-    ("left_s", "english", "chinese"),
-    [
-        (-5, "0 seconds", "0 秒"),
-        (1, "1 second", "1 秒"),
-        (119, "119 seconds", "119 秒"),
-        (7199, "119 minutes", "119 分钟"),
-        (86400, "24 hours", "24 小时"),
-        (7 * 86400, "7 days", "7 天"),
-    ],
-)
-def test_the_time_left_is_said(left_s: float, english: str, chinese: str) -> None:
-    """In the unit that fits."""
-    assert f" UTC ({english} from now)" in turn(CALL, left_s=left_s)
-    assert f" UTC（{chinese}后）" in turn(CALL, left_s=left_s, language="zh")
+def commands(text: str) -> list[str]:
+    """What the copy buttons copy that is one line: each stands in a block of its own."""
+    return [block for block in re.findall(r"```text\n(.*)\n```", text) if " ap_" in block]
 
 
-def test_times_beyond_the_calendar_are_its_ends() -> None:
-    """Whatever the operator's expiry is."""
-    assert utc(1e300).year == 9999
-    assert utc(-1).year == 1970
-    assert "9999-12-31" in turn(CALL, left_s=1e300)
+def asking(answering: Answering, *, language: Language = "en") -> str:
+    return turn_text(
+        [CALL], public_url=None, expires_s=NOW_S + 600, now_s=NOW_S, language=language, answering=answering
+    )
 
 
-def test_who_decided_on_a_part_reads_what_is_left() -> None:
-    """And how to answer that."""
-    for language in LANGUAGES:
-        text = still_pending_text(
-            [SECOND], decided=[ID], public_url=None, expires_s=NOW_S + 60, now_s=NOW_S, language=language
-        )
-        assert f"`{ID}`" in text.split("\n")[0]
-        assert blocks(text)[0].startswith("http_request\n")
-        assert OTHER in blocks(text)[1] and ID not in blocks(text)[1]
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_held_answer_says_where_to_decide(language: Language) -> None:
+    """In another window first: no program sends a message while an answer is open; then how to, once it is not."""
+    text = asking(Answering(held_s=120.0), language=language)
+    approve, reject = ("approve", "reject") if language == "en" else ("批准", "拒绝")
+    assert commands(text) == [
+        f"gateway approvals approve {ID}",
+        f"gateway approvals reject {ID}",
+        f"{approve} {ID} KFMQTR",
+        f"{reject} {ID} KFMQTR",
+    ]
+    assert f"`POST /context/approvals/{ID}`" in text
+    assert ("2 minutes at most" in text) == (language == "en")
 
 
-def test_who_decided_nothing_reads_what_waits() -> None:
-    """The same lines as before, so that the next message can be one of them."""
-    for language in LANGUAGES:
-        text = undecided_text([CALL], public_url=None, expires_s=NOW_S + 60, now_s=NOW_S, language=language)
-        assert blocks(text) == blocks(turn(CALL, language=language))
-        assert ("decided nothing" in text) == (language == "en") and parse_reply(text) is None
-
-
-HOSTILE = st.text() | st.text("`~a\n\r#<>![]()*_\u202e\u2028 ") | st.just("```\n\napprove it\n```")
-
-
-@given(HOSTILE, HOSTILE, HOSTILE, HOSTILE, st.sampled_from(LANGUAGES))
-def test_nothing_of_a_call_leaves_its_block(tool: str, name: str, value: str, reason: str, language: Language) -> None:
-    """Outside the block the text is the same for any call; inside, lines of arguments are indented."""
-    hostile = Shown(id=ID, word="KFMQTR", tool=tool, arguments={name: value}, reason=reason, rule=reason)
-    text, plain = turn(hostile, language=language), turn(CALL, language=language)
-    assert BLOCK.sub("", text) == BLOCK.sub("", plain)
-    assert blocks(text)[1] == blocks(plain)[1]
-    first, *lines = blocks(text)[0].split("\n")
-    assert not first.startswith(" ")
-    assert lines[0].startswith("  ")
-    assert sum(not line.startswith("  ") for line in lines) <= 1
-
-
-@given(HOSTILE, HOSTILE, HOSTILE)
-def test_a_held_stream_announces_on_one_line(tool: str, name: str, value: str) -> None:
-    """Whatever the call holds; a long one is cut, and says so."""
-    for language in LANGUAGES:
-        line = waiting_text([Shown(id=ID, tool=tool, arguments={name: value * 9}), SECOND], language=language)
-        assert line.splitlines() == [line]
-        assert len(line) < 8000
-        assert ID in line and OTHER in line
-
-
-def test_a_held_stream_says_what_it_waits_for() -> None:
-    """Tool, arguments, id."""
-    assert waiting_text([CALL]) == f'Waiting for approval of `execute_command {{"command":"rm -rf build"}}` ({ID})'
-    assert waiting_text([CALL], language="zh").startswith("正在等待批准：`execute_command")
+@pytest.mark.parametrize("held_s", [None, 120.0])
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_reader_who_may_not_decide_is_told_who_may(language: Language, held_s: float | None) -> None:
+    """No line to send, which would be refused: the keys that may, how their holders do it, and what to do then."""
+    text = asking(Answering(held_s=held_s, may_decide=False, tenant="te`am", deciders=["an`na"]), language=language)
+    assert commands(text) == [f"gateway approvals approve {ID}", f"gateway approvals reject {ID}"]
+    assert '``"an`na"``' in text and '``"te`am"``' in text and "KFMQTR" not in text
+    nobody = asking(Answering(may_decide=False, tenant="team"), language=language)
+    assert ("No key has it yet" if language == "en" else "目前没有这样的密钥") in nobody
 
 
 def test_a_rejection_says_what_was_rejected_and_that_nothing_ran() -> None:

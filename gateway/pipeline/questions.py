@@ -1,0 +1,50 @@
+"""The question about calls that wait for a person, as the client of their run is told it: once in each answer."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from gateway.contracts import Chunk, Exchange
+from gateway.journal import Approval
+from gateway.runs import chunks, spoken
+from gateway.runs.desk import Desk, approval_view
+from gateway.wire import approval_text as texts
+from gateway.wire.phrases import last_user_text
+from gateway.wire.shown import Language
+
+#: Tells the client something of its answer.
+Say: TypeAlias = Callable[[Chunk], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Questions:
+    """Those of one answer."""
+
+    desk: Desk
+    exchange: Exchange
+    _stands: list[str] = field(default_factory=list)  # the approvals that the question in this answer is about
+
+    @property
+    def language(self) -> Language:
+        """That of the client's last message."""
+        return texts.language_of(last_user_text(self.exchange.body["messages"]))
+
+    async def hold(self, pending: Sequence[Approval], say: Say, *, held_s: float) -> None:
+        """Tells a client whose answer stays open: the question, as a part of the answer, and an event for programs."""
+        asked = [approval.id for approval in pending]
+        if self._stands != asked:
+            self._stands = asked
+            await say(self._question(pending, held_s=held_s))
+        told = {"type": "approval.required", "approvals": [approval_view(approval) for approval in pending]}
+        await say(chunks.event({**told, "run_id": self.exchange.id}))
+
+    def last(self, pending: Sequence[Approval]) -> str:
+        """Returns what ends the answer of a turn that waits for these."""
+        if self._stands != [approval.id for approval in pending]:
+            return self._question(pending)
+        may_decide = self.desk.answering(self.exchange.caller).may_decide
+        return texts.still_undecided_text(may_decide=may_decide, language=self.language)
+
+    def _question(self, pending: Sequence[Approval], *, held_s: float | None = None) -> str:
+        answering = self.desk.answering(self.exchange.caller, held_s=held_s)
+        return spoken.turn_text(pending, language=self.language, answering=answering)
