@@ -31,6 +31,7 @@ async def held(questions: Questions, *pending: str) -> list[Chunk]:
 async def test_a_held_answer_has_its_question_once() -> None:
     """An event each time that it waits; the question only where it is about other calls than the one that stands."""
     bench = Bench([])
+    await bench.agents()
     questions = Questions(bench.desk, RUN)
     assert [isinstance(chunk, str) for chunk in await held(questions, "ap_1", "ap_2")] == [True, False]
     assert [isinstance(chunk, str) for chunk in await held(questions, "ap_1", "ap_2")] == [False]
@@ -43,6 +44,7 @@ async def test_a_held_answer_has_its_question_once() -> None:
 async def test_who_may_not_decide_is_asked_nothing() -> None:
     """But told who may; what ends a held answer says when to come back."""
     bench = Bench([])
+    await bench.agents()
     questions = Questions(bench.desk, replace(RUN, caller=Caller("bob", "acme", frozenset(("context",)))))
     (question, _) = await held(questions, "ap_1")
     assert isinstance(question, str) and "Your key may not decide" in question and "To answer" not in question
