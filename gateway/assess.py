@@ -19,10 +19,11 @@ _TOOL_OF_ARGUMENT = {
     "method": "http_request",
     "url": "http_request",
 }
+_ARGUMENTS = ("raw_arguments", "arguments", "parameters")
 #: Where definitions in the wild keep the schema of their arguments: OpenAI, Anthropic, MCP.
 _SCHEMA_NAMES = ("parameters", "input_schema", "inputSchema")
 
-_NO_CALL = Verdict("confirm", "malformed", "shape", "The line holds no call: give 'tool' and 'arguments' as an object.")
+_NO_CALL = Verdict("confirm", "malformed", "shape", "The line holds no call: give 'tool' and one object 'arguments'.")
 _NO_TOOL = Verdict("confirm", "default", "shape", "The line names no tool, and its arguments are of none: give 'tool'.")
 _NO_OBJECT = Verdict("error", "malformed", "arguments", "The arguments are no JSON object: repeat the call with one.")
 _TWICE = Verdict("confirm", "duplicate", "duplicate_key", "A key is there twice: what runs may not be what was judged.")
@@ -42,23 +43,49 @@ def assess_lines(
 ) -> int:
     """Writes `{"verdict", "basis", "rule", "reason"}` for each line that is not blank; 1: a line was no JSON object.
 
-    A line holds `tool` and `arguments` (parsed) or `raw_arguments` (text), or `tool_call` (the whole call), and may
-    hold `tool_definition`, `tainted`, and `doubt` ("quoted" or "example": what the lane itself finds of a call).
-    One with `arguments` alone is a call of the built-in tool that has such.
+    A line holds `tool` and `arguments` (or `parameters`, parsed) or `raw_arguments` (text), or `tool_call` (the whole
+    call), and may hold `tool_definition`, `tainted`, and `doubt` ("quoted" or "example": what the lane itself finds of
+    a call). One with `arguments` alone is a call of the built-in tool that has such.
+
+    Lines of `gateway scan` are read as well: a group is answered with `calls`, a verdict for each; what cannot be
+    read as a call is an error; a line without any call is passed on.
     """
     status = 0
     for line in lines:
         if not line.strip():
             continue
         try:
-            verdict = _judge(_object(line), gate=gate, specs=specs)
+            answer = _answer(_object(line), gate=gate, specs=specs)
         except RepeatedKeyError:
-            verdict = _TWICE
+            answer = _told(_TWICE)
         except StrictJsonError:
-            verdict, status = _NO_CALL, 1
-        answer = {"verdict": verdict.decision, "basis": verdict.basis, "rule": verdict.rule, "reason": verdict.reason}
+            answer, status = _told(_NO_CALL), 1
+        status = 1 if answer.get("kind") == "error" else status
         write(json.dumps(answer) + "\n")
     return status
+
+
+def _answer(line: Json, *, gate: Gate, specs: Mapping[str, ToolSpec]) -> Json:
+    match line:
+        case {"kind": "text" | "error"}:
+            return line
+        case {"kind": "malformed"}:
+            return _told(Verdict("error", "malformed", "shape", str(line.get("reason", ""))))
+        case {"kind": "tool_call", "calls": [*calls]}:
+            return {"calls": [_told(_judge(_scanned(call), gate=gate, specs=specs)) for call in calls]}
+        case {"kind": "tool_call"}:
+            return _told(_judge(_scanned(line), gate=gate, specs=specs))
+        case _:
+            return _told(_judge(line, gate=gate, specs=specs))
+
+
+def _scanned(call: object) -> Json:
+    """A call as `gateway scan` writes it: its `rule` is why it is doubted."""
+    return {**call, "doubt": call.get("rule")} if isinstance(call, dict) else {"tool": call}
+
+
+def _told(verdict: Verdict) -> Json:
+    return {"verdict": verdict.decision, "basis": verdict.basis, "rule": verdict.rule, "reason": verdict.reason}
 
 
 def _judge(line: Json, *, gate: Gate, specs: Mapping[str, ToolSpec]) -> Verdict:
@@ -95,7 +122,8 @@ def _call(line: Json, definition: Json) -> _Call:
         inner = function if isinstance(function, dict) else whole
         tool = inner.get("tool", inner.get("name"))
         return _Call(tool, inner.get("parameters", inner.get("arguments")), level_beside(whole, inner))
-    arguments = line.get("raw_arguments", line.get("arguments"))
+    given = [line[name] for name in _ARGUMENTS if name in line]
+    arguments = given[0] if len(given) == 1 else None  # two of them: nobody knows which one would run
     tool = line.get("tool", definition.get("name"))
     if tool is None and isinstance(arguments, dict):
         tool = next((tool for name, tool in _TOOL_OF_ARGUMENT.items() if name in arguments), None)

@@ -16,8 +16,9 @@ def scan_lines(lines: Iterable[str], write: Callable[[str], None]) -> int:
 
     A line holds `message` (an assistant message as the API has it) or else `text`, and may hold `finish_reason`. Its
     answer is `{"kind": "text"}`, `{"kind": "malformed", "reason"}` or `{"kind": "tool_call", "tool", "parameters",
-    "terminate"}`, the last with `"rule": "example"` where the text announces it as one; several calls that came
-    together are `{"kind": "tool_call", "calls": [...]}`.
+    "terminate"}`, the last with `"rule": "example"` where the text announces it as one, and with `"risk_level"` where
+    the model wrote one beside the parameters; several calls that came together are `{"kind": "tool_call", "calls":
+    [...]}`. `gateway assess` reads these lines.
     """
     status = 0
     for number, line in enumerate(lines, start=1):
@@ -63,4 +64,6 @@ def _told(outcome: Outcome) -> Json:
 
 def _call(call: FoundCall) -> Json:
     told = {"tool": call.tool, "parameters": call.parameters, "terminate": call.terminate}
+    if call.beside is not None:
+        told["risk_level"] = call.beside
     return told if call.doubt is None else {**told, "rule": call.doubt}

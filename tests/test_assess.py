@@ -10,6 +10,7 @@ from verdicts import ASSESSORS, PROFILES, TOOLS, cases, expected
 
 from gateway.assess import assess_lines
 from gateway.contracts import Json, ToolSpec, Verdict
+from gateway.scan import scan_lines
 from gateway.tools.gate import Gate, Policy
 from plugins.assessors.command import CommandAssessor
 from plugins.assessors.file import FileAssessor
@@ -227,15 +228,57 @@ def test_a_line_may_say_that_a_call_is_doubted(doubt: str) -> None:
     assert (doubted["verdict"], doubted["basis"], doubted["rule"]) == ("confirm", "default", doubt)
 
 
-NAMES = st.sampled_from(["tool", "arguments", "raw_arguments", "tool_call", "tool_definition", "tainted"])
+LOW = {"path": "a", "operation": "delete", "risk_level": "low"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdicts"),
+    [
+        ({"tool": "execute_command", "parameters": {"command": "ls"}}, [("auto", "whitelist")]),
+        ({"tool": "execute_command", "parameters": {"command": "ls"}, "risk_level": "high"}, [("confirm", "llm")]),
+        ({"tool": "file_operations", "parameters": LOW}, [("auto", "llm")]),
+        ({"tool": "no_such_tool", "parameters": {}}, [("error", "unknown_tool")]),
+    ],
+)
+def test_what_scan_writes_is_judged(answer: Json, verdicts: list[tuple[str, str]]) -> None:
+    """`gateway scan | gateway assess` says of each call of a model's answer what the lane would."""
+    text = json.dumps({**answer, "terminate": False})
+    scanned: list[str] = []
+    assert scan_lines([json.dumps({"text": text}), json.dumps({"text": f"[{text}, {text}]"})], scanned.append) == 0
+    (one, group), status = answers(*scanned)
+    assert status == 0
+    assert [(one["verdict"], one["basis"])] == verdicts
+    assert [(each["verdict"], each["basis"]) for each in group["calls"]] == verdicts * 2  # type: ignore[index, union-attr]
+
+
+def test_what_scan_finds_no_call_in_stays_what_it_is() -> None:
+    """An example asks, what cannot be read is an error, a text is passed on; a line that was none sets the status."""
+    example = "For example:\n" + json.dumps({"tool": "file_operations", "parameters": LOW, "terminate": False})
+    texts = [example, "{'tool': 'a', 'parameters': {}}", "Hello"]
+    scanned: list[str] = []
+    assert scan_lines([*(json.dumps({"text": text}) for text in texts), "{"], scanned.append) == 1
+    (doubted, malformed, text, wrong), status = answers(*scanned)
+    assert (doubted["verdict"], doubted["rule"]) == ("confirm", "example")
+    assert (malformed["verdict"], malformed["basis"]) == ("error", "malformed") and malformed["reason"]
+    assert text == {"kind": "text"} and wrong["kind"] == "error" and status == 1
+
+
+def test_arguments_under_two_names_ask() -> None:
+    """Nobody knows which of them would run."""
+    harmless, other = {"command": "ls"}, {"command": "rm a"}
+    assert asked({"tool": "execute_command", "arguments": harmless, "parameters": other})[0] == "confirm"
+
+
+NAMES = st.sampled_from(["tool", "arguments", "raw_arguments", "tool_call", "tool_definition", "tainted", "calls"])
 
 
 @settings(max_examples=300)
-@given(st.dictionaries(NAMES, JSON, max_size=5))
-def test_no_line_makes_it_raise(line: Json) -> None:
+@given(st.dictionaries(NAMES, JSON, max_size=5), st.sampled_from([None, "tool_call", "malformed"]))
+def test_no_line_makes_it_raise(line: Json, kind: str | None) -> None:
     """Whatever JSON a line holds, there is an answer."""
-    got, _ = answers(json.dumps(line))
-    assert got[0]["verdict"] in ("auto", "confirm", "error")
+    (got,), _ = answers(json.dumps(line if kind is None else {**line, "kind": kind}))
+    told: list[dict[str, str]] = got.get("calls", [got])  # type: ignore[assignment]
+    assert all(each["verdict"] in ("auto", "confirm", "error") for each in told)
 
 
 @settings(max_examples=200)
