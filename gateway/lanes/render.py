@@ -6,10 +6,13 @@ Every frame of a stream is a whole chunk: one id, created and model for the turn
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
 
 import orjson
 
 from gateway.contracts import Chunk, Json
+from gateway.wire.beside import Gathered
 from gateway.wire.sse import event
 
 _FINISH = frozenset(("stop", "length", "tool_calls", "function_call", "content_filter"))
@@ -29,6 +32,8 @@ class Turn:
     finish: str | None = None
     usage: Json | None = None
     context: Json = field(default_factory=dict)
+    about: Json = field(default_factory=dict)  # what else the upstream says of its answer, and of its one choice
+    about_choice: Json = field(default_factory=dict)
 
     @classmethod
     def of(cls, run_id: str, body: Json, *, created_s: float) -> "Turn":
@@ -39,6 +44,10 @@ class Turn:
         """The delta of a chunk and its event, if any; finish reason and usage are noted for the end."""
         if isinstance(usage := chunk.get("usage"), dict):
             self.usage = usage
+        if "about" in chunk:
+            self.about |= chunk["about"]
+        if "about_choice" in chunk:
+            self.about_choice |= chunk["about_choice"]
         delta: Json = {}
         for choice in chunk.get("choices") or ():
             if choice.get("index", 0) == 0:
@@ -59,10 +68,14 @@ class Frames:
     def __init__(self, turn: Turn, *, include_usage: bool) -> None:
         self._turn = turn
         self._include_usage = include_usage
-        meta = {"id": turn.id, "object": "chat.completion.chunk", "created": turn.created, "model": turn.model}
-        self._before = b"data: " + orjson.dumps(meta)[:-1] + b',"choices":[{"index":0,"delta":'
+        self._own = {"id": turn.id, "object": "chat.completion.chunk", "created": turn.created, "model": turn.model}
+        self._begin()
+
+    def _begin(self) -> None:
+        """Makes what all further frames begin with."""
+        self._meta = {**self._turn.about, **self._own}
+        self._before = b"data: " + orjson.dumps(self._meta)[:-1] + b',"choices":[{"index":0,"delta":'
         self._before_text = self._before + b'{"content":'
-        self._meta = meta
 
     def first(self) -> bytes:
         return self._frame({"role": "assistant", "content": ""})
@@ -75,6 +88,8 @@ class Frames:
         if isinstance(chunk, str):
             return self._before_text + orjson.dumps(chunk) + _TEXT_END
         delta, told = self._turn.take(chunk)
+        if "about" in chunk:
+            self._begin()
         if told is not None:
             choices = [{"index": 0, "delta": delta, "finish_reason": None}]
             return event(orjson.dumps({**self._meta, "choices": choices, "context": told}))
@@ -82,7 +97,8 @@ class Frames:
 
     def last(self) -> bytes:
         """Finish reason, usage if the client asked for it, and the end."""
-        frames = [self._before + b'{},"finish_reason":' + orjson.dumps(self._turn.finish or "stop") + b"}]"]
+        ends = {**self._turn.about_choice, "finish_reason": self._turn.finish or "stop"}
+        frames = [self._before + b"{}," + orjson.dumps(ends)[1:] + b"]"]
         if self._turn.context:
             frames += [b',"context":', orjson.dumps(self._turn.context)]
         frames.append(b"}\n\n")
@@ -101,18 +117,23 @@ class Completion:
 
     def __init__(self, turn: Turn) -> None:
         self._turn = turn
-        self._texts: dict[str, list[str]] = {}
+        self._content: list[Any] = []
+        self._has_parts = False
+        self._beside = Gathered()
         self._calls: dict[int, Json] = {}
         self._function_call: dict[str, str] = {}
 
     def add(self, chunk: Chunk) -> None:
         if isinstance(chunk, str):
-            self._texts.setdefault("content", []).append(chunk)
+            self._content.append(chunk)
             return
         delta, _ = self._turn.take(chunk)
         for key, value in delta.items():
-            if isinstance(value, str):
-                self._texts.setdefault(key, []).append(value)
+            if key == "content":
+                self._has_parts = self._has_parts or not isinstance(value, str)
+                self._content += [value] if isinstance(value, str) else value
+            elif key not in ("tool_calls", "function_call"):
+                self._beside.add(key, value)
         for call in delta.get("tool_calls") or ():
             self._add_call(call)
         for key in ("name", "arguments"):
@@ -121,8 +142,7 @@ class Completion:
 
     def body(self) -> bytes:
         turn = self._turn
-        message: Json = {"role": "assistant", "content": None}
-        message.update({key: "".join(pieces) for key, pieces in self._texts.items()})
+        message: Json = {"role": "assistant", "content": self._whole_content(), **self._beside.whole()}
         if self._calls:
             message["tool_calls"] = list(self._calls.values())
         elif self._function_call:
@@ -131,20 +151,32 @@ class Completion:
             message["content"] = ""
         choice = {"index": 0, "message": message, "finish_reason": turn.finish or "stop", "logprobs": None}
         answer = {
+            **turn.about,
             "id": turn.id,
             "object": "chat.completion",
             "created": turn.created,
             "model": turn.model,
-            "choices": [choice],
+            "choices": [{**turn.about_choice, **choice}],
             "usage": turn.usage or _NO_USAGE,
         }
         return orjson.dumps({**answer, "context": turn.context} if turn.context else answer)
+
+    def _whole_content(self) -> str | list[Json] | None:
+        """The text; a list of parts where a part of it is none."""
+        if not self._has_parts:
+            return "".join(self._content) if self._content else None
+        parts: list[Json] = []
+        for is_text, pieces in groupby(self._content, key=lambda piece: isinstance(piece, str)):
+            found = list(pieces)
+            parts += [{"type": "text", "text": "".join(found)}] if is_text else found
+        return parts
 
     def _add_call(self, delta: Json) -> None:
         """A call may come in pieces: id and name first, arguments bit by bit."""
         call = self._calls.setdefault(
             delta.get("index", 0), {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
         )
+        call |= {key: value for key, value in delta.items() if key not in ("index", "id", "type", "function")}
         call["id"] = call["id"] or delta.get("id") or ""
         function = delta.get("function") or {}
         call["function"]["name"] += function.get("name") or ""

@@ -44,9 +44,9 @@ class Progress:
     `question` is the answer in which its turn ended, until a client goes on behind it. Of the hidden messages of the
     run, those up to `kept` are kept with it, and those up to `start` belong to earlier answers.
 
-    `rounds` are the numbers of the calls of each round, with the text that came before them; the last one is open
-    until all its results are there. `read_tainted`: strangers wrote some of what the conversation brought of earlier
-    turns; `strangers` are the steps of this run whose results they wrote, or may have.
+    `rounds` are the numbers of the calls of each round, with the text that came before them, and what its answer said
+    besides; the last one is open until all its results are there. `read_tainted`: strangers wrote some of what the
+    conversation brought of earlier turns; `strangers` are the steps of this run whose results they wrote, or may have.
     """
 
     usage: Usage
@@ -54,7 +54,7 @@ class Progress:
     question: Question | None = None
     start: int = 0
     kept: int = 0
-    rounds: list[tuple[str, list[int]]] = field(default_factory=list)
+    rounds: list[tuple[str, list[int], Json]] = field(default_factory=list)
     is_open: bool = False
     read_tainted: bool = False
     strangers: set[int] = field(default_factory=set)
@@ -93,7 +93,7 @@ class Progress:
         self.question = None if question is None else Question(**question)
         self.start, self.kept = snapshot.get("start", 0), snapshot.get("kept", 0)
         self.is_open = snapshot["is_open"]
-        self.rounds = [(content, numbers) for content, numbers in snapshot["rounds"]]
+        self.rounds = [(content, numbers, *(beside or ({},))) for content, numbers, *beside in snapshot["rounds"]]
         self.read_tainted = snapshot.get("read_tainted", True) is True  # an earlier version did not write it
         self.strangers = {step.number for step in steps if step.tainted}
         self.asked_for = snapshot["asked_for"]
@@ -103,10 +103,11 @@ class Progress:
             [
                 (
                     content,
+                    beside,
                     [planned_of(steps[n], judge, exchange) for n in numbers],
                     [shown_of(steps[n]) for n in numbers],
                 )
-                for content, numbers in whole
+                for content, numbers, beside in whole
             ],
         )
 
@@ -145,7 +146,7 @@ def reopen(
     progress: Progress, record: Record, approvals: Mapping[int, Approval], judge: Judge, exchange: Exchange
 ) -> Open:
     """The open round of a run that goes on."""
-    _, numbers = progress.rounds[-1]
+    _, numbers, _ = progress.rounds[-1]
     planned, done, unknown = [], {}, []
     for number in numbers:
         step = record.steps[number]

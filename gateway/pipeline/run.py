@@ -18,11 +18,12 @@ import orjson
 from gateway.contracts import Chunk, Exchange, Handler, Json, LoopLimits, Reply, Tell
 from gateway.errors import GatewayError
 from gateway.journal import RunState
-from gateway.pipeline.answer import Answer, PlainAnswer
+from gateway.pipeline.answer import Answer, Further, PlainAnswer
 from gateway.pipeline.doubt import doubted
 from gateway.pipeline.effect import Effects
 from gateway.pipeline.hidden import HiddenTurns
 from gateway.pipeline.machine import new_machine
+from gateway.pipeline.outcome import count, outcome_of, timeout
 from gateway.pipeline.patience import Patience, left
 from gateway.pipeline.questions import Questions
 from gateway.pipeline.resume import PARKED, Progress, reopen, told_unknown
@@ -48,12 +49,6 @@ log = logging.getLogger("gateway")
 ASK_BEFORE = "hitl:ask_before"
 #: What became of a run for now that waits for the store.
 LEFT = "left"
-_OUTCOMES: Mapping[str, str] = {
-    "agent_timeout": "timeout",
-    "agent_iteration_limit": "limit",
-    "agent_malformed_tool_call": "parse_failed",
-    "workflow_failed": "failed",
-}
 
 
 class Run:
@@ -77,6 +72,7 @@ class Run:
         self._expired = self._dropped = False
         self._closing: asyncio.Task[None] | None = None
         self._context: Json = {}
+        self._further = Further()
         # A workflow without one of its steps is none.
         self._consent = crew.consent if exchange.workflow is None else replace(crew.consent, on_reject="abort")
         # None of these knows the run: it goes with its last reference, and is nothing for the collector to find.
@@ -84,7 +80,7 @@ class Run:
         self._hidden = HiddenTurns(exchange, self._progress, store=crew.store, clock=crew.clock)
         self._loop = new_machine(crew, limits, exchange, self._progress)
         limit_s = min(limits.timeout_s, exchange.budget_s)
-        self._budget = Budget(limit_s, clock=crew.clock, expiry=partial(_timeout, limit_s, exchange.id))
+        self._budget = Budget(limit_s, clock=crew.clock, expiry=partial(timeout, limit_s, exchange.id))
         self._record = Record(
             store=crew.store,
             exchange=exchange,
@@ -141,7 +137,7 @@ class Run:
             await self.release()
             self.drop()
             if not self._exchange.dry and self._outcome not in (*PARKED, LEFT):
-                self._count(self._outcome)
+                count(self._loop, self._outcome, self._crew.counters)
 
     async def _begin(self) -> None:
         """A workflow is on record before its first step, and its user may want to be asked before each."""
@@ -150,13 +146,6 @@ class Run:
                 await self._record.begin()
             await self._say({RECORDED: True})
             await self._look_whether_asked_for()
-
-    def _count(self, outcome: str) -> None:
-        if isinstance(self._loop, Script):
-            self._crew.counters.count("workflow_runs", workflow=self._loop.workflow.name, outcome=outcome)
-        else:
-            self._crew.counters.count("agent_runs", outcome=outcome)
-            self._crew.counters.observe("agent_run_steps", self._loop.asked)
 
     async def _say(self, chunk: Chunk) -> None:
         if (pause := self._tell(chunk)) is not None:
@@ -172,9 +161,7 @@ class Run:
             await self._say({CALLS: self._drop})
             del self._progress.said[n_said:]
             self._dropped, self._quiet = False, True
-            usage = self._progress.usage
-            is_script = isinstance(self._loop, Script)
-            answer = PlainAnswer(usage=usage) if is_script else Answer(usage=usage, spoken=self._spoken)
+            answer = self._new_answer()
             try:
                 await answer.read(await self._call(), self._tell)
             except GatewayError:
@@ -191,8 +178,15 @@ class Run:
             self._crew.malformed.told(found.reason, run_id=run.id, chain=run.chain, now_s=now_s)
         elif isinstance(found, Calls):
             await self._look_whether_asked_for()
-            found = Calls(await doubted(found.calls, self._read_so_far(), besides=self._loop.client_tools))
+            calls = await doubted(found.calls, self._read_so_far(), besides=self._loop.client_tools)
+            found = replace(found, calls=calls)
         self._action = _defused(self._loop.answered(answer.content, found, finish_reason=answer.reason))
+
+    def _new_answer(self) -> Answer | PlainAnswer:
+        usage = self._progress.usage
+        if isinstance(self._loop, Script):
+            return PlainAnswer(usage=usage)
+        return Answer(usage=usage, spoken=self._spoken, further=self._further)
 
     def _read_so_far(self) -> Iterable[Json]:
         """The messages that the model has read."""
@@ -252,7 +246,7 @@ class Run:
 
     def _next_round(self, action: Execute) -> Round:
         numbers = self._record.plan(action.planned, round_=len(self._progress.rounds))
-        self._progress.rounds.append((self._loop.content, numbers))
+        self._progress.rounds.append((self._loop.content, numbers, self._loop.beside))
         self._progress.is_open = True
         return self._new_round(action.planned, numbers, {}, reopened=False)
 
@@ -361,7 +355,7 @@ class Run:
             return failure
         if isinstance(self._loop, Script):
             error = self._loop.at_step(error)
-        self._outcome = _OUTCOMES.get(error.code, "error")
+        self._outcome = outcome_of(error)
         if self._outcome != "error":
             log.warning("run %s ended: %s", self._exchange.id, error.message)
         with suppress(GatewayError):  # it is not ours any more
@@ -389,7 +383,3 @@ class Run:
 def _defused(action: Action) -> Action:
     """An end whose text is a tool's or a model's, which must not pass for the gateway's own."""
     return replace(action, text=defused(action.text)) if isinstance(action, Finish) and action.text else action
-
-
-def _timeout(limit_s: float, run_id: str) -> GatewayError:
-    return GatewayError("agent_timeout", f"The run took longer than {limit_s:g} s and was stopped (run {run_id}).")

@@ -1,10 +1,12 @@
 """The answer of a model that no agent loop reads: as it comes, but without ids of approvals in its text."""
 
 from gateway.contracts import Chunk, Exchange, Handler, Json, Pause, Reply, Tell
+from gateway.pipeline.answer import Further, too_deep
+from gateway.wire.beside import Gathered, TooDeepError, safe
 from gateway.wire.imitation import Defuser
 
-#: The fields of a delta that clients show.
-_TEXTS = ("content", "reasoning_content", "reasoning", "refusal")
+#: The client's own calls go on as they came.
+_CALLS = ("tool_calls", "function_call")
 
 
 def unlooped(handler: Handler) -> Handler:
@@ -14,13 +16,16 @@ def unlooped(handler: Handler) -> Handler:
         reply = await handler(exchange)
 
         async def stream(tell: Tell) -> None:
-            texts = {field: Defuser() for field in _TEXTS}
+            shown = _Shown()
 
             def take(chunk: Chunk) -> Pause | None:
                 if isinstance(chunk, str):
-                    shown = texts["content"].feed(chunk)
-                    return tell(shown) if shown else None
-                return tell(_shown(chunk, texts))
+                    text = shown.text.feed(chunk)
+                    return tell(text) if text else None
+                try:
+                    return tell(shown.of(chunk))
+                except TooDeepError:
+                    raise too_deep() from None
 
             await reply.stream(take)
 
@@ -29,21 +34,40 @@ def unlooped(handler: Handler) -> Handler:
     return handle
 
 
-def _shown(chunk: Json, texts: dict[str, Defuser]) -> Json:
-    """A chunk with the texts that may be shown by now; all that was held back comes with the finish reason."""
-    choices = [
-        _choice(choice, texts) if choice.get("index", 0) == 0 else choice for choice in chunk.get("choices") or ()
-    ]
-    return {**chunk, "choices": choices} if choices else chunk
+class _Shown:
+    """What may be shown of one answer; what was held back of it comes with the finish reason."""
 
+    def __init__(self) -> None:
+        self.text = Defuser()
+        self._further = Further()
 
-def _choice(choice: Json, texts: dict[str, Defuser]) -> Json:
-    delta = dict(choice.get("delta") or {})
-    for field, defuser in texts.items():
-        text = delta.get(field)
-        shown = defuser.feed(text) if isinstance(text, str) else ""
+    def of(self, chunk: Json) -> Json:
+        told: Json = {"usage": chunk["usage"]} if "usage" in chunk else {}
+        told |= self._further.news_of(chunk)
+        told["choices"] = []
+        for choice in chunk.get("choices") or ():
+            if choice.get("index", 0) == 0:
+                told |= self._further.news_of_choice(choice)
+                about = {key: choice[key] for key in ("index", "finish_reason") if key in choice}
+                told["choices"].append({**about, "delta": self._delta(choice)})
+        return told
+
+    def _delta(self, choice: Json) -> Json:
+        delta: Json = {}
+        for key, value in (choice.get("delta") or {}).items():
+            if key in _CALLS or key == "role":
+                safe(value)  # which raises where it is too deep
+                delta[key] = value
+            elif key == "content":
+                delta[key] = self.text.feed(value) if isinstance(value, str) else safe(value)
+            elif (shown := self._further.beside.feed(key, value)) is not None:
+                delta[key] = shown
         if choice.get("finish_reason"):
-            shown += defuser.finish()
-        if shown or isinstance(text, str):
-            delta[field] = shown
-    return {**choice, "delta": delta} if delta else choice
+            rest = self._further.beside.end_round()
+            for key, value in {**rest, "content": self.text.finish() or None}.items():
+                whole = Gathered()
+                whole.add(key, delta.get(key))
+                whole.add(key, value)
+                if (shown := whole.whole()[key]) is not None:
+                    delta[key] = shown
+        return delta

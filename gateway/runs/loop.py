@@ -107,6 +107,7 @@ class Loop:
     _last: tuple[str, bytes] | None = None
     _repeated: int = 0
     _content: str = ""
+    _beside: Json = field(default_factory=dict)
 
     def begin(self) -> Action:
         """Where the run begins, or goes on that is on record between two rounds."""
@@ -122,7 +123,7 @@ class Loop:
         if isinstance(outcome, Malformed):
             return self._complain(outcome.reason)
         if isinstance(outcome, Calls):
-            return self._called(content, outcome.calls)
+            return self._called(content, outcome)
         self._complaints.clear()
         return Finish("", finish_reason if finish_reason in _FINISH else "stop")  # type: ignore[arg-type]
 
@@ -143,16 +144,18 @@ class Loop:
         return {
             "asked": self.asked,
             "content": self._content,
+            "beside": self._beside,
             "theirs": list(self._theirs),
             "last": last,
             "repeated": self._repeated,
         }
 
-    def restore(self, snapshot: Json, rounds: Iterable[tuple[str, Sequence[Planned], Sequence[str]]]) -> None:
+    def restore(self, snapshot: Json, rounds: Iterable[tuple[str, Json, Sequence[Planned], Sequence[str]]]) -> None:
         """Goes on where a run was that is on record; `rounds` are those with all of their results."""
-        for content, planned, shown in rounds:
-            self._content = content
+        for content, beside, planned, shown in rounds:
+            self._content, self._beside = content, beside
             self.hidden += self._messages(planned, shown)
+        self._beside = snapshot.get("beside", {})  # an earlier version did not write it
         self.asked, self._content = snapshot["asked"], snapshot["content"]
         self._theirs, self._repeated = tuple(snapshot["theirs"]), snapshot["repeated"]
         self._last = None if snapshot["last"] is None else (snapshot["last"][0], snapshot["last"][1].encode())
@@ -161,6 +164,11 @@ class Loop:
     def content(self) -> str:
         """The text of the answer that asked for the last calls."""
         return self._content
+
+    @property
+    def beside(self) -> Json:
+        """What that answer said besides, that its model must see again: `message` in it, `calls` by their ids."""
+        return self._beside
 
     @property
     def messages(self) -> tuple[Json, ...]:
@@ -179,9 +187,10 @@ class Loop:
         self._complaints.append({"role": "user", "content": text})
         return Ask(self.messages)
 
-    def _called(self, content: str, calls: Sequence[FoundCall]) -> Action:
+    def _called(self, content: str, found: Calls) -> Action:
         self.malformed = 0
         self._complaints.clear()
+        calls = found.calls
         self._content = content
         ours = [call for call in calls if call.tool not in self.client_tools]
         self._theirs = tuple(
@@ -197,6 +206,8 @@ class Loop:
                 f"Ask for less at once, or raise 'max_tool_calls' of the agent_loop (run {self.run_id}).",
             )
         planned = tuple(self.plan(call, call.id or self.new_id()) for call in ours)
+        further = {p.call.id: call.further for p, call in zip(planned, ours, strict=True) if call.further}
+        self._beside = {"message": found.beside, "calls": further} if found.beside or further else {}
         if self.asked + len(planned) > self.limits.max_tool_calls:
             self.asked = self.limits.max_tool_calls
             refusal = "Not run: this group of calls crosses the limit of this turn. Answer with what you know."
@@ -238,20 +249,31 @@ class Loop:
                 f"Result of the tool {p.call.tool}:\n{text}" for p, text in zip(planned, contents, strict=True)
             )
             return [
-                {"role": "assistant", "content": f"{self._content}\n{said}".strip()},
+                self._answer(f"{self._content}\n{said}".strip()),
                 {"role": "user", "content": told},
             ]
+        further = self._beside.get("calls", {})
         return [
             {
-                "role": "assistant",
-                "content": self._content or None,
-                "tool_calls": [_model_call(p.call.id, p.call.tool, p.call.arguments) for p in planned],
+                **self._answer(self._content or None),
+                "tool_calls": [
+                    {**_model_call(p.call.id, p.call.tool, p.call.arguments), **further.get(p.call.id, {})}
+                    for p in planned
+                ],
             },
             *(
                 {"role": "tool", "tool_call_id": p.call.id, "name": p.call.tool, "content": text}
                 for p, text in zip(planned, contents, strict=True)
             ),
         ]
+
+    def _answer(self, content: str | None) -> Json:
+        """The model's answer as it sees it again, with what it said besides."""
+        beside = self._beside.get("message", {})
+        message = {"role": "assistant", **beside, "content": content}
+        if parts := beside.get("content"):
+            message["content"] = [*parts, {"type": "text", "text": content}] if content else parts
+        return message
 
 
 def _model_call(call_id: str, name: str, arguments: Mapping[str, object]) -> Json:
@@ -263,4 +285,4 @@ def _model_call(call_id: str, name: str, arguments: Mapping[str, object]) -> Jso
 
 
 def _their_call(index: int, call: FoundCall, new_id: str) -> Json:
-    return {"index": index, **_model_call(call.id or new_id, call.tool, call.parameters)}
+    return {"index": index, **_model_call(call.id or new_id, call.tool, call.parameters), **call.further}

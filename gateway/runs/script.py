@@ -90,11 +90,16 @@ class Script:
         """What `restore` needs besides the workflow and its parameters."""
         return {"number": self._number, "results": self._results, "cut": sorted(self._cut)}
 
-    def restore(self, snapshot: Json, rounds: Iterable[tuple[str, Sequence[Planned], Sequence[str]]]) -> None:
+    def restore(self, snapshot: Json, rounds: Iterable[tuple[str, Json, Sequence[Planned], Sequence[str]]]) -> None:
         """Goes on where a run was that is on record; what came of its `rounds` stands in the snapshot."""
         del rounds
         self._number, self._results = snapshot["number"], dict(snapshot["results"])
         self._cut = set(snapshot["cut"])
+
+    @property
+    def beside(self) -> Json:
+        """Nothing: no step is shown what another one said."""
+        return {}
 
     @property
     def asked(self) -> int:

@@ -6,11 +6,14 @@ from dataclasses import dataclass, field
 import orjson
 
 from gateway.wire import strict_json
+from gateway.wire.beside import Gathered
 from gateway.wire.risk_level import RISK_LEVEL, level_beside
 from gateway.wire.toolcalls import CUT, Calls, FoundCall, Malformed, Outcome, Prose, as_text
 
 #: What a native call counts besides its name and arguments.
 _CALL_CHARS = 64
+#: What every native call has. Anything else, such as the signature of a thought, goes back to its model as it came.
+_USUAL = frozenset(("index", "id", "type", "function", RISK_LEVEL))
 
 
 @dataclass(slots=True)
@@ -22,6 +25,7 @@ class _Collected:
     name: str = ""
     arguments: list[str] = field(default_factory=list)
     beside: object = None
+    further: Gathered | None = None
 
     def found(self) -> FoundCall | Malformed:
         """The call; "" for no arguments is {}."""
@@ -34,7 +38,8 @@ class _Collected:
             return Malformed(f"The arguments of {self.name[:64]!r} are not valid JSON: {error}.")
         if not isinstance(arguments, dict):
             return Malformed(f"The arguments of {self.name[:64]!r} must be a JSON object.")
-        return FoundCall(self.name, arguments, terminate=False, id=self.id or None, beside=self.beside)
+        further = {} if self.further is None else self.further.whole()
+        return FoundCall(self.name, arguments, False, id=self.id or None, beside=self.beside, further=further)
 
 
 class NativeCalls:
@@ -61,6 +66,11 @@ class NativeCalls:
         call = self._call(delta.get("index"), id=as_text(delta.get("id")), name=name)
         call.beside = level_beside({RISK_LEVEL: call.beside}, delta)
         self._add(call, function, name=name)
+        if further := delta.keys() - _USUAL:
+            call.further = call.further or Gathered()
+            for key in further:
+                self._size += len(repr(delta[key]))
+                call.further.add(key, delta[key])
 
     def feed_older(self, function: object) -> None:
         """One piece of a `function_call`."""

@@ -9,7 +9,7 @@ of calls is a group. Nothing is repaired: a repaired call is a different call.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from gateway.wire import strict_json
@@ -47,6 +47,7 @@ class FoundCall:
     id: str | None = None
     beside: object = None
     doubt: Doubt | None = None
+    further: Json = field(default_factory=dict)  # of a native call: what its model must see again with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +57,10 @@ class Prose:
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """One call, or a group that came together."""
+    """One call, or a group that came together; `beside`: fields of the answer that its model must see again."""
 
     calls: tuple[FoundCall, ...]
+    beside: Json = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,10 +101,10 @@ ODD = pytest.mark.parametrize(
         {"choices": [{"index": 0, "delta": {"role": "assistant"}}]},
         {"choices": [{"index": 0, "delta": {"content": ""}}]},
         {"choices": [{"index": 0, "delta": {"content": None, "refusal": None}}]},
-        {"choices": [{"index": 0, "delta": {"content": ["a", "list"]}}]},
-        {"choices": [{"index": 0, "delta": {"reasoning": {"a": "dict"}}}]},
+        {"choices": [{"index": 0, "delta": {"content": [1, None, {"type": "text"}, {"type": "text", "text": 5}]}}]},
+        {"choices": [{"index": 0, "delta": {"reasoning": {}, "images": []}}]},
         {"choices": [{"index": 0, "delta": {"tool_calls": []}}]},
-        {"object": "error", "message": "x"},
+        {"object": "error", "message": None},
     ],
 )
 

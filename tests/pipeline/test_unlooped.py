@@ -31,15 +31,15 @@ async def told(*chunks: Chunk) -> list[Chunk]:
 
 
 def chunk(reason: str | None = None, **delta: Any) -> Chunk:
-    return {"id": "x", "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}
+    return {"choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}
 
 
 async def test_what_holds_no_id_goes_on_as_it_is() -> None:
-    """Texts, chunks with other fields, usage, other choices."""
+    """Texts, chunks with other fields, usage; of other choices nothing."""
     call = chunk(tool_calls=[{"index": 0, "function": {"name": "f", "arguments": ID}}])
     other = {"choices": [{"index": 1, "delta": {"content": ID}}]}
-    chunks = ("Hello", chunk(content="map"), call, chunk("stop"), {"choices": [], "usage": {"x": 1}}, other)
-    assert await told(*chunks) == list(chunks)
+    chunks = ("Hello", chunk(content="map"), call, chunk("stop"), {"choices": [], "usage": {"x": 1}})
+    assert await told(*chunks, other) == [*chunks, {"choices": []}]
 
 
 @pytest.mark.parametrize("field", ["content", "reasoning_content", "reasoning", "refusal"])
