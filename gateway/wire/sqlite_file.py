@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from gateway.wire.migrations import APPLICATION_ID, Migration
+from gateway.wire.sqlite_check import REMEDY, damaged, defect, finding_of, is_small, note_end
 
 IN_MEMORY = ":memory:"
 BUSY_S = 5.0  # how long another process may hold the file
@@ -32,6 +33,7 @@ def open_file(place: str, *, migrations: Sequence[Migration]) -> sqlite3.Connect
         _create(place, migrations=migrations)
     with closing(connect(place, mode=_mode_to_look(place))) as reader:
         _check(reader, place, migrations=migrations)
+    note_end(place)
     connection = connect(place, mode="rw")
     try:
         _migrate(connection, place, migrations=migrations)
@@ -99,20 +101,22 @@ def _draft(place: str) -> Iterator[str]:
 
 
 def _check(connection: sqlite3.Connection, place: str, *, migrations: Sequence[Migration]) -> None:
-    remedy = "put a copy back, or move it away to begin anew"
+    """The whole file only where it is small: a large one is checked while it is used, if a check is due at all."""
     if Path(place).stat().st_size == 0:
-        raise SqliteError(f"the store {place!r} is empty, which no store is: {remedy}")
+        raise SqliteError(f"the store {place!r} is empty, which no store is: {REMEDY}")
+    if found := finding_of(place):
+        raise SqliteError(damaged(place, found))
+    application, version, found = 0, 0, None
     try:
         application, version = _pragma(connection, "application_id"), _pragma(connection, "user_version")
-        connection.text_factory = _readable  # what it says of a damaged row quotes that row
-        found = " ".join(str(connection.execute("PRAGMA quick_check(1)").fetchone()[0]).split())
-        connection.text_factory = str
     except sqlite3.OperationalError:
         raise  # locked, unreadable: says nothing about the content
     except sqlite3.DatabaseError as error:
-        application, version, found = 0, 0, str(error)
-    if found != "ok":
-        raise SqliteError(f"the store {place!r} is damaged ({found}): {remedy}")
+        found = str(error)
+    if found is None and is_small(place):
+        found = defect(connection)
+    if found is not None:
+        raise SqliteError(f"the store {place!r} is damaged ({found}): {REMEDY}")
     if application != APPLICATION_ID:
         raise SqliteError(f"{place!r} is a database of another program: name another file under `store`")
     if version > len(migrations):
@@ -147,7 +151,3 @@ def _copy(place: str, name: str) -> None:
         with closing(connect(place, mode="ro")) as source, closing(sqlite3.connect(draft)) as target:
             source.backup(target)
         Path(draft).replace(name)
-
-
-def _readable(text: bytes) -> str:
-    return text.decode(errors="replace")

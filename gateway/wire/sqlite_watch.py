@@ -1,15 +1,17 @@
-"""The three files of a store that is open (database, log, index of the log): whether they are still those.
+"""The three files of a store that is open (database, log, index of the log): whether they are still those, and whole.
 
 SQLite goes on writing to a file that was deleted, replaced or cut, and says that all is well: it is found out at the
 next start. No file but the log is opened here: closing one would drop the locks that SQLite has on it.
 """
 
+import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from gateway.wire.sqlite_check import damaged, finding_of
 from gateway.wire.sqlite_file import SqliteError
 
 #: What a log begins with, by the byte order of its checksums; and how long its head is.
@@ -36,6 +38,8 @@ class SqliteWatch:
         self._files = [(file, stat.st_dev, stat.st_ino) for file, stat in zip(files, found, strict=True)]
         self._descriptor = os.open(self._log, os.O_RDONLY | os.O_CLOEXEC)
         self._seen = _Look(found[0].st_size, found[1].st_size, self._head())
+        fcntl.flock(self._descriptor, fcntl.LOCK_SH)  # somebody has the store open (`sqlite_check.note_end`)
+        self.is_check_due = finding_of(place) is not None
 
     @property
     def has_log(self) -> bool:
@@ -100,6 +104,11 @@ class SqliteWatch:
             if (found.st_ino, found.st_dev) != (inode, device):
                 raise self._lost(file, "was replaced")
             sizes.append(found.st_size)
+        if self.is_check_due:
+            finding = finding_of(str(self._database))
+            if finding:
+                raise SqliteError(damaged(str(self._database), finding))
+            self.is_check_due = finding is not None
         look, seen = _Look(sizes[0], sizes[1], self._head()), self._seen
         if look.database_bytes < seen.database_bytes:
             raise self._lost(self._database, "was cut")

@@ -5,6 +5,7 @@
 3. Memories that nobody has changed since they were read need neither thread.
 """
 
+import asyncio
 import json
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
@@ -38,6 +39,7 @@ from gateway.wire import kept_sql as kept
 from gateway.wire.journal_sql import chosen
 from gateway.wire.migrations import MIGRATIONS, Migration
 from gateway.wire.sqlite_cache import SqliteCache
+from gateway.wire.sqlite_check import SqliteCheck
 from gateway.wire.sqlite_file import IN_MEMORY, connect, open_file
 from gateway.wire.sqlite_rows import Rows
 from gateway.wire.sqlite_thread import SqliteThread
@@ -47,6 +49,7 @@ from gateway.wire.sqlite_watch import SqliteWatch
 PREFIX = "sqlite:///"
 BATCH = 256  # writes in one transaction
 KEPT_CHARS = 4 << 20  # of memories that were read
+CHECK_ENDS_S = 0.5  # for a check in the background, once the store is closed
 
 PROMPTS, MEMORIES, SERVICES, TOLD = Rows(StoredPrompt), Rows(Memory), Rows(StoredService), Rows(WorkerService)
 HIDDEN = Rows(HiddenTurn)
@@ -78,6 +81,7 @@ class SqliteStore:
         self._writer: SqliteThread | None = None
         self._reader: SqliteThread | None = None
         self._watch: SqliteWatch | None = None
+        self._check: SqliteCheck | None = None
         self._memories = SqliteCache[Memory](place, limit=KEPT_CHARS, size_of=lambda memory: 200 + len(memory.text))
 
     def __repr__(self) -> str:
@@ -95,6 +99,9 @@ class SqliteStore:
             self._reader = thread(self._reading, batch=1)
             await self._reader.open()
         self._memories.open()
+        if self._watch is not None and self._watch.is_check_due:
+            self._check = SqliteCheck(self.place, connect=lambda: connect(self.place, mode="ro"))
+            self._check.start()
 
     def _writing(self) -> SqliteTransactions:
         connection = open_file(self.place, migrations=self._migrations)
@@ -111,6 +118,8 @@ class SqliteStore:
 
     async def close(self) -> None:
         self._memories.close()
+        if self._check is not None:
+            await asyncio.to_thread(self._check.close, wait_s=CHECK_ENDS_S)
         self._watch = None
         for thread in (self._reader, self._writer):
             if thread is not None:

@@ -101,14 +101,18 @@ class Lane:
 
 @asynccontextmanager
 async def running(
-    folder: Path, *, place: Path | None = None, env: Mapping[str, str] | None = None
+    folder: Path, *, place: Path | None = None, env: Mapping[str, str] | None = None, workers: int = 1
 ) -> AsyncIterator[Lane]:
     place = place or folder / "gateway.db"
     async with FakeUpstream() as upstream:
         demo = await start_demo()
         try:
             config = configured(folder, place=place, upstream=upstream.base_url, model=demo.base_url)
-            async with GatewayProcess(json.dumps(config), env=env) as gateway, session_with(gateway) as session:
+            args = ("--workers", str(workers))
+            async with (
+                GatewayProcess(json.dumps(config), args=args, env=env) as gateway,
+                session_with(gateway) as session,
+            ):
                 yield Lane(gateway, upstream, session, folder, place)
         finally:
             await demo.close()

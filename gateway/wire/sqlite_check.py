@@ -1,0 +1,160 @@
+"""Whether the file of a SQLite store is whole: read at each start if small, else beside the gateway's work.
+
+1. A large file is read only after an end that was no orderly one: when a log lies beside it that no process has open.
+2. A file `FILE-check` says that a check is due. It stays until one has ended, whatever ends the gateway meanwhile, and
+   holds what the check found: then the store takes nothing more, in any worker, and does not start again.
+3. One process checks; a lock on that file says which.
+"""
+
+import fcntl
+import logging
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+log = logging.getLogger("gateway")
+
+#: A file of this size is read in about 0.1 s.
+SMALL_BYTES = 16 << 20
+#: What a person does about a store that is damaged.
+REMEDY = "put a copy back, or move it away to begin anew"
+#: How much the check gives way to others (see nice(2)).
+_NICENESS = 10
+
+
+def mark_of(place: str) -> Path:
+    """Returns the file that says whether a check of the store is due, and what it found."""
+    return Path(f"{place}-check")
+
+
+def is_small(place: str) -> bool:
+    """Returns whether the store is read at each start."""
+    log = Path(f"{place}-wal")
+    return Path(place).stat().st_size + (log.stat().st_size if log.exists() else 0) <= SMALL_BYTES
+
+
+def note_end(place: str) -> None:
+    """Notes that a check is due where the last process that had a large store did not end in order."""
+    if is_small(place):  # it was read just now
+        mark_of(place).unlink(missing_ok=True)
+        return
+    try:
+        log = os.open(f"{place}-wal", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)  # whoever has the store open shares a lock (`SqliteWatch`)
+        if os.fstat(log).st_size:
+            mark_of(place).touch(mode=0o600)
+    except BlockingIOError:
+        pass
+    finally:
+        os.close(log)
+
+
+def finding_of(place: str) -> str | None:
+    """Returns what a check in the background found wrong: "" nothing so far, None: no check is due."""
+    try:
+        return mark_of(place).read_text(errors="replace").strip()
+    except FileNotFoundError:
+        return None
+
+
+def damaged(place: str, finding: str) -> str:
+    """Returns what is said of a store that a check in the background has found damaged."""
+    mark = str(mark_of(place))
+    return f"the store {place!r} is damaged ({finding}): stop the gateway and {REMEDY}; then delete {mark!r}"
+
+
+def defect(connection: sqlite3.Connection, *, table: str | None = None) -> str | None:
+    """Returns what SQLite finds wrong with the database, or with one table and its indexes; None: nothing.
+
+    Raises sqlite3.OperationalError where the file cannot be read now, which says nothing of its content.
+    """
+    connection.text_factory = _readable  # what it says of a damaged row quotes that row
+    statement = "PRAGMA quick_check(1)" if table is None else f"""PRAGMA quick_check("{table}")"""
+    try:
+        found = " ".join(str(connection.execute(statement).fetchone()[0]).split())
+    except sqlite3.OperationalError:
+        raise
+    except sqlite3.DatabaseError as error:
+        found = str(error)
+    finally:
+        connection.text_factory = str
+    return None if found == "ok" else found
+
+
+class SqliteCheck:
+    """One check in a thread of its own, with a read transaction for each table, so that the log can begin anew."""
+
+    def __init__(self, place: str, *, connect: Callable[[], sqlite3.Connection]) -> None:
+        self._place = place
+        self._connect = connect
+        self._connection: sqlite3.Connection | None = None
+        self._is_stopping = threading.Event()
+        # A daemon: one table of many gigabytes must not hold up the end of the process.
+        self._thread = threading.Thread(target=self.run, name="store check", daemon=True)
+
+    def start(self) -> None:
+        """Begins the check in the background."""
+        self._thread.start()
+
+    def close(self, *, wait_s: float) -> None:
+        """Ends the check if SQLite lets it meanwhile; it stays due. Idempotent."""
+        self._is_stopping.set()
+        if (connection := self._connection) is not None:
+            with suppress(sqlite3.ProgrammingError):  # it is through
+                connection.interrupt()
+        self._thread.join(wait_s)
+
+    def run(self) -> None:
+        """Returns once the check has ended, or another process is at it."""
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+        mark = mark_of(self._place)
+        try:
+            with _locked(mark) as is_ours:
+                if is_ours:
+                    self._check(mark)
+        except FileNotFoundError:
+            pass  # another process was through with it just now
+        except (sqlite3.Error, OSError) as error:
+            if not self._is_stopping.is_set():
+                log.error("the store %r could not be checked (%s); the next start tries again", self._place, error)
+
+    def _check(self, mark: Path) -> None:
+        log.warning("the store %r was not closed in order: it is checked now, and used meanwhile", self._place)
+        with closing(self._connect()) as connection:
+            self._connection = connection
+            tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+            for table in tables:
+                if self._is_stopping.is_set():
+                    return
+                if (found := defect(connection, table=table)) is not None:
+                    mark.write_text(found)
+                    log.error("%s", damaged(self._place, found))
+                    return
+        mark.unlink(missing_ok=True)
+        log.info("the store %r is whole", self._place)
+
+
+@contextmanager
+def _locked(mark: Path) -> Iterator[bool]:
+    """Whether this process has the lock on the file now, and not another one. Raises FileNotFoundError."""
+    descriptor = os.open(mark, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield mark.exists()
+    finally:
+        os.close(descriptor)
+
+
+def _readable(text: bytes) -> str:
+    return text.decode(errors="replace")
