@@ -37,6 +37,11 @@ _SUFFIX = (
 )
 _SUFFIX_WORDS = ("工具", "服务", "服務", "tool", "service", "server")
 _NAMED_AS = re.compile(_AFTER_NAME + _SUFFIX)
+#: What stands between two names of one verb: "use git_log and get_weather", "用 git_log 和 get_weather".
+_ALSO = re.compile(
+    rf"{_AFTER_NAME}(?:{_SUFFIX})?\s{{0,3}}(?:[,、;]\s{{0,3}}(?:and(?![a-z0-9_])|和|以及|还有|還有)?"
+    r"|(?:and|or|plus)(?![a-z0-9_])|&|\+|和|与|與|及|以及|还有|還有|并|並)"
+)
 #: "before ...", said behind the name: the call is a condition, not a request. 前 3 条 is "the first 3".
 _PUT_OFF = re.compile(
     rf"{_AFTER_NAME}(?:{_SUFFIX})?\s{{0,2}}[之以]?前(?![端面台后後]|\s?[0-9一二三四五六七八九十几幾两兩])"
@@ -89,16 +94,17 @@ def find_calls(message: str, folded: Folded, index: NameIndex, hits: Sequence[Hi
     found = 0
     for verb in _VERB.finditer(folded.text):
         if found < CALLS_LIMIT and not shown.cover(verb.start(), verb.start() + 1):
-            call = _call(verb, message, folded, index, starting)
-            if call is not None:
+            call = _call(verb, verb.end(), message, folded, index, starting)
+            while call is not None and found < CALLS_LIMIT:
                 found += 1
                 yield call
+                call = _also(verb, call, message, folded, index, starting)
 
 
 def _call(
-    verb: re.Match[str], message: str, folded: Folded, index: NameIndex, starting: Mapping[int, Sequence[Hit]]
+    verb: re.Match[str], at: int, message: str, folded: Folded, index: NameIndex, starting: Mapping[int, Sequence[Hit]]
 ) -> Call | None:
-    at = verb.end()
+    """The call of what is named at `at`, behind the verb or behind another name."""
     for _ in range(_FILLERS):
         for hit in starting.get(at, ()):
             known = _known(verb, hit, folded.text, index)
@@ -112,6 +118,20 @@ def _call(
             return None
         at = filler.end()
     return None
+
+
+def _also(
+    verb: re.Match[str],
+    call: Call,
+    message: str,
+    folded: Folded,
+    index: NameIndex,
+    starting: Mapping[int, Sequence[Hit]],
+) -> Call | None:
+    """The next name of the same verb. An ordinary word is one only with "tool" or "service" behind it."""
+    joined = _ALSO.match(folded.text, call.end)
+    found = None if joined is None else _call(verb, joined.end(), message, folded, index, starting)
+    return found if found is not None and (found.kind or _IDENTIFIER.search(found.name)) else None
 
 
 def _known(verb: re.Match[str], hit: Hit, text: str, index: NameIndex) -> Call | None:

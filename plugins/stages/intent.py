@@ -1,8 +1,8 @@
 """The intent stage: what the last user message asks of the gateway itself, and the tools of services that it asks for.
 
-First match wins: an explicit call of a tool or service, a service's trigger keyword, a request about memories, a wish
-to be asked before anything is done, else normal (requirement MCP Intent Recognition). Answers to pending approvals are
-recognised before any chain runs.
+The first kind that matches wins: explicit calls of tools and services, trigger keywords of services, a request about
+memories, a wish to be asked before anything is done, else normal (requirement MCP Intent Recognition). All tools and
+services that one message names are offered. Answers to pending approvals are recognised before any chain runs.
 """
 
 import re
@@ -22,6 +22,8 @@ from gateway.wire.phrases import Folded, Hit, Spans, fold, last_user_text
 
 #: One sentence of a tool's description, at most.
 _SENTENCE_CHARS = 200
+#: Of what cannot be had, a prompt says so much at most.
+_REPLIES = 5
 _SENTENCE = re.compile(r".*?(?:[.!?](?=\s|\Z)|[。！？]|\Z)", re.DOTALL)
 _BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
 
@@ -66,23 +68,41 @@ class IntentStage:
 def recognise(
     text: str, services: Sequence[Service], *, own: Collection[str] = (), exclude_keywords: Sequence[str] = ()
 ) -> Intent:
-    """What `text` asks for. Never raises; linear in the text, of which the first 20,000 characters count.
+    """Returns what `text` asks for. Never raises; linear in the text, of which the first 20,000 characters count.
 
+    The first match decides the rule; the tools are those of all matches: one message may name several services.
     `own`: folded names of tools that are no service's: the model has them anyway, so naming one is nothing special.
     """
     folded = fold(text)
     index = name_index(tuple(NamedService(s.name, s.trigger_keywords, tuple(s.tools)) for s in services))
     hits = tuple(index.phrases.hits(folded.text))
     code, shown = code_blocks(folded.text), shown_text(folded.text)
+    found: list[Intent] = []
     refused: set[int] = set()
+    called: list[tuple[int, int]] = []
     for call in find_calls(text, folded, index, hits, shown=shown):
-        if not call.refused and (call.named or call.name.casefold() not in own):
-            return _explicit(call, folded, services)
-        refused.update(named.service for named in call.named)
+        if call.refused:
+            refused.update(named.service for named in call.named)
+        elif call.named or call.name.casefold() not in own:
+            found.append(_explicit(call, folded, services))
+            called.append((call.start, call.end))
     excluded = Spans((hit.start, hit.end) for hit in phrase_set(tuple(exclude_keywords)).hits(folded.text))
-    counting = [hit for hit in hits if not excluded.cover(hit.start, hit.end) and not code.cover(hit.start, hit.end)]
-    usable = frozenset(i for i, service in enumerate(services) if service.running and i not in refused)
-    return _keyword(counting, index, usable, shown, folded, services) or _request(folded, shown)
+    covering = (excluded, code, Spans(called))
+    counting = [hit for hit in hits if not any(spans.cover(hit.start, hit.end) for spans in covering)]
+    named = {intent.service for intent in found}
+    usable = frozenset(i for i, s in enumerate(services) if s.running and i not in refused and s.name not in named)
+    keywords = _keywords(counting, index, usable, shown, folded, services)
+    found += [intent for intent, quoted in keywords if not quoted] or (
+        [intent for intent, _ in keywords[:1]] if not found else []
+    )
+    return _merged(found) if found else _request(folded, shown)
+
+
+def _merged(found: Sequence[Intent]) -> Intent:
+    """The first, with the tools of all and all that cannot be had."""
+    tools = tuple(dict.fromkeys(tool for intent in found for tool in intent.tools))
+    replies = [*dict.fromkeys(intent.reply for intent in found if intent.reply is not None)]
+    return replace(found[0], tools=tools, reply="\n".join(replies[:_REPLIES]) or None)
 
 
 def _explicit(call: Call, folded: Folded, services: Sequence[Service]) -> Intent:
@@ -106,27 +126,34 @@ def _explicit(call: Call, folded: Folded, services: Sequence[Service]) -> Intent
     return Intent("mcp", rule, span, service.name, tools, reply)
 
 
-def _keyword(
+def _keywords(
     hits: Sequence[Hit],
     index: NameIndex,
     usable: frozenset[int],
     shown: Spans,
     folded: Folded,
     services: Sequence[Service],
-) -> Intent | None:
-    """The longest keyword, then the earliest, then the first service; a quoted one only where there is no other."""
-    found = [
+) -> list[tuple[Intent, bool]]:
+    """One intent for each service that is meant, and whether its keyword is quoted.
+
+    A keyword means the first service that has it, and counts only where no longer one covers it. Those that are not
+    quoted come first, then the longest, then the earliest.
+    """
+    found = sorted(
         (shown.cover(hit.start, hit.end), hit.start - hit.end, hit.start, i, keyword)
         for hit in hits
-        for i, keyword in index.keywords.get(hit.phrase, ())
-        if i in usable
-    ]
-    if not found:
-        return None
-    _, size, start, i, keyword = min(found)
-    service = services[i]
-    tools = tuple(f"{service.name}.{tool}" for tool in service.tools)
-    return Intent("mcp", f"keyword:{keyword}", folded.span(start, start - size), service.name, tools)
+        for i, keyword in [pair for pair in index.keywords.get(hit.phrase, ()) if pair[0] in usable][:1]
+    )
+    longest = Spans((start, start - size) for _, size, start, *_ in found)
+    intents: dict[int, tuple[Intent, bool]] = {}
+    for quoted, size, start, i, keyword in found:
+        covered = longest.cover(start - 1, start - size) or longest.cover(start, start - size + 1)
+        if i not in intents and not covered:
+            service = services[i]
+            tools = tuple(f"{service.name}.{tool}" for tool in service.tools)
+            span = folded.span(start, start - size)
+            intents[i] = (Intent("mcp", f"keyword:{keyword}", span, service.name, tools), quoted)
+    return list(intents.values())
 
 
 def _request(folded: Folded, shown: Spans) -> Intent:
@@ -149,27 +176,23 @@ def mcp_note(intent: Intent, services: Sequence[Service], *, limit: int) -> str 
     """What the prompt says of an mcp intent: name and one sentence per tool, or that there is none; never a schema."""
     if intent.kind != "mcp":
         return None
-    if intent.reply is not None:
-        return intent.reply
-    lines = list(_described(intent, services))
-    more = [f"... and {len(lines) - limit} more of this service."] if len(lines) > limit else []
-    about = [
-        f"{service.name}: {one_sentence(service.description)}"
-        for service in services
-        if service.name == intent.service and service.description not in ("", service.name)
-    ]
-    return "\n".join([_AVAILABLE, *about, *lines[:limit], *more]) if lines else None
-
-
-def _described(intent: Intent, services: Sequence[Service]) -> Iterator[str]:
     matched = frozenset(intent.tools)
-    for service in services:
-        for tool, description in service.tools.items():
-            inside = f"{service.name}.{tool}"
-            if service.name == intent.service and inside in matched:
-                accepted = "" if tool in service.changed else description  # who wrote the other one is not known
-                said = one_sentence(accepted) or one_sentence(service.description) or service.name
-                yield f"- {model_name(inside)}: {said}"
+    lines = [line for service in services if service.running for line in _described(service, matched, limit=limit)]
+    absent = [] if intent.reply is None else [intent.reply]
+    return "\n".join([*([_AVAILABLE, *lines] if lines else ()), *absent]) or None
+
+
+def _described(service: Service, matched: Collection[str], *, limit: int) -> Iterator[str]:
+    """The service and those of its tools that are matched, at most `limit` of them."""
+    tools = [tool for tool in service.tools if f"{service.name}.{tool}" in matched]
+    if tools and service.description not in ("", service.name):
+        yield f"{service.name}: {one_sentence(service.description)}"
+    for tool in tools[:limit]:
+        accepted = "" if tool in service.changed else service.tools[tool]  # who wrote the other one is not known
+        said = one_sentence(accepted) or one_sentence(service.description) or service.name
+        yield f"- {model_name(f'{service.name}.{tool}')}: {said}"
+    if len(tools) > limit:
+        yield f"... and {len(tools) - limit} more of this service."
 
 
 def one_sentence(description: str) -> str:

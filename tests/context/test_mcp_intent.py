@@ -71,7 +71,9 @@ def described(prompt: str) -> set[str]:
 
 
 def meant(case: Json) -> set[str]:
-    """The tools of which the prompt is to say a line each: those of the service, or the one that is named."""
+    """The tools of which the prompt is to say a line each: those of the service, or the one that is named; and those of
+    services that the message names besides (`also`).
+    """
     expect = case["expect"]
     services = [s for s in case["services"] if s["name"] == expect["service"] and s["status"] == "running"]
     return {
@@ -79,7 +81,7 @@ def meant(case: Json) -> set[str]:
         for service in services
         for tool in service["tools"]
         if expect["tool"] in (None, tool)
-    }
+    } | {model_name(name) for name in case.get("also", ())}
 
 
 async def test_a_stopped_server_is_known_by_the_names_of_its_tools() -> None:

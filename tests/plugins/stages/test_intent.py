@@ -138,6 +138,40 @@ def test_hostile_text_takes_no_noticeable_time(text: str) -> None:
     assert effort.cpu_s < 0.5
 
 
+BOTH = ("git.git_log", "weather.get_weather", "weather.get_forecast")
+
+
+@pytest.mark.parametrize(
+    ("text", "rule", "tools"),
+    [
+        ("the weather in Paris, and use git_log too", "explicit:tool", BOTH),
+        ("巴黎的天气，再用 git_log 看看提交", "explicit:tool", BOTH),
+        ("git and the weather", "keyword:weather", (*BOTH[1:], BOTH[0])),
+        ("use git_log and get_forecast", "explicit:tool", (BOTH[0], BOTH[2])),
+        ("用 git_log、get_weather 和 get_forecast", "explicit:tool", BOTH),
+        ("use git_log. Then call get_forecast.", "explicit:tool", (BOTH[0], BOTH[2])),
+        ("use git_log on the git repository", "explicit:tool", BOTH[:1]),
+        ("use git_log but don't use the weather service", "explicit:tool", BOTH[:1]),
+        ("don't use git_log or get_weather", "normal", ()),
+        ("use git_log to see how '天气' is spelled", "explicit:tool", BOTH[:1]),
+        ("use git_log, then remember that I like tea", "explicit:tool", BOTH[:1]),
+        ("use git_log and searching habits", "explicit:tool", BOTH[:1]),
+    ],
+)
+def test_all_that_one_message_names_is_offered(text: str, rule: str, tools: tuple[str, ...]) -> None:
+    """The first match decides the rule; a named tool of a service stands for what its keywords would bring."""
+    intent = recognise(text, SERVICES)
+    assert (intent.rule, intent.tools) == (rule, tools)
+
+
+def test_a_longer_keyword_stands_for_the_shorter_one_in_it() -> None:
+    """And one that two services have means the first; elsewhere in the message the shorter one counts."""
+    services = tuple(Service(name, "", (word,), {"t": ""}, True) for name, word in (("a", "log"), ("b", "git log")))
+    assert recognise("git log", services).tools == ("b.t",)
+    assert recognise("git log, log", services).tools == ("b.t", "a.t")
+    assert recognise("log", (*services, replace(services[0], name="c"))).tools == ("a.t",)
+
+
 # The stage.
 
 
@@ -212,6 +246,18 @@ async def test_an_mcp_intent_injects_short_descriptions() -> None:
         "- weather__get_weather: Weather of a place now.",
         "- weather__get_forecast: Weather of the world.",
     ]
+
+
+async def test_services_of_one_message_stand_together() -> None:
+    """Each with its own tools, and what cannot be had behind them."""
+    exchange = await through("用 git_log 看看，再用 web_search 工具，还有天气", FakeHost())
+    assert exchange.notes[1].splitlines()[1:-1] == [
+        "weather: Weather of the world.",
+        "- weather__get_weather: Weather of a place now.",
+        "- weather__get_forecast: Weather of the world.",
+        "- git__git_log: Shows commits.",
+    ]
+    assert "'web_search' is not available" in exchange.notes[1].splitlines()[-1]
 
 
 async def test_defaults_of_a_service() -> None:
