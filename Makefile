@@ -59,6 +59,7 @@ check: $(VENV)/.dev ## lint, types, formatting, shipped configuration, generated
 	$(VENV)/bin/mypy
 	$(PY) -m gateway check-config -c gateway.yaml
 	$(PY) -m gateway.config.reference --check
+	$(PY) -m gateway.lanes.openapi --check
 
 fmt: $(VENV)/.dev ## format the code
 	$(VENV)/bin/ruff check --fix .
@@ -70,8 +71,9 @@ selftest: $(VENV)/.run ## prove on this machine that passthrough is unchanged
 bench: $(VENV)/.run ## cost per request beside nginx where it is installed (ARGS="--quick")
 	$(PY) -m bench.run $(ARGS)
 
-docs: $(VENV)/.dev ## write the generated pages (docs/configuration.md, gateway.schema.json)
+docs: $(VENV)/.dev ## write the generated pages (docs/configuration.md, gateway.schema.json, docs/api.md)
 	$(PY) -m gateway.config.reference
+	$(PY) -m gateway.lanes.openapi
 
 wheel: $(VENV)/.dev ## build the wheel into dist/
 	$(PY) -m pip wheel --quiet --no-deps --wheel-dir dist .

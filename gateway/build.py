@@ -19,7 +19,7 @@ from gateway.upstream.endpoint import Endpoint
 from gateway.upstream.pool import Pool
 from gateway.wire.head import HeadLimits
 
-ROOT_PATHS = frozenset((b"/",))
+ROOT_PATHS = frozenset((b"/", b"/openapi.json"))
 ADMIN_PATHS = frozenset((b"/health/live", b"/health/ready", b"/metrics", SERVICES))
 #: Ours, whatever an upstream has there.
 CONTEXT_PATHS = frozenset((PROMPTS, WORKFLOWS))
@@ -61,7 +61,7 @@ def build_admin_entry(settings: Settings, *, metrics: Metrics) -> Entry:
         keys=KeyRing(()),
         metrics=metrics,
         door=door(settings),
-        own_paths=ROOT_PATHS | ADMIN_PATHS,
+        own_paths=ADMIN_PATHS | {b"/"},
         limits=_limits(settings),
         timeouts=_timeouts(settings),
     )

@@ -11,6 +11,7 @@ from gateway.lanes.admin import Route
 from gateway.lanes.approvals import ApprovalPages
 from gateway.lanes.asked import caller_with
 from gateway.lanes.chat import ChatPages, Identify, head_of
+from gateway.lanes.description import description_routes
 from gateway.lanes.events import EventPages
 from gateway.lanes.explain import ExplainPages
 from gateway.lanes.prompts import PromptPages
@@ -36,7 +37,7 @@ class Rooms:
     held_open: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
 
     def of_context(self) -> Sequence[Route]:
-        """Chat, its explanation, prompts and workflows."""
+        """Chat, its explanation, prompts and workflows, and the description of all pages."""
         current, identify, admit = self.current, self.identify, self.admit
         chat = ChatPages(
             current=lambda: (current().lane, current().core),
@@ -54,7 +55,7 @@ class Rooms:
             authorise=self._authorise,
             begin=WorkflowRuns(current=lambda: (current().lane, current().core), identify=identify, admit=admit),
         )
-        return [*chat.routes(), *explain.routes(), *prompts.routes(), *workflows.routes()]
+        return [*chat.routes(), *explain.routes(), *prompts.routes(), *workflows.routes(), *description_routes()]
 
     def of_runs(self) -> Sequence[Route]:
         """Approvals, runs and what happens to them."""

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 from running import key
 
-from gateway.lanes.admin import Route
+from gateway.lanes.admin import OPEN, Route
 from gateway.pages import Rooms
 from gateway.testing.local import LocalGateway
 
@@ -22,11 +22,12 @@ ASKED = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 
 @asynccontextmanager
 async def gateway() -> AsyncIterator[tuple[Sequence[Route], aiohttp.ClientSession]]:
-    """The routes of a gateway with keys, and who asks it."""
+    """The routes of a gateway with keys, but for those that everybody may ask, and who asks it."""
     config = {"keys": KEYS, "upstreams": [], "store": "sqlite:///:memory:"}
     async with LocalGateway(config) as made, aiohttp.ClientSession(made.base_url) as session:
         rooms: Rooms = made.gateway._rooms()
-        yield [*rooms.of_context(), *rooms.of_runs(), *rooms.of_services()], session
+        routes = [*rooms.of_context(), *rooms.of_runs(), *rooms.of_services()]
+        yield [route for route in routes if route[1] not in OPEN], session
 
 
 async def test_each_page_is_there_once() -> None:

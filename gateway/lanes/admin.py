@@ -27,7 +27,7 @@ log = logging.getLogger("gateway")
 
 ROOT = "/"
 #: Pages for everybody. `/metrics` asks for itself: the configuration may open it.
-OPEN = frozenset((ROOT, "/health/live", "/health/ready", "/metrics"))
+OPEN = frozenset((ROOT, "/openapi.json", "/health/live", "/health/ready", "/metrics"))
 
 #: Where a page that has given its request an id leaves it for error answers.
 REQUEST_ID = web.RequestKey("request_id", str)
@@ -109,7 +109,9 @@ class Pages:
         except web.HTTPMethodNotAllowed:
             return _error(GatewayError("method_not_allowed", "This page does not know that method."))
         except web.HTTPNotFound:
-            return _error(GatewayError("unknown_route", "There is no such page."))
+            return _error(
+                GatewayError("unknown_route", "There is no such page; GET /openapi.json lists those there are.")
+            )
         except web.HTTPRequestEntityTooLarge:
             return _error(GatewayError("request_too_large", "The request body is larger than this page takes."))
         except GatewayError as error:
