@@ -66,6 +66,7 @@ class Exchange:
     fingerprint: str = ""
     idempotency_key: str | None = None
     resume: Resume | None = None
+    brings: str = ""  # what the answer begins with: what came of an earlier question of the conversation
     events: bool = False  # progress events were asked for
     dry: bool = False  # only to be explained: nothing may be called, stored or forgotten
     budget_s: float = 300.0

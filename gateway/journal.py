@@ -325,6 +325,7 @@ class Journal(Protocol):
         state: str | None = None,
         conversation: str | None = None,
         run_id: str | None = None,
+        sha256: str | None = None,
         limit: int,
     ) -> Sequence[Approval]:
         """Oldest first."""

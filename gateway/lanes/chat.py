@@ -20,7 +20,7 @@ from gateway.lanes.workflows import called_in, use_of
 from gateway.pipeline.model import ModelCore
 from gateway.routing.keys import Identity
 from gateway.runs.live import Asking, LiveRun, fingerprint
-from gateway.wire.chat_request import whole_text
+from gateway.wire.chat_request import wants_text, whole_text
 from gateway.wire.head import RequestHead
 from gateway.wire.replies import named_approvals, parse_reply
 
@@ -85,6 +85,8 @@ class ChatPages:
         decision = parse_reply(text)
         if decision is not None:
             return await self._resumption.reply(decision, asked)
+        if (waits := await self._resumption.asked_before(asked)) is not None:
+            return waits
         stored = await lane.earlier(asked.asking, asked.exchange.caller)
         if stored is not None and (stored.effects or stored.state not in ENDED):
             return await self._resumption.repeat(stored, asked)
@@ -92,7 +94,8 @@ class ChatPages:
             return run
         called = called_in(text, lane.workflows)
         exchange = asked.exchange if called is None else replace(asked.exchange, workflow=use_of(*called))
-        return lane.begin(exchange, asked.asking)
+        brought = await self._resumption.brought(asked) if wants_text(asked.body) else None
+        return lane.begin(exchange, asked.asking, brought=brought)
 
     async def _models(self, request: web.Request) -> web.StreamResponse:
         _, core = self._current()

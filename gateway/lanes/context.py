@@ -20,6 +20,7 @@ from gateway.contracts import Chunk, Exchange, Handler, Json, Reply
 from gateway.errors import GatewayError
 from gateway.journal import StoredRun
 from gateway.lanes.approval_mode import ApprovalModes
+from gateway.lanes.bringing import Brought, bringing
 from gateway.lanes.own import Facade
 from gateway.lanes.render import Completion, Frames, Turn
 from gateway.lanes.steering import narrowed, no_such, steering_of
@@ -155,10 +156,13 @@ class ContextLane:
             credential_header=credential_header(head),
         )
 
-    def begin(self, exchange: Exchange, asking: Asking, *, detached: bool = False) -> LiveRun:
+    def begin(
+        self, exchange: Exchange, asking: Asking, *, detached: bool = False, brought: Brought | None = None
+    ) -> LiveRun:
         """A run of the chain, or of a workflow with the loop of the chain. Raises GatewayError where it has none.
 
-        Another request of the same asking may have begun it while this one waited.
+        Another request of the same asking may have begun it while this one waited. `brought` gives the beginning of
+        its answer.
         """
         name = exchange.chain
         handler = self.chains[name].handler if exchange.workflow is None else self.looping(name)
@@ -166,7 +170,8 @@ class ContextLane:
             handler = self.plain
         if handler is None:
             raise GatewayError("workflow_failed", f"The chain {name!r} runs no tools: add '{AGENT_LOOP}' to it.")
-        return self.runs.find(asking) or self.runs.begin(exchange, asking, self.held(handler), detached=detached)
+        handler = self.held(handler if brought is None else bringing(handler, brought))
+        return self.runs.find(asking) or self.runs.begin(exchange, asking, handler, detached=detached)
 
     def looping(self, chain: str) -> Handler | None:
         """The chain from its agent loop on; None: there is none."""

@@ -5,14 +5,16 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 import orjson
 
 from gateway.contracts import Chunk, Clock, Exchange, Handler, Json, Reply, Resume, Tell
 from gateway.errors import GatewayError
 from gateway.journal import Approval, Journal, StoredRun
+from gateway.lanes.bringing import Brought
 from gateway.lanes.context import ContextLane, new_run_id
-from gateway.lanes.shown_calls import is_of_what_was_shown
+from gateway.lanes.shown_calls import is_of_what_was_shown, shown_last
 from gateway.runs import chunks, spoken
 from gateway.runs.desk import Wish
 from gateway.runs.keeper import Keeper, abandon
@@ -61,14 +63,14 @@ class Resumption:
         self._store = store
         self._clock = clock
 
-    async def go_on(self, run: StoredRun) -> None:
-        """Lets a run of ours go on without a client. Raises StoreError."""
+    async def go_on(self, run: StoredRun, *, header: bytes = b"", credential: bytes = b"") -> None:
+        """Lets a run of ours go on without a client, whose lines may be known all the same. Raises StoreError."""
         handler = self._handler(run)
         if handler is None or run.fence > OFTEN:
             await self._abandon(run, "it was begun too often" if handler is not None else _no_tools(run))
             return
         asking = Asking(run.fingerprint, None, repeats=False)
-        exchange = exchange_of(Resume(run), approvals="turn")
+        exchange = exchange_of(Resume(run), approvals="turn", header=header, credential=credential)
         self._runs.begin(exchange, asking, handler, detached=True, request_id=new_run_id())
 
     async def decided(self, run_id: str) -> None:
@@ -104,6 +106,7 @@ class Resumption:
             await self.decided(other)
         claimed = await self._keeper.claim(run_id, "awaiting_approval", "awaiting_client")
         if claimed is not None:
+            self._runs.waiting.forget(claimed.fingerprint)  # this request brings the answer
             return await self._go_on_here(claimed, asked, messages=asked.body["messages"])
         run = await self._store.run(run_id, tenant=tenant)
         if run is None:
@@ -113,10 +116,10 @@ class Resumption:
         return await self._as_it_is(run, asked, decided=[approval.id for approval in ruled])
 
     async def named(self, ids: Sequence[str], asked: Asked) -> LiveRun | None:
-        """Answers a message that names calls which wait and is no decision; None: none of them waits for its caller."""
+        """Answers a message that names calls which wait and is no decision; None: none of them waits in its tenant."""
         tenant = asked.exchange.caller.tenant
         found = [approval for each in ids if (approval := await self._store.approval(each, tenant=tenant)) is not None]
-        if "approve" not in asked.exchange.caller.scopes or all(one.state != "pending" for one in found):
+        if all(one.state != "pending" for one in found):
             return None
         return await self._undecided(found, asked)
 
@@ -127,9 +130,57 @@ class Resumption:
         runs = [await desk.of_run(run_id, tenant=tenant) for run_id in dict.fromkeys(one.run_id for one in waiting)]
         pending = [one for run in runs for one in run.values() if one.state == "pending"] or waiting
         language = approval_text.language_of(last_user_text(asked.body["messages"]))
-        text = spoken.undecided_text(pending, language=language, now_s=self._clock.time())
+        answering = desk.answering(asked.exchange.caller)
+        text = spoken.undecided_text(pending, language=language, now_s=self._clock.time(), answering=answering)
         run_id = pending[0].run_id
         return self._told(asked, run_id, *_text(text), {"choices": [], "context": spoken.waiting(run_id, pending)})
+
+    async def asked_before(self, asked: Asked) -> LiveRun | None:
+        """Answers a request that was answered with a question before: with the question, while it waits, else with
+        what came of it, once. None: there is no such question, or nobody will decide on it any more.
+
+        An `Idempotency-Key` says by itself what is the same. Raises GatewayError, StoreError.
+        """
+        fingerprint = asked.asking.fingerprint
+        run_id = self._runs.waiting.find(fingerprint)
+        if run_id is None or asked.asking.idempotency_key is not None:
+            return None
+        run = await self._store.run(run_id, tenant=asked.exchange.caller.tenant)
+        if run is None or run.state in ("cancelled", "expired"):
+            self._runs.waiting.forget(fingerprint)
+            return None
+        if run.state != "awaiting_approval" or not await self._pending(run):
+            self._runs.waiting.forget(fingerprint)
+        return await self.repeat(run, asked)
+
+    async def brought(self, asked: Asked) -> Brought | None:
+        """Returns what gives the beginning of the answer to a message behind a question that was decided elsewhere:
+        what came of it. None: the last answer is no question of this caller, or still waits. Raises StoreError.
+        """
+        exchange = asked.exchange
+        for approval_id in shown_last(exchange.body["messages"]):
+            approval = await self._store.approval(approval_id, tenant=exchange.caller.tenant)
+            if approval is None or approval.caller != exchange.caller.name:
+                continue
+            run = await self._store.run(approval.run_id, tenant=approval.tenant)
+            if run is not None and not (run.state == "awaiting_approval" and await self._pending(run)):
+                return partial(self._brings, run, asked)
+        return None
+
+    async def _brings(self, run: StoredRun, asked: Asked) -> str:
+        own = asked.exchange
+        claimed = await self._keeper.claim(run.id, "awaiting_approval", "awaiting_client")
+        if claimed is not None:
+            await self.go_on(claimed, header=own.header, credential=own.credential)
+        ended = await self._over(run)
+        try:
+            told = await self._chunks_of(ended, asked, decided=())
+            text = "".join(chunk for chunk in told if isinstance(chunk, str))
+        except GatewayError as error:
+            text = error.message
+        self._runs.waiting.forget(run.fingerprint)
+        language = approval_text.language_of(last_user_text(own.body["messages"]))
+        return approval_text.meanwhile_text(text, language=language)
 
     async def repeat(self, run: StoredRun, asked: Asked) -> LiveRun:
         """Answers a request whose run is on record. Raises GatewayError, StoreError."""
@@ -183,12 +234,15 @@ class Resumption:
                 if decided:
                     text = spoken.still_pending_text(pending, decided, language=language, now_s=self._clock.time())
                 else:
-                    text = spoken.turn_text(pending, language=language)
+                    answering = self._lane().desk.answering(asked.exchange.caller)
+                    text = spoken.turn_text(pending, language=language, answering=answering)
                 return [*_text(text), {"choices": [], "context": spoken.waiting(run.id, pending)}]
         if run.state == "unknown":
             steps = await self._store.steps(run.id, tenant=run.tenant)
             step = next((step for step in steps if step.state == "unknown"), steps[-1])
             return _text(approval_text.unknown_text(step.tool, run_id=run.id, step=step.number, language=language))
+        if run.state == "cancelled":
+            raise GatewayError("run_cancelled", f"The run {run.id} was cancelled.").after_effects()
         if run.error_code is not None and run.error is not None:
             raise GatewayError(run.error_code, run.error).after_effects()
         raise interrupted(run.id)
@@ -210,22 +264,25 @@ class Resumption:
         """Waits for a run that another process drives, and gives its answer."""
 
         async def follow(tell: Tell) -> None:
-            news = asyncio.Event()
-            async with self._tail.listening(lambda _: news.set(), run_id=run.id):
-                while True:
-                    found = await self._store.run(run.id, tenant=run.tenant)
-                    if found is None or not await self._goes_on(found):
-                        break
-                    with suppress(TimeoutError):
-                        await asyncio.wait_for(news.wait(), LOOK_S)
-                    news.clear()
-            for chunk in await self._chunks_of(found or run, asked, decided=()):
+            for chunk in await self._chunks_of(await self._over(run), asked, decided=()):
                 tell(chunk)
 
         async def handle(_exchange: Exchange) -> Reply:
             return Reply(follow, _released)
 
         return handle
+
+    async def _over(self, run: StoredRun) -> StoredRun:
+        """The run once nobody drives it any more."""
+        news = asyncio.Event()
+        async with self._tail.listening(lambda _: news.set(), run_id=run.id):
+            while True:
+                found = await self._store.run(run.id, tenant=run.tenant)
+                if found is None or not await self._goes_on(found):
+                    return found or run
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(news.wait(), LOOK_S)
+                news.clear()
 
     def _handler(self, run: StoredRun) -> Handler | None:
         lane = self._lane()

@@ -13,7 +13,7 @@ from gateway.contracts import Exchange, Json
 from gateway.journal import Approval, Journal
 from gateway.runs.desk import word_of
 from gateway.wire.check_word import ID, WORD, is_word_of
-from gateway.wire.replies import Reply
+from gateway.wire.replies import REPLY_CHARS, Reply, named_approvals
 
 #: More than one is all that has to be known.
 _PENDING: Final = 200
@@ -35,6 +35,15 @@ async def is_of_what_was_shown(approval: Approval, decision: Reply, exchange: Ex
         tenant=caller.tenant, state="pending", conversation=exchange.conversation, limit=_PENDING
     )
     return [other.id for other in pending if other.caller == caller.name] == [approval.id]
+
+
+def shown_last(messages: Sequence[Json]) -> tuple[str, ...]:
+    """Returns the ids that the last answer in these messages shows, where only its user has said something since."""
+    last = next((message for message in reversed(messages) if message.get("role") != "user"), {})
+    if last is messages[-1] or last.get("role") != "assistant":
+        return ()
+    found = (name for text in _texts(last.get("content")) for name in named_approvals(text[-REPLY_CHARS:]))
+    return tuple(dict.fromkeys(found))
 
 
 def _pairs(answers: Sequence[Json]) -> set[tuple[str, str]]:

@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from gateway.contracts import Chunk, Exchange
-from gateway.journal import Approval
+from gateway.contracts import Chunk, Exchange, Json
+from gateway.journal import Approval, StoredStep
 from gateway.runs import chunks, spoken
 from gateway.runs.desk import Desk, approval_view
 from gateway.wire import approval_text as texts
@@ -44,6 +44,24 @@ class Questions:
             return self._question(pending)
         may_decide = self.desk.answering(self.exchange.caller).may_decide
         return texts.still_undecided_text(may_decide=may_decide, language=self.language)
+
+    async def already(self, steps: Sequence[StoredStep]) -> tuple[str, Json] | None:
+        """Returns the question of another run that waits for one of these calls, and its facts; None: none does.
+
+        One call is one approval. A run that is on record asks for itself: it has an answer of its own to bring.
+        """
+        if self.exchange.workflow is not None or self.exchange.resume is not None:
+            return None
+        for step in steps:
+            asked = await self.desk.asked_already(step, self.exchange)
+            of_run = {} if asked is None else await self.desk.of_run(asked.run_id, tenant=asked.tenant)
+            pending = [approval for approval in of_run.values() if approval.state == "pending"]
+            if asked is not None and pending:  # else somebody has decided this moment
+                before = texts.waiting_already_text(
+                    [other.tool for other in steps if other.sha256 != asked.sha256], language=self.language
+                )
+                return f"{before}\n\n{self._question(pending)}", spoken.waiting(asked.run_id, pending)
+        return None
 
     def _question(self, pending: Sequence[Approval], *, held_s: float | None = None) -> str:
         answering = self.desk.answering(self.exchange.caller, held_s=held_s)

@@ -224,7 +224,11 @@ class Round:
             self._end("rejected", texts.refused_here_text(shown, **self._told_so_far()))
             await self.record.refused()
             return
-        if lacking:
+        if lacking and (other := await self.questions.already([self.record.steps[n] for n in lacking])) is not None:
+            text, self.context = other
+            self._end("completed", text)
+            await self.record.refused()
+        elif lacking:
             await self._issue(lacking)
             self.begun()
 

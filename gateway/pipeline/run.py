@@ -36,6 +36,7 @@ from gateway.runs.live import PARKED as PARKED_MARK
 from gateway.runs.loop import Action, Ask, Execute, Finish, Loop, Planned, Told
 from gateway.runs.record import Record
 from gateway.runs.script import Script
+from gateway.runs.spoken import asking_run
 from gateway.store import StoreError
 from gateway.tools.native import native_tools
 from gateway.wire.imitation import defused
@@ -115,6 +116,8 @@ class Run:
                 await self._say(chunks.event({"type": "run.started", "run_id": self._exchange.id}))
             if self._exchange.resume is not None and (text := self._hidden.retold()):
                 await self._say(text)
+            if self._exchange.brings:
+                await self._say(self._spoken(self._exchange.brings))
             await self._begin()
             self._action = Execute(()) if self._progress.is_open else _defused(self._loop.begin())
             while not isinstance(self._action, Finish):
@@ -326,8 +329,10 @@ class Run:
         if self._state in PARKED:
             await self._hidden.park(self._loop.hidden)
             await self._patience.until(partial(self._record.park, self._state))
-            await self._say({PARKED_MARK: True})
+            await self._say({PARKED_MARK: asking_run(self._context)})
         else:
+            if (asks := asking_run(self._context)) is not None:
+                await self._say({PARKED_MARK: asks})
             await self._hidden.keep(self._loop.hidden, finish.tool_calls)
             answer: Json = {"content": "".join(self._progress.said), "tool_calls": finish.tool_calls}
             answer |= {"finish_reason": finish.reason, "usage": usage["usage"], "context": usage.get("context", {})}

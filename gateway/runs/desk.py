@@ -102,6 +102,14 @@ class Desk:
             secret=new_secret(),
         )
 
+    async def asked_already(self, step: StoredStep, exchange: Exchange) -> Approval | None:
+        """Returns the approval of another run that waits for the same call, of this caller in this conversation."""
+        pending = await self._store.approvals(tenant=step.tenant, state="pending", sha256=step.sha256, limit=OF_RUN)
+        whose = (exchange.caller.name, exchange.conversation)
+        now_s = self._clock.time()
+        alike = (one for one in pending if (one.caller, one.conversation) == whose and one.expires_s > now_s)
+        return next((one for one in alike if one.run_id != step.run_id), None)
+
     def holds(self, approval: Approval) -> bool:
         """Whether tool and policy are still those that the approval is bound to."""
         binding = self._judges.binding(approval.tool)

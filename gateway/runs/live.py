@@ -16,6 +16,7 @@ from gateway.contracts import Chunk, Clock, Exchange, Handler, Intent, Json, Pau
 from gateway.errors import ExitError, GatewayError, contained
 from gateway.runs.lease import lost
 from gateway.runs.transcript import Transcript
+from gateway.runs.waiting import Waiting
 
 log = logging.getLogger("gateway")
 
@@ -29,7 +30,8 @@ KEPT = 1000
 #: once it is over. After a drop the run says CALLS again instead of anything else: it is held there until a client is
 #: back, and what the dropped call said is forgotten. WAITS: whether a person is waited for, which takes no client: when
 #: it leaves, the run waits in the store instead.
-#: PARKED: the turn ends here, the run does not; only the store knows how it goes on.
+#: PARKED: the turn ends here, the run does not; only the store knows how it goes on. The mark's value is the id of the
+#: run whose question the turn ends with, or None where it ends with none.
 RECORDED, EFFECTS, CALLS, WAITS, PARKED = "recorded", "effects", "calls", "waits", "parked"
 #: Why a run is cancelled whose process stops: it is no reason to end the run.
 STOPPING = "stopping"
@@ -85,6 +87,7 @@ class LiveRun:
         self.waits = False
         self.failure_told = False
         self.parked = False
+        self.asks: str | None = None  # the id of the run, this one or another, that its answer asks a person for
         self.clients = 0
         self.cut = False  # its last client left before the answer was whole
         self.alone_since_s = 0.0  # monotonic; of one that failed, since it told so first
@@ -181,7 +184,7 @@ class LiveRun:
                 self._on_record.set()
                 return None
             if PARKED in chunk:
-                self.parked = True
+                self.parked, self.asks = True, chunk[PARKED]
                 return None
             if WAITS in chunk:
                 self.waits = chunk[WAITS]
@@ -225,17 +228,15 @@ class LiveRuns:
         self._by_key: dict[tuple[str, str, str], LiveRun] = {}
         self._alone: dict[str, LiveRun] = {}  # those without a client, in the order in which they lost it
         self._closed = False
-        self._parked: dict[str, float] = {}  # fingerprints of those whose client left a person's decision, and when
+        self.waiting = Waiting()
 
     def marked(self, asking: Asking) -> Asking:
-        """The asking, as one that repeats a run where it does so without a word, and that run is on record only.
-
-        Its client left while a person was waited for, or it went on without that client and could not come to an end.
+        """The asking, as one that repeats a run where it does so without a word, and that run is on record only: it
+        went on without its client and could not come to an end.
         """
         self._forget_old()
-        left = self._parked.pop(asking.fingerprint, None) is not None
         latest = self._alike.get(asking.fingerprint, ())[-1:]
-        return replace(asking, repeats=True) if left or any(map(_is_on_record, latest)) else asking
+        return replace(asking, repeats=True) if any(map(_is_on_record, latest)) else asking
 
     def find(self, asking: Asking) -> LiveRun | None:
         """The run that this request repeats, if it may join it. Raises GatewayError (idempotency_mismatch)."""
@@ -288,13 +289,14 @@ class LiveRuns:
         if run.clients:
             return
         run.cut = not whole
+        if run.asks is not None:
+            self.waiting.note(run.asking.fingerprint, run.asks)
         parks = run.waits and not run.done
         if not run.detached and (parks or (not run.effects and (whole or not run.done))):
             run.cancel()
             self._drop(run)
             if parks:
-                self._parked.pop(run.asking.fingerprint, None)
-                self._parked[run.asking.fingerprint] = self._clock.monotonic()
+                self.waiting.note(run.asking.fingerprint, run.exchange.id)
             return
         self._leave_alone(run)
         if not run.detached and not run.done:
@@ -314,7 +316,6 @@ class LiveRuns:
         self._alike.clear()
         self._by_key.clear()
         self._alone.clear()
-        self._parked.clear()
 
     def _abandon(self, run: LiveRun) -> None:
         if not run.clients:
@@ -342,8 +343,6 @@ class LiveRuns:
     def _forget_old(self) -> None:
         """Those without a client go after a while, or when there are too many; not before they have ended."""
         oldest_s = self._clock.monotonic() - JOINABLE_S
-        while self._parked and (next(iter(self._parked.values())) < oldest_s or len(self._parked) > KEPT):
-            del self._parked[next(iter(self._parked))]
         for _ in range(len(self._alone)):
             run = next(iter(self._alone.values()))
             if run.alone_since_s >= oldest_s and len(self._alone) <= KEPT:

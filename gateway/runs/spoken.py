@@ -66,3 +66,9 @@ def waiting(run_id: str, pending: Sequence[Approval]) -> Json:
     """What stands beside the text of a turn that waits."""
     approvals = [approval_view(approval) for approval in pending]
     return {"run_id": run_id, "status": "awaiting_approval", "approvals": approvals}
+
+
+def asking_run(context: Json) -> str | None:
+    """Returns the id of the run whose question a turn ends with, from what stands beside its text; None: none."""
+    run_id: str | None = context["run_id"] if context.get("status") == "awaiting_approval" else None
+    return run_id

@@ -174,4 +174,8 @@ MIGRATIONS: Sequence[Migration] = (
         "ALTER TABLE approvals ADD COLUMN secret TEXT NOT NULL DEFAULT ''",
         "UPDATE approvals SET secret = lower(hex(randomblob(16)))",
     ),
+    (
+        # Whether the same call is asked for already.
+        "CREATE INDEX approvals_by_call ON approvals (tenant, sha256, state, created_s)",
+    ),
 )

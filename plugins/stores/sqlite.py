@@ -255,9 +255,10 @@ class SqliteStore:
         state: str | None = None,
         conversation: str | None = None,
         run_id: str | None = None,
+        sha256: str | None = None,
         limit: int,
     ) -> Sequence[Approval]:
-        columns = {"state": state, "conversation": conversation, "run_id": run_id}
+        columns = {"state": state, "conversation": conversation, "run_id": run_id, "sha256": sha256}
         return await self._all(
             APPROVALS, *chosen(journal.APPROVALS, tenant, columns, order=journal.OLDEST_FIRST, limit=limit)
         )

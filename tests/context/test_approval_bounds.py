@@ -266,7 +266,7 @@ async def test_the_operator_chooses_how(tmp_path: Path, where: str) -> None:
     said: Json = {"mode": {"mode": "hold"}, "chain": {"chains": {"assistant": "hold"}}, "key": {}}[where]
     approvals = {"inline_wait": "50ms", **said}
     keys = [{**key("both", "context", "approve"), **({"approvals": "hold"} if where == "key" else {})}]
-    async with talking(asks(), asks(), tools=ranch(tmp_path), approvals=approvals, keys=keys) as world:
+    async with talking(asks(), asks(birth("Ed")), tools=ranch(tmp_path), approvals=approvals, keys=keys) as world:
         streamed = await world.stream(GO, headers=by("both"))
         assert [event["type"] for event in streamed.told] == ["approval.required"]
         assert behind_question(streamed.text).startswith("Nobody has decided")

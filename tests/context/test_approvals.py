@@ -273,7 +273,7 @@ async def test_a_client_that_leaves_a_held_stream_loses_nothing(tmp_path: Path) 
 
 
 async def test_a_decision_by_rest_lets_the_run_go_on_by_itself(tmp_path: Path) -> None:
-    """The conversation's next message sees what came of it, though its client never did."""
+    """The conversation's next message brings what came of it, and the model sees it, too."""
     async with talking(asks(), DONE, says("Yes, she is."), tools=ranch(tmp_path)) as world:
         first = await world.chat(GO)
         (approval,) = first.asks
@@ -281,7 +281,8 @@ async def test_a_decision_by_rest_lets_the_run_go_on_by_itself(tmp_path: Path) -
         assert (decided_.status, decided_.json["state"], decided_.json["via"]) == (200, "approved", "rest")
         run = await world.run(approval["run_id"], state="completed")
         assert run["answer"]["content"] == "Di is here." and born(tmp_path) == ["Di"]
-        assert (await world.chat(answering(first, "Is she there?"))).text == "Yes, she is."
+        answer = await world.chat(answering(first, "Is she there?"))
+        assert answer.text == "It was decided meanwhile. What came of it:\n\nDi is here.\n\nYes, she is."
         seen = world.model.asked[-1]["messages"]
         assert [message["role"] for message in seen] == [*("system", "user", "assistant", "tool", "assistant", "user")]
         assert seen[4]["content"] == "Di is here."

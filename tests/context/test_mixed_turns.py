@@ -158,8 +158,8 @@ async def test_it_is_still_there_if_a_person_was_asked(tmp_path: Path) -> None:
         assert sent[4]["role"] == "tool" and sent[4]["tool_call_id"] == sent[3]["tool_calls"][0]["id"]
 
 
-async def test_what_came_of_a_question_stands_behind_it(tmp_path: Path) -> None:
-    """Decided elsewhere: the model sees the question, the call, the result and its answer in this order."""
+async def test_what_came_of_a_question_stands_in_its_place(tmp_path: Path) -> None:
+    """Decided elsewhere: the model sees the call, the result and its answer, and no two answers in a row."""
     read = calls("file_operations", operation="read", path="notes.txt")
     script = (read, NOTE_OF_NO_RISK_SAID, says("Noted."), says("As I said."), says("Yes."))
     async with talking(*script, tools=desk(tmp_path, write=True)) as world:
@@ -170,11 +170,11 @@ async def test_what_came_of_a_question_stands_behind_it(tmp_path: Path) -> None:
         assert [m["role"] for m in world.model.behind(0)] == ["user", "assistant", "tool", "assistant", "user"]
         await world.decide(asked.asks[0]["id"])
         await world.run(asked.headers["X-Context-Run-Id"], state="completed")
-        assert (await world.chat(said)).text == "Yes."
+        assert (await world.chat(said)).text.endswith("As I said.\n\nYes.")
         sent = world.model.behind(0)
-        roles = ["user", "assistant", "tool", "assistant", "assistant", "tool", "assistant", "user"]
+        roles = ["user", "assistant", "tool", "assistant", "tool", "assistant", "user"]
         assert [message["role"] for message in sent] == roles
-        assert shown(sent[3]) == shown(said[1]) and [sent[6]["content"], sent[7]] == ["As I said.", said[2]]
+        assert [sent[5]["content"], sent[6]] == ["As I said.", said[2]]
 
 
 async def test_another_conversation_gets_nothing_of_it(tmp_path: Path) -> None:

@@ -200,7 +200,7 @@ async def test_the_next_message_knows_what_came_of_a_run(tmp_path: Path) -> None
         first = await world.chat(CALLED)
         await world.decide(first.asks[0]["id"])
         await world.run(first.asks[0]["run_id"], state="completed")
-        assert (await world.chat(answering(first, "Is she there?", question=CALLED))).text == "She is."
+        assert (await world.chat(answering(first, "Is she there?", question=CALLED))).text.endswith("\n\nShe is.")
         assert DONE in [message["content"] for message in world.model.asked[-1]["messages"]]
 
 

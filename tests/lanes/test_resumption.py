@@ -383,7 +383,7 @@ async def test_a_repeated_request_whose_run_was_taken_up_meanwhile_waits_for_it(
     [
         ({"state": "failed", "error_code": "agent_timeout", "error": "Too long."}, "agent_timeout"),
         ({"state": "interrupted"}, "run_interrupted"),
-        ({"state": "cancelled"}, "run_interrupted"),
+        ({"state": "cancelled"}, "run_cancelled"),
     ],
 )
 async def test_a_run_without_an_answer_is_an_error_that_nobody_repeats(opened: Opened, facts: Json, code: str) -> None:

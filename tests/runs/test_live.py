@@ -15,6 +15,7 @@ from gateway.runs.live import (
     GRACE_S,
     JOINABLE_S,
     KEPT,
+    PARKED,
     RECORDED,
     STOPPING,
     WAITS,
@@ -389,7 +390,7 @@ async def test_a_failure_after_an_effect_is_told_again() -> None:
 
 
 async def test_a_question_whose_client_left_is_found_on_record() -> None:
-    """Whoever asks the same within a minute repeats that run, once, and need not say so; this run is not joined."""
+    """Whoever asks the same repeats that run, and need not say so, whenever it is; this run is not joined."""
 
     class Asks(Work):
         async def _chunks(self) -> AsyncGenerator[Json, None]:
@@ -397,15 +398,32 @@ async def test_a_question_whose_client_left_is_found_on_record() -> None:
             await self.go.wait()
 
     time = ManualClock()
-    for waited_s, expected in ((0.0, [True, False]), (JOINABLE_S + 1, [False, False])):
+    for waited_s in (0.0, JOINABLE_S + 1):
         runs, run = begun(Asks(), time)
         await until(lambda run=run: run.waits)
         runs.leave(run, whole=False)
         await run.ended()
         time.advance(waited_s)
-        assert not runs.marked(asking("other")).repeats
-        assert [runs.marked(asking()).repeats for _ in range(2)] == expected
+        assert runs.waiting.find(asking("other").fingerprint) is None
+        assert runs.waiting.find(asking().fingerprint) == run.exchange.id
         assert runs.find(asking(repeats=True)) is None
+
+
+async def test_a_turn_that_ends_with_a_question_is_found_on_record() -> None:
+    """By its own run, or by the other one that waits for the same call; one that waits for something else is not."""
+    for named in ("run_1", "run_9", None):
+
+        class Parks(Work):
+            mark = named
+
+            async def _chunks(self) -> AsyncGenerator[Json, None]:
+                yield {PARKED: self.mark}
+                yield {"choices": []}
+
+        runs, run = begun(Parks())
+        await whole(run)
+        runs.leave(run, whole=True)
+        assert (runs.waiting.find(asking().fingerprint), runs.find(asking())) == (named, None)
 
 
 async def test_a_run_that_failed_without_its_client_is_found_on_record() -> None:
