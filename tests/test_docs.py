@@ -1,5 +1,6 @@
 """The documentation says what is there: metrics, error codes, links, decisions."""
 
+import json
 import re
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from exposed import busy_context
 
 from gateway.errors import CODES
 from gateway.exposition import Exposition
+from gateway.registry import find_plugin
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import connect
 
@@ -57,6 +59,17 @@ def test_every_decision_is_listed() -> None:
     index = (ROOT / "docs/decisions/README.md").read_text()
     for record in ROOT.glob("docs/decisions/0*.md"):
         assert f"({record.name})" in index
+
+
+@pytest.mark.parametrize("name", ["intent", "memory", "prompt_enhancer", "agent_loop"])
+def test_every_option_of_a_stage_is_documented_as_it_is(name: str) -> None:
+    """docs/stages.md has a row for each, with its default and its description."""
+    text = (ROOT / "docs/stages.md").read_text()
+    section = text.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+    fields = find_plugin("stages", name, folder=ROOT / "plugins").config.model_fields
+    assert re.findall(r"^\| `(\w+)` \| `(.+?)` \| (.+) \|$", section, re.MULTILINE) == [
+        (key, json.dumps(field.default), field.description) for key, field in fields.items()
+    ]
 
 
 def _operations() -> str:
