@@ -14,6 +14,7 @@ from gateway.lanes.chat import ChatPages, Identify, head_of
 from gateway.lanes.description import description_routes
 from gateway.lanes.events import EventPages
 from gateway.lanes.explain import ExplainPages
+from gateway.lanes.own import note
 from gateway.lanes.prompts import PromptPages
 from gateway.lanes.remembered import RememberedPages
 from gateway.lanes.resumption import Resumption
@@ -69,7 +70,7 @@ class Rooms:
         runs = RunPages(store=store, tail=tail, authorise=authorise, resume=resume, clock=clock)
         remembered = RememberedPages(remembered=lambda: desk().remembered, authorise=authorise)
         events = EventPages(store=store, tail=tail, authorise=authorise)
-        socket = SocketPages(desk=desk, store=store, tail=tail, authorise=authorise, resume=resume)
+        socket = SocketPages(desk=desk, store=store, tail=tail, authorise=authorise, resume=resume, in_use=self.current)
         self.held_open += [approvals.close, events.close, socket.close]
         return [*approvals.routes(), *remembered.routes(), *runs.routes(), *events.routes(), *socket.routes()]
 
@@ -78,4 +79,6 @@ class Rooms:
         return ServicePages(fleet=lambda: self.shared.fleet, authorise=self._authorise).routes()
 
     def _authorise(self, request: web.Request, *scopes: str) -> Caller:
-        return caller_with(scopes, lambda scope: self.identify(head_of(request), True, scope).caller)
+        caller = caller_with(scopes, lambda scope: self.identify(head_of(request), True, scope).caller)
+        note(request, key=caller.name)
+        return caller

@@ -7,21 +7,22 @@
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Literal
 
-import orjson
 from aiohttp import ClientConnectionResetError, WSCloseCode, WSMsgType, web
 
 from gateway.caller import Caller
 from gateway.contracts import Json
 from gateway.errors import GatewayError
-from gateway.journal import Journal, RunEvent
+from gateway.journal import Journal
 from gateway.lanes.admin import Route
 from gateway.lanes.asked import VIEWING, Authorise, Body, Resume, number_of, parsed, query_of, value_of
+from gateway.lanes.audience import WAITING_MOST, Audience, Outbox, words_of
 from gateway.lanes.decisions import Decision, Decisions, go_on
+from gateway.lanes.own import Facade
 from gateway.lanes.views import decided_view, error_view
 from gateway.lanes.websocket import websocket
 from gateway.runs.desk import Desk
@@ -31,8 +32,6 @@ log = logging.getLogger("gateway")
 
 SOCKET = "/context/ws"
 MESSAGE_LIMIT_BYTES = 1 << 20
-#: A client that is so many events behind does not read.
-WAITING_MOST = 1000
 #: Events of one query, and the longest goodbye.
 BATCH, CLOSE_S = 500, 2.0
 
@@ -52,7 +51,10 @@ class Decide(Decision):
 
 
 class SocketPages:
-    """The page of one worker; desk, store and tail are those in use. `resume` lets a run go on."""
+    """The page of one worker; desk, store and tail are those in use. `resume` lets a run go on.
+
+    `in_use` gives the configuration in use, which has the keys.
+    """
 
     def __init__(
         self,
@@ -62,7 +64,9 @@ class SocketPages:
         tail: Tail,
         authorise: Authorise,
         resume: Resume,
+        in_use: Callable[[], object],
     ) -> None:
+        self._audience = Audience(in_use)
         self._store = store
         self._tail = tail
         self._authorise = authorise
@@ -81,23 +85,23 @@ class SocketPages:
     async def _socket(self, request: web.Request) -> web.StreamResponse:
         caller = self._authorise(request, *VIEWING)
         query = query_of(request, "after")
-        outbox = _Outbox(caller.tenant)
-        async with self._tail.listening(outbox.hear):
-            seen = number_of(query, "after", default=-1)
-            if seen < 0:
-                seen = await self._store.last_event()
+        outbox = Outbox(caller.tenant)
+        async with self._tail.listening(self._audience.hear), self._audience.joined(outbox):
+            after = number_of(query, "after", default=-1)
+            outbox.seen = after if after >= 0 else await self._store.last_event()
             async with websocket(request, message_limit_bytes=MESSAGE_LIMIT_BYTES) as socket:
                 self._open.add(socket)
                 try:
-                    await self._talk(request, socket, outbox, seen=seen)
+                    outbox.put_now = partial(_put, request, socket)
+                    await self._talk(request, socket, outbox)
                 finally:
                     self._open.discard(socket)
         return socket
 
-    async def _talk(self, request: web.Request, socket: web.WebSocketResponse, outbox: "_Outbox", *, seen: int) -> None:
+    async def _talk(self, request: web.Request, socket: web.WebSocketResponse, outbox: Outbox) -> None:
         async with asyncio.TaskGroup() as tasks:
             beside = (
-                tasks.create_task(self._send(request, socket, outbox, seen=seen)),
+                tasks.create_task(self._send(request, socket, outbox)),
                 tasks.create_task(_leave_behind(socket, outbox)),
             )
             async for message in socket:
@@ -109,24 +113,25 @@ class SocketPages:
             for task in beside:
                 task.cancel()
 
-    async def _send(self, request: web.Request, socket: web.WebSocketResponse, outbox: "_Outbox", *, seen: int) -> None:
+    async def _send(self, request: web.Request, socket: web.WebSocketResponse, outbox: Outbox) -> None:
         """Sends what was before, then what comes."""
         try:
             more = True
             while more:
                 tenant = self._caller(request).tenant
-                events = await self._store.events(after=seen, tenant=tenant, limit=BATCH)
+                events = await self._store.events(after=outbox.seen, tenant=tenant, limit=BATCH)
                 for event in events:
-                    await socket.send_frame(_frame(event), WSMsgType.TEXT)
-                    seen = event.seq
+                    await socket.send_frame(words_of(event), WSMsgType.TEXT)
+                    outbox.seen = event.seq
                 more = len(events) == BATCH
             while True:
                 item = await outbox.next()
                 if isinstance(item, bytes):
                     await socket.send_frame(item, WSMsgType.TEXT)
-                elif item.seq > seen:
+                elif item[0] > outbox.seen:
                     self._caller(request)
-                    await socket.send_frame(_frame(item), WSMsgType.TEXT)
+                    outbox.seen, words = item
+                    await socket.send_frame(words, WSMsgType.TEXT)
         except GatewayError as error:
             await _close(socket, WSCloseCode.POLICY_VIOLATION, error.code.encode())
 
@@ -163,45 +168,7 @@ class SocketPages:
         return self._authorise(request, *VIEWING)
 
 
-class _Outbox:
-    """What waits to be sent to one client of a tenant."""
-
-    def __init__(self, tenant: str) -> None:
-        self.overfull = asyncio.Event()
-        self._tenant = tenant
-        self._line: deque[RunEvent | bytes] = deque()
-        self._news = asyncio.Event()
-        self._idle = asyncio.Event()
-
-    def hear(self, event: RunEvent) -> None:
-        if event.tenant == self._tenant and not self.overfull.is_set():
-            self._put(event)
-
-    def reply(self, content: Json) -> None:
-        self._put(orjson.dumps(content))
-
-    async def next(self) -> RunEvent | bytes:
-        """Comes back for more once the last one is sent."""
-        while not self._line:
-            self._idle.set()
-            self._news.clear()
-            await self._news.wait()
-        return self._line.popleft()
-
-    async def empty(self) -> None:
-        """Returns once all of it is sent."""
-        await self._idle.wait()
-
-    def _put(self, item: RunEvent | bytes) -> None:
-        self._idle.clear()
-        self._line.append(item)
-        self._news.set()
-        if len(self._line) > WAITING_MOST:
-            self._line.clear()
-            self.overfull.set()
-
-
-async def _leave_behind(socket: web.WebSocketResponse, outbox: _Outbox) -> None:
+async def _leave_behind(socket: web.WebSocketResponse, outbox: Outbox) -> None:
     """Sends a client away that does not read: it may come back with `after`."""
     await outbox.overfull.wait()
     log.warning("a client of %s is more than %d events behind and is sent away", SOCKET, WAITING_MOST)
@@ -215,16 +182,10 @@ async def _close(socket: web.WebSocketResponse, code: int, reason: bytes) -> Non
             await socket.close(code=code, message=reason, drain=False)
 
 
-def _frame(event: RunEvent) -> bytes:
-    return orjson.dumps(
-        {
-            "type": "event",
-            "seq": event.seq,
-            "event": event.type,
-            "run_id": event.run_id,
-            "data": orjson.Fragment(event.data),
-        }
-    )
+def _put(request: web.Request, socket: web.WebSocketResponse, frames: bytes) -> bool:
+    """Writes frames to a client that is there and keeps up; whether it is."""
+    wire = request.transport
+    return isinstance(wire, Facade) and not socket.closed and wire.put(frames)
 
 
 def _complaint(error: GatewayError) -> Json:

@@ -24,8 +24,8 @@ class Tail:
 
     def __init__(self, store: Journal) -> None:
         self._store = store
-        self._of_run: dict[str, list[Heard]] = {}
-        self._of_all: list[Heard] = []
+        self._of_run: dict[str, dict[Heard, int]] = {}
+        self._of_all: dict[Heard, int] = {}
         self._partings: list[Callable[[], None]] = []
         self._seen = -1
         self._nudged = asyncio.Event()
@@ -37,14 +37,15 @@ class Tail:
     async def listening(
         self, heard: Heard, *, run_id: str | None = None, parting: Callable[[], None] | None = None
     ) -> AsyncIterator[None]:
-        """`heard` gets each event that is written after this is entered, of one run or of all. Raises StoreError.
+        """`heard` gets each event that is written after this is entered, of one run or of all.
 
-        `parting` is called when the process is about to stop; `leaving` says whether it is.
+        It gets it once, however often it listens. `parting` is called when the process is about to stop; `leaving` says
+        whether it is. Raises StoreError.
         """
         if parting is not None:
             self._partings.append(parting)
-        hearers = self._of_all if run_id is None else self._of_run.setdefault(run_id, [])
-        hearers.append(heard)
+        hearers = self._of_all if run_id is None else self._of_run.setdefault(run_id, {})
+        hearers[heard] = hearers.get(heard, 0) + 1
         try:
             async with self._opening:
                 if self._task is None or self._task.done():
@@ -52,7 +53,9 @@ class Tail:
                     self._task = asyncio.get_running_loop().create_task(self._follow())
             yield
         finally:
-            hearers.remove(heard)
+            hearers[heard] -= 1
+            if not hearers[heard]:
+                del hearers[heard]
             if parting is not None:
                 self._partings.remove(parting)
             if run_id is not None and not hearers:

@@ -61,18 +61,18 @@ class Ledger(SqliteStore):
     full = False
 
     async def write(self, change: Change) -> None:
-        self._check()
+        self._fail_if_full()
         await super().write(change)
 
     async def rule_all(self, rulings: Sequence[Ruling]) -> Sequence[tuple[Ruled, Approval | None]]:
-        self._check()
+        self._fail_if_full()
         return await super().rule_all(rulings)
 
     async def events(self, **which: object) -> list[RunEvent]:  # type: ignore[override]
-        self._check()
+        self._fail_if_full()
         return await super().events(**which)  # type: ignore[arg-type, return-value]
 
-    def _check(self) -> None:
+    def _fail_if_full(self) -> None:
         if self.full:
             raise StoreError("database or disk is full")
 
@@ -105,6 +105,7 @@ class Office:
     keepalive_s: float = 10.0
 
     def __post_init__(self) -> None:
+        self._keys_in_use = dict(self.keys)
         self.desk = Desk(
             self.store,
             self.tail,
@@ -119,7 +120,7 @@ class Office:
         self.remembered = RememberedPages(remembered=lambda: self.desk.remembered, authorise=self.authorise)
         self.runs = RunPages(resume=self.resume, clock=self.clock, **seen)  # type: ignore[arg-type]
         self.events = EventPages(keepalive_s=self.keepalive_s, **seen)  # type: ignore[arg-type]
-        self.sockets = SocketPages(desk=lambda: self.desk, resume=self.resume, **seen)  # type: ignore[arg-type]
+        self.sockets = SocketPages(desk=lambda: self.desk, resume=self.resume, in_use=self.in_use, **seen)  # type: ignore[arg-type]
 
     def authorise(self, request: web.Request, *scopes: str) -> Caller:
         caller = self.keys.get(request.headers.get("X-Gateway-Key", ""))
@@ -128,6 +129,12 @@ class Office:
         if not caller.scopes & set(scopes):
             raise GatewayError("scope_missing", "Another key.")
         return caller
+
+    def in_use(self) -> object:
+        """The same as long as the keys are."""
+        if self._keys_in_use != self.keys:
+            self._keys_in_use = dict(self.keys)
+        return self._keys_in_use
 
     async def resume(self, run_id: str) -> None:
         self.resumed.append(run_id)

@@ -12,7 +12,7 @@ from functional.talking import handshake as handshake_of
 
 from gateway.contracts import Json
 from gateway.journal import Change
-from gateway.lanes.socket import WAITING_MOST
+from gateway.lanes.audience import WAITING_MOST
 from tests.plugins.stores.records import event, new
 
 from .office import Desktop, going, opened, until
