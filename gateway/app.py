@@ -5,7 +5,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 from aiohttp import web
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -53,7 +52,7 @@ DATA, ADMIN = "listen", "admin.listen"
 
 
 class Gateway:
-    """One worker's object graph. `load` reads the configuration anew; `folder` is where workers exchange metrics."""
+    """One worker's object graph. `load` reads the configuration anew; `exposition` is that of all workers."""
 
     def __init__(
         self,
@@ -62,7 +61,7 @@ class Gateway:
         load: Callable[[], Loaded],
         sink: LogSink,
         metrics: Metrics,
-        folder: Path | None = None,
+        exposition: Exposition | None = None,
         index: int = 0,
         agree: Callable[[bool], Awaitable[bool]] | None = None,
     ) -> None:
@@ -72,7 +71,7 @@ class Gateway:
         self._metrics = metrics
         self._index = index
         self._agree = agree or _alone
-        self._exposition = Exposition(metrics, folder=folder, index=index)
+        self._exposition = exposition or Exposition(metrics)
         self._stack = AsyncExitStack()
         self._listeners: dict[str, Listener] = {}
         self._demo_url: str | None = None
@@ -118,7 +117,8 @@ class Gateway:
         assert self._shared is not None
         families = self._shared.fleet.families
         self._metrics.sources += [listener.families, self._wrong_keys.families]
-        self._metrics.sources += [self._counters.families, self._waiting, families]
+        self._metrics.sources += [self._waiting, families]
+        self._metrics.further.append(self._counters.counted)
         if admin is not None:
             self._listeners[ADMIN] = await self._listener(build_admin_entry(settings, metrics=self._metrics), services)
         for listener in self._listeners.values():

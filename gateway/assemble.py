@@ -22,6 +22,7 @@ from gateway.managed import ManagedService
 from gateway.metrics import Metrics
 from gateway.pipeline.agent import Agents, Crew
 from gateway.pipeline.chain import Chain, Link, fold
+from gateway.pipeline.metering import metered
 from gateway.pipeline.model import ModelCore, Target
 from gateway.pipeline.prompts import BasePrompts
 from gateway.pipeline.round import Consent
@@ -139,16 +140,12 @@ async def assemble_context(
     judge, runner = Judge(catalog, gate), Runner(shared.results, counters=counters, clock=clock)
     crew = _crew(settings, shared)
     host.runs = Agents(crew)
-    core = ModelCore(
-        _targets(settings, pools, metrics),
-        fixed=settings.context.upstream,
-        model=settings.context.model,
-        clock=clock.monotonic,
-    )
+    core = _core(settings, _targets(settings, pools, metrics), clock)
+    model = metered(core, counters)
     chains: dict[str, Chain] = {}
     for name, uses in settings.chains.items():
         links = _links(name, uses, host, problems, folder=settings.plugins.folder)
-        answering = core if any(link.name == AGENT_LOOP for link in links) else unlooped(core)
+        answering = model if any(link.name == AGENT_LOOP for link in links) else unlooped(model)
         chains[name] = fold(name, links, answering, counters=counters, clock=clock)
 
     async def close() -> None:
@@ -174,7 +171,7 @@ async def assemble_context(
         runs=shared.runs,
         earlier=_earlier(store, clock),
         close=close,
-        plain=core,
+        plain=model,
         tasks=context.tasks,
         workflows=workflows,
     )
@@ -211,6 +208,11 @@ def _crew(settings: Settings, shared: Shared) -> Crew:
         counters=shared.counters,
         clock=shared.clock,
     )
+
+
+def _core(settings: Settings, targets: Sequence[Target], clock: Clock) -> ModelCore:
+    chosen = settings.context
+    return ModelCore(targets, fixed=chosen.upstream, model=chosen.model, clock=clock.monotonic)
 
 
 def _approval_modes(settings: Settings) -> ApprovalModes:

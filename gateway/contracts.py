@@ -303,8 +303,8 @@ class Prompts(Protocol):
 class Counters(Protocol):
     """Counts of the context lane (docs/operations.md names them)."""
 
-    def count(self, name: str, **labels: str) -> None:
-        """Adds one to the counter `gateway_<name>_total`."""
+    def count(self, name: str, by: int = 1, /, **labels: str) -> None:
+        """Adds to the counter `gateway_<name>_total`."""
         ...
 
     def observe(self, name: str, value: float, **labels: str) -> None:

@@ -1,30 +1,21 @@
-"""Counts of the context lane: a closed table of names and labels, values by label, and their Prometheus families.
+"""Counts of the context lane: a closed table of names and labels, and values by label.
 
 Labels are stages, tools, workflows, chains and closed words, all from the configuration: never what a client sent.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
-
-from gateway.metrics import DURATION_BUCKETS_S, OVERHEAD_BUCKETS_S, Histogram
+from gateway.metrics import DURATION_BUCKETS_S, OVERHEAD_BUCKETS_S, Facts, Histogram
+from gateway.shared_counts import Counted
 
 #: Beyond so many combinations of label values all share one, `other`. However many tools are configured, this makes
-#: at most 16 x 17 + 10 x (15 + 17 + 17) + 37 series beside those of `gateway.metrics`.
+#: at most 101 + 16 x 17 + 10 x (15 + 17 + 17) + 37 series beside those of `gateway.metrics`.
 COUNTER_LIMIT, HISTOGRAM_LIMIT = 16, 9
+#: Of these there are more.
+LIMITS: Mapping[str, int] = MappingProxyType({"tokens": 100})
 OTHER = "other"
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What a metric counts, and the names of its labels; `bounds` are a histogram's."""
-
-    help: str
-    labels: tuple[str, ...] = ()
-    bounds: tuple[float, ...] = ()
 
 
 #: By the name without `gateway_` and `_total`.
@@ -45,6 +36,7 @@ COUNTERS: Mapping[str, Facts] = MappingProxyType(
         "late_outcomes": Facts("Outcomes of tool calls that came when their run was somebody else's", ("tool",)),
         "store_waits": Facts("Times that a run with a question or a decision waited for the store", ("outcome",)),
         "unknown_outcomes": Facts("Tool calls that were started and of which nobody knows what became", ("tool",)),
+        "tokens": Facts("Tokens of model calls in the context lane, by the key of the caller", ("key", "type")),
         "tool_calls": Facts("Tool calls by tool and outcome", ("tool", "outcome")),
         "workflow_runs": Facts("Runs of workflows by outcome", ("workflow", "outcome")),
     }
@@ -71,6 +63,10 @@ HISTOGRAMS: Mapping[str, Facts] = MappingProxyType(
         "tool_duration_seconds": Facts("Time that a tool took", ("tool",), DURATION_BUCKETS_S),
     }
 )
+#: By the name without `_total`.
+CONTEXT_FACTS: Mapping[str, Facts] = MappingProxyType(
+    {f"gateway_{name}": facts for name, facts in {**COUNTERS, **HISTOGRAMS}.items()}
+)
 
 
 class ContextCounters:
@@ -80,9 +76,9 @@ class ContextCounters:
         self._counts: dict[str, defaultdict[tuple[str, ...], int]] = {name: defaultdict(int) for name in COUNTERS}
         self._histograms: dict[str, dict[tuple[str, ...], Histogram]] = {name: {} for name in HISTOGRAMS}
 
-    def count(self, name: str, **labels: str) -> None:
+    def count(self, name: str, by: int = 1, /, **labels: str) -> None:
         counts = self._counts[name]
-        counts[_values(COUNTERS[name], labels, counts, COUNTER_LIMIT)] += 1
+        counts[_values(COUNTERS[name], labels, counts, LIMITS.get(name, COUNTER_LIMIT))] += by
 
     def observe(self, name: str, value: float, **labels: str) -> None:
         histograms, facts = self._histograms[name], HISTOGRAMS[name]
@@ -92,20 +88,16 @@ class ContextCounters:
             histogram = histograms[values] = Histogram(facts.bounds)
         histogram.observe(value)
 
-    def families(self) -> Iterator[Metric]:
+    def counted(self) -> Iterator[Counted]:
         """What was counted until now."""
         for name, counts in self._counts.items():
-            family = CounterMetricFamily(f"gateway_{name}", COUNTERS[name].help, labels=COUNTERS[name].labels)
+            family = f"gateway_{name}"
             for values, count in counts.items():
-                family.add_metric(values, count)
-            if counts:
-                yield family
+                yield (family, values), (count,)
         for name, histograms in self._histograms.items():
-            observed = HistogramMetricFamily(f"gateway_{name}", HISTOGRAMS[name].help, labels=HISTOGRAMS[name].labels)
+            family = f"gateway_{name}"
             for values, histogram in histograms.items():
-                observed.add_metric(values, *histogram.buckets())
-            if histograms:
-                yield observed
+                yield (family, values), histogram.values()
 
 
 def _values(

@@ -1,25 +1,70 @@
-"""What the gateway counts, and its Prometheus exposition.
+"""What the gateway counts.
 
 On the hot path a count is an integer in a dict and an observation is one bisect: prometheus_client's own children take
-a lock and about 1 us each. The numbers become prometheus_client metric families when they are scraped.
+a lock and about 1 us each. `gateway.exposition` writes the numbers as text when they are scraped.
 """
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from gateway.shared_counts import Counted
 
 DURATION_BUCKETS_S = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 OVERHEAD_BUCKETS_S = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25)
 LAG_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
 
 #: Methods and status codes with a label of their own; all others share one, whatever clients and upstreams send. With
-#: the limit of routes this makes at most 6 x 5 x 24 series, and 240 more for what is not passthrough.
+#: the limit of routes this makes at most 6 x 5 x 25 series, and half as many for what is not passthrough.
 METHODS = frozenset(("GET", "HEAD", "POST", "DELETE"))
-CODES = frozenset((101, 200, 201, 204, 400, 401, 403, 404, 408, 413, 422, 429, 499, 500, 501, 502, 503, 504))
+CODES = frozenset((101, 200, 201, 204, 400, 401, 403, 404, 408, 413, 422, 429, 499, 500, 501, 502, 503, 504, 507))
 #: Routes are configured prefixes; beyond this many they share the label `other`, which bounds the series.
 ROUTES_LIMIT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a metric counts, and the names of its labels; `bounds` are a histogram's, a counter has none."""
+
+    help: str
+    labels: tuple[str, ...] = ()
+    bounds: tuple[float, ...] = ()
+
+
+REQUESTS, DURATION, OVERHEAD = (
+    "gateway_http_requests",
+    "gateway_http_request_duration_seconds",
+    "gateway_overhead_seconds",
+)
+OUTCOMES, RETRIES, FIRST_BYTE = (
+    "gateway_upstream_requests",
+    "gateway_upstream_retries",
+    "gateway_upstream_time_to_first_byte_seconds",
+)
+DISCONNECTS, DEADLINES, RELOADS = "gateway_client_disconnects", "gateway_deadlines", "gateway_config_reloads"
+DROPPED_LINES, LAG = "gateway_log_lines_dropped", "gateway_event_loop_lag_seconds"
+#: By the name without `_total`.
+HTTP_FACTS: Mapping[str, Facts] = MappingProxyType(
+    {
+        REQUESTS: Facts("Requests answered (499: the client left)", ("route", "method", "code", "mode")),
+        DURATION: Facts(
+            "From the request's head to the last byte of its answer", ("route", "mode", "stream"), DURATION_BUCKETS_S
+        ),
+        OVERHEAD: Facts("Time that the gateway itself added before the first byte", ("mode",), OVERHEAD_BUCKETS_S),
+        OUTCOMES: Facts("Requests sent upstream, by how they ended", ("upstream", "outcome")),
+        RETRIES: Facts("Requests sent again on a fresh connection", ("upstream", "reason")),
+        FIRST_BYTE: Facts("From the request sent to the first byte of the answer", ("upstream",), DURATION_BUCKETS_S),
+        DISCONNECTS: Facts("Clients that left before their answer was whole"),
+        DEADLINES: Facts("Connections ended by a deadline", ("deadline",)),
+        DROPPED_LINES: Facts("Log lines dropped because the reader was too slow"),
+        RELOADS: Facts("Configuration reloads", ("result",)),
+        LAG: Facts("How late a timer of the event loop fired", (), LAG_BUCKETS_S),
+    }
+)
 
 
 class Histogram:
@@ -40,13 +85,9 @@ class Histogram:
     def used(self) -> bool:
         return any(self._counts)
 
-    def buckets(self) -> tuple[list[tuple[str, float]], float]:
-        """Cumulative (bound, count) pairs, and the sum."""
-        total, pairs = 0, []
-        for bound, count in zip([*map(str, self._bounds), "+Inf"], self._counts, strict=True):
-            total += count
-            pairs.append((bound, float(total)))
-        return pairs, self._sum
+    def values(self) -> list[float]:
+        """The count of each bucket, the last of which has no bound, and the sum."""
+        return [*self._counts, self._sum]
 
 
 class RouteTally:
@@ -66,14 +107,17 @@ class RouteTally:
         """Status code -> requests, for one method."""
         return self._codes.setdefault(method if method in METHODS else "other", defaultdict(int))
 
-    def requests(self) -> Iterator[tuple[tuple[str, str, str, str], int]]:
-        """((route, method, code, mode), count) with codes folded into the closed set."""
+    def counted(self) -> Iterator[Counted]:
+        """What was counted until now, with codes folded into the closed set."""
         for method, codes in self._codes.items():
             folded: defaultdict[str, int] = defaultdict(int)
             for code, count in codes.items():
                 folded[_code_label(code)] += count
             for label, count in folded.items():
-                yield (self.route, method, label, self.mode), count
+                yield (REQUESTS, (self.route, method, label, self.mode)), (count,)
+        for stream, histogram in (("false", self.answered), ("true", self.streamed)):
+            if histogram.used:
+                yield (DURATION, (self.route, self.mode, stream)), histogram.values()
 
 
 class UpstreamTally:
@@ -88,7 +132,7 @@ class UpstreamTally:
 
 
 class Metrics:
-    """Everything one process counts. It is a prometheus_client collector."""
+    """Everything one process counts."""
 
     def __init__(self) -> None:
         self.client_disconnects = 0
@@ -97,8 +141,10 @@ class Metrics:
         self.last_reload_success_s: float | None = None
         self.log_lines_dropped = 0
         self.loop_lag = Histogram(LAG_BUCKETS_S)
+        #: Others' counts.
+        self.further: list[Callable[[], Iterable[Counted]]] = []
         #: Others' families (pools, connections), asked for at each scrape.
-        self.sources: list[Callable[[], Iterable[Metric]]] = []
+        self.sources: list[Callable[[], Iterable[Metric]]] = [self._reloaded]
         self._overhead: dict[str, Histogram] = {}
         self._routes: dict[tuple[str, str], RouteTally] = {}
         self._upstreams: dict[str, UpstreamTally] = {}
@@ -120,84 +166,40 @@ class Metrics:
         """The tally of a configured upstream; it outlives reloads."""
         return self._upstreams.setdefault(name, UpstreamTally())
 
-    def collect(self) -> Iterator[Metric]:
-        yield from self._requests()
-        yield from self._upstream_families()
-        for source in self.sources:
-            yield from source()
-        yield counter(
-            "gateway_client_disconnects", "Clients that left before their answer was whole", self.client_disconnects
-        )
-        yield labelled("gateway_deadlines", "Connections ended by a deadline", "deadline", self.deadlines)
-        yield counter(
-            "gateway_log_lines_dropped", "Log lines dropped because the reader was too slow", self.log_lines_dropped
-        )
-        yield labelled("gateway_config_reloads", "Configuration reloads", "result", self.reloads)
+    def counted(self) -> Iterator[Counted]:
+        """Everything that was counted until now, family by family."""
+        for route in self._routes.values():
+            yield from route.counted()
+        for mode, histogram in self._overhead.items():
+            if histogram.used:
+                yield (OVERHEAD, (mode,)), histogram.values()
+        for name, tally in self._upstreams.items():
+            for outcome, count in tally.outcomes.items():
+                yield (OUTCOMES, (name, outcome)), (count,)
+            for reason, count in tally.retries.items():
+                yield (RETRIES, (name, reason)), (count,)
+            yield (FIRST_BYTE, (name,)), tally.first_byte.values()
+        yield (DISCONNECTS, ()), (self.client_disconnects,)
+        for deadline, count in self.deadlines.items():
+            yield (DEADLINES, (deadline,)), (count,)
+        yield (DROPPED_LINES, ()), (self.log_lines_dropped,)
+        for result, count in self.reloads.items():
+            yield (RELOADS, (result,)), (count,)
+        yield (LAG, ()), self.loop_lag.values()
+        for counted in self.further:
+            yield from counted()
+
+    def _reloaded(self) -> Iterator[Metric]:
         if self.last_reload_success_s is not None:
             yield GaugeMetricFamily(
                 "gateway_config_last_reload_success_timestamp_seconds",
                 "Unix time of the configuration in use",
                 value=self.last_reload_success_s,
             )
-        lag = HistogramMetricFamily("gateway_event_loop_lag_seconds", "How late a timer of the event loop fired")
-        lag.add_metric([], *self.loop_lag.buckets())
-        yield lag
-
-    def _requests(self) -> Iterator[Metric]:
-        total = CounterMetricFamily(
-            "gateway_http_requests",
-            "Requests answered (499: the client left)",
-            labels=["route", "method", "code", "mode"],
-        )
-        duration = HistogramMetricFamily(
-            "gateway_http_request_duration_seconds",
-            "From the request's head to the last byte of its answer",
-            labels=["route", "mode", "stream"],
-        )
-        for tally in self._routes.values():
-            for labels, count in tally.requests():
-                total.add_metric(labels, count)
-            for stream, histogram in (("false", tally.answered), ("true", tally.streamed)):
-                if histogram.used:
-                    duration.add_metric([tally.route, tally.mode, stream], *histogram.buckets())
-        overhead = HistogramMetricFamily(
-            "gateway_overhead_seconds", "Time that the gateway itself added before the first byte", labels=["mode"]
-        )
-        for mode, histogram in self._overhead.items():
-            if histogram.used:
-                overhead.add_metric([mode], *histogram.buckets())
-        yield from (total, duration, overhead)
-
-    def _upstream_families(self) -> Iterator[Metric]:
-        outcomes = CounterMetricFamily(
-            "gateway_upstream_requests", "Requests sent upstream, by how they ended", labels=["upstream", "outcome"]
-        )
-        retries = CounterMetricFamily(
-            "gateway_upstream_retries", "Requests sent again on a fresh connection", labels=["upstream", "reason"]
-        )
-        first_byte = HistogramMetricFamily(
-            "gateway_upstream_time_to_first_byte_seconds",
-            "From the request sent to the first byte of the answer",
-            labels=["upstream"],
-        )
-        for name, tally in self._upstreams.items():
-            for outcome, count in tally.outcomes.items():
-                outcomes.add_metric([name, outcome], count)
-            for reason, count in tally.retries.items():
-                retries.add_metric([name, reason], count)
-            first_byte.add_metric([name], *tally.first_byte.buckets())
-        yield from (outcomes, retries, first_byte)
 
 
 def counter(name: str, documentation: str, value: float) -> CounterMetricFamily:
     return CounterMetricFamily(name, documentation, value=value)
-
-
-def labelled(name: str, documentation: str, label: str, counts: dict[str, int]) -> CounterMetricFamily:
-    family = CounterMetricFamily(name, documentation, labels=[label])
-    for value, count in counts.items():
-        family.add_metric([value], count)
-    return family
 
 
 def _code_label(code: int) -> str:

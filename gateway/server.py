@@ -9,7 +9,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,10 +17,12 @@ from pathlib import Path
 from gateway import __version__
 from gateway.app import ADMIN, DATA, Gateway
 from gateway.config import ConfigError, Loaded, Problem, redactable, replacing
+from gateway.exposition import Exposition
 from gateway.handover import Handover
 from gateway.logs import DirectSink, LogSink, install, wants_json
 from gateway.metrics import Metrics
 from gateway.notify import notify
+from gateway.shared_counts import SharedCounts
 from gateway.sockets import Listening, listen
 from gateway.supervisor import Supervisor
 from gateway.worker import HANDLED, run_worker
@@ -60,11 +62,12 @@ class Server:
         as_json = wants_json(settings.logging.format)
         install(DirectSink(sys.stderr, as_json=as_json, secrets=redactable(settings)), level=settings.logging.level)
         folder, handover = Path(tempfile.mkdtemp(prefix="gateway-")), Handover(workers=settings.workers)
+        counts = [SharedCounts() for _ in range(settings.workers)]
 
         def work(index: int, ready: Callable[[], None]) -> None:
             self._settle(handover)
             agree = partial(_agree, handover, index)
-            self._worker(index, ready, listening, folder=folder, load=handover.take, agree=agree)
+            self._worker(index, ready, listening, folder=folder, counts=counts, load=handover.take, agree=agree)
 
         try:
             return Supervisor(
@@ -104,6 +107,7 @@ class Server:
         listening: dict[str, Listening],
         *,
         folder: Path | None,
+        counts: Sequence[SharedCounts] = (),
         load: Callable[[], Loaded],
         agree: Callable[[bool], Awaitable[bool]] | None = None,
     ) -> None:
@@ -126,7 +130,13 @@ class Server:
         try:
             run_worker(
                 lambda: Gateway(
-                    self.loaded, load=load, sink=sink, metrics=metrics, folder=folder, index=index, agree=agree
+                    self.loaded,
+                    load=load,
+                    sink=sink,
+                    metrics=metrics,
+                    exposition=Exposition(metrics, shared=counts, folder=folder, index=index),
+                    index=index,
+                    agree=agree,
                 ),
                 mine,
                 shared=len(listening[DATA].sockets) if self.join else 0,

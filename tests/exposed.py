@@ -2,11 +2,14 @@
 
 import shutil
 import subprocess
+from collections.abc import Iterable
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.counters import COUNTERS, HISTOGRAMS, ContextCounters
-from gateway.metrics import Metrics
+from gateway.counters import CONTEXT_FACTS, COUNTERS, HISTOGRAMS, ContextCounters
+from gateway.metrics import HTTP_FACTS, Metrics
+from gateway.page_text import PageText
+from gateway.shared_counts import Counted
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -20,6 +23,12 @@ def samples(text: bytes) -> Samples:
             assert key not in found, key
             found[key] = sample.value
     return found
+
+
+def page_of(counted: Iterable[Counted]) -> bytes:
+    """What was counted, as text."""
+    text = PageText({**HTTP_FACTS, **CONTEXT_FACTS})
+    return text.of({key: tuple(values) for key, values in counted}, ())
 
 
 def check_by_promtool(text: bytes) -> None:
@@ -47,7 +56,7 @@ def busy() -> Metrics:
     metrics.last_reload_success_s = 1_700_000_000.5
     metrics.log_line_dropped()
     metrics.loop_lag.observe(0.001)
-    metrics.sources.append(busy_context().families)
+    metrics.further.append(busy_context().counted)
     return metrics
 
 

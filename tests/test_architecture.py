@@ -36,7 +36,7 @@ LAYERS = (
     "wire",
     "errors",
 )
-LEAVES = {"caller", "logs", "metrics", "notify"}
+LEAVES = {"caller", "logs", "metrics", "notify", "shared_counts"}
 #: What a plugin may import of ours.
 FOR_PLUGINS = {"contracts", "managed", "store", "journal", "journal_sqlite", "mcp", "confine", "sql", "wire", "errors"}
 #: The processes and the composition root, which may import everything below them.
@@ -61,6 +61,7 @@ TOP = {
     "describe",
     "explain",
     "exposition",
+    "page_text",
     "selftest",
     "handover",
     "healthcheck",

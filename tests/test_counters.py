@@ -1,32 +1,21 @@
 """Counts of the context lane: only what the tables name, in their labels, and a bounded number of series."""
 
 import pytest
-from exposed import busy_context, check_by_promtool
+from exposed import busy_context, check_by_promtool, page_of
 from pipeline.doubles import samples
-from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.registry import Collector
 
 from gateway.counters import COUNTER_LIMIT, COUNTERS, HISTOGRAM_LIMIT, HISTOGRAMS, ContextCounters
 
 
-def page(counters: ContextCounters) -> str:
-    class Collecting(Collector):
-        collect = staticmethod(counters.families)
-
-    registry = CollectorRegistry()
-    registry.register(Collecting())
-    return generate_latest(registry).decode()
-
-
 def test_nothing_counted_is_nothing_shown() -> None:
     """A gateway without context requests has no series of them."""
-    assert list(ContextCounters().families()) == []
+    assert list(ContextCounters().counted()) == []
 
 
 def test_every_metric_comes_out_by_its_name_and_labels() -> None:
     """The page is valid for the parser and for promtool, and holds each metric of the tables, explained."""
-    text = page(busy_context())
+    text = page_of(busy_context().counted()).decode()
     check_by_promtool(text.encode())
     families = {family.name: family for family in text_string_to_metric_families(text)}
     assert families.keys() == {f"gateway_{name}" for name in (*COUNTERS, *HISTOGRAMS)}
@@ -68,7 +57,7 @@ def test_a_count_that_the_table_does_not_know_fails_where_it_is_made(name: str, 
         counters.count(name, **labels)
     with pytest.raises(KeyError):
         counters.observe("tool_duration_seconds", 1.0, **labels, stage="x")
-    assert list(counters.families()) == []
+    assert list(counters.counted()) == []
 
 
 def test_too_many_label_values_share_one() -> None:

@@ -43,7 +43,7 @@ async def test_every_metric_is_documented_with_its_labels() -> None:
             await client.read_response()
         gateway.metrics.upstream("demo").retries["stale"] += 1
         gateway.metrics.deadlines["head"] += 1
-        gateway.metrics.sources.append(busy_context().families)
+        gateway.metrics.further.append(busy_context().counted)
         page = (await Exposition(gateway.metrics).page()).decode()
     families = set(re.findall(r"^# TYPE (gateway_\w+) ", page, re.MULTILINE))
     assert families == set(documented)

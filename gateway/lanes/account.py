@@ -7,9 +7,15 @@ from gateway.errors import GatewayError
 from gateway.lanes.plan import Plan
 
 if TYPE_CHECKING:
+    from gateway.lanes.connection import ClientConnection
     from gateway.lanes.listener import Listener
 
 CLIENT_LEFT = 499
+
+
+def address_of(peer: object) -> str:
+    """A client's address without its port, of what asyncio names it by."""
+    return str(peer[0]) if isinstance(peer, tuple) and peer else "a local socket"
 
 
 class Account:
@@ -22,8 +28,9 @@ class Account:
     sent_bytes = 0
     _overhead_s = 0.0
 
-    def __init__(self, plan: Plan, began: float) -> None:
+    def __init__(self, plan: Plan, client: "ClientConnection", began: float) -> None:
         self._plan = plan
+        self._client = client
         self._began = began
 
     def request_started(self) -> None:
@@ -61,6 +68,7 @@ class Account:
                 outcome=outcome,
                 upstream=plan.pool.endpoint.name,
                 key=plan.caller.name,
+                client=address_of(self._client.transport.get_extra_info("peername")),
                 bytes_in=self.received_bytes,
                 bytes_out=self.sent_bytes,
                 error_code=error and error.code,

@@ -14,7 +14,7 @@ from aiohttp import web
 from gateway.errors import GatewayError
 from gateway.lanes.content import ACCEPTED_CODINGS, check_type
 from gateway.lanes.front_page import FRONT_PAGE, FRONT_PAGE_HEADERS, wants_html
-from gateway.lanes.own import take_back
+from gateway.lanes.own import note, take_back
 from gateway.lanes.sharing import Sharing
 from gateway.lanes.wrong_keys import WrongKeys
 from gateway.routing.door import Door
@@ -107,26 +107,29 @@ class Pages:
                 check_type(request)
             return await handler(request)
         except web.HTTPMethodNotAllowed:
-            return _error(GatewayError("method_not_allowed", "This page does not know that method."))
+            return _error(request, GatewayError("method_not_allowed", "This page does not know that method."))
         except web.HTTPNotFound:
             return _error(
-                GatewayError("unknown_route", "There is no such page; GET /openapi.json lists those there are.")
+                request,
+                GatewayError("unknown_route", "There is no such page; GET /openapi.json lists those there are."),
             )
         except web.HTTPRequestEntityTooLarge:
-            return _error(GatewayError("request_too_large", "The request body is larger than this page takes."))
+            return _error(
+                request, GatewayError("request_too_large", "The request body is larger than this page takes.")
+            )
         except GatewayError as error:
             peer = None if request.transport is None else request.transport.get_extra_info("peername")
             self._wrong_keys.refused(error, peer=peer, method=request.method, path=request.rel_url.raw_path)
-            return _error(error, request_id=request.get(REQUEST_ID))
+            return _error(request, error)
         except StoreError as error:
             log.error("the store failed: %s", error)
             nothing = unwritten(error, "The gateway's store failed; its log says why. Nothing was done.")
-            return _error(nothing, request_id=request.get(REQUEST_ID))
+            return _error(request, nothing)
         except ConnectionResetError:
             raise  # the client left; there is nobody to tell, and nothing to log: see `page_log`
         except Exception:
             failure = GatewayError("internal_error", "The gateway failed; its log has this request id.")
-            answer = _error(failure, request_id=request.get(REQUEST_ID))
+            answer = _error(request, failure)
             log.exception("a page failed, request id %s", answer.headers["x-request-id"])
             return answer
 
@@ -152,8 +155,9 @@ def _json(content: dict[str, str], *, status: int = 200) -> web.Response:
     return web.json_response(content, status=status)
 
 
-def _error(error: GatewayError, *, request_id: str | None = None) -> web.Response:
-    request_id = request_id or new_request_id()
+def _error(request: web.Request, error: GatewayError) -> web.Response:
+    request_id = request.get(REQUEST_ID) or new_request_id()
+    note(request, error_code=error.code, request_id=request_id)
     headers = {"Content-Type": "application/json", "x-request-id": request_id}
     if error.facts.status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"

@@ -13,7 +13,7 @@ from gateway.lanes.admin import REQUEST_ID, Route
 from gateway.lanes.chat_body import chat_request
 from gateway.lanes.content import aside, check_values, content_of
 from gateway.lanes.context import ContextLane, credential_header, forwarded, new_run_id
-from gateway.lanes.own import Facade
+from gateway.lanes.own import Facade, note
 from gateway.lanes.resumption import Asked, Resumption
 from gateway.lanes.steering import steering_of
 from gateway.lanes.workflows import called_in, use_of
@@ -58,11 +58,13 @@ class ChatPages:
         identities = identities_of(head, core, self._identify)
         async with lane.in_use():
             caller = next(iter(identities.values())).caller
+            note(request, key=caller.name)
             content = await content_of(request, caller, limit_bytes=lane.body_bytes, limit_name="limits.context_body")
             await check_values(content, limit=lane.body_values)
             body = await aside(partial(chat_request, content, needs_model=core.needs_model), content=content)
-            has_key = core.has_key(body)
-            identity = identities.get(has_key) or self._identify(head, has_key, "context")
+            target = core.target_of(body)
+            identity = identities.get(target.has_key) or self._identify(head, target.has_key, "context")
+            note(request, key=identity.caller.name, upstream=target.pool.endpoint.name)
             asking = await aside(
                 partial(_asking, head, identity.caller, path=request.path, content=content), content=content
             )

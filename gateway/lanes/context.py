@@ -21,7 +21,7 @@ from gateway.errors import GatewayError
 from gateway.journal import StoredRun
 from gateway.lanes.approval_mode import ApprovalModes
 from gateway.lanes.bringing import Brought, bringing
-from gateway.lanes.own import Facade
+from gateway.lanes.own import Facade, note
 from gateway.lanes.render import Completion, Frames, Turn
 from gateway.lanes.steering import narrowed, no_such, steering_of
 from gateway.pipeline.chain import Chain
@@ -207,6 +207,7 @@ class ContextLane:
         if exchange.task is not None:
             headers["X-Context-Task"] = exchange.task
         whole = False
+        note(request, run=exchange.id, request_id=request_id)
         self.runs.join(run)
         try:
             await run.begun()
@@ -224,6 +225,8 @@ class ContextLane:
                 headers["Content-Type"] = "application/json"
                 response = web.Response(body=completion.body(), headers=headers)
             whole = True
+            if turn.usage is not None:
+                note(request, **{name: turn.usage.get(name) for name in ("prompt_tokens", "completion_tokens")})
         except GatewayError:
             whole = True
             raise
@@ -263,6 +266,7 @@ class _Stream:
             await self._relay(transcript)
             last = self._frames.last()
         except GatewayError as error:
+            note(self._request, error_code=error.code)
             last = event(error_body(error, request_id=self._run_id))
         except (ConnectionResetError, asyncio.CancelledError):
             raise
@@ -270,6 +274,7 @@ class _Stream:
             # The head is out: the guard of our pages could not answer any more.
             log.exception("a context stream failed, request id %s", self._run_id)
             failure = GatewayError("internal_error", "The gateway failed; its log has this request id.")
+            note(self._request, error_code=failure.code)
             last = event(error_body(failure, request_id=self._run_id))
         await self._response.write_eof(last)
         return self._response

@@ -13,6 +13,7 @@ from aiohttp.web import RequestHandler
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from gateway.errors import GatewayError
+from gateway.lanes.account import address_of
 from gateway.lanes.connection import ClientConnection
 from gateway.lanes.entry import Entry
 from gateway.lanes.tunnel import Tunnel
@@ -147,6 +148,7 @@ class Listener:
                 method=method,
                 path=path,
                 status=error.facts.status,
+                client=address_of(peer),
                 error_code=error.code,
                 request_id=request_id,
             )
@@ -183,7 +185,7 @@ class Listener:
         )
         inflight = GaugeMetricFamily("gateway_inflight_requests", "Requests under way", labels=["mode"])
         modes = [c.turn.mode for c in self.connections if c.turn is not None]
-        for mode in ("passthrough", "tunnel", "own", "websocket"):
+        for mode in ("passthrough", "tunnel", "context", "own", "websocket"):
             inflight.add_metric([mode], modes.count(mode))
         streams = GaugeMetricFamily("gateway_open_streams", "Event streams under way")
         streams.add_metric([], sum(c.turn is not None and c.turn.streaming for c in self.connections))

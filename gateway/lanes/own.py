@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from gateway.errors import GatewayError
-from gateway.lanes.account import CLIENT_LEFT
+from gateway.lanes.account import CLIENT_LEFT, address_of
 from gateway.lanes.pace import BodyPace, too_slow
 from gateway.lanes.turn import SENDING
 from gateway.lanes.websocket import WebSocketTurn
+from gateway.routing.own_routes import route_of_own
 from gateway.routing.routes import path_of
 from gateway.wire.answer import error_answer, new_request_id
 from gateway.wire.body import Body, BodyError, ChunkedBody, LengthBody
@@ -53,6 +54,10 @@ class Facade(asyncio.Transport):
     def ends(self) -> bool:
         """Whether the gateway ends: then this is the last answer of its connection."""
         return self._client.listener.draining
+
+    def note(self, **facts: object) -> None:
+        """Facts for the access log; None is not written."""
+        self._turn.facts.update(facts)
 
     def put(self, data: bytes) -> bool:
         """Writes behind the head, as `write` does; False, and nothing is written, if the client does not keep up."""
@@ -153,8 +158,15 @@ class Facade(asyncio.Transport):
             self._upgrade = response
         self._turn.keep_alive = bool(response.keep_alive) and not self.ends
         self._turn.status = response.status
+        self._turn.streaming = response.headers.get("Content-Type", "").startswith("text/event-stream")
         is_head_only = self.head.method == b"HEAD" or response.status in (204, 304)
         self._left_bytes = 0 if is_head_only else response.content_length
+
+
+def note(request: web.Request, **facts: object) -> None:
+    """Facts of a request for the access log, if its client is still there."""
+    if isinstance(request.transport, Facade):
+        request.transport.note(**facts)
 
 
 async def take_back(request: web.Request, response: web.StreamResponse) -> None:
@@ -185,23 +197,26 @@ class OwnTurn:
         "_pace",
         "_received_bytes",
         "answered",
+        "facts",
         "head",
         "keep_alive",
+        "mode",
+        "route",
         "status",
+        "streaming",
         "whole",
     )
-
-    mode = "own"
-    streaming = False
 
     def __init__(self, client: "ClientConnection", head: RequestHead) -> None:
         self._client = client
         self.head = head
+        self.route, self.mode = route_of_own(path_of(head.target))
+        self.facts: dict[str, object] = {}
         self._began = perf_counter()
         self._received_bytes = 0
         self._pace: BodyPace | None = None
         self._body: Body | None = None
-        self.keep_alive = self.answered = self.whole = False
+        self.keep_alive = self.answered = self.whole = self.streaming = False
         self.status = 0
         self._handler = client.listener.new_handler()
 
@@ -302,16 +317,26 @@ class OwnTurn:
     def _break_off(self, error: GatewayError) -> None:
         client = self._client
         if not self.answered:
-            sharing = client.listener.entry.door.sharing(self.head)
-            client.write(error_answer(error, request_id=new_request_id(), close=True, sharing=sharing))
+            sharing, request_id = client.listener.entry.door.sharing(self.head), new_request_id()
+            client.write(error_answer(error, request_id=request_id, close=True, sharing=sharing))
+            self.facts.update(error_code=error.code, request_id=request_id)
         self._handler.connection_lost(None)
         self._account(error.facts.status)
         client.turn_done(keep=False, linger=True)
 
     def _account(self, status: int) -> None:
-        listener, head = self._client.listener, self.head
-        tally = listener.metrics.route("own", self.mode)
+        listener, head, duration_s = self._client.listener, self.head, perf_counter() - self._began
+        tally = listener.metrics.route(self.route, self.mode)
         tally.codes(head.method.decode())[status] += 1
-        tally.answered.observe(perf_counter() - self._began)
+        (tally.streamed if self.streaming else tally.answered).observe(duration_s)
         if listener.access_log is not None:
-            listener.access_log(mode=self.mode, method=head.method, path=path_of(head.target), status=status)
+            listener.access_log(
+                mode=self.mode,
+                route=self.route,
+                method=head.method,
+                path=path_of(head.target),
+                status=status,
+                duration_ms=round(duration_s * 1000, 3),
+                client=address_of(self._client.transport.get_extra_info("peername")),
+                **self.facts,
+            )

@@ -39,7 +39,7 @@ class Sending:
     def __init__(self, client: "ClientConnection", plan: Plan, began: float) -> None:
         self._client = client
         self._plan = plan
-        self._account = Account(plan, began)
+        self._account = Account(plan, client, began)
         self._pending: list[bytes] = []
 
     def start(self, digits: bytes, body: bytes) -> None:

@@ -10,6 +10,7 @@ from typing import Final
 from prometheus_client.core import Metric
 
 from gateway.errors import GatewayError
+from gateway.lanes.account import address_of
 from gateway.metrics import counter
 
 log = logging.getLogger("gateway")
@@ -41,8 +42,7 @@ class WrongKeys:
             return
         self._lines += 1
         self._due_s = self._clock() + EVERY_S
-        address = peer[0] if isinstance(peer, tuple) and peer else "a local socket"
-        log.warning("a wrong key was refused: %s %s, from %s", method, path[:_PATH_CHARS], address)
+        log.warning("a wrong key was refused: %s %s, from %s", method, path[:_PATH_CHARS], address_of(peer))
 
     def sweep(self) -> None:
         """Says once a minute how many there were that have no line; called often."""

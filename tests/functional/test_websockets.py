@@ -516,7 +516,7 @@ async def test_conversations_are_counted_while_they_last() -> None:
             samples = await scrape(gateway)
             assert samples["gateway_client_connections"] == 2
             assert samples['gateway_inflight_requests{mode="own"}'] == 1  # the one that asks
-            requests = 'gateway_http_requests_total{code="101",method="GET",mode="own",route="own"}'
+            requests = 'gateway_http_requests_total{code="101",method="GET",mode="own",route="pages"}'
             assert samples[requests] == 1
         await until_sample(gateway, WEBSOCKETS, 0)
         assert '"path":"/context/talk","status":101' in gateway.logged().replace(" ", "")

@@ -50,5 +50,5 @@ async def test_times_are_noted_for_both_sides() -> None:
     """Overhead and the upstream's first byte are observed once a request."""
     gateway, _ = await _talk(answer(200, b"x"))
     tally = gateway.metrics.route("/v1/", "passthrough")
-    assert tally.overhead.buckets()[0][-1] == ("+Inf", 1.0)
-    assert gateway.metrics.upstream("u").first_byte.buckets()[0][-1] == ("+Inf", 1.0)
+    assert sum(tally.overhead.values()[:-1]) == 1
+    assert sum(gateway.metrics.upstream("u").first_byte.values()[:-1]) == 1

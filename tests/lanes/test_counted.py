@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 from aiohttp import web
 
+from gateway.metrics import REQUESTS
 from gateway.testing.peer import Peer
 
 from .assembled import Lane, assembled
@@ -15,8 +16,9 @@ from .test_own import GET, pages
 def codes(lane: Lane) -> Counter[str]:
     """How often each status code was counted for pages of ours."""
     counted = Counter[str]()
-    for (_, _, code, _), count in lane.metrics.route("own", "own").requests():
-        counted[code] += count
+    for (family, labels), (count, *_) in lane.metrics.route("pages", "own").counted():
+        if family == REQUESTS:
+            counted[labels[2]] += int(count)
     return counted
 
 

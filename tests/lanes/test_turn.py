@@ -24,4 +24,4 @@ def test_every_lane_has_all_of_a_turn(kind: type) -> None:
 
 def test_each_lane_has_its_own_name() -> None:
     """The label of the metric of requests under way."""
-    assert {kind.mode for kind in (Splice, Tunnel, OwnTurn)} == {"passthrough", "tunnel", "own"}
+    assert {kind.mode for kind in (Splice, Tunnel)} == {"passthrough", "tunnel"}

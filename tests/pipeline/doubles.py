@@ -1,6 +1,9 @@
 """What tests of the pipeline stand on: a clock that is moved by hand, and counts as they are scraped."""
 
-from gateway.counters import ContextCounters
+from exposed import page_of
+from prometheus_client.parser import text_string_to_metric_families
+
+from gateway.counters import CONTEXT_FACTS, ContextCounters
 from gateway.testing.clock import ManualClock
 
 
@@ -20,7 +23,7 @@ class Clock:
 def samples(counters: ContextCounters) -> dict[tuple[str, tuple[str, ...]], float]:
     """(sample name, label values without `le`) -> value; of buckets the last."""
     return {
-        (sample.name, tuple(value for label, value in sample.labels.items() if label != "le")): sample.value
-        for family in counters.families()
+        (sample.name, tuple(sample.labels[label] for label in CONTEXT_FACTS[family.name].labels)): sample.value
+        for family in text_string_to_metric_families(page_of(counters.counted()).decode())
         for sample in family.samples
     }

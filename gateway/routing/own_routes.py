@@ -1,0 +1,17 @@
+"""What requests for our own pages are counted under: answers to clients apart from what programs ask all the time."""
+
+_CHAT = b"/chat/completions"
+_WATCHED = frozenset((b"/", b"/metrics", b"/health/live", b"/health/ready"))
+_POLLED = (b"/context/runs", b"/context/approvals", b"/context/ws")
+
+
+def route_of_own(path: bytes) -> tuple[str, str]:
+    """Returns route and mode: `chat` of the lane `context`; `health`, `polling` or `pages` of `own`.
+
+    `health` is for monitoring. `polling` is where clients look again and again, or listen: runs, approvals, events.
+    """
+    if path.endswith(_CHAT):
+        return "chat", "context"
+    if path in _WATCHED:
+        return "health", "own"
+    return "polling" if path.startswith(_POLLED) else "pages", "own"

@@ -1,0 +1,83 @@
+"""Counts in memory that all processes of a gateway share: those of a worker that is killed or stands still remain.
+
+1. The supervisor makes one `SharedCounts` for each worker before it forks. Only that worker writes to it; all read it.
+2. A worker that takes the place of a dead one adds to what that one counted, so that no sum runs backwards.
+3. A directory of names stands in front of the values. A name is there before its values, and never moves.
+"""
+
+import json
+import mmap
+import struct
+from collections.abc import Iterable, Mapping
+from operator import add
+
+#: The name of a family, the values of its labels.
+Key = tuple[str, tuple[str, ...]]
+#: One counter has one value; a histogram the count of each bucket and the sum.
+Counted = tuple[Key, Iterable[float]]
+Counts = Mapping[Key, tuple[float, ...]]
+
+#: Room for 20,000 names of a hundred characters, and for the values of as many histograms. The system gives memory for
+#: what was written to, not for all of it.
+NAMES_BYTES, VALUES_BYTES = 2 << 20, 4 << 20
+_LENGTH = struct.Struct("=Q")
+_VALUE_BYTES = 8
+
+
+class SharedCounts:
+    """The counts of one worker, whichever process that is."""
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, NAMES_BYTES + VALUES_BYTES)
+        self._places: dict[Key, tuple[int, int]] = {}  # where its values begin, and how many there are
+        self._names_end = self._first_name = _LENGTH.size
+        self._values_end = NAMES_BYTES
+        self._before: Counts = {}
+        self.full = False
+
+    def adopt(self) -> None:
+        """Called by a worker at its start: what stands here is of the one whose place it takes."""
+        self._before = self.read()
+
+    def write(self, counted: Iterable[Counted]) -> None:
+        """Called by the worker: all that it has counted since its start."""
+        for key, values in counted:
+            mine = tuple(values)
+            place = self._places.get(key) or self._new(key, len(mine))
+            if place is None:
+                self.full = True
+                continue
+            before = self._before.get(key)
+            total = mine if before is None else tuple(map(add, before, mine))
+            struct.pack_into(f"={place[1]}d", self._memory, place[0], *total)
+
+    def read(self) -> Counts:
+        """All that was counted here, by every worker that had this place."""
+        self._look()
+        memory, unpack = self._memory, struct.unpack_from
+        return {key: unpack(f"={count}d", memory, start) for key, (start, count) in self._places.items()}
+
+    def _look(self) -> None:
+        """Learns the names that were written since the last look."""
+        (length,) = _LENGTH.unpack_from(self._memory, 0)
+        end = self._first_name + length
+        for line in self._memory[self._names_end : end].splitlines():
+            name, labels, count = json.loads(line)
+            self._place((name, tuple(labels)), count)
+        self._names_end = end
+
+    def _new(self, key: Key, count: int) -> tuple[int, int] | None:
+        """A place for the values of a new name; None if there is no room."""
+        line = json.dumps([*key, count]).encode() + b"\n"
+        end = self._names_end + len(line)
+        if end > NAMES_BYTES or self._values_end + count * _VALUE_BYTES > NAMES_BYTES + VALUES_BYTES:
+            return None
+        self._memory[self._names_end : end] = line
+        _LENGTH.pack_into(self._memory, 0, end - self._first_name)
+        self._names_end = end
+        return self._place(key, count)
+
+    def _place(self, key: Key, count: int) -> tuple[int, int]:
+        place = self._places[key] = (self._values_end, count)
+        self._values_end += count * _VALUE_BYTES
+        return place
