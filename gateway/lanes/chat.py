@@ -10,12 +10,14 @@ from gateway.caller import Caller
 from gateway.errors import GatewayError
 from gateway.journal import ENDED
 from gateway.lanes.admin import REQUEST_ID, Route
+from gateway.lanes.bringing import Brought
 from gateway.lanes.chat_body import chat_request
 from gateway.lanes.content import aside, check_values, content_of
 from gateway.lanes.context import ContextLane, credential_header, forwarded, new_run_id
 from gateway.lanes.own import Facade, note
 from gateway.lanes.resumption import Asked, Resumption
 from gateway.lanes.steering import steering_of
+from gateway.lanes.unasked import unasked
 from gateway.lanes.workflows import called_in, use_of
 from gateway.pipeline.model import ModelCore
 from gateway.routing.keys import Identity
@@ -96,8 +98,21 @@ class ChatPages:
             return run
         called = called_in(text, lane.workflows)
         exchange = asked.exchange if called is None else replace(asked.exchange, workflow=use_of(*called))
-        brought = await self._resumption.brought(asked) if wants_text(asked.body) else None
-        return lane.begin(exchange, asked.asking, brought=brought)
+        return lane.begin(exchange, asked.asking, brought=await self._brought(lane, text, asked))
+
+    async def _brought(self, lane: ContextLane, text: str, asked: Asked) -> Brought | None:
+        """Returns what gives the beginning of the answer, where the gateway has something to say itself."""
+        if not wants_text(asked.body):
+            return None  # an answer in another format is the client's
+        told = await unasked(text, asked.exchange, lane.desk.remembered)
+        brought = await self._resumption.brought(asked)
+        if not told:
+            return brought
+
+        async def both() -> str:
+            return told + ("" if brought is None else await brought())
+
+        return both
 
     async def _models(self, request: web.Request) -> web.StreamResponse:
         _, core = self._current()

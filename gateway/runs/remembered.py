@@ -115,6 +115,15 @@ class Remembered:
             log.error("the store failed, so every call of run %s needs approval: %s", exchange.id, error)
             return True
 
+    async def ask_of(self, exchange: Exchange) -> str | None:
+        """Returns the id under which this conversation's wish to be asked is known; None: there is none.
+
+        Raises StoreError.
+        """
+        whose = (exchange.caller.name, exchange.conversation)
+        asks = await self.asks(tenant=exchange.caller.tenant)
+        return next((id_of(ask) for ask in asks if (ask.caller, ask.conversation) == whose), None)
+
     async def grants(self, *, tenant: str) -> Sequence[Grant]:
         """Those that hold, oldest first. Raises StoreError."""
         return await self._store.grants(tenant=tenant, now_s=self._clock.time())

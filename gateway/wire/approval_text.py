@@ -283,6 +283,24 @@ def _amount(left: float, language: Language) -> str:
 # One line each.
 
 
+def unasked_text(*, language: Language = "en") -> str:
+    """Returns what begins the answer to a user who does not want to be asked before each call any more."""
+    if language == "zh":
+        return "从现在起，本对话中的调用只在安全门要求时才会询问您。\n\n"
+    return "From now on calls of this conversation ask you only where the gate does.\n\n"
+
+
+def not_unasked_text(ask_id: str, *, language: Language = "en") -> str:
+    """Returns the same for one whose key may not take that back."""
+    command, scope = code(f"gateway approvals revoke {ask_id}"), code("approve")
+    if language == "zh":
+        return f"本对话中的每个调用仍会询问：您的密钥没有权限 {scope}，不能撤回。有权限的人可以用 {command}。\n\n"
+    return (
+        f"Each call of this conversation still asks: to take that back needs the scope {scope}, which your key lacks. "
+        f"Whoever has it sends {command}.\n\n"
+    )
+
+
 def rejected_text(tool: str, comment: str | None, *, ran_before: int = 0, language: Language = "en") -> str:
     """`ran_before`: how many calls of the same run had run by then."""
     reason = code(shown(comment, REASON_CHARS)) if comment else ""

@@ -38,6 +38,10 @@ _CHINESE = (
     r"|(?:别|別|不要|不得|不能|勿)(?:擅自|自作主张|自作主張)"
 )
 _ASK_BEFORE = re.compile(f"{_ENGLISH}|{_CHINESE}")
+_WITHOUT = ("未经", "未經", "没有", "沒有")
+_PERMITTED = re.compile(
+    r"(?:(?<!不)可以?|(?<!不)允许|(?<!不)允許|(?<!不)能够?|(?<!不)准许?)(?:\s|在|去|直接|就|也|您|你|我){0,6}\Z"
+)
 #: Every way to say it has one of these; most texts have none, and looking for them takes a hundredth of the time.
 _HINTS = (
     "ask",
@@ -55,11 +59,17 @@ _HINTS = (
 )
 
 
+def _may_without(text: str, start: int) -> bool:
+    return _PERMITTED.search(text, max(0, start - 16), start) is not None
+
+
 def asks_before(text: str, *, shown: Spans) -> tuple[int, int] | None:
     """Where folded `text` says so, outside the `shown` ranges; None: it does not, or says the opposite."""
     if not any(hint in text for hint in _HINTS):
         return None
     for match in _ASK_BEFORE.finditer(text):
-        if not is_refused(text, match.start()) and not shown.cover(*match.span()):
+        # "Not without my consent" is the wish itself, "you may without" its opposite.
+        is_off = _may_without if match[0].startswith(_WITHOUT) else is_refused
+        if not is_off(text, match.start()) and not shown.cover(*match.span()):
             return match.span()
     return None

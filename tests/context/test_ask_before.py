@@ -57,6 +57,18 @@ async def test_ask_me_before_holds_for_all_calls_of_a_run(tmp_path: Path) -> Non
         assert born(tmp_path) == ["Di"]
 
 
+@pytest.mark.parametrize("text", ["You don't have to ask me any more.", "不用再问我了"])
+async def test_ask_me_before_is_taken_back(tmp_path: Path, text: str) -> None:
+    """In the chat, with a word about it; the audit log has it, and the next calls run as before."""
+    answers = (says("I will."), says("Fine."), READ, says("Behind the mirror."))
+    async with talking(*answers, tools=ranch(tmp_path)) as world:
+        await world.chat(ASKS[0], headers=talk("one"))
+        told = (await world.chat(text, headers=talk("one"))).text
+        assert told.endswith("\n\nFine.") and ("only where the gate does" in told or "安全门" in told)
+        assert (await world.get("/context/asks")).json["data"] == []
+        assert (await world.chat("Where is the safe?", headers=talk("one"))).text == "Behind the mirror."
+
+
 @pytest.mark.parametrize("text", ["You need not ask me before you read a file.", "Where is the safe?"])
 async def test_who_does_not_want_to_be_asked_is_not(tmp_path: Path, text: str) -> None:
     """The opposite, or nothing of it."""
