@@ -94,4 +94,4 @@ async def test_a_running_gateway_is_asked(capsys: pytest.CaptureFixture[str]) ->
             assert (code, out) == (1, "") and reason in err and err.count("\n") == 1
             assert wrong is None or wrong not in err
         code, out, err = await asked("mine", chain="nope")
-        assert (code, out) == (1, "") and "There is no chain of that name" in err
+        assert (code, out) == (1, "") and "There is no chain 'nope'" in err

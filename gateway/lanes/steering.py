@@ -62,7 +62,7 @@ def no_such(
     names = sorted(known)
     there_are = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
     hint = nearest(given, names) or "."
-    text = f"{_title(header)}: there is no {kind} {shown(given)}{hint} There are: {there_are or 'none'}."
+    text = f"There is no {kind} {shown(given)} ({_title(header)}){hint} There are: {there_are or 'none'}."
     return GatewayError(code, text, param=_PREFIX + header)
 
 
