@@ -23,9 +23,10 @@ from gateway.metrics import Metrics
 from gateway.pipeline.agent import Agents, Crew
 from gateway.pipeline.chain import Chain, Link, fold
 from gateway.pipeline.metering import metered
-from gateway.pipeline.model import ModelCore, Target
+from gateway.pipeline.model import ModelCore
 from gateway.pipeline.prompts import BasePrompts
 from gateway.pipeline.round import Consent
+from gateway.pipeline.target import Target
 from gateway.pipeline.unlooped import unlooped
 from gateway.registry import PluginProblem, build_plugin
 from gateway.runs.desk import Desk
@@ -163,6 +164,7 @@ async def assemble_context(
         prompt_text=lambda prompt_id, tenant: prompts.text(prompt_id, tenant=tenant),
         prompt_names=lambda tenant: prompts.names(tenant=tenant),
         keepalive_s=context.stream.keepalive,
+        status_wait_s=context.stream.status_wait,
         body_bytes=limits.context_body,
         body_values=limits.context_values,
         approvals=_approval_modes(settings),
@@ -171,7 +173,7 @@ async def assemble_context(
         runs=shared.runs,
         earlier=_earlier(store, clock),
         close=close,
-        plain=model,
+        plain=unlooped(model),
         tasks=context.tasks,
         workflows=workflows,
     )

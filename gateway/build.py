@@ -109,6 +109,7 @@ def endpoint(upstream: Upstream) -> Endpoint:
         connect_s=upstream.timeouts.connect,
         first_byte_s=upstream.timeouts.first_byte,
         idle_s=upstream.timeouts.idle,
+        stream=upstream.stream,
     )
 
 

@@ -19,6 +19,7 @@ class Code:
 
 
 _INVALID = "invalid_request_error"
+_TYPES: Mapping[int, str] = MappingProxyType({403: "permission_error", 404: "not_found_error"})
 #: What SDKs send again by themselves, besides every 5xx.
 _SENT_AGAIN = (408, 409, 429)
 
@@ -112,6 +113,12 @@ class GatewayError(Exception):
         error.settled = True
         if self.facts.status in _SENT_AGAIN or self.facts.status >= 500:
             error.facts = replace(self.facts, status=422, type=_INVALID, retryable=False)
+        return error
+
+    def with_status(self, status: int) -> "GatewayError":
+        """The same with another status than that of its code, and the type that clients expect with that."""
+        error = self.again()
+        error.facts = replace(self.facts, status=status, type=_TYPES.get(status, self.facts.type))
         return error
 
     def again(self) -> "GatewayError":

@@ -11,11 +11,15 @@ from pydantic_core import CoreSchema, core_schema
 from gateway.config.leaf import JsonObject
 from gateway.config.scalars import ExistingFile, FilePath, Name, Text
 from gateway.config.section import PluginUse, Section
-from gateway.config.units import Duration
+from gateway.config.units import Duration, DurationOrZero
 
 
 class Stream(Section):
     keepalive: Duration = Field(default=10.0, description="Silence after which an empty chunk is sent.")
+    status_wait: DurationOrZero = Field(
+        default=10.0,
+        description="How long the head of a stream waits for the upstream's status, so that its error keeps its own.",
+    )
 
 
 class Context(Section):

@@ -70,6 +70,11 @@ class Upstream(Section):
     paths: tuple[PathPrefix, ...] = Field(
         default=(), description="Path prefixes it serves; empty: those of `passthrough.paths`."
     )
+    stream: Literal["usage", "plain", "never"] = Field(
+        default="usage",
+        description="How the context lane asks its models to answer: `usage` streams and asks for tokens, `plain` only "
+        "streams, `never` asks for whole answers. What a model refuses is learnt and left out.",
+    )
     timeouts: Timeouts = Field(default_factory=Timeouts, description="How long to wait for it.")
     tls: Tls = Field(default_factory=Tls, description="How to speak TLS with it.")
 

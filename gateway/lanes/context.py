@@ -1,7 +1,7 @@
 """The context lane: one chat completion through its chain, to a client that knows nothing of it.
 
-The answer's head and first chunk of a stream go out at once; what fails afterwards is told in the stream, and never
-looks like an end.
+The head and first chunk of a stream go out once the upstream has accepted the request; what fails afterwards is told in
+the stream, and never looks like an end.
 """
 
 import asyncio
@@ -76,6 +76,7 @@ class ContextLane:
     prompt_text: Callable[[str, str], Awaitable[str | None]]  # of a prompt and a tenant
     prompt_names: Callable[[str], Awaitable[Sequence[str]]]  # of a tenant
     keepalive_s: float
+    status_wait_s: float
     body_bytes: int
     body_values: int
     approvals: ApprovalModes
@@ -210,10 +211,14 @@ class ContextLane:
         note(request, run=exchange.id, request_id=request_id)
         self.runs.join(run)
         try:
-            await run.begun()
+            streams = body.get("stream") is True
+            if streams:  # an error that the upstream answers at once is told with its status: SDKs try those again
+                await run.transcript.opened(within_s=self.status_wait_s)
+            else:
+                await run.begun()
             if run.intent is not None:
                 headers["X-Context-Intent"] = run.intent.kind
-            if body.get("stream") is True:
+            if streams:
                 options = body.get("stream_options")
                 usage = isinstance(options, dict) and options.get("include_usage") is True
                 stream = _Stream(request, Frames(turn, include_usage=usage), request_id, keepalive_s=self.keepalive_s)

@@ -31,7 +31,7 @@ from gateway.pipeline.round import Round
 from gateway.pipeline.usage import Usage
 from gateway.runs import chunks
 from gateway.runs.budget import Budget
-from gateway.runs.live import CALLS, EFFECTS, RECORDED, STOPPING
+from gateway.runs.live import ANSWERS, CALLS, EFFECTS, RECORDED, STOPPING
 from gateway.runs.live import PARKED as PARKED_MARK
 from gateway.runs.loop import Action, Ask, Execute, Finish, Loop, Planned, Told
 from gateway.runs.record import Record
@@ -166,7 +166,9 @@ class Run:
             self._dropped, self._quiet = False, True
             answer = self._new_answer()
             try:
-                await answer.read(await self._call(), self._tell)
+                reply = await self._call()
+                self._tell({ANSWERS: True})
+                await answer.read(reply, self._tell)
             except GatewayError:
                 if not self._dropped:
                     raise

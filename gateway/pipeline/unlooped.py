@@ -2,6 +2,7 @@
 
 from gateway.contracts import Chunk, Exchange, Handler, Json, Pause, Reply, Tell
 from gateway.pipeline.answer import Further, too_deep
+from gateway.runs.live import ANSWERS
 from gateway.wire.beside import Gathered, TooDeepError, safe
 from gateway.wire.imitation import Defuser
 
@@ -16,6 +17,7 @@ def unlooped(handler: Handler) -> Handler:
         reply = await handler(exchange)
 
         async def stream(tell: Tell) -> None:
+            tell({ANSWERS: True})
             shown = _Shown()
 
             def take(chunk: Chunk) -> Pause | None:

@@ -31,8 +31,9 @@ KEPT = 1000
 #: back, and what the dropped call said is forgotten. WAITS: whether a person is waited for, which takes no client: when
 #: it leaves, the run waits in the store instead.
 #: PARKED: the turn ends here, the run does not; only the store knows how it goes on. The mark's value is the id of the
-#: run whose question the turn ends with, or None where it ends with none.
-RECORDED, EFFECTS, CALLS, WAITS, PARKED = "recorded", "effects", "calls", "waits", "parked"
+#: run whose question the turn ends with, or None where it ends with none. ANSWERS: the server of the model has accepted
+#: the request.
+RECORDED, EFFECTS, CALLS, WAITS, PARKED, ANSWERS = "recorded", "effects", "calls", "waits", "parked", "answers"
 #: Why a run is cancelled whose process stops: it is no reason to end the run.
 STOPPING = "stopping"
 
@@ -179,7 +180,11 @@ class LiveRun:
         if not isinstance(chunk, str):
             if CALLS in chunk:
                 return partial(self._calls, chunk[CALLS])
+            if ANSWERS in chunk:
+                self.transcript.open()
+                return None
             if EFFECTS in chunk or RECORDED in chunk:
+                self.transcript.open()
                 self.recorded, self.effects = True, self.effects or EFFECTS in chunk
                 self._on_record.set()
                 return None

@@ -4,7 +4,7 @@ A client that waits is fed where it grows: a turn of the event loop less than if
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from gateway.contracts import Chunk, Json
@@ -38,6 +38,22 @@ class _Reader:
         self.waits: asyncio.Future[None] | None = None
 
 
+class _Probe:
+    """A listener that only waits for the first word of the answer."""
+
+    def __init__(self, heard: Callable[[], None]) -> None:
+        self._heard = heard
+
+    def take(self, chunks: Sequence[Chunk]) -> bool:
+        """See `Listener`."""
+        if any(map(_is_said, chunks)):
+            self._heard()
+        return True
+
+    async def caught_up(self) -> None:
+        """See `Listener`."""
+
+
 class Transcript:
     """The chunks of one run; `error` is what it ended with, once it is `done`."""
 
@@ -51,7 +67,27 @@ class Transcript:
         self._telling = False
         self._room = asyncio.Event()
         self._ended = asyncio.Event()
+        self._open = asyncio.Event()
         self._loop = asyncio.get_running_loop()
+
+    def open(self) -> None:
+        """It is known that the answer begins: its model's server says so, or something else takes time."""
+        self._open.set()
+
+    async def opened(self, *, within_s: float) -> None:
+        """Returns once it is known how the answer begins, or after `within_s`. Raises the error that it begins with."""
+        if not (self._open.is_set() or self.done or any(map(_is_said, self.chunks))):
+            probe = _Reader(_Probe(self._open.set))
+            probe.waits = self._loop.create_future()
+            self._readers.append(probe)
+            timer = self._loop.call_later(within_s, self._open.set)
+            try:
+                await self._open.wait()
+            finally:
+                timer.cancel()
+                self._readers.remove(probe)
+        if self.done and not any(map(_is_said, self.chunks)):
+            self.reraise()
 
     async def read(self, listener: Listener) -> None:
         """Gives the answer to `listener`, from its first chunk on and as it comes. Raises what the run did."""
@@ -115,6 +151,7 @@ class Transcript:
         """Nothing more comes."""
         self.done, self.error = True, None if error is None else kept(error)
         self._ended.set()
+        self._open.set()
         self._tell()
 
     def reraise(self) -> None:
@@ -143,6 +180,11 @@ class Transcript:
             else:
                 if self.done or reader.full:
                     waits.set_result(None)
+
+
+def _is_said(chunk: Chunk) -> bool:
+    """Whether a chunk is of the answer, and no event beside it."""
+    return isinstance(chunk, str) or "type" not in chunk.get("context", ())
 
 
 def _chars_of(chunk: Json) -> int:

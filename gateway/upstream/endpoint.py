@@ -2,6 +2,7 @@
 
 import ssl
 from dataclasses import dataclass, field
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -9,7 +10,8 @@ class Endpoint:
     """Facts about one upstream, built once from configuration.
 
     `authority` is the Host it is sent; `base_path` ("" or "/x/y") replaces the matched prefix of a target; `api_key`
-    replaces the client's credential. `tls` is None for plain HTTP. Times are seconds.
+    replaces the client's credential. `tls` is None for plain HTTP. Times are seconds. `stream` is how the context lane
+    asks models for their answers.
     """
 
     name: str
@@ -24,3 +26,4 @@ class Endpoint:
     connect_s: float = 5.0
     first_byte_s: float = 600.0
     idle_s: float = 300.0
+    stream: Literal["usage", "plain", "never"] = "usage"

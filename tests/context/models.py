@@ -29,7 +29,7 @@ USAGE = (11, 7)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer. `status` other than 200: an error answer, with `content` as its body."""
+    """One answer. With `content`, or a `status` other than 200, that is its body, and it is no stream."""
 
     pieces: tuple[Piece, ...] = ()
     finish: str | None = "stop"
@@ -37,6 +37,8 @@ class Answer:
     done: bool = True
     status: int = 200
     content: bytes = b""
+    content_type: str = "application/json"
+    headers: tuple[tuple[str, str], ...] = ()  # of an error answer
     #: Waited for before the head goes out.
     before: asyncio.Event | None = None
 
@@ -125,8 +127,10 @@ class Model:
             self._given += 1
             if given.before is not None:
                 await _wait(peer, given.before)
-            if given.status != 200:
-                await peer.send(answer(given.status, given.content, [("Content-Type", "application/json")]))
+            if given.status != 200 or given.content:
+                await peer.send(
+                    answer(given.status, given.content, [("Content-Type", given.content_type), *given.headers])
+                )
             elif not await _stream(peer, given):
                 return
 

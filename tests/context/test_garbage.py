@@ -58,7 +58,7 @@ async def refused(world: World) -> None:
 
 
 async def failed(world: World) -> None:
-    assert (await world.chat()).status == 502
+    assert (await world.chat()).status == 500
 
 
 async def cut(world: World) -> None:

@@ -61,6 +61,7 @@ class World:
             prompt_text=self._prompt,
             prompt_names=self._prompt_names,
             keepalive_s=10.0,
+            status_wait_s=10.0,
             body_bytes=1000,
             body_values=1000,
             approvals=self.approvals,

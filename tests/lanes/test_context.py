@@ -229,7 +229,7 @@ async def test_what_fails_within_a_stream_is_told_in_it_and_never_looks_like_an_
 async def test_silence_in_a_stream_is_filled() -> None:
     """With chunks of nothing, and with none behind the end."""
     world = World()
-    world.lane.keepalive_s = 0.02
+    world.lane.keepalive_s, world.lane.status_wait_s = 0.02, 0.0
     async with asking(world, stream=True) as ask:
         answering = asyncio.create_task(ask())
         await asyncio.sleep(0.2)

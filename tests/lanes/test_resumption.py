@@ -52,6 +52,7 @@ class Worker(Bench):
             prompt_text=_no_prompt,
             prompt_names=_no_prompts,
             keepalive_s=10.0,
+            status_wait_s=10.0,
             body_bytes=1000,
             body_values=1000,
             approvals=ApprovalModes(),

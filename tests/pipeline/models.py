@@ -10,7 +10,8 @@ import pytest
 from gateway.contracts import Caller, Chunk, Exchange, Json
 from gateway.errors import GatewayError
 from gateway.metrics import UpstreamTally
-from gateway.pipeline.model import ModelCore, Target
+from gateway.pipeline.model import ModelCore
+from gateway.pipeline.target import Target
 from gateway.testing.clock import ManualClock
 from gateway.testing.peer import Peer
 from gateway.testing.scripts import event, head, sse_answer

@@ -6,6 +6,7 @@ import pytest
 
 from gateway.contracts import Chunk, Exchange, Reply, Tell
 from gateway.pipeline.unlooped import unlooped
+from gateway.runs.live import ANSWERS
 from gateway.wire.imitation import INSTEAD
 
 from .benches import CALLER
@@ -27,7 +28,8 @@ async def told(*chunks: Chunk) -> list[Chunk]:
     heard: list[Chunk] = []
     reply = await unlooped(model)(Exchange(id="run_1", body={"messages": []}, caller=CALLER, chain="main"))
     await reply.stream(heard.append)
-    return heard
+    assert heard[0] == {ANSWERS: True}
+    return heard[1:]
 
 
 def chunk(reason: str | None = None, **delta: Any) -> Chunk:
