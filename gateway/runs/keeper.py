@@ -23,6 +23,9 @@ log = logging.getLogger("gateway")
 
 #: How often leases are renewed and abandoned runs are looked for; so many are taken up at once.
 LOOK_S, AT_ONCE = LEASE_S / 4, 20
+#: Where there are more, they follow after this pause, unless the event loop is late by more than `BUSY_S`, or so many
+#: runs are under way here: requests of clients take their turns between them.
+PAUSE_S, BUSY_S, UNDER_WAY = 0.02, 0.02, 500
 #: Unix time that gains so much on the monotonic clock has leapt: it was set, or the machine slept.
 LEAP_S = 1.0
 #: Ends of runs that are kept while the store takes none; of the oldest a person is asked instead.
@@ -68,17 +71,17 @@ class Keeper:
 
     async def run(self) -> None:
         """Until it is cancelled."""
+        loop = asyncio.get_running_loop()
         while True:
-            pause_s = LOOK_S
+            next_s = loop.time() + LOOK_S
             try:
                 await self._renew()
                 await self._pay()
-                for run in await self._claim(TAKEN_UP, run_id=None):
-                    await self._take_up(run)
+                await self._take_up_until(next_s)
             except StoreError as error:
                 log.error("the store failed: %s", error)
-                pause_s = 2 * LOOK_S  # which is within the lease still
-            await asyncio.sleep(pause_s)
+                next_s = loop.time() + 2 * LOOK_S  # which is within the lease still
+            await asyncio.sleep(next_s - loop.time())
 
     async def close(self) -> None:
         """Gives up what this worker drives no more, so that nobody waits for its leases. Once its runs have ended."""
@@ -87,6 +90,24 @@ class Keeper:
             await self._store.release(owner=self.owner)
         except StoreError as error:
             log.error("the store failed: %s; runs of this process are taken up once their leases are over", error)
+
+    async def _take_up_until(self, end_s: float) -> None:
+        """Some runs that nobody drives, and further ones as long as this worker has time for them."""
+        while True:
+            runs = await self._claim(TAKEN_UP, run_id=None)
+            for run in runs:
+                await self._take_up(run)
+            if len(runs) < AT_ONCE or not await self._has_time(end_s):
+                return
+
+    async def _has_time(self, end_s: float) -> bool:
+        """Returns once the event loop keeps up with what was taken up; False: not before `end_s`."""
+        loop = asyncio.get_running_loop()
+        while (due_s := loop.time() + PAUSE_S) < end_s:
+            await asyncio.sleep(PAUSE_S)
+            if loop.time() - due_s < BUSY_S and len(self._held) < UNDER_WAY:
+                return True
+        return False
 
     async def _take_up(self, run: StoredRun) -> None:
         """One that cannot go on must not stop the others."""

@@ -58,12 +58,19 @@ RUN = RUNS + " AND id = ?"
 RUNS_LIKE = f"{RUNS} AND fingerprint = ? AND updated_s >= ? ORDER BY {NEWEST_FIRST}"
 RUNS_WITH_KEY = f"{RUNS} AND caller = ? AND idempotency_key = ? ORDER BY {NEWEST_FIRST}"
 
-_CLAIMABLE = f"""SELECT tenant, id FROM runs WHERE {ALIVE}
-    AND state IN (SELECT value FROM json_each(?1)) AND (owner IS NULL OR lease_s < ?2)
-    AND NOT (state = 'awaiting_approval' AND EXISTS (SELECT 1 FROM approvals a
-        WHERE a.tenant = runs.tenant AND a.run_id = runs.id AND a.state = 'pending'))"""
-CLAIMABLE = f"{_CLAIMABLE} ORDER BY updated_s, rowid LIMIT ?3"
-CLAIMABLE_RUN = f"{_CLAIMABLE} AND id = ?4 ORDER BY updated_s, rowid LIMIT ?3"
+#: It waits for no person; in the words of the partial index.
+_UNASKED = "(pending = 0 OR state <> 'awaiting_approval')"
+_WANTED = "state IN (SELECT value FROM json_each(?1))"
+#: Runs that nobody has, longest untouched first, and runs of those who did not renew their lease, some of each.
+CLAIMABLE = f"""SELECT tenant, id FROM (
+    SELECT * FROM (SELECT tenant, id, updated_s FROM runs INDEXED BY runs_free
+        WHERE {_WANTED} AND owner IS NULL AND {ALIVE} AND {_UNASKED} ORDER BY updated_s LIMIT ?3)
+    UNION ALL
+    SELECT * FROM (SELECT tenant, id, updated_s FROM runs INDEXED BY runs_by_owner
+        WHERE owner > '' AND {ALIVE} AND lease_s < ?2 AND {_WANTED} AND {_UNASKED} LIMIT ?3))
+    ORDER BY updated_s LIMIT ?3"""
+CLAIMABLE_RUN = f"""SELECT tenant, id FROM runs WHERE id = ?4 AND {ALIVE} AND {_WANTED}
+    AND (owner IS NULL OR lease_s < ?2) AND {_UNASKED} ORDER BY updated_s, rowid LIMIT ?3"""
 CLAIM = "UPDATE runs SET owner = ?, lease_s = ?, fence = fence + 1 WHERE tenant = ? AND id = ?"
 #: Also shortens it: a clock that was set back must not leave a lease of hours behind.
 RENEW = f"""UPDATE runs SET lease_s = ?

@@ -178,4 +178,20 @@ MIGRATIONS: Sequence[Migration] = (
         # Whether the same call is asked for already.
         "CREATE INDEX approvals_by_call ON approvals (tenant, sha256, state, created_s)",
     ),
+    (
+        # How many of its approvals are pending: a run that waits for a person is not looked at until it is none.
+        "ALTER TABLE runs ADD COLUMN pending INTEGER NOT NULL DEFAULT 0",
+        """UPDATE runs SET pending = (SELECT count(*) FROM approvals a
+            WHERE a.tenant = runs.tenant AND a.run_id = runs.id AND a.state = 'pending')
+            WHERE state = 'running' OR state = 'awaiting_approval' OR state = 'awaiting_client' OR state = 'unknown'""",
+        """CREATE TRIGGER approvals_are_asked AFTER INSERT ON approvals WHEN NEW.state = 'pending' BEGIN
+            UPDATE runs SET pending = pending + 1 WHERE tenant = NEW.tenant AND id = NEW.run_id; END""",
+        """CREATE TRIGGER approvals_are_resolved AFTER UPDATE OF state ON approvals
+            WHEN OLD.state = 'pending' AND NEW.state <> 'pending' BEGIN
+            UPDATE runs SET pending = pending - 1 WHERE tenant = NEW.tenant AND id = NEW.run_id; END""",
+        "DROP INDEX runs_alive",
+        """CREATE INDEX runs_free ON runs (state, updated_s) WHERE owner IS NULL
+            AND (state = 'running' OR state = 'awaiting_approval' OR state = 'awaiting_client' OR state = 'unknown')
+            AND (pending = 0 OR state <> 'awaiting_approval')""",
+    ),
 )

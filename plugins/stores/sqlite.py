@@ -81,7 +81,7 @@ class SqliteStore:
         self._writer: SqliteThread | None = None
         self._reader: SqliteThread | None = None
         self._watch: SqliteWatch | None = None
-        self._check: SqliteCheck | None = None
+        self._checking: SqliteCheck | None = None
         self._memories = SqliteCache[Memory](place, limit=KEPT_CHARS, size_of=lambda memory: 200 + len(memory.text))
 
     def __repr__(self) -> str:
@@ -100,8 +100,8 @@ class SqliteStore:
             await self._reader.open()
         self._memories.open()
         if self._watch is not None and self._watch.is_check_due:
-            self._check = SqliteCheck(self.place, connect=lambda: connect(self.place, mode="ro"))
-            self._check.start()
+            self._checking = SqliteCheck(self.place, connect=lambda: connect(self.place, mode="ro"))
+            self._checking.start()
 
     def _writing(self) -> SqliteTransactions:
         connection = open_file(self.place, migrations=self._migrations)
@@ -118,8 +118,8 @@ class SqliteStore:
 
     async def close(self) -> None:
         self._memories.close()
-        if self._check is not None:
-            await asyncio.to_thread(self._check.close, wait_s=CHECK_ENDS_S)
+        if self._checking is not None:
+            await asyncio.to_thread(self._checking.close, wait_s=CHECK_ENDS_S)
         self._watch = None
         for thread in (self._reader, self._writer):
             if thread is not None:

@@ -215,6 +215,39 @@ async def test_many_runs_of_a_dead_process_are_shared(workers: tuple[Worker, Wor
     assert sorted(taken.id for taken in (*one.took, *two.took)) == sorted(f"run_{i}" for i in range(n))
 
 
+async def test_many_runs_are_taken_up_without_a_pause_of_looks(
+    workers: tuple[Worker, Worker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as the event loop keeps up, within one look; requests of clients have their turns between them."""
+    one, _ = workers
+    n = 5 * AT_ONCE
+    for i in range(n):
+        await one.store.write(new(run(f"run_{i}", owner=None)))
+    monkeypatch.setattr(module, "LOOK_S", 3600.0)
+    monkeypatch.setattr(module, "BUSY_S", 3600.0)
+    one.start()
+    await until(lambda: len(one.took) == n)
+
+
+async def test_who_drives_many_runs_takes_up_a_few_at_each_look(
+    workers: tuple[Worker, Worker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would only wait for each other."""
+    one, _ = workers
+    for i in range(2 * AT_ONCE):
+        await one.store.write(new(run(f"run_{i}", owner=None)))
+    monkeypatch.setattr(module, "LOOK_S", 3600.0)
+    monkeypatch.setattr(module, "UNDER_WAY", 1)
+    await one.store.write(new(run("mine", owner=one.keeper.owner)))
+    task = asyncio.create_task(endless())
+    one.keeper.hold("mine", task)
+    one.start()
+    await until(lambda: len(one.took) == AT_ONCE)
+    await asyncio.sleep(0.1)
+    assert len(one.took) == AT_ONCE
+    task.cancel()
+
+
 async def test_a_store_that_fails_for_a_while_stops_no_keeper(workers: tuple[Worker, Worker]) -> None:
     """It is asked again."""
     one, _ = workers
