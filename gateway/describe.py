@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from gateway.banner import TRUST, store_name
 from gateway.config import Loaded, Settings
 from gateway.config.context import StageUse
 from gateway.config.secret import mask
@@ -14,7 +15,6 @@ from gateway.registry import PluginProblem, build_plugin, find_plugin
 from gateway.tools.catalog import obstacles_of
 
 _LONGEST_OPTIONS = 100
-_SQLITE = "sqlite:///"
 
 
 def described(loaded: Loaded) -> Iterator[str]:
@@ -28,9 +28,10 @@ def described(loaded: Loaded) -> Iterator[str]:
     yield f"  tools       {', '.join(_tools(settings)) or 'none'}"
     for obstacle in asyncio.run(_obstacles(settings)):
         yield f"  warning     {obstacle}"
+    yield f"  trust       {TRUST[settings.risk.trust_llm]}"
     yield f"  services    {', '.join(settings.mcp.servers) or 'none'}"
     yield f"  workflows   {', '.join(load_workflows(settings.workflows).workflows) or 'none'}"
-    yield f"  store       {_store(settings)}"
+    yield f"  store       {store_name(settings)}"
     for name, uses in settings.chains.items():
         yield f"  chain       {name}{' (default)' if name == settings.context.chain else ''}"
         for depth, use in enumerate(uses):
@@ -57,12 +58,6 @@ async def _obstacles(settings: Settings) -> list[str]:
         found += [obstacle async for obstacle in obstacles_of([source])]
         await source.close()
     return found
-
-
-def _store(settings: Settings) -> str:
-    """A path can be shown; the URL of a server may hold a password."""
-    url = settings.store.reveal()
-    return url if url.startswith(_SQLITE) else f"{url.partition('://')[0]}://***"
 
 
 def _stage(use: StageUse, *, plugins: Path) -> str:

@@ -99,7 +99,10 @@ class DirectSink:
 
 
 class SinkHandler(logging.Handler):
-    """Carries the records of `logging` to a sink. A log call that is wrong in itself is logged as that."""
+    """Carries the records of `logging` to a sink, with the fields of `extra={"facts": {...}}`.
+
+    A log call that is wrong in itself is logged as that.
+    """
 
     def __init__(self, sink: LogSink | DirectSink) -> None:
         super().__init__()
@@ -109,6 +112,7 @@ class SinkHandler(logging.Handler):
         facts: dict[str, object] = {"ts": _timestamp(record.created), "level": record.levelname.lower()}
         try:
             facts["event"] = record.getMessage()
+            facts |= getattr(record, "facts", {})
             if record.exc_info and record.exc_info[0] is not None:
                 facts["traceback"] = logging.Formatter().formatException(record.exc_info)
         except Exception as error:

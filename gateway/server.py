@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import shutil
 import signal
 import socket
@@ -14,8 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from gateway import __version__
 from gateway.app import ADMIN, DATA, Gateway
+from gateway.banner import banner
 from gateway.config import ConfigError, Loaded, Problem, redactable, replacing
 from gateway.exposition import Exposition
 from gateway.handover import Handover
@@ -153,16 +152,8 @@ class Server:
 
     def _announce(self, listening: dict[str, Listening]) -> None:
         """Says where to point a client, on standard output, and tells systemd."""
-        settings, url = self.loaded.settings, listening[DATA].url
-        print(f"Twolane {__version__} is ready.")
-        print(f"  base URL    {url}/v1")
-        if settings.upstreams:
-            names = ", ".join(f"{upstream.name} ({upstream.base_url})" for upstream in settings.upstreams)
-            print(f"  upstreams   {names}")
-        else:
-            print("  upstreams   none configured: the built-in demo model answers (no key, no network)")
-        print(f"  metrics     {listening.get(ADMIN, listening[DATA]).url}/metrics")
-        print(f"  stop        Ctrl-C (process {os.getpid()})", flush=True)
+        metrics_url = listening.get(ADMIN, listening[DATA]).url
+        print("\n".join(banner(self.loaded, url=listening[DATA].url, metrics_url=metrics_url)), flush=True)
         notify("READY=1")
 
 

@@ -48,6 +48,7 @@ TOP = {
     "ask_services",
     "ask_workflows",
     "audit_log",
+    "banner",
     "cli",
     "cli_operator",
     "server",

@@ -172,7 +172,8 @@ def test_check_config_shows_the_chains(capsys: pytest.CaptureFixture[str]) -> No
     code, out, err = said(capsys, "check-config")
     assert (code, err) == (0, "")
     assert "  chain       assistant (default)\n              intent\n                memory\n" in out
-    assert "  tools       none\n  services    none\n  workflows   none\n  store       sqlite:///./gateway.db\n" in out
+    assert "  tools       none\n  trust       A call that the model itself calls low in risk" in out
+    assert "  services    none\n  workflows   none\n  store       sqlite:///./gateway.db\n" in out
 
 
 def typed(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:

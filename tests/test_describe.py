@@ -7,6 +7,8 @@ import pytest
 from gateway.config import load
 from gateway.describe import described
 
+ALWAYS = "A call that the model itself calls low in risk runs without asking. `risk: {trust_llm: never}` ends that."
+
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,6 +29,7 @@ def test_the_defaults() -> None:
         "  upstreams   the built-in demo model",
         "  keys        none: loopback only",
         "  tools       none",
+        f"  trust       {ALWAYS}",
         "  services    none",
         "  workflows   none",
         "  store       sqlite:///./gateway.db",

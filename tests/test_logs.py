@@ -392,3 +392,15 @@ def test_auto_is_text_at_a_terminal_and_json_elsewhere(log_format: str, terminal
             return terminal
 
     assert wants_json(log_format, Stream()) is as_json
+
+
+def test_a_log_call_may_bring_fields() -> None:
+    """Those of `extra={"facts": ...}` stand beside the event, and secrets are cut out of them, too."""
+    stream = io.StringIO()
+    handler = SinkHandler(DirectSink(stream, as_json=True, secrets=["hunter2"]))
+    record = logging.LogRecord("gateway", logging.WARNING, "here.py", 1, "it failed", (), None)
+    record.facts = {"upstream": "up", "cause": "hunter2 is wrong", "more": None}
+    handler.emit(record)
+    line = json.loads(stream.getvalue())
+    assert (line["event"], line["upstream"], line["cause"]) == ("it failed", "up", "*** is wrong")
+    assert "more" not in line

@@ -20,15 +20,20 @@ async def run(*args: str, timeout_s: float = 20.0) -> tuple[int | None, str, str
     return process.returncode, out.decode(), err.decode()
 
 
-async def test_the_banner_says_where_to_point_a_client() -> None:
-    """Base URL, upstreams, metrics, how to stop; the key of an upstream is not shown."""
+async def test_the_banner_says_where_to_point_a_client(tmp_path: Path) -> None:
+    """Both base URLs, file, upstreams, tools, store, metrics, how to stop; the key of an upstream is not shown."""
     async with FakeUpstream() as upstream:
-        text = config(upstream.base_url, upstream={"api_key": "sk-not-for-everybody"})
+        more = {"tools": {"http_request": {}}, "store": f"sqlite:///{tmp_path}/kept.db"}
+        text = config(upstream.base_url, upstream={"api_key": "sk-not-for-everybody"}, **more)
         async with GatewayProcess(text) as gateway:
             await fetch(gateway)
     lines = gateway.stdout_text().splitlines()
     assert lines[0].startswith("Twolane ") and lines[0].endswith(" is ready.")
     assert f"  base URL    {gateway.base_url}/v1" in lines
+    assert f"  context     {gateway.base_url}/context/v1" in lines
+    assert any(line.startswith("  config      /") and line.endswith("gateway.yaml") for line in lines)
+    assert "  tools       http_request" in lines
+    assert f"  store       sqlite:///{tmp_path}/kept.db" in lines
     assert f"  upstreams   up ({upstream.base_url})" in lines
     assert f"  metrics     {gateway.base_url}/metrics" in lines
     assert f"(process {gateway.pid})" in lines[-1]

@@ -6,11 +6,13 @@ the pool only after a whole request and a whole answer.
 """
 
 from time import perf_counter
+from typing import Final
 
 from gateway.errors import GatewayError
 from gateway.lanes.pace import too_slow
 from gateway.lanes.sending import Sending
 from gateway.lanes.tunnel import Tunnel
+from gateway.upstream.failures import UPSTREAMS_FAULT
 from gateway.wire.answer import error_answer, new_request_id
 from gateway.wire.body import Body, BodyError, ChunkedBody, LengthBody
 from gateway.wire.mask import MaskedBody
@@ -22,6 +24,13 @@ from gateway.wire.response import (
     forwarded_head,
     measure_regular,
 )
+
+#: What an upstream did whose answer cannot be finished, by the outcome that is counted.
+_CUT: Final = {
+    "invalid": "wrote a body that does not fit its framing",
+    "truncated": "closed the connection in the middle of an answer",
+    "timeout": "was silent for too long in the middle of an answer",
+}
 
 
 class Splice(Sending):
@@ -170,7 +179,11 @@ class Splice(Sending):
                 self._plan.pool.give(upstream, idle_timeout_s=self._idle_timeout_s)
             else:
                 upstream.abort()
-        self._account.close("ok" if self._account.status < 500 else "error", self._client.listener)
+        if (status := self._account.status) < 500:
+            self._account.close("ok", self._client.listener)
+        else:
+            self._plan.pool.failures.note(f"Upstream {self._plan.pool.endpoint.name!r} answered {status}.")
+            self._account.close("error", self._client.listener)
         self._client.turn_done(keep=self._keep_client and whole, linger=not whole)
 
     def _fail(self, error: GatewayError, *, outcome: str) -> None:
@@ -179,6 +192,8 @@ class Splice(Sending):
         self._account.status = error.facts.status
         keep, whole = self._client_stays(), self._request is None
         request_id = new_request_id()
+        if error.code in UPSTREAMS_FAULT:
+            self._plan.pool.failures.note(error.message, request_id=request_id)
         is_head, sharing = self._plan.method == b"HEAD", self._plan.sharing
         self._client.write(
             error_answer(error, request_id=request_id, close=not keep, head_only=is_head, sharing=sharing)
@@ -189,6 +204,8 @@ class Splice(Sending):
     def _cut(self, outcome: str) -> None:
         """Ends an answer that cannot be finished, so that the client sees it."""
         self._drop_upstream()
+        if outcome in _CUT:
+            self._plan.pool.failures.note(f"Upstream {self._plan.pool.endpoint.name!r} {_CUT[outcome]}.")
         self._account.close(outcome, self._client.listener)
         self._client.cut(framed=self._framed)
 

@@ -6,14 +6,14 @@ neither a stream of chunks nor a chat completion is an upstream error.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
 from http import HTTPStatus
 
 import orjson
 
-from gateway.contracts import Exchange, Reply
+from gateway.contracts import Exchange, Reply, Tell
 from gateway.errors import GatewayError
 from gateway.pipeline.model_answer import stream, whole
 from gateway.pipeline.refusal import CHAT, ERROR_LIMIT_BYTES, no_answer, outcome_of, refusal
@@ -83,6 +83,9 @@ class ModelCore:
             own = _credential(credential, target.pool.endpoint, header=credential_header)
             head = await call.send(_list_request(header + own, target))
             content = await call.within(LIST_LIMIT_BYTES)
+        except GatewayError as error:
+            target.note(error)
+            raise
         finally:
             call.close()
         if len(content) > LIST_LIMIT_BYTES:
@@ -110,6 +113,7 @@ class ModelCore:
                 style = lesser
             except BaseException as error:
                 call.close()
+                target.note(error, exchange.id)
                 outcome = outcome_of(error)
                 target.tally.outcomes["connect" if outcome == "error" and not call.sent else outcome] += 1
                 raise
@@ -125,7 +129,7 @@ class ModelCore:
         async def release() -> None:
             call.close()
 
-        return Reply(partial(read, call, target), release)
+        return Reply(partial(_noted, read, call, target, exchange.id), release)
 
     async def _sent(self, call: UpstreamCall, request: bytes, target: Target) -> tuple[ResponseHead, bytes | None]:
         """The head of the answer; the body of an error answer. Raises GatewayError where there is no answer to read."""
@@ -137,6 +141,22 @@ class ModelCore:
         if not head.event_stream and not _is_json(head):
             raise no_answer(head, target)
         return head, None
+
+
+async def _noted(
+    read: Callable[[UpstreamCall, Target, Tell], Awaitable[None]],
+    call: UpstreamCall,
+    target: Target,
+    request_id: str,
+    tell: Tell,
+) -> None:
+    """Reads an answer; logs that it cannot be read to its end, unless nobody wanted it any more."""
+    try:
+        await read(call, target, tell)
+    except GatewayError as error:
+        if not call.given_up:
+            target.note(error, request_id)
+        raise
 
 
 def _is_json(head: ResponseHead) -> bool:

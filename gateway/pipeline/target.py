@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from gateway.errors import GatewayError
 from gateway.metrics import UpstreamTally
+from gateway.upstream.failures import UPSTREAMS_FAULT
 from gateway.upstream.pool import Pool
 
 
@@ -37,3 +38,8 @@ class Target:
     def broken(self, reason: str) -> GatewayError:
         """Returns the error of an answer that is none."""
         return GatewayError("upstream_error", f"Upstream {self.name!r} failed: {reason}.")
+
+    def note(self, error: BaseException, request_id: str | None = None) -> None:
+        """Logs an exchange that failed, if the upstream is at fault."""
+        if isinstance(error, GatewayError) and error.code in UPSTREAMS_FAULT:
+            self.pool.failures.note(error.message, request_id=request_id)

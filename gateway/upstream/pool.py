@@ -15,11 +15,14 @@ from dataclasses import dataclass
 from gateway.errors import GatewayError
 from gateway.upstream.connection import SMALL_READ_BYTES, UpstreamConnection
 from gateway.upstream.endpoint import Endpoint
+from gateway.upstream.failures import Failures
 
 #: Idle connections are closed after this long, or a second before the upstream's own `Keep-Alive: timeout`.
 IDLE_LIMIT_S = 30.0
 #: How long a connection that was told to end may take to send what is left.
 CLOSE_LIMIT_S = 5.0
+#: What OpenSSL says of an answer that is no TLS.
+_NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST")
 
 
 @dataclass(slots=True)
@@ -37,6 +40,7 @@ class Pool:
     def __init__(self, endpoint: Endpoint, *, clock: Callable[[], float]) -> None:
         self.endpoint = endpoint
         self.counts = PoolCounts()
+        self.failures = Failures(endpoint, clock=clock)
         self.open: set[UpstreamConnection] = set()
         self.idle: list[UpstreamConnection] = []
         self.buffer = memoryview(bytearray(SMALL_READ_BYTES))
@@ -124,6 +128,7 @@ class Pool:
 
     def sweep(self, now: float) -> None:
         """Closes what has been idle for too long, and ends what does not finish closing."""
+        self.failures.sweep()
         for connection in [c for c in self.open if c.turn is None and c.transport.is_closing()]:
             if now - connection.idle_since > CLOSE_LIMIT_S:
                 connection.abort()
@@ -134,6 +139,7 @@ class Pool:
     def close(self) -> None:
         """Closes idle connections now and busy ones when their turn ends. Idempotent."""
         self._closed = True
+        self.failures.flush()
         idle, self.idle = self.idle, []
         for connection in idle:
             connection.transport.close()
@@ -147,6 +153,8 @@ def _reason(error: OSError | ssl.CertificateError) -> str:
     """A short cause without addresses or paths."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate was not accepted ({error.verify_message})"
+    if isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:
+        return "it does not speak TLS at this port: is its base_url http:// instead of https://?"
     if isinstance(error, ssl.SSLError):
         return f"TLS failed ({error.reason or 'handshake error'})"
     if isinstance(error, socket.gaierror) or not error.errno:

@@ -54,9 +54,10 @@ def test_every_snippet_is_run() -> None:
 
 
 def test_the_gateway_starts_with_these_words(started: GatewayProcess) -> None:
-    """But for the address and the number of the process."""
+    """But for the address, the folder and the number of the process."""
     [shown] = SNIPPETS[START]
     expected = shown.code.replace(ADDRESS, started.base_url.removeprefix("http://"))
+    expected = expected.replace("/home/you/twolane", str(started.folder))
     assert started.stdout_text() == re.sub(r"process \d+", f"process {started.pid}", expected)
 
 

@@ -1,0 +1,46 @@
+"""What a gateway prints at its start: where to point clients, and what it will let a model do."""
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from gateway import __version__
+from gateway.config import Loaded, Settings
+
+_SQLITE: Final = "sqlite:///"
+#: By `risk.trust_llm`: whose word on the risk of a call counts.
+TRUST: Final[Mapping[str, str]] = {
+    "always": "A call that the model itself calls low in risk runs without asking. "
+    "`risk: {trust_llm: never}` ends that.",
+    "until_tainted": "A call that the model itself calls low in risk runs without asking, until the run has read what "
+    "strangers wrote. `risk: {trust_llm: never}` ends that.",
+    "never": "What the model itself says of the risk of a call lets none run.",
+}
+
+
+def banner(loaded: Loaded, *, url: str, metrics_url: str) -> Iterator[str]:
+    """Returns the lines. `url` and `metrics_url` are those of the listeners, without a path."""
+    settings = loaded.settings
+    upstreams = ", ".join(f"{upstream.name} ({upstream.base_url})" for upstream in settings.upstreams)
+    yield f"Twolane {__version__} is ready."
+    yield f"  base URL    {url}/v1"
+    yield f"  context     {url}/context/v1"
+    yield f"  upstreams   {upstreams or 'none configured: the built-in demo model answers (no key, no network)'}"
+    yield f"  config      {'none: every key has its default' if loaded.file is None else loaded.file.absolute()}"
+    yield f"  tools       {', '.join(tool_names(settings)) or 'none'}"
+    yield f"  trust       {TRUST[settings.risk.trust_llm]}"
+    yield f"  store       {store_name(settings)}"
+    yield f"  metrics     {metrics_url}/metrics"
+    yield f"  stop        Ctrl-C (process {os.getpid()})"
+
+
+def tool_names(settings: Settings) -> list[str]:
+    """Returns the tools that are on, and the MCP servers, which bring tools of their own."""
+    tools = [*settings.tools.built_in, *settings.tools.plugins]
+    return [*tools, *(f"{name} (MCP)" for name, server in settings.mcp.servers.items() if server.enabled)]
+
+
+def store_name(settings: Settings) -> str:
+    """Returns where the store is. A path can be shown; the URL of a server may hold a password."""
+    url = settings.store.reveal()
+    return url if url.startswith(_SQLITE) else f"{url.partition('://')[0]}://***"

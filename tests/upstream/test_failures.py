@@ -1,0 +1,94 @@
+"""Lines about upstreams that fail: one for the first of each cause, one a minute for the further ones."""
+
+import logging
+
+import pytest
+
+from gateway.testing.clock import ManualClock
+from gateway.upstream.failures import EVERY_S, MOST_CAUSES, Failures
+
+from .turns import endpoint
+
+REFUSED = "Upstream 'up' could not be reached: Connection refused."
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def failures(clock: ManualClock) -> Failures:
+    return Failures(endpoint(9), clock=clock)
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[object, object, object]]:
+    """(cause, request id, how many more) of what was logged since the last look."""
+    facts = [vars(record)["facts"] for record in caplog.records if record.levelno == logging.WARNING]
+    caplog.clear()
+    return [(fact["cause"], fact["request_id"], fact["more"]) for fact in facts]
+
+
+def test_the_first_of_a_cause_is_logged_at_once(failures: Failures, caplog: pytest.LogCaptureFixture) -> None:
+    """With the upstream's name and address; each cause by itself."""
+    failures.note(REFUSED, request_id="req_1")
+    (record,) = caplog.records
+    assert record.getMessage() == "upstream failed"
+    facts = vars(record)["facts"]
+    assert (facts["upstream"], facts["address"]) == ("up", "127.0.0.1:9")
+    failures.note("Upstream 'up' answered 500.")
+    assert lines(caplog) == [(REFUSED, "req_1", None), ("Upstream 'up' answered 500.", None, None)]
+
+
+def test_further_ones_share_a_line_a_minute(
+    failures: Failures, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An upstream that stays down writes one line a minute, with the number and the last id; then it is forgotten."""
+    failures.note(REFUSED, request_id="req_0")
+    lines(caplog)
+    for _ in range(3):
+        for i in range(1000):
+            failures.note(REFUSED, request_id=f"req_{i}")
+        failures.sweep()
+        assert lines(caplog) == []
+        clock.advance(EVERY_S)
+        failures.sweep()
+        assert lines(caplog) == [(REFUSED, "req_999", 1000)]
+    clock.advance(EVERY_S)
+    failures.sweep()
+    assert lines(caplog) == []
+    failures.note(REFUSED, request_id="req_x")
+    assert lines(caplog) == [(REFUSED, "req_x", None)]
+
+
+def test_one_that_comes_before_the_sweep_loses_no_count(
+    failures: Failures, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The line about the last minute comes before the line of the new one."""
+    failures.note(REFUSED, request_id="req_1")
+    failures.note(REFUSED, request_id="req_2")
+    clock.advance(EVERY_S)
+    failures.note(REFUSED, request_id="req_3")
+    assert lines(caplog) == [(REFUSED, "req_1", None), (REFUSED, "req_2", 1), (REFUSED, "req_3", None)]
+
+
+def test_causes_that_are_new_each_time_cannot_fill_the_log(
+    failures: Failures, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An upstream's own words are a part of some causes: beyond a number of them they share a line."""
+    for i in range(10_000):
+        failures.note(f"Upstream 'up' answered 500: try again, request {i}.")
+    assert len(lines(caplog)) == MOST_CAUSES + 1
+    clock.advance(EVERY_S)
+    failures.sweep()
+    assert lines(caplog) == [("several other causes", None, 10_000 - MOST_CAUSES - 1)]
+
+
+def test_what_was_only_counted_is_logged_at_the_end(failures: Failures, caplog: pytest.LogCaptureFixture) -> None:
+    """A reload, or the end of the process, loses no count."""
+    failures.note(REFUSED)
+    failures.note(REFUSED, request_id="req_2")
+    lines(caplog)
+    failures.flush()
+    failures.flush()
+    assert lines(caplog) == [(REFUSED, "req_2", 1)]
