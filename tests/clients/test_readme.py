@@ -30,6 +30,8 @@ EVERY_CI_RUN = (
     "anthropic-node",
     "langchain-openai",
     "langchain-js",
+    "langgraph",
+    "openai-agents",
     "pydantic-ai",
     "instructor",
     "llm",
