@@ -3,13 +3,13 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 
 from aiohttp import web
-from prometheus_client.core import GaugeMetricFamily, Metric
 
 from gateway.assemble import Assembled, Shared, SystemClock, assemble_context, make_fleet, open_store
+from gateway.backlog import Backlog
 from gateway.build import ADMIN_PATHS, CONTEXT_PATHS, ROOT_PATHS, build_admin_entry, build_entry
 from gateway.config import ConfigError, Loaded, Problem, redactable, replacing
 from gateway.config.tools import Notify
@@ -26,7 +26,7 @@ from gateway.lanes.resumption import Resumption
 from gateway.lanes.wrong_keys import WrongKeys
 from gateway.logs import LogSink, access_record
 from gateway.metrics import Metrics
-from gateway.notices import Notices
+from gateway.notices import Notices, webhooks_of
 from gateway.pages import Rooms
 from gateway.routing.door import Door
 from gateway.routing.keys import Identity
@@ -76,12 +76,12 @@ class Gateway:
         self._listeners: dict[str, Listener] = {}
         self._demo_url: str | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._pending = 0
         self._notices: Notices | None = None
         self._told: Sequence[Notify] = ()
         self._held_open: list[Callable[[], Awaitable[None]]] = []
         self._counters = ContextCounters()
         self._clock = SystemClock()
+        self._backlog = Backlog(self._clock)
         self._wrong_keys = WrongKeys(clock=self._clock.monotonic)
         self._runs = LiveRuns(clock=self._clock)
         self._shared: Shared | None = None
@@ -111,13 +111,12 @@ class Gateway:
         self._stack.push_async_callback(self._retire)
         rooms, admin = self._rooms(), settings.admin.listen
         services = rooms.of_services()
-        pages = [*self._pages(rooms), *(services if admin is None else ())]
+        pages = [*rooms.of_context(), *rooms.of_runs(), *(services if admin is None else ())]
         self._held_open = rooms.held_open
         self._listeners[DATA] = listener = await self._listener(entry, pages)
         assert self._shared is not None
-        families = self._shared.fleet.families
-        self._metrics.sources += [listener.families, self._wrong_keys.families]
-        self._metrics.sources += [self._waiting, families]
+        further = (self._wrong_keys.families, self._backlog.families, self._shared.fleet.families)
+        self._metrics.sources += [listener.families, *further]
         self._metrics.further.append(self._counters.counted)
         if admin is not None:
             self._listeners[ADMIN] = await self._listener(build_admin_entry(settings, metrics=self._metrics), services)
@@ -170,10 +169,6 @@ class Gateway:
         if self._notices is not None:
             await self._notices.close()
 
-    def _waiting(self) -> Iterator[Metric]:
-        """Every worker tells the same, as of its last look: the store is one."""
-        yield GaugeMetricFamily("gateway_approvals_pending", "Approvals that wait for a person", value=self._pending)
-
     def connection_factory(self, name: str) -> Callable[[], ClientConnection]:
         return self._listeners[name].connection
 
@@ -214,7 +209,7 @@ class Gateway:
                 await self._current().prompts.refresh()
                 await self._shared.fleet.refresh()
                 await self._current().lane.desk.expire()
-                self._pending = await store.pending()
+                await self._backlog.look(store)
                 if self._clock.monotonic() - pruned_s > PRUNE_EVERY_S:
                     pruned_s = self._clock.monotonic()
                     await store.prune(before_s=self._clock.time() - KEPT_S)
@@ -234,10 +229,6 @@ class Gateway:
             if ADMIN in self._listeners:
                 self._listeners[ADMIN].swap(build_admin_entry(loaded.settings, metrics=self._metrics))
             retired, self._context = self._context, context
-            if retired is not None:
-                await retired.lane.retire()
-            await self._tell_of_approvals()
-            await self._follow_services()
         except ConfigError as error:
             self._metrics.reloads["failure"] += 1
             log.error("reload failed, the old configuration stays in use: %s", error)
@@ -253,6 +244,17 @@ class Gateway:
                 listener.access_log = access_log
             logging.getLogger().setLevel(loaded.settings.logging.level.upper())
             log.info("configuration reloaded")
+            await self._follow_reload(retired)
+
+    async def _follow_reload(self, retired: Assembled | None) -> None:
+        """What comes behind a reload; none of it takes the new configuration back."""
+        try:
+            if retired is not None:
+                await retired.lane.retire()
+            await self._tell_of_approvals()
+            await self._follow_services()
+        except Exception:
+            log.exception("the new configuration is in use, but not all that follows from it was done")
 
     async def _prepared(self, loaded: Loaded) -> tuple[Entry, Assembled]:
         """Returns the way in and the context lane of a configuration that every worker could put together.
@@ -262,6 +264,7 @@ class Gateway:
         old, self._loaded = self._loaded, loaded
         able = False
         try:
+            webhooks_of(loaded.settings.approvals.notify)
             entry = self._entry()
             context = await self._assemble(loaded, entry)
             able = True
@@ -316,9 +319,6 @@ class Gateway:
     async def _retire(self) -> None:
         if self._context is not None:
             await self._context.lane.retire()
-
-    def _pages(self, rooms: Rooms) -> Sequence[Route]:
-        return [*rooms.of_context(), *rooms.of_runs()]
 
     def _rooms(self) -> Rooms:
         assert self._shared is not None and self._resumption is not None

@@ -14,6 +14,7 @@ from gateway.config.context import StageUse
 from gateway.config.workflow_folder import load_workflows
 from gateway.config.workflows import Workflow
 from gateway.contracts import Clock, Counters, Enhancer, Host, Runs, Tools
+from gateway.errors import contained
 from gateway.journal import StoredRun
 from gateway.lanes.approval_mode import ApprovalModes
 from gateway.lanes.context import AGENT_LOOP, ContextLane
@@ -151,7 +152,11 @@ async def assemble_context(
 
     async def close() -> None:
         for source in catalog.sources:
-            await source.close()
+            try:
+                with contained(f"closing {type(source).__name__}"):
+                    await source.close()
+            except Exception:  # the others are closed all the same, and whoever retires a configuration goes on
+                log.exception("tools of %s could not be closed", type(source).__name__)
 
     workflows, context, limits = _workflows(settings, problems), settings.context, settings.limits
     if problems:

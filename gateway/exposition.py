@@ -30,11 +30,23 @@ PEER_TIMEOUT_S = 2.0
 #: How often a worker writes down what it has counted: one that is killed takes this much with it.
 WRITE_S = 0.05
 
-_LARGEST = frozenset(("gateway_approvals_pending", "gateway_build_info", RELOADS, "process_max_fds"))
+_LARGEST = frozenset(
+    (
+        "gateway_approvals_oldest_seconds",
+        "gateway_approvals_pending",
+        "gateway_build_info",
+        RELOADS,
+        "gateway_runs",
+        "gateway_runs_stuck",
+        "gateway_store_bytes",
+        "process_max_fds",
+    )
+)
 _SMALLEST = frozenset(
     (
         "gateway_upstream_up",
         "gateway_mcp_server_up",
+        "gateway_store_up",
         "gateway_config_last_reload_success_timestamp_seconds",
         "process_start_time_seconds",
     )

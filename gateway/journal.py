@@ -350,10 +350,6 @@ class Journal(Protocol):
         """Ends the pending approvals whose time is over; those."""
         ...
 
-    async def pending(self) -> int:
-        """How many approvals of all tenants are pending."""
-        ...
-
     async def grants(self, *, tenant: str, now_s: float) -> Sequence[Grant]:
         """Those that have not expired, oldest first."""
         ...

@@ -54,6 +54,21 @@ class StoredService:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What waits, of all tenants.
+
+    `pending` approvals, of which the one that expires first was made at `oldest_s` (Unix time); `runs` that have not
+    ended by their states, and `stuck` ones of them.
+    """
+
+    pending: int = 0
+    oldest_s: float | None = None
+    runs: Mapping[str, int] = field(default_factory=dict)
+    stuck: int = 0
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerService:
     """A service as one worker sees it."""
 
@@ -160,6 +175,10 @@ class Store(Journal, Protocol):
 
     async def prune(self, *, before_s: float) -> int:
         """Deletes ended runs with all that is theirs, but the audit log, and hidden turns older than that; how many."""
+        ...
+
+    async def standing(self, *, stuck_before_s: float) -> Standing:
+        """What waits, of all tenants; a run is stuck that is under way with a lease that ended before then."""
         ...
 
     def lost(self) -> str | None:

@@ -84,6 +84,60 @@ async def test_a_reload_that_fails_changes_nothing_but_a_count(trouble: Exceptio
     sink.close()
 
 
+async def test_a_tool_that_cannot_be_closed_takes_no_reload_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log says that the new configuration is in use, and which tools could not be closed; the others are."""
+    folder = tmp_path / "plugins" / "tools"
+    folder.mkdir(parents=True)
+    for name, ends in (("sticky", "raise RuntimeError('it sticks')"), ("exits", "raise SystemExit"), ("good", "pass")):
+        (folder / f"{name}.py").write_text(STICKY.format(name=name, ends=ends))
+    settings = {"plugins": {"folder": str(tmp_path / "plugins")}, "tools": {"sticky": {}, "exits": {}, "good": {}}}
+    caplog.set_level("INFO", "gateway")
+    async with LocalGateway(settings) as gateway:
+        await gateway.reload({**settings, "limits": {"headers": 99}})
+        assert gateway.metrics.reloads == {"success": 1, "failure": 0}
+        said = [record.message for record in caplog.records]
+    assert "configuration reloaded" in said and "stays in use" not in caplog.text
+    assert said.count("tools of Sticky could not be closed") == 2 and "closed: good" in said
+
+
+STICKY = """
+import logging
+from pydantic import BaseModel
+from gateway.contracts import Plugin, ToolResult, ToolSpec
+
+class Config(BaseModel):
+    \"\"\"Nothing.\"\"\"
+
+class Sticky:
+    async def list_tools(self):
+        return [ToolSpec(name="{name}", description="x", parameters={{"type": "object"}})]
+
+    async def refusal(self, call, exchange):
+        return None
+
+    async def call(self, call, exchange):
+        return ToolResult("x")
+
+    async def close(self):
+        logging.getLogger("gateway").info("closed: {name}")
+        {ends}
+
+PLUGIN = Plugin(Config, lambda config, host: Sticky())
+"""
+
+
+async def test_a_webhook_secret_that_cannot_sign_refuses_a_reload(caplog: pytest.LogCaptureFixture) -> None:
+    """Before anything changes: what the log says is so."""
+    async with through() as (gateway, upstream):
+        entry = {"name": "other", "base_url": upstream.base_url}
+        notify = [{"webhook": "https://hooks.example/x", "secret": "whsec_!"}]
+        await gateway.reload({"upstreams": [entry], "approvals": {"notify": notify}})
+        assert "the old configuration stays in use" in caplog.text
+        assert b'gateway_upstream_up{upstream="other"}' not in (await fetch(gateway, b"/metrics")).payload
+
+
 async def test_addresses_stay_as_they_were_at_the_start() -> None:
     """`listen`, `admin.listen` and `workers` need a restart: until then their pages stay where they are."""
     async with through() as (gateway, upstream):

@@ -61,6 +61,7 @@ TOP = {
     "build",
     "describe",
     "explain",
+    "backlog",
     "exposition",
     "page_text",
     "selftest",

@@ -33,7 +33,16 @@ from gateway.journal import (
     StoredStep,
 )
 from gateway.journal_sqlite import APPROVALS, ASKS, AUDIT, EVENTS, GRANTS, RUNS, STEPS
-from gateway.store import HiddenTurn, Memory, StoredPrompt, StoredService, StoreError, UncertainError, WorkerService
+from gateway.store import (
+    HiddenTurn,
+    Memory,
+    Standing,
+    StoredPrompt,
+    StoredService,
+    StoreError,
+    UncertainError,
+    WorkerService,
+)
 from gateway.wire import journal_sql as journal
 from gateway.wire import kept_sql as kept
 from gateway.wire.journal_sql import chosen
@@ -276,8 +285,13 @@ class SqliteStore:
     async def expire(self, *, now_s: float) -> Sequence[Approval]:
         return await self._write(partial(transactions.expire, now_s=now_s))
 
-    async def pending(self) -> int:
-        return await self._read(lambda c: int(c.execute(journal.PENDING).fetchone()[0]))
+    async def standing(self, *, stuck_before_s: float) -> Standing:
+        def read(connection: sqlite3.Connection) -> Standing:
+            pending, oldest_s, stuck, size_bytes = connection.execute(journal.STANDING, (stuck_before_s,)).fetchone()
+            runs = dict(connection.execute(journal.ALIVE_RUNS).fetchall())
+            return Standing(pending=pending, oldest_s=oldest_s, stuck=stuck, runs=runs, size_bytes=size_bytes)
+
+        return await self._read(read)
 
     # Grants, and conversations that ask before every call.
 

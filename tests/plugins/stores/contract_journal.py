@@ -406,7 +406,7 @@ async def test_approvals_come_oldest_first_narrowed(store: Store) -> None:
     assert await ids(state="pending", conversation="c1", run_id="run_2") == ["a"]
     assert [a.id for a in await store.approvals(tenant="acme", limit=1)] == ["a"]
     assert await store.approval("d", tenant="acme") is None
-    assert await store.pending() == 3
+    assert (await store.standing(stuck_before_s=0.0)).pending == 3
 
 
 @pytest.mark.parametrize("approve", [True, False])
@@ -471,7 +471,7 @@ async def test_an_approval_of_another_tenant_is_absent(store: Store) -> None:
     await store.write(parked())
     assert await store.rule(ruling(tenant="other")) == ("absent", None)
     assert await store.rule(ruling("ap_2")) == ("absent", None)
-    assert await store.pending() == 1
+    assert (await store.standing(stuck_before_s=0.0)).pending == 1
 
 
 async def test_many_decisions_at_once_are_one(store: Store) -> None:
@@ -499,7 +499,7 @@ async def test_a_reissued_approval_takes_the_place_of_the_old_one(store: Store) 
     assert await store.reissue("ap_2", approval("ap_3", tenant="other"), events=(event(),)) is False
     happened = [replace(e, seq=0) for e in await store.events(after=0, limit=9)]
     assert happened == [resolved("ap_1", "cancelled"), event("approval.required")]
-    assert await store.pending() == 1
+    assert (await store.standing(stuck_before_s=0.0)).pending == 1
 
 
 async def test_approvals_expire_once_with_an_event_each(store: Store) -> None:
