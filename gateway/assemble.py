@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -150,17 +151,9 @@ async def assemble_context(
         answering = model if any(link.name == AGENT_LOOP for link in links) else unlooped(model)
         chains[name] = fold(name, links, answering, counters=counters, clock=clock)
 
-    async def close() -> None:
-        for source in catalog.sources:
-            try:
-                with contained(f"closing {type(source).__name__}"):
-                    await source.close()
-            except Exception:  # the others are closed all the same, and whoever retires a configuration goes on
-                log.exception("tools of %s could not be closed", type(source).__name__)
-
     workflows, context, limits = _workflows(settings, problems), settings.context, settings.limits
     if problems:
-        await close()
+        await _close(catalog)
         raise ConfigError(tuple(problems))
     lane = ContextLane(
         chains=chains,
@@ -177,7 +170,7 @@ async def assemble_context(
         tool_names=catalog.names,
         runs=shared.runs,
         earlier=_earlier(store, clock),
-        close=close,
+        close=partial(_close, catalog),
         plain=unlooped(model),
         tasks=context.tasks,
         workflows=workflows,
@@ -215,6 +208,16 @@ def _crew(settings: Settings, shared: Shared) -> Crew:
         counters=shared.counters,
         clock=shared.clock,
     )
+
+
+async def _close(catalog: Catalog) -> None:
+    """Ends what tools hold open; one that cannot be closed holds up neither the others nor a reload."""
+    for source in catalog.sources:
+        try:
+            with contained(f"closing {type(source).__name__}"):
+                await source.close()
+        except Exception:
+            log.exception("tools of %s could not be closed", type(source).__name__)
 
 
 def _core(settings: Settings, targets: Sequence[Target], clock: Clock) -> ModelCore:
