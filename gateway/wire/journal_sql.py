@@ -114,9 +114,9 @@ REPLACE_APPROVAL = "UPDATE steps SET approval_id = ? WHERE tenant = ? AND run_id
 #: All approvals expire after the same time: the one that expires first is the oldest.
 STANDING = """SELECT (SELECT count(*) FROM approvals INDEXED BY approvals_pending WHERE state = 'pending'),
     (SELECT created_s FROM approvals INDEXED BY approvals_pending WHERE state = 'pending' ORDER BY expires_s LIMIT 1),
-    (SELECT count(*) FROM runs INDEXED BY runs_alive WHERE state = 'running' AND lease_s < ?),
     (SELECT page_count FROM pragma_page_count()) * (SELECT page_size FROM pragma_page_size())"""
-ALIVE_RUNS = f"SELECT state, count(*) FROM runs INDEXED BY runs_alive WHERE {ALIVE} GROUP BY state"
+ALIVE_RUNS = f"""SELECT state, count(*), sum(state = 'running' AND lease_s < ?) FROM runs INDEXED BY runs_by_owner
+    WHERE {ALIVE} GROUP BY state"""
 
 # Grants, and conversations that ask before every call.
 

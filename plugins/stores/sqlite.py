@@ -287,8 +287,9 @@ class SqliteStore:
 
     async def standing(self, *, stuck_before_s: float) -> Standing:
         def read(connection: sqlite3.Connection) -> Standing:
-            pending, oldest_s, stuck, size_bytes = connection.execute(journal.STANDING, (stuck_before_s,)).fetchone()
-            runs = dict(connection.execute(journal.ALIVE_RUNS).fetchall())
+            pending, oldest_s, size_bytes = connection.execute(journal.STANDING).fetchone()
+            alive = connection.execute(journal.ALIVE_RUNS, (stuck_before_s,)).fetchall()
+            runs, stuck = {state: count for state, count, _ in alive}, sum(late for _, _, late in alive)
             return Standing(pending=pending, oldest_s=oldest_s, stuck=stuck, runs=runs, size_bytes=size_bytes)
 
         return await self._read(read)

@@ -1,5 +1,6 @@
 """What the access log and the metrics say of context requests: who asked for what, where it went, what became of it."""
 
+import asyncio
 import hashlib
 import json
 from pathlib import Path
@@ -84,7 +85,7 @@ async def test_the_id_of_an_error_is_in_the_log(answer: Answer, body: Json, code
 
 async def test_a_client_that_leaves_has_its_line() -> None:
     """499, with its address and the run."""
-    async with talking(says("Never", finish=None), **SETTINGS) as world:
+    async with talking(says("Ne", asyncio.Event(), "ver"), **SETTINGS) as world:
         async with world.session.post(
             CHAT, json={"model": "m", "messages": [{"role": "user", "content": "Hi"}], "stream": True}, headers=KEY
         ) as response:
