@@ -98,7 +98,8 @@ def test_the_image_takes_only_what_the_repository_has() -> None:
     """Every COPY source exists, and the package, the plugins and both configurations are among them."""
     sources = copied()
     assert [source for source in sources if not (REPOSITORY / source).exists()] == []
-    needed = {"requirements.txt", "gateway/", "plugins/", "gateway.yaml", "deploy/gateway.container.yaml"}
+    requirements = {"requirements.txt", "requirements-mcp.txt"}
+    needed = {*requirements, "gateway/", "plugins/", "gateway.yaml", "deploy/gateway.container.yaml"}
     assert needed <= set(sources)
 
 
@@ -115,10 +116,23 @@ def test_the_build_context_holds_what_is_copied_and_nothing_private() -> None:
 def test_the_image_installs_pinned_wheels_and_leaves_no_installer() -> None:
     """Nothing is compiled, nothing without a known hash is fetched, and pip is gone afterwards."""
     steps = [rest for word, rest in dockerfile() if word == "RUN"]
-    [install] = [step for step in steps if "install" in step and "requirements.txt" in step]
+    [install] = [step for step in steps if "install" in step and "REQUIREMENTS" in step]
     assert "--require-hashes" in install
+    assert ("ARG", "REQUIREMENTS=requirements-mcp.txt") in dockerfile()
     assert "--only-binary :all:" in install
     assert any("pip uninstall --yes pip" in step for step in steps[steps.index(install) + 1 :])
+
+
+def test_the_image_has_the_sdk_for_mcp_and_otherwise_what_everybody_has() -> None:
+    """In the same versions, so that what was tested is what runs."""
+    plain, image = (pinned(REPOSITORY / name) for name in ("requirements.txt", "requirements-mcp.txt"))
+    assert plain <= image <= pinned(REPOSITORY / "requirements-dev.txt")
+    assert any(line.startswith("mcp==") for line in image - plain)
+
+
+def pinned(requirements: Path) -> set[str]:
+    """Names and versions, without markers and hashes."""
+    return {line.split()[0] for line in requirements.read_text().splitlines() if "==" in line.partition(" ")[0]}
 
 
 def test_the_image_stops_by_a_drain() -> None:
