@@ -34,9 +34,9 @@ def one(remote: Remote, run_id: str, *, as_json: bool) -> Iterator[str]:
 
 
 def resumed(
-    remote: Remote, run_id: str, *, step: int, outcome: str, result: str | None, trusted: bool = False
+    remote: Remote, run_id: str, *, step: int | None, outcome: str | None, result: str | None, trusted: bool = False
 ) -> Iterator[str]:
-    """The run once it was said what became of a step. Raises RemoteError."""
+    """The run once it goes on, or it was said what became of a step. Raises RemoteError."""
     said = {"step": step, "result": result, "trusted": trusted or None, "as": outcome}
     view = remote.post(*PATH, run_id, "resume", **said)
     yield f"{word(view, 'id')}  {word(view, 'state')}"

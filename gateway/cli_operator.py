@@ -84,19 +84,19 @@ class OperatorCommands:
         p.add_argument("id", metavar="ID", help="a run's: run_...")
         _json_option(p)
         p = self._asking(
-            commands, "resume", self._resume, "say what became of a call of which nobody knows; the run goes on"
+            commands, "resume", self._resume, "let a parked run go on; or say what became of a call that nobody knows"
         )
-        p.add_argument("id", metavar="ID", help="a run's in the state unknown")
-        p.add_argument("--step", type=int, required=True, metavar="N", help="number of the call")
+        p.add_argument("id", metavar="ID", help="a run's in the state awaiting_client, or unknown with --step and --as")
+        p.add_argument("--step", type=int, metavar="N", help="number of the call")
         p.add_argument(
             "--as",
             dest="outcome",
             choices=("done", "retry", "failed"),
-            required=True,
             help="done: it ran; retry: run it again; failed: go on as if it had failed",
         )
         p.add_argument("--result", metavar="TEXT", help="what the model is told of it; a stranger's words unless:")
         p.add_argument("--trusted", action="store_true", help="no stranger wrote what the model is told of it")
+        p.set_defaults(wrong_usage=p.error)
         p = self._asking(commands, "cancel", self._cancel, "end a run; what it waits for is not decided any more")
         p.add_argument("id", metavar="ID", help="a run's: run_...")
 
@@ -229,6 +229,8 @@ class OperatorCommands:
     def _resume(self, args: argparse.Namespace) -> Iterator[str]:
         from gateway.ask_runs import resumed
 
+        if (args.step is None) != (args.outcome is None) or (args.result is not None and args.step is None):
+            args.wrong_usage("--step and --as go together: the number of a call, and what became of it")
         return resumed(
             self._remote(args), args.id, step=args.step, outcome=args.outcome, result=args.result, trusted=args.trusted
         )

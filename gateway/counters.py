@@ -26,6 +26,7 @@ COUNTERS: Mapping[str, Facts] = MappingProxyType(
         "approvals": Facts("Approvals by what was decided, and by which way", ("decision", "via")),
         "intent": Facts("Requests by recognised intent and the layer that decided", ("intent", "layer")),
         "mcp_server_restarts": Facts("Times that an MCP server was started again after it had failed", ("server",)),
+        "model_retries": Facts("Times that a run asked its model again after a failure of the upstream"),
         "notices": Facts("Notices of approvals to webhooks, by what became of them", ("outcome",)),
         "prompt_cache_invalidations": Facts("Times that the cached prompts were dropped, by reason", ("reason",)),
         "prompt_cache_requests": Facts("Enhanced prompts by cache result", ("result",)),

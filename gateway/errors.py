@@ -110,7 +110,7 @@ class GatewayError(Exception):
     def after_effects(self) -> "GatewayError":
         """The same for a run that has done something already: a status that no client answers by trying again."""
         error = GatewayError(self.code, self.message, param=self.param)
-        error.settled = True
+        error.facts, error.settled = self.facts, True
         if self.facts.status in _SENT_AGAIN or self.facts.status >= 500:
             error.facts = replace(self.facts, status=422, type=_INVALID, retryable=False)
         return error

@@ -75,7 +75,7 @@ class Resumption:
 
     async def decided(self, run_id: str) -> None:
         """Lets a run go on that waits for nobody any more, unless somebody drives it. Raises StoreError."""
-        run = await self._keeper.claim(run_id, "awaiting_approval", "running")
+        run = await self._keeper.claim(run_id, "awaiting_approval", "awaiting_client", "running")
         if run is not None:
             await self.go_on(run)
 

@@ -4,9 +4,11 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final, get_args
 
+import orjson
 from aiohttp import web
 from pydantic import Field
 
+from gateway.caller import Caller
 from gateway.contracts import Clock, Json
 from gateway.errors import GatewayError
 from gateway.journal import Journal, RunState, StoredRun
@@ -38,10 +40,10 @@ RESULT_CHARS = 32_768
 
 
 class Finding(Body):
-    """What a person says about a call of which nobody knows what became."""
+    """What a person says about a call of which nobody knows what became; nothing about a run that is to go on."""
 
-    step: int = Field(ge=0)
-    outcome: settle.Outcome = Field(alias="as")
+    step: int | None = Field(default=None, ge=0)
+    outcome: settle.Outcome | None = Field(default=None, alias="as")
     result: str | None = Field(default=None, max_length=RESULT_CHARS)
     trusted: bool = False  # no stranger wrote it
 
@@ -112,6 +114,11 @@ class RunPages:
         caller = self._authorise(request, *VIEWING)
         query_of(request)
         body = await body_of(request, Finding, caller)
+        if body == Finding():
+            return await self._go_on(request.match_info["id"], caller)
+        if body.step is None or body.outcome is None:
+            missing = "step" if body.step is None else "as"
+            raise GatewayError("missing_field", "Say both 'step' and 'as', or send {}.", param=missing)
         if body.outcome == "retry" and body.result is not None:
             raise GatewayError("invalid_field", "A call that runs again brings its own result.", param="result")
         finding = settle.Finding(
@@ -124,6 +131,24 @@ class RunPages:
         if run.state == "running":
             await go_on(self._resume, run)
         return json_answer(run_view(run, pending=await self._pending(run)))
+
+    async def _go_on(self, run_id: str, caller: Caller) -> web.Response:
+        """A run that waits for its client, or for an upstream that had failed, goes on without one."""
+        run = await self._store.run(run_id, tenant=caller.tenant)
+        if run is None:
+            raise settle.not_found()
+        if run.state == "unknown":
+            raise GatewayError("invalid_field", "A call of this run is unknown: say what became of it.", param="step")
+        if run.state != "awaiting_client":
+            raise GatewayError("run_not_waiting", f"The run is {run.state}: it does not wait to go on.")
+        if orjson.loads(run.request)["credential"]:
+            raise GatewayError(
+                "run_not_waiting", "The run needs its client's own key, which is not stored: send its request again."
+            )
+        await go_on(self._resume, run)
+        self._tail.nudge()
+        after = await self._store.run(run_id, tenant=caller.tenant) or run
+        return json_answer(run_view(after, pending=0))
 
     async def _audit(self, request: web.Request) -> web.Response:
         self._authorise(request, "admin")

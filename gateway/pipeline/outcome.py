@@ -1,12 +1,14 @@
 """What became of a run: the word of its metric, and the errors that a run ends with by itself."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from gateway.contracts import Counters
 from gateway.errors import GatewayError
-from gateway.runs.loop import Loop
+from gateway.runs.loop import Action, Finish, Loop
 from gateway.runs.script import Script
+from gateway.wire.imitation import defused
 
 _OUTCOMES: Mapping[str, str] = MappingProxyType(
     {
@@ -35,3 +37,8 @@ def count(loop: Loop | Script, outcome: str, counters: Counters) -> None:
 def timeout(limit_s: float, run_id: str) -> GatewayError:
     """Returns the error of a run whose time is over."""
     return GatewayError("agent_timeout", f"The run took longer than {limit_s:g} s and was stopped (run {run_id}).")
+
+
+def defused_end(action: Action) -> Action:
+    """Returns an end whose text is a tool's or a model's, so that it cannot pass for the gateway's own."""
+    return replace(action, text=defused(action.text)) if isinstance(action, Finish) and action.text else action

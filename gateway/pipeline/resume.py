@@ -172,3 +172,9 @@ async def told_unknown(numbers: Sequence[int], record: Record, exchange: Exchang
     first = record.steps[numbers[0]]
     language = language_of(last_user_text(exchange.body["messages"]))
     return unknown_text(first.tool, run_id=exchange.id, step=first.number, language=language)
+
+
+def lacks_credential(exchange: Exchange) -> bool:
+    """Returns whether a run was begun with a credential that it cannot have any more: it waits for its client."""
+    resume = exchange.resume
+    return resume is not None and not exchange.credential and orjson.loads(resume.run.request)["credential"] is True

@@ -23,10 +23,11 @@ from gateway.pipeline.doubt import doubted
 from gateway.pipeline.effect import Effects
 from gateway.pipeline.hidden import HiddenTurns
 from gateway.pipeline.machine import new_machine
-from gateway.pipeline.outcome import count, outcome_of, timeout
+from gateway.pipeline.outcome import count, defused_end, outcome_of, timeout
 from gateway.pipeline.patience import Patience, left
 from gateway.pipeline.questions import Questions
-from gateway.pipeline.resume import PARKED, Progress, reopen, told_unknown
+from gateway.pipeline.resume import PARKED, Progress, lacks_credential, reopen, told_unknown
+from gateway.pipeline.retries import is_resumable, parked, pause_s
 from gateway.pipeline.round import Round
 from gateway.pipeline.usage import Usage
 from gateway.runs import chunks
@@ -39,7 +40,6 @@ from gateway.runs.script import Script
 from gateway.runs.spoken import asking_run
 from gateway.store import StoreError
 from gateway.tools.native import native_tools
-from gateway.wire.imitation import defused
 from gateway.wire.scanner import Calls, Malformed
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Run:
             if self._exchange.brings:
                 await self._say(self._spoken(self._exchange.brings))
             await self._begin()
-            self._action = Execute(()) if self._progress.is_open else _defused(self._loop.begin())
+            self._action = Execute(()) if self._progress.is_open else defused_end(self._loop.begin())
             while not isinstance(self._action, Finish):
                 if isinstance(self._action, Execute):
                     await self._patience.until(partial(self._execute, self._action))
@@ -159,7 +159,7 @@ class Run:
         self._step += 1
         if self._exchange.events:
             await self._say(chunks.event({"type": "step.started", "step": self._step}))
-        n_said, answer = len(self._progress.said), None
+        n_said, answer, tries = len(self._progress.said), None, 0
         while answer is None or self._dropped:
             await self._say({CALLS: self._drop})
             del self._progress.said[n_said:]
@@ -169,9 +169,10 @@ class Run:
                 reply = await self._call()
                 self._tell({ANSWERS: True})
                 await answer.read(reply, self._tell)
-            except GatewayError:
-                if not self._dropped:
+            except GatewayError as error:
+                if not (self._dropped or await self._may_retry(error, n_said, tries)):
                     raise
+                answer, tries = None, tries + 1
             await self.release()
         await self._say({CALLS: None})
         rest, found = answer.finish()
@@ -185,13 +186,25 @@ class Run:
             await self._look_whether_asked_for()
             calls = await doubted(found.calls, self._read_so_far(), besides=self._loop.client_tools)
             found = replace(found, calls=calls)
-        self._action = _defused(self._loop.answered(answer.content, found, finish_reason=answer.reason))
+        self._action = defused_end(self._loop.answered(answer.content, found, finish_reason=answer.reason))
+
+    async def _may_retry(self, error: GatewayError, n_said: int, tries: int) -> bool:
+        """Returns whether the model may be asked again, once it may."""
+        said, left_s = self._progress.said, self._budget.left_s
+        may = self._progress.rounds and len(said) == n_said and not self._expired
+        del said[n_said:]  # a run that goes on later says it anew
+        if not may or (wait_s := pause_s(error, tries=tries, left_s=left_s)) is None:
+            return False
+        self._crew.counters.count("model_retries")
+        await self.release()
+        with suppress(GatewayError):  # its time is over, or its client is gone: the next step sees that
+            await self._budget.within(asyncio.sleep(wait_s))
+        return True
 
     def _new_answer(self) -> Answer | PlainAnswer:
-        usage = self._progress.usage
         if isinstance(self._loop, Script):
-            return PlainAnswer(usage=usage)
-        return Answer(usage=usage, spoken=self._spoken, further=self._further)
+            return PlainAnswer(usage=self._progress.usage)
+        return Answer(usage=self._progress.usage, spoken=self._spoken, further=self._further)
 
     def _read_so_far(self) -> Iterable[Json]:
         """The messages that the model has read."""
@@ -317,7 +330,7 @@ class Run:
             self._state, self._context = round_.state, round_.context
             return round_.finish
         self._progress.is_open = False
-        return _defused(self._loop.executed(round_.planned, round_.told))
+        return defused_end(self._loop.executed(round_.planned, round_.told))
 
     # The end of a turn.
 
@@ -366,16 +379,16 @@ class Run:
         if self._outcome != "error":
             log.warning("run %s ended: %s", self._exchange.id, error.message)
         with suppress(GatewayError):  # it is not ours any more
-            if error.code == "upstream_refused" and self._lacks_credential():
+            if error.code == "upstream_refused" and lacks_credential(self._exchange):
                 await self._record.park("awaiting_client")
+            elif not self._expired and is_resumable(error, self._progress, self._loop):
+                await self._record.park("awaiting_client", error=error)
+                self._tell({PARKED_MARK: self._exchange.id})
+                self._outcome = "awaiting_client"
+                return parked(error, self._exchange)
             else:
                 await self._record.end("failed", error=error)
         return error.after_effects() if effects else error
-
-    def _lacks_credential(self) -> bool:
-        """Whether the run was begun with a credential that it cannot have any more: it waits for its client."""
-        resume = self._exchange.resume
-        return resume is not None and not self._exchange.credential and orjson.loads(resume.run.request)["credential"]
 
     def drop(self) -> None:
         """This driver of the run is through with it."""
@@ -385,8 +398,3 @@ class Run:
         """Ends a model call that is read: its reader gets an error, which becomes the run's timeout."""
         self._expired = True
         self._closing = asyncio.get_running_loop().create_task(self.release())
-
-
-def _defused(action: Action) -> Action:
-    """An end whose text is a tool's or a model's, which must not pass for the gateway's own."""
-    return replace(action, text=defused(action.text)) if isinstance(action, Finish) and action.text else action

@@ -83,7 +83,7 @@ class Record:
 
     def resume(self, run: StoredRun, steps: Sequence[StoredStep]) -> None:
         """Goes on with a run that is on record, and held."""
-        self.run, self.steps, self._is_new = run, list(steps), False
+        self.run, self.steps, self._is_new = replace(run, error_code=None, error=None), list(steps), False
 
     async def begin(self) -> None:
         """The run is on record from here on, whatever it does. Raises GatewayError."""
@@ -236,8 +236,10 @@ class Record:
         """A call that will not run, and what the model is told of it, if anything."""
         self._set(number, state=state, result=result)
 
-    async def park(self, state: RunState) -> None:
-        """Nobody drives the run from here on. Raises GatewayError."""
+    async def park(self, state: RunState, *, error: GatewayError | None = None) -> None:
+        """Nobody drives the run from here on, for this error if there is one. Raises GatewayError."""
+        if error is not None and self.run is not None:
+            self.run = replace(self.run, error_code=error.code, error=error.message)
         with self._or_not(()):
             self._event("run.parked", {"state": state})
             await self._before(state)

@@ -128,6 +128,7 @@ class Script:
             param=error.param,
             retry_after_s=error.retry_after_s,
         )
+        told = told.with_status(error.facts.status)
         return told.after_effects() if error.settled else told
 
     @property

@@ -136,12 +136,12 @@ async def test_a_tool_that_takes_too_long_ends_the_run() -> None:
 
 async def test_a_failure_before_any_effect_may_be_tried_again() -> None:
     """The model's own error, as it came; behind a tool it is one that nobody repeats."""
-    broken = GatewayError("upstream_error", "It broke.")
-    for answers, status in (([broken], 502), ([answer(call()), broken], 422)):
+    broken = GatewayError("upstream_rejected", "It broke.").with_status(409)
+    for answers, status in (([broken], 409), ([answer(call()), broken], 422)):
         bench = Bench(answers)  # type: ignore[arg-type]
         with pytest.raises(GatewayError) as failed:
             await bench.run()
-        assert (failed.value.code, failed.value.facts.status) == ("upstream_error", status)
+        assert (failed.value.code, failed.value.facts.status) == ("upstream_rejected", status)
         assert samples(bench.counters)["gateway_agent_runs_total", ("error",)] == 1
 
 
@@ -249,14 +249,14 @@ async def test_a_workflow_that_cannot_be_written_down_does_nothing() -> None:
 
 async def test_a_model_that_fails_names_the_step() -> None:
     """Before an effect it may be tried again; behind one it may not."""
-    broken = GatewayError("upstream_error", "It broke.")
-    for steps, status in (((SAY,), 502), ((LOOK, SAY), 422)):
+    broken = GatewayError("upstream_rejected", "It broke.").with_status(409)
+    for steps, status in (((SAY,), 409), ((LOOK, SAY), 422)):
         bench = harmless(broken)
         with pytest.raises(GatewayError, match=r"It broke\. That was the step 'said' of the workflow 'w'") as failed:
             await bench.run(workflow=workflow(*steps, x=1))
-        assert (failed.value.code, failed.value.facts.status) == ("upstream_error", status)
+        assert (failed.value.code, failed.value.facts.status) == ("upstream_rejected", status)
         stored = await bench.stored()
-        assert (stored.state, stored.error_code) == ("failed", "upstream_error") and "'said'" in (stored.error or "")
+        assert (stored.state, stored.error_code) == ("failed", "upstream_rejected") and "'said'" in (stored.error or "")
 
 
 async def test_a_workflow_does_not_go_on_without_a_step() -> None:
