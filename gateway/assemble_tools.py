@@ -1,5 +1,6 @@
 """The tools and the gate of one configuration, built from plugins."""
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any, Final
 import orjson
 
 from gateway.config import Problem, Settings
-from gateway.config.judged import no_such_tool
+from gateway.config.judged import idle_rule, no_such_tool
 from gateway.contracts import Host, RiskAssessor, ToolSource
 from gateway.managed import ManagedService
 from gateway.registry import Kind, PluginProblem, build_plugin
@@ -16,6 +17,8 @@ from gateway.tools.catalog import Catalog, CatalogError, Configured, Services, l
 from gateway.tools.gate import Gate, Policy
 from gateway.tools.results import READ_RESULT, ReadsOnly, Results
 from gateway.wire.web import allowed_host
+
+log = logging.getLogger("gateway")
 
 SQLITE: Final = "sqlite:///"
 POSTGRES: Final = ("postgresql://", "postgres://")
@@ -57,8 +60,11 @@ async def load_tools(
     reading: dict[str, Configured[ToolSource]] = {f"{READ_RESULT} (built in)": Configured(results)}
     try:
         if not sources:
-            return await load_catalog({}, further=services, beside=reading)
+            catalog = await load_catalog({}, further=services, beside=reading)
+            _warn_of_idle(settings, ())
+            return catalog
         catalog = await load_catalog(sources | reading, further=services)
+        _warn_of_idle(settings, catalog.names())
         if len(sources) == len(wanted):  # of one that cannot be built nobody knows the names
             problems += _nameless(settings, catalog.names())
         return catalog
@@ -117,6 +123,13 @@ def _hosts(options: Mapping[str, object]) -> list[str]:
     with suppress(ValueError):
         return [allowed_host(str(host))[0] for host in hosts] if isinstance(hosts, list) else []
     return []
+
+
+def _warn_of_idle(settings: Settings, names: Sequence[str]) -> None:
+    """Logs which rules hold for no tool, `names` being those that are on."""
+    for rule in settings.risk.rules:
+        if (text := idle_rule(rule, names, settings.mcp.servers)) is not None:
+            log.warning("risk.rules.%s: %s", rule, text)
 
 
 def _nameless(settings: Settings, names: Sequence[str]) -> Iterator[Problem]:

@@ -61,11 +61,10 @@ def run(args: argparse.Namespace) -> int:
 def check_config(args: argparse.Namespace) -> int:
     # Imported here: no other command shows a configuration, or builds its plugins without running it.
     from gateway.describe import described
-    from gateway.offline import check_judged
+    from gateway.rehearsal import rehearse
 
     loaded = _load(args)
-    asyncio.run(check_judged(loaded))
-    for line in described(loaded):
+    for line in described(loaded, warnings=asyncio.run(rehearse(loaded))):
         print(line)
     return 0
 

@@ -1,8 +1,7 @@
 """What a configuration says, for the person who wrote it: the text of `gateway check-config`."""
 
-import asyncio
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from gateway.banner import TRUST, store_name
@@ -10,15 +9,13 @@ from gateway.config import Loaded, Settings
 from gateway.config.context import StageUse
 from gateway.config.secret import mask
 from gateway.config.workflow_folder import load_workflows
-from gateway.contracts import ToolSource
-from gateway.registry import PluginProblem, build_plugin, find_plugin
-from gateway.tools.catalog import obstacles_of
+from gateway.registry import find_plugin
 
 _LONGEST_OPTIONS = 100
 
 
-def described(loaded: Loaded) -> Iterator[str]:
-    """One line after the other."""
+def described(loaded: Loaded, *, warnings: Sequence[str] = ()) -> Iterator[str]:
+    """One line after the other; `warnings` are those of its rehearsal."""
     settings = loaded.settings
     upstreams = ", ".join(f"{u.name} ({u.base_url})" for u in settings.upstreams) or "the built-in demo model"
     yield f"{loaded.file or 'defaults, no file'}: ok"
@@ -26,8 +23,8 @@ def described(loaded: Loaded) -> Iterator[str]:
     yield f"  upstreams   {upstreams}"
     yield f"  keys        {', '.join(key.name for key in settings.keys) or 'none: loopback only'}"
     yield f"  tools       {', '.join(_tools(settings)) or 'none'}"
-    for obstacle in asyncio.run(_obstacles(settings)):
-        yield f"  warning     {obstacle}"
+    for warning in warnings:
+        yield f"  warning     {warning}"
     yield f"  trust       {TRUST[settings.risk.trust_llm]}"
     yield f"  services    {', '.join(settings.mcp.servers) or 'none'}"
     yield f"  workflows   {', '.join(load_workflows(settings.workflows).workflows) or 'none'}"
@@ -44,20 +41,6 @@ def _tools(settings: Settings) -> Iterator[str]:
     for name, tool in {**builtin, **settings.tools.plugins}.items():
         if tool is not None:
             yield f"{name}{' (asks before every call)' if tool.requires_approval else ''}"
-
-
-async def _obstacles(settings: Settings) -> list[str]:
-    """Returns why built-in tools cannot run on this machine, a text for each that cannot."""
-    found = []
-    for name, tool in settings.tools.built_in.items():
-        try:
-            source: ToolSource = build_plugin("tools", name, tool.options(), None)
-        except PluginProblem as problem:
-            found.append(f"{name}: {problem.message}")
-            continue
-        found += [obstacle async for obstacle in obstacles_of([source])]
-        await source.close()
-    return found
 
 
 def _stage(use: StageUse, *, plugins: Path) -> str:

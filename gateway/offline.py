@@ -1,13 +1,12 @@
-"""Gate and tools of a configuration without a gateway that runs, for `gateway assess` and `gateway check-config`."""
+"""Gate and tools of a configuration without a gateway that runs, for `gateway assess`."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from gateway.assemble import NoRuns, PluginHost, SystemClock
-from gateway.assemble_tools import ASSESSORS, gate_of, load_tools
-from gateway.config import ConfigError, Loaded, Problem, Settings
-from gateway.config.judged import no_such_tool
+from gateway.assemble_tools import ASSESSORS, gate_of
+from gateway.config import ConfigError, Problem, Settings
 from gateway.contracts import ToolSource, ToolSpec
 from gateway.counters import ContextCounters
 from gateway.pipeline.prompts import BasePrompts
@@ -15,7 +14,6 @@ from gateway.registry import build_plugin
 from gateway.store import Store
 from gateway.tools.catalog import Catalog
 from gateway.tools.gate import Gate
-from gateway.tools.results import Results
 
 #: A folder that is there on every machine: a tool is built for its definition only.
 _SOME_FOLDER = str(Path(__file__).parent)
@@ -43,25 +41,6 @@ async def offline_gate(settings: Settings) -> tuple[Gate, Mapping[str, ToolSpec]
         specs |= {spec.name: replace(spec, requires_approval=asks) for spec in await source.list_tools()}
         await source.close()
     return gate, specs
-
-
-async def check_judged(loaded: Loaded) -> None:
-    """Raises ConfigError for rules and assessors of tools that do not exist, where only plugins know their tools.
-
-    Plugins are built and asked for their tools if a name needs it; of built-in tools the file alone says enough.
-    """
-    settings = loaded.settings
-    risk = settings.risk
-    unknown = [name for name in risk.rules if no_such_tool("rules", name)]
-    unknown += [name for name in risk.assessors if no_such_tool("assessors", name)]
-    if not settings.tools.plugins or not unknown:
-        return
-    problems: list[Problem] = []
-    catalog = await load_tools(settings, loaded.folder, _host(), Results(), problems)
-    for source in catalog.sources:
-        await source.close()
-    if problems:
-        raise ConfigError(tuple(problems))
 
 
 def _host() -> PluginHost:

@@ -71,6 +71,7 @@ TOP = {
     "offline",
     "pages",
     "plugin_new",
+    "rehearsal",
     "remote",
     "terminal",
 }
@@ -86,6 +87,7 @@ LAZY = {
     ("gateway/cli.py", "gateway.healthcheck"),
     ("gateway/cli.py", "gateway.offline"),
     ("gateway/cli.py", "gateway.plugin_new"),
+    ("gateway/cli.py", "gateway.rehearsal"),
     ("gateway/cli.py", "gateway.scan"),
     ("gateway/cli.py", "gateway.selftest"),
     ("gateway/cli.py", "gateway.server"),

@@ -72,12 +72,9 @@ def test_no_secret_is_shown() -> None:
     assert len(stage) < 150 and stage.endswith("...}")
 
 
-def test_commands_that_cannot_be_confined_here_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every call would be refused: the operator reads it before the first one is."""
-    Path("work").mkdir()
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert [line for line in lines("tools: {execute_command: {sandbox: bubblewrap}}") if "warning" in line] == [
-        "  warning     execute_command runs nothing: this machine cannot confine commands (bubblewrap: the program "
-        "bwrap is not installed). Install bubblewrap, or set tools.execute_command.sandbox"
-    ]
-    assert not any("warning" in line for line in lines("tools: {execute_command: {sandbox: none}}"))
+def test_what_the_start_would_only_log_is_shown() -> None:
+    """Below the tools, one line each."""
+    file = Path("gateway.yaml")
+    file.write_text("")
+    said = list(described(load(file, environ={}, flags={}), warnings=["one", "two"]))
+    assert said[4:7] == ["  tools       none", "  warning     one", "  warning     two"]

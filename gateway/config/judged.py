@@ -1,6 +1,7 @@
 """Names under `risk.rules` and `risk.assessors`: one that no tool has would be a guard that guards nothing."""
 
 from collections.abc import Collection
+from fnmatch import fnmatchcase
 from typing import Final, Literal
 
 from gateway.config.explain import nearest
@@ -26,3 +27,16 @@ def no_such_tool(section: Literal["rules", "assessors"], name: str, tools: Colle
     names = sorted(known)
     listed = ", ".join(names[:_MOST_NAMES_SHOWN]) + (", ..." if len(names) > _MOST_NAMES_SHOWN else "")
     return f"there is no tool {shown(name)}{nearest(name, names) or f'; there are: {listed}'}"
+
+
+def idle_rule(name: str, tools: Collection[str], services: Collection[str]) -> str | None:
+    """Returns what is to be known of a glob that no tool has today; None: one has, or one of a service may.
+
+    `tools` are those that are on, `services` the names of configured MCP servers.
+    """
+    if not _GLOB & set(name) or any(fnmatchcase(tool, name) for tool in {*BUILT_IN, *tools, _READ_RESULT}):
+        return None
+    literal = name[: min(name.index(mark) for mark in _GLOB & set(name))]
+    if any(f"{service}.".startswith(literal) or literal.startswith(f"{service}.") for service in services):
+        return None
+    return f"no tool has a name like {shown(name)}: this rule holds for none now; tools of MCP servers are SERVER.TOOL"

@@ -10,6 +10,7 @@ import errno
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import sys
@@ -179,6 +180,18 @@ def _order(program: Program) -> bytes:
     argv = (program.command, *program.args)
     order = {"argv": argv, "environment": _environment(program), "cwd": program.cwd, "grace_s": _TERM_S}
     return json.dumps(order).encode() + b"\n"
+
+
+def missing(program: Program) -> str | None:
+    """Returns why a program cannot be started, as far as it shows without starting it."""
+    if program.cwd is not None and not Path(program.cwd).is_dir():
+        return _why_not(program, {})
+    file: str | Path | None = Path(program.cwd or "", program.command)
+    if "/" not in program.command:
+        file = shutil.which(program.command, path=_environment(program).get("PATH", os.defpath))
+    if file is None or not Path(file).exists():
+        return _why_not(program, {"errno": errno.ENOENT})
+    return None if os.access(file, os.X_OK) else _why_not(program, {"errno": errno.EACCES})
 
 
 def _why_not(program: Program, told: Mapping[str, Any]) -> str:

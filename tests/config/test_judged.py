@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.config.judged import no_such_tool
+from gateway.config.judged import idle_rule, no_such_tool
 
 
 @pytest.mark.parametrize("name", ["execute_sql", "read_result", "clock.now", "clock.*", "mine"])
@@ -27,3 +27,17 @@ def test_others_are_told_with_names_that_there_are() -> None:
         "there is no tool 'zzz'; there are: execute_command, execute_sql, file_operations, http_request, mine"
     )
     assert (no_such_tool("rules", "zzz", [f"tool_{n}" for n in range(50)]) or "").endswith(", ...")
+
+
+@pytest.mark.parametrize(
+    "rule", ["execute_*", "mine*", "read_result", "[x]*.y", "git*", "github.*", "*_delete", "g?thub.x"]
+)
+def test_rules_that_hold_for_some_tool_or_may_are_not_warned_of(rule: str) -> None:
+    """Tools that are on, built-in ones in any case, and whatever a configured server may bring one day."""
+    assert idle_rule(rule, ["mine_too"], ["github", "x"]) is None
+
+
+@pytest.mark.parametrize("rule", ["exec_*", "gitlab.*", "file_operation?s", "x[ab]*"])
+def test_a_glob_that_holds_for_none_is_warned_of(rule: str) -> None:
+    """It would be a guard that guards nothing."""
+    assert f"no tool has a name like '{rule}'" in (idle_rule(rule, ["mine"], ["github"]) or "")
