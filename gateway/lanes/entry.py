@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from gateway.errors import GatewayError
 from gateway.lanes.plan import REPEATABLE, Plan, upstream_head
+from gateway.lanes.plans import Plans
 from gateway.metrics import Metrics
 from gateway.routing.classify import CONTEXT_BASE, classify, is_plain
 from gateway.routing.door import Door
@@ -17,10 +18,6 @@ from gateway.routing.routes import Route, RouteTable, path_of, resolve_alias
 from gateway.upstream.pool import Pool
 from gateway.wire.head import HeadLimits, RequestHead
 from gateway.wire.mask import maskable
-
-#: Plans kept at once, and the largest head worth keeping: about 2 MB at most.
-PLANS_LIMIT = 256
-PLAN_HEAD_LIMIT_BYTES = 4096
 
 #: Answered to anybody, under any name: it says nothing (Claude Code asks `HEAD /` first).
 ROOT = b"/"
@@ -75,12 +72,13 @@ class Entry:
         self._metrics = metrics
         self._own_paths = frozenset(own_paths)
         self._context_upstream = context_upstream
-        self._plans: dict[bytes, Plan] = {}
+        self._plans = Plans()
+        self._by_head = self._plans.by_head
 
     def recall(self, data: bytes, end: int) -> tuple[Plan, bytes] | None:
         """The plan for the head `data[:end]` (its empty line not included) if an equal one was seen, and its digits."""
         key, cut, digits = _split(data, end)
-        plan = self._plans.get(key)
+        plan = self._by_head.get(key)
         if plan is None or plan.cut != cut or (cut >= 0 and not (digits.isdigit() and len(digits) <= 18)):
             return None
         return plan, digits
@@ -112,10 +110,7 @@ class Entry:
             # A handshake; unusual white space; the words inside another field: planned whole, each time.
             return self._plan(head, target, -1), b""
         plan = self._plan(head, target, cut)
-        if len(raw) <= PLAN_HEAD_LIMIT_BYTES:
-            if len(self._plans) >= PLANS_LIMIT:
-                self._plans.clear()
-            self._plans[key] = plan
+        self._plans.keep(key, plan)
         return plan, digits
 
     def recognise(self, head: RequestHead) -> None:

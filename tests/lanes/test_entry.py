@@ -6,8 +6,9 @@ import random
 import pytest
 
 from gateway.errors import GatewayError
-from gateway.lanes.entry import PLAN_HEAD_LIMIT_BYTES, PLANS_LIMIT, Entry
+from gateway.lanes.entry import Entry
 from gateway.lanes.plan import Plan
+from gateway.lanes.plans import HEAD_LIMIT_BYTES
 
 from .assembled import endpoint, entry, keyring, read
 
@@ -154,19 +155,19 @@ def test_what_was_declined_is_decided_each_time() -> None:
 def test_large_heads_are_not_kept() -> None:
     """They would fill the memory with what does not come again."""
     way_in = entry(endpoint())
-    raw = HEAD + b"\r\nBig: " + b"x" * PLAN_HEAD_LIMIT_BYTES
+    raw = HEAD + b"\r\nBig: " + b"x" * HEAD_LIMIT_BYTES
     decided(way_in, raw)
     assert way_in.recall(raw, len(raw)) is None
 
 
-def test_the_number_of_plans_is_bounded() -> None:
-    """However many different heads come, the latest are found and the memory is bounded."""
+def test_seven_thousand_clients_are_each_planned_once() -> None:
+    """However they take turns: heads of 600 bytes, each with a key of its own."""
     way_in = entry(endpoint())
-    heads = [HEAD + b"\r\nN: %d" % i for i in range(PLANS_LIMIT * 3 + 1)]
+    heads = [HEAD + b"\r\nX-Gateway-Key: %d\r\nY: %b" % (i, b"y" * 500) for i in range(7000)]
     for raw in heads:
         decided(way_in, raw)
-    assert sum(way_in.recall(raw, len(raw)) is not None for raw in heads) <= PLANS_LIMIT
-    assert way_in.recall(heads[-1], len(heads[-1])) is not None
+    for _ in range(3):
+        assert all(way_in.recall(raw, len(raw)) is not None for raw in heads)
 
 
 def test_own_paths_are_no_passthrough() -> None:

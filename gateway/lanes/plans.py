@@ -1,0 +1,36 @@
+"""Plans by the bytes of their heads, as many as fit into a bounded part of the memory; the oldest go first."""
+
+from itertools import islice
+
+from gateway.lanes.plan import Plan
+
+#: Memory for plans, and the largest head worth keeping. With heads of 600 bytes that is 7,000 clients.
+PLANS_BYTES = 16 << 20
+HEAD_LIMIT_BYTES = 4096
+#: What a plan takes besides its head, which stands in it twice: as it came, and as it goes on.
+PLAN_BYTES = 1100
+#: This share goes at once, so that room is not made for each new one.
+SHARE = 16
+
+
+class Plans:
+    """Remembers plans; `by_head` is always the same dict. One that goes while it is in use is only made again."""
+
+    def __init__(self) -> None:
+        self.by_head: dict[bytes, Plan] = {}
+        self._bytes = 0
+
+    def keep(self, key: bytes, plan: Plan) -> None:
+        """Remembers a plan, unless its head is too large."""
+        if len(key) > HEAD_LIMIT_BYTES or key in self.by_head:
+            return
+        self._bytes += _size(key)
+        if self._bytes > PLANS_BYTES:
+            for oldest in tuple(islice(self.by_head, len(self.by_head) // SHARE + 1)):
+                del self.by_head[oldest]
+                self._bytes -= _size(oldest)
+        self.by_head[key] = plan
+
+
+def _size(key: bytes) -> int:
+    return 2 * len(key) + PLAN_BYTES
