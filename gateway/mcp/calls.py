@@ -130,17 +130,16 @@ class _Patience:
         self._limit_s = limit_s
         self._clock = asyncio.get_running_loop().time
         self._began_s = self._clock()
-        self._last_s = self._began_s + longest_s
+        self._longest_s = longest_s
         self._until_s = self._began_s + limit_s
+        #: How long it lasts: a number of the configuration, or one that progress made.
+        self.was_s = limit_s
 
     def renew(self) -> None:
-        self._until_s = min(self._clock() + self._limit_s, self._last_s)
+        since_s = self._clock() - self._began_s
+        self.was_s = min(round(since_s + self._limit_s, 1), self._longest_s)
+        self._until_s = self._began_s + min(since_s + self._limit_s, self._longest_s)
 
     @property
     def left_s(self) -> float:
         return self._until_s - self._clock()
-
-    @property
-    def was_s(self) -> float:
-        """How long it lasted, rounded as a person would."""
-        return round(self._until_s - self._began_s, 1)
