@@ -1,16 +1,22 @@
 """What the tests share: both event loops where sockets are, certificates, and an ear for errors nobody awaits."""
 
 import logging
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 from loops import ONE, Factories, loops_of
 
+from gateway.testing.forkserver import OWNER, SOCKET
 from gateway.testing.tls import Certificates, self_signed
 
-# A machine that others use, too, stands still now and then.
-settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# A machine that others use, too, stands still now and then. The suite tries the same examples each time; `make soak`
+# tries others, and many.
+settings.register_profile("soak", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=1000)
+settings.register_profile("suite", settings.get_profile("soak"), max_examples=30, derandomize=True, database=None)
 settings.load_profile("suite")
 
 #: Folders whose tests must hold on both loops; elsewhere a test drives a process, or no socket at all.
@@ -19,6 +25,14 @@ BOTH_LOOPS = frozenset(("context", "demo", "functional", "lanes", "testing", "up
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Factories:
     return loops_of(item) if item.path.parent.name in BOTH_LOOPS else ONE
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Gateways are forked from one process that serves all of pytest-xdist's; the first that needs one starts it."""
+    if not hasattr(config, "workerinput"):
+        folder = tempfile.mkdtemp(prefix="twolane-tests-")
+        config.add_cleanup(lambda: shutil.rmtree(folder))
+        os.environ.update({SOCKET: f"{folder}/forkserver", OWNER: str(os.getpid())})
 
 
 @pytest.fixture(autouse=True)

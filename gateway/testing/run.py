@@ -7,13 +7,14 @@ import shutil
 import signal
 import sys
 import tempfile
-from asyncio.subprocess import DEVNULL, Process
+from asyncio.subprocess import DEVNULL
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 from gateway.testing import processes
+from gateway.testing.forkserver import SOCKET, forked
 from gateway.testing.peer import connect
 from gateway.testing.ports import free_port
 from gateway.testing.streams import require_loopback
@@ -22,6 +23,20 @@ GATEWAY: Final = (sys.executable, "-m", "gateway")
 
 _POLL_S: Final = 0.02
 _TAIL_CHARACTERS: Final = 2000
+
+
+class Running(Protocol):
+    """A process, executed or forked."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def returncode(self) -> int | None: ...
+
+    async def wait(self) -> int: ...
+
+    def send_signal(self, number: int) -> None: ...
 
 
 class GatewayProcess:
@@ -55,7 +70,7 @@ class GatewayProcess:
         self._ready_timeout_s = ready_timeout_s
         self._stop_timeout_s = stop_timeout_s
         self._leftovers_grace_s = leftovers_grace_s
-        self._process: Process | None = None
+        self._process: Running | None = None
         self._leader: processes.Process | None = None
         self._family: set[processes.Process] = set()
         self._folder: Path | None = None
@@ -113,17 +128,23 @@ class GatewayProcess:
         listen = f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
         arguments = ("run", "-c", str(self.folder / "gateway.yaml"), "--listen", listen, *self._args)
         with self._path("stdout").open("ab") as stdout, self._path("stderr").open("ab") as stderr:
-            self._process = await asyncio.create_subprocess_exec(
-                *self._command,
-                *arguments,
-                stdin=DEVNULL,
-                stdout=stdout,
-                stderr=stderr,
-                env={**os.environ, **self._env},
-                start_new_session=True,
-            )
+            self._process = await self._started_with(arguments, stdout.fileno(), stderr.fileno())
         self._leader = processes.living_process(self._process.pid)
         await self._until_ready(self._process)
+
+    async def _started_with(self, arguments: Sequence[str], stdout: int, stderr: int) -> Running:
+        """A fork has the interpreter's own settings of the server: an environment of its own may change them."""
+        if SOCKET in os.environ and self._command == GATEWAY and not self._env:
+            return await forked(arguments, stdout=stdout, stderr=stderr)
+        return await asyncio.create_subprocess_exec(
+            *self._command,
+            *arguments,
+            stdin=DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            env={**os.environ, **self._env},
+            start_new_session=True,
+        )
 
     def signal(self, number: signal.Signals) -> None:
         self._remember_family()
@@ -172,7 +193,7 @@ class GatewayProcess:
         """What it has written to stderr so far."""
         return self._text("stderr")
 
-    async def _until_ready(self, process: Process) -> None:
+    async def _until_ready(self, process: Running) -> None:
         try:
             async with asyncio.timeout(self._ready_timeout_s):
                 while not await self._is_ready():
@@ -214,7 +235,7 @@ class GatewayProcess:
             folder, self._folder = self.folder, None
             shutil.rmtree(folder)
 
-    def _started(self) -> Process:
+    def _started(self) -> Running:
         if self._process is None:
             raise RuntimeError("this GatewayProcess was never started: use it with `async with`")
         return self._process

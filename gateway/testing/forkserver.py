@@ -1,0 +1,158 @@
+"""Starts gateways by a fork of a process that has imported them: a start costs a tenth of the CPU time.
+
+`forked` asks the server on the socket that TWOLANE_FORKSERVER names, and starts the server first where there is none.
+The server ends with the process that TWOLANE_FORKSERVER_OWNER names. For each gateway it forks a minder, which forks
+the gateway, sends the gateway's number and then its exit code, and leaves the zombie until the asker has read that:
+so a signal never reaches a stranger who was given the number anew.
+"""
+
+import asyncio
+import fcntl
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NoReturn
+
+SOCKET: Final = "TWOLANE_FORKSERVER"
+OWNER: Final = "TWOLANE_FORKSERVER_OWNER"
+
+#: Whatever the folder it is started in, it imports the gateway that the asker imported.
+_SERVER: Final = """
+import sys
+_, sys.path[0], path, owner = sys.argv
+from gateway.testing.forkserver import serve
+serve(path, owner)
+"""
+_MAX_REQUEST: Final = 1 << 17
+_POLL_S: Final = 0.02
+
+
+class Forked:
+    """A gateway that the server forked, with what asyncio's Process offers of a process."""
+
+    def __init__(self, asked: socket.socket) -> None:
+        self._asked = asked
+        self._ended = asyncio.Event()
+        if not (number := asked.recv(32)):
+            raise RuntimeError("the fork server ended before it started the gateway")
+        self.pid = int(number)
+        self.returncode: int | None = None
+        asked.setblocking(False)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(asked, self._read_exit_code)
+
+    async def wait(self) -> int:
+        """The exit code; negative: the signal that ended it."""
+        await self._ended.wait()
+        assert self.returncode is not None
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Raises ProcessLookupError where it has ended."""
+        if self.returncode is not None:
+            raise ProcessLookupError
+        os.kill(self.pid, number)
+
+    def _read_exit_code(self) -> None:
+        self._loop.remove_reader(self._asked)
+        self.returncode = int(self._asked.recv(32) or -signal.SIGKILL)  # nothing: the minder itself was killed
+        self._asked.close()
+        self._ended.set()
+
+
+async def forked(arguments: Sequence[str], *, stdout: int, stderr: int) -> Forked:
+    """Runs `gateway ARGUMENTS` in a session of its own, with this process's folder and environment."""
+    asked = await asyncio.to_thread(_connected, os.environ[SOCKET])
+    request = {"arguments": arguments, "folder": str(Path.cwd()), "environment": dict(os.environ)}
+    try:
+        socket.send_fds(asked, [json.dumps(request).encode()], [stdout, stderr])
+        return Forked(asked)
+    except BaseException:
+        asked.close()
+        raise
+
+
+def _connected(path: str) -> socket.socket:
+    """To the server, which the first who asks starts."""
+    with Path(f"{path}.lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not Path(path).exists():
+            _start_server(path)
+    asked = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    asked.connect(path)
+    return asked
+
+
+def _start_server(path: str) -> None:
+    quiet = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in (0, 1, 2)]
+    command = [sys.executable, "-c", _SERVER, str(Path(__file__).parents[2]), path, os.environ[OWNER]]
+    pid = os.posix_spawn(sys.executable, command, os.environ, file_actions=quiet, setsid=True)
+    while not Path(path).exists():
+        if os.waitpid(pid, os.WNOHANG) != (0, 0):
+            raise RuntimeError(f"the fork server ended at its start: {command}")
+        time.sleep(_POLL_S)
+
+
+def serve(path: str, owner: str) -> None:
+    """Forks a minder for each that connects, until the owner has ended."""
+    import gateway.demo.app
+    import gateway.server  # noqa: F401 - the gateways find it imported
+
+    gc.collect()
+    gc.freeze()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no minder stays a zombie
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(f"{path}.new")
+    listener.listen(64)
+    Path(f"{path}.new").rename(path)
+    poll = select.poll()
+    poll.register(listener, select.POLLIN)
+    poll.register(os.pidfd_open(int(owner)), select.POLLIN)
+    while True:
+        ready = [number for number, _ in poll.poll()]
+        if ready != [listener.fileno()]:
+            return
+        asked = listener.accept()[0]
+        if os.fork() == 0:
+            listener.close()
+            _mind(asked)
+        asked.close()
+
+
+def _mind(asked: socket.socket) -> NoReturn:
+    """Forks the gateway and reports of it."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    text, streams, _, _ = socket.recv_fds(asked, _MAX_REQUEST, 2)
+    request = json.loads(text)
+    pid = os.fork()
+    if pid == 0:
+        asked.close()
+        _become(request["arguments"], request["folder"], request["environment"], *streams)
+    asked.send(b"%d" % pid)
+    ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert ended is not None
+    asked.send(b"%d" % (ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status))
+    asked.recv(1)  # until the asker has closed it
+    os._exit(0)
+
+
+def _become(arguments: list[str], folder: str, environment: dict[str, str], stdout: int, stderr: int) -> NoReturn:
+    """Runs the program as `python -m gateway` does."""
+    os.setsid()
+    for stream, number in ((stdout, 1), (stderr, 2)):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv[:] = ["gateway", *arguments]
+    from gateway.__main__ import main
+
+    sys.exit(main())

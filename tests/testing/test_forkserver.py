@@ -1,0 +1,83 @@
+"""A gateway that was forked behaves as one that was executed."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gateway.testing import processes
+from gateway.testing.forkserver import OWNER, SOCKET, forked
+
+CONFIG = {"upstreams": [], "listen": "127.0.0.1:0"}
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    (tmp_path / "gateway.yaml").write_text(json.dumps(CONFIG))
+    return tmp_path / "output.txt"
+
+
+async def test_it_has_the_askers_folder_environment_and_streams(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And its exit code comes back."""
+    monkeypatch.chdir(output.parent)
+    (output.parent / "gateway.yaml").write_text('upstreams: [{name: up, base_url: "${UP_URL}"}]')
+    codes = []
+    with output.open("wb") as stream:
+        for url in ("http://127.0.0.1:9/v1", "no url"):
+            monkeypatch.setenv("UP_URL", url)
+            asked = await forked(["check-config"], stdout=stream.fileno(), stderr=stream.fileno())
+            codes.append(await asked.wait())
+    assert codes == [0, 1]
+    assert "upstreams[0].base_url: a URL has no spaces" in output.read_text()
+
+
+async def test_it_leads_a_session_and_is_no_child_of_the_asker(output: Path) -> None:
+    """Its family is that of an executed gateway; a signal that kills it is its negative exit code."""
+    with output.open("wb") as stream:
+        arguments = ["run", "-c", str(output.parent / "gateway.yaml")]
+        gateway = await forked(arguments, stdout=stream.fileno(), stderr=stream.fileno())
+    leader = processes.living_process(gateway.pid)
+    assert leader is not None and leader.parent != os.getpid()
+    assert gateway.returncode is None
+    gateway.send_signal(signal.SIGKILL)
+    assert await gateway.wait() == -signal.SIGKILL == gateway.returncode
+    with pytest.raises(ProcessLookupError):
+        gateway.send_signal(signal.SIGTERM)
+    assert processes.still_living([*processes.family(leader), leader]) == []
+
+
+async def test_many_at_once(output: Path) -> None:
+    """Each has its own exit code."""
+    with output.open("wb") as stream:
+        commands = [["version"] if n % 2 else ["no-such-command"] for n in range(10)]
+        started = [forked(command, stdout=stream.fileno(), stderr=stream.fileno()) for command in commands]
+        codes = [await gateway.wait() for gateway in await asyncio.gather(*started)]
+    assert codes[0::2] == [2] * 5
+
+
+def test_the_server_ends_with_its_owner(tmp_path: Path) -> None:
+    """Nothing of it is left, and the next owner starts another."""
+    code = (
+        "import asyncio, os, sys; from gateway.testing.forkserver import OWNER, forked\n"
+        "os.environ[OWNER] = str(os.getpid())\n"
+        "async def main(): await (await forked(['check-config'], stdout=1, stderr=2)).wait()\n"
+        "asyncio.run(main())"
+    )
+    path = str(tmp_path / "socket")
+    environment = {**os.environ, SOCKET: path, OWNER: ""}
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, env=environment)
+    while any(path.encode() in command for command in map(command_line, processes.living())):
+        time.sleep(0.01)
+
+
+def command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
