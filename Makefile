@@ -10,8 +10,16 @@ ARGS   ?=
 PY  := $(VENV)/bin/python
 PIP  = -m pip install --quiet --disable-pip-version-check --require-hashes
 
+# Bytecode is kept, whatever the shell says: without it every start compiles everything.
+export PYTHONDONTWRITEBYTECODE :=
+
+# More processes than cores: a test waits as long as it works.
+JOBS   ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 4)))
+EVERYWHERE := not clients and not soak and not soak_judge and not crash and not postgres and not mcp_servers
+FAST   := $(addprefix tests/,config pipeline plugins/assessors plugins/stages routing runs sql tools upstream wire test_architecture.py test_docs.py test_errors.py)
+
 .DEFAULT_GOAL := help
-.PHONY: help run demo demo-words test test-postgres test-clients test-clients-all test-mcp mcp-conformance soak soak-judge crash check fmt selftest bench docs lock wheel clean
+.PHONY: help run demo demo-words test test-fast test-postgres test-clients test-clients-all test-mcp mcp-conformance soak soak-judge crash check fmt selftest bench docs lock wheel clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,8 +33,11 @@ demo: $(CLIENTS_VENV)/.clients ## eight steps against a running gateway with the
 demo-words: $(VENV)/.run ## print the words that the demo model obeys
 	@$(PY) -m gateway.demo --words
 
-test: $(VENV)/.dev ## run the tests
-	$(PY) -m pytest -m "not clients and not soak and not soak_judge and not crash and not postgres and not mcp_servers" $(ARGS)
+test: $(VENV)/.dev ## run the tests (JOBS=6 processes; ARGS="tests/wire -k name" for some of them)
+	$(PY) -m pytest -n $(JOBS) --dist worksteal -m "$(EVERYWHERE)" $(ARGS)
+
+test-fast: $(VENV)/.dev ## those that start no gateway: parsers, judges, configuration, stages
+	$(PY) -m pytest -n $(JOBS) --dist worksteal -m "$(EVERYWHERE)" $(FAST) $(ARGS)
 
 test-postgres: $(VENV)/.dev ## the tests that start a PostgreSQL server (Debian: apt-get install postgresql)
 	$(PY) -m pytest -m postgres $(ARGS)
@@ -43,9 +54,10 @@ test-mcp: $(VENV)/.dev $(SERVERS_VENV)/.servers $(SERVERS_VENV)-old/.servers $(S
 mcp-conformance: $(VENV)/.dev $(SERVERS)/.installed ## only the conformance suite, scenario by scenario
 	$(PY) -m pytest -m mcp_servers -vv tests/mcp_servers/test_conformance.py $(ARGS)
 
-soak: $(VENV)/.dev ## reliability under load and faults; prints the figures (about six minutes)
+soak: $(VENV)/.dev ## reliability under load and faults; prints the figures (about ten minutes)
 	$(PY) -m pytest -m soak -s $(ARGS)
 	TWOLANE_FUZZ=$${TWOLANE_FUZZ:-50} $(PY) -m pytest tests/wire/test_differential.py
+	$(PY) -m pytest -n $(JOBS) -m "hypothesis and $(EVERYWHERE)" --hypothesis-profile soak
 
 soak-judge: $(VENV)/.dev ## run for real what the judges call harmless, a million times (needs PostgreSQL; about a quarter of an hour)
 	$(PY) -m pytest -m soak_judge -s $(ARGS)

@@ -1,4 +1,4 @@
-"""The event loops that tests run on: asyncio's own and uvloop, or those that TWOLANE_LOOPS names (`uvloop`)."""
+"""The event loops that tests run on: uvloop, as the gateway does, or those that TWOLANE_LOOPS names."""
 
 import asyncio
 import os
@@ -11,8 +11,8 @@ Factories = Mapping[str, Callable[[], asyncio.AbstractEventLoop]]
 
 ONE: Factories = {"asyncio": asyncio.new_event_loop}
 _BOTH: Factories = {**ONE, "uvloop": uvloop.new_event_loop}
-#: Where a test must hold on every loop, unless it names one itself.
-LOOPS: Factories = {name: _BOTH[name] for name in os.environ.get("TWOLANE_LOOPS", "asyncio,uvloop").split(",")}
+#: Where a test must hold on every loop, unless it names one itself: CI names both (`asyncio,uvloop`).
+LOOPS: Factories = {name: _BOTH[name] for name in os.environ.get("TWOLANE_LOOPS", "uvloop").split(",")}
 
 
 def loops_of(item: pytest.Item) -> Factories:

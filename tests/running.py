@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from functional.through import HOSTS, get
+from functional.through import HOSTS, PATIENT, get
 
 from gateway.testing import processes
 from gateway.testing.peer import PATIENCE_S, Peer, Response, connect
@@ -28,7 +28,8 @@ class Reachable(Protocol):
 
 def config(upstream_url: str | None, *, upstream: Mapping[str, object] | None = None, **sections: object) -> str:
     """The text of a gateway.yaml (JSON is YAML); `upstream` is added to the entry of the one upstream."""
-    upstreams = [] if upstream_url is None else [{"name": "up", "base_url": upstream_url, **(upstream or {})}]
+    entry = {"name": "up", "base_url": upstream_url, "timeouts": PATIENT, **(upstream or {})}
+    upstreams = [] if upstream_url is None else [entry]
     return json.dumps({"upstreams": upstreams, "allowed_hosts": HOSTS, **sections})
 
 

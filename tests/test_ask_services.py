@@ -19,7 +19,7 @@ def remote(harbour: Harbour) -> Remote:
 
 
 async def until_pinned(harbour: Harbour) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not any(one.pins for one in await harbour.store.services()):
             await asyncio.sleep(0.005)
 

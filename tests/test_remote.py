@@ -49,7 +49,7 @@ def test_the_answer_is_an_object() -> None:
     """To a body that is one, with the headers given; an address to listen on is one to connect to."""
     with answering(200, b'{"a": 1}') as (port, asked):
         for where in (f"http://127.0.0.1:{port}", f"127.0.0.1:{port}/", Address("0.0.0.0", port)):
-            assert post(where, "/x", {"b": "é"}, headers={"X-Key": "k"}, timeout_s=30) == {"a": 1}
+            assert post(where, "/x", {"b": "é"}, headers={"X-Key": "k"}, timeout_s=120) == {"a": 1}
     assert [(path, key, json.loads(body)) for path, key, body in asked] == [("/x", "k", {"b": "é"})] * 3
 
 
@@ -77,14 +77,14 @@ def test_what_is_begun_may_still_go_on() -> None:
 def test_another_answer_is_told(status: int, body: bytes, told: str) -> None:
     """With the gateway's own message, if it has one."""
     with answering(status, body) as (port, _), pytest.raises(RemoteError) as caught:
-        post(f"http://127.0.0.1:{port}", "/x", {}, headers={}, timeout_s=30)
+        post(f"http://127.0.0.1:{port}", "/x", {}, headers={}, timeout_s=120)
     assert told in str(caught.value) and f"127.0.0.1:{port}" in str(caught.value)
 
 
 def test_nobody_there_is_told() -> None:
     """And so is one who does not answer in time."""
     with refusing_port() as port, pytest.raises(RemoteError, match=rf"127\.0\.0\.1:{port} does not answer"):
-        post(f"127.0.0.1:{port}", "/x", {}, headers={}, timeout_s=30)
+        post(f"127.0.0.1:{port}", "/x", {}, headers={}, timeout_s=120)
     with (
         socket.create_server(("127.0.0.1", 0)) as silent,
         pytest.raises(RemoteError, match="does not answer: timed out"),

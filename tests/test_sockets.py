@@ -199,7 +199,7 @@ async def rolling_restarts(times: int, *, workers: int) -> Load:
             for _ in range(times):
                 successor = GatewayProcess(text, args=args, port=serving.port)
                 await stack.enter_async_context(successor)
-                await until(lambda successor=successor: "is ready" in successor.stdout_text(), timeout_s=30)
+                await until(lambda successor=successor: "is ready" in successor.stdout_text(), timeout_s=120)
                 await serving.stop()
                 assert serving.returncode == 0
                 serving = successor

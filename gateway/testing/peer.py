@@ -26,7 +26,7 @@ PEER_LEFT: Final = (EOFError, ConnectionError)
 
 KEEP_BYTES: Final = 1 << 20
 #: How long is waited for what should come by itself: no promise, but the end of waiting in vain on a busy machine.
-PATIENCE_S: Final = 30.0
+PATIENCE_S: Final = 120.0
 
 
 class Peer:

@@ -23,7 +23,7 @@ PYTHON = os.path.realpath(sys.executable)
 READABLE = (os.path.realpath(sys.base_prefix),)
 
 
-def order(cwd: Path, *argv: str, level: Level, timeout_s: float = 30.0, limits: Limits | None = None) -> Order:
+def order(cwd: Path, *argv: str, level: Level, timeout_s: float = 120.0, limits: Limits | None = None) -> Order:
     wanted = Order(
         argv=argv,
         cwd=str(cwd),
@@ -40,7 +40,7 @@ async def run_order(wanted: Order, *, flood_bytes: int = 1 << 24) -> Finished:
     return await run(wanted, stdout_bytes=1 << 16, stderr_bytes=1 << 16, flood_bytes=flood_bytes)
 
 
-async def shell(cwd: Path, command: str, *, level: Level, timeout_s: float = 30.0) -> Finished:
+async def shell(cwd: Path, command: str, *, level: Level, timeout_s: float = 120.0) -> Finished:
     return await run_order(order(cwd, "/bin/sh", "-c", command, level=level, timeout_s=timeout_s))
 
 
@@ -50,7 +50,7 @@ async def python(cwd: Path, code: str, *, level: Level) -> Finished:
 
 def in_child(code: str) -> str:
     """What a fresh interpreter prints that runs `code` with the gateway importable."""
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

@@ -32,12 +32,12 @@ async def test_cancelling_ends_the_command(level: Level, tmp_path: Path) -> None
     """With its whole group and whoever left it."""
     command = "trap '' TERM; setsid sleep 61 & echo >begun; while :; do sleep 62; done"
     running = asyncio.create_task(shell(tmp_path, command, level=level))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not (tmp_path / "begun").exists():
             await asyncio.sleep(0.01)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(running, 30)
+        await asyncio.wait_for(running, 120)
     assert survivors(tmp_path) == []
 
 
@@ -54,7 +54,7 @@ async def test_cancelling_at_any_moment_leaves_nothing(tmp_path: Path) -> None:
 
 async def test_an_output_bomb_is_ended(tmp_path: Path) -> None:
     """It neither fills memory nor goes on; what it said first and last is kept."""
-    finished = await run_order(order(tmp_path, "yes", level="none", timeout_s=30), flood_bytes=4 << 20)
+    finished = await run_order(order(tmp_path, "yes", level="none", timeout_s=120), flood_bytes=4 << 20)
     assert finished.outcome.end == "output"
     assert finished.stdout.startswith("y\ny\n")
     assert len(finished.stdout) < 70_000

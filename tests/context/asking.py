@@ -86,7 +86,7 @@ async def whole(stream: Streamed, *, usage: bool = False) -> str:
 
 async def until_asked(world: World) -> list[str]:
     """The ids of what waits for a person, once there is something."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not (ids := await pending(world)):
             await asyncio.sleep(0.01)
     return ids

@@ -51,7 +51,7 @@ async def told(world: World, name: str, **arguments: object) -> str:
 async def started(world: World, stream: Streamed) -> None:
     """Returns once the first call of a run is on record as started: what comes then comes while it runs."""
     run_id = stream.response.headers["X-Context-Run-Id"]
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while True:
             run: Json = (await world.get(f"/context/runs/{run_id}")).json  # it is not there until its first call is
             if [step["state"] for step in run.get("steps", ())] == ["started"]:
@@ -70,7 +70,7 @@ async def seen(world: World, name: str) -> Json:
     return found
 
 
-async def until(world: World, name: str, state: str = "running", *, within_s: float = 60.0, **facts: object) -> Json:
+async def until(world: World, name: str, state: str = "running", *, within_s: float = 180.0, **facts: object) -> Json:
     """The service once it is in this state, and its `facts` are these."""
     async with asyncio.timeout(within_s):
         while True:
@@ -82,7 +82,7 @@ async def until(world: World, name: str, state: str = "running", *, within_s: fl
 
 async def until_pinned(world: World, name: str) -> None:
     """Returns once the definitions that were seen first are written down."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not all(tool["accepted"] for tool in (await world.get(f"{SERVICES}/{name}/tools")).json["data"]):
             await asyncio.sleep(0.01)
 

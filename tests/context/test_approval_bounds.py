@@ -90,7 +90,7 @@ async def test_another_key_of_the_tenant_decides(tmp_path: Path, way: str) -> No
 
 async def settled(world: World, run_id: str) -> Json:
     """The run once it has ended."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while (run := (await world.get(f"/context/runs/{run_id}", **by("both"))).json)["state"] != "completed":
             await asyncio.sleep(0.01)
     return dict(run)

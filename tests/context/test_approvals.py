@@ -231,7 +231,7 @@ async def decided(world: World, approval_id: str, decision: str, *, via: str) ->
     elif via == "websocket":
         async with world.session.ws_connect("/context/ws") as socket:
             await socket.send_json({"type": "decide", "ref": 7, "id": approval_id, "decision": decision})
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 while (told := await socket.receive_json())["type"] != "decision":
                     assert told["type"] == "event"
             assert (told["ref"], told["status"]) == (7, 200)

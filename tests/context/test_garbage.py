@@ -27,6 +27,7 @@ def uncollected() -> Iterator[Counter[str]]:
     """Inside nothing is collected; afterwards: the types of what would have been, ours and aiohttp's server."""
     found: Counter[str] = Counter()
     gc.collect()
+    gc.freeze()  # what was there before is looked at once
     gc.disable()
     try:
         yield found
@@ -37,6 +38,7 @@ def uncollected() -> Iterator[Counter[str]]:
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
+        gc.unfreeze()
         gc.enable()
 
 

@@ -49,15 +49,15 @@ async def test_an_upstream_that_does_not_end_its_body() -> None:
     hangs = says("Hello.", end, b"[DONE]", late, finish=None, usage=None, done=False)
     silent = says("Again.", end, b"[DONE]", never, finish=None, usage=None)
     async with talking(hangs, silent, says("Still.")) as world:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             assert (await world.stream()).text == "Hello."
         late.set()  # the body ends now, once the client has its answer
         while not await world.counted('gateway_upstream_pool_connections{state="idle",upstream="up"}'):
             await asyncio.sleep(0.01)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             assert (await world.chat("And?")).text == "Again."
         assert len(world.model.upstream.connections) == 1
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             assert (await world.chat("And?")).text == "Still."
         assert len(world.model.upstream.connections) == 2
         await world.model.upstream.wait_open(1)  # the one that never ended is closed

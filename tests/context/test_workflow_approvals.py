@@ -65,7 +65,7 @@ async def rule(world: World, approval_id: str, decision: str, *, via: str) -> No
     elif via == "websocket":
         async with world.session.ws_connect("/context/ws") as socket:
             await socket.send_json({"type": "decide", "ref": 1, "id": approval_id, "decision": decision})
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 while (answer := await socket.receive_json())["type"] != "decision":
                     pass
         assert answer["status"] == 200
@@ -220,7 +220,7 @@ async def test_a_rejected_second_step_leaves_what_the_first_did(tmp_path: Path) 
     async with working(tmp_path, workflows=(TWINS,)) as world:
         asked = await run(world, "twins", {})
         await world.decide(asked.json["approvals"][0]["id"])
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while not (ids := await pending(world)):
                 await asyncio.sleep(0.01)
         await world.decide(ids[0], "reject")
@@ -349,7 +349,7 @@ async def test_a_client_that_leaves_behind_an_effect(tmp_path: Path, monkeypatch
     never = asyncio.Event()
     async with working(tmp_path, says("Ad", never)) as world:
         asking = asyncio.create_task(run(world, "report", {"legs": 4}))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while not world.model.asked:
                 await asyncio.sleep(0.01)
         (there,) = (await world.get("/context/runs")).json["data"]

@@ -121,7 +121,7 @@ class Lane:
 
     def expire(self, within_s: float) -> None:
         """Whatever is pending expires so soon; as another program on the same store."""
-        with closing(sqlite3.connect(self.place, timeout=30)) as connection, connection:
+        with closing(sqlite3.connect(self.place, timeout=120)) as connection, connection:
             ends_s = time.time() + within_s
             connection.execute("UPDATE approvals SET expires_s = ? WHERE state = 'pending'", (ends_s,))
 

@@ -25,9 +25,9 @@ async def test_serves_until_told_to_stop() -> None:
     """It says where it listens, answers there, and leaves in peace on SIGTERM."""
     process = await start("--port", "0")
     assert process.stdout is not None
-    line = (await asyncio.wait_for(process.stdout.readline(), 30)).decode()
+    line = (await asyncio.wait_for(process.stdout.readline(), 120)).decode()
     base_url = line.removeprefix("demo model on ").strip()
     async with aiohttp.ClientSession() as session, session.get(f"{base_url}/models") as response:
         assert response.status == 200
     process.send_signal(signal.SIGTERM)
-    assert await asyncio.wait_for(process.wait(), 30) == 0
+    assert await asyncio.wait_for(process.wait(), 120) == 0

@@ -152,7 +152,7 @@ def test_the_health_check_asks_the_gateway_that_the_image_starts() -> None:
 def test_the_health_check_fails_where_nothing_listens(unused_tcp_port: int) -> None:
     """Run as the image runs it, with nobody there, the command exits 1."""
     command = [sys.executable, "-m", "gateway", "healthcheck", "--url", f"http://127.0.0.1:{unused_tcp_port}"]
-    ended = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=30, check=False)
+    ended = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == 1
     assert str(unused_tcp_port) in ended.stderr
 
@@ -274,7 +274,7 @@ def test_the_guide_makes_a_key_that_the_gateway_knows() -> None:
     """The recipe of deploy/README.md yields a key and its SHA-256, as `keys` wants it."""
     recipe = re.findall(r"```sh\n(.*?)```", (DEPLOY / "README.md").read_text(), flags=re.DOTALL)[0]
     script = f'{recipe}\nprintf "%s %s" "$GATEWAY_API_KEY" "$GATEWAY_KEY_SHA256"'
-    made = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, timeout=30, check=True).stdout
+    made = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, timeout=120, check=True).stdout
     key, sha256 = made.split(" ")
     assert hashlib.sha256(key.encode()).hexdigest() == sha256
     assert settings(GATEWAY_KEY_SHA256=sha256).keys[0].sha256 == sha256

@@ -75,7 +75,7 @@ class Lane:
 
     async def run(self, run_id: str, *, state: str) -> Json:
         """The run, once it is in this state."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while (found := await self.get(f"/context/runs/{run_id}"))["state"] != state:
                 await asyncio.sleep(0.02)
         return found

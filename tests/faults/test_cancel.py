@@ -112,12 +112,12 @@ async def test_the_upstream_connection_ends_with_the_clients(name: str, leaving:
     phase = Phase()
     async with through(lambda peer: play(phase, peer)) as (gateway, upstream), client_of(gateway) as client:
         await client.send(sent)
-        await asyncio.wait_for(phase.reached.wait(), 30)
+        await asyncio.wait_for(phase.reached.wait(), 120)
         if awaited:
             await client.read_until(awaited)
         left = LoopTime()
         await LEAVING[leaving](client)
-        await asyncio.wait_for(phase.ended.wait(), 30)
+        await asyncio.wait_for(phase.ended.wait(), 120)
         left.within(CANCEL_S)
         await upstream.wait_open(0)
         await nothing_is_left(gateway)
@@ -196,11 +196,11 @@ async def test_a_stream_that_the_client_does_not_read(leaving: str) -> None:
     async with through(script) as (gateway, upstream), client_of(gateway, rcvbuf=4096) as client:
         await client.send(get())
         await client.read_head()
-        await asyncio.wait_for(blocked.wait(), 30)
+        await asyncio.wait_for(blocked.wait(), 120)
         assert upstream.connections[0].n_sent < UPLOAD_BYTES, "the upstream is held back"
         left = LoopTime()
         await LEAVING[leaving](client)
-        await asyncio.wait_for(ended.wait(), 30)
+        await asyncio.wait_for(ended.wait(), 120)
         left.within(NOTICED_S)
         await nothing_is_left(gateway)
 
@@ -247,10 +247,10 @@ async def test_a_tunnel_that_the_client_does_not_read(leaving: str) -> None:
     async with through(script) as (gateway, _), client_of(gateway, rcvbuf=4096) as client:
         await client.send(WEBSOCKET)
         await client.read_head()
-        await asyncio.wait_for(blocked.wait(), 30)
+        await asyncio.wait_for(blocked.wait(), 120)
         left = LoopTime()
         await LEAVING[leaving](client)
-        await asyncio.wait_for(ended.wait(), 30)
+        await asyncio.wait_for(ended.wait(), 120)
         left.within(NOTICED_S)
         await nothing_is_left(gateway)
 
@@ -298,7 +298,7 @@ def _readable_bytes(sock: socket.socket) -> int:
 async def busy_connections(gateway: LocalGateway, number: int) -> None:
     """Returns as soon as this many upstream connections are busy."""
     name = 'gateway_upstream_pool_connections{state="busy",upstream="up"}'
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while (await scrape(gateway))[name] != number:
             await asyncio.sleep(0.005)
 
@@ -309,11 +309,11 @@ async def test_a_client_that_sends_ahead_without_end(leaving: str) -> None:
     phase = Phase()
     async with through(lambda peer: waiting(phase, peer)) as (gateway, upstream), client_of(gateway) as client:
         await client.send(get())
-        await asyncio.wait_for(phase.reached.wait(), 30)
+        await asyncio.wait_for(phase.reached.wait(), 120)
         await send_until_held_back(gateway, client, leaving=leaving)
         left = LoopTime()
         await LEAVING[leaving](client)
-        await asyncio.wait_for(phase.ended.wait(), 30)
+        await asyncio.wait_for(phase.ended.wait(), 120)
         left.within(NOTICED_S)
         await nothing_is_left(gateway)
         assert len(upstream.requests) == 1
@@ -330,7 +330,7 @@ async def test_half_a_request_never_reaches_the_upstream() -> None:
 
 
 async def until_alone(gateway: LocalGateway) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while (await scrape(gateway))["gateway_client_connections"] != 1:
             await asyncio.sleep(0.005)
 
@@ -341,7 +341,7 @@ async def test_leaving_is_counted() -> None:
     async with through(lambda peer: waiting(phase, peer)) as (gateway, upstream):
         async with client_of(gateway) as client:
             await client.send(post(b"{}"))
-            await asyncio.wait_for(phase.reached.wait(), 30)
+            await asyncio.wait_for(phase.reached.wait(), 120)
         await upstream.wait_open(0)
         counts = await scrape(gateway)
     assert counts["gateway_client_disconnects_total"] == 1

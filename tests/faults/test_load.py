@@ -335,7 +335,7 @@ async def test_slow_heads() -> None:
         async with connect(gateway.host, gateway.port) as client:
             began = Stopwatch()
             dripping = asyncio.create_task(client.drip(get() * 10, every_s=1.0))
-            await client.wait_end(timeout_s=30)
+            await client.wait_end(timeout_s=120)
             dripping.cancel()
             with contextlib.suppress(asyncio.CancelledError, *PEER_LEFT):
                 await dripping

@@ -74,10 +74,10 @@ async def test_a_large_body_up(framing: str) -> None:
         digest = hashlib.sha256()
         if framing == "length":
             for _ in range(BODY_BYTES // len(PIECE)):
-                digest.update(await peer.read_exactly(len(PIECE), timeout_s=30))
+                digest.update(await peer.read_exactly(len(PIECE), timeout_s=120))
         else:
-            while size := int(await peer.read_until(b"\r\n", timeout_s=30), 16):
-                digest.update(await peer.read_exactly(size, timeout_s=30))
+            while size := int(await peer.read_until(b"\r\n", timeout_s=120), 16):
+                digest.update(await peer.read_exactly(size, timeout_s=120))
                 await peer.read_exactly(2)
             await peer.read_exactly(2)
         arrived.set_result(digest.hexdigest())
@@ -96,7 +96,7 @@ async def test_a_large_body_up(framing: str) -> None:
             await client.send(PIECE if framing == "length" else chunk(PIECE), timeout_s=None)
         if framing == "chunked":
             await client.send(b"0\r\n\r\n")
-        assert (await client.read_response(timeout_s=30)).status == 200
+        assert (await client.read_response(timeout_s=120)).status == 200
         grown = usage.peak_bytes - before
         print(f"\n{BODY_BYTES // 10**6} MB up, {framing}: {grown / 1e6:+.1f} MB")
     assert await arrived == expected.hexdigest()
@@ -126,8 +126,8 @@ async def test_a_large_body_down(framing: str) -> None:
         for _ in range(BODY_BYTES // len(PIECE)):
             sent.update(PIECE)
             if framing == "chunked":
-                assert int(await client.read_until(b"\r\n", timeout_s=30), 16) == len(PIECE)
-            got.update(await client.read_exactly(len(PIECE), timeout_s=30))
+                assert int(await client.read_until(b"\r\n", timeout_s=120), 16) == len(PIECE)
+            got.update(await client.read_exactly(len(PIECE), timeout_s=120))
             if framing == "chunked":
                 await client.read_exactly(2)
         grown = usage.peak_bytes - before
@@ -159,7 +159,7 @@ async def aborted_streams(gateway: GatewayProcess, number: int) -> None:
     async def one(leave_by_reset: bool) -> None:
         async with connect(gateway.host, gateway.port, keep_bytes=0) as client:
             await client.send(post(b'{"stream": true}'))
-            await client.read_until(b"begun", timeout_s=30)
+            await client.read_until(b"begun", timeout_s=120)
             if leave_by_reset:
                 client.reset()
 
@@ -178,10 +178,10 @@ async def test_aborted_streams() -> None:
 
     async with measured(script) as (gateway, upstream, usage):
         await aborted_streams(gateway, 3_000)
-        await upstream.wait_open(0, timeout_s=30)
+        await upstream.wait_open(0, timeout_s=120)
         before, files = await steady(usage), usage.open_files
         await aborted_streams(gateway, 10_000)
-        await upstream.wait_open(0, timeout_s=30)
+        await upstream.wait_open(0, timeout_s=120)
         await until_sample(gateway, "gateway_client_connections", 1)
         after = await steady(usage)
         print(f"\n10,000 aborted streams: {(after - before) / 1e6:+.2f} MB, {usage.open_files - files:+d} open files")

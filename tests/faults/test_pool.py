@@ -6,7 +6,7 @@ import random
 import signal
 
 import pytest
-from functional.through import HOSTS, ask, client_of, error_of, get, post, through
+from functional.through import HOSTS, PATIENT, ask, client_of, error_of, get, post, through
 from measuring import LoopTime
 from running import Stopwatch, config, exchange, scrape, until_sample
 
@@ -39,7 +39,7 @@ async def test_an_upstream_that_closes_idle_connections_is_not_the_clients_troub
     async with contextlib.AsyncExitStack() as stack:
         upstreams = [await stack.enter_async_context(FakeUpstream()) for _ in range(PAIRS)]
         entries = [
-            {"name": f"u{i}", "base_url": upstream.base_url, "paths": [f"/v1/{i}/"]}
+            {"name": f"u{i}", "base_url": upstream.base_url, "paths": [f"/v1/{i}/"], "timeouts": PATIENT}
             for i, upstream in enumerate(upstreams)
         ]
         gateway = await stack.enter_async_context(LocalGateway({"upstreams": entries, "allowed_hosts": HOSTS}))
@@ -74,13 +74,13 @@ async def test_bytes_that_nobody_asked_for_end_the_idle_connection(stray: bytes,
         await peer.send(answer(200, b"AAAA"))
         await asyncio.sleep(0.01)
         await peer.send(stray)
-        await peer.wait_end(timeout_s=30)
+        await peer.wait_end(timeout_s=120)
         ended.set()
 
     ended = asyncio.Event()
     async with through(poisoned, serve(answer(200, b"GOOD"))) as (gateway, upstream):
         assert (await ask(gateway, request_)).payload == b"AAAA"
-        await asyncio.wait_for(ended.wait(), 30)
+        await asyncio.wait_for(ended.wait(), 120)
         assert (await ask(gateway, request_)).payload == b"GOOD"
         assert len(upstream.connections) == 2
 
@@ -315,7 +315,7 @@ async def test_an_upstream_that_refuses_is_told_at_once() -> None:
 async def test_an_upstream_with_an_unknown_name_is_told() -> None:
     """502, and what could not be found is not a secret: its name in the configuration is told."""
     async with through(upstream={"base_url": "http://no-such-host.invalid"}) as (gateway, _):
-        response = await ask(gateway, get(), timeout_s=30)
+        response = await ask(gateway, get(), timeout_s=120)
     assert response.status == 502 and error_of(response)["code"] == "upstream_error"
 
 

@@ -121,7 +121,7 @@ async def test_a_store_that_is_taken_away_takes_no_decision(tmp_path: Path, loss
         assert (answer.status, answer.code) in ((507, "store_full"), (507, "store_uncertain")), answer
         assert (await lane.tool("later")).status == 507
         await lane.passes_unchanged()
-        await until(lambda: "while the gateway runs" in lane.gateway.stderr_text(), timeout_s=30)
+        await until(lambda: "while the gateway runs" in lane.gateway.stderr_text(), timeout_s=120)
         async with lane.session.get("/health/ready") as response:
             assert (response.status, await response.json()) == (503, {"status": "store_lost"})
         assert [lane.done(name) for name in ("asked", "later")] == [0, 0]

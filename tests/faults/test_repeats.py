@@ -34,7 +34,7 @@ def by(name: str, *, once: str | None = None, again: bool = False) -> dict[str, 
 
 async def seen(world: World, run_id: str, name: str, *, state: str) -> Json:
     """The run as this key sees it, once it is in this state."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while (found := await world.get(f"/context/runs/{run_id}", **by(name))).json["state"] != state:
             await asyncio.sleep(0.01)
     return found.json

@@ -96,7 +96,7 @@ async def test_a_full_disk_stops_what_has_effects_and_nothing_else(tmp_path: Pat
     async with running(tmp_path, place=disk.folder / "gateway.db") as lane:
         approval_id = await approval_asked(lane.session, f'tool ledger {{"run": "asked", "n": {ASKS}}}')
         midway = asyncio.create_task(lane.chat('steps 3 tool ledger {"run": "midway", "n": $step}'))
-        await until(lambda: lane.done("midway"), timeout_s=30)
+        await until(lambda: lane.done("midway"), timeout_s=120)
         disk.fill(lane)
         ended_honestly(await midway, lane)
         for stream in (False, True):

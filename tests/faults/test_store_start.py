@@ -49,7 +49,7 @@ async def refusal(folder: Path, *args: str, command: Sequence[str] = GATEWAY) ->
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         stdout, stderr = await process.communicate()
     assert (process.returncode, stdout) == (1, b""), stderr
     (line,) = stderr.decode().splitlines()

@@ -84,7 +84,7 @@ class Talking:
         self.sink.flush()
         return self.log.getvalue()
 
-    async def until_empty(self, *, timeout_s: float = 30.0) -> None:
+    async def until_empty(self, *, timeout_s: float = 120.0) -> None:
         """Returns as soon as nothing is open, held or counted."""
         listener = self.listener
         async with asyncio.timeout(timeout_s):
@@ -153,7 +153,7 @@ async def joined(client: Peer, *lines: bytes) -> None:
     assert (await client.read_head()).startswith(b"HTTP/1.1 101 ")
 
 
-async def heard(client: Peer, *, timeout_s: float = 30.0) -> tuple[int, bytes]:
+async def heard(client: Peer, *, timeout_s: float = 120.0) -> tuple[int, bytes]:
     """The next frame of the gateway: whole, unmasked, its opcode and payload."""
     first, length = await client.read_exactly(2, timeout_s=timeout_s)
     assert first & 0xF0 == 0x80 and length < 0x80
@@ -166,7 +166,7 @@ def close_frame(code: int) -> bytes:
     return frame(CLOSE, code.to_bytes(2, "big"))
 
 
-async def closed_with(client: Peer, *, timeout_s: float = 30.0) -> int:
+async def closed_with(client: Peer, *, timeout_s: float = 120.0) -> int:
     """The code of the Close frame that comes, past whatever comes before it."""
     while True:
         opcode, payload = await heard(client, timeout_s=timeout_s)

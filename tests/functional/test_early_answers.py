@@ -361,5 +361,5 @@ async def test_the_upstreams_view_of_a_streamed_body_is_immediate() -> None:
         await client.send(post(bytes(10))[:-10])
         for part in (b"one", b"four", b"end"):
             await client.send(part)
-            assert await asyncio.wait_for(seen.get(), 30) == part
+            assert await asyncio.wait_for(seen.get(), 120) == part
         assert (await client.read_response()).payload == b"POST"

@@ -44,7 +44,7 @@ async def test_a_request_of_tiny_chunks_leaves_the_others_their_turns() -> None:
         async def send() -> None:
             async with client_of(gateway) as client:
                 await client.send(post_chunked(FLOOD, b"/v1/flood"))
-                assert (await client.read_response(timeout_s=30)).status == 200
+                assert (await client.read_response(timeout_s=120)).status == 200
 
         assert await answered_while(gateway, asyncio.create_task(send())) > ANSWERED_MEANWHILE
         (flood,) = [request for request in upstream.requests if request.target == b"/v1/flood"]
@@ -58,7 +58,7 @@ async def test_an_answer_of_tiny_chunks_leaves_the_others_their_turns() -> None:
         async def receive() -> None:
             async with client_of(gateway) as client:
                 await client.send(get(b"/v1/flood"))
-                response = await client.read_response(timeout_s=30)
+                response = await client.read_response(timeout_s=120)
                 assert response.raw_body == FLOOD
 
         assert await answered_while(gateway, asyncio.create_task(receive())) > ANSWERED_MEANWHILE
@@ -74,7 +74,7 @@ async def test_a_page_that_is_sent_tiny_chunks_leaves_the_others_their_turns() -
         async def send() -> None:
             async with client_of(gateway) as client:
                 await client.send(request.replace(b"gw.example", b"localhost"))
-                assert (await client.read_response(timeout_s=30)).status == 400
+                assert (await client.read_response(timeout_s=120)).status == 400
 
         assert await answered_while(gateway, asyncio.create_task(send())) > ANSWERED_MEANWHILE
 

@@ -62,7 +62,7 @@ async def test_what_comes_unasked_is_given_to_nobody(stray: bytes) -> None:
         await client.send(get())
         assert (await client.read_response()).payload == b"first"
         go.set()
-        await asyncio.wait_for(gone.wait(), 30)
+        await asyncio.wait_for(gone.wait(), 120)
         for request in (get(), post(b"{}")):
             await client.send(request)
             assert (await client.read_response()).payload == b"fine"
@@ -151,7 +151,7 @@ async def test_an_upstream_that_does_not_wait_for_the_request(
     ):
         for request in (get(), post(b"{}"), post(bytes(200_000))):
             await client.send(request)
-            response = await client.read_response(timeout_s=30)
+            response = await client.read_response(timeout_s=120)
             assert (response.status, error_of(response)["code"]) == (502, "upstream_error")
             if response.values(b"connection"):
                 break

@@ -327,7 +327,7 @@ async def test_a_large_multipart_upload_arrives_whole() -> None:
     body = b"--%b\r\nContent-Disposition: form-data; name=f\r\n\r\n%b\r\n--%b--" % (boundary, block * 20, boundary)
     request = post(body, b"/v1/files", b'Content-Type: multipart/form-data; boundary="%b"' % boundary)
     async with through() as (gateway, upstream):
-        assert (await ask(gateway, request, timeout_s=30)).status == 200
+        assert (await ask(gateway, request, timeout_s=120)).status == 200
     (seen,) = upstream.requests
     assert seen.values(b"content-length") == [b"%d" % len(body)]
     assert hashlib.sha256(seen.raw_body).digest() == hashlib.sha256(body).digest()

@@ -125,7 +125,7 @@ async def test_what_was_sent_before_an_end_arrives(direction: str) -> None:
 
     async def drain(peer: Peer) -> bytes:
         await asyncio.sleep(0.2)
-        return hashlib.sha256(await peer.read_rest(timeout_s=30)).digest()
+        return hashlib.sha256(await peer.read_rest(timeout_s=120)).digest()
 
     async def script(peer: Peer) -> None:
         await peer.read_request()
@@ -142,9 +142,9 @@ async def test_what_was_sent_before_an_end_arrives(direction: str) -> None:
         await joined(client)
         if direction == "up":
             assert await client.read_rest() == b""
-            await client.send(data, timeout_s=30)
+            await client.send(data, timeout_s=120)
             await client.half_close()
-            assert await asyncio.wait_for(got, 30) == sha
+            assert await asyncio.wait_for(got, 120) == sha
         else:
             await client.half_close()
             assert await drain(client) == sha
@@ -235,7 +235,7 @@ async def test_a_tunnel_holds_its_sender_back() -> None:
         await peer.read_request()
         await peer.send(SWITCHING)
         await go.wait()
-        await peer.discard(64_000_000, timeout_s=30)
+        await peer.discard(64_000_000, timeout_s=120)
         await peer.send(b"done")
 
     async with through(slow, rcvbuf=8192) as (gateway, _), client_of(gateway) as client:
@@ -257,7 +257,7 @@ async def test_a_silent_tunnel_ends() -> None:
     async def quiet(peer: Peer) -> None:
         await peer.read_request()
         await peer.send(SWITCHING)
-        await peer.wait_end(timeout_s=30)
+        await peer.wait_end(timeout_s=120)
 
     async with (
         through(quiet, upstream={"timeouts": {"idle": "1s"}}) as (gateway, upstream),
@@ -268,7 +268,7 @@ async def test_a_silent_tunnel_ends() -> None:
             await client.send(b"x")
             await asyncio.sleep(0.2)
         assert client.ended == "open"
-        await client.wait_end(timeout_s=30)
+        await client.wait_end(timeout_s=120)
         await upstream.wait_open(0)
 
 

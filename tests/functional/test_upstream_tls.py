@@ -223,7 +223,7 @@ async def test_large_bodies_go_through_tls_both_ways(certificates: Certificates)
         async with client_of(gateway, rcvbuf=16384) as client:
             for _ in range(2):
                 sending = asyncio.create_task(client.send(post(body)))
-                response = await client.read_response(timeout_s=30)
+                response = await client.read_response(timeout_s=120)
                 await sending
                 assert response.payload == body
         assert len(upstream.connections) == 1

@@ -499,7 +499,7 @@ async def test_a_client_that_reads_nothing_is_ended() -> None:
         gateway.client(rcvbuf=4096) as client,
     ):
         await joined(client)
-        await asyncio.wait_for(page.ended.wait(), 30)
+        await asyncio.wait_for(page.ended.wait(), 120)
         assert dict(gateway.metrics.deadlines) == {"write": 1}
         await gateway.until_empty()
 

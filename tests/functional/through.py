@@ -5,7 +5,7 @@ import json
 import ssl
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 from gateway.app import DATA
 from gateway.lanes.listener import Listener
@@ -18,6 +18,8 @@ Json = dict[str, Any]
 
 #: Names under which tests ask: without keys no others are answered.
 HOSTS = ["h", "gw", "a", "g", "u", "gx", "x", "e", "demo", "gw.example", "up.example", "other"]
+#: The `timeouts` of an upstream that is there: a machine that stands still is no upstream that does.
+PATIENT = {"connect": "1m"}
 #: An upstream whose answers can be told from others'.
 FINE = serve(answer(200, b"fine"))
 
@@ -38,8 +40,9 @@ async def through(
 ) -> AsyncIterator[tuple[LocalGateway, FakeUpstream]]:
     """`upstream` is added to its entry in the configuration, `settings` to the configuration itself."""
     async with FakeUpstream(*scripts, ssl=tls, rcvbuf=rcvbuf, keep_bytes=keep_bytes, host=host) as fake:
-        entry = {"name": "up", "base_url": fake.base_url, **(upstream or {})}
-        config = {"upstreams": [entry], "allowed_hosts": HOSTS, **settings}
+        entry = {"name": "up", "base_url": fake.base_url, "timeouts": PATIENT, **(upstream or {})}
+        limits = {"head_timeout": "1m", **cast("Json", settings.pop("limits", {}))}
+        config = {"upstreams": [entry], "allowed_hosts": HOSTS, "limits": limits, **settings}
         async with LocalGateway(config) as gateway:
             yield gateway, fake
 
@@ -67,7 +70,7 @@ def post_chunked(raw_body: bytes, target: bytes = b"/v1/x", *lines: bytes, metho
     return get(target, *lines, b"Transfer-Encoding: chunked", method=method) + raw_body
 
 
-async def ask(gateway: LocalGateway, request: bytes, *, timeout_s: float = 30.0) -> Response:
+async def ask(gateway: LocalGateway, request: bytes, *, timeout_s: float = 120.0) -> Response:
     """The answer to one request on a connection of its own."""
     async with client_of(gateway) as client:
         await client.send(request)
@@ -110,7 +113,7 @@ def error_of(response: Response) -> Json:
     return error
 
 
-async def refusal(gateway: LocalGateway, data: bytes, *, timeout_s: float = 30.0) -> Response:
+async def refusal(gateway: LocalGateway, data: bytes, *, timeout_s: float = 120.0) -> Response:
     """The one error answer that `data` gets; the connection must end with it, cleanly, and say so."""
     async with client_of(gateway) as client:
         await client.send(data)

@@ -81,7 +81,7 @@ class Lane:
                 pool.sweep(now)
 
     async def until_idle(self) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while self.listener.connections or self.listener.inflight:
                 await asyncio.sleep(0.001)
 

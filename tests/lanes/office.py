@@ -217,6 +217,6 @@ def going(**changes: object) -> Change:
 
 async def until(reached: Callable[[], bool]) -> None:
     """Returns as soon as it is so."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not reached():
             await asyncio.sleep(0.001)

@@ -33,7 +33,7 @@ class Stream:
 
     async def block(self) -> bytes:
         """What stands before the next empty line; b"" at the end."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             found = await self.response.content.readuntil(b"\n\n")
         return found.removesuffix(b"\n\n")
 
@@ -44,7 +44,7 @@ class Stream:
 
     async def rest(self) -> list[tuple[int, str]]:
         """All that comes until the end."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             content = await self.response.content.read()
         return [(int(frame[1]), frame[2].decode()) for frame in _FRAME.finditer(content)]
 

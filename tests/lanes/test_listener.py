@@ -95,7 +95,7 @@ async def test_draining_lets_requests_finish() -> None:
         gate.open.set()
         response = await busy.read_response()
         assert (response.status, response.values(b"connection")) == (200, [b"close"])
-        await asyncio.wait_for(draining, 30)
+        await asyncio.wait_for(draining, 120)
         assert not lane.listener.connections
 
 
@@ -125,7 +125,7 @@ async def test_a_request_that_comes_while_draining_is_served() -> None:
         await client.send(GET)
         response = await client.read_response()
         assert (response.status, response.values(b"connection")) == (200, [b"close"])
-        await asyncio.wait_for(draining, 30)
+        await asyncio.wait_for(draining, 120)
 
 
 async def test_a_page_that_answers_while_draining_tells_to_close() -> None:
@@ -149,7 +149,7 @@ async def test_a_page_that_answers_while_draining_tells_to_close() -> None:
         await client.send(OWN)
         response = await client.read_response()
         assert (response.status, response.values(b"connection")) == (200, [b"close"])
-        await asyncio.wait_for(draining, 30)
+        await asyncio.wait_for(draining, 120)
 
 
 async def test_a_reload_holds_from_the_next_request_on() -> None:

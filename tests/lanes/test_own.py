@@ -194,7 +194,7 @@ async def test_a_slow_client_holds_its_handler_back() -> None:
             before = written
             await asyncio.sleep(0.1)
         assert 0 < written < 48_000_000
-        assert len((await client.read_response(timeout_s=30)).payload) == 64_000_000
+        assert len((await client.read_response(timeout_s=120)).payload) == 64_000_000
         await back_in_the_lane(client)
 
 
@@ -203,7 +203,7 @@ async def test_a_pause_of_the_client_is_known_to_the_next_handler() -> None:
     big = answer(200, bytes(8_000_000))
     async with assembled(serve(big), pages=pages(echo)) as lane, lane.client(rcvbuf=8192) as client:
         await client.send(LANE + upload(b"page"))
-        assert len((await client.read_response(timeout_s=30)).payload) == 8_000_000
+        assert len((await client.read_response(timeout_s=120)).payload) == 8_000_000
         assert (await client.read_response()).payload == b"page"
 
 
@@ -229,11 +229,11 @@ async def test_a_handler_is_cancelled_when_its_client_leaves(how: str) -> None:
         async with assembled(pages=pages(waits)) as lane:
             client = await lane.client()
             await client.send(request)
-            await asyncio.wait_for(started.wait(), 30)
+            await asyncio.wait_for(started.wait(), 120)
             result = getattr(client, how)()
             if result is not None:
                 await result
-            await asyncio.wait_for(cancelled.wait(), 30)
+            await asyncio.wait_for(cancelled.wait(), 120)
             client.close()
             await lane.until_idle()
 

@@ -124,7 +124,7 @@ async def whole(run: LiveRun) -> list[Json]:
 
 
 async def until(reached: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not reached():
             await asyncio.sleep(0.002)
 
@@ -258,7 +258,7 @@ async def test_two_processes_that_hear_of_a_decision_drive_one_run(opened: Opene
         one.resumption.decided("run_1"),
         two.resumption.decided("run_1"),
     )
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while (await one.stored()).state != "completed":
             await asyncio.sleep(0.002)
     assert len(one.calls) + len(two.calls) == 1 and (await one.stored()).fence == 1
@@ -304,7 +304,7 @@ async def test_a_repeated_request_brings_its_credential(opened: Opened) -> None:
     await worker.first(credential=b"Authorization: Bearer secret\r\n")
     await worker.decide()
     await worker.resumption.decided("run_1")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while (await worker.stored()).state != "awaiting_client":
             await asyncio.sleep(0.002)
     told = await whole(await worker.repeat(credential=b"Authorization: Bearer secret\r\n"))
@@ -326,13 +326,13 @@ async def test_a_repeated_request_waits_for_a_run_that_another_process_drives(op
     asked = one.asking(HI)
     running = one.lane.begin(asked.exchange, asked.asking)
     one.runs.join(running)
-    await asyncio.wait_for(began.wait(), 30)
+    await asyncio.wait_for(began.wait(), 120)
     following = await two.repeat()
     two.runs.join(following)
     await following.begun()
     assert not following.done
     go_on.set()
-    assert texts(await asyncio.wait_for(whole(following), 30)) == "Done." == texts(await whole(running))
+    assert texts(await asyncio.wait_for(whole(following), 120)) == "Done." == texts(await whole(running))
     assert two.calls == [] and two.asked == []
 
 
@@ -349,7 +349,7 @@ async def test_a_repeated_request_waits_for_a_run_whose_process_stopped(opened: 
     two = await opened(answer("Done."), place=place, clock=one.clock)
     asked = one.asking(HI)
     one.runs.join(one.lane.begin(asked.exchange, asked.asking))
-    await asyncio.wait_for(began.wait(), 30)
+    await asyncio.wait_for(began.wait(), 120)
     await one.runs.close()
     run = await two.stored()
     assert (run.state, run.owner) == ("running", None)
@@ -358,7 +358,7 @@ async def test_a_repeated_request_waits_for_a_run_whose_process_stopped(opened: 
     await asyncio.sleep(0.02)
     assert not following.done
     await two.resumption.decided("run_1")
-    assert texts(await asyncio.wait_for(whole(following), 30)) == "Done."
+    assert texts(await asyncio.wait_for(whole(following), 120)) == "Done."
 
 
 async def test_a_repeated_request_whose_run_was_taken_up_meanwhile_waits_for_it(opened: Opened) -> None:
@@ -423,7 +423,7 @@ async def test_a_decided_run_goes_on_without_a_client(opened: Opened) -> None:
     assert worker.calls == [], "nobody has decided yet"
     await worker.decide()
     await asyncio.gather(*(worker.resumption.decided("run_1") for _ in range(5)))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while (await worker.stored()).state != "completed":
             await asyncio.sleep(0.002)
     await worker.resumption.decided("run_1")

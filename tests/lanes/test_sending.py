@@ -29,7 +29,7 @@ async def race(lane: Lane, request: bytes) -> int:
         client.send(request)
         for peer in lane.upstream.connections:
             peer.close()
-        raw = await asyncio.wait_for(loop.sock_recv(client, 65536), 30)
+        raw = await asyncio.wait_for(loop.sock_recv(client, 65536), 120)
     return int(raw.split(b" ")[1])
 
 

@@ -21,7 +21,7 @@ async def registered(harbour: Harbour, name: str = "time", **settings: object) -
 
 
 async def until_pinned(harbour: Harbour, name: str = "time") -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not any(one.pins for one in await harbour.store.services() if one.name == name):
             await asyncio.sleep(0.005)
 
@@ -233,7 +233,7 @@ async def test_the_worst_state_of_all_workers() -> None:
     """With what each says; a worker that says nothing any more is left out."""
     async with moored(time=TIME) as harbour:
         harbour.other_yard.newest("time").becomes("error", error=f"exit code 1 {SECRET}")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while (view := await harbour.get("/time"))["state"] != "error":
                 await asyncio.sleep(0.005)
         assert (view["state"], view["error"]) == ("error", "exit code 1 ***")

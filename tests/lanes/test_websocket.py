@@ -137,7 +137,7 @@ async def test_stopping_ends_it_at_once() -> None:
         await joined(lane, client)
         lane.listener.stop()
         assert await client.wait_end() == "reset"
-        await asyncio.wait_for(cancelled.wait(), 30)
+        await asyncio.wait_for(cancelled.wait(), 120)
         await lane.until_idle()
         assert not lane.listener.websockets
 

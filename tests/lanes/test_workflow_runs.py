@@ -150,7 +150,7 @@ async def test_a_run_that_nobody_waits_for_goes_on_without_its_client(tmp_path: 
         assert (status, begun["state"]) == (202, "running")
         await world.session.close()
         go.set()
-        async with aiohttp.ClientSession(world.gateway.base_url) as session, asyncio.timeout(30):
+        async with aiohttp.ClientSession(world.gateway.base_url) as session, asyncio.timeout(120):
             while True:
                 async with session.get(f"/context/runs/{begun['id']}") as response:
                     if (await response.json())["state"] == "completed":

@@ -78,7 +78,7 @@ class Stand:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             await self.session.stop()
 
     async def said(self, tool: str, **arguments: Any) -> str:

@@ -301,7 +301,7 @@ async def test_the_end_of_the_connection() -> None:
         told.end()
         with pytest.raises(LostError):
             await call
-        await asyncio.wait_for(link.gone, 30)
+        await asyncio.wait_for(link.gone, 120)
         assert link.stirred.is_set()
         with pytest.raises(LostError):
             await called(link)
@@ -316,7 +316,7 @@ async def test_the_server_is_told_of_a_cancelled_call() -> None:
             await asyncio.sleep(0)
         call.cancel()
         await asyncio.wait({call})
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while told.methods[-1] != "notifications/cancelled":
                 await asyncio.sleep(0)
         ids = {message["method"]: message for message in told.asked}
@@ -335,7 +335,7 @@ async def test_progress_is_heard() -> None:
             await asyncio.sleep(0)
         token = told.asked[-1]["params"]["_meta"]["progressToken"]
         await told.say({"method": "notifications/progress", "params": {"progressToken": token, "progress": 1}})
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while not heard:
                 await asyncio.sleep(0)
         assert heard == [told.asked[-1]["params"]["name"]]
@@ -359,11 +359,11 @@ async def test_changes_are_subscribed_to_where_the_server_tells_them() -> None:
             }
         )
         await told.say({"method": "notifications/tools/list_changed", "params": {"_meta": meta}})
-        await asyncio.wait_for(link.stirred.wait(), 30)
+        await asyncio.wait_for(link.stirred.wait(), 120)
         link.stirred.clear()
         await told.say({"id": subscription, "result": {"_meta": meta, "resultType": "complete"}})
-        await asyncio.wait_for(link.stirred.wait(), 30)
-        async with asyncio.timeout(30):
+        await asyncio.wait_for(link.stirred.wait(), 120)
+        async with asyncio.timeout(120):
             while told.methods.count("subscriptions/listen") < 2:
                 await asyncio.sleep(0.01)
 

@@ -33,7 +33,7 @@ async def ended(server: ServerProcess) -> list[str]:
 
 
 async def until(true: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not true():
             await asyncio.sleep(0.01)
 
@@ -118,7 +118,7 @@ async def test_a_server_that_ends_takes_its_streams_and_family_along(tmp_path: P
     child = int(await server.stdout.readline())
     assert living_process(child) is not None
     server.stdin.write(b"\n")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         assert await server.stdout.read() == b""
     await until(lambda: living_process(child) is None)
     await server.stop()

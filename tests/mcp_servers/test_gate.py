@@ -96,7 +96,7 @@ async def page(session: aiohttp.ClientSession, method: str, path: str, content: 
 async def agreed(session: aiohttp.ClientSession, name: str, state: str) -> set[str]:
     """The workers, as each of them sees the other one; returns once all say that the service is in this state."""
     seen: set[str] = set()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while len(seen) < WORKERS:
             view = await page(session, "GET", f"/{name}")
             others = view.get("workers", ())

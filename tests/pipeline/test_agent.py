@@ -84,13 +84,13 @@ def xs(bench: Bench) -> list[object]:
 
 
 async def until(reached: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not reached():
             await asyncio.sleep(0.002)
 
 
 async def until_asked(bench: Bench) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not bench.is_open or not await bench.approvals():
             await asyncio.sleep(0.002)
 
@@ -471,7 +471,7 @@ async def test_who_lost_a_run_in_the_middle_of_a_call_is_stopped(
     one = Bench([answer(call(tool, x=1)), answer("never")], does=hangs, store=SqliteStore(place))
     two = Bench([answer("Done.")], store=SqliteStore(place), clock=one.clock)
     running = asyncio.create_task(one.run())
-    await asyncio.wait_for(began.wait(), 30)
+    await asyncio.wait_for(began.wait(), 120)
     await two.agents()
     assert await two.keeper.claim("run_1", "running") is None, "its lease holds"
     one.clock.advance(LEASE_S + 1)
@@ -503,7 +503,7 @@ async def test_who_lost_a_run_runs_nothing_more(tmp_path: Path) -> None:
     one = Bench([group(call("peek", x=1), call("peek", x=2))], does=slow, store=SqliteStore(place))
     two = Bench([answer("Done.")], store=SqliteStore(place), clock=one.clock)
     running = asyncio.create_task(one.run())
-    await asyncio.wait_for(began.wait(), 30)
+    await asyncio.wait_for(began.wait(), 120)
     one.clock.advance(LEASE_S + 1)
     assert texts(await two.resumed("running")) == "Done." and xs(two) == [1, 2]
     go_on.set()

@@ -115,7 +115,7 @@ async def test_what_a_zombie_did_is_told(ends: str, tmp_path: Path, monkeypatch:
     one = Bench([answer(call(x=1)), answer("never")], does=hangs, store=SqliteStore(place))
     two = Bench([answer("Done.")], store=SqliteStore(place), clock=one.clock)
     running = asyncio.ensure_future(one.run())
-    await asyncio.wait_for(began.wait(), 30)
+    await asyncio.wait_for(began.wait(), 120)
     assert "unknown" in texts(await two.resumed("running"))
     if ends == "done":
         go.set()

@@ -157,7 +157,7 @@ async def test_a_held_stream_waits_wherever_the_store_fails(fails_at: int) -> No
     bench = Bench([answer(risky()), answer("Done.")], store=store)
     failing_at(store, fails_at)
     running = asyncio.create_task(bench.run(approvals="hold"))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not bench.is_open or not await bench.approvals():
             await asyncio.sleep(0.005)
     await bench.decide()

@@ -40,7 +40,7 @@ def events_of(told: list[Json]) -> list[str]:
 
 
 async def until_asked(bench: Bench) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not bench.is_open or not await bench.approvals():
             await asyncio.sleep(0.005)
 
@@ -355,7 +355,7 @@ async def test_every_decision_is_in_the_audit_log() -> None:
 
 async def _left_in_the_tool(bench: Bench, began: asyncio.Event, *, message: str | None = None) -> None:
     running = asyncio.create_task(told(await bench.reply()))
-    await asyncio.wait_for(began.wait(), 30)
+    await asyncio.wait_for(began.wait(), 120)
     running.cancel(message)
     await asyncio.wait({running})
 
@@ -418,7 +418,7 @@ async def test_a_held_stream_does_not_ask_again_for_what_was_approved_meanwhile(
     running = asyncio.create_task(bench.run(approvals="hold"))
     await until_asked(bench)
     await bench.decide(index=0)
-    await asyncio.wait_for(began.wait(), 30)
+    await asyncio.wait_for(began.wait(), 120)
     await bench.decide(index=1)
     go_on.set()
     told = await running

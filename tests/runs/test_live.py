@@ -122,7 +122,7 @@ async def whole(run: LiveRun) -> list[Json]:
 
 
 async def until(seen: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not seen():
             await asyncio.sleep(0)
 
@@ -150,7 +150,7 @@ async def test_a_run_without_effects_ends_with_its_client() -> None:
     runs, run = begun(work)
     await run.begun()
     runs.leave(run, whole=False)
-    await asyncio.wait_for(run.ended(), 30)
+    await asyncio.wait_for(run.ended(), 120)
     assert work.released == 1
     assert runs.find(asking(repeats=True)) is None
 
@@ -304,7 +304,7 @@ async def test_a_stop_that_is_taken_for_a_drop_still_stops() -> None:
     work = Swallows()
     runs, run = begun(work)
     await until(lambda: work.said)
-    await asyncio.wait_for(runs.close(), 30)
+    await asyncio.wait_for(runs.close(), 120)
     assert run.interrupted and work.said == 1
 
 
@@ -631,7 +631,7 @@ async def test_a_run_that_is_only_on_record_ends_with_its_client() -> None:
     work.writes.set()
     await run.on_record()
     runs.leave(run, whole=False)
-    await asyncio.wait_for(run.ended(), 30)
+    await asyncio.wait_for(run.ended(), 120)
     assert runs.find(asking(repeats=True)) is None
     failing = Recorded(error=GatewayError("upstream_error", "No."))
     runs, run = begun(failing)

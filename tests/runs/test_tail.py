@@ -58,7 +58,7 @@ async def happens(store: SqliteStore, *kinds: str, run_id: str = "run_1") -> Non
 
 
 async def until(reached: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not reached():
             await asyncio.sleep(0.002)
 
@@ -83,7 +83,7 @@ async def test_a_nudge_is_heard_at_once(store: Watched, tail: Tail, monkeypatch:
     async with tail.listening(lambda _: heard.set(), run_id="run_1"):
         await happens(store, "a")
         tail.nudge()
-        await asyncio.wait_for(heard.wait(), 30)
+        await asyncio.wait_for(heard.wait(), 120)
 
 
 async def test_who_waits_for_one_run_hears_of_no_other(store: Watched, tail: Tail) -> None:

@@ -18,7 +18,7 @@ STAND_IN = (sys.executable, str(Path(__file__).with_name("stand_in.py")))
 
 
 async def until(reached: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not reached():
             await asyncio.sleep(0.01)
 

@@ -83,7 +83,7 @@ async def test_megabytes_arrive_as_they_were_sent(contexts: Contexts) -> None:
         connect(upstream.host, upstream.port, ssl=client_side) as client,
     ):
         sending = asyncio.create_task(client.send(payload))
-        assert await client.read_exactly(len(payload), timeout_s=30) == payload
+        assert await client.read_exactly(len(payload), timeout_s=120) == payload
         await sending
         assert client.n_sent == len(payload)
 

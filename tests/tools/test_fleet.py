@@ -76,13 +76,13 @@ class Harbour:
         return next((one for one in await self.store.services() if one.name == name), None)
 
     async def until_kept(self, reached: Callable[[StoredService | None], bool], name: str = "time") -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while not reached(await self.kept(name)):
                 await asyncio.sleep(0.005)
 
     async def until_told(self, *told: tuple[str, str, str]) -> None:
         """(worker, service, state) of all."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while told != tuple((t.worker, t.name, t.state) for t in await self.store.told_services(since_s=0.0)):
                 await asyncio.sleep(0.005)
 
@@ -404,7 +404,7 @@ async def test_restarts_of_a_service_by_itself_are_counted(harbour: Harbour) -> 
     for restarts, counted in ((2, 2), (0, 2), (1, 3)):
         harbour.service().restarts = restarts
         harbour.service().becomes("error" if restarts else "running", error=f"{restarts}")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while [t.error for t in await harbour.store.told_services(since_s=0.0)] != [f"{restarts}"]:
                 await asyncio.sleep(0.005)
         assert samples(harbour.counters)[name] == counted

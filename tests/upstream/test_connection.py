@@ -76,7 +76,7 @@ async def test_what_a_new_connection_says_first_is_for_its_first_turn(leaves: bo
 
     async with pooled(greets) as (pool, upstream, _):
         connection, turn = await pool.connect(), NotingTurn()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while not (connection.lost if leaves else connection.early):
                 await asyncio.sleep(0)
         connection.begin(turn, b"GET / HTTP/1.1\r\n\r\n")
@@ -100,7 +100,7 @@ async def test_a_fin_without_a_turn_ends_it() -> None:
 
     async with pooled(leaves) as (pool, _, _):
         await connected(pool)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while pool.open:
                 await asyncio.sleep(0)
 
@@ -215,4 +215,4 @@ async def test_reset_is_seen_as_an_error() -> None:
             reset(transport)
             reset(transport)
             with pytest.raises(ConnectionResetError):
-                await asyncio.wait_for(loop.sock_recv(sock, 10), 30)
+                await asyncio.wait_for(loop.sock_recv(sock, 10), 120)

@@ -40,7 +40,7 @@ class NotingTurn:
         self._note("drained")
 
     async def until(self, event: str) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while event not in self.events:
                 self._changed.clear()
                 await self._changed.wait()

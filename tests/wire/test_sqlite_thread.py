@@ -114,7 +114,7 @@ async def test_a_file_that_somebody_holds_fails_all_that_wait_at_once(place: Pat
         results = await asyncio.gather(*jobs, return_exceptions=True)
         other.execute("COMMIT")
     assert all(isinstance(result, FailureError) and "locked" in str(result) for result in results)
-    assert len(tries) <= 100 / 10
+    assert len(tries) <= 100 / 10 + 1  # the first batch may be smaller: nobody waited yet
     assert await thread.do(partial(put, word="after")) == 1
     await thread.close()
 

@@ -312,7 +312,7 @@ async def test_memories_that_nobody_changed_wait_for_no_thread(place: str) -> No
     assert thread is not None
     busy = asyncio.create_task(thread.do(lambda _: go.wait(10)))
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             assert await ours.memories(**whose) == [memory(1)]
         assert not busy.done()
     finally:

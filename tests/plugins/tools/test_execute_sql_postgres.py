@@ -144,7 +144,7 @@ async def under_way(ask: Ask) -> int:
 
 async def nothing_under_way(ask: Ask) -> None:
     """The server is told at once, and looks within moments."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while await under_way(ask):
             await asyncio.sleep(0.02)
 

@@ -185,7 +185,7 @@ async def test_private_addresses_are_told_as_such(url: str) -> None:
 async def test_every_address_of_a_name_is_judged(inside: Inside) -> None:
     """A name with a public and a private address: the private one is not tried."""
     tool = HttpRequest(
-        Config(hosts=(f"two.example:{inside.port}",), timeout=30), resolver=Names(["127.0.0.1", "::ffff:127.0.0.1"])
+        Config(hosts=(f"two.example:{inside.port}",), timeout=120), resolver=Names(["127.0.0.1", "::ffff:127.0.0.1"])
     )
     async with asking(tool) as asked:
         result = await asked(f"http://two.example:{inside.port}/")
