@@ -32,6 +32,7 @@ from gateway.routing.door import Door
 from gateway.routing.keys import Identity
 from gateway.runs.keeper import Keeper
 from gateway.runs.live import LiveRuns
+from gateway.runs.pruning import Pruner
 from gateway.runs.tail import Tail
 from gateway.store import Store, StoreError
 from gateway.tools.catalog import obstacles_of
@@ -45,8 +46,6 @@ log = logging.getLogger("gateway")
 HEAD_BOUND_BYTES, FIELDS_BOUND = 1 << 20, 10_000
 #: How often workers look for each other's changes; a single one, and one whose store failed, looks this rarely.
 LOOK_S, STORE_PAUSE_S = 0.2, 10.0
-#: Ended runs and hidden turns are kept for thirty days, and looked through once an hour.
-KEPT_S, PRUNE_EVERY_S = 30 * 24 * 3600.0, 3600.0
 
 DATA, ADMIN = "listen", "admin.listen"
 
@@ -124,7 +123,8 @@ class Gateway:
             listener.start()
         loop = asyncio.get_running_loop()
         await self._tell_of_approvals()
-        self._tasks += [loop.create_task(self._keep_house()), loop.create_task(self._shared.keeper.run())]
+        pruner = Pruner(store, owner=self._shared.keeper.owner, clock=self._clock)
+        self._tasks += map(loop.create_task, (self._keep_house(), self._shared.keeper.run(), pruner.run()))
         self._metrics.last_reload_success_s = time.time()
 
     def _share(self, store: Store) -> None:
@@ -201,18 +201,15 @@ class Gateway:
         await self._stack.aclose()
 
     async def _keep_house(self) -> None:
-        """Looks for what other workers changed, and forgets what is too old to be asked for."""
+        """Looks for what other workers changed."""
         assert self._shared is not None
-        store, pruned_s = self._shared.store, float("-inf")
+        store = self._shared.store
         while True:
             try:
                 await self._current().prompts.refresh()
                 await self._shared.fleet.refresh()
                 await self._current().lane.desk.expire()
                 await self._backlog.look(store)
-                if self._clock.monotonic() - pruned_s > PRUNE_EVERY_S:
-                    pruned_s = self._clock.monotonic()
-                    await store.prune(before_s=self._clock.time() - KEPT_S)
             except StoreError as error:
                 log.error("the store failed: %s", error)
                 await asyncio.sleep(STORE_PAUSE_S)

@@ -173,8 +173,15 @@ class Store(Journal, Protocol):
         """The hidden turns that these keys mean, by key."""
         ...
 
-    async def prune(self, *, before_s: float) -> int:
-        """Deletes ended runs with all that is theirs, but the audit log, and hidden turns older than that; how many."""
+    async def prune(self, *, before_s: float, limit: int) -> int:
+        """Deletes rows of ended runs and hidden turns that are older, and of grants that ended before; how many.
+
+        At most `limit` of them; a run goes behind all that is its own. The audit log stays. 0: there are none left.
+        """
+        ...
+
+    async def take_duty(self, name: str, *, owner: str, now_s: float, until_s: float) -> bool:
+        """Makes what one process does for all of them this owner's until then; False: it is another's now."""
         ...
 
     async def standing(self, *, stuck_before_s: float) -> Standing:

@@ -149,28 +149,42 @@ ADD_AUDIT = _insert("audit", ("seq", *AUDIT, "hash"))
 LAST_AUDIT = "SELECT seq, hash FROM audit ORDER BY seq DESC LIMIT 1"
 AUDIT_ROWS = f"SELECT seq, {', '.join(AUDIT)}, hash FROM audit WHERE seq > ? ORDER BY seq LIMIT ?"
 
-# Pruning: what belongs to ended runs of that age, then the runs.
+# Pruning: what belongs to ended runs of that age, then the runs; some rows at a time.
 
-_OLD = f"SELECT tenant, id FROM runs WHERE updated_s < ? AND {ENDED}"
-PRUNE_PARTS = (
-    *(
-        f"DELETE FROM {table} WHERE (tenant, run_id) IN ({_OLD})"
-        for table in ("requests", "steps", "approvals", "grants", "events")
-    ),
-    # What workers that are long gone said of services.
-    "DELETE FROM worker_services WHERE updated_s < ?",
-    "DELETE FROM hidden_keys WHERE created_s < ?",
+OLD_RUNS = f"SELECT tenant, id FROM runs WHERE updated_s < ? AND {ENDED} ORDER BY updated_s LIMIT ?"
+PRUNE_PARTS = tuple(
+    f"DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE tenant = ? AND run_id = ? LIMIT ?)"
+    for table in ("requests", "steps", "approvals", "grants", "events")
 )
-PRUNE = (
-    f"DELETE FROM runs WHERE updated_s < ? AND {ENDED}",
-    "DELETE FROM hidden WHERE created_s < ?",
-    "DELETE FROM grants WHERE expires_s < ?",
-    "DELETE FROM asks WHERE expires_s < ?",
+PRUNE_RUN = "DELETE FROM runs WHERE tenant = ? AND id = ?"
+PRUNE_OLD = tuple(
+    f"DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM {table} WHERE {time} < ? LIMIT ?)"
+    for table, key, time in (
+        ("hidden_keys", "tenant, key", "created_s"),
+        ("hidden", "rowid", "created_s"),
+        ("grants", "rowid", "expires_s"),
+        ("asks", "tenant, caller, conversation", "expires_s"),
+        # What workers that are long gone said of services.
+        ("worker_services", "worker, name", "updated_s"),
+    )
 )
+TAKE_DUTY = """INSERT INTO duties (name, owner, until_s) VALUES (?1, ?2, ?4) ON CONFLICT (name) DO UPDATE
+    SET owner = ?2, until_s = ?4 WHERE owner = ?2 OR until_s < ?3 OR until_s > ?4"""
 
 
-def prune(connection: sqlite3.Connection, *, before_s: float) -> int:
-    """How many runs, hidden turns, and grants and questions of conversations are gone."""
-    for statement in PRUNE_PARTS:
-        connection.execute(statement, (before_s,))
-    return sum(connection.execute(statement, (before_s,)).rowcount for statement in PRUNE)
+def prune(connection: sqlite3.Connection, *, before_s: float, limit: int) -> int:
+    """How many rows are gone."""
+    left = limit
+    for run in connection.execute(OLD_RUNS, (before_s, limit)).fetchall():
+        for statement in PRUNE_PARTS:
+            left -= connection.execute(statement, (*run, left)).rowcount
+            if left <= 0:
+                return limit
+        left -= connection.execute(PRUNE_RUN, run).rowcount
+        if left <= 0:
+            return limit
+    for statement in PRUNE_OLD:
+        left -= connection.execute(statement, (before_s, left)).rowcount
+        if left <= 0:
+            return limit
+    return limit - left

@@ -194,4 +194,8 @@ MIGRATIONS: Sequence[Migration] = (
             AND (state = 'running' OR state = 'awaiting_approval' OR state = 'awaiting_client' OR state = 'unknown')
             AND (pending = 0 OR state <> 'awaiting_approval')""",
     ),
+    (
+        # What one process does for all of them, and which one.
+        "CREATE TABLE duties (name TEXT PRIMARY KEY, owner TEXT NOT NULL, until_s REAL NOT NULL) WITHOUT ROWID",
+    ),
 )

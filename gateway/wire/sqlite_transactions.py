@@ -14,11 +14,15 @@ import sqlite3
 from contextlib import suppress
 from typing import Protocol
 
-from gateway.wire.sqlite_file import SqliteError
+from gateway.wire.sqlite_file import BUSY_S, SqliteError
 from gateway.wire.sqlite_watch import SqliteWatch
 
-#: About a thousand pages of four kilobytes: SQLite's own measure.
-CHECKPOINT_EACH = 100
+#: About a thousand pages of four kilobytes, SQLite's own measure: in commits, and in rows that were changed.
+CHECKPOINT_COMMITS, CHECKPOINT_ROWS = 100, 1000
+#: A log of so many pages begins anew as soon as nobody reads it; whoever would write waits so long for that.
+LONG_PAGES, ANEW_MS = 4000, 20
+#: What is left of a log that had to grow, because somebody read for long, once it begins anew.
+LOG_BYTES = 64 << 20
 
 
 class SqliteUncertainError(Exception):
@@ -90,10 +94,12 @@ class LoggedTransactions(PlainTransactions):
         self._mark = mark
         self._synchronous = ""
         self._commits = 0
+        self._rows = 0
         #: A log that was found may be of a process whose last fsync failed.
         self._is_settled = not watch.has_log
         # SQLite's own checkpoints keep their failures to themselves.
         connection.execute("PRAGMA wal_autocheckpoint = 0")
+        connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
 
     def begin(self, *, durable: bool) -> None:
         if self._watch.check():
@@ -122,13 +128,27 @@ class LoggedTransactions(PlainTransactions):
 
     def rest(self) -> None:
         """Plays the log into the database now and then."""
-        if self._commits >= CHECKPOINT_EACH:
-            self._commits = 0
+        rows = self.connection.total_changes
+        if self._commits >= CHECKPOINT_COMMITS or rows - self._rows >= CHECKPOINT_ROWS:
+            self._commits, self._rows = 0, rows
             try:
                 self._watch.check()
-                self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+                _, pages, _ = self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+                if pages >= LONG_PAGES:
+                    self._begin_log_anew()
             except (sqlite3.Error, SqliteError):  # the next transaction says so
                 self._is_settled = False
+
+    def _begin_log_anew(self) -> None:
+        """Where several processes write all the time, one of them always has something in the log that is not played.
+
+        Does nothing while somebody reads.
+        """
+        self.connection.execute(f"PRAGMA busy_timeout = {ANEW_MS}")
+        try:
+            self.connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+        finally:
+            self.connection.execute(f"PRAGMA busy_timeout = {int(BUSY_S * 1000)}")
 
     def close(self) -> None:
         if self._watch.may_close:

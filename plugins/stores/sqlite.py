@@ -202,8 +202,12 @@ class SqliteStore:
         rows = await self._read(lambda c: kept.hidden(c, keys, tenant=tenant))
         return {key: HIDDEN.fact(row) for key, row in rows.items()}
 
-    async def prune(self, *, before_s: float) -> int:
-        return await self._write(lambda c: journal.prune(c, before_s=before_s))
+    async def prune(self, *, before_s: float, limit: int) -> int:
+        return await self._write(partial(journal.prune, before_s=before_s, limit=limit))
+
+    async def take_duty(self, name: str, *, owner: str, now_s: float, until_s: float) -> bool:
+        which = (name, owner, now_s, until_s)
+        return await self._write(lambda c: c.execute(journal.TAKE_DUTY, which).rowcount > 0)
 
     # Runs.
 

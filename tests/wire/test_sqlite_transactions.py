@@ -13,7 +13,7 @@ import pytest
 from gateway.wire.kept_sql import MARK
 from gateway.wire.migrations import MIGRATIONS
 from gateway.wire.sqlite_file import SqliteError, open_file
-from gateway.wire.sqlite_transactions import CHECKPOINT_EACH, LoggedTransactions, PlainTransactions
+from gateway.wire.sqlite_transactions import CHECKPOINT_COMMITS, LoggedTransactions, PlainTransactions
 from gateway.wire.sqlite_watch import SqliteWatch
 
 PUT = "INSERT INTO counters VALUES (?, 1)"
@@ -58,12 +58,12 @@ def test_a_transaction_that_is_rolled_back_is_not_there(transactions: LoggedTran
 def test_the_log_is_played_into_the_database_now_and_then(transactions: LoggedTransactions, place: Path) -> None:
     """It does not grow without end."""
     sizes = []
-    for n in range(4 * CHECKPOINT_EACH):
+    for n in range(4 * CHECKPOINT_COMMITS):
         put(transactions, str(n))
         transactions.rest()
         sizes.append(place.with_name(f"{place.name}-wal").stat().st_size)
-    assert max(sizes) == max(sizes[: CHECKPOINT_EACH + 1])
-    assert names(place) == {str(n) for n in range(4 * CHECKPOINT_EACH)}
+    assert max(sizes) == max(sizes[: CHECKPOINT_COMMITS + 1])
+    assert names(place) == {str(n) for n in range(4 * CHECKPOINT_COMMITS)}
 
 
 def test_nothing_is_written_to_a_log_that_is_gone(place: Path) -> None:

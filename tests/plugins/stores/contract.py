@@ -150,7 +150,7 @@ async def test_what_a_worker_sees_takes_the_place_of_what_it_saw(store: Store) -
     assert await store.told_services(since_s=10.5) == [seen("w2", "time", 20.0)]
     await store.tell_services("w1", [seen("w1", "time", 30.0)])
     assert [s.worker for s in await store.told_services(since_s=0.0)] == ["w1", "w2"]
-    assert await store.prune(before_s=25.0) == 0
+    assert await store.prune(before_s=25.0, limit=9) == 1
     assert [s.worker for s in await store.told_services(since_s=0.0)] == ["w1"]
     await store.tell_services("w1", [])
     assert await store.told_services(since_s=0.0) == []
@@ -238,11 +238,39 @@ async def test_pruning_takes_what_is_old_and_ended(store: Store) -> None:
     await put_turn(store, turn("old"), "own", now_s=100.0)
     await put_turn(store, turn("new"), now_s=300.0)
     await store.remember(memory(1), limit=5)
-    assert await store.prune(before_s=200.0) == 2
+    assert await store.prune(before_s=200.0, limit=9) == 5  # run, request, turn and its two keys
     assert {r.id for r in await store.runs_like(RUN.fingerprint, tenant="acme", since_s=0.0)} == {"late", "run_1"}
     assert await store.hidden(["old", "own", "new"], tenant="acme") == {"new": turn("new")}
-    assert await store.prune(before_s=200.0) == 0
+    assert await store.prune(before_s=200.0, limit=9) == 0
     assert len(await store.memories(tenant="acme", caller="ann", conversation=None)) == 1
+
+
+async def test_pruning_takes_no_more_rows_than_it_may(store: Store) -> None:
+    """The oldest runs first, each behind what is its own; with further calls nothing is left."""
+    for number, updated_s in ((0, 150.0), (1, 100.0), (2, 120.0)):
+        events = tuple(event(run_id=f"r{number}") for _ in range(7))
+        await store.write(new(run(f"r{number}", state="completed", updated_s=updated_s), events=events))
+    rows = [await store.prune(before_s=200.0, limit=5) for _ in range(7)]
+    assert rows == [5, 5, 5, 5, 5, 2, 0]
+
+
+async def test_pruning_begins_with_the_oldest(store: Store) -> None:
+    """What was touched last is there longest."""
+    for number, updated_s in ((0, 150.0), (1, 100.0), (2, 120.0)):
+        await store.write(new(run(f"r{number}", state="completed", updated_s=updated_s)))
+    assert await store.prune(before_s=200.0, limit=4) == 4
+    assert [r.id for r in await store.runs(tenant="acme", limit=9)] == ["r0"]
+
+
+async def test_a_duty_is_one_owners_at_a_time(store: Store) -> None:
+    """Until it is over, unless it is the owner who asks, or a clock that was set ahead had taken it."""
+    assert await store.take_duty("prune", owner="w1", now_s=100.0, until_s=160.0)
+    assert not await store.take_duty("prune", owner="w2", now_s=110.0, until_s=170.0)
+    assert await store.take_duty("other", owner="w2", now_s=110.0, until_s=170.0)
+    assert await store.take_duty("prune", owner="w1", now_s=130.0, until_s=190.0)
+    assert not await store.take_duty("prune", owner="w2", now_s=190.0, until_s=250.0)
+    assert await store.take_duty("prune", owner="w2", now_s=190.5, until_s=250.5)
+    assert await store.take_duty("prune", owner="w1", now_s=50.0, until_s=110.0)
 
 
 async def test_pruning_takes_a_run_with_all_that_is_its_own(store: Store) -> None:
@@ -256,7 +284,7 @@ async def test_pruning_takes_a_run_with_all_that_is_its_own(store: Store) -> Non
         granting = grant(f"gr_{number}", **whose)
         await store.rule(ruling(waiting.id, tenant=tenant, grant=granting))
     await store.write(moved(run("done", tenant="acme", state="completed")))
-    assert await store.prune(before_s=200.0) == 1
+    assert await store.prune(before_s=200.0, limit=99) == 7
     for run_id, tenant, left in (("done", "acme", 0), ("alive", "acme", 1), ("done", "other", 1)):
         assert len(await store.steps(run_id, tenant=tenant)) == left
         assert len(await store.approvals(tenant=tenant, run_id=run_id, limit=9)) == left
