@@ -114,7 +114,7 @@ def test_the_longest_prefix_decides() -> None:
         ]
     )
     assert chosen(found, b"/v1/models?x=%2F") == ("main", b"/v1/models?x=%2F")
-    assert chosen(found, b"/v1/images/1") == ("images", b"/api/1")
+    assert chosen(found, b"/v1/images/1") == ("images", b"/api/images/1")
     assert chosen(found, b"/ollama/chat") == ("ollama", b"/v1/chat")
     assert chosen(found, b"/chat/completions") == ("main", b"/v1/chat/completions")
     with pytest.raises(GatewayError, match="No route"):

@@ -13,6 +13,7 @@ from gateway.config.secret import Hidden
 from gateway.config.settings import DEFAULT_LISTEN
 from gateway.config.source import BROKEN
 from gateway.config.tools import FOREIGN_MCP_KEYS
+from gateway.config.upstreams import check_upstreams
 
 # What models accept as the name of a function.
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
@@ -31,7 +32,8 @@ def check(draft: Draft) -> None:
     _check_scopes(draft)
     _check_declared(draft)
     _check_listen(draft)
-    _check_upstreams(draft)
+    _check_tls(draft)
+    check_upstreams(draft)
     _check_chains(draft)
     _check_alternatives(draft)
     _check_tools(draft)
@@ -114,7 +116,7 @@ def _check_listen(draft: Draft) -> None:
         )
 
 
-def _check_upstreams(draft: Draft) -> None:
+def _check_tls(draft: Draft) -> None:
     for path in draft.matches("upstreams", "*"):
         base_url, tls = draft.get(*path, "base_url"), [given[-1] for given in draft.matches_below((*path, "tls"))]
         if tls and isinstance(base_url, str) and base_url.startswith("http:"):

@@ -21,6 +21,14 @@ _RETIRED: Mapping[tuple[KeyPath, str], str] = {
     (("approvals", "mode"), "auto"): "'auto' is gone: write turn, the default, and a stream ends with the question, "
     "as other answers do; or hold, and it stays open until somebody has decided elsewhere, as it did with auto"
 }
+# Sections of a LiteLLM proxy's config.yaml, and what stands for them here.
+_LITELLM: Mapping[str, str] = {
+    "model_list": "write each server once under 'upstreams' (name, base_url, api_key, models)",
+    "litellm_settings": "there is nothing to write: 'logging', 'metrics' and 'limits' are ours",
+    "general_settings": "write 'keys' for master_key and virtual keys, 'store' for database_url",
+    "router_settings": "there is no balancing between upstreams: remove it",
+    "environment_variables": "write ${NAME} where a value is to come from the environment",
+}
 # A list of more keys than this would bury the message.
 _MOST_KEYS_SHOWN = 12
 
@@ -64,6 +72,8 @@ def _message(details: ErrorDetails, path: KeyPath, *, root: type[Section]) -> st
 
 
 def _unknown_key(path: KeyPath, *, root: type[Section]) -> str:
+    if len(path) == 1 and (instead := _LITELLM.get(str(path[0]))) is not None:
+        return f"this is a key of LiteLLM: {instead}; see docs/from-litellm.md"
     word, section = str(path[-1]), strip(type_at(root, path[:-1]))
     if not is_section(section):
         return f"unknown key {shown(word)}"

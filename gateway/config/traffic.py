@@ -56,7 +56,10 @@ class Timeouts(Section):
 
 class Upstream(Section):
     name: Name = Field(description="Name in metrics, logs and `context.upstream`; used once.")
-    base_url: BaseUrl = Field(description="Where it is; a path in it replaces the matched prefix of the request.")
+    base_url: BaseUrl = Field(
+        description="Where it is, up to `/v1`; its path stands in place of the matched prefix, or of `/v1` where "
+        "that names a part of the API, as `/v1/embeddings` does."
+    )
     api_key: Credential | None = Field(
         default=None, description="Our key for it; null: the client's own key is passed on."
     )

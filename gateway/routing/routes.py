@@ -35,10 +35,15 @@ class Route:
         return (self.prefix.endswith(b"/") or rest[:1] in (b"", b"/", b"?")) and not climbs(path_of(rest))
 
     def rewritten(self, target: bytes, base_path: bytes) -> bytes:
-        """The target for the upstream: `base_path` in place of the prefix, or unchanged without one."""
+        """Returns the target for the upstream: unchanged, or with `base_path`, if there is one, in place of the prefix.
+
+        Of a prefix that names a part of the API (`/v1/embeddings`) it stands in place of `/v1`: base URLs end there.
+        """
         if not base_path:
             return target
-        return base_path + target[len(self.prefix.rstrip(b"/")) :]
+        version, _, rest = self.prefix[1:].partition(b"/")
+        part_of_api = version == b"v1" and rest.split(b"/", 1)[0] in COLLECTIONS
+        return base_path + target[len(b"/v1" if part_of_api else self.prefix.rstrip(b"/")) :]
 
 
 class RouteTable:

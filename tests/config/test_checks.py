@@ -3,7 +3,7 @@
 import pytest
 from config.folder import Folder
 
-TWO = "upstreams: [{name: a, base_url: 'http://a'}, {name: b, base_url: 'http://b'}]\n"
+TWO = "upstreams: [{name: a, base_url: 'http://a'}, {name: b, base_url: 'http://b', paths: [/b/]}]\n"
 SHA = "0" * 64
 
 
@@ -79,7 +79,7 @@ def test_what_does_not_fit_together_is_reported(folder: Folder, text: str, probl
         f"listen: 0.0.0.0:80\nkeys: [{{name: a, sha256: '{SHA}', scopes: [passthrough]}}]",
         "chains: {c: [{use: prompt_enhancer, with: {tools: false}}], d: [{use: prompt_enhancer}, {use: agent_loop}]}",
         "chains: {c: [{use: prompt_enhancer, with: {tools: false}}, {use: agent_loop, with: {tool_format: native}}]}",
-        "upstreams: [{name: a, base_url: 'http://a', tls: {}}, {name: A, base_url: 'http://a', tls: }]",
+        "upstreams: [{name: a, base_url: 'http://a', tls: {}}, {name: A, base_url: 'http://a', tls: , paths: [/A/]}]",
         f"keys: [{{name: a, sha256: '{SHA}', scopes: [passthrough]}}]\n" + TWO,
     ],
 )

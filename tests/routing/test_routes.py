@@ -90,6 +90,11 @@ def test_of_two_equal_prefixes_the_first_configured_wins() -> None:
         (b"/v1", b"/base", b"/v1?q", b"/base?q"),
         (b"/v1", b"/base", b"/v1//a/../%2e", b"/base//a/../%2e"),
         (b"/", b"/base", b"/x", b"/base/x"),
+        (b"/v1/embeddings", b"/v1", b"/v1/embeddings?x", b"/v1/embeddings?x"),
+        (b"/v1/audio/", b"/openai/v1", b"/v1/audio/speech", b"/openai/v1/audio/speech"),
+        (b"/v1/chat/completions", b"/base", b"/v1/chat/completions", b"/base/chat/completions"),
+        (b"/v1/local/", b"/v1", b"/v1/local/models", b"/v1/models"),
+        (b"/ollama/v1", b"/v1", b"/ollama/v1/models", b"/v1/models"),
     ],
 )
 def test_a_base_path_replaces_the_prefix(prefix: bytes, base: bytes, target: bytes, rewritten: bytes) -> None:

@@ -1,0 +1,70 @@
+"""Upstreams that fit the rules of each key, and yet get other requests than their operator meant."""
+
+import re
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Final
+
+from gateway.config.draft import Draft
+from gateway.config.problems import KeyPath, shown
+from gateway.config.traffic import Passthrough
+
+#: A base URL ends before these; `/models` ends some that are right.
+_ENDPOINT: Final = re.compile(r"/(?:chat/completions|completions|embeddings|responses|messages)/?\Z")
+
+
+def check_upstreams(draft: Draft) -> None:
+    """Notes base URLs of one endpoint, and warns of upstreams that others stand before."""
+    upstreams = list(draft.matches("upstreams", "*"))
+    for path in upstreams:
+        _check_base_url(draft, (*path, "base_url"))
+    _warn_of_taken_paths(draft, upstreams)
+    _warn_of_taken_models(draft, upstreams)
+
+
+def _check_base_url(draft: Draft, path: KeyPath) -> None:
+    url = draft.get(*path)
+    if isinstance(url, str) and (found := _ENDPOINT.search(url)):
+        draft.complain(
+            path, f"this is the URL of one endpoint: write {shown(url[: found.start()])}, clients add {found[0]!r}"
+        )
+
+
+def _warn_of_taken_paths(draft: Draft, upstreams: list[KeyPath]) -> None:
+    """In passthrough the first upstream with a path gets its requests, whatever their model."""
+    owners: dict[str, str] = {}
+    for upstream in upstreams:
+        name = str(draft.get(*upstream, "name"))
+        own = list(_texts(draft, (*upstream, "paths")))
+        paths = own or list(_texts(draft, ("passthrough", "paths"))) or list(Passthrough().paths)
+        taken = {path: owners[bare] for path in paths if (bare := path.rstrip("/")) in owners}
+        owners = {path.rstrip("/"): name for path in paths} | owners
+        if own or draft.get("context", "upstream") != name:
+            _warn_of_paths(draft, upstream, taken, rest=len(paths) - len(taken))
+
+
+def _warn_of_paths(draft: Draft, upstream: KeyPath, taken: Mapping[str, str], *, rest: int) -> None:
+    if not taken:
+        return
+    some = ", ".join(f"{path!r} belongs to upstream {owner!r}" for path, owner in taken.items())
+    by_model = draft.get(*upstream, "models") is not None
+    why = "whatever the model, which chooses in the context lane only" if by_model else "which comes first"
+    what = "gets no request in passthrough" if not rest else "does not get all that its paths name"
+    draft.warn(upstream, f"{what}: {some}, {why}; give it 'paths' of its own")
+
+
+def _warn_of_taken_models(draft: Draft, upstreams: list[KeyPath]) -> None:
+    """In the context lane the first upstream with a pattern that fits gets the request."""
+    before: list[tuple[str, str]] = []
+    for upstream in upstreams:
+        name, models = str(draft.get(*upstream, "name")), list(_texts(draft, (*upstream, "models")))
+        for model in models:
+            owner = next((owner for pattern, owner in before if fnmatchcase(model, pattern)), None)
+            if owner is not None:
+                draft.warn((*upstream, "models"), f"{shown(model)} belongs to upstream {owner!r}, which comes first")
+        before += [(model, name) for model in models]
+
+
+def _texts(draft: Draft, path: KeyPath) -> Iterator[str]:
+    texts = draft.get(*path)
+    yield from (text for text in texts if isinstance(text, str)) if isinstance(texts, list) else ()
