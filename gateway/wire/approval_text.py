@@ -196,7 +196,8 @@ def _asking(
 def _elsewhere(ids: Sequence[str], until: str, language: Language, answering: Answering) -> list[str]:
     """Says who decides where: for a reader who may not, or who cannot send anything while the answer is open."""
     commands = [fenced(f"gateway approvals {verb} {' '.join(ids)}") for verb in ("approve", "reject")]
-    request, body = code(f"POST /context/approvals/{ids[0]}"), code('{"decision": "approve"}')
+    # No JSON stands here: libraries that want an object take the first one that an answer holds.
+    request, key, value = code(f"POST /context/approvals/{ids[0]}"), code("decision"), code("approve")
     held = None if answering.held_s is None else _amount(answering.held_s, language)
     tenant = code(shown_name(answering.tenant))
     names = ", ".join(code(shown_name(name)) for name in answering.deciders)
@@ -208,7 +209,7 @@ def _elsewhere(ids: Sequence[str], until: str, language: Language, answering: An
         else:
             lead = f"本条回答最多等待 {held}，作出决定后会自动继续。请在另一个窗口用以下其中一个命令决定："
         then = "作出决定后，重复这个请求，或在此对话中发送任意一条消息，即可得到回答。"
-        rest = f"也可以通过 {request} 和 {body} 决定。"
+        rest = f"也可以通过 {request} 决定，在 JSON 请求体中把 {key} 设为 {value}。"
     else:
         if not answering.may_decide:
             who = f"Keys that have it: {names}." if names else "No key has it yet: ask who runs this gateway for one."
@@ -218,7 +219,7 @@ def _elsewhere(ids: Sequence[str], until: str, language: Language, answering: An
             lead = f"This answer waits for {held} at most, and goes on by itself after the decision. Decide in another "
             lead += "window, with one of these commands:"
         then = "After the decision repeat your request, or send any message in this conversation: it brings the answer."
-        rest = f"Or with {request} and the body {body}."
+        rest = f"Or send {request} with {key} set to {value} in its JSON body."
     return [lead, *commands, rest, *([] if held is not None else [then])]
 
 

@@ -61,7 +61,7 @@ def configuration(provider_url: str, *, tools: Mapping[str, object], keepalive_s
         {
             "upstreams": [{"name": "provider", "base_url": f"{provider_url}/v1"}],
             "tools": tools,
-            "context": {"stream": {"keepalive": keepalive_s}},
+            "context": {"stream": {"keepalive": keepalive_s, "status_wait": keepalive_s}},
             "store": "sqlite:///:memory:",
         }
     )
