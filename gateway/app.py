@@ -154,13 +154,14 @@ class Gateway:
         self._stack.push_async_callback(self._runs.close)
 
     async def _tell_of_approvals(self) -> None:
-        """Webhooks are told by one worker. A change of them tells again what is still pending."""
+        """One worker of each gateway is a candidate. A change of webhooks tells again what is still pending."""
         approvals, shared = self._loaded.settings.approvals, self._shared
         assert shared is not None
         if self._index == 0 and approvals.notify != self._told:
             old, self._told = self._notices, approvals.notify
             # There is no page yet that a link could lead to.
-            self._notices = Notices(shared.store, shared.tail, approvals.notify, None, shared.clock, shared.counters)
+            told = (approvals.notify, None, shared.clock, shared.counters)
+            self._notices = Notices(shared.store, shared.tail, *told, owner=shared.keeper.owner)
             if old is not None:
                 await old.close()
             await self._notices.start()

@@ -1,8 +1,9 @@
-"""Tells the operator's webhooks of new approvals; one worker does, for all.
+"""Tells the operator's webhooks of new approvals; one worker does, for all gateways on its store.
 
 1. Nobody waits for a notice: what is heard is only written down here, and sent by tasks of their own.
 2. A notice is sent again until it arrives, its approval is decided, or its attempts are over; always with the id of the
    approval as `webhook-id`, by which the receiver knows it again.
+   The worker that has the duty tells what is pending once it gets it: another one may have told of it already.
 3. Logs name a webhook by its place in the configuration: its URL is a secret.
 """
 
@@ -10,7 +11,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,10 +21,10 @@ import orjson
 from gateway.config import ConfigError, Problem
 from gateway.config.tools import Notify
 from gateway.contracts import Clock, Counters, Json
-from gateway.journal import Journal, RunEvent
+from gateway.journal import RunEvent
 from gateway.runs.desk import approval_view
 from gateway.runs.tail import Tail
-from gateway.store import StoreError
+from gateway.store import Store, StoreError
 from gateway.wire.approval_text import Shown, approval_link
 from gateway.wire.webhook import EVENT, approval_notice, webhook_headers, webhook_key
 
@@ -37,6 +38,8 @@ WAITING, AT_ONCE = 1000, 4
 #: Events of one query while looking for what was asked before.
 BATCH = 500
 GONE = 410
+#: One worker has the duty; another one gets it once that has not been heard of for so long, or gave it back.
+DUTY, DUTY_S, DUTY_LOOK_S = "notices", 15.0, 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +52,7 @@ class Patience:
     timeout_s: float = 10.0
     pauses_s: Sequence[float] = (5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0)
     store_s: float = 10.0
+    duty_s: float = DUTY_LOOK_S
 
 
 PATIENCE: Final = Patience()
@@ -106,20 +110,22 @@ def webhooks_of(notify: Sequence[Notify]) -> list[Webhook]:
 
 
 class Notices:
-    """The webhooks of one configuration. Raises ConfigError like `webhooks_of`."""
+    """The webhooks of one configuration, for the worker `owner`. Raises ConfigError like `webhooks_of`."""
 
     def __init__(
         self,
-        store: Journal,
+        store: Store,
         tail: Tail,
         notify: Sequence[Notify],
         public_url: str | None,
         clock: Clock,
         counters: Counters,
         *,
+        owner: str,
         patience: Patience = PATIENCE,
     ) -> None:
         self._store = store
+        self._owner = owner
         self._tail = tail
         self._webhooks = webhooks_of(notify)
         self._public_url = public_url
@@ -129,18 +135,58 @@ class Notices:
         self._stack = AsyncExitStack()
         self._session: aiohttp.ClientSession | None = None
         self._catching_up: asyncio.Task[None] | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self._on_duty = False
 
     async def start(self) -> None:
-        """From now on each new approval is told, and those that wait already. Raises StoreError."""
-        if not self._webhooks:
-            return
+        """From now on each new approval is told, and those that wait already, unless another worker does that."""
+        if self._webhooks:
+            await self._look()
+            self._serving = asyncio.get_running_loop().create_task(self._serve())
+
+    async def close(self) -> None:
+        """Nobody is told anything any more; whoever has the duty next tells what is pending. Idempotent."""
+        if self._serving is not None:
+            self._serving.cancel()
+            await asyncio.wait({self._serving})
+        await self._end()
+        if self._session is not None:
+            await self._session.close()
+
+    async def _serve(self) -> None:
+        """Looks after the duty, and gives it back at the end."""
+        try:
+            while True:
+                await asyncio.sleep(self._patience.duty_s)
+                await self._look()
+        finally:
+            if self._on_duty:
+                with suppress(StoreError):
+                    await self._take_duty(-1.0)
+
+    async def _look(self) -> None:
+        try:
+            has_duty = await self._take_duty(DUTY_S)
+            if has_duty and not self._on_duty:
+                await self._begin()
+            elif self._on_duty and not has_duty:
+                await self._end()
+            self._on_duty = has_duty
+        except StoreError as error:
+            log.error("the store failed: %s", error)
+
+    async def _take_duty(self, for_s: float) -> bool:
+        now_s = self._clock.time()
+        return await self._store.take_duty(DUTY, owner=self._owner, now_s=now_s, until_s=now_s + for_s)
+
+    async def _begin(self) -> None:
+        """Raises StoreError."""
         await self._stack.enter_async_context(self._tail.listening(self._heard))
         # From behind the start of listening: an approval is told twice rather than not at all.
         last = await self._store.last_event()
         self._catching_up = asyncio.get_running_loop().create_task(self._catch_up(last))
 
-    async def close(self) -> None:
-        """Nobody is told anything any more; whoever starts next tells what is pending. Idempotent."""
+    async def _end(self) -> None:
         await self._stack.aclose()
         tasks = [task for webhook in self._webhooks for task in webhook.waiting.values()]
         if self._catching_up is not None:
@@ -149,8 +195,6 @@ class Notices:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        if self._session is not None:
-            await self._session.close()
 
     def _heard(self, event: RunEvent) -> None:
         if event.type != EVENT:

@@ -24,7 +24,7 @@ from gateway.config.tools import Notify
 from gateway.contracts import Json
 from gateway.counters import ContextCounters
 from gateway.journal import Approval, Change
-from gateway.notices import PATIENCE, WAITING, Notices, Patience, webhooks_of
+from gateway.notices import DUTY, DUTY_S, PATIENCE, WAITING, Notices, Patience, webhooks_of
 from gateway.runs.desk import approval_view
 from gateway.runs.tail import Tail
 from gateway.testing.ports import refusing_port
@@ -32,7 +32,7 @@ from tests.plugins.stores.records import approval, event, new, parked, ruling, r
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 #: As many attempts as by default, without waiting.
-EAGER = Patience(pauses_s=(0.0,) * len(PATIENCE.pauses_s), store_s=0.01)
+EAGER = Patience(pauses_s=(0.0,) * len(PATIENCE.pauses_s), store_s=0.01, duty_s=0.01)
 
 
 def asked(approval_id: str = "ap_1", run_id: str = "run_1", **changes: object) -> Change:
@@ -85,9 +85,11 @@ class World:
         secret: str | None = SECRET,
         public_url: str | None = None,
         patience: Patience = EAGER,
+        owner: str = "w1",
     ) -> Notices:
         notify = [Notify(webhook=Secret(url), secret=secret and Secret(secret)) for url in urls or (self.url,)]
-        notices = Notices(self.store, self.tail, notify, public_url, self.clock, self.counters, patience=patience)
+        told = (notify, public_url, self.clock, self.counters)
+        notices = Notices(self.store, self.tail, *told, owner=owner, patience=patience)
         self.started.append(notices)
         await notices.start()
         return notices
@@ -316,10 +318,41 @@ async def test_closing_ends_what_is_under_way() -> None:
         assert world.receiver.ids == ["ap_1"] and world.counted("delivered") == 0
 
 
+async def test_one_of_several_gateways_tells() -> None:
+    """Each approval once, whoever issued it; another one goes on when that one ends."""
+    async with receiving() as world:
+        first = await world.start(owner="one")
+        await until(lambda: first._catching_up)
+        second, third = await world.start(owner="two"), await world.start(owner="three")
+        await world.write(asked("ap_1"), asked("ap_2", "run_2"))
+        await until(lambda: len(world.receiver.heard) == 2)
+        await world.write(asked("ap_3", "run_3"))
+        await until(lambda: world.counted("delivered") == 3)
+        assert world.receiver.ids == ["ap_1", "ap_2", "ap_3"] and not second._catching_up and not third._catching_up
+        await first.close()
+        await until(lambda: second._catching_up or third._catching_up)
+        await until(lambda: len(world.receiver.heard) == 6)  # what is pending is told again, by the same ids
+
+
+async def test_a_duty_that_went_elsewhere_is_given_up() -> None:
+    """By a worker that stood still for so long that another one took it."""
+    async with receiving() as world:
+        first = await world.start(owner="one")
+        await until(lambda: first._catching_up)
+        world.clock.now_s += DUTY_S + 1
+        now_s = world.clock.time()
+        assert await world.store.take_duty(DUTY, owner="two", now_s=now_s, until_s=now_s + DUTY_S)
+        await until(lambda: not world.tail._of_all)
+        await world.write(asked())
+        world.clock.now_s += DUTY_S + 1
+        await until(lambda: world.receiver.heard)
+        assert world.receiver.ids == ["ap_1"]
+
+
 async def test_without_webhooks_nobody_listens() -> None:
     """The store is not asked for events that nobody would be told of."""
     async with receiving() as world:
-        notices = Notices(world.store, world.tail, (), None, world.clock, world.counters)
+        notices = Notices(world.store, world.tail, (), None, world.clock, world.counters, owner="w1")
         await notices.start()
         await notices.close()
 
