@@ -37,7 +37,7 @@ test: $(VENV)/.dev ## run the tests (JOBS=6 processes; ARGS="tests/wire -k name"
 	$(PY) -m pytest -n $(JOBS) --dist worksteal -m "$(EVERYWHERE)" $(ARGS)
 
 test-fast: $(VENV)/.dev ## those that start no gateway: parsers, judges, configuration, stages
-	$(PY) -m pytest -n $(JOBS) --dist worksteal -m "$(EVERYWHERE)" $(FAST) $(ARGS)
+	$(PY) -m pytest -n auto --dist worksteal -m "$(EVERYWHERE)" $(FAST) $(ARGS)
 
 test-postgres: $(VENV)/.dev ## the tests that start a PostgreSQL server (Debian: apt-get install postgresql)
 	$(PY) -m pytest -m postgres $(ARGS)
