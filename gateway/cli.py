@@ -13,6 +13,7 @@ from pathlib import Path
 
 from gateway import __version__
 from gateway.build import check_files
+from gateway.cli_examples import add_examples, subcommands
 from gateway.cli_operator import OperatorCommands
 from gateway.collector import collector_off
 from gateway.config import ConfigError, Loaded, load
@@ -23,6 +24,7 @@ from gateway.wire.shown import shown
 
 DEFAULT_FILE = Path("gateway.yaml")
 PROFILES = ("literal", "standard", "hardened")
+SHELL_NAMES = ("bash", "zsh", "fish")
 PLUGIN_KINDS = ("stages", "tools", "assessors")
 
 
@@ -67,6 +69,32 @@ def check_config(args: argparse.Namespace) -> int:
     for line in described(loaded, warnings=asyncio.run(rehearse(loaded))):
         print(line)
     return 0
+
+
+def init(args: argparse.Namespace) -> Iterator[str]:
+    from gateway.init import write_configuration  # only this command writes a configuration
+
+    return write_configuration(args.config or DEFAULT_FILE)
+
+
+def version(_args: argparse.Namespace) -> Iterator[str]:
+    yield f"twolane {__version__}"
+
+
+def help_(args: argparse.Namespace) -> Iterator[str]:
+    parser = _parser()
+    for word in args.words:
+        below = subcommands(parser)
+        if word not in below:
+            raise CommandError(f"there is no command {word!r}; there are {', '.join(below) or 'none below it'}")
+        parser = below[word]
+    yield parser.format_help().rstrip()
+
+
+def complete(args: argparse.Namespace) -> Iterator[str]:
+    from gateway.completion import completion  # only this command writes scripts
+
+    yield completion(_parser(), args.shell).rstrip()
 
 
 def explain(args: argparse.Namespace) -> int:
@@ -184,6 +212,7 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--upstream", metavar="URL", help="one upstream instead of the configured ones")
     p.add_argument("--reuse-port", action="store_true", help="join a gateway on the same port (rolling restart)")
 
+    _printing(commands, "init", init, "write a commented configuration to begin with")
     _command(commands, "check-config", check_config, "say what is wrong with the configuration, or that it is good")
     p = _command(commands, "selftest", selftest, "prove on this machine that passthrough is unchanged")
     p = _command(commands, "healthcheck", healthcheck, "ask a running gateway whether it is ready (for containers)")
@@ -208,6 +237,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     p.add_argument("kind", choices=PLUGIN_KINDS, help="what it is")
     p.add_argument("name", metavar="NAME", help="a Python identifier: the name of the file, and of the plugin")
+    _printing(commands, "version", version, "show the version")
+    p = _printing(commands, "help", help_, "show the help of a command")
+    p.add_argument("words", nargs="*", metavar="COMMAND", help="the command, such as: approvals list")
+    p = _printing(commands, "completion", complete, "write a script that completes commands and options in a shell")
+    p.add_argument("shell", choices=SHELL_NAMES, help="your shell")
+    add_examples(parser)
     return parser
 
 

@@ -237,3 +237,14 @@ def test_python_m_gateway(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     with pytest.raises(SystemExit) as end:
         runpy.run_module("gateway", run_name="__main__")
     assert end.value.code == 0 and capsys.readouterr().out == f"twolane {__version__}\n"
+
+
+def test_help_and_version_are_commands_too(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of all, of a group, of one command; a word that is none is answered with those there are."""
+    assert said(capsys, "version") == (0, f"twolane {__version__}\n", "")
+    code, out, err = said(capsys, "help")
+    assert (code, err) == (0, "") and "check-config" in out and "completion" in out
+    assert "approve" in said(capsys, "help", "approvals")[1]
+    assert "--status" in said(capsys, "help", "approvals", "list")[1]
+    code, out, err = said(capsys, "help", "approvals", "lst")
+    assert (code, out) == (1, "") and "there is no command 'lst'; there are list, show" in err
