@@ -60,6 +60,7 @@ class Exchange:
     chain: str
     prompt: str | None = None  # id of the base prompt; None: no base prompt
     conversation: str | None = None
+    user: str | None = None  # the end user, as the client names them; within the caller's tenant
     only_tools: tuple[str, ...] = ()  # names or globs that narrow the tools of this request; (): no narrowing
     approvals: Literal["hold", "turn", "reject"] = "turn"
     #: What makes two requests the same, and the client's own word for it; for who repeats the request.

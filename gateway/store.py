@@ -26,14 +26,35 @@ class StoredPrompt:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """One remembered sentence of a caller; `conversation` None: it holds in all of the caller's conversations."""
+    """One remembered sentence; `conversation` None: it holds in all conversations of its owner (`memory_owner`)."""
 
     id: str
     tenant: str
-    caller: str
+    owner: str
     conversation: str | None
     text: str
     created_s: float  # Unix time
+
+
+def memory_owner(*, user: str | None, key: str) -> str:
+    """Returns whose memories those of a request are: the end user's, or the key's where its client names no user."""
+    return f"key:{key}" if user is None else f"user:{user}"
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """A memory, and how much of what a text tells it has: 0 to 1."""
+
+    memory: Memory
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPage:
+    """Memories, the newest first; `next` is what the rest begins before; None: there is no more."""
+
+    memories: Sequence[Memory]
+    next: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,16 +169,36 @@ class Store(Journal, Protocol):
         """What all workers see, as far as they said so since then."""
         ...
 
-    async def remember(self, memory: Memory, *, limit: int) -> None:
-        """Keeps the newest `limit` memories of this tenant and caller."""
+    async def remember(self, memory: Memory, *, limit: int) -> bool:
+        """Keeps the newest `limit` memories of this tenant and owner.
+
+        False: the owner has this text in this conversation already, and nothing changes.
+        """
         ...
 
-    async def memories(self, *, tenant: str, caller: str, conversation: str | None) -> Sequence[Memory]:
-        """Those of the conversation (if one is named) and those of all conversations, oldest first."""
+    async def recall(
+        self, text: str, *, tenant: str, owner: str, conversation: str | None, limit: int
+    ) -> Sequence[Recalled]:
+        """Returns the memories that are most about what `text` is, best first, then the newest.
+
+        Those of the conversation (if one is named) and those of all conversations. What it costs does not grow with
+        the number of memories.
+        """
         ...
 
-    async def forget(self, memory_ids: Sequence[str], *, tenant: str, caller: str) -> int:
-        """How many of them were there and are gone."""
+    async def memories(self, *, tenant: str, owner: str, before: int | None, limit: int) -> MemoryPage:
+        """Returns those of all conversations; `before` is `next` of the page in front of this one."""
+        ...
+
+    async def forget(self, memory_ids: Sequence[str], *, tenant: str, owner: str | None) -> int:
+        """How many of them were there and are gone; `owner` None: whoever's of the tenant."""
+        ...
+
+    async def forget_all(self, *, tenant: str, owner: str, conversation: str | None, elsewhere: bool) -> int:
+        """Forgets what `recall` finds, and with `elsewhere` what holds in other conversations; returns how many.
+
+        It takes as long as they are many, in steps between which others write: one that fails leaves the rest.
+        """
         ...
 
     async def put_hidden(

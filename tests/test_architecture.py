@@ -26,6 +26,7 @@ LAYERS = (
     "mcp",
     "managed",
     "contracts",
+    "memories_sqlite",
     "store",
     "journal_sqlite",
     "journal",
@@ -38,7 +39,19 @@ LAYERS = (
 )
 LEAVES = {"caller", "logs", "metrics", "notify", "shared_counts"}
 #: What a plugin may import of ours.
-FOR_PLUGINS = {"contracts", "managed", "store", "journal", "journal_sqlite", "mcp", "confine", "sql", "wire", "errors"}
+FOR_PLUGINS = {
+    "contracts",
+    "managed",
+    "memories_sqlite",
+    "store",
+    "journal",
+    "journal_sqlite",
+    "mcp",
+    "confine",
+    "sql",
+    "wire",
+    "errors",
+}
 #: The processes and the composition root, which may import everything below them.
 TOP = {
     "__main__",

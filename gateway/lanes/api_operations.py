@@ -99,6 +99,7 @@ _STEERING: Final = (
     Parameter("X-Context-Chain", TEXT, "Name of a chain.", "header"),
     Parameter("X-Context-Prompt", TEXT, "Id of a system prompt.", "header"),
     Parameter("X-Context-Conversation", TEXT, "The client's id of the conversation.", "header"),
+    Parameter("X-Context-User", TEXT, "The client's id of the end user, whose memories these are.", "header"),
     Parameter("X-Context-Tools", TEXT, "Names and globs, comma separated, that narrow the tools.", "header"),
     Parameter("X-Context-Approvals", {"enum": ["hold", "turn", "reject"]}, "How to wait for a person.", "header"),
     Parameter("X-Context-Events", {"enum": ["0", "1"]}, "`1`: progress events in the stream.", "header"),

@@ -23,7 +23,7 @@ from gateway.lanes.approval_mode import ApprovalModes
 from gateway.lanes.bringing import Brought, bringing
 from gateway.lanes.own import Facade, note
 from gateway.lanes.render import Completion, Frames, Turn
-from gateway.lanes.steering import narrowed, no_such, steering_of
+from gateway.lanes.steering import end_user, narrowed, no_such, steering_of
 from gateway.pipeline.chain import Chain
 from gateway.routing.classify import CONTEXT_PREFIX
 from gateway.routing.keys import CREDENTIAL_HEADERS, Identity
@@ -147,6 +147,7 @@ class ContextLane:
             prompt=prompt if task is None else None,
             task=task,
             conversation=steering.get("conversation"),
+            user=end_user(steering, body),
             only_tools=narrowed(steering["tools"], self.tool_names()) if "tools" in steering else (),
             approvals=self.approvals.of(steering.get("approvals"), caller=identity.caller.name, chain=chain),
             fingerprint="" if asking is None else asking.fingerprint,

@@ -4,18 +4,19 @@ Each refusal names the header, the value that came, and the values that there ar
 checked before.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
 from typing import Final
 
 from gateway.config.explain import nearest
 from gateway.config.problems import shown
+from gateway.contracts import Json
 from gateway.errors import GatewayError
 from gateway.routing.classify import context_headers
 from gateway.wire.head import RequestHead
 
 #: The headers that there are, by their last word.
-HEADERS: Final = ("mode", "chain", "prompt", "conversation", "tools", "approvals", "events", "task")
+HEADERS: Final = ("mode", "chain", "prompt", "conversation", "tools", "user", "approvals", "events", "task")
 ID_LIMIT_CHARS: Final = 256
 _PREFIX: Final = "x-context-"
 #: Headers with a closed list of values. The lane itself is the mode.
@@ -29,7 +30,7 @@ def steering_of(head: RequestHead) -> dict[str, str]:
     steering: dict[str, str] = {}
     for header, raw in context_headers(head).items():
         name = header.decode("latin-1").removeprefix(_PREFIX)
-        value = raw.decode("latin-1").strip()
+        value = _decoded(raw).strip()
         if name not in HEADERS:
             raise _unknown_header(name)
         if name == "task" and not value:
@@ -41,6 +42,21 @@ def steering_of(head: RequestHead) -> dict[str, str]:
             raise _wrong_word(name, value)
         steering[name] = value
     return steering
+
+
+def end_user(steering: Mapping[str, str], body: Json) -> str | None:
+    """Returns who talks, by X-Context-User or else the body's `user`; None where neither names somebody.
+
+    Raises GatewayError (invalid_field).
+    """
+    named = steering.get("user")
+    given = body.get("user")
+    if named is not None or not isinstance(given, str) or not given.strip():
+        return named
+    if len(given) > ID_LIMIT_CHARS or not given.isprintable():
+        text = f"'user' must have 1 to {ID_LIMIT_CHARS} printable characters: memories are kept under it."
+        raise GatewayError("invalid_field", text, param="user")
+    return given.strip()
 
 
 def narrowed(text: str, known: Collection[str]) -> tuple[str, ...]:
@@ -79,6 +95,14 @@ def _wrong_word(name: str, value: str) -> GatewayError:
         choices = " or ".join(map(repr, _WORDS[name]))
         text = f"{_title(name)} must be {choices}, not {shown(value)}."
     return GatewayError("invalid_header", text, param=_PREFIX + name)
+
+
+def _decoded(raw: bytes) -> str:
+    """UTF-8 as clients send it, else Latin-1 as HTTP once said."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
 
 
 def _title(name: str) -> str:

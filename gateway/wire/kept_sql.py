@@ -42,14 +42,6 @@ TELL = "INSERT OR REPLACE INTO worker_services (worker, name, state, error, upda
 TOLD = """SELECT worker, name, state, error, updated_s FROM worker_services WHERE updated_s >= ?
     ORDER BY name, worker"""
 
-PUT_MEMORY = """INSERT OR REPLACE INTO memories (id, tenant, caller, conversation, text, created_s)
-    VALUES (?, ?, ?, ?, ?, ?)"""
-DROP_OLD_MEMORIES = """DELETE FROM memories WHERE rowid IN (SELECT rowid FROM memories
-    WHERE tenant = ? AND caller = ? ORDER BY created_s DESC, rowid DESC LIMIT -1 OFFSET ?)"""
-MEMORIES = """SELECT id, tenant, caller, conversation, text, created_s FROM memories
-    WHERE tenant = ? AND caller = ? AND (conversation IS NULL OR conversation = ?) ORDER BY created_s, rowid"""
-FORGET = "DELETE FROM memories WHERE tenant = ? AND caller = ? AND id IN (SELECT value FROM json_each(?))"
-
 PUT_HIDDEN = """INSERT OR REPLACE INTO hidden
     (id, run_id, "start", "end", "before", behind, tainted, tenant, created_s) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 PUT_KEY = "INSERT OR REPLACE INTO hidden_keys (tenant, key, turn, created_s) VALUES (?, ?, ?, ?)"
@@ -97,13 +89,6 @@ def _counted(connection: sqlite3.Connection, statement: str, values: Row) -> boo
     if changed:
         connection.execute(NEXT_GENERATION)
     return changed
-
-
-def remember(connection: sqlite3.Connection, row: Row, *, limit: int) -> None:
-    """The oldest of the same tenant and caller go."""
-    _, tenant, caller, *_ = row
-    connection.execute(PUT_MEMORY, row)
-    connection.execute(DROP_OLD_MEMORIES, (tenant, caller, max(limit, 0)))
 
 
 def put_hidden(

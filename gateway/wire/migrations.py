@@ -7,6 +7,8 @@ behind it. Every key begins with the tenant, so that an id that somebody guessed
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+from gateway.wire.memory_tables import MEMORIES_OF_USERS
+
 Migration: TypeAlias = Sequence[str]
 
 #: "Twol": tells a store from any other SQLite file (PRAGMA application_id).
@@ -198,4 +200,5 @@ MIGRATIONS: Sequence[Migration] = (
         # What one process does for all of them, and which one.
         "CREATE TABLE duties (name TEXT PRIMARY KEY, owner TEXT NOT NULL, until_s REAL NOT NULL) WITHOUT ROWID",
     ),
+    MEMORIES_OF_USERS,
 )

@@ -51,18 +51,22 @@ class SqliteCache(Generic[T]):
             self._connection.close()
             self._connection = None
 
-    async def get(self, key: Hashable, read: Callable[[], Awaitable[Sequence[T]]]) -> Sequence[T]:
-        """What `read` gives, or gave since the last commit."""
+    async def get(self, key: Hashable, read: Callable[[], Awaitable[Sequence[T]]], *, nothing: Hashable) -> Sequence[T]:
+        """Returns what `read` gives, or gave since the last commit.
+
+        `nothing` is what all keys have in common for which `read` gives an empty list as soon as it does for one.
+        """
         version = self._version()
         if version is None:
             return await read()
-        kept = self._kept.get(key)
-        if kept is not None and kept.version == version:
-            return kept.found
+        for known in (nothing, key):
+            kept = self._kept.get(known)
+            if kept is not None and kept.version == version:
+                return kept.found
         found = await read()  # what is committed meanwhile changes the version once more
         size = _OVERHEAD + sum(map(self._size_of, found))
         if size <= self._limit:
-            self._kept[key] = _Kept(version, found, size)
+            self._kept[key if found else nothing] = _Kept(version, found, size)
         return found
 
     def _version(self) -> int | None:

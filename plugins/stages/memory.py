@@ -1,41 +1,38 @@
-"""The memory stage: remembers, recalls and forgets sentences of a caller, and gives the model those that matter.
+"""The memory stage: remembers, recalls and forgets sentences of an end user, and gives the model those that matter.
 
 It acts on a message whose intent is `memory` (the intent stage ran above), and on every request adds what it knows to
-the notes. Memories belong to a caller, and to one conversation where the request names one.
+the notes. Memories belong to the end user whom the client names (`exchange.user`), in all of the user's conversations.
+Where nobody is named they belong to the key, and to one conversation where the request names one. The answer's
+`context.memory` says what was kept or forgotten, and so does an event (`memory.kept`, `memory.forgotten`).
 """
 
 import base64
-import math
 import re
 import secrets
-from collections import Counter
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.contracts import Exchange, Handler, Host, Plugin, Reply
-from gateway.store import Memory
+from gateway.contracts import Exchange, Handler, Host, Json, Plugin, Reply, Tell
+from gateway.store import Memory, Recalled, memory_owner
 from gateway.wire.intent_memory import MemoryRequest, memory_request
 from gateway.wire.intent_quotes import shown_text
+from gateway.wire.memory_words import words_of
 from gateway.wire.phrases import fold, last_user_text
 
-#: Of a memory, this much is compared: ranking runs on the event loop, on each request.
-_COMPARED_CHARS = 500
 #: What is to be forgotten must be at least so alike: half of what was named is in it.
 _ALIKE = 0.5
+#: Memories that are looked at for the one that is to be forgotten, or that was kept before.
+_LOOKED_AT = 200
+#: Memories that an answer's `context.memory` names.
+_TOLD = 20
 
 _BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
-_CJK = "\u3041-\u30fa\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3"
-_WORD = re.compile(f"[{_CJK}]+|[^\\W_{_CJK}]+")
-#: Words that say nothing about what a sentence is about.
-_EMPTY_WORD = re.compile(
-    r"(?:an?|the|is|are|am|was|were|be|been|i|me|my|mine|your?|yours|its?|this|that|these|those|to|of|in|on|at|by|for|and"
-    r"|or|about|what|who|do|does|did|not|with|as|have|has|had|will|would|can|could|should|please|[我你的了是]|我的|你的)\Z"
-)
 
 _REMEMBERED = "What you remember about this user:"
 _DELETED = "These memories were deleted just now, as the user asked; say so:"
+_NO_MATCH = "The user asked you to forget something, but no memory matches it. Nothing was deleted; say so."
 
 
 class Config(BaseModel):
@@ -43,10 +40,28 @@ class Config(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    max_memories: int = Field(default=200, ge=1, description="How many memories of a caller are kept: the newest.")
+    max_memories: int = Field(default=200, ge=1, description="How many memories of an end user are kept: the newest.")
     max_chars: int = Field(default=2000, ge=1, description="Where a sentence to remember is cut off, in characters.")
     max_recalled: int = Field(default=8, ge=0, description="How many memories a request gets without asking for them.")
     max_note_chars: int = Field(default=4000, ge=200, description="Room for memories in a prompt, in characters.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Whose:
+    """Whose memories a request sees: those of one conversation besides those of all, if it is not None."""
+
+    tenant: str
+    owner: str
+    conversation: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What became of a request: a note for the model, `context.memory` for the client, the ids that are gone."""
+
+    note: str
+    told: Json | None = None
+    gone: frozenset[str] = frozenset()
 
 
 class MemoryStage:
@@ -57,58 +72,79 @@ class MemoryStage:
         self._host = host
 
     async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply:
-        known = await self._host.store.memories(
-            tenant=exchange.caller.tenant, caller=exchange.caller.name, conversation=exchange.conversation
-        )
-        text = last_user_text(exchange.body.get("messages"))
+        whose, text = _whose(exchange), last_user_text(exchange.body.get("messages"))
         request = _request(exchange, text)
-        notes: list[str] = []
+        done: _Done | None = None
+        known: Sequence[Memory] = ()
         if request is not None and request.action == "remember":
-            notes.append(await self._remember(exchange, _about(text, request), known))
+            known = await self._recalled(text, whose, limit=self._config.max_recalled)
+            done = await self._remember(exchange, whose, _about(text, request))
         elif request is not None and request.action == "forget":
-            note, known = await self._forget(exchange, request, _about(text, request), known)
-            notes.append(note)
+            done = await self._forget(exchange, whose, request, _about(text, request))
         everything = request is not None and request.action == "recall"
-        shown = rank(known, text, limit=len(known) if everything else self._config.max_recalled)
-        if shown:
-            notes.append(block(shown, max_chars=self._config.max_note_chars))
+        if done is None or done.gone:
+            limit = self._config.max_note_chars // 4 if everything else self._config.max_recalled
+            gone = frozenset() if done is None else done.gone
+            recalled = await self._recalled(text, whose, limit=limit + len(gone) if limit else 0)
+            known = [memory for memory in recalled if memory.id not in gone][:limit]
+        notes = [] if done is None else [done.note]
+        if known:
+            notes.append(block(known, max_chars=self._config.max_note_chars))
         elif everything:
             notes.append("You remember nothing about this user yet.")
-        return await call_next(replace(exchange, notes=(*exchange.notes, *notes)) if notes else exchange)
+        reply = await call_next(replace(exchange, notes=(*exchange.notes, *notes)) if notes else exchange)
+        if done is None or done.told is None or exchange.dry:
+            return reply
+        return _telling(reply, done.told, with_event=exchange.events)
 
-    async def _remember(self, exchange: Exchange, about: str, known: Sequence[Memory]) -> str:
+    async def _recalled(self, text: str, whose: _Whose, *, limit: int) -> Sequence[Memory]:
+        return [found.memory for found in await self._recall(text, whose, limit=limit)] if limit else ()
+
+    async def _recall(self, text: str, whose: _Whose, *, limit: int) -> Sequence[Recalled]:
+        return await self._host.store.recall(
+            text, tenant=whose.tenant, owner=whose.owner, conversation=whose.conversation, limit=limit
+        )
+
+    async def _remember(self, exchange: Exchange, whose: _Whose, about: str) -> _Done:
         text = about[: self._config.max_chars].strip()
         if not text:
-            return "The user asked you to remember something, but named nothing. Ask what it is."
-        if any(memory.text == text for memory in known):
-            return f"You remember this already: {text!r}. Tell the user so."
-        memory = Memory(
-            id=new_memory_id(),
-            tenant=exchange.caller.tenant,
-            caller=exchange.caller.name,
-            conversation=exchange.conversation,
-            text=text,
-            created_s=self._host.clock.time(),
-        )
-        if not exchange.dry:
-            await self._host.store.remember(memory, limit=self._config.max_memories)
+            return _Done("The user asked you to remember something, but named nothing. Ask what it is.")
+        known = await self._recalled(text, whose, limit=_LOOKED_AT)
+        created_s = self._host.clock.time()
+        memory = Memory(new_memory_id(), whose.tenant, whose.owner, whose.conversation, text, created_s)
+        is_new = all(other.text != text for other in known)
+        if is_new and not exchange.dry:
+            is_new = await self._host.store.remember(memory, limit=self._config.max_memories)
+        if not is_new:
+            return _Done(f"You remember this already: {text!r}. Tell the user so.", {"kept": []})
         cut = f", cut off after {self._config.max_chars} characters" if len(about) > self._config.max_chars else ""
-        return f"This was stored just now, as the user asked{cut}: {text!r}. Confirm it to the user."
+        note = f"This was stored just now, as the user asked{cut}: {text!r}. Confirm it to the user."
+        return _Done(note, {"kept": [_view(memory)]})
 
-    async def _forget(
-        self, exchange: Exchange, request: MemoryRequest, about: str, known: Sequence[Memory]
-    ) -> tuple[str, Sequence[Memory]]:
-        gone = list(known) if request.everything else most_alike(known, about)
+    async def _forget(self, exchange: Exchange, whose: _Whose, request: MemoryRequest, about: str) -> _Done:
+        found = await self._recall("" if request.everything else about, whose, limit=_LOOKED_AT)
+        gone = [each.memory for each in found] if request.everything else meant(found, about, every=request.every)
         if not gone:
-            return (
-                "The user asked you to forget something, but no memory matches it. Nothing was deleted; say so.",
-                known,
+            return _Done(_NO_MATCH, {"forgotten": [], "count": 0})
+        n_gone, ids, store = len(gone), [memory.id for memory in gone], self._host.store
+        if not exchange.dry and request.everything:
+            n_gone = await store.forget_all(
+                tenant=whose.tenant, owner=whose.owner, conversation=whose.conversation, elsewhere=False
             )
-        ids = [memory.id for memory in gone]
-        if not exchange.dry:
-            await self._host.store.forget(ids, tenant=exchange.caller.tenant, caller=exchange.caller.name)
+        elif not exchange.dry:
+            n_gone = await store.forget(ids, tenant=whose.tenant, owner=whose.owner)
+            while request.every and len(found) == _LOOKED_AT:
+                found = await self._recall(about, whose, limit=_LOOKED_AT)
+                more = [each.memory.id for each in found if each.share == 1]
+                n_gone += await store.forget(more, tenant=whose.tenant, owner=whose.owner) if more else 0
+                found = found if more else ()
         note = block(gone, max_chars=self._config.max_note_chars, head=_DELETED)
-        return note, [memory for memory in known if memory.id not in ids]
+        return _Done(note, {"forgotten": [*map(_view, gone[:_TOLD])], "count": n_gone}, frozenset(ids))
+
+
+def _whose(exchange: Exchange) -> _Whose:
+    owner = memory_owner(user=exchange.user, key=exchange.caller.name)
+    return _Whose(exchange.caller.tenant, owner, exchange.conversation if exchange.user is None else None)
 
 
 def _request(exchange: Exchange, text: str) -> MemoryRequest | None:
@@ -150,52 +186,41 @@ def block(memories: Sequence[Memory], *, max_chars: int, head: str = _REMEMBERED
     return "\n".join(lines)
 
 
-def tokens(text: str) -> frozenset[str]:
-    """The words of `text` without those that say nothing and without a plural's s; of CJK, each pair of characters."""
-    found: set[str] = set()
-    for match in _WORD.finditer(fold(text[:_COMPARED_CHARS]).text):
-        word = match[0]
-        if "\u3041" <= word[0] <= "\ud7a3" and len(word) > 1:
-            found.update(word[i : i + 2] for i in range(len(word) - 1))
-        else:
-            found.add(word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word)
-    return frozenset(word for word in found if not _EMPTY_WORD.match(word))
+def meant(found: Sequence[Recalled], about: str, *, every: bool) -> Sequence[Memory]:
+    """Returns the memory that is about `about`, with its equals; none where less than half of what is named is in one.
 
-
-def rank(memories: Sequence[Memory], text: str, *, limit: int) -> Sequence[Memory]:
-    """The `limit` memories most like `text`, best first; of equals, the newest. `memories` come oldest first."""
-    if not memories:
-        return ()
-    asked = tokens(text)
-    told = [tokens(memory.text) for memory in memories]
-    weight = _weights(told)
-    scores = [sum(sorted(map(weight, asked & words))) for words in told]
-    order = sorted(range(len(memories)), key=lambda i: (-scores[i], -i))
-    return [memories[i] for i in order[:limit]]
-
-
-def most_alike(memories: Sequence[Memory], about: str) -> Sequence[Memory]:
-    """The memory that is about `about`, with its equals; none where at most half of what is named is in one."""
-    named = tokens(about)
-    told = [tokens(memory.text) for memory in memories]
-    weight = _weights(told)
-
-    def total(words: Collection[str]) -> float:
-        return sum(sorted(map(weight, words)))
-
-    shared = [total(named & words) for words in told]
+    `every`: all that have all that is named, if there are any.
+    """
+    whole = [each.memory for each in found if each.share == 1]
+    if every and whole:
+        return whole
+    n_named = len(words_of(about))
     alike = [
-        2 * common / (total(named) + total(words)) if common and common >= _ALIKE * total(named) else 0.0
-        for common, words in zip(shared, told, strict=True)
+        (2 * each.share * n_named / (n_named + len(words_of(each.memory.text))), each.memory)
+        for each in found
+        if each.share >= _ALIKE
     ]
-    best = max(alike, default=0.0)
-    return [memory for memory, score in zip(memories, alike, strict=True) if best and score == best]
+    best = max((score for score, _ in alike), default=0.0)
+    return [memory for score, memory in alike if score == best]
 
 
-def _weights(told: Sequence[Collection[str]]) -> Callable[[str], float]:
-    """How much a word tells: the fewer memories have it, the more."""
-    having = Counter(word for words in told for word in words)
-    return lambda word: math.log(1 + len(told) / (having[word] or 0.5))
+def _view(memory: Memory) -> Json:
+    return {"id": memory.id, "text": memory.text}
+
+
+def _telling(reply: Reply, told: Json, *, with_event: bool) -> Reply:
+    """The reply, whose client hears what was kept or forgotten."""
+    kind = "memory.kept" if "kept" in told else "memory.forgotten"
+    event = {"choices": [], "context": {"type": kind, **told}}
+
+    async def stream(tell: Tell) -> None:
+        if with_event and (pause := tell(event)) is not None:
+            await pause()
+        await reply.stream(tell)
+        if (pause := tell({"choices": [], "context": {"memory": told}})) is not None:
+            await pause()
+
+    return replace(reply, stream=stream)
 
 
 def build(config: Config, host: Host) -> MemoryStage:

@@ -33,9 +33,9 @@ from gateway.journal import (
     StoredStep,
 )
 from gateway.journal_sqlite import APPROVALS, ASKS, AUDIT, EVENTS, GRANTS, RUNS, STEPS
+from gateway.memories_sqlite import SqliteMemories
 from gateway.store import (
     HiddenTurn,
-    Memory,
     Standing,
     StoredPrompt,
     StoredService,
@@ -47,7 +47,6 @@ from gateway.wire import journal_sql as journal
 from gateway.wire import kept_sql as kept
 from gateway.wire.journal_sql import chosen
 from gateway.wire.migrations import MIGRATIONS, Migration
-from gateway.wire.sqlite_cache import SqliteCache
 from gateway.wire.sqlite_check import SqliteCheck
 from gateway.wire.sqlite_file import IN_MEMORY, connect, open_file
 from gateway.wire.sqlite_rows import Rows
@@ -57,10 +56,9 @@ from gateway.wire.sqlite_watch import SqliteWatch
 
 PREFIX = "sqlite:///"
 BATCH = 256  # writes in one transaction
-KEPT_CHARS = 4 << 20  # of memories that were read
 CHECK_ENDS_S = 0.5  # for a check in the background, once the store is closed
 
-PROMPTS, MEMORIES, SERVICES, TOLD = Rows(StoredPrompt), Rows(Memory), Rows(StoredService), Rows(WorkerService)
+PROMPTS, SERVICES, TOLD = Rows(StoredPrompt), Rows(StoredService), Rows(WorkerService)
 HIDDEN = Rows(HiddenTurn)
 
 Values: TypeAlias = Sequence[str | float | None]
@@ -81,17 +79,17 @@ class Config(BaseModel):
         raise ValueError("a SQLite store is named sqlite:///FILE, for example sqlite:///./gateway.db")
 
 
-class SqliteStore:
+class SqliteStore(SqliteMemories):
     """`gateway.contracts.Store` on one file, or in memory; `open` comes first."""
 
     def __init__(self, place: str, *, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+        super().__init__(place)
         self.place = place
         self._migrations = migrations
         self._writer: SqliteThread | None = None
         self._reader: SqliteThread | None = None
         self._watch: SqliteWatch | None = None
         self._checking: SqliteCheck | None = None
-        self._memories = SqliteCache[Memory](place, limit=KEPT_CHARS, size_of=lambda memory: 200 + len(memory.text))
 
     def __repr__(self) -> str:
         return f"SqliteStore({self.place!r})"
@@ -107,7 +105,7 @@ class SqliteStore:
         if self.place != IN_MEMORY:  # where another connection would see another database
             self._reader = thread(self._reading, batch=1)
             await self._reader.open()
-        self._memories.open()
+        self.open_memories()
         if self._watch is not None and self._watch.is_check_due:
             self._checking = SqliteCheck(self.place, connect=lambda: connect(self.place, mode="ro"))
             self._checking.start()
@@ -126,7 +124,7 @@ class SqliteStore:
         return None if self._watch is None else self._watch.lost()
 
     async def close(self) -> None:
-        self._memories.close()
+        self.close_memories()
         if self._checking is not None:
             await asyncio.to_thread(self._checking.close, wait_s=CHECK_ENDS_S)
         self._watch = None
@@ -179,18 +177,7 @@ class SqliteStore:
     async def told_services(self, *, since_s: float) -> Sequence[WorkerService]:
         return await self._all(TOLD, kept.TOLD, (since_s,))
 
-    # Memories and hidden turns.
-
-    async def remember(self, memory: Memory, *, limit: int) -> None:
-        await self._write(lambda c: kept.remember(c, MEMORIES.values(memory), limit=limit))
-
-    async def memories(self, *, tenant: str, caller: str, conversation: str | None) -> Sequence[Memory]:
-        whose = (tenant, caller, conversation)
-        return await self._memories.get(whose, lambda: self._all(MEMORIES, kept.MEMORIES, whose))
-
-    async def forget(self, memory_ids: Sequence[str], *, tenant: str, caller: str) -> int:
-        which = (tenant, caller, json.dumps(list(memory_ids)))
-        return await self._write(lambda c: c.execute(kept.FORGET, which).rowcount)
+    # Hidden turns; memories are those of `SqliteMemories`.
 
     async def put_hidden(
         self, turn: HiddenTurn, *, key: str, own_keys: Sequence[str], tenant: str, now_s: float

@@ -73,6 +73,65 @@ async def test_memories_belong_to_a_caller() -> None:
         assert ["Ada" in prompt for prompt in world.model.prompts] == [True, False, True]
 
 
+async def test_one_key_has_many_end_users() -> None:
+    """The header names them, else the body's `user`; each has its own memories, in all conversations of the tenant."""
+    keys = [
+        {"name": name, "sha256": hashlib.sha256(name.encode()).hexdigest(), "scopes": ["context"], "tenant": tenant}
+        for name, tenant in (("ui", "acme"), ("bot", "acme"), ("rival", "other"))
+    ]
+    anna, bob = {"X-Context-User": "anna"}, {"X-Context-User": "Zoë"}
+    async with talking(*[says("ok")] * 9, keys=keys) as world:
+        await world.chat("Remember that my PIN is 1234.", headers={"X-Gateway-Key": "ui", **anna}, user="ignored")
+        asked: list[tuple[str, dict[str, str], str | None, bool]] = [
+            ("ui", bob, None, False),
+            ("ui", {}, None, False),
+            ("ui", {}, " anna ", True),
+            ("ui", {}, "", False),
+            ("bot", {**anna, "X-Context-Conversation": "c2"}, None, True),
+            ("rival", anna, None, False),
+            ("ui", bob, "anna", False),
+        ]
+        for key, headers, user, _ in asked:
+            await world.chat("What is my PIN?", headers={"X-Gateway-Key": key, **headers}, user=user)
+        assert ["1234" in prompt for prompt in world.model.prompts[1:]] == [knows for *_, knows in asked]
+
+
+@pytest.mark.parametrize("user", ["x" * 257, "a\nb", "\u0000"])
+async def test_a_user_that_no_memory_can_be_kept_under_is_refused(user: str) -> None:
+    """Rather than mixed up with somebody else."""
+    async with talking() as world:
+        error = (await world.chat(ADA, user=user)).error
+        assert (error["code"], error["param"]) == ("invalid_field", "user")
+        error = (await world.chat(ADA, headers={"X-Context-User": "x" * 257})).error
+        assert (error["code"], error["param"]) == ("invalid_header", "x-context-user")
+
+
+async def test_the_answer_says_what_was_kept_and_forgotten() -> None:
+    """In its last frame or its object, with an id; and as an event where events are wanted."""
+    async with talking(*[says("ok")] * 4) as world:
+        kept = (await world.chat(ADA)).json["context"]["memory"]["kept"]
+        assert [memory["text"] for memory in kept] == ["my cat is called Ada"]
+        stream = await world.stream("Forget what you know about my cat.", headers={"X-Context-Events": "1"})
+        assert [told for told in stream.told if told["type"].startswith("memory")] == [
+            {"type": "memory.forgotten", "forgotten": kept, "count": 1}
+        ]
+        assert stream.frames[-1]["context"]["memory"] == {"forgotten": kept, "count": 1}
+        nothing = await world.chat("Forget what you know about my cat.")
+        assert nothing.json["context"]["memory"] == {"forgotten": [], "count": 0}
+        assert "no memory matches" in world.model.prompts[2]
+        assert "memory" not in (await world.chat("Hello")).json.get("context", {})
+
+
+@pytest.mark.parametrize("text", ["Remember to use tabs in this file.", "记住在这个文件里用制表符"])
+async def test_an_instruction_about_the_task_is_not_kept(text: str) -> None:
+    """The model reads it where it stands, and nobody hears of it in the next conversation."""
+    async with talking(says("ok"), says("ok")) as world:
+        answer = await world.chat(text)
+        assert answer.headers["X-Context-Intent"] == "normal" and "memory" not in answer.json.get("context", {})
+        await world.chat(ASK)
+        assert "remember about this user" not in world.model.prompts[1]
+
+
 async def test_memories_survive_a_reload() -> None:
     """They are in the store, not in the configuration."""
     async with talking(says("Noted."), says("Ada.")) as world:

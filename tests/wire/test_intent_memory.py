@@ -67,6 +67,10 @@ def test_recall(text: str) -> None:
         ("请忘掉所有", "所有", True),
         ("把我的生日忘了", "我的生日", False),
         ("清空记忆", "", True),
+        ("forget what you know about me", "what you know about me", True),
+        ("忘记关于我的一切", "我", True),
+        ("stop remembering my address", "my address", False),
+        ("把我的生日和地址忘掉", "我的生日和地址", False),
     ],
 )
 def test_forget(text: str, about: str, everything: bool) -> None:
@@ -75,6 +79,47 @@ def test_forget(text: str, about: str, everything: bool) -> None:
     request = memory_request(folded, shown=NOTHING)
     assert request is not None and request.action == "forget"
     assert (folded[slice(*request.about)].strip(), request.everything) == (about, everything)
+
+
+@pytest.mark.parametrize(
+    ("text", "about"),
+    [
+        ("forget what you know about my dog", "my dog"),
+        ("Please forget everything I told you about my dog.", "my dog"),
+        ("forget all about my dog", "my dog"),
+        ("could you forget what you've learned about my dog?", "my dog"),
+        ("delete everything you know about my dog", "my dog"),
+        ("erase what you remember about my dog!", "my dog"),
+        ("忘掉关于我的狗的事", "我的狗"),
+        ("请忘记你知道的关于我的狗的一切", "我的狗"),
+        ("删除关于我的狗的记忆", "我的狗"),
+        ("把关于我的狗的记忆删掉", "我的狗"),
+        ("把关于我的狗的事情都忘了", "我的狗"),
+    ],
+)
+def test_forget_all_about_something(text: str, about: str) -> None:
+    """Not only the memory that is most like it."""
+    folded = fold(text).text
+    request = memory_request(folded, shown=NOTHING)
+    assert request is not None and request.action == "forget"
+    assert (folded[slice(*request.about)].strip(" 都"), request.every, request.everything) == (about, True, False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "delete everything you wrote in main.py",
+        "remove all that you added about dogs",
+        "erase what I said",
+        "clear the table",
+        "删除关于狗的段落",
+        "把关于狗的段落删掉",
+        "how can I forget what I know about him?",
+    ],
+)
+def test_what_is_no_memory_is_not_forgotten(text: str) -> None:
+    """Files, texts and tables are deleted by tools, and what people know by nobody."""
+    assert memory_request(fold(text).text, shown=NOTHING) is None
 
 
 @pytest.mark.parametrize(

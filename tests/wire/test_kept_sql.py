@@ -5,7 +5,7 @@ from dataclasses import fields
 
 import pytest
 
-from gateway.store import Memory, StoredPrompt, StoredService, WorkerService
+from gateway.store import StoredPrompt, StoredService, WorkerService
 from gateway.wire import kept_sql
 
 SERVICE = ("time", b"{}", True, 2, "{}", 9, 1.0)
@@ -15,7 +15,6 @@ SERVICE = ("time", b"{}", True, 2, "{}", 9, 1.0)
     ("statement", "fact"),
     [
         (kept_sql.PROMPTS, StoredPrompt),
-        (kept_sql.MEMORIES, Memory),
         (kept_sql.SERVICES, StoredService),
         (kept_sql.TOLD, WorkerService),
     ],
@@ -26,7 +25,7 @@ def test_rows_come_in_the_order_of_the_fields(connection: sqlite3.Connection, st
     assert [column[0] for column in cursor.description] == [field.name for field in fields(fact)]
 
 
-@pytest.mark.parametrize("name", ["PROMPT", "MEMORIES", "FORGET", "HIDDEN", "DROP_OLD_MEMORIES", "TOLD", "FORGET_TOLD"])
+@pytest.mark.parametrize("name", ["PROMPT", "HIDDEN", "TOLD", "FORGET_TOLD"])
 def test_looking_up_goes_through_an_index(connection: sqlite3.Connection, name: str) -> None:
     """However many rows there are."""
     statement = getattr(kept_sql, name)

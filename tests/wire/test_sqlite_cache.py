@@ -61,10 +61,10 @@ async def test_it_is_read_again_after_a_commit(cache: SqliteCache[str], writer: 
     for word, reads in (("one", 1), ("two", 2), ("three", 3)):
         put(writer, word)
         for _ in range(3):
-            assert (await cache.get("a", reader.words))[-1] == word
+            assert (await cache.get("a", reader.words, nothing="nothing"))[-1] == word
         assert reader.reads == reads
-    await cache.get("b", reader.words)
-    await cache.get("a", reader.words)
+    await cache.get("b", reader.words, nothing="nothing")
+    await cache.get("a", reader.words, nothing="nothing")
     assert reader.reads == 4
 
 
@@ -72,12 +72,12 @@ async def test_what_is_not_committed_changes_nothing(cache: SqliteCache[str], wr
     """Nor does it stand in the way."""
     put(writer, "one")
     reader = Reader(writer)
-    await cache.get("a", reader.words)
+    await cache.get("a", reader.words, nothing="nothing")
     writer.execute("BEGIN EXCLUSIVE")
     put(writer, "two")
-    assert await cache.get("a", reader.words) == ["one"] and reader.reads == 1
+    assert await cache.get("a", reader.words, nothing="nothing") == ["one"] and reader.reads == 1
     writer.execute("ROLLBACK")
-    assert await cache.get("a", reader.words) == ["one"] and reader.reads == 1
+    assert await cache.get("a", reader.words, nothing="nothing") == ["one"] and reader.reads == 1
 
 
 async def test_a_commit_while_it_is_read_counts(cache: SqliteCache[str], writer: sqlite3.Connection) -> None:
@@ -89,12 +89,12 @@ async def test_a_commit_while_it_is_read_counts(cache: SqliteCache[str], writer:
         await go.wait()
         return words
 
-    early = asyncio.create_task(cache.get("a", slow))
+    early = asyncio.create_task(cache.get("a", slow, nothing="nothing"))
     await asyncio.sleep(0)
     put(writer, "new")
     go.set()
     assert await early == []
-    assert await cache.get("a", reader.words) == ["new"]
+    assert await cache.get("a", reader.words, nothing="nothing") == ["new"]
 
 
 async def test_what_is_too_large_is_not_kept(cache: SqliteCache[str], writer: sqlite3.Connection) -> None:
@@ -102,11 +102,11 @@ async def test_what_is_too_large_is_not_kept(cache: SqliteCache[str], writer: sq
     reader = Reader(writer)
     put(writer, "x" * 2000)
     for _ in range(2):
-        await cache.get("a", reader.words)
+        await cache.get("a", reader.words, nothing="nothing")
     assert reader.reads == 2
     writer.execute("UPDATE words SET word = 'small'")
     for key in ("a", "b", "c", "d", "d", "c", "a"):
-        await cache.get(key, reader.words)
+        await cache.get(key, reader.words, nothing="nothing")
     assert reader.reads == 2 + 5
 
 
@@ -117,12 +117,12 @@ async def test_a_failure_is_not_kept(cache: SqliteCache[str]) -> None:
         raise ValueError("broken")
 
     with pytest.raises(ValueError, match="broken"):
-        await cache.get("a", fails)
+        await cache.get("a", fails, nothing="nothing")
 
     async def works() -> Sequence[str]:
         return ["fine"]
 
-    assert await cache.get("a", works) == ["fine"]
+    assert await cache.get("a", works, nothing="nothing") == ["fine"]
 
 
 @pytest.mark.parametrize("how", ["closed", "in memory", "no file", "never opened"])
@@ -137,6 +137,19 @@ async def test_where_nobody_can_tell_everything_is_read(how: str, place: str, wr
         cache.close()
     reader = Reader(writer)
     for _ in range(2):
-        await cache.get("a", reader.words)
+        await cache.get("a", reader.words, nothing="nothing")
     assert reader.reads == 2
     cache.close()
+
+
+async def test_an_empty_list_is_kept_for_all_keys_of_its_kind(
+    cache: SqliteCache[str], writer: sqlite3.Connection
+) -> None:
+    """Whoever finds nothing under one of them would find nothing under the others; a commit ends that."""
+    reader = Reader(writer)
+    for key in ("a", "b"):
+        assert await cache.get(key, reader.words, nothing="none") == []
+    assert reader.reads == 1
+    assert await cache.get("c", reader.words, nothing="others") == [] and reader.reads == 2
+    put(writer, "one")
+    assert await cache.get("b", reader.words, nothing="none") == ["one"]

@@ -1,52 +1,28 @@
 """The memory stage as conversations with it: what is stored, found again, forgotten, and told to the model."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from gateway.caller import Caller
-from gateway.contracts import Exchange, Intent, Reply
-from gateway.store import Memory, StoreError
-from plugins.stages.memory import PLUGIN, Config, block, most_alike, new_memory_id, rank, tokens
+from gateway.contracts import Chunk, Exchange, Intent, Json, Pause, Reply
+from gateway.store import Memory, Recalled, StoreError
+from plugins.stages.memory import PLUGIN, Config, block, meant, new_memory_id
+from plugins.stores.sqlite import SqliteStore
 
 ANN = Caller("ann", "home", frozenset())
 BEN = Caller("ben", "home", frozenset())
 
 
 @dataclass
-class FakeStore:
-    """Keeps memories in a list, as contracts.Store says."""
-
-    kept: list[Memory] = field(default_factory=list)
-    broken: bool = False
-
-    async def remember(self, memory: Memory, *, limit: int) -> None:
-        self.kept.append(memory)
-        own = [m for m in self.kept if (m.tenant, m.caller) == (memory.tenant, memory.caller)]
-        for old in own[:-limit]:
-            self.kept.remove(old)
-
-    async def memories(self, *, tenant: str, caller: str, conversation: str | None) -> Sequence[Memory]:
-        if self.broken:
-            raise StoreError("disk full")
-        return [
-            m for m in self.kept if (m.tenant, m.caller) == (tenant, caller) and m.conversation in (None, conversation)
-        ]
-
-    async def forget(self, memory_ids: Sequence[str], *, tenant: str, caller: str) -> int:
-        gone = [m for m in self.kept if m.id in memory_ids and (m.tenant, m.caller) == (tenant, caller)]
-        self.kept = [m for m in self.kept if m not in gone]
-        return len(gone)
-
-
-@dataclass
 class FakeHost:
-    """A store, and a clock that stands at 1000."""
+    """A store in memory, and a clock that stands at 1000."""
 
-    store: FakeStore = field(default_factory=FakeStore)
+    store: SqliteStore
 
     @property
     def clock(self) -> "FakeHost":
@@ -55,113 +31,151 @@ class FakeHost:
     def time(self) -> float:
         return 1000.0
 
+    async def kept(self, owner: str = "key:ann", tenant: str = "home") -> list[str]:
+        """The texts of an owner, the oldest first."""
+        page = await self.store.memories(tenant=tenant, owner=owner, before=None, limit=1000)
+        return [memory.text for memory in reversed(page.memories)]
 
-async def say(
+
+@pytest.fixture
+async def host() -> AsyncIterator[FakeHost]:
+    async with hosting() as host:
+        yield host
+
+
+@asynccontextmanager
+async def hosting() -> AsyncIterator[FakeHost]:
+    store = SqliteStore(":memory:")
+    await store.open()
+    try:
+        yield FakeHost(store)
+    finally:
+        await store.close()
+
+
+async def say(text: Any, host: FakeHost, **options: Any) -> tuple[str, ...]:
+    """The notes that the model gets on this message."""
+    return (await through(text, host, **options))[0]
+
+
+async def told(text: Any, host: FakeHost, **options: Any) -> list[Chunk]:
+    """What the client gets of the answer "ok"."""
+    return (await through(text, host, **options))[1]
+
+
+async def through(
     text: Any,
     host: FakeHost,
     *,
     caller: Caller = ANN,
-    conversation: str | None = None,
     kind: str = "memory",
     config: Config | None = None,
     after: Sequence[Any] = (),
-    dry: bool = False,
-) -> tuple[str, ...]:
-    """The notes that the model gets on this message."""
+    **facts: Any,
+) -> tuple[tuple[str, ...], list[Chunk]]:
+    """The notes for the model, and the answer as the client gets it; `facts` are further ones of the exchange."""
     seen: list[Exchange] = []
+    answer: list[Chunk] = []
+
+    async def stream(tell: Any) -> None:
+        tell("ok")
+
+    async def release() -> None:
+        pass
 
     async def call_next(exchange: Exchange) -> Reply:
         seen.append(exchange)
-        return None  # type: ignore[return-value]
+        return Reply(stream, release)
+
+    def tell(chunk: Chunk) -> Pause | None:
+        answer.append(chunk)
+        return None
 
     stage = PLUGIN.build(config or Config(), host)  # type: ignore[arg-type]
     body = {"messages": [{"role": "user", "content": text}, *after]}
     intent = Intent(kind, kind)  # type: ignore[arg-type]
-    exchange = Exchange(
-        id="r",
-        body=body,
-        caller=caller,
-        chain="c",
-        conversation=conversation,
-        intent=intent,
-        notes=("before",),
-        dry=dry,
-    )
-    await stage(exchange, call_next)
+    exchange = Exchange(id="r", body=body, caller=caller, chain="c", intent=intent, notes=("before",), **facts)
+    await (await stage(exchange, call_next)).stream(tell)
     assert seen[0].notes[0] == "before"
-    return seen[0].notes[1:]
+    return seen[0].notes[1:], answer
 
 
-async def test_what_is_to_be_remembered_is_stored_and_confirmed() -> None:
+async def test_what_is_to_be_remembered_is_stored_and_confirmed(host: FakeHost) -> None:
     """The sentence, whose it is, when; and the model is told so."""
-    host = FakeHost()
     (note,) = await say("Please remember that my name is Bob. And what is 2+2?", host)
-    (memory,) = host.store.kept
-    assert (memory.tenant, memory.caller, memory.conversation) == ("home", "ann", None)
+    (memory,) = (await host.store.memories(tenant="home", owner="key:ann", before=None, limit=9)).memories
+    assert (memory.tenant, memory.owner, memory.conversation) == ("home", "key:ann", None)
     assert (memory.text, memory.created_s) == ("my name is Bob", 1000.0)
     assert "'my name is Bob'" in note and "Confirm" in note
 
 
-async def test_the_next_request_knows_it() -> None:
+async def test_the_next_request_knows_it(host: FakeHost) -> None:
     """As one block of notes, without being asked."""
-    host = FakeHost()
     await say("记住我叫张三", host)
     assert await say("你好", host, kind="normal") == ("What you remember about this user:\n- 我叫张三",)
 
 
-async def test_memories_belong_to_a_caller() -> None:
-    """Of the same tenant, too."""
-    host = FakeHost()
-    await say("remember I like tea", host)
-    assert await say("what do you remember", host, caller=BEN) == ("You remember nothing about this user yet.",)
+NOTHING = "You remember nothing about this user yet."
 
 
-async def test_memories_of_a_conversation_stay_in_it() -> None:
+async def test_memories_belong_to_the_end_user(host: FakeHost) -> None:
+    """Whichever key of the tenant brings them; where nobody is named, to the key, even if it is called like a user."""
+    await say("remember my PIN is 7", host, user="ann")
+    for whose in ({"user": "bob"}, {}, {"caller": BEN}, {"user": "ann", "caller": Caller("ann", "other", frozenset())}):
+        assert await say("what do you remember", host, **whose) == (NOTHING,)
+    assert "my PIN is 7" in (await say("what do you remember", host, user="ann", caller=BEN))[0]
+    await say("remember my PIN is 8", host)
+    assert (await host.kept("user:ann"), await host.kept()) == (["my PIN is 7"], ["my PIN is 8"])
+
+
+async def test_memories_of_a_user_hold_in_all_conversations(host: FakeHost) -> None:
+    """A user has many; a key's conversation may be another user's."""
+    await say("remember I like tea", host, user="ann", conversation="c1")
+    assert "tea" in (await say("hello", host, user="ann", conversation="c2", kind="normal"))[0]
+    assert "tea" in (await say("hello", host, user="ann", kind="normal"))[0]
+
+
+async def test_memories_of_a_conversation_stay_in_it(host: FakeHost) -> None:
     """Those without one hold in all."""
-    host = FakeHost()
     await say("remember I like tea", host)
     await say("remember we speak French", host, conversation="c1")
-    assert len(host.store.kept) == 2
+    assert len(await host.kept()) == 2
     assert "French" in (await say("hello", host, conversation="c1", kind="normal"))[0]
     assert "French" not in (await say("hello", host, conversation="c2", kind="normal"))[0]
 
 
-async def test_forgetting_takes_the_best_match_only() -> None:
+async def test_forgetting_takes_the_best_match_only(host: FakeHost) -> None:
     """And says which one it was; the rest is still known."""
-    host = FakeHost()
     for text in ("my name is Bob", "my dog's name is Rex", "I like tea"):
-        await say(f"remember {text}", host)
+        await say(f"remember that {text}", host)
     notes = await say("forget my name", host)
-    assert [memory.text for memory in host.store.kept] == ["my dog's name is Rex", "I like tea"]
+    assert await host.kept() == ["my dog's name is Rex", "I like tea"]
     assert notes[0].startswith("These memories were deleted") and notes[0].endswith("\n- my name is Bob")
     assert "Bob" not in notes[1] and "Rex" in notes[1]
 
 
 @pytest.mark.parametrize("text", ["forget my password", "忘记我的生日", "forget that", "forget the"])
-async def test_forgetting_what_is_not_there_deletes_nothing(text: str) -> None:
+async def test_forgetting_what_is_not_there_deletes_nothing(text: str, host: FakeHost) -> None:
     """The model is told that nothing matched."""
-    host = FakeHost()
     await say("remember my name is Bob", host)
     notes = await say(text, host)
-    assert len(host.store.kept) == 1
+    assert len(await host.kept()) == 1
     assert "no memory matches" in notes[0]
 
 
 @pytest.mark.parametrize("text", ["forget everything", "忘掉所有", "delete all memories"])
-async def test_everything_can_be_forgotten(text: str) -> None:
+async def test_everything_can_be_forgotten(text: str, host: FakeHost) -> None:
     """Of this caller."""
-    host = FakeHost()
     await say("remember I like tea", host)
     await say("remember I like tea", host, caller=BEN)
     await say(text, host)
-    assert [memory.caller for memory in host.store.kept] == ["ben"]
+    assert (await host.kept(), await host.kept("key:ben")) == ([], ["I like tea"])
 
 
-async def test_all_is_told_when_asked_for() -> None:
+async def test_all_is_told_when_asked_for(host: FakeHost) -> None:
     """More than other requests get; the newest first where nothing is more like the question."""
-    host = FakeHost()
     for i in range(5):
-        await say(f"remember thing number {i}", host)
+        await say(f"remember: thing number {i}", host)
     config = Config(max_recalled=2)
     assert len((await say("你记得什么", host, config=config))[0].splitlines()) == 6
     assert (await say("x", host, config=config, kind="normal"))[0].splitlines()[1:] == [
@@ -170,105 +184,117 @@ async def test_all_is_told_when_asked_for() -> None:
     ]
 
 
-async def test_the_same_sentence_is_stored_once() -> None:
+async def test_the_same_sentence_is_stored_once(host: FakeHost) -> None:
     """Said twice, or in the rounds of tools that follow a message."""
-    host = FakeHost()
     await say("remember I like tea", host)
     notes = await say("remember I like tea", host)
     await say("remember I like milk", host, after=[{"role": "assistant", "content": "x"}, {"role": "tool"}])
-    assert len(host.store.kept) == 1
+    assert len(await host.kept()) == 1
     assert "already" in notes[0]
 
 
-async def test_what_is_kept_is_bounded() -> None:
+async def test_what_is_kept_is_bounded(host: FakeHost) -> None:
     """In number and in length, and the model is told of the cut."""
-    host = FakeHost()
     config = Config(max_memories=2, max_chars=10)
     for i in range(4):
-        notes = await say(f"remember {i}{'x' * 50}", host, config=config)
-    assert [memory.text for memory in host.store.kept] == ["2xxxxxxxxx", "3xxxxxxxxx"]
+        notes = await say(f"remember: {i}{'x' * 50}", host, config=config)
+    assert await host.kept() == ["2xxxxxxxxx", "3xxxxxxxxx"]
     assert "cut off after 10 characters" in notes[0]
 
 
-async def test_what_is_told_is_bounded() -> None:
+async def test_what_is_told_is_bounded(host: FakeHost) -> None:
     """However long memories are, the block is not."""
-    host = FakeHost()
     for i in range(8):
-        await say(f"remember {i}{'x' * 1000}", host)
+        await say(f"remember: {i}{'x' * 1000}", host)
     (note,) = await say("hello", host, kind="normal", config=Config(max_note_chars=2500))
     assert 2000 < len(note) <= 2500
 
 
 @pytest.mark.parametrize(
-    "text", ["", "remember", "remember \ud800\x00\x1b[0m", "forget \ud800", "ﷺ" * 300, None, [{"type": "text"}], 7]
+    "text", ["", "remember", "remember: \ud800\x00\x1b[0m", "forget \ud800", "ﷺ" * 300, None, [{"type": "text"}], 7]
 )
-async def test_odd_text_is_no_error(text: Any) -> None:
+async def test_odd_text_is_no_error(text: Any, host: FakeHost) -> None:
     """And what is stored can be written as UTF-8, on one line."""
-    host = FakeHost()
     await say(text, host)
-    assert all(memory.text.encode() and memory.text.isprintable() for memory in host.store.kept)
+    assert all(text.encode() and text.isprintable() for text in await host.kept())
 
 
 @pytest.mark.parametrize("kind", ["normal", "mcp", "hitl"])
-async def test_other_intents_change_nothing(kind: str) -> None:
+async def test_other_intents_change_nothing(kind: str, host: FakeHost) -> None:
     """The intent stage decides."""
-    host = FakeHost()
     assert await say("remember I like tea", host, kind=kind) == ()
-    assert host.store.kept == []
+    assert await host.kept() == []
 
 
-async def test_a_failing_store_is_the_chains_matter() -> None:
+async def test_a_failing_store_is_the_chains_matter(host: FakeHost) -> None:
     """`on_error` of the stage decides what becomes of the request."""
+    await host.store.close()
     with pytest.raises(StoreError):
-        await say("hello", FakeHost(FakeStore(broken=True)), kind="normal")
+        await say("hello", host, kind="normal")
 
 
-# Ranking.
+# What the client is told.
 
 
-def memories(*texts: str) -> list[Memory]:
-    return [Memory(f"mem_{i}", "t", "c", None, text, float(i)) for i, text in enumerate(texts)]
+async def test_the_client_is_told_what_was_kept_and_forgotten(host: FakeHost) -> None:
+    """At the end of the answer, with ids; as an event in front of it for whoever wants events."""
+    kept, event = await told("remember I like tea", host), await told("remember I have a cat", host, events=True)
+    ((_, first), (_, second)) = await entries(host)
+    assert kept == ["ok", {"choices": [], "context": {"memory": {"kept": [first]}}}]
+    assert first["text"] == "I like tea" and first["id"].startswith("mem_")
+    assert event[0] == {"choices": [], "context": {"type": "memory.kept", "kept": [second]}} and event[1:2] == ["ok"]
+    assert context(await told("remember I like tea", host)) == {"memory": {"kept": []}}
+    assert context(await told("forget my tea", host)) == {"memory": {"forgotten": [first], "count": 1}}
+    assert context(await told("forget my tea", host)) == {"memory": {"forgotten": [], "count": 0}}
+    assert await told("what do you remember", host) == await told("hello", host, kind="normal") == ["ok"]
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("My Cats, the glass!", {"cat", "glass"}),
-        ("我喜欢茶", {"我喜", "喜欢", "欢茶"}),
-        ("茶 ＴＥＡ", {"茶", "tea"}),
-        ("the of 的", set()),
-        ("用python写", {"用", "python", "写"}),
-    ],
-)
-def test_tokens(text: str, found: set[str]) -> None:
-    """Words, and pairs of characters of CJK, without what says nothing."""
-    assert tokens(text) == found
+async def entries(host: FakeHost) -> list[tuple[str, Json]]:
+    page = await host.store.memories(tenant="home", owner="key:ann", before=None, limit=9)
+    return [(memory.id, {"id": memory.id, "text": memory.text}) for memory in reversed(page.memories)]
 
 
-def test_rare_words_rank_higher() -> None:
-    """A word that most memories have tells little; of equals, the newest is first."""
-    known = memories("likes tea from China", "likes tea and Rome", "likes tea", "likes tea")
-    assert [memory.id for memory in rank(known, "tea in Rome", limit=3)] == ["mem_1", "mem_3", "mem_2"]
+def context(answer: Sequence[Chunk]) -> Json:
+    last = answer[-1]
+    assert isinstance(last, dict)
+    found: Json = last["context"]
+    return found
 
 
-def test_ranking_finds_chinese() -> None:
-    """By pairs of characters."""
-    known = memories("我住在北京", "我喜欢喝茶", "我有一只猫")
-    assert rank(known, "北京天气", limit=1)[0].id == "mem_0"
-    assert [memory.id for memory in most_alike(known, "喝茶")] == ["mem_1"]
+# What is meant.
 
 
-def test_most_alike_wants_half_of_what_is_named() -> None:
-    """Equals go together, and nothing at all matches nothing."""
-    known = memories("blue car", "blue car", "red car")
-    assert [memory.id for memory in most_alike(known, "the blue car")] == ["mem_0", "mem_1"]
-    assert most_alike(known, "green boat with car wheels") == []
-    assert most_alike([], "x") == [] and most_alike(known, "") == []
+def recalled(*texts: tuple[str, float]) -> list[Recalled]:
+    return [
+        Recalled(Memory(f"mem_{i}", "t", "c", None, text, float(i)), share) for i, (text, share) in enumerate(texts)
+    ]
+
+
+def test_the_shortest_that_has_what_is_named_is_meant() -> None:
+    """Equals go together; what has less than half of it is not meant."""
+    known = recalled(("a blue car", 1.0), ("the blue car", 1.0), ("a blue car and a boat", 1.0), ("a red car", 0.4))
+    assert [memory.id for memory in meant(known, "the blue car", every=False)] == ["mem_0", "mem_1"]
+    assert [memory.id for memory in meant(known, "the blue car", every=True)] == ["mem_0", "mem_1", "mem_2"]
+    assert meant(known[-1:], "the blue car", every=True) == meant([], "", every=False) == []
+    assert [memory.id for memory in meant(recalled(("a", 0.6)), "x", every=True)] == ["mem_0"]
+
+
+@pytest.mark.parametrize("n_dogs", [3, 450])
+async def test_all_that_is_known_of_something_is_forgotten(n_dogs: int, host: FakeHost) -> None:
+    """However much it is; the rest stays, and the answer counts."""
+    config = Config(max_memories=1000)
+    await say("remember I like tea", host)
+    for i in range(n_dogs):
+        memory = Memory(f"m{i}", "home", "key:ann", None, f"my dog ate shoe {i}", 1.0)
+        await host.store.remember(memory, limit=1000)
+    gone = context(await told("forget what you know about my dog", host, config=config))["memory"]
+    assert (gone["count"], len(gone["forgotten"])) == (n_dogs, min(n_dogs, 20))
+    assert await host.kept() == ["I like tea"]
 
 
 def test_a_block_is_one_line_each() -> None:
     """Memories cannot add lines of their own."""
-    assert block(memories("a\n- b"), max_chars=200, head="H:") == "H:\n- a - b"
+    assert block([recalled(("a\n- b", 1.0))[0].memory], max_chars=200, head="H:") == "H:\n- a - b"
 
 
 def test_ids_are_of_130_random_bits() -> None:
@@ -279,10 +305,15 @@ def test_ids_are_of_130_random_bits() -> None:
 
 async def test_a_dry_run_says_the_same_and_changes_nothing() -> None:
     """`gateway explain`: the notes of the real request, and the memories as they were."""
-    dry, wet = FakeHost(), FakeHost()
-    for text in ("Remember that I like tea.", "Remember that my cat is Tom.", "Forget that I like tea."):
-        notes = await say(text, dry, dry=True)
-        assert dry.store.kept == [*wet.store.kept]
-        assert await say(text, wet) == notes
-        dry.store.kept = [*wet.store.kept]
-    assert [memory.text for memory in wet.store.kept] == ["my cat is Tom"]
+    async with hosting() as host:
+        for text in (
+            "Remember that I like tea.",
+            "Remember that my cat is Tom.",
+            "Forget that I like tea.",
+            "Forget all",
+        ):
+            before = await host.kept()
+            notes, answer = await through(text, host, dry=True)
+            assert (await host.kept(), answer) == (before, ["ok"])
+            assert await say(text, host) == notes
+        assert await host.kept() == []

@@ -6,7 +6,6 @@ import sqlite3
 import stat
 import subprocess
 import sys
-import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -19,7 +18,7 @@ from gateway.wire.migrations import APPLICATION_ID, MIGRATIONS
 from gateway.wire.sqlite_file import IN_MEMORY
 from plugins.stores.sqlite import PLUGIN, Config, SqliteStore
 from tests.plugins.stores.contract import *  # noqa: F403 - the tests of the contract run here
-from tests.plugins.stores.contract import RUN, Reopen, memory
+from tests.plugins.stores.contract import RUN, Reopen
 from tests.plugins.stores.contract_journal import *  # noqa: F403
 from tests.plugins.stores.records import new, run
 
@@ -300,28 +299,3 @@ async def test_a_store_is_recognisable(place: str) -> None:
     with closing(sqlite3.connect(place)) as connection:
         assert connection.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
     assert repr(SqliteStore(place)) == f"SqliteStore({place!r})"
-
-
-async def test_memories_that_nobody_changed_wait_for_no_thread(place: str) -> None:
-    """Those of a caller are known again at once, until anybody writes: this process or another."""
-    ours, theirs = await opened(place), await opened(place)
-    whose = {"tenant": "acme", "caller": "ann", "conversation": None}
-    await theirs.remember(memory(1), limit=5)
-    assert await ours.memories(**whose) == [memory(1)]
-    go, thread = threading.Event(), ours._reader
-    assert thread is not None
-    busy = asyncio.create_task(thread.do(lambda _: go.wait(10)))
-    try:
-        async with asyncio.timeout(120):
-            assert await ours.memories(**whose) == [memory(1)]
-        assert not busy.done()
-    finally:
-        go.set()
-        await busy
-    for number, writer in enumerate((ours, theirs), 2):
-        await writer.remember(memory(number), limit=5)
-        assert (await ours.memories(**whose))[-1] == (await theirs.memories(**whose))[-1] == memory(number)
-    await theirs.forget(["m1", "m2"], tenant="acme", caller="ann")
-    assert await ours.memories(**whose) == await theirs.memories(**whose) == [memory(3)]
-    for store in (ours, theirs):
-        await store.close()
