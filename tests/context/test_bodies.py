@@ -91,6 +91,7 @@ async def test_another_coding_is_refused(coding: str) -> None:
         gzip.compress(PLAIN) * 2,
         zlib.compress(PLAIN),
     ],
+    ids=["plain", "empty", "cut", "checksum", "more behind it", "twice", "zlib"],
 )
 async def test_a_body_that_is_not_what_it_says(body: bytes) -> None:
     """Cut, changed, longer, or no gzip at all: one reading, or none."""
