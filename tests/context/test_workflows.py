@@ -306,7 +306,7 @@ async def test_its_calls_are_in_the_audit_log_and_in_the_metrics(tmp_path: Path)
     """As those of a model are; runs are counted by workflow and outcome, and are no runs of an agent."""
     async with working(tmp_path, says("Ada."), refuses(500)) as world:
         done = await run(world, "report", {"legs": 4})
-        assert (await run(world, "summary", {"text": "x"})).status == 502
+        assert (await run(world, "summary", {"text": "x"})).status == 500
         lines = (await world.get("/context/audit?limit=200")).json["data"]
         assert [(line["run_id"], line["event"], line["tool"]) for line in lines] == [
             (done.json["id"], "verdict", "execute_sql"),
@@ -381,16 +381,16 @@ async def test_a_failed_step_is_named_in_a_chat(tmp_path: Path, *, stream: bool)
 
 async def test_a_model_that_fails_names_its_step(tmp_path: Path) -> None:
     """Before a tool has run a client may try again, and does not get the old failure again; afterwards it may not."""
-    answers = (refuses(500), says("Fine."), says("Ad", CUT), refuses(500))
+    answers = (refuses(500), says("Fine."), says("Ad", CUT), refuses(401))
     async with working(tmp_path, *answers) as world:
         failed = await world.chat("/summary Pets.")
-        assert (failed.status, failed.error["code"]) == (502, "upstream_error")
+        assert (failed.status, failed.error["code"]) == (500, "upstream_error")
         assert "the step 'said' of the workflow 'summary'" in failed.error["message"]
         assert (await world.chat("/summary Pets.")).text == "Fine."
         cut = await run(world, "summary", {"text": "x"})
         assert cut.status == 502 and "'said'" in cut.error["message"]
         late = await run(world, "report", {"legs": 4})
-        assert (late.status, late.error["code"], late.headers["x-should-retry"]) == (422, "upstream_error", "false")
+        assert (late.status, late.error["code"], late.headers["x-should-retry"]) == (401, "upstream_refused", "false")
         assert "the step 'said' of the workflow 'report'" in late.error["message"]
 
 
@@ -549,10 +549,10 @@ async def test_async_long_running_operations(tmp_path: Path) -> None:
 
 async def test_an_async_run_that_fails_says_so_on_record(tmp_path: Path) -> None:
     """Nobody waits for it."""
-    async with working(tmp_path, refuses(500)) as world:
+    async with working(tmp_path, refuses(401)) as world:
         begun = await run(world, "report", {"legs": 4}, Prefer="respond-async")
         whole = await world.run(begun.json["id"], state="failed")
-        assert whole["error"]["code"] == "upstream_error" and "'said'" in whole["error"]["message"]
+        assert whole["error"]["code"] == "upstream_refused" and "'said'" in whole["error"]["message"]
 
 
 @pytest.mark.parametrize("prefer", [{}, {"Prefer": "respond-async"}])
@@ -573,7 +573,7 @@ async def test_the_same_idempotency_key_begins_one_run(tmp_path: Path, prefer: d
 async def test_the_same_idempotency_key_without_an_effect(tmp_path: Path) -> None:
     """A result is a result; what failed before it did anything begins anew."""
     async with working(tmp_path, refuses(500), says("Pets."), says("Never.")) as world:
-        assert (await run(world, "summary", {"text": "x"}, Idempotency_Key="k")).status == 502
+        assert (await run(world, "summary", {"text": "x"}, Idempotency_Key="k")).status == 500
         first = await run(world, "summary", {"text": "x"}, Idempotency_Key="k")
         again = await run(world, "summary", {"text": "x"}, Idempotency_Key="k")
         assert first.json == again.json and first.json["result"] == "Pets." and len(world.model.asked) == 2
