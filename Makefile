@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # More processes than cores: a test waits as long as it works.
 JOBS   ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 4)))
 EVERYWHERE := not clients and not soak and not soak_judge and not crash and not postgres and not mcp_servers
-FAST   := $(addprefix tests/,config pipeline plugins/assessors plugins/stages routing runs sql tools upstream wire test_architecture.py test_docs.py test_errors.py)
+FAST   := $(addprefix tests/,config plugins/assessors plugins/stages routing tools wire test_architecture.py test_docs.py test_errors.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help run demo demo-words test test-fast test-postgres test-clients test-clients-all test-mcp mcp-conformance soak soak-judge crash check fmt selftest bench docs lock wheel clean
