@@ -8,9 +8,11 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
+from gateway.cli_memories import add_memories
 from gateway.config import Loaded
 from gateway.journal import ApprovalState, RunState
 from gateway.wire import strict_json
@@ -41,6 +43,8 @@ class OperatorCommands:
     def add_to(self, commands: Commands) -> None:
         self._add_approvals(_group(commands, "approvals", "decide on calls that wait for a person"))
         self._add_runs(_group(commands, "runs", "see what runs did, and how those go on that cannot by themselves"))
+        memories = _group(commands, "memories", "see what is remembered of end users, and delete it")
+        add_memories(partial(self._asking, memories), remote=self._remote, json_option=_json_option)
         self._add_workflows(_group(commands, "workflows", "see which workflows there are, and run one"))
         self._add_mcp(_group(commands, "mcp", "see which MCP services there are, register them, stop and start them"))
         self._add_audit(_group(commands, "audit", "read the audit log out of the store, whether or not a gateway runs"))

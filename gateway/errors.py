@@ -43,6 +43,7 @@ CODES: Mapping[str, Code] = MappingProxyType(
         "origin_not_allowed": Code(403, "permission_error", "policy"),
         "approval_not_found": Code(404, "not_found_error", "client"),
         "grant_not_found": Code(404, "not_found_error", "client"),
+        "memory_not_found": Code(404, "not_found_error", "client"),
         "prompt_not_found": Code(404, "not_found_error", "client"),
         "run_not_found": Code(404, "not_found_error", "client"),
         "service_not_found": Code(404, "not_found_error", "client"),

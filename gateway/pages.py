@@ -14,6 +14,7 @@ from gateway.lanes.chat import ChatPages, Identify, head_of
 from gateway.lanes.description import description_routes
 from gateway.lanes.events import EventPages
 from gateway.lanes.explain import ExplainPages
+from gateway.lanes.memories import MemoryPages
 from gateway.lanes.own import note
 from gateway.lanes.prompts import PromptPages
 from gateway.lanes.remembered import RememberedPages
@@ -72,7 +73,15 @@ class Rooms:
         events = EventPages(store=store, tail=tail, authorise=authorise)
         socket = SocketPages(desk=desk, store=store, tail=tail, authorise=authorise, resume=resume, in_use=self.current)
         self.held_open += [approvals.close, events.close, socket.close]
-        return [*approvals.routes(), *remembered.routes(), *runs.routes(), *events.routes(), *socket.routes()]
+        memories = MemoryPages(store=store, authorise=authorise)
+        return [
+            *approvals.routes(),
+            *remembered.routes(),
+            *memories.routes(),
+            *runs.routes(),
+            *events.routes(),
+            *socket.routes(),
+        ]
 
     def of_services(self) -> Sequence[Route]:
         """MCP services, which may have an address of their own."""

@@ -39,9 +39,7 @@ class Remote:
 
     def get(self, *path: str, **query: str | int | None) -> dict[str, object]:
         """The answer of a page; parts of the query that are None are left out. Raises RemoteError."""
-        kept = {name: value for name, value in query.items() if value is not None}
-        given = urlencode(kept, errors="surrogateescape")
-        return self._ask("GET", _target(path) + (f"?{given}" if given else ""), None)
+        return self._ask("GET", _target(path) + _query(query), None)
 
     def post(self, *path: str, **body: object) -> dict[str, object]:
         """The answer to a body, from which what is None is left out. Raises RemoteError."""
@@ -54,9 +52,9 @@ class Remote:
         prefer = {} if wait else {"Prefer": "respond-async"}
         return self._ask("POST", _target(path), body, headers=prefer, timeout_s=timeout_s)
 
-    def delete(self, *path: str) -> dict[str, object]:
-        """The answer. Raises RemoteError."""
-        return self._ask("DELETE", _target(path), None)
+    def delete(self, *path: str, **query: str | None) -> dict[str, object]:
+        """The answer; parts of the query that are None are left out. Raises RemoteError."""
+        return self._ask("DELETE", _target(path) + _query(query), None)
 
     def _ask(
         self,
@@ -121,6 +119,11 @@ def _ask(
 def _target(path: tuple[str, ...]) -> str:
     """Whatever somebody takes for an id stays one part of the path."""
     return "".join("/" + quote(part, safe="", errors="surrogateescape") for part in path)
+
+
+def _query(query: Mapping[str, str | int | None]) -> str:
+    kept = {name: value for name, value in query.items() if value is not None}
+    return f"?{urlencode(kept, errors='surrogateescape')}" if kept else ""
 
 
 def message_of(error: object) -> str:

@@ -56,6 +56,7 @@ FOR_PLUGINS = {
 TOP = {
     "__main__",
     "ask_approvals",
+    "ask_memories",
     "ask_remembered",
     "ask_runs",
     "ask_services",
@@ -64,6 +65,7 @@ TOP = {
     "banner",
     "cli",
     "cli_examples",
+    "cli_memories",
     "cli_operator",
     "completion",
     "server",
@@ -110,6 +112,7 @@ LAZY = {
     ("gateway/cli.py", "gateway.selftest"),
     ("gateway/cli.py", "gateway.server"),
     ("gateway/cli.py", "gateway.sockets"),
+    ("gateway/cli_memories.py", "gateway.ask_memories"),
     ("gateway/cli_operator.py", "gateway.ask_approvals"),
     ("gateway/cli_operator.py", "gateway.ask_remembered"),
     ("gateway/cli_operator.py", "gateway.ask_runs"),

@@ -24,6 +24,7 @@ CONTRACT = {
     404: {
         "approval_not_found",
         "grant_not_found",
+        "memory_not_found",
         "prompt_not_found",
         "run_not_found",
         "service_not_found",

@@ -209,6 +209,13 @@ _CATEGORY: Final = Parameter("category", TEXT, "Only those of this category.")
 _PROMPTS, _SERVICES = "/v1/system-prompts", "/mcp/services"
 _ADMIN: Final[tuple[Scope, ...]] = ("admin",)
 _CONTEXT: Final[tuple[Scope, ...]] = ("context",)
+_MEMORIES: Final = "/context/memories"
+_REMEMBERING: Final[tuple[Scope, ...]] = ("context", "admin")
+_WHOSE: Final = (
+    Parameter("user", TEXT, "Id of the end user (`X-Context-User`, or `user` of requests)."),
+    Parameter("key", TEXT, "Name of a key, for what was kept without a user; another's needs scope `admin`."),
+    Parameter("X-Context-User", TEXT, "As `user`.", "header"),
+)
 _CHANGING: Final = ("prompt_is_configured", "prompt_not_found")
 
 OPERATIONS: Final[Sequence[Operation]] = (
@@ -263,6 +270,18 @@ OPERATIONS: Final[Sequence[Operation]] = (
     _get("/context/asks", "listAsks", "List conversations that ask before each call", "Approvals", listing("Ask")),
     _delete("/context/asks/{id}", "revokeAsk", "Let a conversation ask no more", "Approvals",
             errors=("grant_not_found",)),
+    _get(_MEMORIES, "listMemories", "List what is remembered of an end user, the newest first", "Memories",
+         ref("Memories"), scopes=_REMEMBERING, errors=("invalid_header",),
+         parameters=(*_WHOSE, Parameter("after", TEXT, "`next` of the page before."), _LIMIT)),
+    Operation(
+        method="DELETE", path=_MEMORIES, name="deleteMemories", tag="Memories", scopes=_REMEMBERING,
+        summary="Delete all that is remembered of an end user, or for a key", parameters=_WHOSE,
+        answers=_json("They are gone.", ref("MemoriesDeleted")), errors=(*_QUERY, "invalid_header", "missing_field"),
+    ),
+    Operation(
+        method="DELETE", path=_MEMORIES + "/{id}", name="deleteMemory", tag="Memories", scopes=_REMEMBERING,
+        summary="Delete a memory", answers={204: Answer("It is gone.", {})}, errors=(*_QUERY, "memory_not_found"),
+    ),
     _SOCKET,
     _get("/context/runs", "listRuns", "List runs, the newest first", "Runs", listing("Run"),
          parameters=(_STATE, _CONVERSATION, _LIMIT)),

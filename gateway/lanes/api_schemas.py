@@ -53,11 +53,25 @@ def schemas() -> dict[str, Schema]:
         schema = model.model_json_schema(ref_template=_REFERENCE + "{model}")
         found |= schema.pop("$defs", {})
         found[name] = schema
-    return dict(
-        sorted(
-            (found | _answers() | _answers_of_services() | {"Error": _error(), "ChatRequest": _chat_request()}).items()
-        )
-    )
+    found |= _answers() | _of_memories() | _answers_of_services()
+    found |= {"Error": _error(), "ChatRequest": _chat_request()}
+    return dict(sorted(found.items()))
+
+
+def _of_memories() -> dict[str, Schema]:
+    return {
+        "Memory": _of(
+            id=TEXT,
+            object=_only("memory"),
+            user=_maybe(TEXT),
+            key=_maybe(TEXT),
+            conversation=_maybe(TEXT),
+            text=TEXT,
+            created_at=TIME,
+        ),
+        "Memories": _of(object=_only("list"), data=_many(ref("Memory")), next=_maybe(TEXT)),
+        "MemoriesDeleted": _of(object=_only("memories.deleted"), deleted=WHOLE),
+    }
 
 
 def _answers() -> dict[str, Schema]:

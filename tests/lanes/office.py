@@ -14,6 +14,7 @@ from gateway.errors import GatewayError
 from gateway.journal import Approval, Change, Ruled, Ruling, RunEvent, StoredRun
 from gateway.lanes.approvals import ApprovalPages
 from gateway.lanes.events import EventPages
+from gateway.lanes.memories import MemoryPages
 from gateway.lanes.remembered import RememberedPages
 from gateway.lanes.runs import RunPages
 from gateway.lanes.socket import SocketPages
@@ -118,6 +119,7 @@ class Office:
         seen = {"store": self.store, "tail": self.tail, "authorise": self.authorise}
         self.approvals = ApprovalPages(desk=lambda: self.desk, resume=self.resume, clock=self.clock, **seen)  # type: ignore[arg-type]
         self.remembered = RememberedPages(remembered=lambda: self.desk.remembered, authorise=self.authorise)
+        self.memories = MemoryPages(store=self.store, authorise=self.authorise)
         self.runs = RunPages(resume=self.resume, clock=self.clock, **seen)  # type: ignore[arg-type]
         self.events = EventPages(keepalive_s=self.keepalive_s, **seen)  # type: ignore[arg-type]
         self.sockets = SocketPages(desk=lambda: self.desk, resume=self.resume, in_use=self.in_use, **seen)  # type: ignore[arg-type]
@@ -196,7 +198,7 @@ async def opened(*changes: Change, keepalive_s: float = 10.0) -> AsyncIterator[D
             await store.write(change)
         office = Office(store, tail, keepalive_s=keepalive_s)
         app = web.Application(middlewares=[errors])
-        pages = (office.approvals, office.remembered, office.runs, office.events, office.sockets)
+        pages = (office.approvals, office.remembered, office.memories, office.runs, office.events, office.sockets)
         for method, path, handler in (route for page in pages for route in page.routes()):
             app.router.add_route(method, path, handler)
         async with assembled(pages=app) as lane, ClientSession() as session:
