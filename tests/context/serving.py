@@ -36,7 +36,7 @@ def result(world: World) -> str:
 async def called(world: World, name: str, **arguments: object) -> str:
     """What becomes of one call in a conversation, which goes on in any case."""
     world.model.then(asks(name, **arguments), says("I see."))
-    answer = await world.chat(f"use {name}")
+    answer = await world.chat(f"use {name} ({len(world.model.asked)})")  # a repeated request would bring its question
     assert (answer.status, answer.text) == (200, "I see.")
     return result(world)
 

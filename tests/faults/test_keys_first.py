@@ -33,7 +33,8 @@ KEYS = [key("small", "metrics"), key("big", "context", "approve", "admin", "pass
 def routes(gateway: LocalGateway) -> list[tuple[bytes, bytes]]:
     """Every page that the gateway has but for those that everybody may ask, and some that it has not."""
     rooms = gateway.gateway._rooms()
-    found = [(method, path) for method, path, _ in [*gateway.gateway._pages(rooms), *rooms.of_services()]]
+    pages = [*rooms.of_context(), *rooms.of_runs(), *rooms.of_services()]
+    found = [(method, path) for method, path, _ in pages]
     found = [(method, path) for method, path in found if path not in OPEN]
     assert len(found) >= 44
     found += [("POST", "/context/nothing"), ("POST", "/mcp/services/a/b/c"), ("PATCH", "/v1/system-prompts/a")]

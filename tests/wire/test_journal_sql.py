@@ -18,7 +18,10 @@ STATEMENTS = [
     if isinstance(statement, str) and re.match("(SELECT|INSERT|UPDATE|DELETE) ", statement)
 ]
 #: What is read from one end, where nothing has to be searched.
-FROM_AN_END = {"LAST_AUDIT", "LAST_EVENT", "PENDING"}
+FROM_AN_END = {"LAST_AUDIT", "LAST_EVENT"}
+#: What is counted for metrics: of runs and approvals that wait, which have an index of their own.
+COUNTED = {"STANDING", "ALIVE_RUNS"}
+ON_WAITING = re.compile("INDEX (approvals_pending|runs_by_owner)|CONSTANT ROW|VIRTUAL TABLE")
 
 
 def nothing(statement: str) -> tuple[None, ...]:
@@ -81,7 +84,9 @@ def test_every_state_of_a_run_is_alive_or_ended(connection: sqlite3.Connection) 
 @pytest.mark.parametrize(("name", "statement"), STATEMENTS, ids=[name for name, _ in STATEMENTS])
 def test_looking_up_goes_through_an_index(connection: sqlite3.Connection, name: str, statement: str) -> None:
     """However many rows there are."""
-    assert name in FROM_AN_END or scans(connection, statement) == []
+    assert name in FROM_AN_END or not [
+        line for line in scans(connection, statement) if name not in COUNTED or not ON_WAITING.search(line)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +99,7 @@ def test_looking_up_goes_through_an_index(connection: sqlite3.Connection, name: 
         ("CLAIMABLE_RUN", "runs_by_id (id=?)"),
         ("RENEW", "runs_by_owner (owner=?)"),
         ("EXPIRE", "approvals_pending (expires_s<?)"),
-        ("PENDING", "approvals_pending"),
+        ("STANDING", "approvals_pending"),
         ("ONE_GRANT", "grants_by_call (tenant=? AND caller=? AND sha256=?)"),
     ],
 )
