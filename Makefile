@@ -24,11 +24,11 @@ FAST   := $(addprefix tests/,config plugins/assessors plugins/stages routing too
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: $(VENV)/.run ## serve on 127.0.0.1:8080 (ARGS="--port 9000 --upstream https://api.openai.com/v1")
+run: $(VENV)/bin/gateway ## serve on 127.0.0.1:8080 (ARGS="--port 9000 --upstream https://api.openai.com/v1")
 	@exec $(PY) -m gateway run $(ARGS)
 
-demo: $(CLIENTS_VENV)/.clients ## eight steps against a running gateway with the demo model (no key, no network)
-	@$(CLIENTS_VENV)/bin/python -m gateway.demo.tour
+demo: $(VENV)/bin/gateway ## eight steps against a running gateway with the demo model (no key, no network)
+	@$(PY) -m gateway.demo.tour
 
 demo-words: $(VENV)/.run ## print the words that the demo model obeys
 	@$(PY) -m gateway.demo --words
@@ -114,14 +114,22 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.run: requirements.txt | $(VENV)/bin/python
-	$(PY) $(PIP) -r requirements.txt
+	@echo "Installing what the gateway needs into $(VENV): half a minute or so, this once."
+	@$(PY) $(PIP) -r requirements.txt
 	@touch $@
 
 $(VENV)/.dev: requirements-dev.txt | $(VENV)/bin/python
 	$(PY) $(PIP) -r requirements-dev.txt
 	@touch $@ $(VENV)/.run
 
+# The command `gateway` of this checkout.
+$(VENV)/bin/gateway: pyproject.toml | $(VENV)/.run
+	@echo "Installing the command $@."
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $@
+
 define environment =
+	@echo "Installing $< into $*: a few minutes, this once."
 	test -x $*/bin/python || $(PYTHON) -m venv $*
 	$*/bin/python $(PIP) -r $<
 	@touch $@

@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Coroutine
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 
 from gateway.testing.messages import Response
 from gateway.testing.peer import connect
@@ -21,6 +21,7 @@ PASSTHROUGH, CONTEXT = "/v1/chat/completions", "/context/v1/chat/completions"
 _ROOT = Path(__file__).parents[2]
 _WORKFLOW = _ROOT / "workflows" / "table-report.yaml"
 _CLOCK = {"command": sys.executable, "args": ["-m", "gateway.demo.clock"], "cwd": str(_ROOT)}
+_PIP: Final = f"{Path(sys.executable).parent / 'pip'} install"
 _SERVICE = "/mcp/services/clock"
 #: The SDK and the server take a few seconds to load.
 _MCP_S, _LOOK_S = 20.0, 0.1
@@ -41,14 +42,20 @@ for chunk in client.chat.completions.create(model="demo", stream=True, messages=
 """
 
 
+class _LeftOutError(Exception):
+    """A step that needs what is not installed here; the text says what."""
+
+
 async def tour() -> int:
     """Runs the steps; the exit code: 0 if each went as it should."""
     with tempfile.TemporaryDirectory(prefix="twolane-demo-") as name:
         async with GatewayProcess(json.dumps(_prepared(Path(name)))) as gateway:
             _say(f"A gateway with the demo model on {gateway.base_url}, two tools on: file_operations, execute_sql.")
-            failed = [title for title, step in _STEPS.items() if not await _passed(title, step(gateway))]
-    _say(f"\n{len(failed)} of {len(_STEPS)} steps failed." if failed else "\nAll eight steps went as they should.")
-    return 1 if failed else 0
+            outcomes = [await _outcome(title, step(gateway)) for title, step in _STEPS.items()]
+    count = {outcome: outcomes.count(outcome) for outcome in ("done", "left out", "failed")}
+    shown = ", ".join(f"{n} {outcome}" for outcome, n in count.items() if n)
+    _say(f"\nOf {len(outcomes)} steps: {shown}.")
+    return 1 if count["failed"] else 0
 
 
 def _prepared(folder: Path) -> dict[str, object]:
@@ -73,13 +80,16 @@ def _prepared(folder: Path) -> dict[str, object]:
     }
 
 
-async def _passed(title: str, step: Coroutine[object, object, bool]) -> bool:
+async def _outcome(title: str, step: Coroutine[object, object, bool]) -> Literal["done", "left out", "failed"]:
     _say(f"\n{title}")
     try:
-        return await step
+        return "done" if await step else "failed"
+    except _LeftOutError as error:
+        _say(f"   Left out: {error}.")
+        return "left out"
     except (OSError, TimeoutError, ValueError) as error:
         _say(f"   {error}")
-        return False
+        return "failed"
 
 
 async def _passthrough(gateway: GatewayProcess) -> bool:
@@ -104,8 +114,7 @@ async def _repaired(gateway: GatewayProcess) -> bool:
 
 async def _sdk(gateway: GatewayProcess) -> bool:
     if importlib.util.find_spec("openai") is None:
-        _say("   openai-python is not installed here (pip install openai), so this step is left out.")
-        return True
+        raise _LeftOutError(f"openai-python is not installed here ({_PIP} openai)")
     words = 'tool execute_sql {"sql": "SELECT name FROM fruit ORDER BY price"}'
     command = (sys.executable, "-c", _SDK, gateway.base_url, words)
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
@@ -116,8 +125,7 @@ async def _sdk(gateway: GatewayProcess) -> bool:
 
 async def _mcp_tool(gateway: GatewayProcess) -> bool:
     if not _has_sdk():
-        _say("   The SDK for MCP is not installed here (pip install 'twolane[mcp]'), so this step is left out.")
-        return True
+        raise _LeftOutError(f"the SDK for MCP is not installed here ({_PIP} 'twolane[mcp]')")
     clock = await _running(gateway, _SERVICE)
     _say(f"   GET {_SERVICE}  {clock['state']}, {clock['transport']}, tools: {clock['tools']}")
     held = await _ask(gateway, CONTEXT, 'tool clock.now {"utc_offset_hours": 9}')
@@ -141,8 +149,7 @@ async def _running(gateway: GatewayProcess, path: str) -> dict[str, Any]:
 
 async def _workflow(gateway: GatewayProcess) -> bool:
     if not _WORKFLOW.exists():
-        _say("   The shipped workflows are not here (they are in the repository), so this step is left out.")
-        return True
+        raise _LeftOutError("the shipped workflows are not here, they are in the repository")
     answer = await _ask(gateway, CONTEXT, "/table-report title=Fruit SELECT name, price FROM fruit ORDER BY price")
     report = _told(answer)
     return report.startswith("# Fruit") and "apple" in report

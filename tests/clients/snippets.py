@@ -7,6 +7,7 @@ snippet of that name finds in its home. A `text` fence right below a snippet is 
 import contextlib
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -98,7 +99,16 @@ def _command(snippet: Snippet, code: str, *, home: Path) -> list[str]:
 
 def _environment(home: Path) -> dict[str, str]:
     """A home of its own, every program of the clients in PATH, and no way to any other machine."""
-    folders = (Path(sys.executable).parent, _PROGRAMS / "node_modules" / ".bin", ROOT / ".venv-clients-aider" / "bin")
+    commands = home / ".commands"
+    commands.mkdir(exist_ok=True)
+    (commands / "gateway").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m gateway "$@"\n')
+    (commands / "gateway").chmod(0o755)
+    folders = (
+        commands,
+        Path(sys.executable).parent,
+        _PROGRAMS / "node_modules" / ".bin",
+        ROOT / ".venv-clients-aider" / "bin",
+    )
     return {
         "PATH": os.pathsep.join([*map(str, folders), os.environ["PATH"]]),
         "PYTHONPATH": str(ROOT),
