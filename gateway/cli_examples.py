@@ -30,6 +30,8 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "workflows list": "gateway workflows list",
     "workflows show": "gateway workflows show summarise",
     "workflows run": 'gateway workflows run summarise title=Notes text="The safe is behind the mirror."',
+    "memories list": "gateway memories list --user anna",
+    "memories delete": "gateway memories delete --user anna --all",
     "mcp list": "gateway mcp list",
     "mcp add": 'gateway mcp add time --command "uvx mcp-server-time" --keyword timezone',
     "mcp start": "gateway mcp start time",
