@@ -45,7 +45,8 @@ def check_type(request: web.Request) -> None:
 
 
 async def content_of(request: web.Request, caller: Caller, *, limit_bytes: int, limit_name: str) -> bytes:
-    """Returns the whole body, which `caller` may send, unpacked if it is gzip; the limit counts unpacked bytes.
+    """Returns the whole body, which `caller` may send, unpacked if it is gzip; the limit counts unpacked bytes, and
+    a packed body may be larger than what it holds by one step.
 
     Raises GatewayError: request_too_large, which names the limit; unsupported_media_type or invalid_header for a coding
     that is not read, or not what the header says.
@@ -55,13 +56,15 @@ async def content_of(request: web.Request, caller: Caller, *, limit_bytes: int, 
     if isinstance(request.transport, Facade):
         request.transport.invite()
     content = bytearray()
+    sent_bytes = 0  # packed ones may hold nothing, without end
     inflater = zlib.decompressobj(_GZIP_BITS)
     async for piece in request.content.iter_any():
+        sent_bytes += len(piece)
         if packed:
             await _unpack(piece, inflater, content, limit_bytes=limit_bytes)
         else:
             content += piece
-        if len(content) > limit_bytes:
+        if len(content) > limit_bytes or sent_bytes > limit_bytes + STEP_BYTES:
             raise GatewayError(
                 "request_too_large", f"The request body is larger than {limit_name} ({limit_bytes} bytes)."
             )

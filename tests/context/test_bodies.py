@@ -127,6 +127,19 @@ async def test_the_limit_counts_what_is_unpacked() -> None:
         assert effort.cpu_s < 0.1  # all of it takes a second
 
 
+async def test_a_packed_body_that_holds_nothing_has_an_end() -> None:
+    """Empty blocks unpack to no byte, however many come."""
+    limit, block = 1 << 16, b"\0\0\0\xff\xff" * 1000
+    begin = gzip.compress(b"")[:10]
+    async with talking(says("Hello."), limits={"context_body": limit}) as world:
+        rest = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+        last = rest.compress(PLAIN) + rest.flush()
+        end = zlib.crc32(PLAIN).to_bytes(4, "little") + len(PLAIN).to_bytes(4, "little")
+        assert (await packed(world, begin + block + last + end)).text == "Hello."
+        over = await packed(world, begin + block * 100 + last + end)
+        assert (over.status, over.error["code"]) == (413, "request_too_large") and len(world.model.asked) == 1
+
+
 async def test_a_packed_request_that_is_repeated(tmp_path: Path) -> None:
     """Is the same as the plain one: what it says counts."""
     call = calls("file_operations", operation="read", path="notes.txt")
