@@ -155,12 +155,14 @@ class Resumption:
 
     async def brought(self, asked: Asked) -> Brought | None:
         """Returns what gives the beginning of the answer to a message behind a question that was decided elsewhere:
-        what came of it. None: the last answer is no question of this caller, or still waits. Raises StoreError.
+        what came of it. None: the last answer is no question of this caller in this conversation, or still waits.
+        Raises StoreError.
         """
         exchange = asked.exchange
         for approval_id in shown_last(exchange.body["messages"]):
             approval = await self._store.approval(approval_id, tenant=exchange.caller.tenant)
-            if approval is None or approval.caller != exchange.caller.name:
+            whose = (exchange.caller.name, exchange.conversation)
+            if approval is None or (approval.caller, approval.conversation) != whose:
                 continue
             run = await self._store.run(approval.run_id, tenant=approval.tenant)
             if run is not None and not (run.state == "awaiting_approval" and await self._pending(run)):

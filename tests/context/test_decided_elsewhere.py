@@ -101,6 +101,22 @@ async def test_the_next_message_before_a_decision_is_an_ordinary_one(tmp_path: P
         assert stranger.text == "No idea." and born(tmp_path) == ["Di"]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_another_conversation_that_shows_the_question_is_brought_nothing(tmp_path: Path, *, stream: bool) -> None:
+    """Many people may share a key: what came of a question belongs to the conversation that it was asked in."""
+    one, two = ({**ANNA, "X-Context-Conversation": name} for name in ("one", "two"))
+    answers = (asks(), DONE, *[says("No idea.")] * 2, says("Bye."))
+    async with talking(*answers, tools=ranch(tmp_path), **KEYS) as world:
+        first = await world.chat(GO, headers=one)
+        (waiting,) = await pending(world, **ANNA)
+        await decided(world, waiting, "approve", key="anna", state="completed")
+        said = answering(first, "And?")
+        for headers in (two, ANNA):
+            assert (await (world.stream if stream else world.chat)(said, headers=headers)).text == "No idea."
+        own = await world.chat(said, headers=one)
+        assert own.text.startswith(MEANWHILE) and own.text.endswith("Bye.") and born(tmp_path) == ["Di"]
+
+
 async def test_a_run_that_is_cancelled_begins_anew(tmp_path: Path) -> None:
     """Whoever repeats its request is asked again."""
     async with talking(asks(), asks(), tools=ranch(tmp_path)) as world:
