@@ -19,11 +19,11 @@ from aiohttp import WSMsgType, web
 from gateway.app import DATA, Gateway
 from gateway.config import Loaded, Settings, load
 from gateway.lanes.admin import Handler, Route
+from gateway.lanes.entry import Entry
 from gateway.lanes.listener import Listener
 from gateway.lanes.websocket import websocket
 from gateway.logs import LogSink
 from gateway.metrics import Metrics
-from gateway.pages import Rooms
 from gateway.sockets import listen
 from gateway.testing.peer import Connecting, Peer, connect
 from gateway.worker import HANDLED, run_worker
@@ -54,8 +54,8 @@ class TalkingGateway(Gateway):
         super().__init__(loaded, load=lambda: loaded, sink=sink, metrics=metrics)
         self.page = page
 
-    def _pages(self, rooms: Rooms) -> Sequence[Route]:
-        return [("*", PAGE, self.page), *super()._pages(rooms)]
+    async def _listener(self, entry: Entry, further: Sequence[Route]) -> Listener:
+        return await super()._listener(entry, [("*", PAGE, self.page), *further])
 
 
 @dataclass(frozen=True, kw_only=True)

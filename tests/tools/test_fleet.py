@@ -133,7 +133,7 @@ async def test_a_gateway_without_services_keeps_nothing_busy(harbour: Harbour) -
     before = asyncio.all_tasks()
     fleet = await harbour.worker()
     assert not fleet.services() and list(fleet.families()) == [] and not await fleet.seen()
-    assert asyncio.all_tasks() == before
+    assert asyncio.all_tasks() <= before
     assert not await harbour.store.services() and not await harbour.store.told_services(since_s=0.0)
 
 
