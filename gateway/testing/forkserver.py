@@ -32,6 +32,7 @@ serve(path, owner)
 """
 _MAX_REQUEST: Final = 1 << 17
 _POLL_S: Final = 0.02
+_MOST_FILES: Final = 1 << 16
 
 
 class Forked:
@@ -102,6 +103,7 @@ def _start_server(path: str) -> None:
 
 def serve(path: str, owner: str) -> None:
     """Forks a minder for each that connects, until the owner has ended."""
+    os.closerange(3, _MOST_FILES)  # some event loops start programs with more than they meant to hand down
     import gateway.demo.app
     import gateway.server  # noqa: F401 - the gateways find it imported
 
