@@ -16,8 +16,11 @@ _HOME: Final = str(Path(__file__).parents[2])
 _BOOT: Final = "import sys; sys.path.append(sys.argv[1]); from gateway.confine.launcher import main; main()"
 #: Some builds of Python do not start without these; the command never sees them.
 _NEEDED_BY_PYTHON: Final = ("LD_LIBRARY_PATH",)
-#: How long the launcher has to clean up after it was told to, before it is killed itself.
-_END_S: Final = 1.5
+#: How long the launcher has to clean up after it was told to, before it is killed itself. What the command started
+#: would outlive that, so it is more than a launcher needs that gets a hundredth of a busy machine.
+_END_S: Final = 10.0
+#: How long the streams of a launcher may stay open behind its end.
+_STREAMS_S: Final = 1.5
 #: What the launcher may need besides the command's own time: two starts of an interpreter on a busy machine.
 _START_S: Final = 10.0
 
@@ -59,12 +62,17 @@ class Finished:
 
 
 class _Launcher(asyncio.SubprocessProtocol):
-    """What the gateway sees of one launcher; `over` is set when it ended or its command printed too much."""
+    """What the gateway sees of one launcher.
+
+    `over` is set when it ended or its command printed too much, `ended` when it ended, `closed` when nothing of it is
+    open here.
+    """
 
     def __init__(self, *, stdout_bytes: int, stderr_bytes: int, flood_bytes: int) -> None:
         self.excerpts = {1: Excerpt(limit_bytes=stdout_bytes), 2: Excerpt(limit_bytes=stderr_bytes)}
         self.flooded = False
         self.over = asyncio.Event()
+        self.ended = asyncio.Event()
         self.closed = asyncio.Event()
         self._flood_bytes = flood_bytes
 
@@ -78,11 +86,15 @@ class _Launcher(asyncio.SubprocessProtocol):
 
     def process_exited(self) -> None:
         # The end of both streams follows at once, unless somebody killed the launcher and left its command.
-        asyncio.get_running_loop().call_later(_END_S, self.over.set)
+        asyncio.get_running_loop().call_later(_STREAMS_S, self._end)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (the protocol's signature)
-        self.over.set()
+        self._end()
         self.closed.set()
+
+    def _end(self) -> None:
+        self.over.set()
+        self.ended.set()
 
 
 async def run(order: Order, *, stdout_bytes: int, stderr_bytes: int, flood_bytes: int) -> Finished:
@@ -121,7 +133,7 @@ async def _end(transport: asyncio.SubprocessTransport, launcher: _Launcher) -> N
     """Has the launcher clean up, or kills it; afterwards nothing of it is open here."""
     _control(transport).close()
     try:
-        await asyncio.wait_for(launcher.closed.wait(), _END_S)
+        await asyncio.wait_for(launcher.ended.wait(), _END_S)
     except TimeoutError:
         with suppress(ProcessLookupError):
             os.killpg(transport.get_pid(), signal.SIGKILL)

@@ -20,8 +20,8 @@ from .talk import CHAT, Stream, approval_asked, asking, post, session_with
 
 #: A run whose worker froze is another one's within 7 s.
 RECOVERS_S = 30.0
-#: From the effect to the end of a call that somebody looks at meanwhile.
-ENDS_S = 1.5
+#: From the effect to the end of a call that is frozen meanwhile, for longer than this: a worker's lease.
+ENDS_S = 5.0
 
 
 def line(run: str, n: int = ASKS) -> str:

@@ -84,17 +84,22 @@ class Prometheus:
 
     async def value(self, query: str) -> Mapping[str, float]:
         """What it answers now, by the value of the first label; {} until it has anything."""
-        try:
-            async with self._session.get(f"/api/v1/query?query={quote(query)}") as response:
-                answer = await response.json()
-        except aiohttp.ClientConnectorError:
-            return {}
+        async with self._session.get(f"/api/v1/query?query={quote(query)}") as response:
+            answer = await response.json()
         assert answer["status"] == "success", answer
         found = {}
         for one in answer["data"]["result"]:
             labels = {k: v for k, v in one["metric"].items() if k not in ("__name__", "instance", "job")}
             found[next(iter(labels.values()), "")] = float(one["value"][1])
         return found
+
+
+async def is_ready(session: aiohttp.ClientSession) -> bool:
+    try:
+        async with session.get("/-/ready") as response:
+            return response.status == 200
+    except aiohttp.ClientConnectorError:
+        return False
 
 
 @asynccontextmanager
@@ -115,6 +120,9 @@ async def scraping(program: str, gateway: GatewayProcess) -> AsyncIterator[Prome
     )
     try:
         async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+            async with asyncio.timeout(60):
+                while not await is_ready(session):
+                    await asyncio.sleep(0.1)
             yield Prometheus(session)
     finally:
         with contextlib.suppress(ProcessLookupError):

@@ -39,7 +39,7 @@ def received(client: socket.socket) -> list[int]:
 
 
 async def test_five_hundred_who_listen_cost_little_for_each_step() -> None:
-    """At most 2 ms; whoever has another tenant costs nothing, and is told nothing."""
+    """At most what it costs to send its events to them, twice; another tenant's cost nothing, and are told nothing."""
     async with opened() as desk:
         with ExitStack() as stack:
             spies = [await listening(desk, stack, key=b"spy") for _ in range(20)]
@@ -50,8 +50,10 @@ async def test_five_hundred_who_listen_cost_little_for_each_step() -> None:
             for client in clients:
                 assert received(client) == list(range(3 * STEPS + 1, 6 * STEPS + 1))
             assert {tuple(received(spy)) for spy in spies} == {()}
+        bare = sending()
     print(f"\na step: {alone * 1000:.2f} ms without listeners, {among * 1000:.2f} ms with {LISTENERS}")
-    assert among - alone <= 0.002
+    print(f"sending three frames to {LISTENERS}: {bare * 1000:.2f} ms")
+    assert among - alone <= 2 * bare
 
 
 async def steps(desk: Desktop) -> float:
@@ -66,6 +68,22 @@ async def steps(desk: Desktop) -> float:
     if telling is not None:
         await asyncio.wait({telling})
     return effort.cpu_s / STEPS
+
+
+def sending() -> float:
+    """CPU seconds that sending the events of one step to everybody takes at least, on loopback."""
+    cpu_s = 0.0
+    with ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        reader = stack.enter_context(socket.create_connection(server.getsockname()))
+        writer = stack.enter_context(server.accept()[0])
+        for _ in range(3 * LISTENERS // 100):
+            effort = Effort()
+            for _ in range(100):
+                writer.send(b"x" * 150)
+            cpu_s += effort.cpu_s
+            reader.recv(1 << 20)
+    return cpu_s
 
 
 async def test_large_and_small_events_keep_their_order() -> None:

@@ -67,11 +67,11 @@ async def test_a_process_that_exits_at_once_is_told_with_its_words() -> None:
 
 
 async def test_a_process_that_never_gets_ready_is_stopped() -> None:
-    """TimeoutError, and it is gone."""
+    """TimeoutError, and it is gone; whether it heard the signal or was too young for it."""
     gateway = GatewayProcess("", command=STAND_IN, args=["--misbehave", "never-ready"], ready_timeout_s=0.5)
     with pytest.raises(TimeoutError, match=r"/health/ready did not answer 200 within 0.5 s"):
         await gateway.__aenter__()
-    assert gateway.returncode == 0
+    assert gateway.returncode in (0, -signal.SIGTERM)
 
 
 async def test_waiting_in_vain_says_for_whom() -> None:
