@@ -5,7 +5,7 @@ import contextlib
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -86,6 +86,17 @@ async def until_refused(gateway: Reachable, *, timeout_s: float = PATIENCE_S) ->
                 with contextlib.suppress(ConnectionResetError):  # it was let in just before the door was shut
                     async with connect(gateway.host, gateway.port):
                         await asyncio.sleep(0.01)
+
+
+async def in_parallel(jobs: Iterable[Awaitable[None]], *, at_once: int) -> None:
+    """Runs the jobs, so many at a time."""
+    waiting = iter(jobs)
+
+    async def worker() -> None:
+        for job in waiting:
+            await job
+
+    await asyncio.gather(*(worker() for _ in range(at_once)))
 
 
 class Stopwatch:
