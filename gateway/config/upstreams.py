@@ -11,6 +11,8 @@ from gateway.config.traffic import Passthrough
 
 #: A base URL ends before these; `/models` ends some that are right.
 _ENDPOINT: Final = re.compile(r"/(?:chat/completions|completions|embeddings|responses|messages)/?\Z")
+#: A pattern without these fits the one name that it is.
+_WILDCARD: Final = re.compile(r"[*?[]")
 
 
 def check_upstreams(draft: Draft) -> None:
@@ -55,14 +57,22 @@ def _warn_of_paths(draft: Draft, upstream: KeyPath, taken: Mapping[str, str], *,
 
 def _warn_of_taken_models(draft: Draft, upstreams: list[KeyPath]) -> None:
     """In the context lane the first upstream with a pattern that fits gets the request."""
-    before: list[tuple[str, str]] = []
-    for upstream in upstreams:
+    names: dict[str, tuple[int, str]] = {}  # patterns that fit themselves only: thousands cost no more than one
+    patterns: list[tuple[int, str, str]] = []
+    for number, upstream in enumerate(upstreams):
         name, models = str(draft.get(*upstream, "name")), list(_texts(draft, (*upstream, "models")))
         for model in models:
-            owner = next((owner for pattern, owner in before if fnmatchcase(model, pattern)), None)
-            if owner is not None:
+            fitting = [(first, owner) for first, pattern, owner in patterns if fnmatchcase(model, pattern)]
+            if model in names:
+                fitting.append(names[model])
+            if fitting:
+                owner = min(fitting)[1]
                 draft.warn((*upstream, "models"), f"{shown(model)} belongs to upstream {owner!r}, which comes first")
-        before += [(model, name) for model in models]
+        for model in models:
+            if _WILDCARD.search(model):
+                patterns.append((number, model, name))
+            else:
+                names.setdefault(model, (number, name))
 
 
 def _texts(draft: Draft, path: KeyPath) -> Iterator[str]:

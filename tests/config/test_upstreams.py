@@ -64,6 +64,17 @@ def test_what_another_upstream_gets_is_warned_of(upstreams: str, said: str) -> N
     assert said in warning
 
 
+@pytest.mark.parametrize(("first", "second"), [("m*", "mm"), ("mm", "m*"), ("mm", "mm"), ("m[m]", "*")])
+def test_the_first_of_all_that_fit_is_named(first: str, second: str) -> None:
+    """Whether it is a pattern or a name."""
+    texts = [
+        f"{{name: {name}, base_url: 'http://{name}', models: ['{model}'], paths: [/{name}/]}}"
+        for name, model in (("a", first), ("b", second), ("c", "mm"))
+    ]
+    (*_, warning) = warnings(f"upstreams: [{', '.join(texts)}]")
+    assert "models: 'mm' belongs to upstream 'a'" in warning
+
+
 @pytest.mark.parametrize(
     "upstreams",
     [
