@@ -174,7 +174,7 @@ def test_a_configuration_is_read_under_the_barest_of_environments(folder: Folder
 
 
 def test_a_configuration_of_the_largest_size_is_read_soon(folder: Folder) -> None:
-    """A megabyte of whatever is refused or read within seconds (1.5; 24 while each name was held against all before)."""
+    """A megabyte of whatever is refused or read within seconds (1.5; 24 when each name was compared to all)."""
     effort = Effort()
     upstreams = "\n".join(f"  - {{name: u{i}, base_url: 'http://h{i}/v1', models: [m{i}]}}" for i in range(9000))
     assert len(folder.load(f"upstreams:\n{upstreams}\n").settings.upstreams) == 9000
