@@ -40,7 +40,7 @@ class Running(Protocol):
 
 
 class GatewayProcess:
-    """`COMMAND run -c FILE --listen HOST:PORT ARGS` in a session of its own.
+    """`COMMAND run -c FILE --listen HOST:PORT ARGS` in a session of its own; without `--listen` where `config` names it.
 
     `async with` starts it and returns when `GET /health/ready` answers 200; on leaving, it is stopped with SIGTERM, and
     a process of its family that outlives it is killed and an AssertionError. After it ended, `start` starts it again
@@ -56,6 +56,7 @@ class GatewayProcess:
         command: Sequence[str] = GATEWAY,
         host: str = "127.0.0.1",
         port: int | None = None,
+        listens_by_config: bool = False,
         ready_timeout_s: float = 60.0,
         stop_timeout_s: float = 60.0,
         leftovers_grace_s: float = 10.0,
@@ -67,6 +68,7 @@ class GatewayProcess:
         self._args = tuple(args)
         self._env = dict(env or {})
         self._command = tuple(command)
+        self._listens_by_config = listens_by_config
         self._ready_timeout_s = ready_timeout_s
         self._stop_timeout_s = stop_timeout_s
         self._leftovers_grace_s = leftovers_grace_s
@@ -125,8 +127,9 @@ class GatewayProcess:
         """Starts it and waits until it is ready; RuntimeError if it exits, TimeoutError if it does not get there."""
         if self._process is not None and self._process.returncode is None:
             raise RuntimeError(f"process {self._process.pid} is running: stop() it before start()")
-        listen = f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-        arguments = ("run", "-c", str(self.folder / "gateway.yaml"), "--listen", listen, *self._args)
+        address = f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        listen = () if self._listens_by_config else ("--listen", address)
+        arguments = ("run", "-c", str(self.folder / "gateway.yaml"), *listen, *self._args)
         with self._path("stdout").open("ab") as stdout, self._path("stderr").open("ab") as stderr:
             self._process = await self._started_with(arguments, stdout.fileno(), stderr.fileno())
         self._leader = processes.living_process(self._process.pid)

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -17,12 +16,6 @@ from gateway.testing.run import GatewayProcess
 from gateway.testing.upstream import FakeUpstream
 
 KEY, PROVIDERS = "gw-key-of-a-client", "sk-key-of-the-provider"
-#: `gateway run` as an operator starts it: where it listens stands in the file alone.
-BY_THE_FILE = (
-    *(sys.executable, "-c"),
-    "import sys; from gateway.cli import main; at = sys.argv.index('--listen'); del sys.argv[at : at + 2]; "
-    "sys.exit(main(sys.argv[1:]))",
-)
 
 
 def written(listen: str, upstream_url: str, *, workers: int = 1) -> str:
@@ -53,7 +46,7 @@ async def guarded(*, host: str = "0.0.0.0", workers: int = 1) -> AsyncIterator[t
     port = free_port("127.0.0.1")
     async with FakeUpstream(FINE) as upstream:
         text = written(f"{host}:{port}", upstream.base_url, workers=workers)
-        async with GatewayProcess(text, command=BY_THE_FILE, port=port) as gateway:
+        async with GatewayProcess(text, listens_by_config=True, port=port) as gateway:
             if workers > 1:
                 await all_workers(gateway)
             yield gateway, upstream
@@ -232,5 +225,5 @@ async def test_what_one_worker_cannot_use_none_does() -> None:
 async def test_no_gateway_starts_wide_without_keys(text: str) -> None:
     """What a restart finds of a file that was cut short."""
     with pytest.raises(RuntimeError, match="open to others and there are no keys"):
-        async with GatewayProcess(text.format(port=free_port("127.0.0.1")), command=BY_THE_FILE):
+        async with GatewayProcess(text.format(port=free_port("127.0.0.1")), listens_by_config=True):
             pass
