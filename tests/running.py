@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import hashlib
 import json
+import signal
+import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Protocol
 from functional.through import HOSTS, PATIENT, get
 
 from gateway.testing import processes
+from gateway.testing.forkserver import forked
 from gateway.testing.peer import PATIENCE_S, Peer, Response, connect
 from gateway.testing.run import GatewayProcess
 
@@ -31,6 +34,21 @@ def config(upstream_url: str | None, *, upstream: Mapping[str, object] | None = 
     entry = {"name": "up", "base_url": upstream_url, "timeouts": PATIENT, **(upstream or {})}
     upstreams = [] if upstream_url is None else [entry]
     return json.dumps({"upstreams": upstreams, "allowed_hosts": HOSTS, **sections})
+
+
+async def ended(*arguments: str, timeout_s: float = PATIENCE_S) -> tuple[int, str, str]:
+    """(exit code, standard output, standard error) of `gateway ARGUMENTS`, which must end by itself."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = await forked(arguments, stdout=out.fileno(), stderr=err.fileno())
+        try:
+            async with asyncio.timeout(timeout_s):
+                code = await process.wait()
+        except BaseException:
+            process.send_signal(signal.SIGKILL)
+            raise
+        out.seek(0)
+        err.seek(0)
+        return code, out.read().decode(), err.read().decode()
 
 
 def key(text: str, *scopes: str) -> dict[str, object]:

@@ -1,14 +1,9 @@
 """`gateway selftest` proves what it says: it passes on this gateway, and each check can fail."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+from running import ended
 
 from gateway.selftest import CHECKS, Check, report
-
-ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=[check.subject for check in CHECKS])
@@ -33,8 +28,8 @@ async def test_a_check_that_fails_is_told_with_its_finding(capsys: pytest.Captur
     assert "1 of 3 checks hold." in out
 
 
-def test_the_command_prints_the_table() -> None:
+async def test_the_command_prints_the_table() -> None:
     """`gateway selftest` ends with 0 and a line for each check."""
-    done = subprocess.run([sys.executable, "-m", "gateway", "selftest"], capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("\nok ") == len(CHECKS)
+    code, out, err = await ended("selftest")
+    assert code == 0, out + err
+    assert out.count("\nok ") == len(CHECKS)

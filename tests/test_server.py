@@ -1,23 +1,12 @@
 """`gateway run` from outside: what it says, and what it says when it cannot."""
 
-import asyncio
-import sys
 from pathlib import Path
 
-from running import config, fetch
+from running import config, ended, fetch
 
 from gateway.testing.ports import free_port
 from gateway.testing.run import GatewayProcess
 from gateway.testing.upstream import FakeUpstream
-
-
-async def run(*args: str, timeout_s: float = 20.0) -> tuple[int | None, str, str]:
-    """(exit code, standard output, standard error) of `gateway ARGS`, which must end by itself."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "gateway", *args, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
-    out, err = await asyncio.wait_for(process.communicate(), timeout_s)
-    return process.returncode, out.decode(), err.decode()
 
 
 async def test_the_banner_says_where_to_point_a_client(tmp_path: Path) -> None:
@@ -51,7 +40,7 @@ async def test_without_upstreams_the_demo_model_answers() -> None:
 async def test_an_address_in_use_is_told_in_one_line() -> None:
     """Exit code 1, with the ways out; the gateway that is there does not notice."""
     async with FakeUpstream() as upstream, GatewayProcess(config(upstream.base_url)) as gateway:
-        code, out, err = await run("run", "--port", str(gateway.port), "--workers", "2")
+        code, out, err = await ended("run", "--port", str(gateway.port), "--workers", "2")
         assert (code, out, len(err.splitlines())) == (1, "", 1)
         assert f"127.0.0.1:{gateway.port}" in err and "Address already in use" in err and "--port" in err
         assert (await fetch(gateway)).status == 200
@@ -62,7 +51,7 @@ async def test_an_admin_address_in_use_is_told_in_one_line(tmp_path: Path) -> No
     async with FakeUpstream() as upstream:
         file = tmp_path / "gateway.yaml"
         file.write_text(config(upstream.base_url, admin={"listen": f"127.0.0.1:{upstream.port}"}))
-        code, _, err = await run("run", "-c", str(file), "--port", str(free_port()))
+        code, _, err = await ended("run", "-c", str(file), "--port", str(free_port()))
     assert (code, len(err.splitlines())) == (1, 1) and f"127.0.0.1:{upstream.port}" in err
 
 
@@ -71,7 +60,7 @@ async def test_unusable_tls_files_are_told_in_one_line(tmp_path: Path) -> None:
     file, certificates = tmp_path / "gateway.yaml", tmp_path / "ca.pem"
     certificates.write_text("no certificate")
     file.write_text(config("https://127.0.0.1:1", upstream={"tls": {"ca_file": str(certificates)}}))
-    code, out, err = await run("run", "-c", str(file), "--port", "0", "--workers", "2")
+    code, out, err = await ended("run", "-c", str(file), "--port", "0", "--workers", "2")
     assert (code, out, len(err.splitlines())) == (1, "", 1)
     assert "upstreams[0].tls" in err and "Traceback" not in err
 

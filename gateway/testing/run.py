@@ -40,7 +40,7 @@ class Running(Protocol):
 
 
 class GatewayProcess:
-    """`COMMAND run -c FILE --listen HOST:PORT ARGS` in a session of its own; without `--listen` where `config` names it.
+    """`COMMAND run -c FILE --listen HOST:PORT ARGS` in a session of its own (no `--listen`: `listens_by_config`).
 
     `async with` starts it and returns when `GET /health/ready` answers 200; on leaving, it is stopped with SIGTERM, and
     a process of its family that outlives it is killed and an AssertionError. After it ended, `start` starts it again

@@ -1,19 +1,16 @@
 """Plugins of the operator's own, in a folder beside the configuration of a real gateway."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from functional.through import post
-from running import exchange
+from running import ended, exchange
 
 from gateway.plugin_new import NewKind, write_plugin
 from gateway.testing.peer import connect
 from gateway.testing.run import GatewayProcess
 
-ROOT = Path(__file__).parents[2]
 OWN: dict[NewKind, str] = {"stages": "polite", "tools": "count_words", "assessors": "short_texts"}
 
 
@@ -44,18 +41,16 @@ async def test_a_gateway_runs_with_them(settings: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize("command", ["run", "check-config"])
-def test_a_planted_plugin_is_not_loaded(settings: dict[str, object], command: str, tmp_path: Path) -> None:
+async def test_a_planted_plugin_is_not_loaded(settings: dict[str, object], command: str, tmp_path: Path) -> None:
     """T31: a file that others could have written stops the start; its code is not run."""
     file, mark = tmp_path / "plugins/tools/count_words.py", tmp_path / "ran"
     file.write_text(f"open({str(mark)!r}, 'w')\n" + file.read_text())
     file.chmod(0o666)
     config = tmp_path / "gateway.yaml"
     config.write_text(json.dumps({**settings, "listen": "127.0.0.1:0"}))
-    done = subprocess.run(
-        [sys.executable, "-m", "gateway", command, "-c", str(config)], cwd=ROOT, capture_output=True, text=True
-    )
-    assert (done.returncode, done.stdout) == (1, "")
-    assert f"tools.count_words: plugin 'count_words': '{file}' can be written by others than its owner" in done.stderr
+    code, out, err = await ended(command, "-c", str(config))
+    assert (code, out) == (1, "")
+    assert f"tools.count_words: plugin 'count_words': '{file}' can be written by others than its owner" in err
     assert not mark.exists()
 
 

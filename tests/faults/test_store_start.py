@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from running import ended
 
 from gateway.store import StoreError
 from gateway.testing.peer import connect
@@ -36,29 +37,35 @@ os.execv(sys.argv[1], sys.argv[1:])
 ANYBODY = (sys.executable, "-c", AS_ANYBODY, *GATEWAY)
 
 
-async def refusal(folder: Path, *args: str, command: Sequence[str] = GATEWAY) -> str:
+async def refusal(folder: Path, *args: str, command: Sequence[str] | None = None) -> str:
     """What a gateway says, in one line, that does not start with the store in `folder`, which it leaves as it was."""
     config = folder.parent / "gateway.yaml"
     config.write_text(json.dumps({"store": f"sqlite:///{folder / 'gateway.db'}"}))
     before = content(folder)
     port = free_port("127.0.0.1")
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        *("run", "-c", str(config), "--listen", f"127.0.0.1:{port}", *args),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    async with asyncio.timeout(120):
-        stdout, stderr = await process.communicate()
-    assert (process.returncode, stdout) == (1, b""), stderr
-    (line,) = stderr.decode().splitlines()
+    arguments = ("run", "-c", str(config), "--listen", f"127.0.0.1:{port}", *args)
+    code, stdout, stderr = await (ended(*arguments) if command is None else executed(*command, *arguments))
+    assert (code, stdout) == (1, ""), stderr
+    (line,) = stderr.splitlines()
     assert line.startswith("configuration store: ") and repr(str(folder / "gateway.db")) in line
     with pytest.raises(ConnectionRefusedError):  # nothing is served, passthrough neither
         async with connect("127.0.0.1", port):
             pass
     assert content(folder) == before
     return line
+
+
+async def executed(*command: str) -> tuple[int | None, str, str]:
+    """As `ended`, with a command that changes what the gateway may do."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(120):
+        stdout, stderr = await process.communicate()
+    return process.returncode, stdout.decode(), stderr.decode()
 
 
 def content(folder: Path) -> dict[str, bytes]:
