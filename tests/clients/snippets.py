@@ -11,7 +11,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -20,7 +20,6 @@ from gateway.demo.script import GREETING
 from gateway.testing.processes import living
 from tests.clients.worker import INSTRUCTOR, LITELLM, NODE, ROOT
 
-PAGES: Final = ("README.md", "docs/clients.md")
 #: What a snippet prints that says nothing else.
 HELLO: Final = f'{GREETING} You said: "Say hello"'
 ADDRESS: Final = "127.0.0.1:8080"
@@ -49,15 +48,16 @@ class Snippet:
     output: str
 
 
-def read_snippets(pages: Sequence[str] = PAGES) -> dict[str, list[Snippet]]:
-    """All snippets by name, in the order of their pages."""
-    found: dict[str, list[Snippet]] = {}
-    for page in pages:
-        for match in _FENCE.finditer((ROOT / page).read_text(encoding="utf-8")):
-            output = (match["output"] or HELLO).strip()
-            snippet = Snippet(match["name"], match["file"], match["language"], match["code"], output)
-            found.setdefault(snippet.name, []).append(snippet)
-    return found
+def snippets_of(page: str) -> Iterator[Snippet]:
+    """Yields the snippets of one page, in its order."""
+    for match in _FENCE.finditer((ROOT / page).read_text(encoding="utf-8")):
+        output = (match["output"] or HELLO).strip()
+        yield Snippet(match["name"], match["file"], match["language"], match["code"], output)
+
+
+def programs() -> tuple[Path, ...]:
+    """Returns the folders of the clients that are programs."""
+    return _PROGRAMS / "node_modules" / ".bin", ROOT / ".venv-clients-aider" / "bin"
 
 
 def run(snippet: Snippet, *, home: Path, address: str, env: Mapping[str, str] | None = None) -> str:
@@ -103,12 +103,7 @@ def _environment(home: Path) -> dict[str, str]:
     commands.mkdir(exist_ok=True)
     (commands / "gateway").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m gateway "$@"\n')
     (commands / "gateway").chmod(0o755)
-    folders = (
-        commands,
-        Path(sys.executable).parent,
-        _PROGRAMS / "node_modules" / ".bin",
-        ROOT / ".venv-clients-aider" / "bin",
-    )
+    folders = (commands, Path(sys.executable).parent, *programs())
     return {
         "PATH": os.pathsep.join([*map(str, folders), os.environ["PATH"]]),
         "PYTHONPATH": str(ROOT),

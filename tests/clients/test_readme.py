@@ -1,45 +1,23 @@
 """The README and docs/clients.md are true: each snippet runs as it stands there and prints what stands there."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from gateway.testing.run import GatewayProcess
 from tests.clients.conftest import running
-from tests.clients.snippets import ADDRESS, HELLO, read_snippets, run, save
+from tests.clients.reader import Reader, banner_of
+from tests.clients.snippets import ADDRESS, HELLO, Snippet, run, save, snippets_of
 from tests.clients.worker import ROOT
 
 pytestmark = pytest.mark.clients
 
-SNIPPETS = read_snippets()
-START = "make run"
-EVERY_CI_RUN = (
-    "curl",
-    "openai-python",
-    "openai-python stream",
-    "openai-python async",
-    "openai-python context",
-    "openai-python responses",
-    "openai-node",
-    "openai-node stream",
-    "ai-sdk",
-    "ai-sdk stream",
-    "anthropic-python",
-    "anthropic-node",
-    "langchain-openai",
-    "langchain-js",
-    "langgraph",
-    "openai-agents",
-    "pydantic-ai",
-    "instructor",
-    "llm",
-    "configuration",
-    "health",
-)
-WITH_A_TOOL = ("approvals",)
-BY_HAND = ("litellm", "codex", "claude-code", "cline", "continue", "aider")
+README = tuple(snippets_of("README.md"))
+CLIENTS = tuple(snippets_of("docs/clients.md"))
+#: Programs that are too large for every CI run.
+LARGE = ("litellm", "codex", "claude-code", "cline", "continue", "aider")
 
 
 @pytest.fixture(scope="module")
@@ -49,27 +27,32 @@ def started() -> Iterator[GatewayProcess]:
         yield process
 
 
-def test_every_snippet_is_run() -> None:
-    """And every client that the pages promise has its snippet."""
-    assert set(SNIPPETS) == {START, *EVERY_CI_RUN, *WITH_A_TOOL, *BY_HAND}
+def test_every_client_has_its_snippet() -> None:
+    """Those that the README promises are run as it prints them, and further ones as docs/clients.md does."""
+    terminals, gateway = "clone activate", "curl configuration approvals health"
+    clients = "openai-python openai-node ai-sdk codex claude-code cline continue"
+    readme = {*terminals.split(), *gateway.split(), *clients.split(), "make run", "openai-python context"}
+    assert {snippet.name for snippet in README} == readme
+    streams = {f"{name} stream" for name in ("openai-python", "openai-node", "ai-sdk")}
+    libraries = "anthropic-python anthropic-node langchain-openai langchain-js langgraph instructor llm pydantic-ai"
+    further = {*libraries.split(), *streams, "openai-python async", "openai-python responses"}
+    assert {snippet.name for snippet in CLIENTS} == further | {"openai-agents", "litellm", "aider"}
     assert HELLO in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_gateway_starts_with_these_words(started: GatewayProcess) -> None:
-    """But for the address, the folder and the number of the process."""
-    [shown] = SNIPPETS[START]
-    expected = shown.code.replace(ADDRESS, started.base_url.removeprefix("http://"))
-    expected = expected.replace("/home/you/twolane", str(started.folder))
-    assert started.stdout_text() == re.sub(r"process \d+", f"process {started.pid}", expected)
-
-
 @pytest.mark.parametrize(
-    "name", [*EVERY_CI_RUN, *(pytest.param(name, marks=pytest.mark.clients_all) for name in BY_HAND)]
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.clients_all if name in LARGE else ())
+        for name in dict.fromkeys(snippet.name for snippet in CLIENTS)
+    ],
 )
 def test_a_snippet_prints_what_the_page_says(name: str, started: GatewayProcess, tmp_path: Path) -> None:
     """With the real client; only the port is another one."""
     address = started.base_url.removeprefix("http://")
-    for snippet in SNIPPETS[name]:
+    for snippet in CLIENTS:
+        if snippet.name != name:
+            continue
         if snippet.file is not None:
             save(snippet, home=tmp_path, address=address)
             continue
@@ -77,12 +60,32 @@ def test_a_snippet_prints_what_the_page_says(name: str, started: GatewayProcess,
         assert printed.replace(address, ADDRESS) == snippet.output
 
 
-def test_a_snippet_asks_and_is_answered(tmp_path: Path) -> None:
-    """The approval, with the configuration that stands above it and the folder that it names."""
-    saved, snippet = SNIPPETS["approvals"]
-    work = tmp_path / "work"
-    work.mkdir()
-    with running(saved.code.replace("./work", str(work))) as process:
-        address = process.base_url.removeprefix("http://")
-        assert run(snippet, home=tmp_path, address=address) == snippet.output
-    assert (work / "note.txt").read_text() == "Hello"
+@pytest.mark.parametrize(
+    "left_out", [pytest.param(LARGE, id="libraries"), pytest.param((), id="programs", marks=pytest.mark.clients_all)]
+)
+def test_the_readme_from_top_to_bottom(left_out: tuple[str, ...], tmp_path: Path) -> None:
+    """As printed, by a reader with a home, a clone and an environment of their own."""
+    reader = Reader(tmp_path)
+    clone, shown, *rest = README
+    start = reader.clone(clone)
+    at_approvals = next(at for at, snippet in enumerate(rest) if snippet.name == "approvals")
+    with reader.running(start) as gateway:
+        printed = banner_of(gateway, lines=len(shown.code.splitlines()))
+        number = re.compile(r"process \d+")
+        assert number.sub("", printed) == number.sub("", reader.here(shown.code).rstrip())
+        _type(reader, rest[:at_approvals], left_out=left_out)
+    reader.save(rest[at_approvals])
+    with reader.running(start) as gateway:
+        banner_of(gateway, lines=1)
+        _type(reader, rest[at_approvals + 1 :], left_out=left_out)
+    assert (reader.folder / "work/note.txt").read_text() == "Hello"
+
+
+def _type(reader: Reader, snippets: Sequence[Snippet], *, left_out: tuple[str, ...]) -> None:
+    for snippet in snippets:
+        if snippet.name == "activate":
+            reader.activate(snippet)
+        elif snippet.file is not None:
+            reader.save(snippet)
+        elif snippet.name not in left_out:
+            assert reader.type(snippet) == snippet.output, snippet.name

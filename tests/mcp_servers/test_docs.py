@@ -11,14 +11,19 @@ import aiohttp
 import pytest
 
 from gateway.testing.run import GatewayProcess
-from tests.clients.snippets import ADDRESS, Snippet, read_snippets, run, save
+from tests.clients.snippets import ADDRESS, Snippet, run, save, snippets_of
 from tests.mcp_servers.servers import time_server
 
 pytestmark = pytest.mark.mcp_servers
 
-SNIPPETS: Final = read_snippets(["docs/mcp.md"])
+SNIPPETS: Final = tuple(snippets_of("docs/mcp.md"))
 #: Days, and the hashes of definitions, which another version of the server may have changed.
 _CHANGING: Final = re.compile(r"\d{4}-\d\d-\d\d|\w+day|\b[0-9a-f]{64}\b")
+
+
+def named(name: str) -> list[Snippet]:
+    """Returns the snippets of that name, in the order of the page."""
+    return [snippet for snippet in SNIPPETS if snippet.name == name]
 
 
 async def prints(snippet: Snippet, *, home: Path, address: str = ADDRESS) -> None:
@@ -44,23 +49,23 @@ async def until_running(gateway: GatewayProcess, name: str) -> None:
 
 def test_every_snippet_is_run() -> None:
     """And the page has no other ones."""
-    assert set(SNIPPETS) == {"mcp", "mcp list", "mcp call", "mcp http", "mcp add"}
+    assert {snippet.name for snippet in SNIPPETS} == {"mcp", "mcp list", "mcp call", "mcp http", "mcp add"}
 
 
 async def test_the_quick_start(tmp_path: Path) -> None:
     """The pasted block, the list, a call, and a service that is registered beside it."""
-    [saved] = SNIPPETS["mcp"]
+    [saved] = named("mcp")
     found = os.pathsep.join((str(Path(time_server().command).parent), str(Path(sys.executable).parent)))
     async with GatewayProcess(saved.code, env={"PATH": f"{found}{os.pathsep}{os.environ['PATH']}"}) as gateway:
         address = gateway.base_url.removeprefix("http://")
         await until_running(gateway, "time")
         for name in ("mcp list", "mcp call", "mcp add"):
-            [snippet] = SNIPPETS[name]
+            [snippet] = named(name)
             await prints(snippet, home=tmp_path, address=address)
 
 
 async def test_servers_over_http(tmp_path: Path) -> None:
     """Their configuration is one, with the variables that it names."""
-    saved, snippet = SNIPPETS["mcp http"]
+    saved, snippet = named("mcp http")
     save(saved, home=tmp_path, address=ADDRESS)
     await prints(snippet, home=tmp_path)
