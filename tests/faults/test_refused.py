@@ -1,6 +1,7 @@
 """What a gateway refused because its store failed never takes effect; what it cannot promise it says."""
 
 import errno
+import itertools
 import shutil
 import signal
 import sqlite3
@@ -26,21 +27,24 @@ async def killed_and_started(gateway: GatewayProcess) -> None:
     await gateway.start()
 
 
-@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
-@pytest.mark.parametrize("what", [SYNC, WRITE])
-async def test_a_refused_decision_stays_refused(tmp_path: Path, what: int, error: int) -> None:
+async def test_a_refused_decision_stays_refused(tmp_path: Path) -> None:
     """507 `store_full`, then `kill -9`: it is still pending, the call has not run, and the other decision counts."""
     disk = Disk(tmp_path / "gateway.db", tmp_path)
+    faults = list(itertools.product((SYNC, WRITE), (errno.EIO, errno.ENOSPC)))
     async with running(tmp_path, env=disk.env) as lane:
-        approval_id = await approval_asked(lane.session, ASK)
-        disk.fail(what=what, error=error, times=1)
-        answer = await lane.decide(approval_id)
-        assert (answer.status, answer.code, disk.failed) == (507, "store_full", 1)
+        refused = {}
+        for number, (what, error) in enumerate(faults):
+            name = f"asked-{number}"
+            refused[name] = await approval_asked(lane.session, ASK.replace("asked", name))
+            disk.fail(what=what, error=error, times=1)
+            answer = await lane.decide(refused[name])
+            assert (answer.status, answer.code, disk.failed) == (507, "store_full", number + 1), (what, error)
         await killed_and_started(lane.gateway)
-        assert await lane.state_of(approval_id) == "pending" and lane.done("asked") == 0
-        assert (await lane.decide(approval_id, "reject")).status == 200
-        await lane.run(await run_of(lane, approval_id), state="rejected")
-        assert lane.done("asked") == 0
+        for name, approval_id in refused.items():
+            assert await lane.state_of(approval_id) == "pending" and lane.done(name) == 0
+            assert (await lane.decide(approval_id, "reject")).status == 200
+            await lane.run(await run_of(lane, approval_id), state="rejected")
+            assert lane.done(name) == 0
     assert broken_chain(lane.place) is None
 
 
