@@ -149,9 +149,9 @@ async def test_all_who_watch_are_told() -> None:
     assert heard == ["starting", "running", "stopped"]
 
 
-async def test_twenty_servers_at_once() -> None:
+async def test_many_servers_at_once() -> None:
     """Each with five calls: no answer is lost, and none goes astray."""
-    services = [built("ok", start_timeout=60) for _ in range(20)]
+    services = [built("ok", start_timeout=60) for _ in range(8)]
     changes = Changes()
     for service in services:
         service.watch(changes)
