@@ -15,11 +15,11 @@ export PYTHONDONTWRITEBYTECODE :=
 
 # More processes than cores: a test waits as long as it works.
 JOBS   ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 4)))
-EVERYWHERE := not clients and not soak and not soak_judge and not crash and not postgres and not mcp_servers
+EVERYWHERE := not clients and not soak and not soak_judge and not judged and not crash and not postgres and not mcp_servers
 FAST   := $(addprefix tests/,config plugins/assessors plugins/stages routing tools wire test_architecture.py test_docs.py test_errors.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo demo-words test test-fast test-postgres test-clients test-clients-all test-mcp mcp-conformance soak soak-judge crash check fmt selftest bench docs lock wheel clean
+.PHONY: help run demo demo-words test test-fast test-postgres test-clients test-clients-all test-judged test-mcp mcp-conformance soak soak-judge crash check fmt selftest bench docs lock wheel clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ test-fast: $(VENV)/.dev ## those that start no gateway: parsers, judges, configu
 
 test-postgres: $(VENV)/.dev ## the tests that start a PostgreSQL server (Debian: apt-get install postgresql)
 	$(PY) -m pytest -m postgres $(ARGS)
+
+test-judged: $(VENV)/.dev ## run for real what the judges call harmless, 14,000 times
+	$(PY) -m pytest -n auto -m judged $(addprefix tests/,judged plugins/assessors plugins/tools) $(ARGS)
 
 test-clients: $(CLIENTS_VENV)/.clients $(CLIENTS_VENV)-instructor/.clients tests/clients/node/node_modules/.installed ## run the README's snippets with real clients
 	$(CLIENTS_VENV)/bin/python -m pytest -m "clients and not clients_all" tests/clients $(ARGS)

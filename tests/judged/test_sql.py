@@ -69,6 +69,7 @@ def some(kind: Kind, *, seed: int, count: int) -> Iterator[str]:
     return islice(Statements(kind, seed), count)
 
 
+@pytest.mark.judged
 async def test_what_is_harmless_does_nothing_to_sqlite(tmp_path: Path) -> None:
     """Rows, schema, settings and the folder stay as they are; no function that acts is called."""
     async with sqlite(tmp_path) as bench:

@@ -248,6 +248,7 @@ def vary_path(data: st.DataObject) -> None:
 VARIATIONS = (vary_sql, vary_hostile_sql, vary_command, vary_url, vary_method, vary_path)
 
 
+@pytest.mark.judged
 @pytest.mark.parametrize("vary", VARIATIONS)
 def test_what_asks_goes_on_to_ask(vary: Callable[[st.DataObject], None]) -> None:
     """However it is spelled."""

@@ -106,6 +106,7 @@ async def _bench(tmp_path: Path, *, count: int, every_shell: bool) -> str:
     )
 
 
+@pytest.mark.judged
 async def test_what_is_harmless_changes_nothing(tmp_path: Path) -> None:
     """In the tool's own way and in every shell of the machine, whatever the variables hold."""
     await _bench(tmp_path, count=2000, every_shell=True)
