@@ -45,12 +45,12 @@ class Noted:
     hash: str
 
 
-def place_of(loaded: Loaded) -> str:
-    """The file of the store. Raises AuditError."""
+def place_of(loaded: Loaded, *, instead: str = "ask GET /context/audit instead") -> str:
+    """Returns the file of the store. Raises AuditError; `instead`: what to do where it is no file."""
     url = loaded.settings.store.reveal()
     place = database_url(url, loaded.folder).removeprefix(SQLITE)
     if not url.startswith(SQLITE) or place == IN_MEMORY:
-        raise AuditError("the store is not a file that can be read beside the gateway: ask GET /context/audit instead")
+        raise AuditError(f"the store is not a file that can be read beside the gateway: {instead}")
     if not Path(place).exists():
         raise AuditError(f"there is no store {place!r} yet: name the gateway's configuration with -c")
     return place

@@ -77,6 +77,12 @@ def init(args: argparse.Namespace) -> Iterator[str]:
     return write_configuration(args.config or DEFAULT_FILE)
 
 
+def backup(args: argparse.Namespace) -> Iterator[str]:
+    from gateway.backup import back_up  # only this command copies a store
+
+    return back_up(_load(args, checked=False), args.file)
+
+
 def version(_args: argparse.Namespace) -> Iterator[str]:
     yield f"twolane {__version__}"
 
@@ -230,6 +236,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--profile", choices=PROFILES, help="profile instead of the configured one (risk.profile)")
     OperatorCommands(_printing, load=lambda args: _load(args, checked=False)).add_to(commands)
+    p = _printing(commands, "backup", backup, "copy the store while gateways use it, and check the copy")
+    p.add_argument("file", type=Path, metavar="FILE", help="the copy, which must not be there yet")
     p = commands.add_parser("plugin", help="write a plugin of your own", description="Write a plugin of your own.")
     kinds = p.add_subparsers(title="commands", metavar="COMMAND", required=True)
     p = _command(

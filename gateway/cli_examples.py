@@ -42,6 +42,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "mcp remove": "gateway mcp remove time",
     "audit verify": "gateway audit verify",
     "audit list": "gateway audit list",
+    "backup": "gateway backup /var/backups/gateway.db",
     "plugin new": "gateway plugin new stages polite",
 }
 

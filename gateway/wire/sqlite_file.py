@@ -31,7 +31,7 @@ def open_file(place: str, *, migrations: Sequence[Migration]) -> sqlite3.Connect
     _check_rights(place)
     if not os.path.lexists(place):
         _create(place, migrations=migrations)
-    with closing(connect(place, mode=_mode_to_look(place))) as reader:
+    with closing(connect(place, mode=mode_to_look(place))) as reader:
         _check(reader, place, migrations=migrations)
     note_end(place)
     connection = connect(place, mode="rw")
@@ -63,8 +63,11 @@ def _check_rights(place: str) -> None:
             )
 
 
-def _mode_to_look(place: str) -> str:
-    """A connection that may write plays the log beside the file into it at its end; any other leaves an empty log."""
+def mode_to_look(place: str) -> str:
+    """Returns the mode of a connection that leaves the files as they are.
+
+    One that may write plays the log beside the file into it at its end; any other leaves an empty log.
+    """
     return "ro" if _has_log(place) else "rw"
 
 
