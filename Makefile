@@ -19,7 +19,7 @@ EVERYWHERE := not clients and not soak and not soak_judge and not judged and not
 FAST   := $(addprefix tests/,config plugins/assessors plugins/stages routing tools wire test_architecture.py test_docs.py test_errors.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo demo-words test test-fast test-postgres test-clients test-clients-all test-judged test-mcp mcp-conformance soak soak-judge crash check fmt selftest bench docs lock wheel clean
+.PHONY: help run demo demo-words test test-fast test-postgres test-clients test-clients-all test-judged test-mcp mcp-conformance soak soak-judge crash check fmt selftest bench bench-growth docs lock wheel clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -85,6 +85,9 @@ selftest: $(VENV)/.run ## prove on this machine that passthrough is unchanged
 
 bench: $(VENV)/.run ## cost per request beside nginx where it is installed (ARGS="--quick")
 	$(PY) -m bench.run $(ARGS)
+
+bench-growth: $(VENV)/.run ## what grows with the store: start, pruning, looks for runs (ARGS="--runs 100000 --megabytes 7000")
+	$(PY) -m bench.growth $(ARGS)
 
 docs: $(VENV)/.dev ## write the generated pages (docs/configuration.md, gateway.schema.json, docs/api.md)
 	$(PY) -m gateway.config.reference

@@ -16,6 +16,7 @@ from gateway.wire import memories_sql as sql
 from gateway.wire.memory_words import COMPARED_CHARS
 from gateway.wire.sqlite_cache import SqliteCache
 from gateway.wire.sqlite_rows import Rows
+from gateway.wire.sqlite_transactions import Lasts
 
 log = logging.getLogger("gateway")
 
@@ -38,7 +39,9 @@ class SqliteMemories(ABC):
     async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T: ...
 
     @abstractmethod
-    async def _write(self, work: Callable[[sqlite3.Connection], T], *, durable: bool = False) -> T: ...
+    async def _write(
+        self, work: Callable[[sqlite3.Connection], T], *, lasts: Lasts = Lasts.AS_LONG_AS_THE_SYSTEM
+    ) -> T: ...
 
     def open_memories(self) -> None:
         """Behind whoever made the file."""

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TypeAlias, TypeVar
 
 from gateway.wire.sqlite_file import SqliteError
-from gateway.wire.sqlite_transactions import SqliteTransactions, SqliteUncertainError
+from gateway.wire.sqlite_transactions import Lasts, SqliteTransactions, SqliteUncertainError
 
 T = TypeVar("T")
 Settle: TypeAlias = Callable[[], None]
@@ -28,7 +28,7 @@ class _Job:
 
     run: Callable[[sqlite3.Connection], Settle]
     fail: Callable[[Exception], None]
-    durable: bool
+    lasts: Lasts
 
 
 class SqliteThread:
@@ -65,8 +65,8 @@ class SqliteThread:
         threading.Thread(target=self._live, name="store", daemon=True).start()
         await asyncio.shield(self._opened)
 
-    async def do(self, work: Callable[[sqlite3.Connection], T], *, durable: bool = False) -> T:
-        """`work` may be repeated, after a rollback. `durable`: it outlives a power cut, too, not only the process."""
+    async def do(self, work: Callable[[sqlite3.Connection], T], *, lasts: Lasts = Lasts.AS_LONG_AS_THE_SYSTEM) -> T:
+        """`work` may be repeated, after a rollback."""
         if self._closing:
             raise self._failure(f"the store {self._place!r} is closed")
         answer: asyncio.Future[T] = self._loop.create_future()
@@ -74,7 +74,7 @@ class SqliteThread:
         def run(connection: sqlite3.Connection) -> Settle:
             return partial(_resolve, answer, work(connection))
 
-        self._jobs.put(_Job(run, partial(_fail, answer), durable))
+        self._jobs.put(_Job(run, partial(_fail, answer), lasts))
         return await answer
 
     async def close(self) -> None:
@@ -111,9 +111,9 @@ class SqliteThread:
         return True, batch
 
     def _attempt(self, transactions: SqliteTransactions, batch: Sequence[_Job]) -> None:
-        durable = any(job.durable for job in batch)
+        lasts = max(job.lasts for job in batch)
         try:
-            transactions.begin(durable=durable)
+            transactions.begin(lasts=lasts)
         except (sqlite3.Error, SqliteError) as error:  # whoever holds the file: one by one they would each wait as long
             self._fail(batch, error)
             return
@@ -127,7 +127,7 @@ class SqliteThread:
             self._one_by_one(transactions, batch, error)
             return
         try:
-            transactions.commit(durable=durable)
+            transactions.commit(lasts=lasts)
         except SqliteUncertainError as error:
             self._fail(batch, error)
         except sqlite3.Error as error:

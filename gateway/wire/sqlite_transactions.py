@@ -12,6 +12,7 @@
 import ctypes
 import sqlite3
 from contextlib import suppress
+from enum import IntEnum
 from typing import Protocol
 
 from gateway.wire.sqlite_file import BUSY_S, SqliteError
@@ -25,6 +26,14 @@ LONG_PAGES, ANEW_MS = 4000, 20
 LOG_BYTES = 64 << 20
 
 
+class Lasts(IntEnum):
+    """What a transaction outlives once it is committed."""
+
+    AS_LONG_AS_THE_SYSTEM = 0  # `kill -9`, and no power cut
+    ON_DISK = 1  # a power cut, too; others may see it before that is sure, and where it fails nobody knows
+    FOR_SURE = 2  # the same; nobody sees it before, and where it fails it is undone
+
+
 class SqliteUncertainError(Exception):
     """A commit failed, and may take effect after a crash all the same."""
 
@@ -35,11 +44,11 @@ class SqliteTransactions(Protocol):
     @property
     def connection(self) -> sqlite3.Connection: ...
 
-    def begin(self, *, durable: bool) -> None:
+    def begin(self, *, lasts: Lasts) -> None:
         """Raises sqlite3.Error and SqliteError: nothing has happened."""
         ...
 
-    def commit(self, *, durable: bool) -> None:
+    def commit(self, *, lasts: Lasts) -> None:
         """Raises SqliteUncertainError; sqlite3.Error: it is undone for good."""
         ...
 
@@ -59,12 +68,12 @@ class PlainTransactions:
         self.connection = connection
         self._begin = begin
 
-    def begin(self, *, durable: bool) -> None:
-        del durable
+    def begin(self, *, lasts: Lasts) -> None:
+        del lasts
         self.connection.execute(self._begin)
 
-    def commit(self, *, durable: bool) -> None:
-        del durable
+    def commit(self, *, lasts: Lasts) -> None:
+        del lasts
         try:
             self.connection.execute("COMMIT")
         except sqlite3.Error:
@@ -101,17 +110,17 @@ class LoggedTransactions(PlainTransactions):
         connection.execute("PRAGMA wal_autocheckpoint = 0")
         connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
 
-    def begin(self, *, durable: bool) -> None:
+    def begin(self, *, lasts: Lasts) -> None:
         if self._watch.check():
             self._write_mark()
             self._watch.check()
         if not self._is_settled:
             self._settle()
-        self._begin_with("FULL" if durable else "NORMAL")
+        self._begin_with("FULL" if lasts is Lasts.FOR_SURE else "NORMAL")
 
-    def commit(self, *, durable: bool) -> None:
+    def commit(self, *, lasts: Lasts) -> None:
         try:
-            super().commit(durable=durable)
+            super().commit(lasts=lasts)
         except sqlite3.Error as error:
             self._is_settled = False
             try:
@@ -120,11 +129,29 @@ class LoggedTransactions(PlainTransactions):
                 raise SqliteUncertainError(f"{error}; then, while that was undone: {further}") from error
             raise
         self._commits += 1
-        if durable:
+        if lasts is Lasts.ON_DISK:
+            self._sync()
+        elif lasts is Lasts.FOR_SURE:
             try:
                 self._watch.check()
             except SqliteError as error:
                 raise SqliteUncertainError(str(error)) from error
+
+    def _sync(self) -> None:
+        """Waits for the disk without the lock of writers: processes that write wait for it at the same time.
+
+        What came before in the log is on disk then as well, whoever wrote it. Raises SqliteUncertainError: then
+        everybody sees the commit, and nobody knows whether a power cut leaves it.
+        """
+        try:
+            try:
+                self._watch.sync_log()
+            except OSError:  # written once more, it is there, or nobody knows
+                self._is_settled = False
+                self._settle()
+            self._watch.check()
+        except (sqlite3.Error, SqliteError) as error:
+            raise SqliteUncertainError(str(error)) from error
 
     def rest(self) -> None:
         """Plays the log into the database now and then."""
@@ -177,7 +204,7 @@ class LoggedTransactions(PlainTransactions):
         except sqlite3.Error:
             self.roll_back()
             raise
-        super().commit(durable=True)
+        super().commit(lasts=Lasts.FOR_SURE)
 
     def _begin_with(self, synchronous: str) -> None:
         if synchronous != self._synchronous:

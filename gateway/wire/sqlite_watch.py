@@ -63,6 +63,10 @@ class SqliteWatch:
         before, self._seen = self._seen, self._look()
         return self._seen.log_bytes == 0 < before.log_bytes
 
+    def sync_log(self) -> None:
+        """Writes the log through to the disk. Raises OSError."""
+        os.fdatasync(self._descriptor)
+
     def write_log_anew(self) -> None:
         """Writes the log over itself and through to the disk; the caller holds the lock of writers.
 

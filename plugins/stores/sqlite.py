@@ -1,7 +1,7 @@
 """The store in one SQLite file: the methods of `Store`, on a thread that writes and one that reads.
 
 1. What changes together is one transaction (`gateway.journal_sqlite`).
-2. A durable `write`, and `rule`, `cancel`, `reissue`, `late` and what deletes, return after the fsync.
+2. A durable `write`, and `rule`, `cancel`, `reissue`, `late` and what deletes, return once they are on disk.
 3. Memories that nobody has changed since they were read need neither thread.
 """
 
@@ -51,7 +51,7 @@ from gateway.wire.sqlite_check import SqliteCheck
 from gateway.wire.sqlite_file import IN_MEMORY, connect, open_file
 from gateway.wire.sqlite_rows import Rows
 from gateway.wire.sqlite_thread import SqliteThread
-from gateway.wire.sqlite_transactions import LoggedTransactions, PlainTransactions, SqliteTransactions
+from gateway.wire.sqlite_transactions import Lasts, LoggedTransactions, PlainTransactions, SqliteTransactions
 from gateway.wire.sqlite_watch import SqliteWatch
 
 PREFIX = "sqlite:///"
@@ -135,8 +135,8 @@ class SqliteStore(SqliteMemories):
     async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return await self._thread(self._reader).do(work)
 
-    async def _write(self, work: Callable[[sqlite3.Connection], T], *, durable: bool = False) -> T:
-        return await self._thread(self._writer).do(work, durable=durable)
+    async def _write(self, work: Callable[[sqlite3.Connection], T], *, lasts: Lasts = Lasts.AS_LONG_AS_THE_SYSTEM) -> T:
+        return await self._thread(self._writer).do(work, lasts=lasts)
 
     def _thread(self, thread: SqliteThread | None) -> SqliteThread:
         if thread is None:
@@ -166,10 +166,12 @@ class SqliteStore(SqliteMemories):
 
     async def put_service(self, service: StoredService, *, expected: int) -> bool:
         row = replace(service, pins=json.dumps(dict(service.pins)))  # type: ignore[arg-type]  # as the table has them
-        return await self._write(lambda c: kept.put_service(c, SERVICES.values(row), expected=expected), durable=True)
+        return await self._write(
+            lambda c: kept.put_service(c, SERVICES.values(row), expected=expected), lasts=Lasts.FOR_SURE
+        )
 
     async def delete_service(self, name: str) -> bool:
-        return await self._write(lambda c: kept.delete_service(c, name), durable=True)
+        return await self._write(lambda c: kept.delete_service(c, name), lasts=Lasts.FOR_SURE)
 
     async def tell_services(self, worker: str, services: Sequence[WorkerService]) -> None:
         await self._write(lambda c: kept.tell_services(c, worker, map(TOLD.values, services)))
@@ -199,7 +201,7 @@ class SqliteStore(SqliteMemories):
     # Runs.
 
     async def write(self, change: Change) -> None:
-        await self._write(partial(transactions.write, change=change), durable=change.durable)
+        await self._write(partial(transactions.write, change=change), lasts=_lasts(change))
 
     async def run(self, run_id: str, *, tenant: str) -> StoredRun | None:
         return await self._first(RUNS, journal.RUN, (tenant, run_id))
@@ -235,13 +237,13 @@ class SqliteStore(SqliteMemories):
         return await self._write(lambda c: c.execute(journal.RELEASE, (owner,)).rowcount)
 
     async def late(self, step: StoredStep, *, events: Sequence[RunEvent], audit: Sequence[AuditLine]) -> None:
-        await self._write(partial(transactions.late, step=step, events=events, audit=audit), durable=True)
+        await self._write(partial(transactions.late, step=step, events=events, audit=audit), lasts=Lasts.FOR_SURE)
 
     async def cancel(
         self, run_id: str, *, tenant: str, now_s: float, events: Sequence[RunEvent], audit: Sequence[AuditLine]
     ) -> bool:
         cancel = partial(transactions.cancel, tenant=tenant, run_id=run_id, now_s=now_s, events=events, audit=audit)
-        return await self._write(cancel, durable=True)
+        return await self._write(cancel, lasts=Lasts.FOR_SURE)
 
     # Approvals.
 
@@ -267,11 +269,11 @@ class SqliteStore(SqliteMemories):
         return (await self.rule_all([ruling]))[0]
 
     async def rule_all(self, rulings: Sequence[Ruling]) -> Sequence[tuple[Ruled, Approval | None]]:
-        return await self._write(partial(transactions.rule, rulings=rulings), durable=True)
+        return await self._write(partial(transactions.rule, rulings=rulings), lasts=Lasts.FOR_SURE)
 
     async def reissue(self, old_id: str, approval: Approval, *, events: Sequence[RunEvent]) -> bool:
         reissue = partial(transactions.reissue, old_id=old_id, approval=approval, events=events)
-        return await self._write(reissue, durable=True)
+        return await self._write(reissue, lasts=Lasts.FOR_SURE)
 
     async def expire(self, *, now_s: float) -> Sequence[Approval]:
         return await self._write(partial(transactions.expire, now_s=now_s))
@@ -299,7 +301,7 @@ class SqliteStore(SqliteMemories):
         return await self._revoke(journal.DELETE_GRANT, (tenant, grant_id), audit)
 
     async def ask_before(self, ask: AskBefore) -> None:
-        await self._write(lambda c: c.execute(journal.ADD_ASK, ASKS.values(ask)).rowcount, durable=True)
+        await self._write(lambda c: c.execute(journal.ADD_ASK, ASKS.values(ask)).rowcount, lasts=Lasts.FOR_SURE)
 
     async def asks(self, *, tenant: str, now_s: float) -> Sequence[AskBefore]:
         return await self._all(ASKS, f"{journal.ASKS} ORDER BY created_s", (tenant, now_s))
@@ -312,7 +314,7 @@ class SqliteStore(SqliteMemories):
 
     async def _revoke(self, statement: str, values: Values, audit: Sequence[AuditLine]) -> bool:
         revoke = partial(transactions.revoke, statement=statement, values=values, audit=audit)
-        return await self._write(revoke, durable=True)
+        return await self._write(revoke, lasts=Lasts.FOR_SURE)
 
     # Events and the audit log.
 
@@ -336,6 +338,13 @@ class SqliteStore(SqliteMemories):
 
     async def _first(self, rows: Rows[FactT], statement: str, values: Values) -> FactT | None:
         return next(iter(await self._all(rows, statement, values)), None)
+
+
+def _lasts(change: Change) -> Lasts:
+    """A question that was refused must be nobody's to answer; a call that was refused is only looked at again."""
+    if not change.durable:
+        return Lasts.AS_LONG_AS_THE_SYSTEM
+    return Lasts.FOR_SURE if change.approvals else Lasts.ON_DISK
 
 
 def build(config: Config, _host: Host) -> SqliteStore:

@@ -28,7 +28,7 @@ from pathlib import Path
 from crash.disk import tell
 from gateway.store import StoreError, UncertainError
 from plugins.stores.sqlite import SqliteStore
-from tests.plugins.stores.records import audit_line, event, parked, ruling
+from tests.plugins.stores.records import audit_line, event, moved, parked, ruling, run
 record = Path(sys.argv[2])
 async def decide(store, name):
     try:
@@ -41,6 +41,14 @@ async def decide(store, name):
         tell(record, b"refused " + name.encode())
     else:
         tell(record, b"accepted " + name.encode())
+        await begin(store, name)
+async def begin(store, name):
+    try:
+        await store.write(moved(run(name, effects=True, updated_s=300.0)))
+    except StoreError:
+        pass
+    else:
+        tell(record, b"begun " + name.encode())
 async def decide_some(store, worker):
     for n in range(int(sys.argv[3]) // 4):
         await decide(store, f"r{worker}_{n}")
@@ -91,11 +99,13 @@ async def decided(folder: Path, *, chance: random.Random) -> tuple[Disk, bytes]:
 
 async def wrongs(place: Path, told: Sequence[bytes]) -> list[str]:
     """What the store has that is not what was told."""
-    states = {name: what for what, name in (line.decode().split() for line in told)}
+    states = {name: what for what, name in (line.decode().split() for line in told) if what != "begun"}
+    begun = {line.decode().split()[1] for line in told if line.startswith(b"begun ")}
     store = SqliteStore(str(place))
     await store.open()
     try:
         found = {a.id: a.state for a in await store.approvals(tenant="acme", limit=1000)}
+        run = {r.id for r in await store.runs(tenant="acme", limit=1000) if r.effects}
         rows = await store.audit(after=0, limit=1000)
         assert verify((row.seq, asdict(row.line), row.hash) for row in rows) is None
     finally:
@@ -107,6 +117,7 @@ async def wrongs(place: Path, told: Sequence[bytes]) -> list[str]:
     lost += [
         f"{n}: accepted, is {found.get(n)}" for n, s in states.items() if s == "accepted" and found.get(n) != "approved"
     ]
+    lost += [f"{name}: begun, and is not" for name in begun - run]
     effective = [
         f"{name}: refused, is {found.get(name)}"
         for name, state in states.items()
@@ -142,7 +153,12 @@ async def endured(folder: Path, *, seeds: range, cuts: int) -> Counter[str]:
 async def test_what_a_store_says_holds_on_a_disk_that_fails(tmp_path: Path) -> None:
     """Refused: not there, and never will be. Accepted: there. Nobody knows: said so."""
     figures = await endured(tmp_path, seeds=range(6, 11), cuts=6)
-    assert figures["calls that failed"] and figures["accepted"] and figures["refused"] + figures["uncertain"]
+    assert (
+        figures["calls that failed"]
+        and figures["accepted"]
+        and figures["begun"]
+        and figures["refused"] + figures["uncertain"]
+    )
 
 
 @pytest.mark.crash

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.wire.sqlite_file import SqliteError
 from gateway.wire.sqlite_thread import SqliteThread
-from gateway.wire.sqlite_transactions import PlainTransactions
+from gateway.wire.sqlite_transactions import Lasts, PlainTransactions
 
 Open = Callable[..., Awaitable[SqliteThread]]
 
@@ -77,7 +77,7 @@ async def test_work_that_waits_together_is_done_in_order(thread: SqliteThread) -
 
 async def test_what_is_refused_is_undone_alone(thread: SqliteThread) -> None:
     """Its caller gets the very refusal; the others of the batch are there, and were done once."""
-    jobs = (thread.do(partial(put, word=str(n), refuse=n % 3 == 1), durable=True) for n in range(9))
+    jobs = (thread.do(partial(put, word=str(n), refuse=n % 3 == 1), lasts=Lasts.FOR_SURE) for n in range(9))
     results = await asyncio.gather(*jobs, return_exceptions=True)
     assert [str(result) if isinstance(result, RefusalError) else result for result in results] == [
         *(1, "1", 2, 3, "4", 4, 5, "7", 6)

@@ -13,7 +13,7 @@ import pytest
 from gateway.wire.kept_sql import MARK
 from gateway.wire.migrations import MIGRATIONS
 from gateway.wire.sqlite_file import SqliteError, open_file
-from gateway.wire.sqlite_transactions import CHECKPOINT_COMMITS, LoggedTransactions, PlainTransactions
+from gateway.wire.sqlite_transactions import CHECKPOINT_COMMITS, Lasts, LoggedTransactions, PlainTransactions
 from gateway.wire.sqlite_watch import SqliteWatch
 
 PUT = "INSERT INTO counters VALUES (?, 1)"
@@ -32,9 +32,9 @@ def transactions(place: Path) -> Iterator[LoggedTransactions]:
 
 
 def put(transactions: PlainTransactions, name: str) -> None:
-    transactions.begin(durable=True)
+    transactions.begin(lasts=Lasts.FOR_SURE)
     transactions.connection.execute(PUT, (name,))
-    transactions.commit(durable=True)
+    transactions.commit(lasts=Lasts.FOR_SURE)
 
 
 def names(place: Path) -> set[str]:
@@ -48,7 +48,7 @@ def names(place: Path) -> set[str]:
 
 def test_a_transaction_that_is_rolled_back_is_not_there(transactions: LoggedTransactions, place: Path) -> None:
     """Nor is the connection in it any more."""
-    transactions.begin(durable=False)
+    transactions.begin(lasts=Lasts.AS_LONG_AS_THE_SYSTEM)
     transactions.connection.execute(PUT, ("undone",))
     transactions.roll_back()
     put(transactions, "done")
@@ -83,16 +83,16 @@ import resource, sqlite3, sys
 from gateway.wire.kept_sql import MARK
 from gateway.wire.migrations import MIGRATIONS
 from gateway.wire.sqlite_file import open_file
-from gateway.wire.sqlite_transactions import LoggedTransactions
+from gateway.wire.sqlite_transactions import Lasts, LoggedTransactions
 from gateway.wire.sqlite_watch import SqliteWatch
 place = sys.argv[1]
 transactions = LoggedTransactions(open_file(place, migrations=MIGRATIONS), watch=SqliteWatch(place), mark=MARK)
-transactions.begin(durable=True)
+transactions.begin(lasts=Lasts.FOR_SURE)
 transactions.connection.execute("INSERT INTO counters VALUES ('big', zeroblob(40000))")
 _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 resource.setrlimit(resource.RLIMIT_FSIZE, (20000, hard))
 try:
-    transactions.commit(durable=True)
+    transactions.commit(lasts=Lasts.FOR_SURE)
 except sqlite3.Error as error:
     assert not transactions.connection.in_transaction
     print("undone:", error)
