@@ -20,17 +20,18 @@ SIBLINGS = [
 ]
 
 
-@pytest.mark.parametrize("sql", [case["sql"] for case in SIBLINGS if case["expect"] == "auto"], ids=ascii)
-def test_everyday_reading_is_harmless(sql: str) -> None:
+def test_everyday_reading_is_harmless() -> None:
     """Plain reading statements of every dialect are not doubted."""
-    assert judge(sql).doubt is None
+    harmless = [case["sql"] for case in SIBLINGS if case["expect"] == "auto"]
+    assert len(harmless) > 180 and [(sql, doubt) for sql in harmless if (doubt := judge(sql).doubt)] == []
 
 
-@pytest.mark.parametrize("sql", [case["sql"] for case in SIBLINGS if case["expect"] == "confirm"], ids=ascii)
-def test_everything_else_is_doubted(sql: str) -> None:
+def test_everything_else_is_doubted() -> None:
     """Writes, effects, files, stacked statements, tricks and prose are doubted, with a reason for a person."""
-    doubt = judge(sql).doubt
-    assert doubt is not None and doubt[0].islower() and doubt[1].endswith(".") and len(doubt[1]) < 200
+    doubted = [(case["sql"], judge(case["sql"]).doubt) for case in SIBLINGS if case["expect"] == "confirm"]
+    assert len(doubted) > 250 and [sql for sql, doubt in doubted if doubt is None] == []
+    for sql, doubt in doubted:
+        assert doubt and doubt[0].islower() and doubt[1].endswith(".") and len(doubt[1]) < 200, sql
 
 
 @pytest.mark.parametrize(

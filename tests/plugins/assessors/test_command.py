@@ -38,14 +38,15 @@ def expected(case: Json, profile: Profile) -> str:
 
 
 @pytest.mark.parametrize("profile", ["literal", "standard", "hardened"])
-@pytest.mark.parametrize("case", [case for case in CASES if not case.get("ambiguous")], ids=lambda case: case["why"])
-def test_every_case_holds_under_every_profile(case: Json, profile: Profile) -> None:
+def test_every_case_holds_under_every_profile(profile: Profile) -> None:
     """The verdict is the case's; auto is the whitelist's, confirm the default's, and it says why."""
-    verdict = assessor(profile).assess(case["arguments"])
-    assert verdict.decision == expected(case, profile), verdict
-    assert verdict.basis == ("whitelist" if verdict.decision == "auto" else "default")
-    assert verdict.rule
-    assert verdict.reason
+    judge = assessor(profile)
+    judged = [(case, judge.assess(case["arguments"])) for case in CASES if not case.get("ambiguous")]
+    assert len(judged) > 300
+    assert [(case, verdict) for case, verdict in judged if verdict.decision != expected(case, profile)] == []
+    for case, verdict in judged:
+        assert verdict.basis == ("whitelist" if verdict.decision == "auto" else "default"), case
+        assert verdict.rule and verdict.reason, case
 
 
 def test_command_whitelist_fallback() -> None:

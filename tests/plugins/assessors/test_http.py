@@ -36,20 +36,21 @@ def expected(case: dict[str, Any], *, profile: str) -> str:
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("case", CASES, ids=lambda case: ascii(case["why"]))
-def test_corpus(case: dict[str, Any], profile: str) -> None:
+def test_corpus(profile: str) -> None:
     """Every case holds, in each profile as its tier says; the basis names the whitelist or its absence."""
-    verdict = ASSESSORS[profile].assess(case["arguments"])
-    assert verdict.decision == expected(case, profile=profile), verdict
-    assert verdict.basis == ("whitelist" if verdict.decision == "auto" else "default")
-    assert verdict.rule.startswith("http.") and verdict.reason.endswith(".")
+    judged = [(case, ASSESSORS[profile].assess(case["arguments"])) for case in CASES]
+    assert len(judged) > 70
+    assert [(case, verdict) for case, verdict in judged if verdict.decision != expected(case, profile=profile)] == []
+    for case, verdict in judged:
+        assert verdict.basis == ("whitelist" if verdict.decision == "auto" else "default"), case
+        assert verdict.rule.startswith("http.") and verdict.reason.endswith("."), case
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("case", SIBLINGS, ids=lambda case: ascii(case["url"]))
-def test_siblings(case: dict[str, Any], profile: str) -> None:
+def test_siblings(profile: str) -> None:
     """URLs of the same kinds as the cases: other spellings, other tricks, other plain uses."""
-    assert decision(case["url"], ASSESSORS[profile]) == expected(case, profile=profile)
+    wrong = [one for one in SIBLINGS if decision(one["url"], ASSESSORS[profile]) != expected(one, profile=profile)]
+    assert len(SIBLINGS) > 150 and wrong == []
 
 
 PRIVATE = [case["arguments"] for case in CASES if case.get("group") == "private_network"]

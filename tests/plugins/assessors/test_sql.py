@@ -41,13 +41,14 @@ def expected(case: dict[str, Any], *, profile: str) -> str:
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("case", CASES, ids=lambda case: ascii(case["why"]))
-def test_corpus(case: dict[str, Any], profile: str) -> None:
+def test_corpus(profile: str) -> None:
     """Every case holds, in each profile as its tier says; the basis names the whitelist or its absence."""
-    verdict = ASSESSORS[profile].assess(case["arguments"])
-    assert verdict.decision == expected(case, profile=profile), verdict
-    assert verdict.basis == ("whitelist" if verdict.decision == "auto" else "default")
-    assert verdict.rule.startswith("sql.") and verdict.reason.endswith(".")
+    judged = [(case, ASSESSORS[profile].assess(case["arguments"])) for case in CASES]
+    assert len(judged) > 150
+    assert [(case, verdict) for case, verdict in judged if verdict.decision != expected(case, profile=profile)] == []
+    for case, verdict in judged:
+        assert verdict.basis == ("whitelist" if verdict.decision == "auto" else "default"), case
+        assert verdict.rule.startswith("sql.") and verdict.reason.endswith("."), case
 
 
 def test_sql_whitelist_fallback() -> None:
