@@ -8,24 +8,21 @@ from gateway.remote import Remote, RemoteError, message_of
 from gateway.terminal import approval_lines, approval_summary, call_line, views, word
 
 PATH = ("context", "approvals")
-#: As many as a gateway tells at once.
-LIMIT = 200
 
 
 def listed(remote: Remote, *, status: str | None, as_json: bool) -> Iterator[str]:
-    """The approvals in a state, oldest first. Raises RemoteError."""
-    found = views(remote.get(*PATH, status=status, limit=LIMIT).get("data"))
-    if as_json:
-        yield from map(json.dumps, found)
-        return
-    for i, view in enumerate(found):
-        if i:
+    """Yields the approvals in a state, the oldest first. Raises RemoteError."""
+    found = 0
+    for view in remote.entries(*PATH, status=status):
+        if as_json:
+            yield json.dumps(view)
+            continue
+        if found:
             yield ""
+        found += 1
         yield from approval_summary(view)
-    if not found:
+    if not found and not as_json:
         yield "none"
-    if len(found) == LIMIT:
-        yield f"... the oldest {LIMIT}; there may be more"
 
 
 def one(remote: Remote, approval_id: str, *, as_json: bool) -> Iterator[str]:

@@ -5,25 +5,17 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from gateway.remote import Remote, RemoteError
-from gateway.terminal import View, time_of, views, word
+from gateway.terminal import View, time_of, word
 
 PATH: Final = ("context", "memories")
-_PAGE: Final = 200
 
 
 def listed(remote: Remote, *, user: str | None, key: str | None, as_json: bool) -> Iterator[str]:
     """Yields the memories of a user, or of a key, the newest first. Raises RemoteError."""
-    after: str | None = None
     is_empty = True
-    while after is not None or is_empty:
-        answer = remote.get(*PATH, user=user, key=key, after=after, limit=_PAGE)
-        for view in views(answer.get("data")):
-            is_empty = False
-            yield json.dumps(view) if as_json else _line(view)
-        following = answer.get("next")
-        after = following if isinstance(following, str) else None
-        if after is None:
-            break
+    for view in remote.entries(*PATH, user=user, key=key):
+        is_empty = False
+        yield json.dumps(view) if as_json else _line(view)
     if is_empty and not as_json:
         yield "none"
 

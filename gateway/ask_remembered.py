@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from gateway.remote import Remote, RemoteError
-from gateway.terminal import View, time_of, views, word
+from gateway.terminal import View, time_of, word
 
 GRANTS: Final = ("context", "grants")
 ASKS: Final = ("context", "asks")
@@ -15,14 +15,12 @@ _ASK: Final = "ask_"
 
 def grants(remote: Remote, *, as_json: bool) -> Iterator[str]:
     """Yields the remembered approvals, a few lines each. Raises RemoteError."""
-    found = views(remote.get(*GRANTS).get("data"))
-    yield from _listed(found, as_json=as_json)
+    yield from _listed(remote.entries(*GRANTS), as_json=as_json)
 
 
 def asks(remote: Remote, *, as_json: bool) -> Iterator[str]:
     """Yields the conversations that ask before each call, a few lines each. Raises RemoteError."""
-    found = views(remote.get(*ASKS).get("data"))
-    yield from _listed(found, as_json=as_json)
+    yield from _listed(remote.entries(*ASKS), as_json=as_json)
 
 
 def revoked(remote: Remote, ids: Sequence[str]) -> Iterator[str]:
@@ -42,15 +40,17 @@ def revoked(remote: Remote, ids: Sequence[str]) -> Iterator[str]:
         raise RemoteError("; ".join(refused))
 
 
-def _listed(found: Sequence[View], *, as_json: bool) -> Iterator[str]:
+def _listed(found: Iterator[View], *, as_json: bool) -> Iterator[str]:
     if as_json:
         yield from map(json.dumps, found)
         return
-    for i, view in enumerate(found):
-        if i:
+    is_empty = True
+    for view in found:
+        if not is_empty:
             yield ""
+        is_empty = False
         yield from _summary(view)
-    if not found:
+    if is_empty:
         yield "none"
 
 

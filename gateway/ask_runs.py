@@ -4,24 +4,23 @@ import json
 from collections.abc import Iterator
 
 from gateway.remote import Remote
-from gateway.terminal import run_lines, run_summary, views, word
+from gateway.terminal import run_lines, run_summary, word
 
 PATH = ("context", "runs")
-#: As many as a gateway tells at once.
-LIMIT = 200
 
 
-def listed(remote: Remote, *, state: str | None, conversation: str | None, as_json: bool) -> Iterator[str]:
-    """Runs, newest first. Raises RemoteError."""
-    found = views(remote.get(*PATH, state=state, conversation=conversation, limit=LIMIT).get("data"))
+def listed(remote: Remote, *, state: str | None, conversation: str | None, most: int, as_json: bool) -> Iterator[str]:
+    """Yields the newest `most` runs, the newest first. Raises RemoteError."""
+    found = 0
+    for view in remote.entries(*PATH, state=state, conversation=conversation, most=most):
+        found += 1
+        yield json.dumps(view) if as_json else run_summary(view)
     if as_json:
-        yield from map(json.dumps, found)
         return
-    yield from map(run_summary, found)
     if not found:
         yield "none"
-    if len(found) == LIMIT:
-        yield f"... the newest {LIMIT}; there may be more"
+    if found == most:
+        yield f"... the newest {most}; --limit shows more"
 
 
 def one(remote: Remote, run_id: str, *, as_json: bool) -> Iterator[str]:

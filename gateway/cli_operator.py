@@ -83,6 +83,7 @@ class OperatorCommands:
         p = self._asking(commands, "list", self._list_runs, "list runs, newest first")
         p.add_argument("--state", choices=_RUN_STATES, help="only those in this state")
         p.add_argument("--conversation", metavar="ID", help="only those of this conversation")
+        p.add_argument("--limit", type=_count, default=200, metavar="N", help="the newest so many (default: 200)")
         _json_option(p)
         p = self._asking(commands, "show", self._show_run, "show what a run did, call by call")
         p.add_argument("id", metavar="ID", help="a run's: run_...")
@@ -223,7 +224,8 @@ class OperatorCommands:
     def _list_runs(self, args: argparse.Namespace) -> Iterator[str]:
         from gateway.ask_runs import listed
 
-        return listed(self._remote(args), state=args.state, conversation=args.conversation, as_json=args.json)
+        which = {"state": args.state, "conversation": args.conversation, "most": args.limit}
+        return listed(self._remote(args), **which, as_json=args.json)
 
     def _show_run(self, args: argparse.Namespace) -> Iterator[str]:
         from gateway.ask_runs import one
@@ -339,6 +341,12 @@ def _group(commands: Commands, name: str, text: str) -> Commands:
 
 def _json_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="for scripts: one JSON object a line")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError("expected a whole number from 1")
+    return int(text)
 
 
 def _sha256(text: str) -> str:

@@ -272,9 +272,15 @@ class Journal(Protocol):
     async def run(self, run_id: str, *, tenant: str) -> StoredRun | None: ...
 
     async def runs(
-        self, *, tenant: str, state: str | None = None, conversation: str | None = None, limit: int
+        self,
+        *,
+        tenant: str,
+        state: str | None = None,
+        conversation: str | None = None,
+        after: str | None = None,
+        limit: int,
     ) -> Sequence[StoredRun]:
-        """Newest first."""
+        """Returns runs without request, progress and answer, newest first; `after`: behind the run of this id."""
         ...
 
     async def runs_like(self, fingerprint: str, *, tenant: str, since_s: float) -> Sequence[StoredRun]:
@@ -326,9 +332,10 @@ class Journal(Protocol):
         conversation: str | None = None,
         run_id: str | None = None,
         sha256: str | None = None,
+        after: str | None = None,
         limit: int,
     ) -> Sequence[Approval]:
-        """Oldest first."""
+        """Returns approvals, oldest first; `after`: behind the one of this id, none where there is no such one."""
         ...
 
     async def rule(self, ruling: Ruling) -> tuple[Ruled, Approval | None]:

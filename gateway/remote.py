@@ -2,15 +2,17 @@
 
 import http.client
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode, urlsplit
 
 from gateway.caller import CLI_AGENT
 from gateway.config import Address
 from gateway.sockets import reachable
-from gateway.terminal import CommandError
+from gateway.terminal import CommandError, View, views
 
+#: Entries of a list that a gateway sends at once, at most.
+PAGE = 200
 _MOST_SHOWN = 500
 _TIMEOUT_S = 30.0
 
@@ -40,6 +42,19 @@ class Remote:
     def get(self, *path: str, **query: str | int | None) -> dict[str, object]:
         """The answer of a page; parts of the query that are None are left out. Raises RemoteError."""
         return self._ask("GET", _target(path) + _query(query), None)
+
+    def entries(self, *path: str, most: int | None = None, **query: str | None) -> Iterator[View]:
+        """Yields the entries of a list, page by page, up to `most`. Raises RemoteError."""
+        after: str | None = None
+        while True:
+            limit = PAGE if most is None else min(PAGE, most)
+            answer = self.get(*path, **query, after=after, limit=limit)
+            found = views(answer.get("data"))
+            yield from found
+            most = None if most is None else most - len(found)
+            after = following if isinstance(following := answer.get("next"), str) else None
+            if after is None or most == 0:
+                return
 
     def post(self, *path: str, **body: object) -> dict[str, object]:
         """The answer to a body, from which what is None is left out. Raises RemoteError."""

@@ -6,8 +6,8 @@ import pytest
 from lanes.office import opened
 from operating import remote, told
 
-from gateway.ask_runs import LIMIT, cancelled, listed, one, resumed
-from gateway.remote import RemoteError
+from gateway.ask_runs import cancelled, listed, one, resumed
+from gateway.remote import PAGE, RemoteError
 from tests.plugins.stores.records import approval, new, parked, run, step
 
 LOST = new(
@@ -20,7 +20,7 @@ LOST = new(
 async def test_runs_are_listed() -> None:
     """Newest first, with what they wait for."""
     async with opened(parked(), new(run("run_2", created_s=110.0, conversation="c9"))) as desk:
-        assert await told(lambda: listed(remote(desk), state=None, conversation=None, as_json=False)) == [
+        assert await told(lambda: listed(remote(desk), state=None, conversation=None, most=200, as_json=False)) == [
             "run_2  running  chat of ann, began 1970-01-01 00:01:50 UTC, waits for nobody",
             "run_1  awaiting_approval  chat of ann, began 1970-01-01 00:01:40 UTC, waits for 1 approval",
         ]
@@ -29,16 +29,19 @@ async def test_runs_are_listed() -> None:
             ({"state": None, "conversation": "c9"}, ["run_2"]),
             ({"state": "failed", "conversation": None}, []),
         ):
-            lines = await told(lambda narrowed=narrowed: listed(remote(desk), **narrowed, as_json=True))
+            lines = await told(lambda narrowed=narrowed: listed(remote(desk), **narrowed, most=200, as_json=True))
             assert [json.loads(line)["id"] for line in lines] == found
-        assert await told(lambda: listed(remote(desk), state="failed", conversation=None, as_json=False)) == ["none"]
+        assert await told(lambda: listed(remote(desk), state="failed", conversation=None, most=200, as_json=False)) == [
+            "none"
+        ]
 
 
-async def test_a_list_that_is_full_says_so() -> None:
-    """There may be more than a gateway tells at once."""
-    async with opened(*(new(run(f"r{i}", state="failed")) for i in range(LIMIT))) as desk:
-        lines = await told(lambda: listed(remote(desk), state="failed", conversation=None, as_json=False))
-        assert (len(lines), lines[-1]) == (LIMIT + 1, "... the newest 200; there may be more")
+@pytest.mark.parametrize("most", [PAGE - 1, PAGE, PAGE + 1])
+async def test_a_list_that_is_full_says_so(most: int) -> None:
+    """There may be more than are asked for, of which a gateway sends so many at once."""
+    async with opened(*(new(run(f"r{i}", state="failed")) for i in range(PAGE + 2))) as desk:
+        lines = await told(lambda: listed(remote(desk), state="failed", conversation=None, most=most, as_json=False))
+        assert (len(lines), lines[-1]) == (most + 1, f"... the newest {most}; --limit shows more")
 
 
 async def test_one_run_is_shown_call_by_call() -> None:

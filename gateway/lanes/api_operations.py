@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from gateway.lanes.admin import EXPOSITION_TYPE
-from gateway.lanes.api_schemas import NUMBER, TEXT, WHOLE, Schema, listing, ref
+from gateway.lanes.api_schemas import NUMBER, TEXT, WHOLE, Schema, listing, paged, ref
 from gateway.lanes.approvals import STATES as APPROVAL_STATES
 from gateway.lanes.runs import STATES as RUN_STATES
 
@@ -92,6 +92,7 @@ OF_KEYS: Final = ("invalid_header", "missing_api_key", "invalid_api_key", "scope
 OF_NONE: Final = ("unknown_route", "unsupported_endpoint")
 
 _CONVERSATION: Final = Parameter("conversation", TEXT, "Only those of this conversation (`X-Context-Conversation`).")
+_BEHIND: Final = Parameter("after", TEXT, "`next` of the page before.")
 _LIMIT: Final = Parameter(
     "limit", {"type": "integer", "minimum": 1, "maximum": 200, "default": 50}, "How many at most."
 )
@@ -230,7 +231,8 @@ OPERATIONS: Final[Sequence[Operation]] = (
         summary="See what a chat would become; no model is called", parameters=_STEERING[:-1],
         answers=_json("What the model would be asked.", ref("Explanation")), errors=_CHAT,
     ),
-    _get(_PROMPTS, "listPrompts", "List the system prompts", "Prompts", listing("Prompt"), scopes=_CONTEXT),
+    _get(_PROMPTS, "listPrompts", "List the system prompts", "Prompts", paged("Prompt"), scopes=_CONTEXT,
+         parameters=(_BEHIND, _LIMIT)),
     _get(
         _PROMPTS + "/{id}", "getPrompt", "Get a system prompt", "Prompts", ref("PromptWithText"), scopes=_CONTEXT,
         errors=("prompt_not_found",),
@@ -256,23 +258,25 @@ OPERATIONS: Final[Sequence[Operation]] = (
     _get("/workflows/{name}", "getWorkflow", "Get a workflow with its parameters", "Workflows", ref("WholeWorkflow"),
          scopes=_CONTEXT, errors=("workflow_not_found",)),
     _RUN_WORKFLOW,
-    _get("/context/approvals", "listApprovals", "List approvals, the newest first", "Approvals", listing("Approval"),
-         parameters=(_STATUS, _CONVERSATION, _RUN, _LIMIT)),
+    _get("/context/approvals", "listApprovals", "List approvals, the oldest first", "Approvals", paged("Approval"),
+         parameters=(_STATUS, _CONVERSATION, _RUN, _BEHIND, _LIMIT)),
     _get("/context/approvals/{id}", "getApproval", "Get an approval, perhaps once it is decided", "Approvals",
          ref("Approval"), parameters=(_WAIT,), errors=("approval_not_found",)),
     _post("/context/approvals/batch", "decideApprovals", "Decide on several approvals", "Approvals",
           listing("BatchEntry"), scopes=("approve",), body="Batch"),
     _post("/context/approvals/{id}", "decideApproval", "Decide on an approval (scope `approve`)", "Approvals",
           ref("Approval"), scopes=_LOOKS, body="Decision", errors=_DECIDING),
-    _get("/context/grants", "listGrants", "List calls that were approved for longer", "Approvals", listing("Grant")),
+    _get("/context/grants", "listGrants", "List calls that were approved for longer", "Approvals", paged("Grant"),
+         parameters=(_BEHIND, _LIMIT)),
     _delete("/context/grants/{id}", "revokeGrant", "Take such an approval back", "Approvals",
             errors=("grant_not_found",)),
-    _get("/context/asks", "listAsks", "List conversations that ask before each call", "Approvals", listing("Ask")),
+    _get("/context/asks", "listAsks", "List conversations that ask before each call", "Approvals", paged("Ask"),
+         parameters=(_BEHIND, _LIMIT)),
     _delete("/context/asks/{id}", "revokeAsk", "Let a conversation ask no more", "Approvals",
             errors=("grant_not_found",)),
     _get(_MEMORIES, "listMemories", "List what is remembered of an end user, the newest first", "Memories",
-         ref("Memories"), scopes=_REMEMBERING, errors=("invalid_header",),
-         parameters=(*_WHOSE, Parameter("after", TEXT, "`next` of the page before."), _LIMIT)),
+         paged("Memory"), scopes=_REMEMBERING, errors=("invalid_header",),
+         parameters=(*_WHOSE, _BEHIND, _LIMIT)),
     Operation(
         method="DELETE", path=_MEMORIES, name="deleteMemories", tag="Memories", scopes=_REMEMBERING,
         summary="Delete all that is remembered of an end user, or for a key", parameters=_WHOSE,
@@ -283,8 +287,8 @@ OPERATIONS: Final[Sequence[Operation]] = (
         summary="Delete a memory", answers={204: Answer("It is gone.", {})}, errors=(*_QUERY, "memory_not_found"),
     ),
     _SOCKET,
-    _get("/context/runs", "listRuns", "List runs, the newest first", "Runs", listing("Run"),
-         parameters=(_STATE, _CONVERSATION, _LIMIT)),
+    _get("/context/runs", "listRuns", "List runs, the newest first", "Runs", paged("Run"),
+         parameters=(_STATE, _CONVERSATION, _BEHIND, _LIMIT)),
     _get("/context/runs/{id}", "getRun", "Get a run with its steps", "Runs", ref("WholeRun"),
          errors=("run_not_found",)),
     _EVENTS,

@@ -46,6 +46,11 @@ def listing(name: str) -> Schema:
     return _of(object=_only("list"), data=_many(ref(name)))
 
 
+def paged(name: str) -> Schema:
+    """Returns the schema of one page of a list; `next` is the `after` of the page behind it, or null."""
+    return _of(object=_only("list"), data=_many(ref(name)), next=_maybe(TEXT))
+
+
 def schemas() -> dict[str, Schema]:
     """Returns all schemas by name."""
     found: dict[str, Schema] = {}
@@ -69,7 +74,6 @@ def _of_memories() -> dict[str, Schema]:
             text=TEXT,
             created_at=TIME,
         ),
-        "Memories": _of(object=_only("list"), data=_many(ref("Memory")), next=_maybe(TEXT)),
         "MemoriesDeleted": _of(object=_only("memories.deleted"), deleted=WHOLE),
     }
 

@@ -16,9 +16,9 @@ from gateway.contracts import Clock, Json
 from gateway.errors import GatewayError
 from gateway.journal import Approval, ApprovalState, Journal
 from gateway.lanes.admin import Route
-from gateway.lanes.asked import VIEWING, Authorise, Body, Resume, body_of, limit_of, query_of, via_of, word_of
+from gateway.lanes.asked import VIEWING, Authorise, Body, Resume, body_of, gone, limit_of, query_of, via_of, word_of
 from gateway.lanes.decisions import Decision, Decisions, go_on
-from gateway.lanes.views import decided_view, error_view, json_answer, list_answer
+from gateway.lanes.views import decided_view, error_view, json_answer, list_answer, page_answer
 from gateway.runs.desk import Desk, Wish, approval_view, not_found
 from gateway.runs.tail import Tail
 from gateway.wire.replies import COMMENT_CHARS
@@ -86,15 +86,20 @@ class ApprovalPages:
 
     async def _list(self, request: web.Request) -> web.Response:
         caller = self._authorise(request, *VIEWING)
-        query = query_of(request, "status", "conversation", "run", "limit")
+        query = query_of(request, "status", "conversation", "run", "after", "limit")
+        after, limit = query.get("after"), limit_of(query)
+        if after is not None and await self._store.approval(after, tenant=caller.tenant) is None:
+            raise gone("after")
         approvals = await self._store.approvals(
             tenant=caller.tenant,
             state=word_of(query, "status", STATES),
             conversation=query.get("conversation"),
             run_id=query.get("run"),
-            limit=limit_of(query),
+            after=after,
+            limit=limit + 1,
         )
-        return list_answer([approval_view(approval) for approval in approvals])
+        following = approvals[limit - 1].id if len(approvals) > limit else None
+        return page_answer([approval_view(approval) for approval in approvals[:limit]], following=following)
 
     async def _get(self, request: web.Request) -> web.Response:
         caller = self._authorise(request, *VIEWING)

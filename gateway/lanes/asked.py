@@ -1,13 +1,14 @@
 """What a request to the pages of approvals and runs asks for: who asks, its query, its body; read strictly."""
 
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol, TypeAlias, TypeVar
 
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gateway.caller import CLI_AGENT, Caller
+from gateway.contracts import Json
 from gateway.errors import GatewayError
 from gateway.journal import Via
 from gateway.lanes.content import content_of
@@ -70,12 +71,31 @@ def via_of(request: web.Request) -> Via:
     return "cli" if request.headers.get("User-Agent") == CLI_AGENT else "rest"
 
 
-def limit_of(query: Mapping[str, str]) -> int:
-    """How many are asked for. Raises GatewayError (invalid_field)."""
-    limit = number_of(query, "limit", default=LIMIT)
+def limit_of(query: Mapping[str, str], *, default: int = LIMIT) -> int:
+    """Returns how many are asked for. Raises GatewayError (invalid_field)."""
+    limit = number_of(query, "limit", default=default)
     if not 1 <= limit <= LIMIT_MOST:
         raise GatewayError("invalid_field", f"It must be a number from 1 to {LIMIT_MOST}.", param="limit")
     return limit
+
+
+def page_of(views: Sequence[Json], query: Mapping[str, str]) -> tuple[Sequence[Json], str | None]:
+    """Returns the part of a list that `after` and `limit` name, and the `after` of the next part, or None.
+
+    Raises GatewayError (invalid_field).
+    """
+    begin, limit = 0, limit_of(query, default=LIMIT_MOST)
+    if (after := query.get("after")) is not None:
+        begin = 1 + next((at for at, view in enumerate(views) if view["id"] == after), -1)
+        if not begin:
+            raise gone("after")
+    page = views[begin : begin + limit]
+    return page, page[-1]["id"] if begin + limit < len(views) else None
+
+
+def gone(param: str) -> GatewayError:
+    """The error for a list that is to go on behind an entry that there is not, or not any more."""
+    return GatewayError("invalid_field", "The list has no such entry (any more): begin without it.", param=param)
 
 
 def number_of(query: Mapping[str, str], name: str, *, default: int) -> int:

@@ -155,4 +155,5 @@ def _asking(head: RequestHead, caller: Caller, *, path: str, content: bytes) -> 
         fingerprint(tenant=caller.tenant, caller=caller.name, path=path, steering=steering_of(head), content=content),
         None if key is None else (caller.tenant, caller.name, key.decode("latin-1")),
         repeats=retries.isdigit() and int(retries) > 0,
+        size_bytes=len(content),
     )

@@ -12,7 +12,7 @@ from gateway.lanes.asked import Authorise, limit_of, number_of, query_of
 from gateway.lanes.chat import head_of
 from gateway.lanes.decisions import written
 from gateway.lanes.steering import steering_of
-from gateway.lanes.views import json_answer
+from gateway.lanes.views import json_answer, page_answer
 from gateway.store import Memory, Store, memory_owner
 
 MEMORIES = "/context/memories"
@@ -41,7 +41,7 @@ class MemoryPages:
         before = number_of(query, "after", default=0) or None
         page = await self._store.memories(tenant=caller.tenant, owner=owner, before=before, limit=limit_of(query))
         following = None if page.next is None else str(page.next)
-        return json_answer({"object": "list", "data": [*map(_view, page.memories)], "next": following})
+        return page_answer([*map(_view, page.memories)], following=following)
 
     async def _delete_all(self, request: web.Request) -> web.Response:
         caller = self._authorise(request, *_SCOPES)

@@ -11,7 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from gateway.caller import Caller
 from gateway.contracts import EnhancedPrompt, Enhancer
 from gateway.errors import GatewayError
+from gateway.lanes.asked import page_of, query_of
 from gateway.lanes.content import content_of
+from gateway.lanes.views import page_answer
 from gateway.pipeline.prompts import (
     TEXT_LIMIT_BYTES,
     BasePrompts,
@@ -65,8 +67,10 @@ class PromptPages:
 
     async def _list(self, request: web.Request) -> web.Response:
         caller = self._authorise(request, "context")
+        query = query_of(request, "after", "limit")
         found = await self._prompts().all(tenant=caller.tenant)
-        return _json({"object": "list", "data": [_described(prompt) for prompt in found]})
+        page, following = page_of([_described(prompt) for prompt in found], query)
+        return page_answer(page, following=following)
 
     async def _get(self, request: web.Request) -> web.Response:
         caller = self._authorise(request, "context")

@@ -8,9 +8,9 @@ from gateway.contracts import Json
 from gateway.errors import GatewayError
 from gateway.journal import AskBefore, Grant
 from gateway.lanes.admin import Route
-from gateway.lanes.asked import VIEWING, Authorise, query_of, via_of
+from gateway.lanes.asked import VIEWING, Authorise, page_of, query_of, via_of
 from gateway.lanes.decisions import written
-from gateway.lanes.views import list_answer
+from gateway.lanes.views import page_answer
 from gateway.runs.remembered import Remembered, id_of
 
 GRANTS, ASKS = "/context/grants", "/context/asks"
@@ -34,13 +34,17 @@ class RememberedPages:
 
     async def _grants(self, request: web.Request) -> web.Response:
         caller = self._authorise(request, *VIEWING)
-        query_of(request)
-        return list_answer([_grant_view(grant) for grant in await self._remembered().grants(tenant=caller.tenant)])
+        query = query_of(request, "after", "limit")
+        views = [_grant_view(grant) for grant in await self._remembered().grants(tenant=caller.tenant)]
+        page, following = page_of(views, query)
+        return page_answer(page, following=following)
 
     async def _asks(self, request: web.Request) -> web.Response:
         caller = self._authorise(request, *VIEWING)
-        query_of(request)
-        return list_answer([_ask_view(ask) for ask in await self._remembered().asks(tenant=caller.tenant)])
+        query = query_of(request, "after", "limit")
+        views = [_ask_view(ask) for ask in await self._remembered().asks(tenant=caller.tenant)]
+        page, following = page_of(views, query)
+        return page_answer(page, following=following)
 
     async def _revoke_grant(self, request: web.Request) -> web.Response:
         caller = self._authorise(request, "approve")

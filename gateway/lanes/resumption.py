@@ -69,7 +69,7 @@ class Resumption:
         if handler is None or run.fence > OFTEN:
             await self._abandon(run, "it was begun too often" if handler is not None else _no_tools(run))
             return
-        asking = Asking(run.fingerprint, None, repeats=False)
+        asking = Asking(run.fingerprint, None, repeats=False, size_bytes=len(run.request))
         exchange = exchange_of(Resume(run), approvals="turn", header=header, credential=credential)
         self._runs.begin(exchange, asking, handler, detached=True, request_id=new_run_id())
 

@@ -1,7 +1,9 @@
 """The pages of runs: what they did, their end before their time, calls of which nobody knows; and the audit log."""
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final, get_args
 
 import orjson
@@ -19,13 +21,14 @@ from gateway.lanes.asked import (
     Body,
     Resume,
     body_of,
+    gone,
     limit_of,
     number_of,
     query_of,
     word_of,
 )
 from gateway.lanes.decisions import go_on, written
-from gateway.lanes.views import audit_view, json_answer, list_answer, run_view, whole_run_view
+from gateway.lanes.views import audit_view, json_answer, list_answer, page_answer, run_view, whole_run_view
 from gateway.runs import settle
 from gateway.runs.desk import OF_RUN
 from gateway.runs.tail import Tail
@@ -78,16 +81,20 @@ class RunPages:
 
     async def _list(self, request: web.Request) -> web.Response:
         caller = self._authorise(request, *VIEWING)
-        query = query_of(request, "state", "conversation", "limit")
-        wanted, limit = word_of(query, "state", STATES), limit_of(query)
+        query = query_of(request, "state", "conversation", "after", "limit")
+        wanted, limit, after = word_of(query, "state", STATES), limit_of(query), query.get("after")
+        if after is not None and await self._store.run(after, tenant=caller.tenant) is None:
+            raise gone("after")
+        found, following = await self._chosen(query, tenant=caller.tenant, wanted=wanted, limit=limit)
         views: list[Json] = []
-        for run in await self._chosen(query, tenant=caller.tenant, wanted=wanted, limit=limit):
+        for at, run in enumerate(found):
             view = run_view(run, pending=await self._pending(run))
             if wanted in (None, view["state"]):
                 views.append(view)
             if len(views) == limit:
+                following = run.id if at + 1 < len(found) else following
                 break
-        return list_answer(views)
+        return page_answer(views, following=following)
 
     async def _get(self, request: web.Request) -> web.Response:
         caller = self._authorise(request, *VIEWING)
@@ -158,15 +165,23 @@ class RunPages:
 
     async def _chosen(
         self, query: Mapping[str, str], *, tenant: str, wanted: str | None, limit: int
-    ) -> Sequence[StoredRun]:
-        """The runs that may be shown, newest first."""
-        conversation = query.get("conversation")
+    ) -> tuple[Sequence[StoredRun], str | None]:
+        """Returns the runs that may be shown, newest first, and the last one's id where there are more behind it."""
+        conversation, after = query.get("conversation"), query.get("after")
+        some = partial(self._store.runs, tenant=tenant, conversation=conversation, after=after)
         if wanted not in _SHOWN:
-            return await self._store.runs(tenant=tenant, state=wanted, conversation=conversation, limit=limit)
+            runs = await some(state=wanted, limit=limit + 1)
+            return runs[:limit], runs[limit - 1].id if len(runs) > limit else None
         found: list[StoredRun] = []
+        seen_until_s = -math.inf
         for state in _SHOWN if wanted == "awaiting_approval" else ("running",):
-            found += await self._store.runs(tenant=tenant, state=state, conversation=conversation, limit=LOOKED_AT)
-        return sorted(found, key=lambda run: run.created_s, reverse=True)
+            runs = await some(state=state, limit=LOOKED_AT)
+            if len(runs) == LOOKED_AT:
+                seen_until_s = max(seen_until_s, runs[-1].created_s)
+            found += runs
+        kept = [run for run in found if run.created_s >= seen_until_s]
+        kept.sort(key=lambda run: run.created_s, reverse=True)
+        return kept, kept[-1].id if seen_until_s > -math.inf else None
 
     async def _pending(self, run: StoredRun) -> int:
         """How many approvals of the run are pending; a run that is not under way has none."""

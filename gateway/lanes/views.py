@@ -20,6 +20,11 @@ def list_answer(entries: Sequence[Json]) -> web.Response:
     return json_answer({"object": "list", "data": entries})
 
 
+def page_answer(entries: Sequence[Json], *, following: str | None) -> web.Response:
+    """Returns one page of a list; `following`: what `after` begins the next page with, None: there is none."""
+    return json_answer({"object": "list", "data": entries, "next": following})
+
+
 def shown_state(run: StoredRun, *, pending: int) -> str:
     """A run that waits for a person in memory looks like one that waits in the store."""
     return "awaiting_approval" if run.state == "running" and pending else run.state

@@ -66,7 +66,8 @@ class WorkflowRuns:
             same = fingerprint(
                 tenant=caller.tenant, caller=caller.name, path=path, steering=steering_of(head), content=content
             )
-            asking = Asking(same, (caller.tenant, caller.name, key.decode("latin-1")), repeats=False)
+            repeatable = caller.tenant, caller.name, key.decode("latin-1")
+            asking = Asking(same, repeatable, repeats=False, size_bytes=len(content))
         asked = await lane.exchange(head, body, identity=identity, run_id=run_id, asking=asking)
         exchange = replace(
             asked,

@@ -23,8 +23,8 @@ log = logging.getLogger("gateway")
 #: How long a run with effects waits for its client to come back (the AI SDK asks again after 2 s), and how long a
 #: finished or left run can be joined.
 GRACE_S, JOINABLE_S = 3.0, 60.0
-#: Finished runs that are kept; the oldest go first.
-KEPT = 1000
+#: Runs without a client that are kept, and the bytes of their requests and answers; all but the last may go.
+KEPT, KEPT_BYTES = 1000, 64 << 20
 #: Marks, which are never sent to a client. RECORDED: the run is in the store. EFFECTS: so it is, and it may have an
 #: effect from here on. CALLS: a model is called from here; the mark's value is a function that drops the call, and None
 #: once it is over. After a drop the run says CALLS again instead of anything else: it is held there until a client is
@@ -45,6 +45,7 @@ class Asking:
     fingerprint: str
     idempotency_key: tuple[str, str, str] | None  # with tenant and caller
     repeats: bool
+    size_bytes: int = 0  # of the request's body
 
 
 def fingerprint(*, tenant: str, caller: str, path: str, steering: Mapping[str, str], content: bytes) -> str:
@@ -91,6 +92,7 @@ class LiveRun:
         self.asks: str | None = None  # the id of the run, this one or another, that its answer asks a person for
         self.clients = 0
         self.cut = False  # its last client left before the answer was whole
+        self.kept_bytes = 0  # while it has no client
         self.alone_since_s = 0.0  # monotonic; of one that failed, since it told so first
         self._begun = asyncio.Event()
         self._on_record = asyncio.Event()
@@ -115,7 +117,8 @@ class LiveRun:
 
     def replay(self, chunks: Sequence[Chunk]) -> None:
         """The run is over, and this was its answer."""
-        self.transcript.chunks += chunks
+        for chunk in chunks:
+            self.transcript.add(chunk)
         self.recorded = self.effects = True
         self._finish(None)
 
@@ -232,6 +235,7 @@ class LiveRuns:
         self._alike: dict[str, list[LiveRun]] = {}  # by fingerprint, oldest first
         self._by_key: dict[tuple[str, str, str], LiveRun] = {}
         self._alone: dict[str, LiveRun] = {}  # those without a client, in the order in which they lost it
+        self._alone_bytes = 0
         self._closed = False
         self.waiting = Waiting()
 
@@ -285,7 +289,7 @@ class LiveRuns:
     def join(self, run: LiveRun) -> None:
         run.clients += 1
         run.cut = False
-        self._alone.pop(run.request_id, None)
+        self._attend(run)
         run.joined()
 
     def leave(self, run: LiveRun, *, whole: bool) -> None:
@@ -321,6 +325,7 @@ class LiveRuns:
         self._alike.clear()
         self._by_key.clear()
         self._alone.clear()
+        self._alone_bytes = 0
 
     def _abandon(self, run: LiveRun) -> None:
         if not run.clients:
@@ -331,11 +336,18 @@ class LiveRuns:
             if not run.failure_told:
                 run.alone_since_s = self._clock.monotonic()
             run.failure_told = run.error is not None
+            self._attend(run)
+            run.kept_bytes = run.asking.size_bytes + run.transcript.size_chars
+            self._alone_bytes += run.kept_bytes
             self._alone[run.request_id] = run
+
+    def _attend(self, run: LiveRun) -> None:
+        if self._alone.pop(run.request_id, None) is not None:
+            self._alone_bytes -= run.kept_bytes
 
     def _drop(self, run: LiveRun) -> None:
         asking = run.asking
-        self._alone.pop(run.request_id, None)
+        self._attend(run)
         if self._runs.pop(run.request_id, None) is None:
             return
         alike = self._alike[asking.fingerprint]
@@ -350,13 +362,14 @@ class LiveRuns:
         oldest_s = self._clock.monotonic() - JOINABLE_S
         for _ in range(len(self._alone)):
             run = next(iter(self._alone.values()))
-            if run.alone_since_s >= oldest_s and len(self._alone) <= KEPT:
+            are_few = len(self._alone) <= KEPT and (self._alone_bytes <= KEPT_BYTES or len(self._alone) == 1)
+            if run.alone_since_s >= oldest_s and are_few:
                 break
             if run.done:
                 self._drop(run)
             else:
-                del self._alone[run.request_id]
-                self._leave_alone(run)
+                self._attend(run)
+                self._leave_alone(run)  # behind all others
 
 
 def mismatch() -> GatewayError:

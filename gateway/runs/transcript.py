@@ -70,6 +70,11 @@ class Transcript:
         self._open = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
+    @property
+    def size_chars(self) -> int:
+        """The length of the answer so far."""
+        return self._chars
+
     def open(self) -> None:
         """It is known that the answer begins: its model's server says so, or something else takes time."""
         self._open.set()

@@ -24,12 +24,26 @@ def _words(text: str) -> Sequence[str]:
 
 
 def chosen(
-    select: str, first: str | int, columns: Mapping[str, str | None], *, order: str, limit: int
+    select: str,
+    first: str | int,
+    columns: Mapping[str, str | None],
+    *,
+    order: str,
+    limit: int,
+    behind: tuple[str, str | None] = ("", None),
 ) -> tuple[str, Sequence[str | int]]:
-    """A statement and its values: `select` with its first value, narrowed by the columns that are not None."""
+    """Returns a statement and its values: `select` with its first value, narrowed by the columns that are not None.
+
+    `behind`: a condition (`BEHIND_RUN`, `BEHIND_APPROVAL`) and the id of the row behind which the rows are wanted, or
+    None.
+    """
+    condition, row_id = behind
     given = {column: value for column, value in columns.items() if value is not None}
     conditions = "".join(f" AND {column} = ?" for column in given)
-    return f"{select}{conditions} ORDER BY {order} LIMIT ?", (first, *given.values(), limit)
+    values: tuple[str | int, ...] = (first, *given.values())
+    if row_id is not None:
+        conditions, values = conditions + condition, (*values, first, row_id)
+    return f"{select}{conditions} ORDER BY {order} LIMIT ?", (*values, limit)
 
 
 OLDEST_FIRST, NEWEST_FIRST, IN_ORDER = "created_s, rowid", "created_s DESC, rowid DESC", "seq"
@@ -51,9 +65,17 @@ PUT_RUN = f"""UPDATE runs SET state = ?1, effects = ?2, updated_s = ?3, progress
 #: The same for a run that goes on as it was, with its owner: SQLite writes the indexes of all columns that are set.
 PUT_RUN_ON = """UPDATE runs SET effects = ?2, updated_s = ?3, progress = ?4, answer = ?5, error_code = ?6, error = ?7,
     lease_s = max(lease_s, ?9) WHERE tenant = ?10 AND id = ?11 AND fence = ?12 AND state = ?1 AND owner = ?8"""
-RUNS = """SELECT id, tenant, caller, kind, chain, conversation, fingerprint, idempotency_key, state, effects, created_s,
-    updated_s, coalesce((SELECT request FROM requests q WHERE q.tenant = runs.tenant AND q.run_id = runs.id), x'')
-    AS request, progress, answer, error_code, error, owner, lease_s, fence FROM runs WHERE tenant = ?"""
+_RUNS = """SELECT id, tenant, caller, kind, chain, conversation, fingerprint, idempotency_key, state, effects,
+    created_s, updated_s, {request} AS request, {progress} AS progress, {answer} AS answer, error_code, error, owner,
+    lease_s, fence FROM runs WHERE tenant = ?"""
+RUNS = _RUNS.format(
+    request="coalesce((SELECT request FROM requests q WHERE q.tenant = runs.tenant AND q.run_id = runs.id), x'')",
+    progress="progress",
+    answer="answer",
+)
+#: Without what may be large: request, progress and answer.
+RUNS_LISTED = _RUNS.format(request="x''", progress="NULL", answer="NULL")
+BEHIND_RUN = " AND (created_s, rowid) < (SELECT created_s, rowid FROM runs WHERE tenant = ? AND id = ?)"
 RUN = RUNS + " AND id = ?"
 RUNS_LIKE = f"{RUNS} AND fingerprint = ? AND updated_s >= ? ORDER BY {NEWEST_FIRST}"
 RUNS_WITH_KEY = f"{RUNS} AND caller = ? AND idempotency_key = ? ORDER BY {NEWEST_FIRST}"
@@ -99,6 +121,7 @@ APPROVAL = _words("""id, tenant, caller, conversation, run_id, step, tool, argum
 ADD_APPROVAL = _insert("approvals", APPROVAL) + " ON CONFLICT (tenant, id) DO NOTHING"
 APPROVALS = f"SELECT {', '.join(APPROVAL)} FROM approvals WHERE tenant = ?"
 ONE_APPROVAL = APPROVALS + " AND id = ?"
+BEHIND_APPROVAL = " AND (created_s, rowid) > (SELECT created_s, rowid FROM approvals WHERE tenant = ? AND id = ?)"
 MOVE = "UPDATE approvals SET state = ? WHERE tenant = ? AND id = ? AND state = ?"
 DECIDE = f"""UPDATE approvals
     SET state = ?, decided_s = ?, decided_by = ?, via = ?, comment = ?, edited = ?, remember = ?

@@ -207,10 +207,17 @@ class SqliteStore(SqliteMemories):
         return await self._first(RUNS, journal.RUN, (tenant, run_id))
 
     async def runs(
-        self, *, tenant: str, state: str | None = None, conversation: str | None = None, limit: int
+        self,
+        *,
+        tenant: str,
+        state: str | None = None,
+        conversation: str | None = None,
+        after: str | None = None,
+        limit: int,
     ) -> Sequence[StoredRun]:
-        columns = {"state": state, "conversation": conversation}
-        return await self._all(RUNS, *chosen(journal.RUNS, tenant, columns, order=journal.NEWEST_FIRST, limit=limit))
+        columns, behind = {"state": state, "conversation": conversation}, (journal.BEHIND_RUN, after)
+        which = chosen(journal.RUNS_LISTED, tenant, columns, order=journal.NEWEST_FIRST, limit=limit, behind=behind)
+        return await self._all(RUNS, *which)
 
     async def runs_like(self, fingerprint: str, *, tenant: str, since_s: float) -> Sequence[StoredRun]:
         return await self._all(RUNS, journal.RUNS_LIKE, (tenant, fingerprint, since_s))
@@ -258,12 +265,13 @@ class SqliteStore(SqliteMemories):
         conversation: str | None = None,
         run_id: str | None = None,
         sha256: str | None = None,
+        after: str | None = None,
         limit: int,
     ) -> Sequence[Approval]:
         columns = {"state": state, "conversation": conversation, "run_id": run_id, "sha256": sha256}
-        return await self._all(
-            APPROVALS, *chosen(journal.APPROVALS, tenant, columns, order=journal.OLDEST_FIRST, limit=limit)
-        )
+        behind = (journal.BEHIND_APPROVAL, after)
+        which = chosen(journal.APPROVALS, tenant, columns, order=journal.OLDEST_FIRST, limit=limit, behind=behind)
+        return await self._all(APPROVALS, *which)
 
     async def rule(self, ruling: Ruling) -> tuple[Ruled, Approval | None]:
         return (await self.rule_all([ruling]))[0]

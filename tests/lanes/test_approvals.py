@@ -89,7 +89,9 @@ async def test_a_list_is_narrowed(query: str, found: list[str]) -> None:
         ("GET", f"{ONE}?wait=61", None, "invalid_field"),
         ("GET", f"{ONE}?wait=-1", None, "invalid_field"),
         ("GET", f"{ONE}?wait=nan", None, "invalid_field"),
-        ("GET", "/context/grants?limit=1", None, "unknown_field"),
+        ("GET", "/context/grants?status=pending", None, "unknown_field"),
+        ("GET", "/context/grants?after=grant_9", None, "invalid_field"),
+        ("GET", "/context/approvals?after=ap_9", None, "invalid_field"),
         ("POST", f"{ONE}?force=1", APPROVE, "unknown_field"),
         ("POST", ONE, {"decision": "yes"}, "invalid_field"),
         ("POST", ONE, {}, "missing_field"),
@@ -175,7 +177,7 @@ async def test_who_may_look(key: str, status: int) -> None:
         assert (await desk.get(ONE, key=key))[0] == status
         listed = await desk.get("/context/approvals", key=key)
         if status == 404:
-            assert listed == (200, {"object": "list", "data": []})
+            assert listed == (200, {"object": "list", "data": [], "next": None})
         else:
             assert listed[0] == status
 

@@ -6,6 +6,7 @@ from dataclasses import asdict
 import pytest
 
 from gateway.journal import Change
+from gateway.lanes.runs import LOOKED_AT
 from gateway.wire.audit_chain import verify
 from tests.plugins.stores.records import approval, audit_line, new, parked, run, step
 
@@ -53,6 +54,24 @@ async def test_runs_are_listed() -> None:
             "pending": 0,
             "lease_until": None,
         }
+
+
+@pytest.mark.parametrize("state", ["", "&state=awaiting_approval", "&state=running", "&state=completed"])
+async def test_a_list_comes_in_pages(state: str) -> None:
+    """Page by page it is what it is at once, whatever it is narrowed by: each run once, the newest first."""
+    kinds = (
+        lambda n: going(run_id=f"run_{n}", created_s=float(n)),
+        lambda n: held(f"run_{n}", f"ap_{n}", created_s=float(n)),
+        lambda n: going(run_id=f"run_{n}", created_s=float(n), state="completed"),
+    )
+    async with opened(*(kinds[n % 3](n) for n in range(2 * LOOKED_AT))) as desk:
+        whole, after = [], ""
+        while after is not None:
+            _, page = await desk.get(f"/context/runs?limit=50{state}{after}")
+            whole += [view["id"] for view in page["data"]]
+            after = None if page["next"] is None else f"&after={page['next']}"
+    wanted = {"": (0, 1, 2), "&state=running": (0,), "&state=awaiting_approval": (1,), "&state=completed": (2,)}[state]
+    assert whole == [f"run_{n}" for n in reversed(range(2 * LOOKED_AT)) if n % 3 in wanted]
 
 
 @pytest.mark.parametrize(
@@ -137,7 +156,7 @@ async def test_who_may_see_and_end_runs(method: str, path: str, key: str, expect
     """Those of the tenant; to another there is none. The audit log is for administrators."""
     async with opened() as desk:
         assert code_of(await desk.ask(method, path, key=key)) == expected
-        assert (await desk.get("/context/runs", key="rival")) == (200, {"object": "list", "data": []})
+        assert (await desk.get("/context/runs", key="rival")) == (200, {"object": "list", "data": [], "next": None})
         assert (await desk.get(ONE))[1]["state"] == "awaiting_approval"
 
 
@@ -147,6 +166,7 @@ async def test_who_may_see_and_end_runs(method: str, path: str, key: str, expect
         ("GET", "/context/runs?status=running", None, "unknown_field"),
         ("GET", "/context/runs?state=lost", None, "invalid_field"),
         ("GET", "/context/runs?limit=many", None, "invalid_field"),
+        ("GET", "/context/runs?after=run_9", None, "invalid_field"),
         ("GET", f"{ONE}?steps=1", None, "unknown_field"),
         ("GET", "/context/audit?after=-1", None, "invalid_field"),
         ("POST", f"{ONE}/cancel?x=1", None, "unknown_field"),

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -15,6 +15,7 @@ from gateway.runs.live import (
     GRACE_S,
     JOINABLE_S,
     KEPT,
+    KEPT_BYTES,
     PARKED,
     RECORDED,
     STOPPING,
@@ -549,6 +550,29 @@ async def test_only_so_many_runs_are_kept() -> None:
     assert [runs.find(asking(str(n), repeats=True)) for n in range(5)] == [None, None, None, made[3], made[4]]
     runs.leave(made[0], whole=True)
     assert runs.find(asking("0", repeats=True)) is made[0]
+    await runs.close()
+
+
+async def test_so_many_bytes_are_kept() -> None:
+    """Of requests and answers together; the oldest go first, and the last one stays however large it is."""
+    runs = LiveRuns(clock=Clock(ManualClock()))
+    sizes = [KEPT_BYTES // 2, KEPT_BYTES // 4, KEPT_BYTES // 4, KEPT_BYTES // 2, 2 * KEPT_BYTES]
+    found: list[list[bool]] = []
+    for n, size in enumerate(sizes):
+        work = Work()
+        work.go.set()
+        run = runs.begin(exchange(f"run_{n}"), replace(asking(str(n)), size_bytes=size), work)
+        runs.join(run)
+        await run.ended()
+        runs.leave(run, whole=True)
+        found.append([runs.find(asking(str(m), repeats=True)) is not None for m in range(n + 1)])
+    assert found == [
+        [True],
+        [True, True],
+        [False, True, True],  # what they said counts, too
+        [False, False, True, True],
+        [False, False, False, False, True],
+    ]
     await runs.close()
 
 

@@ -217,6 +217,38 @@ async def test_runs_come_newest_first_narrowed_by_state_and_conversation(store: 
     assert [r.id for r in found] == ["d", "a"]
 
 
+async def test_runs_and_approvals_come_in_pages(store: Store) -> None:
+    """Behind the last of the page before, also among those of the same moment; behind what is not there is nothing."""
+    for number in range(7):
+        at_s = float(number // 3)
+        asked = approval(f"ap_{number}", run_id=f"run_{number}", created_s=at_s)
+        await store.write(new(run(f"run_{number}", created_s=at_s), approvals=(asked,)))
+    after: str | None = None
+    runs: list[str] = []
+    while page := await store.runs(tenant="acme", after=after, limit=2):
+        runs += [r.id for r in page]
+        after = page[-1].id
+    assert runs == [f"run_{number}" for number in reversed(range(7))]
+    approvals: list[str] = []
+    after = None
+    while issued := await store.approvals(tenant="acme", after=after, limit=3):
+        approvals += [a.id for a in issued]
+        after = issued[-1].id
+    assert approvals == [f"ap_{number}" for number in range(7)]
+    assert await store.runs(tenant="acme", after="run_9", limit=9) == []
+    assert await store.runs(tenant="other", after="run_3", limit=9) == []
+    assert await store.approvals(tenant="acme", state="approved", after="ap_1", limit=9) == []
+
+
+async def test_a_list_of_runs_is_without_what_may_be_large(store: Store) -> None:
+    """What one run was asked and answers is read with that run."""
+    await store.write(new(run(request=b"asked", progress=b"so far", answer=b"{}")))
+    [listed] = await store.runs(tenant="acme", limit=9)
+    assert (listed.request, listed.progress, listed.answer) == (b"", None, None)
+    whole = await store.run(listed.id, tenant="acme")
+    assert whole is not None and (whole.request, whole.progress, whole.answer) == (b"asked", b"so far", b"{}")
+
+
 async def test_runs_like_another_come_newest_first(store: Store) -> None:
     """Those with the fingerprint that were touched since then."""
     old, young = run("old"), run("young", created_s=150.0, updated_s=150.0)
