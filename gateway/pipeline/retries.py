@@ -43,7 +43,12 @@ def is_resumable(error: GatewayError, progress: Progress, loop: Loop | Script) -
 def parked(error: GatewayError, run: Exchange) -> GatewayError:
     """Returns what the client of a run is told that is parked: no SDK tries that again by itself."""
     text = (
-        f"{error.message} What the tools of this run did is kept, and nothing of it runs again: send the same request "
-        f"again, or 'gateway runs resume {run.id}', and it goes on from there."
+        f"{_sentence(error.message)} What the tools of this run did is kept, and nothing of it runs again: send the "
+        f"same request again, or 'gateway runs resume {run.id}', and it goes on from there."
     )
     return GatewayError(error.code, text).with_status(error.facts.status).after_effects()
+
+
+def _sentence(text: str) -> str:
+    """Returns `text` with an end: an upstream's own words often have none."""
+    return text if text.endswith((".", "!", "?", "\u3002")) else f"{text}."

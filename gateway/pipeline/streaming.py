@@ -17,7 +17,21 @@ REFUSALS: Final = frozenset((HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_EN
 #: So many models are remembered; clients can name any.
 MODELS: Final = 256
 _OPTIONS = re.compile(rb"stream_options|include_usage", re.IGNORECASE)
-_STREAM = re.compile(rb"(?<![a-z])stream", re.IGNORECASE)
+_STREAM = rb"(?<![a-z])stream"
+_CANNOT = (
+    rb"(?:not|n't|no longer|cannot) (?:\w+ ){0,2}(?:support|implement|allow|permit|available|enabled|possible|accept)"
+    rb"|unsupported|unknown|unrecogni[sz]ed|unexpected|unavailable|disabled|must be false|no such|extra (?:input|field)"
+    rb"|(?:invalid|bad) (?:value|parameter|field|argument|option)"
+)
+#: Says of streams that there are none: names the field, or has the refusal in the same sentence.
+_NO_STREAM = re.compile(
+    rb'"param"\s*:\s*"stream(?:_options)?"'
+    rb"|(?:cannot|can not|can't) (?:be )?%(stream)b"
+    rb"|%(stream)b[^.\n]{0,80}?(?:%(cannot)b)"
+    rb"|(?:%(cannot)b)[^.\n]{0,80}?%(stream)b" % {b"stream": _STREAM, b"cannot": _CANNOT},
+    re.IGNORECASE,
+)
+_NAMES_STREAMS = re.compile(_STREAM, re.IGNORECASE)
 
 
 class Styles:
@@ -44,7 +58,8 @@ def without(style: Style, *, status: int, refusal: bytes) -> Style | None:
         return None
     if style == "usage" and _OPTIONS.search(refusal):
         return "plain"
-    return "never" if _STREAM.search(refusal) else None
+    says_so = _NAMES_STREAMS if status == HTTPStatus.NOT_IMPLEMENTED else _NO_STREAM
+    return "never" if says_so.search(refusal) else None
 
 
 def asked_for(body: Json, style: Style) -> Json:

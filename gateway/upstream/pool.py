@@ -154,7 +154,7 @@ def _reason(error: OSError | ssl.CertificateError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate was not accepted ({error.verify_message})"
     if isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:
-        return "it does not speak TLS at this port: is its base_url http:// instead of https://?"
+        return "it does not speak TLS at this port; its base_url may have to begin with http:// instead of https://"
     if isinstance(error, ssl.SSLError):
         return f"TLS failed ({error.reason or 'handshake error'})"
     if isinstance(error, socket.gaierror) or not error.errno:

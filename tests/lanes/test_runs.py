@@ -6,6 +6,8 @@ from dataclasses import asdict
 import pytest
 
 from gateway.journal import Change
+from gateway.lanes.api_operations import OPERATIONS
+from gateway.lanes.asked import VIEWING
 from gateway.lanes.runs import LOOKED_AT
 from gateway.wire.audit_chain import verify
 from tests.plugins.stores.records import approval, audit_line, new, parked, run, step
@@ -210,6 +212,17 @@ async def test_a_word_about_a_call_lets_the_run_go_on() -> None:
         _, log = await desk.get("/context/audit", key="root")
         assert [(line["event"], line["decision"], line["by"]) for line in log["data"]] == [("resolved", "done", "bob")]
         assert code_of(await desk.post(f"{ONE}/resume", {"step": 1, "as": "done"})) == (409, "run_not_waiting")
+
+
+@pytest.mark.parametrize(("key", "expected"), [("agent", 200), ("boss", 200), ("reader", 403), ("rival", 404)])
+async def test_who_may_let_a_run_go_on(key: str, expected: int) -> None:
+    """Whoever may look: nothing runs that nobody allowed. OpenAPI names the same scopes."""
+    async with opened(going(state="awaiting_client", request=b'{"credential": false}')) as desk:
+        status, _ = await desk.post(f"{ONE}/resume", {}, key=key)
+        assert status == expected
+        assert desk.office.resumed == (["run_1"] if expected == 200 else [])
+    (operation,) = [one for one in OPERATIONS if one.name == "settleStep"]
+    assert operation.scopes == VIEWING
 
 
 @pytest.mark.parametrize(

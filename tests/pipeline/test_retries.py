@@ -49,6 +49,12 @@ def test_which_runs_go_on_later(code: str, rounds: int, resumable: bool, *, is_o
     assert is_resumable(GatewayError(code, ""), progress, loop) is resumable
 
 
+@pytest.mark.parametrize(("words", "told"), [("Too many", "Too many. What"), ("Really?", "Really? What")])
+def test_the_upstreams_words_end_before_ours(words: str, told: str) -> None:
+    """Many upstreams write no full stop."""
+    assert parked(GatewayError("upstream_limited", words), exchange()).message.startswith(told)
+
+
 def test_what_a_client_is_told() -> None:
     """How it goes on; nothing that an SDK tries by itself."""
     told = parked(GatewayError("upstream_limited", "Too many.", retry_after_s=5), exchange())
