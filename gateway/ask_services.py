@@ -13,6 +13,8 @@ from gateway.wire.shown import shown, shown_name
 
 PATH: Final = ("mcp", "services")
 _LINE_CHARS = 200
+# As long as an error of a service is, with the last line of its program.
+_ERROR_CHARS = 500
 
 
 def listed(remote: Remote, *, as_json: bool) -> Iterator[str]:
@@ -38,15 +40,17 @@ def operated(remote: Remote, name: str, what: str) -> Iterator[str]:
 
 
 def tools(remote: Remote, name: str, *, as_json: bool) -> Iterator[str]:
-    """The tools of a service that runs. Raises RemoteError."""
+    """The tools of a service. Raises RemoteError, and CommandError where it has none because it does not run."""
     found = views(remote.get(*PATH, name, "tools").get("data"))
+    if not found:
+        _check_runs(name, remote.get(*PATH, name))
     if as_json:
         yield from map(json.dumps, found)
         return
     for view in found:
         yield from _tool(view)
     if not found:
-        yield "none: the service does not run, or has no tools"
+        yield "none: the service runs, and lists no tools"
 
 
 def accepted(remote: Remote, name: str, *, wanted: Sequence[str]) -> Iterator[str]:
@@ -70,6 +74,17 @@ def removed(remote: Remote, name: str) -> Iterator[str]:
     yield f"{shown_name(name)}  removed"
 
 
+def _check_runs(name: str, view: View) -> None:
+    """Raises CommandError."""
+    if view.get("state") == "running":
+        return
+    why = f": {shown(str(view['error']), _ERROR_CHARS)}" if view.get("error") else ""
+    next_step = (
+        f"gateway mcp start {name!r}" if view.get("state") == "stopped" else "gateway mcp list says how it goes on"
+    )
+    raise CommandError(f"the service {name!r} does not run (state {word(view, 'state')}){why}; {next_step}")
+
+
 def _summary(view: View) -> Iterator[str]:
     count = view.get("tools")
     facts = [word(view, "source"), word(view, "transport"), f"{count} tool{'' if count == 1 else 's'}"]
@@ -77,7 +92,7 @@ def _summary(view: View) -> Iterator[str]:
         facts.append(f"restarted {word(view, 'restarts')} times by itself")
     yield f"{shown_name(str(view.get('name')))}  {word(view, 'state')}  {', '.join(facts)}"
     if view.get("error"):
-        yield f"  {shown(str(view['error']), _LINE_CHARS)}"
+        yield f"  {shown(str(view['error']), _ERROR_CHARS)}"
     changed = view.get("changed")
     if isinstance(changed, list) and changed:
         names = ", ".join(shown_name(str(tool)) for tool in changed)

@@ -127,7 +127,7 @@ def _ask(
     if not isinstance(answer, dict):
         raise RemoteError(f"{place} answered {status}, and not as a gateway does: is it one?")
     if status not in (http.client.OK, http.client.CREATED, http.client.ACCEPTED):
-        raise RemoteError(f"{place} answered {status}: {message_of(answer.get('error'))}")
+        raise RemoteError(f"{place} answered {status}: {message_of(answer.get('error'))}{_next_step(answer)}")
     return answer
 
 
@@ -139,6 +139,18 @@ def _target(path: tuple[str, ...]) -> str:
 def _query(query: Mapping[str, str | int | None]) -> str:
     kept = {name: value for name, value in query.items() if value is not None}
     return f"?{urlencode(kept, errors='surrogateescape')}" if kept else ""
+
+
+def _next_step(answer: Mapping[str, object]) -> str:
+    """What to do about the key of this command: the gateway speaks of headers, which nobody types here."""
+    error = answer.get("error")
+    match error.get("code") if isinstance(error, dict) else None:
+        case "missing_api_key":
+            return " (here: export GATEWAY_API_KEY=... with a key of the gateway)"
+        case "invalid_api_key" | "scope_missing":
+            return " (the key is the one in GATEWAY_API_KEY)"
+        case _:
+            return ""
 
 
 def message_of(error: object) -> str:

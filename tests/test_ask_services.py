@@ -77,7 +77,21 @@ async def test_tools_are_shown_and_accepted() -> None:
         assert await told(lambda: accepted(asked, "time", wanted=())) == [f"look  {'2' * 64}", "  Does look."]
         (line, _) = await told(lambda: tools(asked, "time", as_json=True))
         assert json.loads(line)["changed"] is False
+        harbour.service().tools = {}
+        assert await told(lambda: tools(asked, "time", as_json=False)) == ["none: the service runs, and lists no tools"]
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+async def test_tools_of_a_service_that_does_not_run(as_json: bool) -> None:
+    """A failure, with the reason and the next step: a script must not take it for a service without tools."""
+    async with moored(time=TIME) as harbour:
+        asked = remote(harbour)
+        await until_pinned(harbour)
+        harbour.service().becomes("error", error="its program ended\x1b[31m")
+        with pytest.raises(
+            CommandError, match=r"'time' does not run \(state error\): its program ended.u\{1b\}\[31m; "
+        ):
+            await told(lambda: tools(asked, "time", as_json=as_json))
         await told(lambda: operated(asked, "time", "stop"))
-        assert await told(lambda: tools(asked, "time", as_json=False)) == [
-            "none: the service does not run, or has no tools"
-        ]
+        with pytest.raises(CommandError, match=r"does not run \(state stopped\).*; gateway mcp start 'time'"):
+            await told(lambda: tools(asked, "time", as_json=as_json))

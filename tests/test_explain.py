@@ -86,7 +86,7 @@ async def test_a_running_gateway_is_asked(capsys: pytest.CaptureFixture[str]) ->
         assert out.startswith("chain     short: prompt_enhancer > model\n")
         assert out.endswith("--- system\nTalk like a pirate.\N{REPLACEMENT CHARACTER}[2J\n\n--- user\nAhoy?\n")
         for wrong, reason in (
-            (None, "answered 401"),
+            (None, "export GATEWAY_API_KEY="),
             ("bad\nkey", "GATEWAY_API_KEY"),
             ("schlüssel", "GATEWAY_API_KEY"),
         ):

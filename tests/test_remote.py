@@ -122,6 +122,23 @@ def test_pages_are_asked_with_the_key() -> None:
     assert json.loads(bodies[2]) == {"step": 0, "reason": "\x00é\udcff"}
 
 
+@pytest.mark.parametrize(
+    ("code", "key", "hint"),
+    [
+        ("missing_api_key", None, r"No key\. \(here: export GATEWAY_API_KEY=\.\.\. with a key of the gateway\)"),
+        ("invalid_api_key", "k", r"No key\. \(the key is the one in GATEWAY_API_KEY\)"),
+        ("scope_missing", "k", r"No key\. \(the key is the one in GATEWAY_API_KEY\)"),
+        ("approval_not_found", "k", r"No key\.$"),
+        (["missing_api_key"], None, r"No key\.$"),
+    ],
+)
+def test_where_a_command_takes_its_key_from(code: object, key: str | None, hint: str) -> None:
+    """The gateway names the header, which nobody types here."""
+    body = json.dumps({"error": {"code": code, "message": "No key."}}).encode()
+    with answering(401, body) as (port, _), pytest.raises(RemoteError, match=hint):
+        Remote(f"127.0.0.1:{port}", key).get("context", "approvals")
+
+
 @pytest.mark.parametrize("key", ["bad\nkey", "schlüssel"])
 def test_a_key_that_cannot_be_one_is_not_sent(key: str) -> None:
     """It is not repeated, either."""

@@ -36,6 +36,8 @@ _NEEDED_BY_PYTHON: Final = ("LD_LIBRARY_PATH",)
 #: How long the server may take after the end of its input, after SIGTERM, and after SIGKILL, and its keeper then.
 _INPUT_S, _TERM_S, _KILL_S, _KEEPER_S = 1.5, 1.5, 1.0, 0.5
 _READ_BYTES: Final = 1 << 15
+#: A shorter value of the environment is an ordinary word; to mask those would only garble what a server wrote.
+_SHORTEST_SECRET, _MASK = 8, "***"
 #: Control characters, and the sequences by which a terminal is coloured.
 _UNSEEN: Final = re.compile("\x1b\\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
@@ -57,7 +59,9 @@ class Program:
 class ServerProcess:
     """Made by `start`. Whoever has it reads `stdout` to its end, also while it stops, and awaits `stop`."""
 
-    def __init__(self, keeper: asyncio.subprocess.Process, control: asyncio.StreamWriter, pid: int) -> None:
+    def __init__(
+        self, keeper: asyncio.subprocess.Process, control: asyncio.StreamWriter, pid: int, *, secrets: Sequence[str]
+    ) -> None:
         assert keeper.stdin is not None and keeper.stdout is not None and keeper.stderr is not None
         self.pid = pid
         self.stdin, self.stdout = keeper.stdin, keeper.stdout
@@ -65,6 +69,7 @@ class ServerProcess:
         self.forced = False  # whether it had to be ended by a signal of ours
         self._keeper, self._control = keeper, control
         self._over = asyncio.Event()
+        self._secrets = secrets
         self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
         self._reading = asyncio.create_task(self._read_stderr(keeper.stderr))
         self._watching: asyncio.Task[None] | None = None
@@ -95,13 +100,16 @@ class ServerProcess:
             control.close()
             await _to_its_end(asyncio.create_task(_emptied(keeper)))
             raise
-        process = cls(keeper, control, told["pid"])
+        secrets = sorted(
+            (text for text in program.env.values() if len(text) >= _SHORTEST_SECRET), key=len, reverse=True
+        )
+        process = cls(keeper, control, told["pid"], secrets=secrets)
         process._watching = asyncio.create_task(process._watch(answers))
         return process
 
     @property
     def stderr(self) -> Sequence[str]:
-        """Its last lines on standard error, without control characters."""
+        """Its last lines on standard error, without control characters and values of its configured environment."""
         return tuple(self._stderr)
 
     async def stop(self) -> None:
@@ -120,6 +128,7 @@ class ServerProcess:
                 self._kill()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._keeper.wait(), _KEEPER_S)
+        await asyncio.wait((self._reading,), timeout=_KEEPER_S)  # its last line says why it ended
         self._control.close()
         tasks = [task for task in (self._reading, self._watching) if task is not None]
         for task in tasks:
@@ -155,7 +164,10 @@ class ServerProcess:
             self._keep(rest.head)
 
     def _keep(self, line: bytes) -> None:
-        if text := _UNSEEN.sub("", line[: 4 * STDERR_CHARS].decode(errors="replace")).strip():
+        text = _UNSEEN.sub("", line[: 4 * STDERR_CHARS].decode(errors="replace")).strip()
+        for secret in self._secrets:
+            text = text.replace(secret, _MASK)
+        if text:
             self._stderr.append(text[:STDERR_CHARS])
 
 

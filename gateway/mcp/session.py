@@ -62,7 +62,6 @@ class Session:
         self._link: Link | None = None
         self._linked = asyncio.Event()
         self._probe = True
-        self._late = f"did not answer within {server.start_timeout_s:g} s of its start"
         self._state: ServiceState = "stopped"
         self._since_s = clock.time()
         self._error: str | None = None
@@ -143,7 +142,7 @@ class Session:
         # Servers of the older era may leave a method that they do not know unanswered.
         probe_s = min(_PROBE_S, self._server.start_timeout_s / 3) if self._probe else None
         start = asyncio.timeout(self._server.start_timeout_s)
-        late = asyncio.get_running_loop().call_later(self._server.start_timeout_s, self._become, "error", self._late)
+        late = asyncio.get_running_loop().call_later(self._server.start_timeout_s, self._is_late, channel)
         try:
             async with start, open_link(channel, probe_s=probe_s) as link:
                 await self._list(link)
@@ -166,7 +165,7 @@ class Session:
             self._probe = not hurt
         match failure:
             case TimeoutError():
-                return self._late
+                return self._late(channel)
             case LostError():
                 return self._ended(channel)
             case AnsweredError() | StartError():
@@ -210,8 +209,14 @@ class Session:
 
     def _ended(self, channel: Channel) -> str:
         if channel.returncode is not None:
-            return f"its program ended with exit code {channel.returncode}"
-        return self._why or _ENDED
+            return _with_last_line(f"its program ended with exit code {channel.returncode}", channel)
+        return _with_last_line(self._why or _ENDED, channel)
+
+    def _is_late(self, channel: Channel) -> None:
+        self._become("error", self._late(channel))
+
+    def _late(self, channel: Channel) -> str:
+        return _with_last_line(f"did not answer within {self._server.start_timeout_s:g} s of its start", channel)
 
     def _wrong(self) -> str | None:
         """What an operator is to know although it runs."""
@@ -245,6 +250,12 @@ def _load() -> "OpenLink":
         # They log URLs, session ids, and what servers send; what matters of it is said here.
         logging.getLogger(library).setLevel(logging.CRITICAL)
     return open_link
+
+
+def _with_last_line(reason: str, channel: Channel) -> str:
+    """The reason, and what the program wrote last to standard error, which mostly is the cause."""
+    written = channel.stderr
+    return f"{reason}; its last line on standard error: {written[-1]}"[:_MAX_ERROR] if written else reason
 
 
 def _first(failure: BaseException) -> BaseException:

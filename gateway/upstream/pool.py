@@ -157,6 +157,8 @@ def _reason(error: OSError | ssl.CertificateError) -> str:
         return "it does not speak TLS at this port; its base_url may have to begin with http:// instead of https://"
     if isinstance(error, ssl.SSLError):
         return f"TLS failed ({error.reason or 'handshake error'})"
-    if isinstance(error, socket.gaierror) or not error.errno:
+    if isinstance(error, socket.gaierror):
+        return f"its name cannot be resolved ({error.strerror or 'no reason given'}): check the host of its base_url"
+    if not error.errno:
         return error.strerror or type(error).__name__
     return os.strerror(error.errno)  # asyncio's own texts name the address

@@ -40,6 +40,17 @@ async def test_an_upstream_that_is_not_there() -> None:
             assert (answer.status, answer.error["code"]) == (502, "upstream_error")
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_upstream_whose_name_is_not_known(stream: bool) -> None:
+    """502, which says so, and not where the upstream is; 504 where the resolver itself does not answer."""
+    entry = {"base_url": "http://no-such-host.invalid/v1", "timeouts": {"connect": "2s"}}
+    async with talking(upstream=entry) as world:
+        answer = await world.chat(stream=stream)
+        assert (answer.status, answer.error["code"]) in ((502, "upstream_error"), (504, "upstream_timeout"))
+        assert answer.status == 504 or "its name cannot be resolved" in answer.error["message"]
+        assert "no-such-host" not in answer.error["message"]
+
+
 async def test_the_head_goes_out_with_the_status() -> None:
     """Not only with the first word, which a model may think about for long."""
     gate = asyncio.Event()

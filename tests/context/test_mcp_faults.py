@@ -74,7 +74,8 @@ async def test_a_server_that_cannot_start_says_why_and_comes_back(tmp_path: Path
     """Its operator reads the reason; what helps it is enough to have it back."""
     async with talking(mcp={"servers": {"box": behaving("exits-first", tmp_path / "starts", 2)}}) as world:
         found = await until(world, "box", "error")
-        assert found["error"] == "its program ended with exit code 1" and found["stderr"] == ["misbehaving: not yet"]
+        ended = "its program ended with exit code 1; its last line on standard error: misbehaving: not yet"
+        assert found["error"] == ended and found["stderr"] == ["misbehaving: not yet"]
         assert (await until(world, "box"))["restarts"] == 2
         assert await called(world, "box.echo", text="hello") == "hello"
 

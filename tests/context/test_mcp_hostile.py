@@ -234,7 +234,14 @@ async def test_a_secret_that_a_server_prints() -> None:
     async with talking(mcp={"servers": {"one": tells}}) as world:
         shown = [(await asked_of(world, "", {"name": "two", **tells})).json]
         for name in ("one", "two"):
-            shown.append(await until(world, name, "error", error="its program ended with exit code 3"))
+            shown.append(
+                await until(
+                    world,
+                    name,
+                    "error",
+                    error="its program ended with exit code 3; its last line on standard error: token ***",
+                )
+            )
             assert shown[-1]["stderr"] == ["token ***"] and shown[-1]["settings"]["env"] == {"TOKEN": "***"}
         shown += [(await world.get(SERVICES)).json, (await world.get("/context/audit")).json]
         for view in shown:  # the command line is no place for a secret, and is shown

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gateway.mcp.backoff import Backoff
@@ -85,12 +85,12 @@ class Stand:
         return (await self.session.call(tool, arguments)).content
 
 
-def stands(*behaviour: object, argv: tuple[str, ...] = (), **facts: Any) -> Stand:
+def stands(*behaviour: object, argv: tuple[str, ...] = (), env: Mapping[str, str] | None = None, **facts: Any) -> Stand:
     program, *args = argv or command(*map(str, behaviour))
 
     def make_channel(lost: Callable[[str], None]) -> Channel:
         from gateway.mcp.stdio import StdioTransport
 
-        return StdioTransport(Program(program, tuple(args)))
+        return StdioTransport(Program(program, tuple(args), env or {}))
 
     return Stand(Server(name="box", **facts), make_channel)

@@ -190,7 +190,31 @@ async def test_a_program_that_ends_by_itself() -> None:
     """Exit code and last words stand in its condition."""
     async with stands("exits", 3) as stand:
         await stand.changes.until(lambda: "exit code 3" in (stand.session.condition().error or ""))
-        assert stand.session.condition().stderr == ("misbehaving: cannot go on",)
+        condition = stand.session.condition()
+        assert condition.stderr == ("misbehaving: cannot go on",)
+        assert condition.error == (
+            "its program ended with exit code 3; its last line on standard error: misbehaving: cannot go on"
+        )
+
+
+async def test_a_program_that_says_why_it_starts_slowly() -> None:
+    """`uvx` tells what it fetches: its last line stands beside the limit."""
+    code = "import sys, time; print('fetching', file=sys.stderr, flush=True); time.sleep(600)"
+    async with stands(argv=(sys.executable, "-I", "-S", "-c", code), start_timeout_s=2.0) as stand:
+        await stand.changes.until(lambda: "within 2 s" in (stand.session.condition().error or ""))
+        assert (stand.session.condition().error or "").endswith("; its last line on standard error: fetching")
+
+
+async def test_the_log_says_why_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
+    """Values of its environment are masked before they reach the log."""
+    code = 'import os, sys; sys.exit(f\'the key {os.environ["TOKEN"]} of {os.environ["SHORT"]} is wrong\')'
+    env = {"TOKEN": "tk-0123456789", "SHORT": "eu"}
+    async with stands(argv=(sys.executable, "-I", "-S", "-c", code), env=env) as stand:
+        await stand.changes.until(lambda: stand.session.condition().restarts == 1)
+    said = (
+        "service 'box': its program ended with exit code 1; its last line on standard error: the key *** of eu is wrong"
+    )
+    assert said in caplog.messages
 
 
 async def test_a_server_that_needs_some_starts(tmp_path: Path) -> None:

@@ -52,7 +52,8 @@ async def test_tools_of_a_service_that_does_not_run_are_not_listed(time_server: 
         await until(world, "time")
         await asked_of(world, "/time/stop")
         assert (await seen(world, "time"))["state"] == "stopped"
-        found = await until(world, "broken", "error", error="its program ended with exit code 1")
+        why = "its program ended with exit code 1; its last line on standard error: no key"
+        found = await until(world, "broken", "error", error=why)
         assert found["stderr"] == ["no key"]
         for text in ("现在几点了?", "What is broken?"):
             world.model.then(says("Well."))
