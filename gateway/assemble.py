@@ -31,9 +31,10 @@ from gateway.pipeline.round import Consent
 from gateway.pipeline.target import Target
 from gateway.pipeline.unlooped import unlooped
 from gateway.registry import PluginProblem, build_plugin
+from gateway.runs.asking import Asking
 from gateway.runs.desk import Desk
 from gateway.runs.keeper import Keeper
-from gateway.runs.live import JOINABLE_S, Asking, LiveRuns, mismatch
+from gateway.runs.live import JOINABLE_S, LiveRuns, mismatch
 from gateway.runs.tail import Tail
 from gateway.store import Store, StoreError
 from gateway.tools.catalog import Catalog

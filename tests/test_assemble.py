@@ -16,8 +16,9 @@ from gateway.journal import StoredRun
 from gateway.lanes.context import AGENT_LOOP
 from gateway.metrics import Metrics
 from gateway.routing.keys import LOCAL
+from gateway.runs.asking import Asking
 from gateway.runs.keeper import Keeper
-from gateway.runs.live import JOINABLE_S, Asking, LiveRuns
+from gateway.runs.live import JOINABLE_S, LiveRuns
 from gateway.runs.tail import Tail
 from gateway.testing.clock import ManualClock
 from gateway.tools.in_use import Equipment, InUse

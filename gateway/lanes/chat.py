@@ -21,7 +21,8 @@ from gateway.lanes.unasked import unasked
 from gateway.lanes.workflows import called_in, use_of
 from gateway.pipeline.model import ModelCore
 from gateway.routing.keys import Identity
-from gateway.runs.live import Asking, LiveRun, fingerprint
+from gateway.runs.asking import Asking, fingerprint
+from gateway.runs.live import LiveRun
 from gateway.wire.chat_request import wants_text, whole_text
 from gateway.wire.head import RequestHead
 from gateway.wire.replies import named_approvals, parse_reply

@@ -27,8 +27,9 @@ from gateway.lanes.steering import end_user, narrowed, no_such, steering_of
 from gateway.pipeline.chain import Chain
 from gateway.routing.classify import CONTEXT_PREFIX
 from gateway.routing.keys import CREDENTIAL_HEADERS, Identity
+from gateway.runs.asking import Asking
 from gateway.runs.desk import Desk
-from gateway.runs.live import Asking, LiveRun, LiveRuns
+from gateway.runs.live import LiveRun, LiveRuns
 from gateway.runs.transcript import Transcript
 from gateway.wire.answer import error_body
 from gateway.wire.fields import HOP_BY_HOP, nominated

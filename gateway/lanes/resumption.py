@@ -16,9 +16,10 @@ from gateway.lanes.bringing import Brought
 from gateway.lanes.context import ContextLane, new_run_id
 from gateway.lanes.shown_calls import is_of_what_was_shown, shown_last
 from gateway.runs import chunks, spoken
+from gateway.runs.asking import Asking
 from gateway.runs.desk import Wish
 from gateway.runs.keeper import Keeper, abandon
-from gateway.runs.live import Asking, LiveRun, LiveRuns, interrupted
+from gateway.runs.live import LiveRun, LiveRuns, interrupted
 from gateway.runs.request import exchange_of
 from gateway.runs.tail import Tail
 from gateway.store import StoreError

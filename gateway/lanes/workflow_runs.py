@@ -15,7 +15,8 @@ from gateway.lanes.context import ContextLane, new_run_id
 from gateway.lanes.steering import steering_of
 from gateway.lanes.workflows import Begun, Wanted
 from gateway.pipeline.model import ModelCore
-from gateway.runs.live import Asking, LiveRun, fingerprint
+from gateway.runs.asking import Asking, fingerprint
+from gateway.runs.live import LiveRun
 from gateway.wire.head import RequestHead
 
 
@@ -59,10 +60,10 @@ class WorkflowRuns:
         identity = self._identify(head, core.target_of(body).pool.endpoint.api_key is not None, "context")
         run_id, caller = new_run_id(), identity.caller
         key = head.value(b"idempotency-key")
+        content = orjson.dumps([wanted.parameters, wanted.conversation, wanted.model], option=orjson.OPT_SORT_KEYS)
         if key is None:
-            asking = Asking(run_id, None, repeats=False)
+            asking = Asking(run_id, None, repeats=False, size_bytes=len(content))
         else:
-            content = orjson.dumps([wanted.parameters, wanted.conversation, wanted.model], option=orjson.OPT_SORT_KEYS)
             same = fingerprint(
                 tenant=caller.tenant, caller=caller.name, path=path, steering=steering_of(head), content=content
             )

@@ -6,14 +6,14 @@ model talks to nobody meanwhile.
 """
 
 import asyncio
-import hashlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from gateway.contracts import Chunk, Clock, Exchange, Handler, Intent, Json, Pause
 from gateway.errors import ExitError, GatewayError, contained
+from gateway.runs.asking import Asking
 from gateway.runs.lease import lost
 from gateway.runs.transcript import Transcript
 from gateway.runs.waiting import Waiting
@@ -23,7 +23,7 @@ log = logging.getLogger("gateway")
 #: How long a run with effects waits for its client to come back (the AI SDK asks again after 2 s), and how long a
 #: finished or left run can be joined.
 GRACE_S, JOINABLE_S = 3.0, 60.0
-#: Runs without a client that are kept, and the bytes of their requests and answers; all but the last may go.
+#: Runs without a client that are kept, and the memory of their requests and answers; all but the last may go.
 KEPT, KEPT_BYTES = 1000, 64 << 20
 #: Marks, which are never sent to a client. RECORDED: the run is in the store. EFFECTS: so it is, and it may have an
 #: effect from here on. CALLS: a model is called from here; the mark's value is a function that drops the call, and None
@@ -36,26 +36,6 @@ KEPT, KEPT_BYTES = 1000, 64 << 20
 RECORDED, EFFECTS, CALLS, WAITS, PARKED, ANSWERS = "recorded", "effects", "calls", "waits", "parked", "answers"
 #: Why a run is cancelled whose process stops: it is no reason to end the run.
 STOPPING = "stopping"
-
-
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """What makes two requests the same, and what a client says about repeating one."""
-
-    fingerprint: str
-    idempotency_key: tuple[str, str, str] | None  # with tenant and caller
-    repeats: bool
-    size_bytes: int = 0  # of the request's body
-
-
-def fingerprint(*, tenant: str, caller: str, path: str, steering: Mapping[str, str], content: bytes) -> str:
-    """SHA-256 (hex) over caller, path, X-Context-* headers and the raw body."""
-    digest = hashlib.sha256()
-    for part in (tenant, caller, path, *(f"{k}={v}" for k, v in sorted(steering.items()))):
-        data = part.encode(errors="surrogateescape")
-        digest.update(b"%d:" % len(data) + data)
-    digest.update(content)
-    return digest.hexdigest()
 
 
 class LiveRun:
@@ -111,9 +91,11 @@ class LiveRun:
     def error(self) -> BaseException | None:
         return self.transcript.error
 
-    def start(self, handler: Handler) -> None:
+    def start(self, handler: Handler, *, over: Callable[["LiveRun"], None]) -> None:
+        """Begins to run; `over` is called once the run has ended."""
         self._task = asyncio.get_running_loop().create_task(self._pump(handler))
         self._task.add_done_callback(lambda _: self._end())
+        self._task.add_done_callback(lambda _: over(self))
 
     def replay(self, chunks: Sequence[Chunk]) -> None:
         """The run is over, and this was its answer."""
@@ -281,7 +263,7 @@ class LiveRuns:
         self._leave_alone(run)
         if asking.idempotency_key is not None:
             self._by_key[asking.idempotency_key] = run
-        run.start(handler)
+        run.start(handler, over=self._weigh_ended)
         if self._closed:  # it waits in the store for the next process
             run.cancel(STOPPING)
         return run
@@ -312,6 +294,7 @@ class LiveRuns:
             run.left()
             later = self._later or asyncio.get_running_loop().call_later
             later(GRACE_S, lambda: self._abandon(run))
+        self._forget_old()
 
     async def close(self) -> None:
         """Stops everything, and what begins later. Idempotent."""
@@ -337,13 +320,23 @@ class LiveRuns:
                 run.alone_since_s = self._clock.monotonic()
             run.failure_told = run.error is not None
             self._attend(run)
-            run.kept_bytes = run.asking.size_bytes + run.transcript.size_chars
-            self._alone_bytes += run.kept_bytes
             self._alone[run.request_id] = run
+            self._weigh(run)
+
+    def _weigh(self, run: LiveRun) -> None:
+        before, run.kept_bytes = run.kept_bytes, run.asking.size_bytes + run.transcript.size_bytes
+        self._alone_bytes += run.kept_bytes - before
+
+    def _weigh_ended(self, run: LiveRun) -> None:
+        """The answer of a run without a client has grown since it lost its client."""
+        if self._alone.get(run.request_id) is run:
+            self._weigh(run)
+            self._forget_old()
 
     def _attend(self, run: LiveRun) -> None:
         if self._alone.pop(run.request_id, None) is not None:
             self._alone_bytes -= run.kept_bytes
+            run.kept_bytes = 0
 
     def _drop(self, run: LiveRun) -> None:
         asking = run.asking

@@ -16,8 +16,9 @@ from gateway.lanes.approval_mode import ApprovalModes
 from gateway.lanes.context import ContextLane
 from gateway.pipeline.chain import Chain
 from gateway.routing.keys import LOCAL, Identity
+from gateway.runs.asking import Asking
 from gateway.runs.desk import Desk
-from gateway.runs.live import Asking, LiveRuns
+from gateway.runs.live import LiveRuns
 from gateway.runs.tail import Tail
 from gateway.testing.clock import ManualClock
 from gateway.tools.catalog import Catalog

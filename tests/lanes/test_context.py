@@ -13,7 +13,7 @@ from gateway.errors import GatewayError
 from gateway.lanes.context import AGENT_LOOP, forwarded, new_run_id
 from gateway.pipeline.chain import Link, fold
 from gateway.routing.keys import LOCAL
-from gateway.runs.live import Asking
+from gateway.runs.asking import Asking
 from gateway.testing.clock import ManualClock
 from tests.telling import reply_of
 

@@ -15,9 +15,10 @@ from gateway.lanes.approval_mode import ApprovalModes
 from gateway.lanes.context import AGENT_LOOP, ContextLane
 from gateway.lanes.resumption import OFTEN, Asked, Resumption
 from gateway.pipeline.chain import Chain, Link, fold
+from gateway.runs.asking import Asking
 from gateway.runs.desk import word_of
 from gateway.runs.lease import LEASE_S
-from gateway.runs.live import Asking, LiveRun, LiveRuns
+from gateway.runs.live import LiveRun, LiveRuns
 from gateway.store import StoreError
 from gateway.wire.replies import Reply
 from plugins.stores.sqlite import SqliteStore

@@ -9,6 +9,7 @@ import pytest
 from gateway.caller import Caller
 from gateway.contracts import Exchange, Json, Reply, Tell
 from gateway.errors import GatewayError
+from gateway.runs.asking import Asking
 from gateway.runs.live import (
     CALLS,
     EFFECTS,
@@ -20,10 +21,8 @@ from gateway.runs.live import (
     RECORDED,
     STOPPING,
     WAITS,
-    Asking,
     LiveRun,
     LiveRuns,
-    fingerprint,
 )
 from gateway.runs.transcript import BEHIND_CHARS
 from gateway.testing.clock import ManualClock
@@ -574,22 +573,6 @@ async def test_so_many_bytes_are_kept() -> None:
         [False, False, False, False, True],
     ]
     await runs.close()
-
-
-def test_what_makes_two_requests_the_same() -> None:
-    """Caller, path, steering headers and the raw body; nothing can be shifted from one to another."""
-    base: Json = {"tenant": "t", "caller": "c", "path": "/p", "steering": {"chain": "a"}, "content": b"{}"}
-    others: list[Json] = [
-        {"tenant": "tc", "caller": ""},
-        {"caller": "d"},
-        {"path": "/q"},
-        {"steering": {"chain": "b"}},
-        {"steering": {}},
-        {"content": b"{ }"},
-        {"path": "/pchain=a", "steering": {}},
-    ]
-    prints = [fingerprint(**{**base, **other}) for other in others]
-    assert len({fingerprint(**base), *prints}) == len(others) + 1
 
 
 # Runs that are on record before they do anything.

@@ -1,0 +1,25 @@
+"""Requests as a run sees them: whether two of them are the same, and what a client says about repeating one."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """What makes two requests the same, and what a client says about repeating one."""
+
+    fingerprint: str
+    idempotency_key: tuple[str, str, str] | None  # with tenant and caller
+    repeats: bool
+    size_bytes: int = 0  # of the request's body
+
+
+def fingerprint(*, tenant: str, caller: str, path: str, steering: Mapping[str, str], content: bytes) -> str:
+    """SHA-256 (hex) over caller, path, X-Context-* headers and the raw body."""
+    digest = hashlib.sha256()
+    for part in (tenant, caller, path, *(f"{k}={v}" for k, v in sorted(steering.items()))):
+        data = part.encode(errors="surrogateescape")
+        digest.update(b"%d:" % len(data) + data)
+    digest.update(content)
+    return digest.hexdigest()
