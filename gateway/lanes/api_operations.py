@@ -298,7 +298,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
           "Let a parked run go on with {}, or say what became of a call (`step` and `as`: scope `approve`)", "Runs",
           ref("Run"), scopes=_LOOKS, body="Finding",
           errors=("run_not_found", "run_ended", "run_not_waiting", "scope_missing")),
-    _get("/context/audit", "listAudit", "Read the audit log", "Runs", listing("AuditLine"), scopes=_ADMIN,
+    _get("/context/audit", "listAudit", "Read the audit log", "Runs", paged("AuditLine"), scopes=_ADMIN,
          parameters=(_AFTER, _LIMIT)),
     _get(_SERVICES, "listServices", "List the MCP servers", "Services", listing("Service"), scopes=_ADMIN),
     _get(_SERVICES + "/{name}", "getService", "Get an MCP server", "Services", ref("Service"), scopes=_ADMIN,

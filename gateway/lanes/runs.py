@@ -28,7 +28,7 @@ from gateway.lanes.asked import (
     word_of,
 )
 from gateway.lanes.decisions import go_on, written
-from gateway.lanes.views import audit_view, json_answer, list_answer, page_answer, run_view, whole_run_view
+from gateway.lanes.views import audit_view, json_answer, page_answer, run_view, whole_run_view
 from gateway.runs import settle
 from gateway.runs.desk import OF_RUN
 from gateway.runs.tail import Tail
@@ -160,8 +160,10 @@ class RunPages:
     async def _audit(self, request: web.Request) -> web.Response:
         self._authorise(request, "admin")
         query = query_of(request, "after", "limit")
-        rows = await self._store.audit(after=number_of(query, "after", default=0), limit=limit_of(query))
-        return list_answer([audit_view(row) for row in rows])
+        limit = limit_of(query)
+        rows = await self._store.audit(after=number_of(query, "after", default=0), limit=limit + 1)
+        following = str(rows[limit - 1].seq) if len(rows) > limit else None
+        return page_answer([audit_view(row) for row in rows[:limit]], following=following)
 
     async def _chosen(
         self, query: Mapping[str, str], *, tenant: str, wanted: str | None, limit: int

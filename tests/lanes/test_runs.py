@@ -256,11 +256,14 @@ async def test_the_audit_log_can_be_followed_and_checked() -> None:
     """Page by page; each hash covers the line as it is shown and the hash before."""
     lines = tuple(audit_line(created_s=100.0 + i) for i in range(5))
     async with opened(new(audit=lines)) as desk:
-        rows, after = [], 0
-        while data := (await desk.get(f"/context/audit?after={after}&limit=2", key="root"))[1]["data"]:
-            assert len(data) <= 2
-            rows += data
-            after = data[-1]["seq"]
+        rows, after, sizes = [], "0", []
+        while after is not None:
+            _, page = await desk.get(f"/context/audit?after={after}&limit=2", key="root")
+            rows += page["data"]
+            sizes.append(len(page["data"]))
+            after = page["next"]
+        assert sizes == [2, 2, 1]
+        assert (await desk.get("/context/audit?after=3&limit=2", key="root"))[1]["next"] is None, "just two are left"
         names = set(asdict(lines[0]))
         assert verify([(row["seq"], {name: row[name] for name in names}, row["hash"]) for row in rows]) is None
         assert [row["created_s"] for row in rows] == [100.0, 101.0, 102.0, 103.0, 104.0]
