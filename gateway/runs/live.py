@@ -324,11 +324,12 @@ class LiveRuns:
             self._weigh(run)
 
     def _weigh(self, run: LiveRun) -> None:
-        before, run.kept_bytes = run.kept_bytes, run.asking.size_bytes + run.transcript.size_bytes
+        """A run that goes on cannot be forgotten: it counts from its end on, or others would be forgotten for it."""
+        before, run.kept_bytes = run.kept_bytes, run.asking.size_bytes + run.transcript.size_bytes if run.done else 0
         self._alone_bytes += run.kept_bytes - before
 
     def _weigh_ended(self, run: LiveRun) -> None:
-        """The answer of a run without a client has grown since it lost its client."""
+        """A run that had no client, or lost it, has ended."""
         if self._alone.get(run.request_id) is run:
             self._weigh(run)
             self._forget_old()

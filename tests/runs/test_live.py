@@ -507,6 +507,25 @@ async def test_a_run_that_still_goes_on_is_not_forgotten() -> None:
     assert going.interrupted
 
 
+async def test_a_large_run_that_still_goes_on_takes_nobodys_place() -> None:
+    """It cannot be forgotten: whoever repeats the request of one that has ended must not run its tools again for it."""
+    runs = LiveRuns(clock=Clock(ManualClock()))
+    large, small = Work(), Work()
+    small.go.set()
+    going = runs.begin(exchange("run_1"), replace(asking("1"), size_bytes=2 * KEPT_BYTES), large, detached=True)
+    over = runs.begin(exchange("run_2"), asking("2"), small)
+    runs.join(over)
+    await over.ended()
+    runs.leave(over, whole=False)
+    assert runs.find(asking("1", repeats=True)) is going
+    assert runs.find(asking("2", repeats=True)) is over
+    large.go.set()
+    await going.ended()
+    assert runs.find(asking("1", repeats=True)) is None, "it counts from its end on"
+    assert runs.find(asking("2", repeats=True)) is over
+    await runs.close()
+
+
 async def test_a_key_belongs_to_one_request() -> None:
     """Another body with it is refused; without a key nothing is refused."""
     runs, run = begun(Work(), key="k")
