@@ -280,7 +280,7 @@ class Journal(Protocol):
         after: str | None = None,
         limit: int,
     ) -> Sequence[StoredRun]:
-        """Returns runs without request, progress and answer, newest first; `after`: behind the run of this id."""
+        """Returns runs without request, progress, answer: newest first, then greatest id; `after`: behind this id."""
         ...
 
     async def runs_like(self, fingerprint: str, *, tenant: str, since_s: float) -> Sequence[StoredRun]:

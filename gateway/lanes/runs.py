@@ -83,9 +83,9 @@ class RunPages:
         caller = self._authorise(request, *VIEWING)
         query = query_of(request, "state", "conversation", "after", "limit")
         wanted, limit, after = word_of(query, "state", STATES), limit_of(query), query.get("after")
-        if after is not None and await self._store.run(after, tenant=caller.tenant) is None:
-            raise gone("after")
         found, following = await self._chosen(query, tenant=caller.tenant, wanted=wanted, limit=limit)
+        if after is not None and not found and await self._store.run(after, tenant=caller.tenant) is None:
+            raise gone("after")
         views: list[Json] = []
         for at, run in enumerate(found):
             view = run_view(run, pending=await self._pending(run))
@@ -175,18 +175,22 @@ class RunPages:
             runs = await some(state=wanted, limit=limit + 1)
             return runs[:limit], runs[limit - 1].id if len(runs) > limit else None
         found: list[StoredRun] = []
-        seen_until_s = -math.inf
+        seen_until = (-math.inf, "")
         for state in _SHOWN if wanted == "awaiting_approval" else ("running",):
             runs = await some(state=state, limit=LOOKED_AT)
             if len(runs) == LOOKED_AT:
-                seen_until_s = max(seen_until_s, runs[-1].created_s)
+                seen_until = max(seen_until, _place(runs[-1]))
             found += runs
-        kept = [run for run in found if run.created_s >= seen_until_s]
-        kept.sort(key=lambda run: run.created_s, reverse=True)
-        return kept, kept[-1].id if seen_until_s > -math.inf else None
+        kept = sorted((run for run in found if _place(run) >= seen_until), key=_place, reverse=True)
+        return kept, kept[-1].id if seen_until[0] > -math.inf else None
 
     async def _pending(self, run: StoredRun) -> int:
         """How many approvals of the run are pending; a run that is not under way has none."""
         if run.state not in _SHOWN:
             return 0
         return len(await self._store.approvals(tenant=run.tenant, run_id=run.id, state="pending", limit=OF_RUN))
+
+
+def _place(run: StoredRun) -> tuple[float, str]:
+    """Returns the place of a run in a list, which goes from the greatest to the least."""
+    return run.created_s, run.id

@@ -65,17 +65,24 @@ PUT_RUN = f"""UPDATE runs SET state = ?1, effects = ?2, updated_s = ?3, progress
 #: The same for a run that goes on as it was, with its owner: SQLite writes the indexes of all columns that are set.
 PUT_RUN_ON = """UPDATE runs SET effects = ?2, updated_s = ?3, progress = ?4, answer = ?5, error_code = ?6, error = ?7,
     lease_s = max(lease_s, ?9) WHERE tenant = ?10 AND id = ?11 AND fence = ?12 AND state = ?1 AND owner = ?8"""
-_RUNS = """SELECT id, tenant, caller, kind, chain, conversation, fingerprint, idempotency_key, state, effects,
-    created_s, updated_s, {request} AS request, {progress} AS progress, {answer} AS answer, error_code, error, owner,
-    lease_s, fence FROM runs WHERE tenant = ?"""
-RUNS = _RUNS.format(
+
+
+def _runs(*, request: str, progress: str, answer: str) -> str:
+    return f"""SELECT id, tenant, caller, kind, chain, conversation, fingerprint, idempotency_key, state, effects,
+        created_s, updated_s, {request} AS request, {progress} AS progress, {answer} AS answer, error_code, error,
+        owner, lease_s, fence FROM runs WHERE tenant = ?"""
+
+
+RUNS = _runs(
     request="coalesce((SELECT request FROM requests q WHERE q.tenant = runs.tenant AND q.run_id = runs.id), x'')",
     progress="progress",
     answer="answer",
 )
 #: Without what may be large: request, progress and answer.
-RUNS_LISTED = _RUNS.format(request="x''", progress="NULL", answer="NULL")
-BEHIND_RUN = " AND (created_s, rowid) < (SELECT created_s, rowid FROM runs WHERE tenant = ? AND id = ?)"
+RUNS_LISTED = _runs(request="x''", progress="NULL", answer="NULL")
+#: In an order that whoever joins two lists of runs can keep: a run shows its id and not its row.
+RUNS_ORDER = "created_s DESC, id DESC"
+BEHIND_RUN = " AND (created_s, id) < (SELECT created_s, id FROM runs WHERE tenant = ? AND id = ?)"
 RUN = RUNS + " AND id = ?"
 RUNS_LIKE = f"{RUNS} AND fingerprint = ? AND updated_s >= ? ORDER BY {NEWEST_FIRST}"
 RUNS_WITH_KEY = f"{RUNS} AND caller = ? AND idempotency_key = ? ORDER BY {NEWEST_FIRST}"

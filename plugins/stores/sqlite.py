@@ -216,7 +216,7 @@ class SqliteStore(SqliteMemories):
         limit: int,
     ) -> Sequence[StoredRun]:
         columns, behind = {"state": state, "conversation": conversation}, (journal.BEHIND_RUN, after)
-        which = chosen(journal.RUNS_LISTED, tenant, columns, order=journal.NEWEST_FIRST, limit=limit, behind=behind)
+        which = chosen(journal.RUNS_LISTED, tenant, columns, order=journal.RUNS_ORDER, limit=limit, behind=behind)
         return await self._all(RUNS, *which)
 
     async def runs_like(self, fingerprint: str, *, tenant: str, since_s: float) -> Sequence[StoredRun]:

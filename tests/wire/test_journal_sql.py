@@ -44,6 +44,7 @@ def names(fact: type) -> list[str]:
     ("statement", "fact"),
     [
         (journal_sql.RUNS, StoredRun),
+        (journal_sql.RUNS_LISTED, StoredRun),
         (journal_sql.RUN, StoredRun),
         (journal_sql.STEPS, StoredStep),
         (journal_sql.APPROVALS, Approval),

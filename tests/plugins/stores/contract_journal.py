@@ -240,6 +240,14 @@ async def test_runs_and_approvals_come_in_pages(store: Store) -> None:
     assert await store.approvals(tenant="acme", state="approved", after="ap_1", limit=9) == []
 
 
+async def test_runs_of_one_moment_come_in_the_order_of_their_ids(store: Store) -> None:
+    """In whatever order they were begun, so that lists of several states can be joined."""
+    for name in ("b", "d", "a", "c"):
+        await store.write(new(run(name)))
+    assert [r.id for r in await store.runs(tenant="acme", limit=9)] == ["d", "c", "b", "a"]
+    assert [r.id for r in await store.runs(tenant="acme", after="c", limit=9)] == ["b", "a"]
+
+
 async def test_a_list_of_runs_is_without_what_may_be_large(store: Store) -> None:
     """What one run was asked and answers is read with that run."""
     await store.write(new(run(request=b"asked", progress=b"so far", answer=b"{}")))
