@@ -1,10 +1,13 @@
 """What the tests share: both event loops where sockets are, certificates, and an ear for errors nobody awaits."""
 
+import contextlib
+import importlib
 import logging
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -19,6 +22,7 @@ settings.register_profile("soak", deadline=None, suppress_health_check=[HealthCh
 settings.register_profile("suite", settings.get_profile("soak"), max_examples=30, derandomize=True, database=None)
 settings.load_profile("suite")
 
+ROOT = Path(__file__).parents[1]
 #: Folders whose tests must hold on both loops; elsewhere a test drives a process, or no socket at all.
 BOTH_LOOPS = frozenset(("context", "demo", "functional", "lanes", "testing", "upstream"))
 
@@ -33,6 +37,22 @@ def pytest_configure(config: pytest.Config) -> None:
         folder = tempfile.mkdtemp(prefix="twolane-tests-")
         config.add_cleanup(lambda: shutil.rmtree(folder))
         os.environ.update({SOCKET: f"{folder}/forkserver", OWNER: str(os.getpid())})
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """In a fresh checkout each of pytest-xdist's workers rewrites its share of the tests, then all read all of it.
+
+    One that cannot be imported is reported by the collection, which tries again.
+    """
+    if (worker := getattr(session.config, "workerinput", None)) is None:
+        return
+    asked = [Path(argument.partition("::")[0]).absolute() for argument in session.config.args]
+    files = sorted(file for path in asked for file in (path.rglob("test_*.py") if path.is_dir() else [path]))
+    for file in files[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
+        if (file.parent / "__init__.py").exists():
+            with contextlib.suppress(Exception, pytest.skip.Exception):
+                importlib.import_module(".".join(file.relative_to(ROOT).with_suffix("").parts))
 
 
 @pytest.fixture(autouse=True)
