@@ -133,8 +133,12 @@ class Store(Journal, Protocol):
         """Comes before everything else."""
         ...
 
-    async def prompts(self, *, tenant: str | None) -> Sequence[StoredPrompt]:
-        """Those of a tenant (None: of all tenants), in the order of their ids."""
+    async def all_prompts(self) -> Sequence[StoredPrompt]:
+        """Returns those of all tenants, in the order of their ids."""
+        ...
+
+    async def prompts(self, *, tenant: str, after: str = "", limit: int) -> Sequence[StoredPrompt]:
+        """Returns the first `limit` of a tenant behind the id `after`, in the order of their ids."""
         ...
 
     async def prompt(self, prompt_id: str, *, tenant: str) -> StoredPrompt | None: ...

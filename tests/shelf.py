@@ -16,8 +16,11 @@ class Shelf:
         self.broken = False
         self.changes = 0
 
-    async def prompts(self, *, tenant: str | None) -> list[StoredPrompt]:
-        return [self.kept[key] for key in sorted(self.kept) if tenant in (None, key[1])]
+    async def all_prompts(self) -> list[StoredPrompt]:
+        return [self.kept[key] for key in sorted(self.kept)]
+
+    async def prompts(self, *, tenant: str, after: str = "", limit: int) -> list[StoredPrompt]:
+        return [self.kept[key] for key in sorted(self.kept) if tenant == key[1] and key[0] > after][:limit]
 
     async def prompt(self, prompt_id: str, *, tenant: str) -> StoredPrompt | None:
         self.asked.append(prompt_id)

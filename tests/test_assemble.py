@@ -215,7 +215,7 @@ async def test_a_tool_may_be_named_as_ours_in_the_configuration(tmp_path: Path) 
 async def test_the_store_is_opened(tmp_path: Path) -> None:
     """Ready for use, in the folder of the configuration."""
     store = await open_store(Settings.model_validate({}, context={"folder": tmp_path}), folder=tmp_path)
-    assert await store.prompts(tenant=None) == []
+    assert await store.all_prompts() == []
     await store.close()
     assert (tmp_path / "gateway.db").exists()
 

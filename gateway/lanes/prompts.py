@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from gateway.caller import Caller
 from gateway.contracts import EnhancedPrompt, Enhancer
 from gateway.errors import GatewayError
-from gateway.lanes.asked import page_of, query_of
+from gateway.lanes.asked import LIMIT_MOST, limit_of, query_of
 from gateway.lanes.content import content_of
 from gateway.lanes.views import page_answer
 from gateway.pipeline.prompts import (
@@ -68,9 +68,10 @@ class PromptPages:
     async def _list(self, request: web.Request) -> web.Response:
         caller = self._authorise(request, "context")
         query = query_of(request, "after", "limit")
-        found = await self._prompts().all(tenant=caller.tenant)
-        page, following = page_of([_described(prompt) for prompt in found], query)
-        return page_answer(page, following=following)
+        limit = limit_of(query, default=LIMIT_MOST)
+        found = await self._prompts().some(tenant=caller.tenant, after=query.get("after", ""), limit=limit + 1)
+        following = found[limit - 1].id if len(found) > limit else None
+        return page_answer([_described(prompt) for prompt in found[:limit]], following=following)
 
     async def _get(self, request: web.Request) -> web.Response:
         caller = self._authorise(request, "context")

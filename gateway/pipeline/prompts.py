@@ -6,6 +6,7 @@ Rule 3: a stored prompt is read, listed and changed within its tenant; to any ot
 """
 
 import asyncio
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -102,16 +103,21 @@ class BasePrompts:
         stored = await self._store.prompt(prompt_id, tenant=tenant) if _is_name(prompt_id) else None
         return None if stored is None else _listed(stored)
 
-    async def all(self, *, tenant: str) -> Sequence[ListedPrompt]:
-        """Those that the tenant can use, in the order of their ids. Raises StoreError."""
-        found = {prompt.id: _listed(prompt) for prompt in await self._store.prompts(tenant=tenant)}
+    async def some(self, *, tenant: str, after: str = "", limit: int) -> Sequence[ListedPrompt]:
+        """Returns the first `limit` that the tenant can use behind the id `after`, in the order of their ids.
+
+        Raises StoreError.
+        """
+        stored = await self._store.prompts(tenant=tenant, after=after, limit=limit)
+        found = {prompt.id: _listed(prompt) for prompt in stored}
         for prompt_id, text in self._configured.items():
-            found[prompt_id] = ListedPrompt(prompt_id, text, "configured")
-        return [found[prompt_id] for prompt_id in sorted(found)]
+            if prompt_id > after:
+                found[prompt_id] = ListedPrompt(prompt_id, text, "configured")
+        return [found[prompt_id] for prompt_id in sorted(found)[:limit]]
 
     async def names(self, *, tenant: str) -> Sequence[str]:
         """Returns the ids that the tenant can use, in their order. Raises StoreError."""
-        return [prompt.id for prompt in await self.all(tenant=tenant)]
+        return [prompt.id for prompt in await self.some(tenant=tenant, limit=sys.maxsize)]
 
     async def put(self, prompt_id: str, text: str, *, tenant: str) -> ListedPrompt:
         """Stores a new prompt or a new text. Raises PromptError, StoreError."""
@@ -147,7 +153,7 @@ class BasePrompts:
             generation = await self._store.generation()
             if generation == self._generation:
                 return False
-            stored = await self._store.prompts(tenant=None)
+            stored = await self._store.all_prompts()
             known = frozenset((one.tenant, one.id, one.version, one.updated_s) for one in stored)
             self._generation = generation
             if known == self._known:  # something else has changed

@@ -20,9 +20,10 @@ MARK = """INSERT INTO counters VALUES ('mark', random())
 
 # Columns stand in the order of the dataclasses in `gateway.contracts`.
 
-PROMPTS = """SELECT id, tenant, text, version, updated_s FROM prompts WHERE tenant = coalesce(?, tenant)
-    ORDER BY id, tenant"""
-PROMPT = "SELECT id, tenant, text, version, updated_s FROM prompts WHERE tenant = ? AND id = ?"
+_PROMPTS = "SELECT id, tenant, text, version, updated_s FROM prompts"
+ALL_PROMPTS = f"{_PROMPTS} ORDER BY id, tenant"
+PROMPTS = f"{_PROMPTS} WHERE tenant = ? AND id > ? ORDER BY id LIMIT ?"
+PROMPT = f"{_PROMPTS} WHERE tenant = ? AND id = ?"
 PUT_PROMPT = """INSERT INTO prompts (id, tenant, text, version, updated_s) VALUES (?, ?, ?, 1, ?)
     ON CONFLICT (tenant, id) DO UPDATE
     SET text = excluded.text, version = version + 1, updated_s = excluded.updated_s

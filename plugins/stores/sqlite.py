@@ -145,8 +145,11 @@ class SqliteStore(SqliteMemories):
 
     # Prompts and services.
 
-    async def prompts(self, *, tenant: str | None) -> Sequence[StoredPrompt]:
-        return await self._all(PROMPTS, kept.PROMPTS, (tenant,))
+    async def all_prompts(self) -> Sequence[StoredPrompt]:
+        return await self._all(PROMPTS, kept.ALL_PROMPTS, ())
+
+    async def prompts(self, *, tenant: str, after: str = "", limit: int) -> Sequence[StoredPrompt]:
+        return await self._all(PROMPTS, kept.PROMPTS, (tenant, after, limit))
 
     async def prompt(self, prompt_id: str, *, tenant: str) -> StoredPrompt | None:
         return await self._first(PROMPTS, kept.PROMPT, (tenant, prompt_id))

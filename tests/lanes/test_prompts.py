@@ -204,6 +204,24 @@ async def test_an_id_that_is_no_name_is_refused(site: Site, prompt_id: str) -> N
     assert "letters, digits" in (await response.json())["error"]["message"]
 
 
+async def test_the_list_comes_in_pages(site: Site) -> None:
+    """Each reads no more than it shows, of both kinds; the list goes on also where its last entry is gone by then."""
+    for number in range(5):
+        await site.prompts.put(f"p{number}", "text", tenant="local")
+    await site.prompts.put("q", "theirs", tenant="rival")
+    pages, after = [], ""
+    while after is not None:
+        answer = await (await site.client.get(f"{ROOT}?limit=2{after and f'&after={after}'}")).json()
+        pages.append([prompt["id"] for prompt in answer["data"]])
+        after = answer["next"]
+        if after == "p0":
+            await site.prompts.delete("p0", tenant="local")
+    assert pages == [["default", "p0"], ["p1", "p2"], ["p3", "p4"]]
+    for wrong in ("limit=0", "limit=201", "limit=x", "after=", "before=p"):
+        assert (await site.client.get(f"{ROOT}?{wrong}")).status == 400
+    assert (await (await site.client.get(f"{ROOT}?after=%00%ED%A0%80")).json())["next"] is None
+
+
 async def test_a_body_has_a_limit(site: Site) -> None:
     """413 for a text that is too long, and for a body too long for any text, announced or not."""
     fits = "\\u0041" * TEXT_LIMIT_BYTES

@@ -34,7 +34,7 @@ async def test_a_text_comes_from_the_configuration_or_the_store() -> None:
         "Mine.",
         None,
     ]
-    assert [(p.id, p.text, p.source) for p in await both.all(tenant="acme")] == [
+    assert [(p.id, p.text, p.source) for p in await both.some(tenant="acme", limit=9)] == [
         ("default", "Configured.", "configured"),
         ("mine", "Mine.", "stored"),
     ]
@@ -217,7 +217,7 @@ async def test_a_stored_prompt_belongs_to_a_tenant() -> None:
     await base.put("mine", "of acme", tenant="acme")
     assert await base.text("mine", tenant="rival") is None
     assert await base.find("mine", tenant="rival") is None
-    assert [one.id for one in await base.all(tenant="rival")] == ["default"]
+    assert [one.id for one in await base.some(tenant="rival", limit=9)] == ["default"]
     assert await base.delete("mine", tenant="rival") is False
     await base.put("mine", "of rival", tenant="rival")
     assert await base.text("mine", tenant="acme") == "of acme"

@@ -45,7 +45,11 @@ async def test_prompts_come_in_the_order_of_their_ids(store: Store) -> None:
     """However they were put."""
     for prompt_id in ("b", "c", "a"):
         await store.put_prompt(prompt_id, prompt_id, tenant="acme", now_s=1.0)
-    assert [p.id for p in await store.prompts(tenant="acme")] == ["a", "b", "c"]
+    assert [p.id for p in await store.prompts(tenant="acme", limit=99)] == ["a", "b", "c"]
+    assert [p.id for p in await store.prompts(tenant="acme", limit=2)] == ["a", "b"]
+    assert [p.id for p in await store.prompts(tenant="acme", after="a", limit=1)] == ["b"]
+    assert [p.id for p in await store.prompts(tenant="acme", after="bb", limit=9)] == ["c"]
+    assert await store.prompts(tenant="acme", after="c", limit=9) == []
 
 
 async def test_a_prompt_is_of_one_tenant(store: Store) -> None:
@@ -54,10 +58,10 @@ async def test_a_prompt_is_of_one_tenant(store: Store) -> None:
         await store.put_prompt("p", text, tenant=tenant, now_s=1.0)
     ours, theirs = StoredPrompt("p", "acme", "three", 2, 1.0), StoredPrompt("p", "rival", "two", 1, 1.0)
     assert [await store.prompt("p", tenant=tenant) for tenant in ("acme", "rival", "new")] == [ours, theirs, None]
-    assert (await store.prompts(tenant="rival"), await store.prompts(tenant=None)) == ([theirs], [ours, theirs])
+    assert (await store.prompts(tenant="rival", limit=99), await store.all_prompts()) == ([theirs], [ours, theirs])
     assert await store.delete_prompt("p", tenant="new") is False
     assert await store.delete_prompt("p", tenant="rival") is True
-    assert await store.prompts(tenant=None) == [ours]
+    assert await store.all_prompts() == [ours]
 
 
 async def test_a_deleted_prompt_is_gone(store: Store) -> None:
@@ -352,7 +356,9 @@ async def test_one_change_that_fails_takes_no_other_with_it(store: Store) -> Non
     puts = (store.put_prompt(f"p{i:02}", text, tenant="acme", now_s=1.0) for i, text in enumerate(texts))
     results = await asyncio.gather(*puts, return_exceptions=True)
     assert [isinstance(result, StoreError) for result in results] == ["bad" in text for text in texts]
-    assert [p.text for p in await store.prompts(tenant="acme")] == [text for text in texts if "bad" not in text]
+    assert [p.text for p in await store.prompts(tenant="acme", limit=99)] == [
+        text for text in texts if "bad" not in text
+    ]
 
 
 async def test_a_caller_that_leaves_loses_no_write(store: Store) -> None:
@@ -365,7 +371,7 @@ async def test_a_caller_that_leaves_loses_no_write(store: Store) -> None:
     results = await asyncio.gather(*tasks, return_exceptions=True)
     assert all(isinstance(result, asyncio.CancelledError) for result in results)
     await store.put_prompt("last", "text", tenant="acme", now_s=1.0)
-    assert len(await store.prompts(tenant="acme")) == 31 == await store.generation() - first
+    assert len(await store.prompts(tenant="acme", limit=99)) == 31 == await store.generation() - first
 
 
 async def test_what_was_told_as_done_is_there_after_closing(reopened: Reopen) -> None:
@@ -391,7 +397,7 @@ async def test_closing_carries_out_what_waits_and_ends_the_rest(store: Store) ->
     await asyncio.gather(store.close(), store.close())
     assert [p.id for p in await asyncio.gather(*tasks)] == [f"p{i}" for i in range(20)]
     with pytest.raises(StoreError, match="closed"):
-        await store.prompts(tenant="acme")
+        await store.prompts(tenant="acme", limit=99)
     with pytest.raises(StoreError, match="closed"):
         await store.put_prompt("p", "text", tenant="acme", now_s=1.0)
     await store.close()

@@ -86,7 +86,7 @@ async def test_before_opening_there_is_nothing_to_use() -> None:
     """A store that nobody opened says so, and can be closed."""
     store = SqliteStore(IN_MEMORY)
     with pytest.raises(StoreError, match="not open"):
-        await store.prompts(tenant="acme")
+        await store.prompts(tenant="acme", limit=99)
     with pytest.raises(StoreError, match="not open"):
         await store.write(new(RUN))
     await store.close()
@@ -162,7 +162,7 @@ async def test_another_process_that_writes_is_waited_for(tmp_path: Path) -> None
     with closing(sqlite3.connect(place, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         put = asyncio.ensure_future(store.write(new(RUN)))
-        assert await store.prompts(tenant="acme") == []  # a reader waits for nobody
+        assert await store.prompts(tenant="acme", limit=99) == []  # a reader waits for nobody
         assert not put.done()
         other.execute("COMMIT")
         await put
