@@ -1,22 +1,21 @@
 """The questions that an operator has on call, as docs/operations.md answers them, asked of a real Prometheus."""
 
 import asyncio
-import contextlib
 import json
 import re
 import shutil
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from urllib.parse import quote
 
 import aiohttp
 from running import all_workers, fetch
 
 from gateway.counters import CONTEXT_FACTS
 from gateway.metrics import HTTP_FACTS
-from gateway.testing.ports import free_port
 from gateway.testing.run import GatewayProcess
+
+from .prometheus import scraping
 
 OPERATIONS = Path(__file__).parent.parent.parent / "docs" / "operations.md"
 QUERIES = re.findall(r"^```promql\n(.*?)\n```$", OPERATIONS.read_text(), re.MULTILINE | re.DOTALL)
@@ -76,55 +75,3 @@ async def asked(gateway: GatewayProcess) -> AsyncIterator[None]:
         task.cancel()
         await asyncio.wait({task})
         assert task.cancelled(), task.exception()
-
-
-class Prometheus:
-    def __init__(self, session: aiohttp.ClientSession) -> None:
-        self._session = session
-
-    async def value(self, query: str) -> Mapping[str, float]:
-        """What it answers now, by the value of the first label; {} until it has anything."""
-        async with self._session.get(f"/api/v1/query?query={quote(query)}") as response:
-            answer = await response.json()
-        assert answer["status"] == "success", answer
-        found = {}
-        for one in answer["data"]["result"]:
-            labels = {k: v for k, v in one["metric"].items() if k not in ("__name__", "instance", "job")}
-            found[next(iter(labels.values()), "")] = float(one["value"][1])
-        return found
-
-
-async def is_ready(session: aiohttp.ClientSession) -> bool:
-    try:
-        async with session.get("/-/ready") as response:
-            return response.status == 200
-    except aiohttp.ClientConnectorError:
-        return False
-
-
-@asynccontextmanager
-async def scraping(program: str, gateway: GatewayProcess) -> AsyncIterator[Prometheus]:
-    """A Prometheus that looks at the gateway four times a second."""
-    port = free_port()
-    config = gateway.folder / "prometheus.yml"
-    target = {"targets": [f"{gateway.host}:{gateway.port}"]}
-    job = {"job_name": "gateway", "scrape_interval": "250ms", "scrape_timeout": "250ms", "static_configs": [target]}
-    config.write_text(json.dumps({"scrape_configs": [job]}))
-    process = await asyncio.create_subprocess_exec(
-        program,
-        f"--config.file={config}",
-        f"--storage.tsdb.path={gateway.folder / 'tsdb'}",
-        f"--web.listen-address=127.0.0.1:{port}",
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    try:
-        async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
-            async with asyncio.timeout(60):
-                while not await is_ready(session):
-                    await asyncio.sleep(0.1)
-            yield Prometheus(session)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
