@@ -19,7 +19,7 @@ _ERROR_CHARS = 500
 
 def listed(remote: Remote, *, as_json: bool) -> Iterator[str]:
     """All services. Raises RemoteError."""
-    found = views(remote.get(*PATH).get("data"))
+    found = list(remote.entries(*PATH))
     if as_json:
         yield from map(json.dumps, found)
         return

@@ -17,7 +17,7 @@ TEXT_CHARS = 1000
 
 def listed(remote: Remote, *, as_json: bool) -> Iterator[str]:
     """The workflows by category. Raises RemoteError."""
-    found = views(remote.get(*PATH).get("data"))
+    found = list(remote.entries(*PATH))
     if as_json:
         yield from map(json.dumps, found)
         return

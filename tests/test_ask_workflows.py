@@ -9,7 +9,7 @@ from operating import told
 
 from gateway.ask_workflows import begun, listed, one
 from gateway.config.workflows import Workflow
-from gateway.remote import Remote, RemoteError
+from gateway.remote import PAGE, Remote, RemoteError
 
 
 def remote(counter: Counter, *, key: str = "agent") -> Remote:
@@ -35,6 +35,17 @@ async def test_workflows_are_listed_by_category() -> None:
         assert [json.loads(line)["name"] for line in lines] == ["break", "deploy", "translate"]
         counter.bureau.workflows.clear()
         assert await told(lambda: listed(remote(counter), as_json=False)) == ["none"]
+
+
+async def test_a_long_list_is_shown_whole() -> None:
+    """More than a gateway sends at once."""
+    async with bureau() as counter:
+        [workflow] = [each for name, each in counter.bureau.workflows.items() if name == "break"]
+        names = [f"break-{n:03}" for n in range(PAGE + 1)]
+        counter.bureau.workflows.clear()
+        counter.bureau.workflows.update({name: workflow.model_copy(update={"name": name}) for name in names})
+        lines = await told(lambda: listed(remote(counter), as_json=True))
+        assert [json.loads(line)["name"] for line in lines] == names
 
 
 async def test_one_is_shown_as_it_is_to_be_called() -> None:

@@ -7,6 +7,7 @@ from typing import Final, Literal
 from gateway.lanes.admin import EXPOSITION_TYPE
 from gateway.lanes.api_schemas import NUMBER, TEXT, WHOLE, Schema, listing, paged, ref
 from gateway.lanes.approvals import STATES as APPROVAL_STATES
+from gateway.lanes.asked import LIMIT, LIMIT_MOST
 from gateway.lanes.runs import STATES as RUN_STATES
 
 Scope = Literal["context", "approve", "admin", "metrics"]
@@ -94,7 +95,11 @@ OF_NONE: Final = ("unknown_route", "unsupported_endpoint")
 _CONVERSATION: Final = Parameter("conversation", TEXT, "Only those of this conversation (`X-Context-Conversation`).")
 _BEHIND: Final = Parameter("after", TEXT, "`next` of the page before.")
 _LIMIT: Final = Parameter(
-    "limit", {"type": "integer", "minimum": 1, "maximum": 200, "default": 50}, "How many at most."
+    "limit", {"type": "integer", "minimum": 1, "maximum": LIMIT_MOST, "default": LIMIT}, "How many at most."
+)
+#: Of lists that came whole before they came in pages.
+_MANY: Final = Parameter(
+    "limit", {"type": "integer", "minimum": 1, "maximum": LIMIT_MOST, "default": LIMIT_MOST}, "How many at most."
 )
 _STEERING: Final = (
     Parameter("X-Context-Chain", TEXT, "Name of a chain.", "header"),
@@ -232,7 +237,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         answers=_json("What the model would be asked.", ref("Explanation")), errors=_CHAT,
     ),
     _get(_PROMPTS, "listPrompts", "List the system prompts", "Prompts", paged("Prompt"), scopes=_CONTEXT,
-         parameters=(_BEHIND, _LIMIT)),
+         parameters=(_BEHIND, _MANY)),
     _get(
         _PROMPTS + "/{id}", "getPrompt", "Get a system prompt", "Prompts", ref("PromptWithText"), scopes=_CONTEXT,
         errors=("prompt_not_found",),
@@ -251,8 +256,8 @@ OPERATIONS: Final[Sequence[Operation]] = (
         _PROMPTS + "/{id}", "deletePrompt", "Delete a stored system prompt", "Prompts", ref("PromptDeleted"),
         scopes=_ADMIN, method="DELETE", errors=_CHANGING,
     ),
-    _get("/workflows", "listWorkflows", "List the workflows", "Workflows", listing("Workflow"), scopes=_CONTEXT,
-         parameters=(_CATEGORY,)),
+    _get("/workflows", "listWorkflows", "List the workflows", "Workflows", paged("Workflow"), scopes=_CONTEXT,
+         parameters=(_CATEGORY, _BEHIND, _MANY)),
     _get("/workflows/categories", "listWorkflowCategories", "List the categories of workflows", "Workflows",
          listing("WorkflowCategory"), scopes=_CONTEXT),
     _get("/workflows/{name}", "getWorkflow", "Get a workflow with its parameters", "Workflows", ref("WholeWorkflow"),
@@ -267,11 +272,11 @@ OPERATIONS: Final[Sequence[Operation]] = (
     _post("/context/approvals/{id}", "decideApproval", "Decide on an approval (scope `approve`)", "Approvals",
           ref("Approval"), scopes=_LOOKS, body="Decision", errors=_DECIDING),
     _get("/context/grants", "listGrants", "List calls that were approved for longer", "Approvals", paged("Grant"),
-         parameters=(_BEHIND, _LIMIT)),
+         parameters=(_BEHIND, _MANY)),
     _delete("/context/grants/{id}", "revokeGrant", "Take such an approval back", "Approvals",
             errors=("grant_not_found",)),
     _get("/context/asks", "listAsks", "List conversations that ask before each call", "Approvals", paged("Ask"),
-         parameters=(_BEHIND, _LIMIT)),
+         parameters=(_BEHIND, _MANY)),
     _delete("/context/asks/{id}", "revokeAsk", "Let a conversation ask no more", "Approvals",
             errors=("grant_not_found",)),
     _get(_MEMORIES, "listMemories", "List what is remembered of an end user, the newest first", "Memories",
@@ -300,7 +305,8 @@ OPERATIONS: Final[Sequence[Operation]] = (
           errors=("run_not_found", "run_ended", "run_not_waiting", "scope_missing")),
     _get("/context/audit", "listAudit", "Read the audit log", "Runs", paged("AuditLine"), scopes=_ADMIN,
          parameters=(_AFTER, _LIMIT)),
-    _get(_SERVICES, "listServices", "List the MCP servers", "Services", listing("Service"), scopes=_ADMIN),
+    _get(_SERVICES, "listServices", "List the MCP servers", "Services", paged("Service"), scopes=_ADMIN,
+         parameters=(_BEHIND, _MANY)),
     _get(_SERVICES + "/{name}", "getService", "Get an MCP server", "Services", ref("Service"), scopes=_ADMIN,
          errors=("service_not_found",)),
     _get(_SERVICES + "/{name}/tools", "listServiceTools", "List the tools of an MCP server", "Services",

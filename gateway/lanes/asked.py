@@ -79,18 +79,18 @@ def limit_of(query: Mapping[str, str], *, default: int = LIMIT) -> int:
     return limit
 
 
-def page_of(views: Sequence[Json], query: Mapping[str, str]) -> tuple[Sequence[Json], str | None]:
-    """Returns the part of a list that `after` and `limit` name, and the `after` of the next part, or None.
+def page_of(views: Sequence[Json], query: Mapping[str, str], *, key: str = "id") -> tuple[Sequence[Json], str | None]:
+    """Returns the part of a list that `after` (a `key`) and `limit` name, and the `after` of the next part, or None.
 
     Raises GatewayError (invalid_field).
     """
     begin, limit = 0, limit_of(query, default=LIMIT_MOST)
     if (after := query.get("after")) is not None:
-        begin = 1 + next((at for at, view in enumerate(views) if view["id"] == after), -1)
+        begin = 1 + next((at for at, view in enumerate(views) if view[key] == after), -1)
         if not begin:
             raise gone("after")
     page = views[begin : begin + limit]
-    return page, page[-1]["id"] if begin + limit < len(views) else None
+    return page, page[-1][key] if begin + limit < len(views) else None
 
 
 def gone(param: str) -> GatewayError:

@@ -36,8 +36,8 @@ That is the same as OpenAPI 3.1, for generators of clients. Code writes this pag
 Everything else beneath `/v1` and `/context/v1` goes to an upstream unchanged. Scopes count only where the configuration
 has `keys`. Bodies are JSON and may be gzip. What each error means: [errors.md](errors.md).
 
-A list that grows with use comes in pages: `next` is the `after` of the page behind it, and `null` behind the last one.
-A page may be shorter than `limit`. MCP servers and workflows, as many as the configuration names, come at once.
+Lists come in pages: `next` is the `after` of the page behind it, and `null` behind the last one. A page may be shorter
+than `limit`. The tools of one MCP server and the categories of workflows come at once.
 
 Every page may answer {common}.
 

@@ -15,9 +15,9 @@ from gateway.caller import Caller
 from gateway.contracts import Json
 from gateway.errors import GatewayError
 from gateway.lanes.admin import Route
-from gateway.lanes.asked import Authorise, Body, parsed, query_of, value_of
+from gateway.lanes.asked import Authorise, Body, page_of, parsed, query_of, value_of
 from gateway.lanes.content import content_of
-from gateway.lanes.views import json_answer, list_answer
+from gateway.lanes.views import json_answer, list_answer, page_answer
 from gateway.store import StoredService
 from gateway.tools.fleet import Fleet, Seen
 from gateway.tools.member import MOST_PINS
@@ -61,8 +61,12 @@ class ServicePages:
         ]
 
     async def _list(self, request: web.Request) -> web.Response:
-        self._asked(request)
-        return list_answer([service_view(seen) for seen in await self._fleet().seen()])
+        self._authorise(request, SCOPE)
+        query = query_of(request, "after", "limit")
+        # In an order that all workers have: each may answer one page.
+        found = sorted(await self._fleet().seen(), key=lambda seen: seen.name)
+        page, following = page_of([service_view(seen) for seen in found], query, key="name")
+        return page_answer(page, following=following)
 
     async def _get(self, request: web.Request) -> web.Response:
         self._asked(request)

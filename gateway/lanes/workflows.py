@@ -14,8 +14,8 @@ from gateway.contracts import Json
 from gateway.errors import GatewayError
 from gateway.journal import ENDED, Journal
 from gateway.lanes.admin import Route
-from gateway.lanes.asked import Authorise, Body, body_of, query_of
-from gateway.lanes.views import json_answer, list_answer, whole_run_view
+from gateway.lanes.asked import Authorise, Body, body_of, page_of, query_of
+from gateway.lanes.views import json_answer, list_answer, page_answer, whole_run_view
 from gateway.runs.desk import OF_RUN
 from gateway.runs.settle import not_found
 from gateway.wire.workflow_parameters import ParameterError, checked, read_arguments
@@ -95,9 +95,11 @@ class WorkflowPages:
 
     async def _list(self, request: web.Request) -> web.Response:
         self._authorise(request, "context")
-        category = query_of(request, "category").get("category")
-        found = self._workflows().values()
-        return list_answer([workflow_view(each) for each in found if category in (None, each.category)])
+        query = query_of(request, "category", "after", "limit")
+        category = query.get("category")
+        views = [workflow_view(each) for each in self._workflows().values() if category in (None, each.category)]
+        page, following = page_of(views, query, key="name")
+        return page_answer(page, following=following)
 
     async def _list_categories(self, request: web.Request) -> web.Response:
         self._authorise(request, "context")

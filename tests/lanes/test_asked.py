@@ -8,7 +8,19 @@ from pydantic import Field
 
 from gateway.caller import Caller
 from gateway.errors import GatewayError
-from gateway.lanes.asked import Body, caller_with, limit_of, number_of, parsed, query_of, value_of, word_of
+from gateway.lanes.api_operations import OPERATIONS
+from gateway.lanes.asked import (
+    LIMIT_MOST,
+    Body,
+    caller_with,
+    limit_of,
+    number_of,
+    page_of,
+    parsed,
+    query_of,
+    value_of,
+    word_of,
+)
 
 
 class Order(Body):
@@ -123,3 +135,14 @@ def test_json_with_two_readings_is_refused(text: str) -> None:
 def test_json() -> None:
     """As it is meant."""
     assert value_of('{"a": [1, "好", null]}') == {"a": [1, "好", None]}
+
+
+@pytest.mark.parametrize("name", ["listGrants", "listAsks", "listPrompts", "listServices", "listWorkflows"])
+def test_a_page_is_as_long_as_the_description_says(name: str) -> None:
+    """Of lists that came whole before they came in pages, it is as long as one may be."""
+    [listed] = [operation for operation in OPERATIONS if operation.name == name]
+    [default] = [one.schema["default"] for one in listed.parameters if one.name == "limit"]
+    views = [{"id": str(n)} for n in range(LIMIT_MOST + 1)]
+    page, following = page_of(views, {})
+    assert (len(page), following) == (default, views[default - 1]["id"])
+    assert page_of(views, {"after": str(following)}) == (views[default:], None)

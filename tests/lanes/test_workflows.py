@@ -30,6 +30,19 @@ async def test_workflows_are_listed() -> None:
         assert (await counter.ask("GET", "/workflows"))[1]["data"] == []
 
 
+async def test_workflows_come_in_pages() -> None:
+    """Also those of a category; what is no workflow of the list is no place to begin."""
+    async with bureau() as counter:
+        _, first, _ = await counter.ask("GET", "/workflows?limit=2")
+        assert ([view["name"] for view in first["data"]], first["next"]) == (["break", "deploy"], "deploy")
+        _, second, _ = await counter.ask("GET", "/workflows?limit=2&after=deploy")
+        assert ([view["name"] for view in second["data"]], second["next"]) == (["translate"], None)
+        assert (await counter.ask("GET", "/workflows?category=writing&limit=1"))[1]["next"] is None
+        for query in ("after=nope", "category=writing&after=deploy", "limit=0", "limit=201"):
+            status, answer, _ = await counter.ask("GET", f"/workflows?{query}")
+            assert (status, answer["error"]["code"]) == (400, "invalid_field")
+
+
 async def test_categories_group_them() -> None:
     """For the frontend's selector (design.md, decision 5); a workflow without one is `general`."""
     async with bureau() as counter:
