@@ -163,6 +163,8 @@ chains:
   assistant:
     - use: NAME
       with: {note: Answer in French.}
+    - use: intent
+    - use: memory
     - use: prompt_enhancer
     - use: agent_loop
 """,
