@@ -10,15 +10,20 @@ from gateway.contracts import Exchange, Handler, Reply, Tell
 Brought: TypeAlias = Callable[[], Awaitable[str]]
 
 
-def bringing(handler: Handler, brought: Brought) -> Handler:
-    """Returns `handler` behind `brought`, for which the client waits in its answer: a stream is kept alive."""
+def bringing(handler: Handler, brought: Brought, *, loops: bool) -> Handler:
+    """Returns `handler` behind `brought`, for which the client waits in its answer: a stream is kept alive.
+
+    `loops`: the handler has an agent loop, which tells the text and keeps it with its answer.
+    """
 
     async def handle(exchange: Exchange) -> Reply:
         inner: list[Reply] = []
 
         async def stream(tell: Tell) -> None:
             text = await brought()
-            inner.append(await handler(replace(exchange, brings=text)))
+            if not loops and (pause := tell(text)) is not None:
+                await pause()
+            inner.append(await handler(replace(exchange, brings=text) if loops else exchange))
             await inner[0].stream(tell)
 
         async def release() -> None:

@@ -78,7 +78,13 @@ class ChatPages:
                 exchange = await lane.exchange(head, body, identity=identity, run_id=run_id, asking=asking)
                 run = await self._run(lane, Asked(body=body, asking=asking, exchange=exchange))
             request[REQUEST_ID] = run.request_id
-            return await lane.answer(request, run)
+            try:
+                response = await lane.answer(request, run)
+            except GatewayError:
+                self._resumption.delivered(run, asking)
+                raise
+            self._resumption.delivered(run, asking)
+            return response
 
     async def _run(self, lane: ContextLane, asked: Asked) -> LiveRun:
         """A run of its own, of a workflow where the message names one; one that goes on with what a person decided, or

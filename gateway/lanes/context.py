@@ -173,7 +173,9 @@ class ContextLane:
             handler = self.plain
         if handler is None:
             raise GatewayError("workflow_failed", f"The chain {name!r} runs no tools: add '{AGENT_LOOP}' to it.")
-        handler = self.held(handler if brought is None else bringing(handler, brought))
+        if brought is not None:
+            handler = bringing(handler, brought, loops=self.looping(name) is not None)
+        handler = self.held(handler)
         return self.runs.find(asking) or self.runs.begin(exchange, asking, handler, detached=detached)
 
     def looping(self, chain: str) -> Handler | None:

@@ -19,7 +19,7 @@ from gateway.runs import chunks, spoken
 from gateway.runs.asking import Asking
 from gateway.runs.desk import Wish
 from gateway.runs.keeper import Keeper, abandon
-from gateway.runs.live import LiveRun, LiveRuns, interrupted
+from gateway.runs.live import PARKED, LiveRun, LiveRuns, interrupted
 from gateway.runs.request import exchange_of
 from gateway.runs.tail import Tail
 from gateway.store import StoreError
@@ -138,7 +138,7 @@ class Resumption:
 
     async def asked_before(self, asked: Asked) -> LiveRun | None:
         """Answers a request that was answered with a question before: with the question, while it waits, else with
-        what came of it, once. None: there is no such question, or nobody will decide on it any more.
+        what came of it, until that was delivered. None: there is no such question, or nobody will decide on it.
 
         An `Idempotency-Key` says by itself what is the same. Raises GatewayError, StoreError.
         """
@@ -150,9 +150,18 @@ class Resumption:
         if run is None or run.state in ("cancelled", "expired"):
             self._runs.waiting.forget(fingerprint)
             return None
-        if run.state != "awaiting_approval" or not await self._pending(run):
+        try:
+            return await self.repeat(run, asked)
+        except GatewayError:  # that is what came of it
             self._runs.waiting.forget(fingerprint)
-        return await self.repeat(run, asked)
+            raise
+
+    def delivered(self, run: LiveRun, asking: Asking) -> None:
+        """Notes that a client has the whole answer of this run: who asks the same again begins anew, unless the answer
+        is a question.
+        """
+        if run.asks is None and self._runs.waiting.find(asking.fingerprint) == run.exchange.id:
+            self._runs.waiting.forget(asking.fingerprint)
 
     async def brought(self, asked: Asked) -> Brought | None:
         """Returns what gives the beginning of the answer to a message behind a question that was decided elsewhere:
@@ -213,7 +222,10 @@ class Resumption:
         await abandon(run, reason, store=self._store, clock=self._clock)
 
     async def _as_it_is(self, run: StoredRun, asked: Asked, *, decided: Sequence[str]) -> LiveRun:
-        return self._told(asked, run.id, *await self._chunks_of(run, asked, decided=decided))
+        told = await self._chunks_of(run, asked, decided=decided)
+        answer = self._told(asked, run.id, *told)
+        answer.asks = _asking_run(told)
+        return answer
 
     def _told(self, asked: Asked, run_id: str, *chunks: Chunk) -> LiveRun:
         """An answer that is known already, of this run."""
@@ -223,8 +235,10 @@ class Resumption:
         return run
 
     async def _goes_on(self, run: StoredRun) -> bool:
-        """Whether somebody drives it, or is about to: it waits for nobody."""
-        return run.state == "running" or (run.state == "awaiting_approval" and not await self._pending(run))
+        """Whether somebody drives it, or is about to: it waits for nobody. A claim leaves the state as it is."""
+        if run.state == "running" or (run.owner is not None and run.lease_s > self._clock.time()):
+            return True
+        return run.state == "awaiting_approval" and not await self._pending(run)
 
     async def _chunks_of(self, run: StoredRun, asked: Asked, *, decided: Sequence[str]) -> list[Chunk]:
         """The answer of a run that nobody drives. Raises GatewayError if there is none."""
@@ -267,8 +281,11 @@ class Resumption:
         """Waits for a run that another process drives, and gives its answer."""
 
         async def follow(tell: Tell) -> None:
-            for chunk in await self._chunks_of(await self._over(run), asked, decided=()):
+            told = await self._chunks_of(await self._over(run), asked, decided=())
+            for chunk in told:
                 tell(chunk)
+            if (asks := _asking_run(told)) is not None:
+                tell({PARKED: asks})
 
         async def handle(_exchange: Exchange) -> Reply:
             return Reply(follow, _released)
@@ -299,6 +316,12 @@ def _no_tools(run: StoredRun) -> str:
 
 def _text(text: str) -> list[Chunk]:
     return [text, chunks.finish("stop")]
+
+
+def _asking_run(told: Sequence[Chunk]) -> str | None:
+    """Returns the id of the run whose question this answer ends with; None: it ends with none."""
+    last = told[-1]
+    return None if isinstance(last, str) else spoken.asking_run(last.get("context") or {})
 
 
 def _chunks(answer: Json) -> list[Chunk]:

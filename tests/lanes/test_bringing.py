@@ -29,11 +29,24 @@ async def test_the_handler_is_called_with_what_was_brought() -> None:
         assert not asked
         return "It is done."
 
-    reply = await bringing(handler, brought)(RUN)
+    reply = await bringing(handler, brought, loops=True)(RUN)
     assert asked == []
     assert await told(reply) == ["Hi."]
     await reply.release()
     assert asked == [replace(RUN, brings="It is done.")] and len(released) == 1
+
+
+async def test_a_handler_without_a_loop_is_called_behind_the_text() -> None:
+    """Nobody else would tell it."""
+
+    async def handler(exchange: Exchange) -> Reply:
+        assert exchange is RUN
+        return reply_of("Hi.")
+
+    async def brought() -> str:
+        return "It is done. "
+
+    assert await told(await bringing(handler, brought, loops=False)(RUN)) == ["It is done. ", "Hi."]
 
 
 async def test_what_fails_is_told_in_the_answer() -> None:
@@ -45,7 +58,7 @@ async def test_what_fails_is_told_in_the_answer() -> None:
     async def brought() -> str:
         raise GatewayError("internal_error", "No.")
 
-    reply = await bringing(handler, brought)(RUN)
+    reply = await bringing(handler, brought, loops=True)(RUN)
     with pytest.raises(GatewayError, match="No"):
         await told(reply)
     await reply.release()
