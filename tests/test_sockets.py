@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import socket
 import sys
 from collections.abc import Iterator
@@ -148,7 +149,8 @@ class Load:
 
     CLIENTS, PAUSE_S = 10, 0.05
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, request: bytes | None) -> None:
+        self._request = request
         self.answered = 0
         self.slowest_s = 0.0
         self.syns_lost = 0
@@ -172,7 +174,7 @@ class Load:
                 if client is None:
                     client = await connect("127.0.0.1", self._port)
                     self.syns_lost += retransmitted(client)
-                response = await exchange(client)
+                response = await exchange(client, self._request)
                 self.answered += 1
                 self.slowest_s = max(self.slowest_s, asked.s)
                 if response.status != 200:
@@ -190,12 +192,20 @@ class Load:
             client.close()
 
 
-async def rolling_restarts(times: int, *, workers: int) -> Load:
+def chat(*, stream: bool) -> bytes:
+    """A request that the demo model answers in the context lane."""
+    body = json.dumps({"model": "demo", "stream": stream, "messages": [{"role": "user", "content": "Say hello"}]})
+    fields = f"Host: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    return f"POST /context/v1/chat/completions HTTP/1.1\r\n{fields}\r\n\r\n{body}".encode()
+
+
+async def rolling_restarts(times: int, *, workers: int, request: bytes | None = None) -> Load:
     """Each time a successor joins on the port, and when it serves its predecessor is told to stop."""
     async with FakeUpstream() as upstream, contextlib.AsyncExitStack() as stack:
-        text, args = config(upstream.base_url, workers=workers), ["--reuse-port"]
+        upstreams = config(upstream.base_url, workers=workers)
+        text, args = upstreams if request is None else f"workers: {workers}\n", ["--reuse-port"]
         serving = await stack.enter_async_context(GatewayProcess(text, args=args))
-        async with Load(serving.port) as load:
+        async with Load(serving.port, request) as load:
             for _ in range(times):
                 successor = GatewayProcess(text, args=args, port=serving.port)
                 await stack.enter_async_context(successor)
@@ -207,16 +217,20 @@ async def rolling_restarts(times: int, *, workers: int) -> Load:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-async def test_a_rolling_restart_loses_no_request(workers: int) -> None:
+@pytest.mark.parametrize(
+    "message", [None, chat(stream=False), chat(stream=True)], ids=["passthrough", "context", "context stream"]
+)
+async def test_a_rolling_restart_loses_no_request(message: bytes | None, workers: int) -> None:
     """A successor on the same port, then SIGTERM to the predecessor: none fails or waits for a second SYN."""
-    load = await rolling_restarts(2, workers=workers)
+    load = await rolling_restarts(2, workers=workers, request=message)
     assert load.failures == [] and load.syns_lost == 0 and load.answered > 50
 
 
 @pytest.mark.soak
-async def test_twenty_rolling_restarts_lose_no_request() -> None:
+@pytest.mark.parametrize("message", [None, chat(stream=True)], ids=["passthrough", "context stream"])
+async def test_twenty_rolling_restarts_lose_no_request(message: bytes | None) -> None:
     """At more than 100 requests a second."""
-    load = await rolling_restarts(20, workers=1)
+    load = await rolling_restarts(20, workers=1, request=message)
     print(
         f"\n20 rolling restarts: {load.answered} requests, {len(load.failures)} failed, slowest {load.slowest_s:.3f} s"
     )
