@@ -13,6 +13,7 @@ from gateway.config.judged import idle_rule, no_such_tool
 from gateway.contracts import Host, RiskAssessor, ToolSource
 from gateway.managed import ManagedService
 from gateway.registry import Kind, PluginProblem, build_plugin
+from gateway.tools.added_assessor import AddedAssessor
 from gateway.tools.catalog import Catalog, CatalogError, Configured, Services, load_catalog
 from gateway.tools.gate import Gate, Policy
 from gateway.tools.results import READ_RESULT, ReadsOnly, Results
@@ -103,18 +104,36 @@ def gate_of(settings: Settings, host: Host, problems: list[Problem], *, at_hand:
     if at_hand and (sql := used.get("execute_sql")) is not None:
         dialect = "postgresql" if str(sql.get("url")).startswith(POSTGRES) else "sqlite"
         uses["execute_sql"][1].update(dialect=dialect)
+    added = {tool: uses[tool] for tool, use in risk.assessors.items() if use.adds and tool in uses}
+    problems += _adding_to_none(settings)
     uses |= {tool: (use.use, dict(use.with_)) for tool, use in risk.assessors.items()}
     assessors: dict[str, RiskAssessor] = {READ_RESULT: ReadsOnly()}
     folder = settings.plugins.folder
     for tool, (name, options) in uses.items():
         place = f"risk.assessors.{tool}"
         assessors[tool] = built("assessors", name, options, host, place, problems, folder=folder)
+    for tool, (name, options) in added.items():
+        built_in = built("assessors", name, options, host, f"risk.assessors.{tool}", problems, folder=folder)
+        assessors[tool] = AddedAssessor(built_in, assessors[tool])
     return Gate(
         Policy(trust_llm=risk.trust_llm, default=risk.default),
         assessors,
         rules=risk.rules,
-        configured={tool: orjson.dumps(use, option=orjson.OPT_SORT_KEYS).decode() for tool, use in uses.items()},
+        configured={
+            tool: orjson.dumps((*use, *added.get(tool, ())), option=orjson.OPT_SORT_KEYS).decode()
+            for tool, use in uses.items()
+        },
     )
+
+
+def _adding_to_none(settings: Settings) -> Iterator[Problem]:
+    """Assessors that add to a built-in one which there is not."""
+    for tool, use in settings.risk.assessors.items():
+        if use.adds and tool not in ASSESSORS:
+            text = (
+                f"{tool!r} has no built-in assessor: leave `adds` out; those that have one are {', '.join(ASSESSORS)}"
+            )
+            yield Problem("configuration", f"risk.assessors.{tool}.adds", text)
 
 
 def _hosts(options: Mapping[str, object]) -> list[str]:

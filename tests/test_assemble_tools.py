@@ -77,3 +77,27 @@ async def test_rules_for_no_tool_are_told_of_where_plugins_know_the_names(tmp_pa
         assert [problem.path for problem in found] == told
         assert [name for name in catalog.names() if name == "look"] == list(tools and ["look"])
     assert len(Toolbox.built) >= 1
+
+
+async def test_an_assessor_adds_to_a_built_in_one_only(tmp_path: Path) -> None:
+    """Beside none it would be alone, which nobody asked for: refused, with the tools that have one."""
+    risk = {"assessors": {"docs.search": {"use": "http", "adds": True}, "http_request": {"use": "http", "adds": True}}}
+    settings = Settings.model_validate(
+        {"tools": {"http_request": {}}, "mcp": {"servers": {"docs": {"url": "https://a.example/mcp"}}}, "risk": risk},
+        context={"folder": tmp_path},
+    )
+    found: list[Problem] = []
+    gate_of(settings, None, found)  # type: ignore[arg-type]  # no host
+    (problem,) = found
+    assert problem.path == "risk.assessors.docs.search.adds"
+    assert "'docs.search' has no built-in assessor" in str(problem) and "execute_sql" in str(problem)
+
+
+async def test_what_adds_changes_the_policy_of_its_tool(tmp_path: Path) -> None:
+    """An approval that waits was asked for under the other one."""
+    hashes = set()
+    for adds in (False, True):
+        risk = {"assessors": {"http_request": {"use": "http", "adds": adds}}}
+        settings = Settings.model_validate({"tools": {"http_request": {}}, "risk": risk}, context={"folder": tmp_path})
+        hashes.add(gate_of(settings, None, []).configured["http_request"])  # type: ignore[arg-type]  # no host
+    assert len(hashes) == 2

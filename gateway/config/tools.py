@@ -178,6 +178,13 @@ class Tools(Section):
         return {**self.built_in, **{tool.use or name: tool for name, tool in self.plugins.items()}}
 
 
+class AssessorUse(PluginUse):
+    adds: Flag = Field(
+        default=False,
+        description="Keep the built-in assessor of the tool beside it; false: it replaces that one.",
+    )
+
+
 class Risk(Section):
     trust_llm: Literal["always", "until_tainted", "never"] = Field(
         default="always", description="When a model's own `risk_level: low` lets a call run."
@@ -192,7 +199,7 @@ class Risk(Section):
         default_factory=dict,
         description="By tool (globs): refuse its calls, ask, or never take a model's own word that the risk is low.",
     )
-    assessors: Mapping[str, PluginUse] = Field(
+    assessors: Mapping[str, AssessorUse] = Field(
         default_factory=dict, description="Assessors of your own, by the name of the tool they judge."
     )
 

@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestServer
 from tests.clients.snippets import snippets_of
 
 from .models import CUT, Json, calls, says
-from .talking import talking
+from .talking import desk, talking
 
 
 def saved(name: str, folder: Path) -> Json:
@@ -106,3 +106,31 @@ async def test_a_service_that_fails(status: int, text: str, told: str, tmp_path:
             assert told in world.model.asked[-1]["messages"][-1]["content"]
             run = await world.run(answer.headers["X-Context-Run-Id"], state="completed")
             assert [step["state"] for step in run["steps"]] == ["failed"]
+
+
+WRITE: Json = {"operation": "write", "path": "drafts/a.txt", "content": "Hello"}
+READ: Json = {"operation": "read", "path": "notes.txt"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "adds", "asks"),
+    [
+        (WRITE, True, False),
+        (READ, True, False),  # the built-in assessor
+        (READ, False, True),
+        (WRITE | {"path": "a.txt"}, True, True),
+        (WRITE | {"path": "drafts/../a.txt"}, True, True),
+        (WRITE | {"content": "x" * 2001}, True, True),
+    ],
+)
+async def test_an_assessor_that_adds(arguments: Json, tmp_path: Path, *, adds: bool, asks: bool) -> None:
+    """Harmless is what either assessor knows; everything else asks as before."""
+    settings = saved("drafts", tmp_path)
+    settings["tools"] = {"file_operations": desk(tmp_path, write=True)["file_operations"]}
+    settings["risk"]["assessors"]["file_operations"]["adds"] = adds
+    (tmp_path / "work/drafts").mkdir()
+    async with talking(calls("file_operations", **arguments), says("Done."), **settings) as world:
+        answer = await world.chat("Do it.")
+        assert bool(answer.json.get("context", {}).get("approvals")) is asks
+        assert asks or answer.text == "Done."
+        assert (tmp_path / "work/drafts/a.txt").exists() is (arguments == WRITE)
