@@ -14,7 +14,7 @@ from gateway.runs.settle import DONE, FAILED
 
 from .asking import GO, HOLD, answering, asks, birth, born, held, ranch, until_asked
 from .models import Json, calls, refuses, says
-from .talking import Completed, World, desk, talking
+from .talking import Completed, World, talking
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
 READ = calls("file_operations", operation="read", path="notes.txt")
@@ -133,14 +133,16 @@ async def test_cancelled_while_a_stream_is_held(tmp_path: Path) -> None:
 async def test_cancelled_while_a_tool_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tool is stopped, and the client told with a status that no SDK tries again."""
     monkeypatch.setattr(effect, "TOOL_GRACE_S", 0.05)
-    async with talking(calls("execute_sql", sql=ENDLESS), tools=desk(tmp_path)) as world:
-        asking = asyncio.create_task(world.chat("Count."))
+    tools: Json = {"execute_command": {"cwd": str(tmp_path), "sandbox": "none"}}
+    async with talking(calls("execute_command", command=SLOW, risk_level="low"), tools=tools) as world:
+        asking = asyncio.create_task(world.chat("Wait."))
+        await until((tmp_path / "begun").exists)
         run_id = await started(world)
         assert (await cancel(world, run_id)).json["state"] == "cancelled"
         answer = await asking
         assert answer.status == 422 and answer.headers["x-should-retry"] == "false"
         assert answer.error["code"] == "run_cancelled"
-        assert await world.counted('gateway_tool_calls_total{outcome="cancelled",tool="execute_sql"}') == 1
+        assert await world.counted('gateway_tool_calls_total{outcome="cancelled",tool="execute_command"}') == 1
         assert (await world.run(run_id))["state"] == "cancelled"
         assert len(world.model.asked) == 1
 
