@@ -131,6 +131,7 @@ class Approval:
     edited: str | None = None
     remember: Literal["once", "run", "conversation"] = "once"
     secret: str = field(repr=False)
+    user: str | None = None  # the end user in whose request the call was asked for, where one was named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,6 +226,7 @@ class Change:
     passes_on: bool = False  # the fence moves on: who made a change from the same reading is too late
     steps: tuple[StoredStep, ...] = ()
     approvals: tuple[Approval, ...] = ()  # new ones
+    asks_once: bool = False  # nothing is written if one of them waits already, in another run (`AskedAlreadyError`)
     moves: tuple[Move, ...] = ()
     events: tuple[RunEvent, ...] = ()
     audit: tuple[AuditLine, ...] = ()
@@ -258,6 +260,10 @@ class ConflictError(Exception):
     """The run has another owner by now, or an approval is not in the state that was expected: nothing was written."""
 
 
+class AskedAlreadyError(ConflictError):
+    """Another run waits for the same call, of the same caller and end user in the same conversation."""
+
+
 class Journal(Protocol):
     """The store's side. Each method is one transaction and raises StoreError when it fails.
 
@@ -266,8 +272,9 @@ class Journal(Protocol):
     """
 
     async def write(self, change: Change) -> None:
-        """All of it or nothing; a run that ends cancels its pending and approved approvals. Raises ConflictError."""
-        ...
+        """All of it or nothing; a run that ends cancels its pending and approved approvals. Raises ConflictError,
+        AskedAlreadyError.
+        """
 
     async def run(self, run_id: str, *, tenant: str) -> StoredRun | None: ...
 
@@ -281,17 +288,14 @@ class Journal(Protocol):
         limit: int,
     ) -> Sequence[StoredRun]:
         """Returns runs without request, progress, answer: newest first, then greatest id; `after`: behind this id."""
-        ...
 
     async def runs_like(self, fingerprint: str, *, tenant: str, since_s: float) -> Sequence[StoredRun]:
         """Those that were touched since then, newest first."""
-        ...
 
     async def runs_with_key(self, idempotency_key: str, *, tenant: str, caller: str) -> Sequence[StoredRun]: ...
 
     async def steps(self, run_id: str, *, tenant: str) -> Sequence[StoredStep]:
         """In the order of their numbers."""
-        ...
 
     async def claim(
         self, *, owner: str, now_s: float, until_s: float, states: Sequence[RunState], run_id: str | None, limit: int
@@ -300,19 +304,15 @@ class Journal(Protocol):
 
         One that awaits approvals is taken only when none of them is pending.
         """
-        ...
 
     async def late(self, step: StoredStep, *, events: Sequence[RunEvent], audit: Sequence[AuditLine]) -> None:
         """Writes down `step.late`, and nothing else of the step, whoever owns the run by now."""
-        ...
 
     async def renew(self, *, owner: str, run_ids: Sequence[str], until_s: float) -> Sequence[str]:
         """Prolongs the leases of these runs; the ids of those that are the owner's still."""
-        ...
 
     async def release(self, *, owner: str) -> int:
         """Gives up all leases of an owner, whose changes are too late from then on; how many there were."""
-        ...
 
     async def cancel(
         self, run_id: str, *, tenant: str, now_s: float, events: Sequence[RunEvent], audit: Sequence[AuditLine]
@@ -320,7 +320,6 @@ class Journal(Protocol):
         """Ends a run that has not ended, whoever owns it, with its pending and approved approvals; its owner's next
         change is a ConflictError. Whether there was one to end.
         """
-        ...
 
     async def approval(self, approval_id: str, *, tenant: str) -> Approval | None: ...
 
@@ -336,65 +335,51 @@ class Journal(Protocol):
         limit: int,
     ) -> Sequence[Approval]:
         """Returns approvals, oldest first; `after`: behind the one of this id, none where there is no such one."""
-        ...
 
     async def rule(self, ruling: Ruling) -> tuple[Ruled, Approval | None]:
         """Decides a pending approval, once; the approval as it is afterwards.
 
         The events, the audit lines and the grant of the ruling are written only when it is `decided`.
         """
-        ...
 
     async def rule_all(self, rulings: Sequence[Ruling]) -> Sequence[tuple[Ruled, Approval | None]]:
         """The same for several different ones: all of them are decided, or none. In their order."""
-        ...
 
     async def reissue(self, old_id: str, approval: Approval, *, events: Sequence[RunEvent]) -> bool:
         """Puts a new approval in the place of a pending one, which is cancelled; False: it was not pending."""
-        ...
 
     async def expire(self, *, now_s: float) -> Sequence[Approval]:
         """Ends the pending approvals whose time is over; those."""
-        ...
 
     async def grants(self, *, tenant: str, now_s: float) -> Sequence[Grant]:
         """Those that have not expired, oldest first."""
-        ...
 
     async def grant(
         self, *, tenant: str, caller: str, run_id: str, conversation: str | None, sha256: str, now_s: float
     ) -> Grant | None:
         """The newest for this call in this run or conversation that has not expired."""
-        ...
 
     async def delete_grant(self, grant_id: str, *, tenant: str, audit: Sequence[AuditLine]) -> bool:
         """Whether there was one; the lines are written if there was."""
-        ...
 
     async def ask_before(self, ask: AskBefore) -> None:
         """From now on every call in this conversation needs approval; said again, it ends later."""
-        ...
 
     async def asks(self, *, tenant: str, now_s: float) -> Sequence[AskBefore]:
         """Those that have not expired, oldest first."""
-        ...
 
     async def asks_before(self, *, tenant: str, caller: str, conversation: str, now_s: float) -> bool: ...
 
     async def delete_ask(self, ask: AskBefore, *, audit: Sequence[AuditLine]) -> bool:
         """Whether it was there; the lines are written if it was."""
-        ...
 
     async def events(
         self, *, after: int, tenant: str | None = None, run_id: str | None = None, limit: int
     ) -> Sequence[RunEvent]:
         """In order, from behind `after`."""
-        ...
 
     async def last_event(self) -> int:
         """The highest `seq` so far, 0 at first."""
-        ...
 
     async def audit(self, *, after: int, limit: int) -> Sequence[AuditRow]:
         """In order, from behind `after`."""
-        ...

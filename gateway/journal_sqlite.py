@@ -17,6 +17,7 @@ from gateway.journal import (
     ENDED,
     Approval,
     AskBefore,
+    AskedAlreadyError,
     AuditLine,
     Change,
     ConflictError,
@@ -34,6 +35,7 @@ from gateway.wire.sqlite_rows import Rows
 RUNS, STEPS = Rows(StoredRun), Rows(StoredStep)
 APPROVALS, GRANTS, EVENTS, AUDIT = Rows(Approval), Rows(Grant), Rows(RunEvent), Rows(AuditLine)
 ASKS = Rows(AskBefore)
+_ASKED = attrgetter(*journal.ASKED)
 _NEW_RUN, _CHANGED_RUN = attrgetter(*journal.NEW_RUN), attrgetter(*journal.CHANGED_RUN)
 
 
@@ -53,6 +55,8 @@ def write(connection: sqlite3.Connection, *, change: Change) -> None:
             raise ConflictError(f"the approval {move.approval_id!r} is not {move.expected!r}")
     connection.executemany(journal.PUT_STEP, map(STEPS.values, change.steps))
     for approval in change.approvals:
+        if change.asks_once and connection.execute(journal.ASKED_ALREADY, _ASKED(approval)).fetchone():
+            raise AskedAlreadyError(f"another run waits for the call of the approval {approval.id!r}")
         _add_approval(connection, approval)
     if run.state in ENDED:
         _undecided(connection, journal.CANCEL_APPROVALS, (run.tenant, run.id), now_s=run.updated_s)

@@ -17,7 +17,7 @@ from gateway.lanes.context import ContextLane, new_run_id
 from gateway.lanes.shown_calls import is_of_what_was_shown, shown_last
 from gateway.runs import chunks, spoken
 from gateway.runs.asking import Asking
-from gateway.runs.desk import Wish
+from gateway.runs.desk import Wish, is_asked_by
 from gateway.runs.keeper import Keeper, abandon
 from gateway.runs.live import PARKED, LiveRun, LiveRuns, interrupted
 from gateway.runs.request import exchange_of
@@ -165,14 +165,14 @@ class Resumption:
 
     async def brought(self, asked: Asked) -> Brought | None:
         """Returns what gives the beginning of the answer to a message behind a question that was decided elsewhere:
-        what came of it. None: the last answer is no question of this caller in this conversation, or still waits.
+        what came of it. None: the last answer is no question of this caller and end user in this conversation, or
+        still waits.
         Raises StoreError.
         """
         exchange = asked.exchange
         for approval_id in shown_last(exchange.body["messages"]):
             approval = await self._store.approval(approval_id, tenant=exchange.caller.tenant)
-            whose = (exchange.caller.name, exchange.conversation)
-            if approval is None or (approval.caller, approval.conversation) != whose:
+            if approval is None or not is_asked_by(approval, exchange):
                 continue
             run = await self._store.run(approval.run_id, tenant=approval.tenant)
             if run is not None and not (run.state == "awaiting_approval" and await self._pending(run)):

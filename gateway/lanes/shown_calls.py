@@ -2,7 +2,7 @@
 
 1. With the check word of the call it is: only a text of the gateway has that word, beside the call.
 2. The id alone counts where the conversation was shown exactly one call, by the last answer in it, and it is this one.
-3. A request that brings no answer at all is about the only call that its caller, in its conversation, waits for.
+3. A request that brings no answer at all is about the only call that waits there for its caller and its end user.
 """
 
 import re
@@ -34,7 +34,8 @@ async def is_of_what_was_shown(approval: Approval, decision: Reply, exchange: Ex
     pending = await store.approvals(
         tenant=caller.tenant, state="pending", conversation=exchange.conversation, limit=_PENDING
     )
-    return [other.id for other in pending if other.caller == caller.name] == [approval.id]
+    whose = (caller.name, exchange.user)
+    return [other.id for other in pending if (other.caller, other.user) == whose] == [approval.id]
 
 
 def shown_last(messages: Sequence[Json]) -> tuple[str, ...]:

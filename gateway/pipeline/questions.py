@@ -45,12 +45,16 @@ class Questions:
         may_decide = self.desk.answering(self.exchange.caller).may_decide
         return texts.still_undecided_text(may_decide=may_decide, language=self.language)
 
-    async def already(self, steps: Sequence[StoredStep]) -> tuple[str, Json] | None:
-        """Returns the question of another run that waits for one of these calls, and its facts; None: none does.
-
-        One call is one approval. A run that is on record asks for itself: it has an answer of its own to bring.
+    @property
+    def are_shared(self) -> bool:
+        """Whether one call is one approval. A run that is on record asks for itself: it has an answer of its own to
+        bring.
         """
-        if self.exchange.workflow is not None or self.exchange.resume is not None:
+        return self.exchange.workflow is None and self.exchange.resume is None
+
+    async def already(self, steps: Sequence[StoredStep]) -> tuple[str, Json] | None:
+        """Returns the question of another run that waits for one of these calls, and its facts; None: none does."""
+        if not self.are_shared:
             return None
         for step in steps:
             asked = await self.desk.asked_already(step, self.exchange)

@@ -8,13 +8,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, TypedDict
 
 import orjson
 
 from gateway.contracts import Chunk, Exchange, Json
-from gateway.journal import Approval, ApprovalState, Grant, RunState, StepState
+from gateway.journal import Approval, ApprovalState, AskedAlreadyError, Grant, RunState, StepState
 from gateway.pipeline.effect import Effects
 from gateway.pipeline.questions import Questions
 from gateway.pipeline.resume import Progress
@@ -224,12 +225,11 @@ class Round:
             self._end("rejected", texts.refused_here_text(shown, **self._told_so_far()))
             await self.record.refused()
             return
-        if lacking and (other := await self.questions.already([self.record.steps[n] for n in lacking])) is not None:
-            text, self.context = other
-            self._end("completed", text)
+        if lacking and (other := await self._issue(lacking)) is not None:
+            self.context = other[1]
+            self._end("completed", other[0])
             await self.record.refused()
         elif lacking:
-            await self._issue(lacking)
             self.begun()
 
     async def _refuse_or_grant(self, i: int) -> None:
@@ -263,10 +263,18 @@ class Round:
         approval = self._approvals.get(number)
         return approval is None or (approval.state == "approved" and not self.desk.holds(approval))
 
-    async def _issue(self, numbers: Sequence[int]) -> None:
+    async def _issue(self, numbers: Sequence[int]) -> tuple[str, Json] | None:
+        """Asks for these; or returns the question of another run that waits for one of them, with its facts."""
+        while (other := await self.questions.already([self.record.steps[n] for n in numbers])) is None:
+            with suppress(AskedAlreadyError):  # another request asks at this moment
+                await self._ask_people(numbers)
+                return None
+        return other
+
+    async def _ask_people(self, numbers: Sequence[int]) -> None:
         issued = [self.desk.issue(self.record.steps[number], self.exchange) for number in numbers]
-        outdated = [self._approvals[number] for number in numbers if number in self._approvals]
-        await self.record.ask(issued, [approval_view(approval) for approval in issued], instead_of=outdated)
+        views, outdated = [*map(approval_view, issued)], [self._approvals[n] for n in numbers if n in self._approvals]
+        await self.record.ask(issued, views, instead_of=outdated, once=self.questions.are_shared)
         self._approvals = {**self._approvals, **{approval.step: approval for approval in issued}}
 
     async def _wait(self, i: int) -> None:

@@ -86,6 +86,7 @@ class Desk:
             tenant=step.tenant,
             caller=exchange.caller.name,
             conversation=exchange.conversation,
+            user=exchange.user,
             run_id=step.run_id,
             step=step.number,
             tool=step.tool,
@@ -103,11 +104,12 @@ class Desk:
         )
 
     async def asked_already(self, step: StoredStep, exchange: Exchange) -> Approval | None:
-        """Returns the approval of another run that waits for the same call, of this caller in this conversation."""
+        """Returns the approval of another run that waits for the same call, of this caller and end user, in this
+        conversation.
+        """
         pending = await self._store.approvals(tenant=step.tenant, state="pending", sha256=step.sha256, limit=OF_RUN)
-        whose = (exchange.caller.name, exchange.conversation)
         now_s = self._clock.time()
-        alike = (one for one in pending if (one.caller, one.conversation) == whose and one.expires_s > now_s)
+        alike = (one for one in pending if is_asked_by(one, exchange) and one.expires_s > now_s)
         return next((one for one in alike if one.run_id != step.run_id), None)
 
     def holds(self, approval: Approval) -> bool:
@@ -298,6 +300,12 @@ class Desk:
         return GatewayError(
             "approval_stale", f"The tool or the policy has changed since: decide on {fresh.id} instead."
         )
+
+
+def is_asked_by(approval: Approval, exchange: Exchange) -> bool:
+    """Returns whether it was asked for by the caller and the end user of this exchange, in its conversation."""
+    whose = (exchange.caller.name, exchange.conversation, exchange.user)
+    return (approval.caller, approval.conversation, approval.user) == whose
 
 
 def against(approval: Approval) -> bool:

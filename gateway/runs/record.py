@@ -18,6 +18,7 @@ from gateway.errors import GatewayError
 from gateway.journal import (
     Approval,
     ApprovalState,
+    AskedAlreadyError,
     AuditLine,
     Change,
     ConflictError,
@@ -36,7 +37,6 @@ from gateway.store import StoreError, unwritten
 from gateway.wire.canonical import call_sha256, canonical
 
 log = logging.getLogger("gateway")
-
 
 #: Longest result that is kept whole, and of one that came when the run was somebody else's.
 RESULT_CHARS, LATE_CHARS = 1 << 20, 1000
@@ -135,16 +135,21 @@ class Record:
             await self._later()
 
     async def ask(
-        self, approvals: Sequence[Approval], shown: Sequence[Json], *, instead_of: Sequence[Approval] = ()
+        self,
+        approvals: Sequence[Approval],
+        shown: Sequence[Json],
+        *,
+        instead_of: Sequence[Approval] = (),
+        once: bool = False,
     ) -> None:
-        """People are asked from here on, no more `instead_of`. `shown` is what each event says. Raises GatewayError."""
+        """Asks people, not `instead_of`; `shown` is what each event says. Raises GatewayError, AskedAlreadyError."""
         with self._or_not([approval.step for approval in approvals]):
             for approval in instead_of:
                 self.outdated(approval)
             for approval, facts in zip(approvals, shown, strict=True):
                 self._set(approval.step, state="requested", approval_id=approval.id)
                 self._event("approval.required", facts)
-            await self._before("running", approvals=tuple(approvals))
+            await self._before("running", approvals=tuple(approvals), asks_once=once)
 
     def granted(self, number: int, grant_id: str, by: str) -> None:
         """A remembered approval clears the call."""
@@ -303,16 +308,19 @@ class Record:
         events, moves, audit = len(self._events), len(self._moves), len(self._audit)
         try:
             yield
-        except GatewayError:
+        except (GatewayError, AskedAlreadyError):
             for step in steps:
                 self.steps[step.number] = step
             del self._events[events:], self._moves[moves:], self._audit[audit:]
             raise
 
-    async def _before(self, state: RunState, *, approvals: tuple[Approval, ...] = (), effects: bool = False) -> None:
+    async def _before(
+        self, state: RunState, *, approvals: tuple[Approval, ...] = (), asks_once: bool = False, effects: bool = False
+    ) -> None:
         """Writes before an effect."""
         try:
-            await self._commit(self._change(state, approvals=approvals, effects=effects))
+            change = self._change(state, effects=effects)
+            await self._commit(replace(change, approvals=approvals, asks_once=asks_once))
         except StoreError as error:
             log.error("run %s cannot be written down: %s", self.exchange.id, error)
             text = "The gateway cannot write down what it is about to do, so it does nothing."
@@ -336,10 +344,14 @@ class Record:
         except asyncio.CancelledError:
             await asyncio.wait({writing})
             failure = asyncio.CancelledError() if writing.cancelled() else writing.exception()
-            if isinstance(failure, ConflictError):  # which is why it is cancelled, or will be
+            if isinstance(failure, ConflictError) and not isinstance(
+                failure, AskedAlreadyError
+            ):  # which is why it is cancelled, or will be
                 raise lost(self.exchange.id) from None
             if failure is None:
                 self._written(change)
+            raise
+        except AskedAlreadyError:
             raise
         except ConflictError:
             raise lost(self.exchange.id) from None
@@ -349,7 +361,6 @@ class Record:
         self,
         state: RunState,
         *,
-        approvals: tuple[Approval, ...] = (),
         effects: bool = False,
         durable: bool = True,
         driven: bool = True,
@@ -374,7 +385,6 @@ class Record:
             new=self._is_new,
             durable=durable,
             steps=tuple(self.steps[number] for number in sorted(self._unwritten)),
-            approvals=approvals,
             moves=tuple(self._moves),
             events=tuple(self._events),
             audit=tuple(self._audit),

@@ -124,11 +124,15 @@ STEPS = f"SELECT {', '.join(STEP)} FROM steps WHERE tenant = ? AND run_id = ? OR
 
 APPROVAL = _words("""id, tenant, caller, conversation, run_id, step, tool, arguments, sha256, definition_sha256,
     policy_sha256, basis, rule, reason, state, created_s, expires_s, decided_s, decided_by, via, comment, edited,
-    remember, secret""")
+    remember, secret, user""")
 ADD_APPROVAL = _insert("approvals", APPROVAL) + " ON CONFLICT (tenant, id) DO NOTHING"
 APPROVALS = f"SELECT {', '.join(APPROVAL)} FROM approvals WHERE tenant = ?"
 ONE_APPROVAL = APPROVALS + " AND id = ?"
 BEHIND_APPROVAL = " AND (created_s, rowid) > (SELECT created_s, rowid FROM approvals WHERE tenant = ? AND id = ?)"
+#: What makes two calls the same question, and since when one that still waits is over.
+ASKED = _words("tenant, sha256, caller, conversation, user, run_id, created_s")
+ASKED_ALREADY = """SELECT 1 FROM approvals WHERE tenant = ? AND sha256 = ? AND state = 'pending' AND caller = ?
+    AND conversation IS ? AND user IS ? AND run_id <> ? AND expires_s > ? LIMIT 1"""
 MOVE = "UPDATE approvals SET state = ? WHERE tenant = ? AND id = ? AND state = ?"
 DECIDE = f"""UPDATE approvals
     SET state = ?, decided_s = ?, decided_by = ?, via = ?, comment = ?, edited = ?, remember = ?

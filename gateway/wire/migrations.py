@@ -201,4 +201,11 @@ MIGRATIONS: Sequence[Migration] = (
         "CREATE TABLE duties (name TEXT PRIMARY KEY, owner TEXT NOT NULL, until_s REAL NOT NULL) WITHOUT ROWID",
     ),
     MEMORIES_OF_USERS,
+    (
+        # The end user who asked; of what waits it stands in the request of its run.
+        "ALTER TABLE approvals ADD COLUMN user TEXT",
+        """UPDATE approvals SET user = (SELECT json_extract(CAST(request AS TEXT), '$.user') FROM requests
+            WHERE requests.tenant = approvals.tenant AND requests.run_id = approvals.run_id
+            AND json_valid(CAST(request AS TEXT))) WHERE state = 'pending'""",
+    ),
 )

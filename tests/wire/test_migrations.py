@@ -6,6 +6,9 @@ from dataclasses import fields
 import pytest
 
 from gateway.store import StoredPrompt, StoredService, WorkerService
+from gateway.wire.migrations import MIGRATIONS
+
+ASKED_BY = next(steps for steps in MIGRATIONS if "ALTER TABLE approvals ADD COLUMN user TEXT" in steps)
 
 
 @pytest.mark.parametrize(
@@ -52,3 +55,32 @@ def test_a_line_comes_right_behind_the_last_one(connection: sqlite3.Connection, 
     with pytest.raises(sqlite3.IntegrityError, match="right behind the last one"):
         put_line(connection, seq=seq, how=how)
     put_line(connection, seq=3, how=how)
+
+
+@pytest.mark.parametrize(
+    ("state", "request_body", "user"),
+    [
+        ("pending", b'{"user": "ann", "body": {}}', "ann"),
+        ("pending", b'{"user": null}', None),
+        ("pending", b"{}", None),
+        ("pending", b"no JSON", None),
+        ("done", b'{"user": "ann"}', None),
+    ],
+)
+def test_what_waits_gets_the_end_user_who_asked(state: str, request_body: bytes, user: str | None) -> None:
+    """From the request of its run, where that can be read."""
+    with sqlite3.connect(":memory:") as connection:
+        for step in (step for steps in MIGRATIONS[: MIGRATIONS.index(ASKED_BY)] for step in steps):
+            connection.execute(step)
+        connection.execute("INSERT INTO requests (tenant, run_id, request) VALUES ('t', 'run_1', ?)", (request_body,))
+        row = ("ap_1", "t", "key", "run_1", *["x"] * 7, state, *["x"] * 2)
+        connection.execute(
+            f"""INSERT INTO approvals (id, tenant, caller, run_id, tool, arguments, sha256, definition_sha256,
+            policy_sha256, basis, rule, state, reason, remember, step, created_s, expires_s)
+            VALUES ({", ".join("?" * len(row))}, 0, 1, 2)""",
+            row,
+        )
+        for step in ASKED_BY:
+            connection.execute(step)
+        assert connection.execute("SELECT user FROM approvals").fetchone() == (user,)
+    connection.close()

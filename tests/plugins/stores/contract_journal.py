@@ -4,10 +4,11 @@ import asyncio
 import json
 from collections.abc import Awaitable, Sequence
 from dataclasses import asdict, replace
+from typing import Any
 
 import pytest
 
-from gateway.journal import ENDED, AskBefore, AuditRow, Change, ConflictError, Move, RunEvent
+from gateway.journal import ENDED, AskBefore, AskedAlreadyError, AuditRow, Change, ConflictError, Move, RunEvent
 from gateway.store import Store, StoreError
 from gateway.wire.audit_chain import verify
 from tests.plugins.stores.contract import Reopen
@@ -523,6 +524,49 @@ async def test_many_decisions_at_once_are_one(store: Store) -> None:
     assert [a for a, _ in answers] == ["decided", *["other", "same"] * 99, "other"]
     assert len({kept for _, kept in answers}) == 1
     assert len(await store.audit(after=0, limit=9)) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "refused"),
+    [
+        ({}, True),
+        ({"user": "ann"}, False),
+        ({"conversation": None}, False),
+        ({"caller": "eve"}, False),
+        ({"sha256": "e" * 64}, False),
+        ({"tenant": "other"}, False),
+        ({"created_s": 1000.0}, False),  # the other one's time is over then
+    ],
+)
+async def test_a_call_that_waits_in_another_run_is_not_asked_for_again(
+    store: Store, changes: dict[str, Any], *, refused: bool
+) -> None:
+    """Nothing is written then; a change that does not say so asks all the same."""
+    await store.write(parked())
+    second = parked("run_2", approval_id="ap_2", **changes)
+    if refused:
+        with pytest.raises(AskedAlreadyError):
+            await store.write(replace(second, asks_once=True))
+        assert await store.run("run_2", tenant="acme") is None
+        assert await store.approval("ap_2", tenant="acme") is None
+        await store.write(second)
+    else:
+        await store.write(replace(second, asks_once=True))
+    assert await store.approval("ap_2", tenant=second.run.tenant) is not None
+
+
+@pytest.mark.parametrize("user", [None, "ann"])
+async def test_a_call_of_one_end_user_is_asked_for_once(store: Store, user: str | None) -> None:
+    """Of several at the same moment one is written; once it is decided the next one is, and a run's own stands not in
+    its way.
+    """
+    changes = [replace(parked(f"run_{n}", approval_id=f"ap_{n}", user=user), asks_once=True) for n in range(4)]
+    told = await asyncio.gather(*map(store.write, changes), return_exceptions=True)
+    assert sorted(type(one).__name__ for one in told) == ["AskedAlreadyError"] * 3 + ["NoneType"]
+    (waiting,) = await store.approvals(tenant="acme", state="pending", limit=9)
+    assert waiting.user == user
+    own = replace(changes[told.index(None)], new=False, approvals=(approval("ap_9", run_id=waiting.run_id, user=user),))
+    await store.write(own)
 
 
 async def test_a_reissued_approval_takes_the_place_of_the_old_one(store: Store) -> None:

@@ -1,0 +1,93 @@
+"""One call is one approval of the end user who asked: also of requests at the same moment, and of nobody else."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from running import key
+
+from .asking import GO, answering, asks, born, line, pending, ranch, user
+from .models import Json, says
+from .talking import talking
+
+MEANWHILE = "It was decided meanwhile. What came of it:\n\n"
+KEYS: Json = {"keys": [{**key("anna", "context", "approve"), "tenant": "farm"}]}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_requests_of_one_moment_ask_once(tmp_path: Path, *, stream: bool) -> None:
+    """Whoever comes second is shown the question of the first, whichever that is; one decision, one effect."""
+    there = asyncio.Event()
+    store = f"sqlite:///{tmp_path / 'gateway.db'}"
+    async with talking(
+        *[asks().but(before=there)] * 6, says("Di is here."), tools=ranch(tmp_path), store=store
+    ) as world:
+        ask = world.stream if stream else world.chat
+        asked = [asyncio.create_task(ask(f"{GO} ({n})")) for n in range(6)]
+        await world.model.upstream.wait_requests(6)
+        there.set()
+        answers = await asyncio.gather(*asked)
+        (waiting,) = await pending(world)
+        assert all(waiting in answer.text for answer in answers)
+        assert sum("was asked for before and still waits" in answer.text for answer in answers) == 5
+        assert (await world.decide(waiting)).status == 200
+        run_id = (await world.get(f"/context/approvals/{waiting}")).json["run_id"]
+        await world.run(run_id, state="completed")
+        assert born(tmp_path) == ["Di"]
+
+
+def of(name: str, *, by_header: bool) -> tuple[Json, Json]:
+    """Headers and further fields of the requests of an end user."""
+    return (
+        ({"X-Gateway-Key": "anna", "X-Context-User": name}, {})
+        if by_header
+        else (
+            {"X-Gateway-Key": "anna"},
+            {"user": name},
+        )
+    )
+
+
+@pytest.mark.parametrize("by_header", [False, True])
+async def test_another_end_user_is_asked_for_itself(tmp_path: Path, *, by_header: bool) -> None:
+    """Of the same key, with the same words: two questions, and each is repeated to its own user."""
+    (ann, of_ann), (bob, of_bob) = (of(name, by_header=by_header) for name in ("ann", "bob"))
+    async with talking(asks(), asks(), asks(), tools=ranch(tmp_path), **KEYS) as world:
+        (first,) = (await world.chat(GO, headers=ann, **of_ann)).asks
+        (second,) = (await world.chat(GO, headers=bob, **of_bob)).asks
+        assert first["id"] != second["id"]
+        again = await world.chat("Once more.", headers=ann, **of_ann)
+        assert line(first) in again.text and second["id"] not in again.text
+        assert await pending(world, **ann) == [first["id"], second["id"]]
+        assert len(world.model.asked) == 3
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("by_header", [False, True])
+async def test_another_end_user_is_brought_nothing(tmp_path: Path, *, by_header: bool, stream: bool) -> None:
+    """Not with a conversation that shows the question, and not without any user; the user who asked is."""
+    (ann, of_ann), (bob, of_bob) = (of(name, by_header=by_header) for name in ("ann", "bob"))
+    answers = (asks(), says("Di is here."), *[says("No idea.")] * 2, says("Bye."))
+    async with talking(*answers, tools=ranch(tmp_path), **KEYS) as world:
+        first = await world.chat(GO, headers=ann, **of_ann)
+        (waiting,) = first.asks
+        await world.decide(waiting["id"], key="anna")
+        while (await world.get(f"/context/runs/{waiting['run_id']}", **ann)).json["state"] != "completed":
+            assert await pending(world, **ann) == []
+        said = answering(first, "And?")
+        ask = world.stream if stream else world.chat
+        for headers, fields in ((bob, of_bob), ({"X-Gateway-Key": "anna"}, {})):
+            assert (await ask(said, headers=headers, **fields)).text == "No idea."
+        own = await ask(said, headers=ann, **of_ann)
+        assert own.text == f"{MEANWHILE}Di is here.\n\nBye." and born(tmp_path) == ["Di"]
+
+
+async def test_an_id_alone_decides_nothing_of_another_end_user(tmp_path: Path) -> None:
+    """In a request that shows no answer it stands for the only call that waits for its own user."""
+    ann, bob = ({"X-Gateway-Key": "anna", "X-Context-User": name} for name in ("ann", "bob"))
+    async with talking(asks(), says("Di is here."), tools=ranch(tmp_path), **KEYS) as world:
+        (waiting,) = (await world.chat(GO, headers=ann)).asks
+        text = f"approve {waiting['id']}"
+        assert (await world.chat([user(text)], headers=bob)).text.startswith("Your message decided nothing:")
+        assert born(tmp_path) == [] and await pending(world, **ann) == [waiting["id"]]
+        assert (await world.chat([user(text)], headers=ann)).text == "Di is here."
