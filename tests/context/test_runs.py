@@ -16,7 +16,6 @@ from .asking import GO, HOLD, answering, asks, birth, born, held, ranch, until_a
 from .models import Json, calls, refuses, says
 from .talking import Completed, World, talking
 
-ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
 READ = calls("file_operations", operation="read", path="notes.txt")
 DONE_TEXT = says("Di is here.")
 
