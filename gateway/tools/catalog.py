@@ -77,10 +77,11 @@ class Catalog:
     ) -> None:
         self._services = services
         self._further = further
-        self._offered = (entries, (*entries, *beside))
-        self._versions = tuple(map(_version, self._offered))
-        self._entries = {entry.spec.name: entry for entry in self._offered[1]}
-        self._by_model_name = {entry.model_name: entry for entry in self._offered[1]}
+        alone, together = entries, (*entries, *beside)
+        self._versions = _version(alone), _version(together)
+        self._offered = _offered(alone), _offered(together)
+        self._entries = {entry.spec.name: entry for entry in together}
+        self._by_model_name = {entry.model_name: entry for entry in together}
 
     @property
     def version(self) -> str:
@@ -89,11 +90,10 @@ class Catalog:
     def offered(self, exchange: Exchange) -> Sequence[ToolSpec]:
         """Those that this request may use, named as the model is to name them."""
         only = exchange.only_tools
-        return [
-            replace(entry.spec, name=entry.model_name)
-            for entry in self._offered[bool(self._further())]
-            if not only or any(fnmatchcase(entry.spec.name, pattern) for pattern in only)
-        ]
+        offered = self._offered[bool(self._further())]
+        if not only:
+            return tuple(offered.values())
+        return [spec for name, spec in offered.items() if any(fnmatchcase(name, pattern) for pattern in only)]
 
     def services(self) -> Sequence[Service]:
         """As they are now."""
@@ -183,6 +183,11 @@ class Catalog:
 
 def _said(entry: Entry) -> str:
     return _CHANGED if entry.changed else entry.spec.description
+
+
+def _offered(entries: Sequence[Entry]) -> Mapping[str, ToolSpec]:
+    """Returns the tools as models see them, by their inside names."""
+    return {entry.spec.name: replace(entry.spec, name=entry.model_name) for entry in entries}
 
 
 def _version(entries: Sequence[Entry]) -> str:
