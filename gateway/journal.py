@@ -222,6 +222,7 @@ class Change:
 
     run: StoredRun
     new: bool = False  # the run is not there yet
+    repeats: bool = False  # an earlier line of this owner ended with UncertainError: what it wrote may be there
     durable: bool = True  # False: it outlives the process, but maybe no power cut
     passes_on: bool = False  # the fence moves on: who made a change from the same reading is too late
     steps: tuple[StoredStep, ...] = ()

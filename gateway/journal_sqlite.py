@@ -41,17 +41,17 @@ _NEW_RUN, _CHANGED_RUN = attrgetter(*journal.NEW_RUN), attrgetter(*journal.CHANG
 
 def write(connection: sqlite3.Connection, *, change: Change) -> None:
     run = change.run
-    if change.new:
-        if not connection.execute(journal.ADD_RUN, _NEW_RUN(run)).rowcount:
-            raise ConflictError(f"the run {run.id!r} is there already")
+    if change.new and connection.execute(journal.ADD_RUN, _NEW_RUN(run)).rowcount:
         connection.execute(journal.ADD_REQUEST, (run.tenant, run.id, run.request))
+    elif change.new and not change.repeats:
+        raise ConflictError(f"the run {run.id!r} is there already")
     else:
         _put_run(connection, run)
     if change.passes_on:
         connection.execute(journal.NEXT_FENCE, (run.tenant, run.id))
     for move in change.moves:
         values = (move.to, run.tenant, move.approval_id, move.expected)
-        if not connection.execute(journal.MOVE, values).rowcount:
+        if not connection.execute(journal.MOVE_AGAIN if change.repeats else journal.MOVE, values).rowcount:
             raise ConflictError(f"the approval {move.approval_id!r} is not {move.expected!r}")
     connection.executemany(journal.PUT_STEP, map(STEPS.values, change.steps))
     for approval in change.approvals:

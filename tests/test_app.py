@@ -208,7 +208,7 @@ async def test_services_follow_the_configuration_and_what_is_registered() -> Non
     off = {"command": "off", "enabled": False}
     config = {"store": "sqlite:///:memory:", "mcp": {"servers": {"b": off, "a": off}}}
     async with LocalGateway(config) as gateway, aiohttp.ClientSession(gateway.base_url) as session:
-        assert await names(gateway.base_url) == ["b", "a"]
+        assert await names(gateway.base_url) == ["a", "b"]
         async with session.post("/mcp/services", json={"name": "mine", **off}) as response:
             assert response.status == 201
         await gateway.reload({**config, "mcp": {"servers": {"c": off, "mine": {"url": "http://x", "enabled": False}}}})
@@ -241,7 +241,7 @@ async def test_services_are_administered_where_the_admin_listens() -> None:
             server.close()
     await gateway.close()
     sink.close()
-    assert found[ADMIN, True] == (200, {"object": "list", "data": []}) and found[ADMIN, False][0] == 401
+    assert found[ADMIN, True] == (200, {"object": "list", "data": [], "next": None}) and found[ADMIN, False][0] == 401
     assert {found[DATA, has_key][1]["error"]["code"] for has_key in (True, False)} == {"unknown_route"}
 
 

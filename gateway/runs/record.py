@@ -33,7 +33,7 @@ from gateway.journal import (
 from gateway.runs.lease import LEASE_S, Age, Holder, lost
 from gateway.runs.loop import Planned, Told
 from gateway.runs.request import first_of
-from gateway.store import StoreError, unwritten
+from gateway.store import StoreError, UncertainError, unwritten
 from gateway.wire.canonical import call_sha256, canonical
 
 log = logging.getLogger("gateway")
@@ -60,6 +60,7 @@ class Record:
     _events: list[RunEvent] = field(default_factory=list)
     _moves: list[Move] = field(default_factory=list)
     _is_new: bool = True
+    _is_doubtful: bool = False  # whether what a line wrote may be there though it failed
     _started: tuple[StoredStep, str | None] | None = None  # the last one as it was before, and its approval
     _age: Age = field(init=False)
 
@@ -187,10 +188,9 @@ class Record:
                 if approval.edited is not None:
                     sha256 = call_sha256(approval.tool, approval.edited)
                     self._set(number, arguments=approval.edited, sha256=sha256)
-            step = self.steps[number]
             self._set(number, state="started", started_s=self.clock.time(), tainted=tainted)
             self._note(self.steps[number], "started")
-            self._event("tool.started", {"step": number, "tool": step.tool})
+            self._event("tool.started", {"step": number, "tool": self.steps[number].tool})
             await self._before("running", effects=True)
 
     async def confirm(self) -> None:
@@ -297,9 +297,8 @@ class Record:
     def _event(self, kind: str, facts: Json) -> None:
         exchange, now_s = self.exchange, self.clock.time()
         data = orjson.dumps({"run_id": exchange.id, **facts})
-        self._events.append(
-            RunEvent(tenant=exchange.caller.tenant, run_id=exchange.id, type=kind, data=data, created_s=now_s)
-        )
+        event = RunEvent(tenant=exchange.caller.tenant, run_id=exchange.id, type=kind, data=data, created_s=now_s)
+        self._events.append(event)
 
     @contextmanager
     def _or_not(self, numbers: Sequence[int]) -> Iterator[None]:
@@ -323,8 +322,7 @@ class Record:
             await self._commit(replace(change, approvals=approvals, asks_once=asks_once))
         except StoreError as error:
             log.error("run %s cannot be written down: %s", self.exchange.id, error)
-            text = "The gateway cannot write down what it is about to do, so it does nothing."
-            raise unwritten(error, text) from None
+            raise unwritten(error, "The gateway cannot write down what it does next, so it does nothing.") from None
 
     async def _later(self, state: RunState = "running") -> None:
         """Writes behind an effect."""
@@ -336,17 +334,19 @@ class Record:
             if state != "running":  # no next line will bring it
                 self.keeper.owe(change)
 
+    def _sent(self, writing: "asyncio.Future[None]") -> None:
+        self._is_doubtful |= not writing.cancelled() and isinstance(writing.exception(), UncertainError)
+
     async def _commit(self, change: Change) -> None:
         """Writes, whole: who is cancelled meanwhile hears of it afterwards. Raises GatewayError, StoreError."""
         writing = asyncio.ensure_future(self.store.write(change))
+        writing.add_done_callback(self._sent)
         try:
             await asyncio.shield(writing)
         except asyncio.CancelledError:
             await asyncio.wait({writing})
             failure = asyncio.CancelledError() if writing.cancelled() else writing.exception()
-            if isinstance(failure, ConflictError) and not isinstance(
-                failure, AskedAlreadyError
-            ):  # which is why it is cancelled, or will be
+            if type(failure) is ConflictError:  # which is why it is cancelled, or will be
                 raise lost(self.exchange.id) from None
             if failure is None:
                 self._written(change)
@@ -370,19 +370,20 @@ class Record:
             self._age.begin()
         else:
             self.drop()
+        before = self.run or first_of(self.exchange, now_s=now_s)
         run = replace(
-            self.run or first_of(self.exchange, now_s=now_s),
+            before,
             state=state,
+            effects=effects or before.effects,
             updated_s=now_s,
             progress=orjson.dumps(self.progress()),
             owner=self.keeper.owner if driven else None,
             lease_s=now_s + LEASE_S if driven else 0.0,
         )
-        if effects:
-            run = replace(run, effects=True)
         return Change(
             run=run,
             new=self._is_new,
+            repeats=self._is_doubtful,
             durable=durable,
             steps=tuple(self.steps[number] for number in sorted(self._unwritten)),
             moves=tuple(self._moves),
@@ -391,7 +392,7 @@ class Record:
         )
 
     def _written(self, change: Change) -> None:
-        self.run, is_new, self._is_new = change.run, self._is_new, False
+        self.run, is_new, self._is_new, self._is_doubtful = change.run, self._is_new, False, False
         self._unwritten.clear()
         del self._events[: len(change.events)], self._moves[: len(change.moves)], self._audit[: len(change.audit)]
         if is_new:

@@ -134,6 +134,8 @@ ASKED = _words("tenant, sha256, caller, conversation, user, run_id, created_s")
 ASKED_ALREADY = """SELECT 1 FROM approvals WHERE tenant = ? AND sha256 = ? AND state = 'pending' AND caller = ?
     AND conversation IS ? AND user IS ? AND run_id <> ? AND expires_s > ? LIMIT 1"""
 MOVE = "UPDATE approvals SET state = ? WHERE tenant = ? AND id = ? AND state = ?"
+#: The same where an earlier line may have moved it already, or its call may be on record as one that runs.
+MOVE_AGAIN = "UPDATE approvals SET state = ?1 WHERE tenant = ?2 AND id = ?3 AND state IN (?4, ?1, 'executing')"
 DECIDE = f"""UPDATE approvals
     SET state = ?, decided_s = ?, decided_by = ?, via = ?, comment = ?, edited = ?, remember = ?
     WHERE tenant = ? AND id = ? AND state = 'pending' RETURNING {", ".join(APPROVAL)}"""

@@ -14,7 +14,7 @@ SERVICE = ("time", b"{}", True, 2, "{}", 9, 1.0)
 @pytest.mark.parametrize(
     ("statement", "fact"),
     [
-        (kept_sql.PROMPTS, StoredPrompt),
+        (kept_sql.ALL_PROMPTS, StoredPrompt),
         (kept_sql.SERVICES, StoredService),
         (kept_sql.TOLD, WorkerService),
     ],

@@ -201,6 +201,25 @@ async def test_a_writer_that_leaves_loses_no_change(store: Store) -> None:
     assert len(await store.runs(tenant="acme", limit=99)) == 31 == await store.last_event()
 
 
+async def test_a_line_that_may_be_there_is_written_again(store: Store) -> None:
+    """By the owner that wrote it, whether it is there or not; what a person decided meanwhile stands."""
+    begun = new(run(), approvals=(approval(state="approved"),))
+    for change in (begun, replace(begun, approvals=(), repeats=True)):
+        await store.write(change)
+    started = Change(run=run(), moves=(Move("ap_1", "approved", "executing"),), repeats=True)
+    await store.write(started)
+    await store.write(started)
+    with pytest.raises(ConflictError):
+        await store.write(replace(started, repeats=False))
+    await store.write(replace(started, moves=(Move("ap_1", "approved", "cancelled"),)))
+    found = await store.approval("ap_1", tenant="acme")
+    assert found is not None and found.state == "cancelled"
+    with pytest.raises(ConflictError):  # not executing, and neither of the two
+        await store.write(started)
+    with pytest.raises(ConflictError):  # another owner
+        await store.write(replace(begun, run=run(fence=5), approvals=(), repeats=True))
+
+
 # Looking runs up.
 
 
