@@ -4,12 +4,16 @@ import asyncio
 import json
 import re
 import shutil
+from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 
 import aiohttp
-from running import all_workers, fetch
+import pytest
+from crash.effects import ASKS, settings
+from crash.talk import CHAT, told
+from running import all_workers, fetch, key, scrape
 
 from gateway.counters import CONTEXT_FACTS
 from gateway.metrics import HTTP_FACTS
@@ -20,6 +24,8 @@ from .prometheus import scraping
 OPERATIONS = Path(__file__).parent.parent.parent / "docs" / "operations.md"
 QUERIES = re.findall(r"^```promql\n(.*?)\n```$", OPERATIONS.read_text(), re.MULTILINE | re.DOTALL)
 ASK = {"model": "demo", "messages": [{"role": "user", "content": "Hello?"}]}
+TOKENS = 'gateway_tokens_total{key="ci",type="%s"}'
+SPENT = 'sum by (type) (gateway_tokens_total{key="ci"})'
 
 
 def test_each_query_names_what_there_is() -> None:
@@ -54,6 +60,68 @@ async def test_a_prometheus_answers() -> None:
             assert await prometheus.value(stuck) == {}
             for query in QUERIES:
                 await prometheus.value(query)
+
+
+async def test_the_answers_are_right(tmp_path: Path) -> None:
+    """Of a key's tokens, an approval and an upstream that ended, with two workers: as their client saw them."""
+    program = shutil.which("prometheus")
+    async with GatewayProcess(json.dumps({"keys": [], "upstreams": []})) as upstream:
+        up = {"name": "up", "base_url": f"{upstream.base_url}/v1", "api_key": "none"}
+        keys = [{**key("secret", "context"), "name": "ci"}]
+        text = json.dumps(settings(tmp_path, workers=2, keys=keys, upstreams=[up], metrics={"public": True}))
+        async with (
+            GatewayProcess(text) as gateway,
+            aiohttp.ClientSession(gateway.base_url, headers={"X-Gateway-Key": "secret"}) as session,
+            asyncio.timeout(60),
+        ):
+            await all_workers(gateway)
+            begun = await used(session, 1)
+            async with scraping(program, gateway) if program else nullcontext() as prometheus:
+                slow, failing, oldest, stuck, tokens = QUERIES
+                while prometheus is not None and not await prometheus.value(tokens):
+                    await asyncio.sleep(0.1)
+                spent = await used(session, 20)
+                while await by_type(gateway) != begun + spent:
+                    await asyncio.sleep(0.05)
+                while prometheus is not None and await prometheus.value(SPENT) != begun + spent:
+                    await asyncio.sleep(0.1)
+                if prometheus is not None:
+                    assert await prometheus.value(tokens) == pytest.approx(
+                        spent, rel=0.3
+                    )  # it extrapolates to its window
+                await told(session, f'tool ledger {{"run": "q", "n": {ASKS}}}')
+                while not (await scrape(gateway))["gateway_approvals_oldest_seconds"]:
+                    await asyncio.sleep(0.1)
+                await upstream.stop()
+                async with session.post(CHAT, json=ASK) as response:
+                    assert response.status == 502
+                found = await scrape(gateway)
+                assert found['gateway_upstream_requests_total{outcome="connect",upstream="up"}'] == 1
+                if prometheus is None:
+                    return
+                while not await prometheus.value(failing):
+                    async with session.post(CHAT, json=ASK) as response:
+                        assert response.status == 502
+                assert set(await prometheus.value(failing)) == {"connect"}
+                assert set(await prometheus.value(slow)) == {"up"}
+                assert (await prometheus.value(oldest))[""] > 0
+                assert await prometheus.value(stuck) == {}
+
+
+async def by_type(gateway: GatewayProcess) -> Counter[str]:
+    """The tokens of the key `ci` that were counted."""
+    found = await scrape(gateway)
+    return Counter({kind: int(found[TOKENS % kind]) for kind in ("prompt", "completion")})
+
+
+async def used(session: aiohttp.ClientSession, requests: int) -> Counter[str]:
+    """The tokens of so many requests, as their answers say, by type."""
+    total = Counter[str]()
+    for _ in range(requests):
+        async with session.post(CHAT, json=ASK) as response:
+            usage = (await response.json())["usage"]
+        total.update(prompt=usage["prompt_tokens"], completion=usage["completion_tokens"])
+    return total
 
 
 @asynccontextmanager
