@@ -5,6 +5,7 @@ import importlib
 import logging
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,9 @@ from gateway.testing.tls import Certificates, self_signed
 settings.register_profile("soak", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=1000)
 settings.register_profile("suite", settings.get_profile("soak"), max_examples=30, derandomize=True, database=None)
 settings.load_profile("suite")
+
+# A shell's `&` has programs ignore Ctrl-C, and theirs with them: gateways are to hear it as in a terminal.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).parents[1]
 #: Folders whose tests must hold on both loops; elsewhere a test drives a process, or no socket at all.

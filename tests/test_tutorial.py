@@ -79,7 +79,7 @@ class Reader:
             yield process
         finally:
             os.killpg(process.pid, signal.SIGINT)
-            process.communicate()
+            process.communicate(timeout=60)
 
 
 def until(process: "subprocess.Popen[str]", pattern: re.Pattern[str]) -> str:

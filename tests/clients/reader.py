@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -92,7 +93,7 @@ class Reader:
         try:
             yield process
         finally:
-            os.killpg(process.pid, 2)
+            os.killpg(process.pid, signal.SIGINT)
             process.communicate(timeout=_TIMEOUT_S)
 
     def _listen(self) -> None:
