@@ -21,6 +21,9 @@ ID_LIMIT_CHARS: Final = 256
 _PREFIX: Final = "x-context-"
 #: Headers with a closed list of values. The lane itself is the mode.
 _WORDS: Final = {"mode": ("context",), "approvals": ("hold", "turn", "reject"), "events": ("0", "1")}
+#: Headers that a program fills in, with nothing where it has nothing: then as if they were not there. A user who is
+#: nobody is refused: memories would be those of the key.
+_FILLED_IN: Final = ("conversation", "task")
 #: Names that an error shows.
 _SHOWN: Final = 50
 
@@ -33,8 +36,8 @@ def steering_of(head: RequestHead) -> dict[str, str]:
         value = _decoded(raw).strip()
         if name not in HEADERS:
             raise _unknown_header(name)
-        if name == "task" and not value:
-            continue  # a program fills it in, with nothing where a user asks
+        if not value and name in _FILLED_IN:
+            continue
         if not value or len(value) > ID_LIMIT_CHARS or not value.isprintable():
             text = f"{_title(name)} must have a value of 1 to {ID_LIMIT_CHARS} printable characters; leave it out else."
             raise GatewayError("invalid_header", text, param=_PREFIX + name)

@@ -33,11 +33,17 @@ def test_a_steering_header_that_there_is_not_is_refused(name: bytes, meant: str)
     assert all(f"X-Context-{word.capitalize()}" in error.message for word in HEADERS)
 
 
+@pytest.mark.parametrize("name", [b"Conversation", b"Task"])
+def test_what_a_program_has_nothing_to_fill_in_for_is_not_there(name: bytes) -> None:
+    """Open WebUI sends an empty id of a chat that it does not keep."""
+    assert steering_of(head(b"X-Context-" + name + b": ", b"X-Context-Chain: main")) == {"chain": "main"}
+
+
 @pytest.mark.parametrize("value", [b"", b"  ", b"x" * (ID_LIMIT_CHARS + 1), b"a\tb", b"\x80\x9f"])
 def test_a_steering_value_that_is_none_is_refused(value: bytes) -> None:
     """Empty, too long, not printable; it is not repeated."""
-    error = refused(b"X-Context-Conversation: " + value)
-    assert error.param == "x-context-conversation" and error.message.startswith("X-Context-Conversation must")
+    error = refused(b"X-Context-User: " + value)
+    assert error.param == "x-context-user" and error.message.startswith("X-Context-User must")
     assert len(error.message) < 120
 
 
