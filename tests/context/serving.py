@@ -54,7 +54,7 @@ async def started(world: World, stream: Streamed) -> None:
     async with asyncio.timeout(120):
         while True:
             run: Json = (await world.get(f"/context/runs/{run_id}")).json  # it is not there until its first call is
-            if [step["state"] for step in run.get("steps", ())] == ["started"]:
+            if [step["state"] for step in run.get("steps", ())][:1] == ["started"]:
                 return
             await asyncio.sleep(0.01)
 
@@ -84,6 +84,13 @@ async def until_pinned(world: World, name: str) -> None:
     """Returns once the definitions that were seen first are written down."""
     async with asyncio.timeout(120):
         while not all(tool["accepted"] for tool in (await world.get(f"{SERVICES}/{name}/tools")).json["data"]):
+            await asyncio.sleep(0.01)
+
+
+async def until_changed(world: World, name: str) -> None:
+    """Returns once a service has come back with definitions that nobody has seen."""
+    async with asyncio.timeout(120):
+        while not any(tool["changed"] for tool in (await world.get(f"{SERVICES}/{name}/tools")).json["data"]):
             await asyncio.sleep(0.01)
 
 

@@ -84,7 +84,7 @@ HEADERS: list[tuple[tuple[bytes, ...], str, str]] = [
     ((b"X-Context-Tools: execute_sq",), "invalid_header", "x-context-tools"),
     ((b"X-Context-Events: yes",), "invalid_header", "x-context-events"),
     ((b"X-Context-Mode: both",), "invalid_header", "x-context-mode"),
-    ((b"X-Context-Conversation:",), "invalid_header", "x-context-conversation"),
+    ((b"X-Context-User:",), "invalid_header", "x-context-user"),
     ((b"X-Context-Conversation: " + b"x" * 257,), "invalid_header", "x-context-conversation"),
     ((b"X-Context-Chain: assistant", b"X-Context-Chain: assistant"), "invalid_header", "x-context-chain"),
     ((b"X-Context-Events: 1", b"x-context-events: 0"), "invalid_header", "x-context-events"),

@@ -13,7 +13,20 @@ import pytest
 from gateway.testing import processes
 
 from .models import Json, says
-from .serving import asked_of, asks, behaving, called, result, seen, serving, started, told, until, until_pinned
+from .serving import (
+    asked_of,
+    asks,
+    behaving,
+    called,
+    result,
+    seen,
+    serving,
+    started,
+    told,
+    until,
+    until_changed,
+    until_pinned,
+)
 from .talking import World, talking
 
 #: The connections themselves are tested on both loops.
@@ -118,16 +131,20 @@ async def test_a_tool_that_changes_between_two_calls_of_one_answer(tmp_path: Pat
     """What was judged as it was does not run as it is now: it asks a person."""
     box = behaving("changed", tmp_path / "starts")
     servers = {"box": box, "other": behaving()}
-    waits = {"tool": "other.sleep", "parameters": {"risk_level": "low", "seconds": 1.5}, "terminate": False}
+    waits = {"tool": "other.sleep", "parameters": {"risk_level": "low", "seconds": 600}, "terminate": False}
     then = {"tool": "box.echo", "parameters": {"risk_level": "low", "text": "hello"}, "terminate": False}
-    async with serving(says(json.dumps([waits, then])), servers=servers) as world:
+    async with serving(servers=servers) as world:
         await until_pinned(world, "box")
-        asked = asyncio.create_task(world.chat("use the box service"))
-        await asyncio.sleep(0.2)
-        await asked_of(world, "/box/restart")
-        (approval,) = (await asked).asks
-        assert approval["rule"] == "definition_changed"
-        assert len(world.model.asked) == 1
+        pid = int(await called(world, "other.pid"))
+        world.model.then(says(json.dumps([waits, then])))
+        async with world.streaming("use the box service") as stream:
+            await started(world, stream)
+            await asked_of(world, "/box/restart")
+            await until_changed(world, "box")
+            os.kill(pid, signal.SIGKILL)
+            await stream.rest()
+        (approval,) = (await world.get("/context/approvals")).json["data"]
+        assert (approval["tool"], approval["rule"]) == ("box.echo", "definition_changed")
 
 
 async def test_a_tool_that_may_run_twice_is_called_again() -> None:
