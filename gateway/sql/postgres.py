@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, cast
 import asyncpg
 
 from gateway.sql.engine import Doubt, Statement, StatementError
-from gateway.sql.postgres_catalog import Catalogue, Fetch, Harmless
+from gateway.sql.postgres_catalog import Catalogue, Fetch, Known
 from gateway.sql.postgres_values import bound
 from gateway.wire.sql_postgres import refused_by_postgres
 from gateway.wire.sql_rows import SqlRows
@@ -104,7 +104,7 @@ class Postgres:
         }
         self._looks = asyncio.Lock()
         self._looking: _Connection | None = None
-        self._known = Harmless()
+        self._known = Known()
 
     async def run(self, statement: Statement, table: SqlRows) -> None:
         reading = self._read_only or statement.harmless
@@ -119,7 +119,7 @@ class Postgres:
                     raise StatementError(
                         "the role of this database may leave it: the operator has to give one that may not"
                     )
-                if statement.harmless and (doubt := await _looked(connection, statement.sql, Harmless())) is not None:
+                if statement.harmless and (doubt := await _looked(connection, statement.sql, Known())) is not None:
                     raise StatementError(f"it was let through as a statement that only reads, but: {doubt.reason}")
                 await self._step(await connection.prepare(statement.sql), statement, table)
                 await (transaction.rollback() if reading else transaction.commit())
@@ -156,7 +156,7 @@ class Postgres:
             if connection is None or connection.is_closed():
                 settings = {**self._settings, **_LOOKING}
                 settings["statement_timeout"] = settings["lock_timeout"] = str(LOOK_S * 1000)
-                connection, self._known = await _connected(self._url, settings, cached=10), Harmless()
+                connection, self._known = await _connected(self._url, settings, cached=10), Known()
             try:
                 yield connection
                 self._looking, connection = connection, None
@@ -178,7 +178,7 @@ class Postgres:
                 return
 
 
-async def _looked(connection: _Connection, sql: str, known: Harmless) -> Doubt | None:
+async def _looked(connection: _Connection, sql: str, known: Known) -> Doubt | None:
     """What the server makes of the statement. Raises its error where it cannot analyse it as a query."""
     doubt = await Catalogue(cast(Fetch, connection.fetch), known).doubt(sql)
     if doubt is not None or _SHOW.fullmatch(sql):

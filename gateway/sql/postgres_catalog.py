@@ -29,8 +29,8 @@ _ESCAPED_NAME: Final = re.compile(r"u&[\"']", re.IGNORECASE)
 _CASTS: Final = re.compile(r"::|\bcast\b", re.IGNORECASE)
 #: What turns a value into the type of a column that the text does not name: casts, texts, parameters, records.
 _CONVERTS: Final = re.compile(r"::|\bcast\b|['$]|record|#=", re.IGNORECASE)
-_TYPES: Final = ("domain", "ordered")
 _FIRST_OF_USERS: Final = 16384  # numbers below are those of the server's own objects
+_KEPT: Final = 1000  # answers about relations
 
 #: Not volatile, and yet they take a number for good, or run what their argument names.
 _ACTING: Final = words("""
@@ -42,13 +42,13 @@ _ACTING: Final = words("""
 _IMPLIED: Final = ("=", "<>", "<", "<=", ">", ">=", "~~", "!~~", "~~*", "!~~*", "~")
 
 
-def _harmless(listed: str) -> str:
+def _harmless(listed: str, acting: str = "$2") -> str:
     """Whether `p`, a row of pg_proc, does no more than read. `listed`: whether a volatile one may be called.
 
-    $2: names of those that act though they are not volatile.
+    `acting`: names of those that act though they are not volatile.
     """
     return f"""(p.oid < 16384 AND p.proowner = 10
-      AND (p.provolatile <> 'v' OR {listed} OR p.proname LIKE 'pg\\_stat\\_get\\_%') AND p.proname <> ALL($2)
+      AND (p.provolatile <> 'v' OR {listed} OR p.proname LIKE 'pg\\_stat\\_get\\_%') AND p.proname <> ALL({acting})
     OR p.prolang IN (12, 13) AND (p.provolatile <> 'v' OR {listed}) AND EXISTS (SELECT FROM pg_depend d
       WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype IN ('e', 'i')))"""
 
@@ -76,11 +76,12 @@ _OF_USERS: Final = "~ ':(funcid|opfuncid) [0-9]{5,}'"  # of a tree: it calls a f
 
 #: Types that a user's function makes or compares (domains with a constraint, types with an order), and whatever holds
 #: one of them: domains, lists, ranges, rows. An index says which objects depend on a type, in a large database too.
-_ACTING_TYPES: Final = f"""
-acting(kind, number) AS (
+#: $1: functions that act. Returns kind, name, number, and whether it is the row of a table or view.
+_TYPES_ACT: Final = f"""
+WITH RECURSIVE acting(kind, number) AS (
     SELECT 'domain', k.contypid FROM pg_constraint k WHERE k.oid >= 16384 AND k.contypid <> 0 AND EXISTS (
         SELECT FROM regexp_matches(k.conbin::text, ':(?:funcid|opfuncid) (\\d+)', 'g') m
-        JOIN pg_proc p ON p.oid = m[1]::oid WHERE NOT {_HARMLESS})
+        JOIN pg_proc p ON p.oid = m[1]::oid WHERE NOT {_harmless("false", "$1")})
     UNION ALL SELECT 'ordered', o.opcintype FROM pg_opclass o WHERE o.opcfamily IN (
         SELECT a.amprocfamily FROM pg_amproc a JOIN pg_proc p ON p.oid = a.amproc
             WHERE a.oid >= 16384 AND p.prolang NOT IN (12, 13)
@@ -92,27 +93,27 @@ holding(kind, number) AS (
             ELSE (SELECT c.reltype FROM pg_class c WHERE c.oid = d.objid) END AS number
         FROM pg_depend d WHERE d.refclassid = 'pg_type'::regclass AND d.refobjid = h.number
             AND d.classid IN ('pg_type'::regclass, 'pg_class'::regclass) OFFSET 0) w)
-"""  # noqa: S608 - pieces of our own
-#: $3 all words; $4 those that are called; $5 the text; $6 operators that are implied; $7 it explains; $8 it casts.
-#: Returns kind, name, number, and of a type whether it is the row of a table or view.
-_WORDS_MEAN: Final = f"""
-WITH RECURSIVE {_ACTING_TYPES}
-SELECT 'function', p.proname, 0::oid, false FROM pg_proc p
-    WHERE p.proname = ANY($3::name[]) AND (p.oid < 16384 OR p.proname = ANY($4::name[])) AND NOT {_HARMLESS}
-UNION ALL SELECT 'function', p.proname, 0, false FROM pg_proc p
-    WHERE p.oid >= 16384 AND {_written("p.proname::text")} AND NOT {_HARMLESS}
-UNION ALL SELECT 'operator', o.oprname, 0, false FROM pg_operator o JOIN pg_proc p ON p.oid = o.oprcode
-    WHERE o.oid >= 16384 AND (o.oprname = ANY($6::name[]) OR position(o.oprname::text IN $5) > 0) AND NOT {_HARMLESS}
-UNION ALL SELECT 'cast', t.typname, 0, false FROM pg_cast c JOIN pg_proc p ON p.oid = c.castfunc
-    JOIN pg_type t ON t.oid = c.casttarget
-    WHERE c.oid >= 16384 AND NOT {_HARMLESS} AND (c.castcontext = 'i' OR $8 OR t.typname = ANY($3::name[]))
-UNION ALL SELECT h.kind, t.typname, t.oid, t.of_table FROM holding h CROSS JOIN LATERAL (SELECT oid, typname,
+SELECT h.kind, t.typname, t.oid, t.of_table FROM holding h CROSS JOIN LATERAL (SELECT oid, typname,
         COALESCE((SELECT c.relkind <> 'c' FROM pg_class c WHERE c.oid = typrelid), false) AS of_table
     FROM pg_type WHERE oid = h.number OFFSET 0) t
-UNION ALL SELECT CASE c.relkind WHEN 'f' THEN 'foreign' ELSE 'relation' END, c.relname, c.oid, false FROM pg_class c
+"""  # noqa: S608 - pieces of our own
+#: $3 all words; $4 those that are called; $5 the text; $6 operators that are implied; $7 it explains; $8 it casts.
+#: Returns kind, name, number. Every transaction that writes changes the snapshot.
+_WORDS_MEAN: Final = f"""
+SELECT 'function', p.proname, 0::oid FROM pg_proc p
+    WHERE p.proname = ANY($3::name[]) AND (p.oid < 16384 OR p.proname = ANY($4::name[])) AND NOT {_HARMLESS}
+UNION ALL SELECT 'function', p.proname, 0 FROM pg_proc p
+    WHERE p.oid >= 16384 AND {_written("p.proname::text")} AND NOT {_HARMLESS}
+UNION ALL SELECT 'operator', o.oprname, 0 FROM pg_operator o JOIN pg_proc p ON p.oid = o.oprcode
+    WHERE o.oid >= 16384 AND (o.oprname = ANY($6::name[]) OR position(o.oprname::text IN $5) > 0) AND NOT {_HARMLESS}
+UNION ALL SELECT 'cast', t.typname, 0 FROM pg_cast c JOIN pg_proc p ON p.oid = c.castfunc
+    JOIN pg_type t ON t.oid = c.casttarget
+    WHERE c.oid >= 16384 AND NOT {_HARMLESS} AND (c.castcontext = 'i' OR $8 OR t.typname = ANY($3::name[]))
+UNION ALL SELECT CASE c.relkind WHEN 'f' THEN 'foreign' ELSE 'relation' END, c.relname, c.oid FROM pg_class c
     WHERE c.oid >= 16384 AND (c.relname = ANY($3::name[]) OR {_written("c.relname::text")})
         AND (c.relkind IN ('v', 'f') OR c.relrowsecurity OR c.relhassubclass
             OR EXISTS (SELECT FROM ({_PLANNED}) e WHERE e.owner = c.oid AND e.tree {_OF_USERS}))
+UNION ALL SELECT 'snapshot', txid_current_snapshot()::text, 0
 """  # noqa: S608 - as above
 #: All that stands behind relations $1, through views, row security and heirs: the expressions of their views and their
 #: row security, what of them the planner simplifies, and the relations themselves. $2: it explains.
@@ -150,17 +151,40 @@ class Fetch(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Harmless:
-    """Numbers of the server's own functions and operators that do no more than read, as far as they were asked for."""
+class _Type:
+    """One whose values a user's function makes or compares, or that holds such values."""
 
+    kind: str  # "domain", "ordered"
+    name: str
+    number: int
+    of_table: bool  # the row of a table or view
+
+
+@dataclass(slots=True)
+class Known:
+    """What the catalogue answered, as far as it cannot have changed since."""
+
+    #: Numbers of the server's own functions and operators that do no more than read.
     functions: set[int] = field(default_factory=set)
     operators: set[int] = field(default_factory=set)
+    #: While this is the server's snapshot no transaction has written, so none has changed the catalogue.
+    snapshot: str = ""
+    #: Types that act; None: not asked for yet.
+    types: Sequence[_Type] | None = None
+    #: What stands behind relations, by these and by whether the statement explains one that writes.
+    behind: dict[tuple[frozenset[int], bool], Doubt | None] = field(default_factory=dict)
+
+    def at(self, snapshot: str) -> None:
+        """Forgets what another snapshot may see otherwise."""
+        if snapshot != self.snapshot:
+            self.snapshot, self.types = snapshot, None
+            self.behind.clear()
 
 
 class Catalogue:
     """The catalogue of one database, as one connection sees it. `known` is filled, and may outlive a look."""
 
-    def __init__(self, fetch: Fetch, known: Harmless) -> None:
+    def __init__(self, fetch: Fetch, known: Known) -> None:
         self._fetch = fetch
         self._known = known
 
@@ -177,25 +201,34 @@ class Catalogue:
         known, acting = sorted(FUNCTIONS.intersection(every)), sorted(_ACTING.intersection(every))
         casts = _CASTS.search(sql) is not None
         found = await self._fetch(_WORDS_MEAN, known, acting, every, called, sql, _IMPLIED, explains, casts)
-        types, relations = [], []
-        for kind, name, number, of_table in found:
-            if kind == "relation":
-                relations.append(number)
-            elif kind in _TYPES:
-                types.append((kind, name, number, of_table))
+        relations = set[int]()
+        for kind, name, number in found:
+            if kind == "snapshot":
+                self._known.at(name)
+            elif kind == "relation":
+                relations.add(number)
             else:
                 return Doubt("engine", _REASONS[kind].format(name))
-        if types and (doubt := _of_types(types, frozenset(every), sql)) is not None:
+        if self._known.types is None:
+            self._known.types = [_Type(*row) for row in await self._fetch(_TYPES_ACT, sorted(_ACTING))]
+        if self._known.types and (doubt := _of_types(self._known.types, frozenset(every), sql)) is not None:
             return doubt
-        if not relations:
-            return None
-        return await self._behind(relations, {number for _, _, number, _ in types}, explains=explains)
+        return await self._behind(frozenset(relations), explains=explains) if relations else None
 
-    async def _behind(self, relations: Sequence[int], acting_types: set[int], *, explains: bool) -> Doubt | None:
+    async def _behind(self, relations: frozenset[int], *, explains: bool) -> Doubt | None:
+        """Returns what stands behind these, asked for once as long as nobody writes."""
+        behind, asked = self._known.behind, (relations, explains)
+        if asked not in behind:
+            if len(behind) >= _KEPT:
+                behind.clear()
+            behind[asked] = await self._followed(relations, {one.number for one in self._known.types or ()}, explains)
+        return behind[asked]
+
+    async def _followed(self, relations: frozenset[int], acting_types: set[int], explains: bool) -> Doubt | None:
         """Follows views, row security and heirs down to tables."""
         trees: dict[str, set[str]] = {"runs": set(), "planned": set()}
         reached = set[int]()
-        for kind, text, number in await self._fetch(_BEHIND, relations, explains):
+        for kind, text, number in await self._fetch(_BEHIND, sorted(relations), explains):
             if kind in trees:
                 trees[kind].add(text)
             elif kind == "relation":
@@ -239,16 +272,16 @@ _REASONS: Final = {
 }
 
 
-def _of_types(types: Sequence[tuple[str, str, int, bool]], every: frozenset[str], sql: str) -> Doubt | None:
+def _of_types(types: Sequence[_Type], every: frozenset[str], sql: str) -> Doubt | None:
     """A value that becomes one of a domain runs its constraints, and sorting runs what a type is sorted by.
 
     So does a value that holds one; a text that names a table only makes such a value by converting another one to it.
     """
     converts = _CONVERTS.search(sql) is not None
-    for kind, name, _, of_table in types:
-        is_named = name in every or (_WORD.fullmatch(name) is None and name.replace('"', '""') in sql)
-        if is_named and (converts or kind == "ordered" or not of_table):
-            return Doubt("engine", _REASONS[kind].format(name))
+    for one in types:
+        is_named = one.name in every or (_WORD.fullmatch(one.name) is None and one.name.replace('"', '""') in sql)
+        if is_named and (converts or one.kind == "ordered" or not one.of_table):
+            return Doubt("engine", _REASONS[one.kind].format(one.name))
     return None
 
 
@@ -258,7 +291,13 @@ _ASCII_LOWER: Final = str.maketrans(ascii_uppercase, ascii_lowercase)
 def _spellings(found: Iterable[str]) -> list[str]:
     """The words as the server may read them: in lower case (of ASCII alone, or of all), cut, and behind a number."""
     names = set[str]()
-    for word in found:
-        for name in (word, word.lower(), word.translate(_ASCII_LOWER), word.lstrip("0123456789")):
-            names.add(name.encode("utf-8", "replace")[:_NAME_BYTES].decode("utf-8", "ignore"))
-    return sorted(names)
+    for word in set(found):
+        for name in (word, word.lstrip("0123456789")):
+            names.update((name, name.lower()) if name.isascii() else (name, name.lower(), name.translate(_ASCII_LOWER)))
+    return sorted({_cut(name) for name in names})
+
+
+def _cut(name: str) -> str:
+    if len(name) * 4 <= _NAME_BYTES:
+        return name
+    return name.encode("utf-8", "replace")[:_NAME_BYTES].decode("utf-8", "ignore")

@@ -58,6 +58,24 @@ async def test_a_function_that_appears_behind_the_look_is_not_called(tool: Execu
     assert not result.ok and "'late'" in result.content
 
 
+async def test_what_changes_between_two_looks_is_looked_at_again(tool: ExecuteSql) -> None:
+    """Answers about a view or a type are as old as the last transaction that wrote anything, and no older."""
+    await changed(tool, "CREATE SEQUENCE moves")
+    await changed(tool, "CREATE VIEW shown AS SELECT 1::bigint AS n")
+    await changed(tool, "CREATE DOMAIN small AS int")
+    harmless, moved = calling("SELECT n FROM shown"), "A view or a row security policy in it calls 'nextval'."
+    for _ in range(2):
+        assert await tool.examine(harmless, EXCHANGE) is None
+        assert await tool.examine(calling("SELECT '1'::small"), EXCHANGE) is None
+    await changed(tool, "CREATE OR REPLACE VIEW shown AS SELECT nextval('moves') AS n")
+    verdict = await tool.examine(harmless, EXCHANGE)
+    assert verdict is not None and verdict.reason == moved
+    await changed(tool, "ALTER DOMAIN small ADD CHECK (nextval('moves') > 0) NOT VALID")
+    assert await tool.examine(calling("SELECT '1'::small"), EXCHANGE) is not None
+    await changed(tool, "CREATE OR REPLACE VIEW shown AS SELECT 2::bigint AS n")
+    assert await tool.examine(harmless, EXCHANGE) is None
+
+
 async def test_the_looking_connection_is_made_anew(tool: ExecuteSql) -> None:
     """A server that ended it is asked again; one that is away leaves the text alone."""
     assert await tool.examine(calling("SELECT 1"), EXCHANGE) is None
