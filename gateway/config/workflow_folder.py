@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import jsonschema_rs
 from pydantic import ValidationError
 
 from gateway.config.context import Workflows
@@ -156,8 +155,10 @@ def _check_parameters(draft: Draft) -> None:
 
 def _fits(value: object, schema: Mapping[str, object]) -> bool:
     """Where schema or value are none, everything fits: that is told already."""
+    from jsonschema_rs import is_valid  # 2 MB for those who have workflows
+
     try:
-        return jsonschema_rs.is_valid(dict(schema), value)
+        return is_valid(dict(schema), value)
     except (ValueError, TypeError):
         return True
 

@@ -4,11 +4,12 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
+from functools import cache
+from typing import Final, TypeGuard
 
 import orjson
 
-from gateway.contracts import Binder, Examiner, Exchange, Json, ToolCall, Verdict
+from gateway.contracts import Binder, Examiner, Exchange, Json, ToolCall, ToolSource, Verdict
 from gateway.errors import contained
 from gateway.runs.loop import Planned
 from gateway.runs.remembered import Binding
@@ -86,7 +87,7 @@ class Judge:
         if not planned.is_harmless or planned.refusal is not None:
             return planned
         entry = self.catalog.find(planned.call.tool, exchange)
-        if entry is None or not isinstance(entry.source, Examiner):
+        if entry is None or not _is_examiner(entry.source):
             return planned
         doubt = await self._doubt(entry.source, replace(planned.call, tool=entry.spec.name), exchange)
         if doubt is None:
@@ -143,6 +144,16 @@ class Judge:
         spec = entry.spec
         policy = self.gate.policy_hash(tool) + ("+requires_approval" if spec.requires_approval else "")
         return Binding(definition_sha256(spec.name, spec.description, spec.parameters), policy)
+
+
+@cache
+def _examines(kind: type[ToolSource]) -> bool:
+    return issubclass(kind, Examiner)
+
+
+def _is_examiner(source: ToolSource) -> TypeGuard[Examiner]:
+    """Returns whether its class has what an Examiner has: looked at once a class, which takes 40 us."""
+    return _examines(type(source))
 
 
 def _denied(verdict: Verdict) -> str | None:

@@ -6,6 +6,7 @@ may be on one line with its fences. Everything is told from a bounded number of 
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from gateway.wire.attempt import HEAD_CHARS, could_be_call
@@ -36,11 +37,17 @@ class Fence:
     def end_of_attempt(self, data: str, at: int, *, final: bool) -> tuple[int, bool]:
         """Where a candidate within this block ends at the latest, and whether that is certain: no line of JSON begins
         with a fence."""
-        beginning = "" if final else rf"|{self.character}*+\Z"
-        found = re.compile(rf"\n[ \t]{{0,64}}+(?:({self.character}{{{self.length}}}){beginning})").search(data, at)
+        found = _end(self.character, self.length, final).search(data, at)
         if found is None:
             return len(data), False
         return (found.start() + 1, True) if found[1] else (found.start(), False)
+
+
+@lru_cache
+def _end(character: str, length: int, final: bool) -> re.Pattern[str]:
+    """Matches the line that closes a block, and its beginning at the end of what came so far."""
+    beginning = "" if final else rf"|{character}*+\Z"
+    return re.compile(rf"\n[ \t]{{0,64}}+(?:({character}{{{length}}}){beginning})")
 
 
 def run_end(data: str, at: int) -> int:

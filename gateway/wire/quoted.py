@@ -10,7 +10,8 @@ linear; where it would not be, the answer is yes.
 import json
 import re
 from collections.abc import Iterator
-from typing import Final
+from functools import cached_property
+from typing import Any, Final
 
 from gateway.wire.risk_level import resembles
 from gateway.wire.toolcalls import FoundCall
@@ -49,20 +50,35 @@ _CUT_CHARS = 200
 
 
 class Quote:
-    """One call, to be looked for in any number of texts."""
+    """One call, to be looked for in any number of texts. Most do not name its tool: nothing is made for these."""
 
     def __init__(self, call: FoundCall) -> None:
+        self._call = call
         self._name = call.tool
-        self._tool = _bare(call.tool)
-        arguments = {name: value for name, value in call.parameters.items() if not resembles(name)}
-        values = sorted({value for value in _values(arguments) if value}, key=len, reverse=True)
-        written = json.dumps({self._name: arguments}, ensure_ascii=False)
-        self._room = ROOM_BYTES + 2 * len(_bare(written))
-        self._values = values[:VALUES]
         self._examined = 0
+
+    @cached_property
+    def _tool(self) -> bytes:
+        return _bare(self._name)
+
+    @cached_property
+    def _arguments(self) -> dict[str, Any]:
+        return {name: value for name, value in self._call.parameters.items() if not resembles(name)}
+
+    @cached_property
+    def _room(self) -> int:
+        """What is searched around the tool's name, in bytes."""
+        return ROOM_BYTES + 2 * len(_bare(json.dumps({self._name: self._arguments}, ensure_ascii=False)))
+
+    @cached_property
+    def _parts(self) -> list[bytes]:
+        """What tells the call from others, the longest ones."""
+        return sorted({value for value in _values(self._arguments) if value}, key=len, reverse=True)[:VALUES]
 
     def is_in(self, text: str) -> bool:
         """Returns whether the text holds the call. It takes some 10 ms for a MB that names the tool."""
+        if len(text) <= PIECE_CHARS and not self._may_name(text):
+            return False
         size = max(PIECE_CHARS, self._room)
         if not any(map(self._may_name, _pieces(text, size))):
             return False
@@ -81,16 +97,16 @@ class Quote:
         return not text.isascii() and _UNSEEN.search(text) is not None
 
     def _is_within(self, data: bytes) -> bool:
-        if not all(value in data for value in (self._tool, *self._values)):
+        if not all(value in data for value in (self._tool, *self._parts)):
             return False
         for key in _TOOL_KEYS:
             at = data.find(key + self._tool)
             while at >= 0:
                 around = data[max(0, at - self._room) : at + self._room]
-                self._examined += len(around) * (1 + len(self._values))
+                self._examined += len(around) * (1 + len(self._parts))
                 if self._examined > EXAMINED_BYTES:
                     return True
-                if any(key in around for key in _ARGUMENT_KEYS) and all(value in around for value in self._values):
+                if any(key in around for key in _ARGUMENT_KEYS) and all(value in around for value in self._parts):
                     return True
                 at = data.find(key + self._tool, at + 1)
         return False

@@ -7,12 +7,13 @@ names its parameter and never repeats a value. Time is linear in the text.
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
-
-import jsonschema_rs
+from typing import TYPE_CHECKING, Any, Final
 
 from gateway.wire import strict_json
 from gateway.wire.workflow_text import as_text
+
+if TYPE_CHECKING:
+    from jsonschema_rs import ValidationError
 
 Json = dict[str, Any]
 
@@ -51,8 +52,10 @@ class ParameterError(ValueError):
 
 def checked(given: Json, schema: Json) -> Json:
     """The parameters in the order of the schema, with its defaults. Raises ParameterError."""
+    from jsonschema_rs import validator_for  # 2 MB for those who have workflows
+
     properties: Mapping[str, Json] = schema["properties"]
-    validator = jsonschema_rs.validator_for(schema, offline=True)
+    validator = validator_for(schema, offline=True)
     problems: dict[str, str] = {}
     for error in validator.iter_errors(given):
         name, problem = _problem(error, properties)
@@ -143,15 +146,17 @@ def _taker(rest: str, written: Mapping[str, str], schema: Json) -> str:
     raise ParameterError(word, f"Parameter {_quoted(word)}: {_unknown(properties)}; write name=value.")
 
 
-def _problem(error: jsonschema_rs.ValidationError, properties: Mapping[str, Json]) -> tuple[str, str]:
+def _problem(error: "ValidationError", properties: Mapping[str, Json]) -> tuple[str, str]:
     """The parameter, and what is wrong with it; never its value."""
+    from jsonschema_rs import ValidationErrorKind
+
     kind = error.kind
-    if isinstance(kind, jsonschema_rs.ValidationErrorKind.Required):
+    if isinstance(kind, ValidationErrorKind.Required):
         return str(kind.property), "it is required"
-    if isinstance(kind, jsonschema_rs.ValidationErrorKind.AdditionalProperties):
+    if isinstance(kind, ValidationErrorKind.AdditionalProperties):
         return str(kind.unexpected[0]), _unknown(properties)
     name = str(error.instance_path[0])
-    if isinstance(kind, jsonschema_rs.ValidationErrorKind.Enum):
+    if isinstance(kind, ValidationErrorKind.Enum):
         return name, f"it must be one of {', '.join(map(as_text, _shortened(properties[name]['enum'])))}"
     return name, f"it must be {_MEANT[properties[name]['type']]}"
 
