@@ -10,7 +10,8 @@ from typing import Final
 
 import orjson
 
-_KEY = re.compile(rb'"content":\s?"')
+#: A text up to its closing quotation mark, which is not part of it.
+_KEY = re.compile(rb'"content":\s?"([^"\\]*+(?:\\.[^"\\]*+)*+)')
 #: The text that is parsed in the place of an event's own.
 _PROBE: Final = "x"
 #: So many events that are not alike, and the answer is no longer looked at.
@@ -40,21 +41,28 @@ class TextEvents:
             text = written.decode()
             if text.isprintable() and '"' not in text and "\\" not in text:
                 return text
-            unescaped: str = orjson.loads(b'"%b"' % written)  # raises where the text ends before its place does
-        except ValueError:
+        except UnicodeDecodeError:
             return None
-        return unescaped
+        return _unescaped(written)
 
     def learn(self, data: bytes, text: str) -> None:
         """Takes an event that was parsed, and its text."""
         if not self._tries or (key := _KEY.search(data)) is None:
             return
-        content = text.encode("utf-8", "replace") + b'"'
-        around = data[: key.end()], data[key.end() + len(content) - 1 :]
-        if around == self._around or not data.startswith(content, key.end()):  # known, or written with escapes
+        around = data[: key.start(1)], data[key.end(1) :]
+        if around == self._around or _unescaped(key[1]) != text:  # known, or another one's content
             return
         self._tries -= 1
         if around == self._seen and self._parse(_PROBE.encode().join(around)) == _PROBE:
             self._start, self._behind = self._around = around
             self._width, self._tries = sum(map(len, around)), _TRIES
         self._seen = around
+
+
+def _unescaped(written: bytes) -> str | None:
+    """Returns the text that stands between two quotation marks; None if it ends before, or is none."""
+    try:
+        text: str = orjson.loads(b'"%b"' % written)
+    except ValueError:
+        return None
+    return text
