@@ -136,6 +136,7 @@ class Entry:
         if cut < 0 and head.length is not None:
             before, after = before + (head.value(b"content-length") or b"") + after, b""
         prefix = CONTEXT_BASE if target.startswith(CONTEXT_BASE) else route.prefix
+        shared = self.door.shares_with(head) is not None
         tally = self._metrics.route(prefix.decode(), "passthrough")
         return Plan(
             pool=pool,
@@ -156,8 +157,9 @@ class Entry:
             expects_continue=head.expects_continue,
             websocket=head.websocket,
             repeatable=head.method in REPEATABLE,
-            plain=head.keep_alive and head.method != b"HEAD" and not head.websocket,
+            plain=head.keep_alive and head.method != b"HEAD" and not head.websocket and not shared,
             sharing=self.door.sharing(head),
+            shared=shared,
         )
 
     def _way(self, target: bytes) -> tuple[Route, bytes]:

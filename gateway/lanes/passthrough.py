@@ -142,7 +142,8 @@ class Splice(Sending):
         self._framed = head.framing != "close" and not dechunk
         self._until_close = head.framing == "close"
         self._answer = body = body_of(head, payload_only=dechunk)
-        text = forwarded_head(head, close=not self._keep_client, dechunked=dechunk)
+        sharing = plan.sharing if plan.shared else {}
+        text = forwarded_head(head, close=not self._keep_client, dechunked=dechunk, sharing=sharing)
         if plan.secret and head.status >= 400 and head.framing != "none":
             self._answer = body = MaskedBody(body, plan.secret, hold=not self._until_close)
         try:

@@ -28,7 +28,8 @@ class Plan:
 
     The upstream head is `before` + digits + `after`, where the digits of Content-Length stand at `cut` in the client's
     head; with `cut` -1 the head is `before` alone and the body has `length` bytes. `plain`: nothing about the request
-    asks for more than copying the answer. `sharing`: fields of our own errors, for browsers.
+    asks for more than copying the answer. `sharing`: fields of our own errors, for browsers; `shared`: a page of an
+    origin in `cors` asks, so the upstream's answer gets them, too.
     """
 
     pool: Pool
@@ -51,6 +52,7 @@ class Plan:
     repeatable: bool
     plain: bool
     sharing: Mapping[str, str]
+    shared: bool
 
 
 def upstream_head(head: RequestHead, target: bytes, endpoint: Endpoint, identity: Identity) -> tuple[bytes, bytes]:

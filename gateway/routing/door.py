@@ -22,7 +22,10 @@ Authority: TypeAlias = tuple[str, int | None]
 _AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^\[\]:/@\s]+?)\.?)(?::([0-9]{0,5}))?", re.IGNORECASE)
 _PORTS = {"http": 80, "https": 443}
 #: Headers of ours that a page may read; a browser shows few by itself.
-_EXPOSED = "x-request-id, x-context-run-id, x-context-chain, x-context-intent, retry-after, location, etag"
+_EXPOSED = (
+    "x-request-id, x-context-run-id, x-context-chain, x-context-intent, x-context-task, retry-after, retry-after-ms, "
+    "x-should-retry, location, etag, preference-applied"
+)
 #: What browsers say of a request that no other page has caused.
 _OWN_SITES = frozenset((b"same-origin", b"none"))
 

@@ -5,8 +5,9 @@ head that is forwarded differs from the one that came by hop-by-hop fields only,
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 from gateway.wire.body import Body, ChunkedBody, LengthBody, OpenBody
@@ -38,6 +39,8 @@ _TELLING = re.compile(
     rb"\r\n(?:(content-length):[ \t]*([0-9]{1,18})[ \t]*(?=\r)|"
     rb"content-length|transfer-encoding|connection|keep-alive|proxy-(?:auth|connection)|te[ \t]*:|upgrade)"
 )
+
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 Framing = Literal["none", "length", "chunked", "close"]
 
@@ -149,8 +152,19 @@ class ResponseHeads:
                 raise ResponseError("it sends interim answers without end")
 
 
-def forwarded_head(head: ResponseHead, *, close: bool, dechunked: bool = False, upgrade: bool = False) -> bytes:
-    """The head for the client. `close`: the client's connection ends with this answer, and it is told so."""
+def forwarded_head(
+    head: ResponseHead,
+    *,
+    close: bool,
+    dechunked: bool = False,
+    upgrade: bool = False,
+    sharing: Mapping[str, str] = _NONE,
+) -> bytes:
+    """The head for the client. `close`: the client's connection ends with this answer, and it is told so.
+
+    `sharing` are fields that let a page of another site read the answer (CORS): they are added where the upstream
+    itself says nothing of other sites, since a browser takes no second Access-Control-Allow-Origin.
+    """
     connection = tokens(head.fields, b"connection")
     drop = HOP_BY_HOP | nominated(connection)
     if upgrade:
@@ -161,6 +175,8 @@ def forwarded_head(head: ResponseHead, *, close: bool, dechunked: bool = False, 
     elif dechunked:
         drop |= {b"transfer-encoding"}
     lines = [head.line, *(f.line for f in head.fields if f.name not in drop)]
+    if sharing and head.value(b"access-control-allow-origin") is None:
+        lines += [f"{name}: {value}\r\n".encode() for name, value in sharing.items()]
     if close and not upgrade:
         lines.append(b"Connection: close\r\n")
     lines.append(b"\r\n")

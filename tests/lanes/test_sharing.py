@@ -1,8 +1,14 @@
 """Answers for pages of other sites, asked of a gateway in this process."""
 
+import json
+
 import pytest
 from functional.through import ask, get, post, through
 from running import key
+
+from gateway.testing.scripts import answer, serve
+from tests.context.models import says
+from tests.context.talking import talking
 
 ORIGIN = b"https://chat.example"
 PREFLIGHT = (b"Access-Control-Request-Method: POST", b"Access-Control-Request-Headers: authorization,x-stainless-os")
@@ -38,7 +44,7 @@ async def test_no_other_page_is() -> None:
 
 
 async def test_a_named_page_may_read_our_answers() -> None:
-    """Errors included; what an upstream answers is the upstream's, byte for byte."""
+    """Errors included, in both lanes."""
     async with through(cors=["https://chat.example"]) as (gateway, upstream):
         own = await ask(gateway, get(b"/health/live", b"Origin: " + ORIGIN))
         wrong = await ask(gateway, post(b"{", b"/context/v1/chat/completions", b"Origin: " + ORIGIN))
@@ -47,10 +53,46 @@ async def test_a_named_page_may_read_our_answers() -> None:
         for answer in (own, wrong):
             assert answer.values(b"access-control-allow-origin") == [ORIGIN]
             assert answer.values(b"vary") == [b"Origin"]
-        assert not passed.values(b"access-control-allow-origin")
+        assert passed.values(b"access-control-allow-origin") == [ORIGIN]
         assert upstream.requests[0].values(b"origin") == [ORIGIN]
         plain = await ask(gateway, get(b"/health/live"))
         assert not plain.values(b"access-control-allow-origin")
+
+
+HI = [{"role": "user", "content": "Hi"}]
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/context/v1/chat/completions"])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_named_page_may_read_chats(path: str, *, stream: bool) -> None:
+    """Whole and streamed, in both lanes, with the ids of ours that a page may need."""
+    body = json.dumps({"model": "m", "messages": HI, "stream": stream}).encode()
+    lines = (b"Content-Type: application/json", b"Origin: " + ORIGIN)
+    async with talking(says("Hello."), cors=["https://chat.example"]) as world:
+        request = post(body, path.encode(), *lines).replace(b"gw.example", b"localhost")
+        told = await ask(world.gateway, request)
+        assert (told.status, told.values(b"access-control-allow-origin")) == (200, [ORIGIN])
+        assert told.values(b"vary") == [b"Origin"] and b"Hello." in told.payload
+        assert b"x-context-run-id" in told.values(b"access-control-expose-headers")[0]
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        ([], [ORIGIN]),
+        ([("Access-Control-Expose-Headers", "x-up")], [ORIGIN]),
+        ([("Access-Control-Allow-Origin", "*")], [b"*"]),
+        ([("access-control-allow-origin", "https://other.example")], [b"https://other.example"]),
+    ],
+)
+async def test_what_an_upstream_allows_itself_stays(own: list[tuple[str, str]], expected: list[bytes]) -> None:
+    """A browser takes one Access-Control-Allow-Origin; pages that are not named change nothing at all."""
+    async with through(serve(answer(200, b"fine", own)), cors=["https://chat.example"]) as (gateway, _):
+        for _ in range(2):  # the second one by a remembered plan
+            shared = await ask(gateway, get(b"/v1/x", b"Origin: " + ORIGIN))
+            assert (shared.payload, shared.values(b"access-control-allow-origin")) == (b"fine", expected)
+            assert (b"x-up" in shared.values(b"access-control-expose-headers")) is (len(own) == 1 and "x-up" in own[0])
+        assert (await ask(gateway, get(b"/v1/x"))).raw == answer(200, b"fine", own)
 
 
 async def test_a_named_page_may_read_our_errors_in_the_passthrough_lane() -> None:
