@@ -71,8 +71,9 @@ def _check_messages(messages: object) -> None:
             _refuse(f"messages[{i}]", "an object with 'role' and 'content'")
         if message.get("role") not in ROLES:
             _refuse_role(f"messages[{i}].role", message.get("role"))
-        if not isinstance(message.get("content"), str | None):
-            _check_parts(f"messages[{i}].content", message["content"])
+        content = message.get("content")
+        if type(content) is not str and content is not None:
+            _check_parts(f"messages[{i}].content", content)
         if len(message) > 2:
             _check_rest(f"messages[{i}]", message)
 
