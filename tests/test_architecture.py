@@ -115,6 +115,7 @@ LAZY = {
     ("gateway/cli.py", "gateway.server"),
     ("gateway/cli.py", "gateway.sockets"),
     ("gateway/cli_memories.py", "gateway.ask_memories"),
+    ("gateway/config/workflow_folder.py", "jsonschema_rs"),
     ("gateway/cli_operator.py", "gateway.ask_approvals"),
     ("gateway/cli_operator.py", "gateway.ask_remembered"),
     ("gateway/cli_operator.py", "gateway.ask_runs"),
@@ -126,6 +127,8 @@ LAZY = {
     ("gateway/testing/forkserver.py", "gateway.__main__"),
     ("gateway/testing/forkserver.py", "gateway.demo.app"),
     ("gateway/testing/forkserver.py", "gateway.server"),
+    ("gateway/tools/schema.py", "jsonschema_rs"),
+    ("gateway/wire/workflow_parameters.py", "jsonschema_rs"),
     ("plugins/tools/execute_sql.py", "gateway.sql.postgres"),
     ("plugins/tools/mcp.py", "gateway.mcp.http"),
     ("plugins/tools/mcp.py", "gateway.mcp.stdio"),
@@ -239,6 +242,13 @@ def test_the_passthrough_lane_knows_no_plugin_and_no_model() -> None:
     modules = set(loaded.split())
     for forbidden in ("pydantic", "orjson", "yaml", "gateway.config", "gateway.demo", "plugins"):
         assert not any(m == forbidden or m.startswith(forbidden + ".") for m in modules), forbidden
+
+
+def test_the_validator_is_loaded_late() -> None:
+    """A gateway whose models call nothing, and without workflows, goes without the JSON Schema validator."""
+    code = "import sys, gateway.app, gateway.assemble, gateway.config; print('\\n'.join(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    assert "gateway.tools.schema" in loaded.split() and "jsonschema_rs" not in loaded.split()
 
 
 def test_the_sdk_of_mcp_is_loaded_late() -> None:
