@@ -156,6 +156,7 @@ class Grant:
 class AskBefore:
     """A conversation whose user wants to be asked before each call."""
 
+    id: str
     tenant: str
     caller: str
     conversation: str
@@ -352,24 +353,35 @@ class Journal(Protocol):
     async def expire(self, *, now_s: float) -> Sequence[Approval]:
         """Ends the pending approvals whose time is over; those."""
 
-    async def grants(self, *, tenant: str, now_s: float) -> Sequence[Grant]:
-        """Those that have not expired, oldest first."""
+    async def grants(self, *, tenant: str, now_s: float, after: str | None = None, limit: int) -> Sequence[Grant]:
+        """Returns grants that have not expired, oldest first; `after`: behind the one of this id, which may
+        have expired, none where there is no such one.
+        """
 
     async def grant(
         self, *, tenant: str, caller: str, run_id: str, conversation: str | None, sha256: str, now_s: float
     ) -> Grant | None:
         """The newest for this call in this run or conversation that has not expired."""
 
+    async def grant_by_id(self, grant_id: str, *, tenant: str) -> Grant | None:
+        """Returns the grant of this id, also one that has expired and is not pruned yet."""
+
     async def delete_grant(self, grant_id: str, *, tenant: str, audit: Sequence[AuditLine]) -> bool:
         """Whether there was one; the lines are written if there was."""
 
     async def ask_before(self, ask: AskBefore) -> None:
-        """From now on every call in this conversation needs approval; said again, it ends later."""
+        """From now on every call in this conversation needs approval; said again, it ends later and keeps its id."""
 
-    async def asks(self, *, tenant: str, now_s: float) -> Sequence[AskBefore]:
-        """Those that have not expired, oldest first."""
+    async def asks(self, *, tenant: str, now_s: float, after: str | None = None, limit: int) -> Sequence[AskBefore]:
+        """Returns asks that have not expired, oldest first; `after`: behind the one of this id, which may
+        have expired, none where there is no such one.
+        """
 
-    async def asks_before(self, *, tenant: str, caller: str, conversation: str, now_s: float) -> bool: ...
+    async def ask(self, *, tenant: str, caller: str, conversation: str, now_s: float) -> AskBefore | None:
+        """Returns the ask of this conversation unless it has expired."""
+
+    async def ask_by_id(self, ask_id: str, *, tenant: str) -> AskBefore | None:
+        """Returns the ask of this id, also one that has expired and is not pruned yet."""
 
     async def delete_ask(self, ask: AskBefore, *, audit: Sequence[AuditLine]) -> bool:
         """Whether it was there; the lines are written if it was."""

@@ -21,7 +21,9 @@ async def remember(desk: Desktop, *, of: str) -> str:
 async def asking(desk: Desktop, conversation: str) -> str:
     """The id of a conversation that asks before each call."""
     until = NOW_S + 60
-    ask = AskBefore(tenant="acme", caller="ann", conversation=conversation, created_s=NOW_S, expires_s=until)
+    ask = AskBefore(
+        id="ask_1", tenant="acme", caller="ann", conversation=conversation, created_s=NOW_S, expires_s=until
+    )
     await desk.office.store.ask_before(ask)
     (one,) = (await desk.get("/context/asks"))[1]["data"]
     return str(one["id"])

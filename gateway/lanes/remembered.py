@@ -1,19 +1,22 @@
 """The pages of what people have said for more than one call: grants, and conversations that ask before each call."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from aiohttp import web
 
+from gateway.caller import Caller
 from gateway.contracts import Json
 from gateway.errors import GatewayError
 from gateway.journal import AskBefore, Grant
 from gateway.lanes.admin import Route
-from gateway.lanes.asked import VIEWING, Authorise, page_of, query_of, via_of
+from gateway.lanes.asked import LIMIT_MOST, VIEWING, Authorise, gone, limit_of, query_of, via_of
 from gateway.lanes.decisions import written
 from gateway.lanes.views import page_answer
-from gateway.runs.remembered import Remembered, id_of
+from gateway.runs.remembered import Remembered
 
 GRANTS, ASKS = "/context/grants", "/context/asks"
+EntryT = TypeVar("EntryT", Grant, AskBefore)
 
 
 class RememberedPages:
@@ -33,18 +36,20 @@ class RememberedPages:
         ]
 
     async def _grants(self, request: web.Request) -> web.Response:
-        caller = self._authorise(request, *VIEWING)
-        query = query_of(request, "after", "limit")
-        views = [_grant_view(grant) for grant in await self._remembered().grants(tenant=caller.tenant)]
-        page, following = page_of(views, query)
-        return page_answer(page, following=following)
+        caller, after, limit = self._asked(request)
+        found = await self._remembered().grants(tenant=caller.tenant, after=after, limit=limit + 1)
+        return _page(found, _grant_view, limit=limit)
 
     async def _asks(self, request: web.Request) -> web.Response:
+        caller, after, limit = self._asked(request)
+        found = await self._remembered().asks(tenant=caller.tenant, after=after, limit=limit + 1)
+        return _page(found, _ask_view, limit=limit)
+
+    def _asked(self, request: web.Request) -> tuple[Caller, str | None, int]:
+        """Returns who asks for a page, behind which id it begins, and how many it has. Raises GatewayError."""
         caller = self._authorise(request, *VIEWING)
         query = query_of(request, "after", "limit")
-        views = [_ask_view(ask) for ask in await self._remembered().asks(tenant=caller.tenant)]
-        page, following = page_of(views, query)
-        return page_answer(page, following=following)
+        return caller, query.get("after"), limit_of(query, default=LIMIT_MOST)
 
     async def _revoke_grant(self, request: web.Request) -> web.Response:
         caller = self._authorise(request, "approve")
@@ -67,6 +72,14 @@ class RememberedPages:
         return web.Response(status=204)
 
 
+def _page(found: Sequence[EntryT] | None, view: Callable[[EntryT], Json], *, limit: int) -> web.Response:
+    """The answer with the first `limit` entries; one more says that the list goes on. Raises GatewayError."""
+    if found is None:
+        raise gone("after")
+    following = found[limit - 1].id if len(found) > limit else None
+    return page_answer([view(entry) for entry in found[:limit]], following=following)
+
+
 def _grant_view(grant: Grant) -> Json:
     return {
         "id": grant.id,
@@ -84,7 +97,7 @@ def _grant_view(grant: Grant) -> Json:
 
 def _ask_view(ask: AskBefore) -> Json:
     return {
-        "id": id_of(ask),
+        "id": ask.id,
         "object": "ask",
         "caller": ask.caller,
         "conversation": ask.conversation,

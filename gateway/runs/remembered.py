@@ -3,7 +3,6 @@
 Both end by themselves, can be listed, and can be taken back by whoever may decide in their tenant.
 """
 
-import hashlib
 import logging
 import secrets
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from gateway.contracts import Clock, Exchange, Json, Verdict
 from gateway.errors import GatewayError
 from gateway.journal import Approval, AskBefore, AuditLine, Grant, Journal, StoredStep, Via
 from gateway.store import StoreError
+from gateway.wire.ask_id import ask_id
 
 log = logging.getLogger("gateway")
 
@@ -94,6 +94,7 @@ class Remembered:
         if exchange.conversation is not None:
             caller, now_s = exchange.caller, self._clock.time()
             ask = AskBefore(
+                id=ask_id(caller.tenant, caller.name, exchange.conversation),
                 tenant=caller.tenant,
                 caller=caller.name,
                 conversation=exchange.conversation,
@@ -104,13 +105,8 @@ class Remembered:
 
     async def asks_before(self, exchange: Exchange) -> bool:
         """Whether the user wants to be asked before each call of this conversation; if nobody can tell: yes."""
-        if exchange.conversation is None:
-            return False
-        caller, now_s = exchange.caller, self._clock.time()
         try:
-            return await self._store.asks_before(
-                tenant=caller.tenant, caller=caller.name, conversation=exchange.conversation, now_s=now_s
-            )
+            return await self.ask_of(exchange) is not None
         except StoreError as error:
             log.error("the store failed, so every call of run %s needs approval: %s", exchange.id, error)
             return True
@@ -120,33 +116,52 @@ class Remembered:
 
         Raises StoreError.
         """
-        whose = (exchange.caller.name, exchange.conversation)
-        asks = await self.asks(tenant=exchange.caller.tenant)
-        return next((id_of(ask) for ask in asks if (ask.caller, ask.conversation) == whose), None)
+        if exchange.conversation is None:
+            return None
+        caller, now_s = exchange.caller, self._clock.time()
+        ask = await self._store.ask(
+            tenant=caller.tenant, caller=caller.name, conversation=exchange.conversation, now_s=now_s
+        )
+        return None if ask is None else ask.id
 
-    async def grants(self, *, tenant: str) -> Sequence[Grant]:
-        """Those that hold, oldest first. Raises StoreError."""
-        return await self._store.grants(tenant=tenant, now_s=self._clock.time())
+    async def grants(self, *, tenant: str, after: str | None = None, limit: int) -> Sequence[Grant] | None:
+        """Returns those that hold, oldest first, behind the one of the id `after`; None: there is no such one.
 
-    async def asks(self, *, tenant: str) -> Sequence[AskBefore]:
-        """Those that hold, oldest first. Raises StoreError."""
-        return await self._store.asks(tenant=tenant, now_s=self._clock.time())
+        Raises StoreError.
+        """
+        found = await self._store.grants(tenant=tenant, now_s=self._clock.time(), after=after, limit=limit)
+        if not found and after is not None and await self._store.grant_by_id(after, tenant=tenant) is None:
+            return None
+        return found
+
+    async def asks(self, *, tenant: str, after: str | None = None, limit: int) -> Sequence[AskBefore] | None:
+        """Returns those that hold, oldest first, behind the one of the id `after`; None: there is no such one.
+
+        Raises StoreError.
+        """
+        found = await self._store.asks(tenant=tenant, now_s=self._clock.time(), after=after, limit=limit)
+        if not found and after is not None and await self._store.ask_by_id(after, tenant=tenant) is None:
+            return None
+        return found
 
     async def revoke_grant(self, grant_id: str, *, by: Caller, via: Via) -> bool:
         """Whether there was one; no call that has not started uses it any more. Raises StoreError."""
-        found = next((grant for grant in await self.grants(tenant=by.tenant) if grant.id == grant_id), None)
-        if found is None:
+        found = await self._store.grant_by_id(grant_id, tenant=by.tenant)
+        if found is None or self._has_expired(found):
             return False
         line = self._revoked(found, by=by, via=via, run_id=found.run_id or "", tool=found.tool, sha256=found.sha256)
         return await self._store.delete_grant(grant_id, tenant=by.tenant, audit=[line])
 
     async def revoke_ask(self, ask_id: str, *, by: Caller, via: Via) -> bool:
         """Whether there was one; the next run of the conversation asks only where the gate does. Raises StoreError."""
-        found = next((ask for ask in await self.asks(tenant=by.tenant) if id_of(ask) == ask_id), None)
-        if found is None:
+        found = await self._store.ask_by_id(ask_id, tenant=by.tenant)
+        if found is None or self._has_expired(found):
             return False
         line = self._revoked(found, by=by, via=via, rule="asked_for")
         return await self._store.delete_ask(found, audit=[line])
+
+    def _has_expired(self, what: Grant | AskBefore) -> bool:
+        return what.expires_s is not None and what.expires_s <= self._clock.time()
 
     def _revoked(
         self,
@@ -174,9 +189,3 @@ class Remembered:
             via=via,
             created_s=self._clock.time(),
         )
-
-
-def id_of(ask: AskBefore) -> str:
-    """A name for it that stands in a path, whatever its conversation is called."""
-    parts = "\0".join((ask.tenant, ask.caller, ask.conversation))
-    return "ask_" + hashlib.sha256(parts.encode()).hexdigest()[:24]

@@ -159,16 +159,29 @@ ALIVE_RUNS = f"""SELECT state, count(*), sum(state = 'running' AND lease_s < ?) 
 GRANT = _words("""id, tenant, caller, run_id, conversation, tool, sha256, definition_sha256, policy_sha256, created_s,
     granted_by, expires_s""")
 ADD_GRANT = _insert("grants", GRANT)
-_GRANTS = f"SELECT {', '.join(GRANT)} FROM grants WHERE tenant = ? AND coalesce(expires_s > ?, TRUE)"
-GRANTS = f"{_GRANTS} ORDER BY {OLDEST_FIRST}"
+_GRANTS = f"SELECT {', '.join(GRANT)} FROM grants WHERE tenant = ?"
+GRANT_BY_ID = f"{_GRANTS} AND id = ?"
+_VALID_GRANTS = f"{_GRANTS} AND coalesce(expires_s > ?, TRUE)"
+GRANTS = f"{_VALID_GRANTS} ORDER BY {OLDEST_FIRST} LIMIT ?"
+GRANTS_BEHIND = f"""{_VALID_GRANTS}
+    AND (created_s, rowid) > (SELECT created_s, rowid FROM grants WHERE tenant = ? AND id = ?)
+    ORDER BY {OLDEST_FIRST} LIMIT ?"""
 #: A grant for a run is not one for its conversation.
-ONE_GRANT = f"""{_GRANTS} AND caller = ? AND sha256 = ? AND (run_id = ? OR (run_id IS NULL AND conversation = ?))
+ONE_GRANT = f"""{_VALID_GRANTS} AND caller = ? AND sha256 = ? AND (run_id = ? OR (run_id IS NULL AND conversation = ?))
     ORDER BY {NEWEST_FIRST} LIMIT 1"""
 DELETE_GRANT = "DELETE FROM grants WHERE tenant = ? AND id = ?"
-ASK = _words("tenant, caller, conversation, created_s, expires_s")
-ADD_ASK = f"{_insert('asks', ASK)} ON CONFLICT DO UPDATE SET expires_s = excluded.expires_s"
-ASKS = f"SELECT {', '.join(ASK)} FROM asks WHERE tenant = ? AND expires_s > ?"
-ONE_ASK = f"{ASKS} AND caller = ? AND conversation = ?"
+ASK = _words("id, tenant, caller, conversation, created_s, expires_s")
+ADD_ASK = f"""{_insert("asks", ASK)}
+    ON CONFLICT (tenant, caller, conversation) DO UPDATE SET expires_s = excluded.expires_s"""
+_ASKS = f"SELECT {', '.join(ASK)} FROM asks WHERE tenant = ?"
+ASK_BY_ID = f"{_ASKS} AND id = ?"
+_VALID_ASKS = f"{_ASKS} AND expires_s > ?"
+#: The table has no rowid: of those of the same moment the order is that of its key.
+_ASKS_ORDER = "created_s, caller, conversation"
+ASKS = f"{_VALID_ASKS} ORDER BY {_ASKS_ORDER} LIMIT ?"
+ASKS_BEHIND = f"""{_VALID_ASKS} AND ({_ASKS_ORDER}) > (SELECT {_ASKS_ORDER} FROM asks WHERE tenant = ? AND id = ?)
+    ORDER BY {_ASKS_ORDER} LIMIT ?"""
+ONE_ASK = f"{_VALID_ASKS} AND caller = ? AND conversation = ?"
 DELETE_ASK = "DELETE FROM asks WHERE tenant = ? AND caller = ? AND conversation = ?"
 
 # Events.

@@ -4,9 +4,11 @@
 behind it. Every key begins with the tenant, so that an id that somebody guessed or chose names nothing of another.
 """
 
-from collections.abc import Mapping, Sequence
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
+from gateway.wire.ask_id import ask_id
 from gateway.wire.memory_tables import MEMORIES_OF_USERS
 
 Migration: TypeAlias = Sequence[str]
@@ -208,4 +210,29 @@ MIGRATIONS: Sequence[Migration] = (
             WHERE requests.tenant = approvals.tenant AND requests.run_id = approvals.run_id
             AND json_valid(CAST(request AS TEXT))) WHERE state = 'pending'""",
     ),
+    (
+        # An ask is found by its id. A gateway of an older version that still writes the store names none: SQLite does.
+        "ALTER TABLE asks RENAME TO asks_without_ids",
+        """CREATE TABLE asks (
+            id TEXT NOT NULL DEFAULT ('ask_' || lower(hex(randomblob(12)))), tenant TEXT NOT NULL,
+            caller TEXT NOT NULL, conversation TEXT NOT NULL, created_s REAL NOT NULL, expires_s REAL NOT NULL,
+            PRIMARY KEY (tenant, caller, conversation)) WITHOUT ROWID""",
+        """INSERT INTO asks SELECT ask_id(tenant, caller, conversation), tenant, caller, conversation, created_s,
+            expires_s FROM asks_without_ids""",
+        "DROP TABLE asks_without_ids",
+        "CREATE INDEX asks_by_end ON asks (expires_s)",
+        # UNIQUE: otherwise SQLite looks for an id in the next index, through all rows of the tenant.
+        "CREATE UNIQUE INDEX asks_by_id ON asks (tenant, id)",
+        # With all columns: a list passes over those that have expired without a look at the table.
+        "CREATE INDEX asks_by_begin ON asks (tenant, created_s, caller, conversation, expires_s, id)",
+        "CREATE INDEX grants_by_begin ON grants (tenant, created_s)",
+    ),
 )
+
+
+def carry_out(migrations: Iterable[Migration], connection: sqlite3.Connection) -> None:
+    """Executes the statements one by one. They may call `ask_id`, which SQLite does not have."""
+    connection.create_function("ask_id", 3, ask_id, deterministic=True)
+    for migration in migrations:
+        for statement in migration:
+            connection.execute(statement)

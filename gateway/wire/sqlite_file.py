@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from gateway.wire.migrations import APPLICATION_ID, Migration
+from gateway.wire.migrations import APPLICATION_ID, Migration, carry_out
 from gateway.wire.sqlite_check import REMEDY, damaged, defect, finding_of, is_small, note_end
 
 IN_MEMORY = ":memory:"
@@ -140,9 +140,7 @@ def _migrate(connection: sqlite3.Connection, place: str, *, migrations: Sequence
     if version < len(migrations):
         if version:
             _copy(place, f"{place}.v{version}")
-        for migration in migrations[version:]:
-            for statement in migration:
-                connection.execute(statement)
+        carry_out(migrations[version:], connection)
         connection.execute(f"PRAGMA user_version = {len(migrations)}")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute("COMMIT")

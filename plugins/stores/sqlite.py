@@ -300,13 +300,18 @@ class SqliteStore(SqliteMemories):
 
     # Grants, and conversations that ask before every call.
 
-    async def grants(self, *, tenant: str, now_s: float) -> Sequence[Grant]:
-        return await self._all(GRANTS, journal.GRANTS, (tenant, now_s))
+    async def grants(self, *, tenant: str, now_s: float, after: str | None = None, limit: int) -> Sequence[Grant]:
+        if after is None:
+            return await self._all(GRANTS, journal.GRANTS, (tenant, now_s, limit))
+        return await self._all(GRANTS, journal.GRANTS_BEHIND, (tenant, now_s, tenant, after, limit))
 
     async def grant(
         self, *, tenant: str, caller: str, run_id: str, conversation: str | None, sha256: str, now_s: float
     ) -> Grant | None:
         return await self._first(GRANTS, journal.ONE_GRANT, (tenant, now_s, caller, sha256, run_id, conversation))
+
+    async def grant_by_id(self, grant_id: str, *, tenant: str) -> Grant | None:
+        return await self._first(GRANTS, journal.GRANT_BY_ID, (tenant, grant_id))
 
     async def delete_grant(self, grant_id: str, *, tenant: str, audit: Sequence[AuditLine]) -> bool:
         return await self._revoke(journal.DELETE_GRANT, (tenant, grant_id), audit)
@@ -314,11 +319,16 @@ class SqliteStore(SqliteMemories):
     async def ask_before(self, ask: AskBefore) -> None:
         await self._write(lambda c: c.execute(journal.ADD_ASK, ASKS.values(ask)).rowcount, lasts=Lasts.FOR_SURE)
 
-    async def asks(self, *, tenant: str, now_s: float) -> Sequence[AskBefore]:
-        return await self._all(ASKS, f"{journal.ASKS} ORDER BY created_s", (tenant, now_s))
+    async def asks(self, *, tenant: str, now_s: float, after: str | None = None, limit: int) -> Sequence[AskBefore]:
+        if after is None:
+            return await self._all(ASKS, journal.ASKS, (tenant, now_s, limit))
+        return await self._all(ASKS, journal.ASKS_BEHIND, (tenant, now_s, tenant, after, limit))
 
-    async def asks_before(self, *, tenant: str, caller: str, conversation: str, now_s: float) -> bool:
-        return await self._first(ASKS, journal.ONE_ASK, (tenant, now_s, caller, conversation)) is not None
+    async def ask(self, *, tenant: str, caller: str, conversation: str, now_s: float) -> AskBefore | None:
+        return await self._first(ASKS, journal.ONE_ASK, (tenant, now_s, caller, conversation))
+
+    async def ask_by_id(self, ask_id: str, *, tenant: str) -> AskBefore | None:
+        return await self._first(ASKS, journal.ASK_BY_ID, (tenant, ask_id))
 
     async def delete_ask(self, ask: AskBefore, *, audit: Sequence[AuditLine]) -> bool:
         return await self._revoke(journal.DELETE_ASK, (ask.tenant, ask.caller, ask.conversation), audit)

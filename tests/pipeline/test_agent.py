@@ -50,10 +50,10 @@ class Failing(SqliteStore):
             raise StoreError("disk I/O error")
         await super().ask_before(ask)
 
-    async def asks_before(self, *, tenant: str, caller: str, conversation: str, now_s: float) -> bool:
+    async def ask(self, *, tenant: str, caller: str, conversation: str, now_s: float) -> AskBefore | None:
         if self.unreadable:
             raise StoreError("disk I/O error")
-        return await super().asks_before(tenant=tenant, caller=caller, conversation=conversation, now_s=now_s)
+        return await super().ask(tenant=tenant, caller=caller, conversation=conversation, now_s=now_s)
 
 
 class KilledError(BaseException):
@@ -164,7 +164,7 @@ async def test_who_wants_to_be_asked_before_is() -> None:
     assert (asked.basis, asked.rule) == ("operator", "asked_for")
     await bench.store.cancel("run_1", tenant="t", now_s=0.0, events=(), audit=())
     for conversation in ("c2", None):
-        assert not await bench.store.asks_before(tenant="t", caller="c", conversation=conversation or "", now_s=0.0)
+        assert not await bench.store.ask(tenant="t", caller="c", conversation=conversation or "", now_s=0.0)
     await bench.close()
 
 
@@ -182,7 +182,7 @@ async def test_an_explanation_makes_nobody_ask() -> None:
     """A dry run stores nothing."""
     bench = Bench([answer("Hi.")])
     await bench.run(intent=ASK, conversation="c1", dry=True)
-    assert not await bench.store.asks_before(tenant="t", caller="c", conversation="c1", now_s=0.0)
+    assert not await bench.store.ask(tenant="t", caller="c", conversation="c1", now_s=0.0)
     await bench.close()
 
 

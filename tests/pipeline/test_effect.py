@@ -89,7 +89,7 @@ async def test_a_grant_that_is_revoked_during_a_group_clears_nothing_more() -> N
 
     async def revokes(asked: ToolCall) -> ToolResult:
         if asked.arguments["x"] == 2:
-            (kept,) = await bench.desk.remembered.grants(tenant="t")
+            (kept,) = await bench.store.grants(tenant="t", now_s=0.0, limit=2)
             assert await bench.store.delete_grant(kept.id, tenant="t", audit=())
         return ToolResult("did it")
 

@@ -362,7 +362,7 @@ async def test_a_remembered_approval_holds_for_its_call(room: Room) -> None:
     """Of the same caller, in the same conversation; while tool and policy are the same."""
     (asked,) = await room.ask(1)
     await room.desk.rule("ap_1", replace(YES, remember="conversation"), caller=BOSS)
-    (kept,) = await room.store.grants(tenant="acme", now_s=0.0)
+    (kept,) = await room.store.grants(tenant="acme", now_s=0.0, limit=9)
     assert (kept.run_id, kept.conversation, kept.granted_by) == (None, "c1", "bob")
     call = step(9, run_id="run_2", sha256=asked.sha256)
     later = replace(ASKED, id="run_2")
@@ -396,7 +396,7 @@ async def test_nothing_is_remembered_that_was_not_approved(room: Room) -> None:
     await room.desk.rule("ap_1", replace(NO, remember="conversation"), caller=BOSS)
     with suppress(GatewayError):
         await room.desk.rule("ap_1", replace(YES, remember="conversation"), caller=BOSS)
-    assert await room.store.grants(tenant="acme", now_s=0.0) == []
+    assert await room.store.grants(tenant="acme", now_s=0.0, limit=9) == []
 
 
 async def test_without_a_conversation_there_is_none_to_remember_in(room: Room) -> None:

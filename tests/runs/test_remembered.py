@@ -10,7 +10,7 @@ import pytest
 
 from gateway.caller import Caller
 from gateway.contracts import Exchange, Json, Verdict
-from gateway.runs.remembered import Binding, Remembered, id_of
+from gateway.runs.remembered import Binding, Remembered
 from gateway.testing.clock import ManualClock
 from plugins.stores.sqlite import SqliteStore
 from tests.pipeline.doubles import Clock
@@ -41,7 +41,7 @@ async def test_a_wish_to_be_asked_ends_and_is_prolonged_when_it_is_said_again(st
     clock = ManualClock()
     remembered = Remembered(store, Judges(), clock=Clock(clock), kept_s=100.0)
     await remembered.ask_before(replace(ASKED, conversation=None))
-    assert await remembered.asks(tenant="acme") == []
+    assert await remembered.asks(tenant="acme", limit=9) == []
     await remembered.ask_before(ASKED)
     clock.advance(60.0)
     await remembered.ask_before(ASKED)
@@ -51,9 +51,10 @@ async def test_a_wish_to_be_asked_ends_and_is_prolonged_when_it_is_said_again(st
     clock.advance(1.0)
     assert not await remembered.asks_before(ASKED)
     await remembered.ask_before(ASKED)
-    (ask,) = await remembered.asks(tenant="acme")
+    ask_id = await remembered.ask_of(ASKED)
+    assert ask_id is not None and await remembered.ask_of(replace(ASKED, conversation=None)) is None
     assert not await remembered.revoke_ask("ask_of_nobody", by=BOSS, via="rest")
-    assert await remembered.revoke_ask(id_of(ask), by=BOSS, via="cli")
+    assert await remembered.revoke_ask(ask_id, by=BOSS, via="cli")
     assert not await remembered.asks_before(ASKED)
 
 

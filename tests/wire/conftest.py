@@ -6,13 +6,11 @@ from contextlib import closing
 
 import pytest
 
-from gateway.wire.migrations import MIGRATIONS
+from gateway.wire.migrations import MIGRATIONS, carry_out
 
 
 @pytest.fixture
 def connection() -> Iterator[sqlite3.Connection]:
     with closing(sqlite3.connect(":memory:")) as connection:
-        for migration in MIGRATIONS:
-            for statement in migration:
-                connection.execute(statement)
+        carry_out(MIGRATIONS, connection)
         yield connection

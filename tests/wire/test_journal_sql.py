@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from gateway.journal import ENDED, Approval, AuditLine, Grant, RunEvent, RunState, StoredRun, StoredStep
+from gateway.journal import ENDED, Approval, AskBefore, AuditLine, Grant, RunEvent, RunState, StoredRun, StoredStep
 from gateway.wire import journal_sql
 from gateway.wire.journal_sql import chosen
 
@@ -49,6 +49,7 @@ def names(fact: type) -> list[str]:
         (journal_sql.STEPS, StoredStep),
         (journal_sql.APPROVALS, Approval),
         (journal_sql.ONE_GRANT, Grant),
+        (journal_sql.ONE_ASK, AskBefore),
         (journal_sql.EVENTS, RunEvent),
     ],
 )
@@ -69,7 +70,9 @@ def test_the_columns_of_a_new_run_are_all_but_its_request() -> None:
     assert [name for name in names(StoredRun) if name != "request"] == list(journal_sql.NEW_RUN)
 
 
-@pytest.mark.parametrize(("table", "fact"), [("steps", StoredStep), ("approvals", Approval), ("grants", Grant)])
+@pytest.mark.parametrize(
+    ("table", "fact"), [("steps", StoredStep), ("approvals", Approval), ("grants", Grant), ("asks", AskBefore)]
+)
 def test_a_table_has_the_fields_of_its_fact(connection: sqlite3.Connection, table: str, fact: type) -> None:
     """A field that is added to one of them is missing in the other until there is a migration."""
     assert [row[1] for row in connection.execute(f"PRAGMA table_info({table})")] == names(fact)
@@ -102,6 +105,16 @@ def test_looking_up_goes_through_an_index(connection: sqlite3.Connection, name: 
         ("EXPIRE", "approvals_pending (expires_s<?)"),
         ("STANDING", "approvals_pending"),
         ("ONE_GRANT", "grants_by_call (tenant=? AND caller=? AND sha256=?)"),
+        ("GRANT_BY_ID", "sqlite_autoindex_grants_1 (tenant=? AND id=?)"),
+        ("GRANTS", "grants_by_begin (tenant=?)"),
+        ("GRANTS_BEHIND", "grants_by_begin (tenant=? AND created_s>?)"),
+        ("GRANTS_BEHIND", "sqlite_autoindex_grants_1 (tenant=? AND id=?)"),
+        ("ONE_ASK", "PRIMARY KEY (tenant=? AND caller=? AND conversation=?)"),
+        ("ASK_BY_ID", "asks_by_id (tenant=? AND id=?)"),
+        ("ASKS", "COVERING INDEX asks_by_begin (tenant=?)"),
+        ("ASKS_BEHIND", "COVERING INDEX asks_by_begin (tenant=? AND created_s>?)"),
+        ("ASKS_BEHIND", "asks_by_id (tenant=? AND id=?)"),
+        ("DELETE_ASK", "PRIMARY KEY (tenant=? AND caller=? AND conversation=?)"),
     ],
 )
 def test_what_is_asked_often_has_the_index_for_it(connection: sqlite3.Connection, name: str, index: str) -> None:
@@ -109,6 +122,14 @@ def test_what_is_asked_often_has_the_index_for_it(connection: sqlite3.Connection
     statement = getattr(journal_sql, name)
     plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", nothing(statement)).fetchall()
     assert any(row[3].endswith(index) for row in plan), plan
+
+
+@pytest.mark.parametrize("name", ["GRANTS", "GRANTS_BEHIND", "ASKS", "ASKS_BEHIND"])
+def test_a_page_is_read_in_its_order(connection: sqlite3.Connection, name: str) -> None:
+    """Nothing is sorted: a page ends at its limit, however long the list is."""
+    statement = getattr(journal_sql, name)
+    plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", nothing(statement)).fetchall()
+    assert not any("TEMP B-TREE" in row[3] for row in plan), plan
 
 
 @pytest.mark.parametrize("owner", [None, "w1"])

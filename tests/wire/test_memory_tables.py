@@ -1,11 +1,10 @@
 """The tables of memories: what they were before becomes what they are, and the index of words is always in step."""
 
 import sqlite3
-from collections.abc import Sequence
 
 from gateway.wire import memories_sql as sql
 from gateway.wire.memory_tables import MEMORIES_OF_USERS
-from gateway.wire.migrations import MIGRATIONS
+from gateway.wire.migrations import MIGRATIONS, carry_out
 from tests.wire.test_memories_sql import WHOSE, keep
 
 
@@ -37,11 +36,11 @@ def test_memories_of_callers_become_those_of_their_keys() -> None:
     """Their words are read afterwards, in steps; until then the newest are found."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     before = MIGRATIONS.index(MEMORIES_OF_USERS)
-    migrate(connection, MIGRATIONS[:before])
+    carry_out(MIGRATIONS[:before], connection)
     rows = [("t", caller, f"m{i}", place, f"fact {i}", float(-i)) for i in range(60) for caller, place in WHO]
     connection.executemany("INSERT INTO memories VALUES (?, ?, ?, ?, ?, ?)", rows)
     connection.execute("INSERT INTO memories VALUES ('t', 'ann', 'twice', NULL, 'fact 1', 5)")
-    migrate(connection, MIGRATIONS[before:])
+    carry_out(MIGRATIONS[before:], connection)
     of_ann = {"tenant": "t", "owner": "key:ann", "conversation": None, "limit": 2}
     assert [row[4] for row, _ in sql.recall(connection, "fact 40", **of_ann)] == ["fact 0", "fact 1"]
     assert [sql.read_words(connection) for _ in range(4)] == [50, 50, 20, 0] and not sql.is_unread(connection)
@@ -52,9 +51,3 @@ def test_memories_of_callers_become_those_of_their_keys() -> None:
 
 
 WHO = (("ann", None), ("ben", "c"))
-
-
-def migrate(connection: sqlite3.Connection, migrations: Sequence[Sequence[str]]) -> None:
-    for steps in migrations:
-        for step in steps:
-            connection.execute(step)

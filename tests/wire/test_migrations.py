@@ -1,13 +1,16 @@
 """The tables of the store fit what is put into them, and the audit log only grows."""
 
+import re
 import sqlite3
 from dataclasses import fields
 
 import pytest
 
 from gateway.store import StoredPrompt, StoredService, WorkerService
-from gateway.wire.migrations import MIGRATIONS
+from gateway.wire.ask_id import ask_id
+from gateway.wire.migrations import MIGRATIONS, carry_out
 
+IDS_OF_ASKS = next(steps for steps in MIGRATIONS if "DROP TABLE asks_without_ids" in steps)
 ASKED_BY = next(steps for steps in MIGRATIONS if "ALTER TABLE approvals ADD COLUMN user TEXT" in steps)
 
 
@@ -70,8 +73,7 @@ def test_a_line_comes_right_behind_the_last_one(connection: sqlite3.Connection, 
 def test_what_waits_gets_the_end_user_who_asked(state: str, request_body: bytes, user: str | None) -> None:
     """From the request of its run, where that can be read."""
     with sqlite3.connect(":memory:") as connection:
-        for step in (step for steps in MIGRATIONS[: MIGRATIONS.index(ASKED_BY)] for step in steps):
-            connection.execute(step)
+        carry_out(MIGRATIONS[: MIGRATIONS.index(ASKED_BY)], connection)
         connection.execute("INSERT INTO requests (tenant, run_id, request) VALUES ('t', 'run_1', ?)", (request_body,))
         row = ("ap_1", "t", "key", "run_1", *["x"] * 7, state, *["x"] * 2)
         connection.execute(
@@ -80,7 +82,24 @@ def test_what_waits_gets_the_end_user_who_asked(state: str, request_body: bytes,
             VALUES ({", ".join("?" * len(row))}, 0, 1, 2)""",
             row,
         )
-        for step in ASKED_BY:
-            connection.execute(step)
+        carry_out([ASKED_BY], connection)
         assert connection.execute("SELECT user FROM approvals").fetchone() == (user,)
+    connection.close()
+
+
+OLD_ASK = "INSERT INTO asks (tenant, caller, conversation, created_s, expires_s) VALUES (?, ?, ?, 1.0, 9.0)"
+
+
+def test_asks_of_before_keep_the_ids_that_they_were_known_by() -> None:
+    """The same that was computed from their names; one that an older program adds beside gets one, too."""
+    whose = [("acme", "ann", "c1"), ("acme", "ann", "a/b?c#d"), ("acme", "bob", "快速"), ("other", "ann", "c1")]
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    carry_out(MIGRATIONS[: MIGRATIONS.index(IDS_OF_ASKS)], connection)
+    connection.executemany(OLD_ASK, whose)
+    carry_out([IDS_OF_ASKS], connection)
+    kept = connection.execute("SELECT id, tenant, caller, conversation, created_s, expires_s FROM asks").fetchall()
+    assert sorted(kept) == sorted((ask_id(*each), *each, 1.0, 9.0) for each in whose)
+    connection.executemany(OLD_ASK, [("acme", "ann", "c2"), ("acme", "ann", "c3")])
+    given = connection.execute("SELECT DISTINCT id FROM asks WHERE conversation IN ('c2', 'c3')").fetchall()
+    assert len(given) == 2 and all(re.fullmatch("ask_[0-9a-f]{24}", row[0]) for row in given)
     connection.close()

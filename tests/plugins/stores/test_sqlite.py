@@ -8,11 +8,13 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
+from gateway.journal import AskBefore
 from gateway.store import Store, StoredPrompt, StoreError
 from gateway.wire.migrations import APPLICATION_ID, MIGRATIONS
 from gateway.wire.sqlite_file import IN_MEMORY
@@ -282,6 +284,25 @@ async def test_a_store_of_the_first_version_is_migrated(tmp_path: Path) -> None:
             ("done", "completed"),
             ("torn", "running"),
         ]
+
+
+async def test_asks_of_an_older_store_are_found_by_their_ids(tmp_path: Path) -> None:
+    """They are listed, and taken back, as before."""
+    place = str(tmp_path / "gateway.db")
+    old = SqliteStore(place, migrations=MIGRATIONS[:12])
+    await old.open()
+    await old.close()
+    with closing(sqlite3.connect(place)) as connection, connection:
+        connection.execute("INSERT INTO asks VALUES ('acme', 'ann', 'c1', 1.0, 9.0)")
+    ask_id = "ask_2ab72dd6f2e0ee6c1d497f99"
+    kept = AskBefore(id=ask_id, tenant="acme", caller="ann", conversation="c1", created_s=1.0, expires_s=9.0)
+    store = await opened(place)
+    assert await store.asks(tenant="acme", now_s=5.0, limit=9) == [kept]
+    assert await store.ask_by_id(ask_id, tenant="acme") == kept
+    await store.ask_before(replace(kept, expires_s=20.0))
+    assert await store.ask(tenant="acme", caller="ann", conversation="c1", now_s=9.0) == replace(kept, expires_s=20.0)
+    assert await store.delete_ask(kept, audit=()) is True
+    await store.close()
 
 
 async def test_a_migration_that_fails_changes_nothing(place: str) -> None:
