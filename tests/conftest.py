@@ -1,6 +1,7 @@
 """What the tests share: both event loops where sockets are, certificates, and an ear for errors nobody awaits."""
 
 import contextlib
+import gc
 import importlib
 import logging
 import os
@@ -43,17 +44,28 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.update({SOCKET: f"{folder}/forkserver", OWNER: str(os.getpid())})
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection(session: pytest.Session) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """The garbage collector leaves alone what this makes: it stays to the end, and is most of what there is."""
+    gc.disable()
+    try:
+        if (worker := getattr(session.config, "workerinput", None)) is not None:
+            import_share(session.config.args, int(worker["workerid"].removeprefix("gw")), worker["workercount"])
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
+
+
+def import_share(arguments: list[str], worker: int, workers: int) -> None:
     """In a fresh checkout each of pytest-xdist's workers rewrites its share of the tests, then all read all of it.
 
     One that cannot be imported is reported by the collection, which tries again.
     """
-    if (worker := getattr(session.config, "workerinput", None)) is None:
-        return
-    asked = [Path(argument.partition("::")[0]).absolute() for argument in session.config.args]
+    asked = [Path(argument.partition("::")[0]).absolute() for argument in arguments]
     files = sorted(file for path in asked for file in (path.rglob("test_*.py") if path.is_dir() else [path]))
-    for file in files[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
+    for file in files[worker::workers]:
         if (file.parent / "__init__.py").exists():
             with contextlib.suppress(Exception, pytest.skip.Exception):
                 importlib.import_module(".".join(file.relative_to(ROOT).with_suffix("").parts))
