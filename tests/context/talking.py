@@ -17,6 +17,8 @@ from .models import Answer, Json, Model
 
 CHAT = "/context/v1/chat/completions"
 Messages = str | Sequence[Json]
+#: A folder without any: those of the checkout would be read at every start.
+NO_WORKFLOWS = {"folder": str(Path(__file__).parent)}
 
 
 def stages(
@@ -245,6 +247,7 @@ async def talking(
             "upstreams": [{"name": "up", "base_url": model.upstream.base_url, **(upstream or {})}],
             "store": "sqlite:///:memory:",
             "chains": stages(enhancer=enhancer, loop=loop),
+            "workflows": NO_WORKFLOWS,
             **settings,
         }
         async with LocalGateway(config) as gateway, aiohttp.ClientSession(gateway.base_url) as session:

@@ -5,6 +5,7 @@ import json
 import ssl
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, cast
 
 from gateway.app import DATA
@@ -22,6 +23,9 @@ HOSTS = ["h", "gw", "a", "g", "u", "gx", "x", "e", "demo", "gw.example", "up.exa
 PATIENT = {"connect": "1m"}
 #: An upstream whose answers can be told from others'.
 FINE = serve(answer(200, b"fine"))
+
+#: A folder without any: those of the checkout would be read at every start.
+NO_WORKFLOWS = {"folder": str(Path(__file__).parent)}
 
 #: What the gateway may change in a request and in an answer (the HTTP contract, "Passthrough, exactly").
 HOP = frozenset((b"connection", b"keep-alive", b"proxy-connection", b"te", b"upgrade"))
@@ -42,7 +46,13 @@ async def through(
     async with FakeUpstream(*scripts, ssl=tls, rcvbuf=rcvbuf, keep_bytes=keep_bytes, host=host) as fake:
         entry = {"name": "up", "base_url": fake.base_url, "timeouts": PATIENT, **(upstream or {})}
         limits = {"head_timeout": "1m", **cast("Json", settings.pop("limits", {}))}
-        config = {"upstreams": [entry], "allowed_hosts": HOSTS, "limits": limits, **settings}
+        config = {
+            "upstreams": [entry],
+            "allowed_hosts": HOSTS,
+            "limits": limits,
+            "workflows": NO_WORKFLOWS,
+            **settings,
+        }
         async with LocalGateway(config) as gateway:
             yield gateway, fake
 
