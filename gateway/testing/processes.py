@@ -1,10 +1,12 @@
 """The process table of this machine (Linux /proc), as far as it tells who is left of a program that was started."""
 
+import os
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
-_PROC: Final = Path("/proc")
+#: More than the line of one process.
+_STAT_BYTES: Final = 1 << 12
 _GONE: Final = frozenset("ZXx")
 
 
@@ -21,13 +23,14 @@ class Process:
 
 def living() -> dict[int, Process]:
     """All processes but the zombies, by process number."""
-    found = (_read(entry) for entry in _PROC.iterdir() if entry.name.isdigit())
+    with os.scandir("/proc") as entries:
+        found = [_read(int(entry.name)) for entry in entries if entry.name.isdigit()]
     return {process.pid: process for process in found if process is not None}
 
 
 def living_process(pid: int) -> Process | None:
     """The process `pid`, unless it has ended."""
-    return _read(_PROC / str(pid))
+    return _read(pid)
 
 
 def family(leader: Process) -> set[Process]:
@@ -41,21 +44,26 @@ def family(leader: Process) -> set[Process]:
     return {table[number] for number in members}
 
 
-def still_living(processes: set[Process]) -> list[Process]:
+def still_living(processes: Iterable[Process]) -> list[Process]:
     """Those of `processes` that have not ended, in the order of their numbers."""
-    table = living()
-    same = (p for p in processes if (now := table.get(p.pid)) is not None and now.started == p.started)
+    same = (p for p in processes if (now := _read(p.pid)) is not None and now.started == p.started)
     return sorted(same, key=lambda process: process.pid)
 
 
-def _read(entry: Path) -> Process | None:
+def _read(pid: int) -> Process | None:
     try:
-        stat = entry.joinpath("stat").read_text(encoding="utf-8", errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
+        file = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
+    except FileNotFoundError:
         return None
+    try:
+        stat = os.read(file, _STAT_BYTES).decode(errors="replace")
+    except ProcessLookupError:
+        return None
+    finally:
+        os.close(file)
     # The name stands in parentheses and may hold spaces and parentheses itself; proc_pid_stat(5) counts from there.
     name, _, rest = stat.partition("(")[2].rpartition(")")
     fields = rest.split()
     if fields[0] in _GONE:
         return None
-    return Process(int(entry.name), int(fields[19]), int(fields[1]), int(fields[3]), name)
+    return Process(pid, int(fields[19]), int(fields[1]), int(fields[3]), name)
