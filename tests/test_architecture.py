@@ -160,7 +160,9 @@ def runtime_imports(node: ast.AST, *, of_functions: bool = True) -> list[str]:
     """The modules imported when the code runs: not under TYPE_CHECKING."""
     found: list[str] = []
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+        if isinstance(child, ast.expr):
+            continue  # an expression imports nothing
+        if isinstance(child, ast.If) and isinstance(child.test, ast.Name) and child.test.id == "TYPE_CHECKING":
             continue
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) and not of_functions:
             continue
