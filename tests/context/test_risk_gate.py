@@ -16,12 +16,16 @@ from .talking import World, desk, talking
 SAFE = ("Is it safe?", "It is.")
 
 
-def box(folder: Path) -> Json:
-    """All four tools, none of which refuses by itself what the gate is to decide on."""
+def box(folder: Path, *, commands: bool = False) -> Json:
+    """Tools none of which refuses by itself what the gate is to decide on.
+
+    `commands`: with `execute_command`, which runs a command at each start to see that it can.
+    """
     tools = desk(folder, write=True)
     tools["execute_sql"]["read_only"] = False
-    tools["execute_command"] = {"cwd": str(folder / "work"), "sandbox": "none"}
     tools["http_request"] = {"private_networks": True}
+    if commands:
+        tools["execute_command"] = {"cwd": str(folder / "work"), "sandbox": "none"}
     return tools
 
 
@@ -168,7 +172,7 @@ async def test_a_level_beside_the_parameters_never_lowers(
 
 async def test_tool_definitions_include_risk_level_parameter(tmp_path: Path) -> None:
     """Optional, low, medium or high, with what each means; in the prompt of all tools."""
-    async with talking(says("Hi."), tools=box(tmp_path)) as world:
+    async with talking(says("Hi."), tools=box(tmp_path, commands=True)) as world:
         await world.chat()
         (prompt,) = world.model.prompts
         tools = prompt.split("<tool>")[1:]
@@ -182,7 +186,7 @@ async def test_tool_definitions_include_risk_level_parameter(tmp_path: Path) -> 
 
 async def test_every_parameter_of_our_tools_is_described(tmp_path: Path) -> None:
     """In words, not by its name and type alone."""
-    async with talking(says(SAFE[1]), tools=box(tmp_path)) as world:
+    async with talking(says(SAFE[1]), tools=box(tmp_path, commands=True)) as world:
         await world.chat(SAFE[0])
         parameters = re.findall(r"<parameter [^>]*>([^<]*)", world.model.prompts[0])
         assert len(parameters) > 12 and all(len(about.split()) > 1 for about in parameters), parameters
@@ -190,7 +194,7 @@ async def test_every_parameter_of_our_tools_is_described(tmp_path: Path) -> None
 
 async def test_tool_definitions_include_risk_level_parameter_in_native_format(tmp_path: Path) -> None:
     """As a JSON Schema with an enum; never required."""
-    async with talking(says("Hi."), tools=box(tmp_path), loop={"tool_format": "native"}) as world:
+    async with talking(says("Hi."), tools=box(tmp_path, commands=True), loop={"tool_format": "native"}) as world:
         await world.chat()
         for tool in world.model.asked[0]["tools"]:
             parameters = tool["function"]["parameters"]
@@ -269,7 +273,7 @@ async def falls_back(folder: Path, tool: str, arguments: Json, *, known: bool) -
     """Without a word of the model about the risk."""
     asked = calls(tool, risk_level=None, **arguments)
     answers = (asked, says(SAFE[1])) if known else (asked,)
-    async with talking(*answers, tools=box(folder)) as world:
+    async with talking(*answers, tools=box(folder, commands=tool == "execute_command")) as world:
         if known:
             await ran_at_once(world, tool=tool, basis="whitelist")
         else:
@@ -281,7 +285,7 @@ async def falls_back(folder: Path, tool: str, arguments: Json, *, known: bool) -
 async def judged(folder: Path, tool: str, arguments: Json) -> tuple[str, str]:
     """Verdict and basis, without a run."""
     asked = {"model": "m", "messages": [{"role": "user", "content": "?"}]}
-    async with talking(tools=box(folder)) as world:
+    async with talking(tools=box(folder, commands=tool == "execute_command")) as world:
         calls_ = [{"tool": tool, "parameters": arguments}]
         (verdict,) = (await world.post({**asked, "calls": calls_}, path="/context/explain")).json["would_be_verdicts"]
         return verdict["decision"], verdict["basis"]
@@ -307,7 +311,7 @@ async def test_a_default_of_the_schema_is_judged(tmp_path: Path) -> None:
 async def test_llm_risk_level_takes_priority(tmp_path: Path) -> None:
     """The model's low lets a call run that no whitelist knows."""
     asked = calls("execute_command", command="touch made", risk_level="low")
-    async with talking(asked, says(SAFE[1]), tools=box(tmp_path)) as world:
+    async with talking(asked, says(SAFE[1]), tools=box(tmp_path, commands=True)) as world:
         await ran_at_once(world, tool="execute_command", basis="llm")
     assert (tmp_path / "work/made").exists()
 
@@ -323,7 +327,9 @@ async def test_the_operator_comes_before_the_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", ["frobnicate --all", "./run.sh", "python3 -c 1"])
 async def test_conservative_default_for_unknown_operations(tmp_path: Path, command: str) -> None:
     """Nothing lists what is dangerous: what is not known to be harmless asks."""
-    async with talking(calls("execute_command", command=command, risk_level=None), tools=box(tmp_path)) as world:
+    async with talking(
+        calls("execute_command", command=command, risk_level=None), tools=box(tmp_path, commands=True)
+    ) as world:
         approval = await asked_first(world, tool="execute_command", basis="default")
         assert approval["arguments"] == {"command": command}
 
@@ -341,7 +347,9 @@ async def test_conservative_default_can_be_to_refuse(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", ["init 6", "reboot", "./deploy.sh --now"])
 async def test_llm_can_handle_unknown_commands_intelligently(tmp_path: Path, command: str) -> None:
     """The model's own high asks, whatever the command is."""
-    async with talking(calls("execute_command", command=command, risk_level="high"), tools=box(tmp_path)) as world:
+    async with talking(
+        calls("execute_command", command=command, risk_level="high"), tools=box(tmp_path, commands=True)
+    ) as world:
         approval = await asked_first(world, tool="execute_command", basis="llm")
         assert (approval["rule"], approval["arguments"]) == ("risk_level_high", {"command": command})
 
@@ -351,7 +359,9 @@ async def test_llm_can_handle_unknown_commands_intelligently(tmp_path: Path, com
 
 async def test_llm_sets_high_risk_for_uncertain_operation(tmp_path: Path) -> None:
     """The prompt tells the model to, and a person is asked before the call runs."""
-    async with talking(calls("execute_command", command="init 6", risk_level="high"), tools=box(tmp_path)) as world:
+    async with talking(
+        calls("execute_command", command="init 6", risk_level="high"), tools=box(tmp_path, commands=True)
+    ) as world:
         await asked_first(world, tool="execute_command", basis="llm")
         assert "Unsure: set high" in world.model.prompts[0]
 
@@ -360,7 +370,7 @@ async def test_llm_asks_user_before_calling_tool(tmp_path: Path) -> None:
     """A question in text is an answer like any other; after the user's yes the model may call the tool."""
     question = "This operation (touch ready) may be risky. Should I proceed?"
     asked = calls("execute_command", command="touch ready", risk_level="low")
-    async with talking(says(question), asked, says("Done."), tools=box(tmp_path)) as world:
+    async with talking(says(question), asked, says("Done."), tools=box(tmp_path, commands=True)) as world:
         first = await world.chat("Touch ready.")
         assert (first.text, first.finish) == (question, "stop") and "context" not in first.json
         assert "ask the user in text" in world.model.prompts[0]
