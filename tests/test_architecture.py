@@ -125,8 +125,6 @@ LAZY = {
     ("gateway/cli_operator.py", "gateway.remote"),
     ("gateway/mcp/session.py", "gateway.mcp.link"),
     ("gateway/testing/forkserver.py", "gateway.__main__"),
-    ("gateway/testing/forkserver.py", "gateway.demo.app"),
-    ("gateway/testing/forkserver.py", "gateway.server"),
     ("gateway/tools/schema.py", "jsonschema_rs"),
     ("gateway/wire/workflow_parameters.py", "jsonschema_rs"),
     ("plugins/tools/execute_sql.py", "gateway.sql.postgres"),

@@ -9,6 +9,7 @@ so a signal never reaches a stranger who was given the number anew.
 import asyncio
 import fcntl
 import gc
+import importlib
 import json
 import os
 import select
@@ -30,6 +31,18 @@ _, sys.path[0], path, owner = sys.argv
 from gateway.testing.forkserver import serve
 serve(path, owner)
 """
+#: What the gateways find imported: what most of them use.
+_USED: Final = (
+    "encodings.idna",
+    "gateway.cli",
+    "gateway.demo.app",
+    "gateway.server",
+    "plugins.stages.agent_loop",
+    "plugins.stages.intent",
+    "plugins.stages.memory",
+    "plugins.stages.prompt_enhancer",
+    "plugins.stores.sqlite",
+)
 _MAX_REQUEST: Final = 1 << 17
 _POLL_S: Final = 0.02
 _MOST_FILES: Final = 1 << 16
@@ -104,9 +117,8 @@ def _start_server(path: str) -> None:
 def serve(path: str, owner: str) -> None:
     """Forks a minder for each that connects, until the owner has ended."""
     os.closerange(3, _MOST_FILES)  # some event loops start programs with more than they meant to hand down
-    import gateway.demo.app
-    import gateway.server  # noqa: F401 - the gateways find it imported
-
+    for module in _USED:
+        importlib.import_module(module)
     gc.collect()
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no minder stays a zombie
