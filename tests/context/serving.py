@@ -12,6 +12,8 @@ from .models import Answer, Json, says
 from .talking import Completed, Streamed, World, talking
 
 SERVICES = "/mcp/services"
+#: How long to wait between two looks: each is a request to the gateway in this process.
+_LOOK_S = 0.03
 
 
 def behaving(behaviour: str = "ok", *arguments: object, **settings: object) -> Json:
@@ -56,7 +58,7 @@ async def started(world: World, stream: Streamed) -> None:
             run: Json = (await world.get(f"/context/runs/{run_id}")).json  # it is not there until its first call is
             if [step["state"] for step in run.get("steps", ())][:1] == ["started"]:
                 return
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(_LOOK_S)
 
 
 async def asked_of(world: World, path: str = "", content: Json | None = None, *, method: str = "POST") -> Completed:
@@ -77,21 +79,21 @@ async def until(world: World, name: str, state: str = "running", *, within_s: fl
             found = await seen(world, name)
             if (found | facts | {"state": state}) == found:
                 return found
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(_LOOK_S)
 
 
 async def until_pinned(world: World, name: str) -> None:
     """Returns once the definitions that were seen first are written down."""
     async with asyncio.timeout(120):
         while not all(tool["accepted"] for tool in (await world.get(f"{SERVICES}/{name}/tools")).json["data"]):
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(_LOOK_S)
 
 
 async def until_changed(world: World, name: str) -> None:
     """Returns once a service has come back with definitions that nobody has seen."""
     async with asyncio.timeout(120):
         while not any(tool["changed"] for tool in (await world.get(f"{SERVICES}/{name}/tools")).json["data"]):
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(_LOOK_S)
 
 
 @asynccontextmanager
