@@ -203,8 +203,9 @@ async def test_a_client_that_reads_late_gets_no_pile_of_keep_alives() -> None:
         assert stream.deltas[:-1].count({}) < 10
 
 
-async def test_keep_alive_while_a_tool_runs(tmp_path: Path) -> None:
+async def test_keep_alive_while_a_tool_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The silence of a tool is silence, too."""
+    monkeypatch.setattr(live, "GRACE_S", 0.1)  # behind the client that leaves
     context = {"stream": {"keepalive": "50ms"}}
     rounds = (calls("execute_sql", sql=ENDLESS),)
     async with talking(*rounds, tools=desk(tmp_path), context=context) as world, world.streaming() as stream:
