@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from measuring import LoopTime
 
 from gateway.testing.peer import PEER_LEFT, Peer
 from gateway.testing.scripts import CONTINUE, LAST_CHUNK, answer, chunk, head, serve
@@ -290,8 +291,10 @@ async def test_a_request_that_is_stuck_behind_its_answer_keeps_its_connection() 
             go.set()
             assert (await client.read_response()).payload == b"enough"
         async with client_of(gateway) as client:
+            asked = LoopTime()
             await client.send(post(b"{}"))
-            assert (await client.read_response(timeout_s=1)).payload == b"next"
+            assert (await client.read_response()).payload == b"next"
+            asked.within(1)
         done.set()
         assert len(upstream.connections) == 2
 
@@ -335,13 +338,15 @@ async def test_an_incomplete_body_never_looks_complete() -> None:
                 await client.send(request)
                 await upstream.wait_connections(1)
                 await breathe()
+                left = LoopTime()
                 if how == "half":
                     await client.half_close()
                 elif how == "reset":
                     client.reset()
                 else:
                     client.close()
-                await upstream.wait_open(0, timeout_s=1)
+                await upstream.wait_open(0)
+                left.within(1)
                 client.close()
                 assert not upstream.requests
                 assert not upstream.connections[0].received.endswith(b"0\r\n\r\n")

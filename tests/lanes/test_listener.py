@@ -45,8 +45,10 @@ async def test_the_limit_of_requests_under_way_answers_at_once() -> None:
         await lane.upstream.wait_requests(2)
         for request in (GET, GET, GET.replace(b"/x", b"/y")):
             async with lane.client() as three:
+                asked = LoopTime()
                 await three.send(request)
-                response = await three.read_response(timeout_s=1)
+                response = await three.read_response()
+                asked.within(1)
                 assert (response.status, response.values(b"retry-after")) == (503, [b"1"])
         assert lane.listener.inflight == 2
         assert await answered(lane, GET.replace(b"/v1/x", b"/own")) == 404  # our own pages are answered all the same
