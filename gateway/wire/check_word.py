@@ -20,14 +20,15 @@ WORD_CHARS: Final = 6
 ID: Final = "ap_[a-z2-7]{26}"
 WORD: Final = f"[{LETTERS.lower()}]{{{WORD_CHARS}}}(?![a-z0-9])"
 
-#: An id in the JSON of a request, and the word behind it: what stands between may be escapes, also of JSON in JSON.
+#: An id in the JSON of a request, and the word behind it: what stands between may be escapes, also of JSON in JSON. It
+#: begins with a character that has no case, which `re` looks for as fast as memory is read: megabytes go through it.
 _SHOWN_IN_JSON = re.compile(
-    rb"(?P<id>ap_[a-z2-7]{4})[a-z2-7]{22}"
+    rb"_(?<=ap_)(?P<id>[a-z2-7]{4})[a-z2-7]{22}"
     rb"(?:(?:\\+(?:[nrt]|u[0-9a-f]{4})?|[^A-Za-z0-9\\]){1,12}[%b]{%d}(?![A-Za-z0-9]))?"
     % ((LETTERS + LETTERS.lower()).encode(), WORD_CHARS),
     re.IGNORECASE,
 )
-_MASKED = rb"\g<id>(not shown to models)"
+_MASKED = rb"_\g<id>(not shown to models)"
 
 
 def new_approval_id() -> str:
@@ -58,4 +59,4 @@ def is_word_of(word: str, expected: str) -> bool:
 
 def masked(content: bytes) -> bytes:
     """Returns the JSON of a request with each approval's id cut short and the word behind it taken out."""
-    return _SHOWN_IN_JSON.sub(_MASKED, content) if b"ap_" in content or b"AP_" in content else content
+    return _SHOWN_IN_JSON.sub(_MASKED, content)

@@ -38,6 +38,7 @@ def test_a_word_is_recognised_in_either_case() -> None:
         f"approve `{ID}` `KFMQTR`",
         f"批准 {ID}\u3000KFMQTR。",
         f"approve {ID.upper()} kfmqtr",
+        f"approve {ID.capitalize()} kfmqtr",
         f'<b>{ID}</b>: "KFMQTR"'.replace("</b>", ""),
     ],
 )
