@@ -26,6 +26,14 @@ async def test_tools_are_offered_in_the_order_of_the_configuration() -> None:
     assert not tools.services()
 
 
+@pytest.mark.parametrize("only", [(), ("read_*",)])
+async def test_tools_are_not_copied_for_a_request(only: tuple[str, ...]) -> None:
+    """There may be a thousand of them."""
+    tools = await catalog("read_file", "read_mail", "now")
+    first, second = tools.offered(exchange(*only)), tools.offered(exchange(*only))
+    assert first and [id(tool) for tool in first] == [id(tool) for tool in second]
+
+
 async def test_the_operators_flags_add_to_what_a_tool_says_of_itself() -> None:
     """They never take anything back: no definition makes itself trusted, no configuration loses a tool's caution."""
     tools = await load_catalog(

@@ -4,18 +4,27 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from gateway.wire import sqlite_transactions as module
 from gateway.wire.kept_sql import MARK
 from gateway.wire.migrations import MIGRATIONS
 from gateway.wire.sqlite_file import SqliteError, open_file
-from gateway.wire.sqlite_transactions import CHECKPOINT_COMMITS, Lasts, LoggedTransactions, PlainTransactions
+from gateway.wire.sqlite_transactions import (
+    CHECKPOINT_COMMITS,
+    CHECKPOINT_ROWS,
+    Lasts,
+    LoggedTransactions,
+    PlainTransactions,
+)
 from gateway.wire.sqlite_watch import SqliteWatch
 
+#: Of a log that would grow to twenty times as much in so many turns.
+LONG_PAGES, PAGE_BYTES, TURNS = 20, 4096, 30
 PUT = "INSERT INTO counters VALUES (?, 1)"
 
 
@@ -64,6 +73,61 @@ def test_the_log_is_played_into_the_database_now_and_then(transactions: LoggedTr
         sizes.append(place.with_name(f"{place.name}-wal").stat().st_size)
     assert max(sizes) == max(sizes[: CHECKPOINT_COMMITS + 1])
     assert names(place) == {str(n) for n in range(4 * CHECKPOINT_COMMITS)}
+
+
+class Watch(SqliteWatch):
+    """Lets others do something while it waits for the disk."""
+
+    def __init__(self, place: Path, meanwhile: Callable[[], None]) -> None:
+        super().__init__(str(place))
+        self._meanwhile = meanwhile
+
+    def sync_log(self) -> None:
+        self._meanwhile()
+        super().sync_log()
+
+
+def test_others_write_while_one_waits_for_the_disk(transactions: LoggedTransactions, place: Path) -> None:
+    """Nobody has the lock of writers meanwhile (docs/decisions/0039): the other one does not wait for it at all."""
+    transactions.connection.execute("PRAGMA busy_timeout = 0")
+    connection = open_file(str(place), migrations=MIGRATIONS)
+    watch = Watch(place, lambda: put(transactions, "meanwhile"))
+    with closing(LoggedTransactions(connection, watch=watch, mark=MARK)) as waiting:
+        waiting.begin(lasts=Lasts.ON_DISK)
+        waiting.connection.execute(PUT, ("waiting",))
+        waiting.commit(lasts=Lasts.ON_DISK)
+        assert names(place) == {"waiting", "meanwhile"}
+
+
+def test_several_writers_begin_the_log_anew(
+    transactions: LoggedTransactions, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of them is always in a transaction that began before the log was played, and puts its lines behind it."""
+    monkeypatch.setattr(module, "LONG_PAGES", LONG_PAGES)
+    sizes: list[int] = []
+    connection = open_file(str(place), migrations=MIGRATIONS)
+    with closing(LoggedTransactions(connection, watch=SqliteWatch(str(place)), mark=MARK)) as other:
+
+        def interleave(statement: str) -> None:
+            """The other one's transaction is under way while the log is played, and over right behind that."""
+            if "wal_checkpoint(PASSIVE)" in statement:
+                other.begin(lasts=Lasts.AS_LONG_AS_THE_SYSTEM)
+                other.connection.execute(PUT, (f"other {len(sizes)}",))
+            elif other.connection.in_transaction:
+                other.commit(lasts=Lasts.AS_LONG_AS_THE_SYSTEM)
+
+        transactions.connection.set_trace_callback(interleave)
+        for turn in range(TURNS):
+            transactions.begin(lasts=Lasts.AS_LONG_AS_THE_SYSTEM)
+            rows = [(f"{turn} {row}",) for row in range(CHECKPOINT_ROWS)]
+            transactions.connection.executemany(PUT, rows)
+            transactions.commit(lasts=Lasts.AS_LONG_AS_THE_SYSTEM)
+            transactions.rest()
+            sizes.append(place.with_name(f"{place.name}-wal").stat().st_size)
+        put(transactions, "last")  # behind the other one's last transaction
+        transactions.connection.set_trace_callback(None)
+    assert max(sizes) < 3 * LONG_PAGES * PAGE_BYTES, sizes
+    assert len(names(place)) == TURNS * (CHECKPOINT_ROWS + 1) + 1
 
 
 def test_nothing_is_written_to_a_log_that_is_gone(place: Path) -> None:
