@@ -86,7 +86,7 @@ selftest: $(VENV)/.run ## prove on this machine that passthrough is unchanged
 bench: $(VENV)/.run ## cost per request beside nginx where it is installed (ARGS="--quick")
 	$(PY) -m bench.run $(ARGS)
 
-bench-growth: $(VENV)/.run ## what grows with the store: start, pruning, looks for runs (ARGS="--runs 100000 --megabytes 7000")
+bench-growth: $(VENV)/.run ## what grows: store, traffic, runs, requests (ARGS="--quick", ARGS="--subjects runs"; bench/README.md)
 	$(PY) -m bench.growth $(ARGS)
 
 docs: $(VENV)/.dev ## write the generated pages (docs/configuration.md, gateway.schema.json, docs/api.md)

@@ -1,203 +1,62 @@
-"""Measures what grows with the store: `make bench-growth`, or `python -m bench.growth --runs 100000 --megabytes 700`.
+"""Measures what grows: `make bench-growth`, or `python -m bench.growth --quick`.
 
 Each line is one figure beside the size that it was taken at; a cost that grows faster than its size is a defect.
+CPU is of all processes of the gateway, which does not depend on what else the machine does; times by the clock do.
+`held`: the longest CPU time for which anything held the event loop of a worker (`bench.probe`); MISS: over its bar.
 """
 
 import argparse
-import asyncio
-import os
-import sqlite3
-import statistics
 import tempfile
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, Final
 
-from gateway.journal import Change, StoredRun
-from gateway.runs.pruning import KEPT_S, Pruner
-from gateway.wire.migrations import MIGRATIONS
-from gateway.wire.sqlite_check import finding_of
-from gateway.wire.sqlite_file import open_file
-from plugins.stores.sqlite import SqliteStore
+from bench import growth_requests, growth_runs, growth_store, growth_traffic
 
-#: A run of one call: its request, its step, six events and four lines of the audit log are about 7 KB.
-_REQUEST = b'{"messages":[' + b"x" * 1500 + b"]}"
-_RUN = """INSERT INTO runs (tenant, id, caller, chain, fingerprint, state, effects, created_s, updated_s, answer,
-    progress) VALUES ('default', ?, 'ann', 'assistant', ?, ?, 1, ?, ?, x'7b7d', ?)"""
-_STEP = """INSERT INTO steps (run_id, tenant, number, round, call_id, tool, model_name, arguments, sha256, terminate,
-    decision, basis, rule, reason, state, result, tainted) VALUES
-    (?, 'default', 0, 0, 'call', 'ledger', 'ledger', '{}', 'a', 0, 'auto', 'whitelist', 'r', '', 'finished', ?, 0)"""
-_EVENT = "INSERT INTO events (tenant, run_id, type, data, created_s) VALUES ('default', ?, 'step.started', x'7b7d', ?)"
-_APPROVAL = """INSERT INTO approvals (id, tenant, caller, run_id, step, tool, arguments, sha256, definition_sha256,
-    policy_sha256, basis, rule, reason, state, created_s, expires_s, remember) VALUES
-    (?, 'default', 'ann', ?, 0, 'ledger', '{}', 'a', 'd', 'p', 'default', 'r', '', 'pending', ?, 1e12, 'once')"""
-
-
-class _Clock:
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    def time(self) -> float:
-        return time.time()
-
-
-def fill(place: Path, runs: int, *, state: str, at_s: float, request: bytes = _REQUEST) -> None:
-    """Makes a store, or adds to one, so many runs of one step."""
-    with closing(open_file(str(place), migrations=MIGRATIONS)) as connection:
-        connection.execute("PRAGMA synchronous = OFF")
-        connection.execute("BEGIN")
-        for number in range(runs):
-            run_id, step_s = f"run_{os.urandom(12).hex()}", at_s + number * 1e-6
-            connection.execute(_RUN, (run_id, run_id, state, step_s, step_s, b"x" * 500))
-            connection.execute("INSERT INTO requests VALUES ('default', ?, ?)", (run_id, request))
-            connection.execute(_STEP, (run_id, "x" * 500))
-            connection.executemany(_EVENT, [(run_id, step_s)] * 6)
-            if state == "awaiting_approval":
-                connection.execute(_APPROVAL, (f"ap_{run_id}", run_id, step_s))
-        connection.execute("COMMIT")
+#: Each subject with its sizes.
+_SUBJECTS: Final[Mapping[str, tuple[Callable[..., None], Mapping[str, Any]]]] = {
+    "store": (growth_store.measure, {"runs": [1000, 10_000, 50_000], "megabytes": [70, 700]}),
+    "traffic": (
+        growth_traffic.measure,
+        {"requests": 20_000, "keys": [1, 256, 7000], "upstreams": [1, 200], "workers": [1, 2, 4], "scraped": 80},
+    ),
+    "runs": (
+        growth_runs.measure,
+        {"recovered": [1000, 5000], "listeners": [0, 100, 500], "finished": [10, 100]},
+    ),
+    "requests": (
+        growth_requests.measure,
+        {"memories": [1000, 10_000, 100_000], "messages": [10, 1000, 10_000]},
+    ),
+}
+#: Whether everything works.
+_QUICK: Final[Mapping[str, Mapping[str, Any]]] = {
+    "store": {"runs": [500], "megabytes": [20]},
+    "traffic": {"requests": 2000, "keys": [1, 500], "upstreams": [1, 20], "workers": [1, 2], "scraped": 20},
+    "runs": {"recovered": [100], "listeners": [0, 20], "finished": [2]},
+    "requests": {"memories": [500], "messages": [10, 100]},
+}
 
 
-def told(what: str, size: str, figure: str) -> None:
-    print(f"| {what} | {size} | {figure} |", flush=True)
-
-
-async def start(folder: Path, megabytes: int) -> None:
-    """After an orderly end, and after another one, with the time that the check takes beside."""
-    place = folder / "start.db"
-    fill(place, megabytes, state="completed", at_s=time.time(), request=os.urandom(1 << 20))
-    for end in ("orderly", "killed"):
-        if end == "killed":
-            _leave_a_log(place)
-        store = SqliteStore(str(place))
-        began_s = time.perf_counter()
-        await store.open()
-        opened_s = time.perf_counter() - began_s
-        await asyncio.to_thread(_until_checked, place)
-        checked = f", checked after {time.perf_counter() - began_s:.2f} s" if end == "killed" else ""
-        told(f"start after an end that was {end}", f"{megabytes} MB", f"{opened_s * 1e3:.0f} ms{checked}")
-        await store.close()
-    place.unlink()
-
-
-def _until_checked(place: Path) -> None:
-    while finding_of(str(place)) is not None:
-        time.sleep(0.01)
-
-
-def _leave_a_log(place: Path) -> None:
-    """As a process does that is killed."""
-    if not (child := os.fork()):
-        connection = sqlite3.connect(place)
-        connection.execute("UPDATE counters SET value = value + 1")
-        connection.commit()
-        os._exit(9)
-    os.waitpid(child, 0)
-
-
-async def prune(folder: Path, runs: int) -> None:
-    """While somebody writes durably all the time."""
-    place = folder / "prune.db"
-    fill(place, runs, state="completed", at_s=time.time() - 2 * KEPT_S)
-    store, other = SqliteStore(str(place)), SqliteStore(str(place))
-    await store.open()
-    await other.open()
-    waits: list[float] = []
-    log_bytes = 0
-    log = Path(f"{place}-wal")
-
-    async def write() -> None:
-        nonlocal log_bytes
-        for number in range(10**9):
-            began_s = time.perf_counter()
-            await other.write(Change(run=_run(f"new_{number}"), new=True))
-            waits.append(time.perf_counter() - began_s)
-            log_bytes = max(log_bytes, os.stat(log).st_size)  # noqa: PTH116
-            await asyncio.sleep(0.005)
-
-    writing = asyncio.create_task(write())
-    with timed() as took:
-        gone = await Pruner(store, owner="bench", clock=_Clock()).prune()
-    writing.cancel()
-    waits.sort()
-    told(
-        f"pruning, {gone} rows",
-        f"{runs} runs",
-        f"{took[0]:.1f} s; a write waits {statistics.median(waits) * 1e3:.1f} ms, p99 "
-        f"{waits[len(waits) * 99 // 100] * 1e3:.1f}, at most {waits[-1] * 1e3:.1f}; log {log_bytes >> 20} MB",
-    )
-    await store.close()
-    await other.close()
-    place.unlink()
-
-
-async def look(folder: Path, pending: int) -> None:
-    """For runs that may go on, among those that wait for a person."""
-    place = folder / "look.db"
-    fill(place, pending, state="awaiting_approval", at_s=time.time())
-    store = SqliteStore(str(place))
-    await store.open()
-    with timed() as took:
-        for _ in range(100):
-            now_s = time.time()
-            await store.claim(
-                owner="bench",
-                now_s=now_s,
-                until_s=now_s + 5,
-                states=["running", "awaiting_approval"],
-                run_id=None,
-                limit=20,
-            )
-    told("a look for runs that may go on", f"{pending} pending", f"{took[0] * 10:.2f} ms")
-    await store.close()
-    place.unlink()
-
-
-@contextmanager
-def timed() -> Iterator[list[float]]:
-    """A list that has the seconds afterwards."""
-    took: list[float] = []
-    began_s = time.perf_counter()
-    yield took
-    took.append(time.perf_counter() - began_s)
-
-
-def _run(run_id: str) -> StoredRun:
-    now_s = time.time()
-    return StoredRun(
-        id=run_id,
-        tenant="default",
-        caller="ann",
-        chain="assistant",
-        fingerprint=run_id,
-        state="running",
-        effects=True,
-        created_s=now_s,
-        updated_s=now_s,
-        request=_REQUEST,
-        owner="bench",
-        lease_s=now_s + 1000,
-    )
-
-
-async def measure(folder: Path, *, runs: Sequence[int], megabytes: Sequence[int]) -> None:
-    """Prints the table."""
-    print("| what | size | cost |\n|---|---|---|")
-    for size in megabytes:
-        await start(folder, size)
-    for count in runs:
-        await look(folder, min(count, 10_000))
-        await prune(folder, count)
-
-
-def main() -> None:
-    """Reads the sizes from the command line; `TMPDIR` says on which disk the stores are."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Reads from the command line what to measure; `TMPDIR` says on which disk the stores are."""
     parser = argparse.ArgumentParser(prog="python -m bench.growth", description=__doc__)
-    parser.add_argument("--runs", type=int, nargs="+", default=[1000, 10_000, 50_000])
-    parser.add_argument("--megabytes", type=int, nargs="+", default=[70, 700])
-    sizes = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="growth-") as folder:
-        asyncio.run(measure(Path(folder), runs=sizes.runs, megabytes=sizes.megabytes))
+    parser.add_argument(
+        "--subjects", nargs="+", choices=list(_SUBJECTS), default=list(_SUBJECTS), help="all by default"
+    )
+    parser.add_argument("--quick", action="store_true", help="small sizes: does it work at all?")
+    parser.add_argument("--runs", type=int, nargs="+", help="of the subject store, instead of its sizes")
+    parser.add_argument("--megabytes", type=int, nargs="+", help="of the subject store, instead of its sizes")
+    given = parser.parse_args(arguments)
+    own = {"runs": given.runs, "megabytes": given.megabytes}
+    print("| what | size | cost | held |\n|---|---|---|---|")
+    for name in given.subjects:
+        measure, sizes = _SUBJECTS[name]
+        sizes = {**sizes, **(_QUICK[name] if given.quick else {})}
+        if name == "store":
+            sizes = {**sizes, **{size: value for size, value in own.items() if value}}
+        with tempfile.TemporaryDirectory(prefix="growth-") as folder:
+            measure(Path(folder), **sizes)
 
 
 if __name__ == "__main__":

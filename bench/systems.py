@@ -40,10 +40,10 @@ class NotReadyError(Exception):
 
 
 @contextmanager
-def on_core(core: int) -> Iterator[None]:
-    """Processes started inside run on `core` only: they inherit the affinity of this one."""
+def on_core(core: int | None) -> Iterator[None]:
+    """Processes started inside run on `core` only: they inherit the affinity of this one. None: on any."""
     before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {core})
+    os.sched_setaffinity(0, before if core is None else {core})
     try:
         yield
     finally:
@@ -60,7 +60,7 @@ def free_port() -> int:
 class Running:
     """A started system: owns its process group until `stop`."""
 
-    def __init__(self, system: System, *, core: int, folder: Path) -> None:
+    def __init__(self, system: System, *, core: int | None = None, folder: Path) -> None:
         self.system = system
         self._log = folder / f"{system.name}.log"
         with on_core(core), self._log.open("wb") as output:
@@ -101,6 +101,11 @@ class Running:
 
     def thaw(self) -> None:
         os.killpg(self._process.pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """As a crash of the whole group."""
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
 
     def stop(self) -> None:
         """Ends the process group this object started; idempotent."""

@@ -1,0 +1,186 @@
+"""A gateway that has grown, seen from outside: what it costs, how long its event loop is held, and its clients."""
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from bench import kernel
+from bench.systems import REPOSITORY, Running, System, free_port
+
+Json = dict[str, Any]
+
+READY: Final = b"GET /health/ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+#: The longest that one step of a request may hold the event loop.
+HOLD_BAR_MS: Final = 50.0
+
+
+class Cost:
+    """What was taken between two moments; filled in at the second one."""
+
+    def __init__(self) -> None:
+        self.cpu_s = 0.0
+        self.held_ms = 0.0
+
+    def __repr__(self) -> str:
+        return f"<Cost {self.cpu_s:.3f} s, held {self.held_ms:.1f} ms>"
+
+    @property
+    def held(self) -> str:
+        """For the table."""
+        return f"{self.held_ms:.0f} ms" + (" MISS" if self.held_ms > HOLD_BAR_MS else "")
+
+
+class Grown:
+    """This checkout's gateway in `folder`, with a store in a file unless `config` says otherwise."""
+
+    def __init__(self, folder: Path, config: Mapping[str, object], *, workers: int = 1) -> None:
+        self.folder = folder
+        self.store = folder / "gateway.db"
+        folder.mkdir(exist_ok=True)
+        logging = {"logging": {"access": False, "level": "warning"}}
+        file = folder / "gateway.yaml"
+        file.write_text(json.dumps({"store": f"sqlite:///{self.store}", **logging, **config}))  # JSON is YAML
+        self.port = free_port()
+        listen = ("--listen", f"127.0.0.1:{self.port}", "--workers", str(workers))
+        self._system = System("gateway", (sys.executable, "-m", "gateway", "run", "-c", str(file), *listen), self.port)
+        self._running: Running | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        if self._running is not None:
+            self._running.stop()
+
+    def start(self) -> None:
+        """Returns once it is ready."""
+        self._running = Running(self._system, folder=self.folder)
+        self._running.await_ready(READY)
+
+    def kill(self) -> None:
+        """It has no time for anything."""
+        self._started.kill()
+
+    def memory_mb(self) -> float:
+        return kernel.memory_mb(self._started.processes)
+
+    def cpu_s(self) -> float:
+        """Of all of its processes, since it was started."""
+        return kernel.cpu_s(self._started.processes)
+
+    @contextmanager
+    def measured(self) -> Iterator[Cost]:
+        """CPU of all of its processes, and the longest hold of one worker's event loop."""
+        cost, processes = Cost(), self._started.processes
+        command = (sys.executable, "-m", "bench.probe", str(self.port), str(processes[0]))
+        probe = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY)
+        try:
+            assert probe.stdout is not None
+            probe.stdout.readline()
+            before_s = kernel.cpu_s(processes)
+            yield cost
+            cost.cpu_s = kernel.cpu_s(processes) - before_s
+            cost.held_ms = json.loads(probe.communicate(timeout=60)[0])["held_ms"]
+        finally:
+            probe.kill()
+            probe.wait()
+
+    @contextmanager
+    def counted(self) -> Iterator[Cost]:
+        """CPU of all of its processes alone: the questions of a probe would be in it."""
+        cost, processes = Cost(), self._started.processes
+        before_s = kernel.cpu_s(processes)
+        yield cost
+        cost.cpu_s = kernel.cpu_s(processes) - before_s
+
+    @property
+    def _started(self) -> Running:
+        assert self._running is not None, "not started"
+        return self._running
+
+
+class Client:
+    """One connection that is kept; answers have a Content-Length."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=120)
+        self._rest = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        self.socket.close()
+
+    def send(self, request: bytes) -> None:
+        self.socket.sendall(request)
+
+    def answer(self, *, status: int = 200) -> bytes:
+        """The body of the next answer."""
+        head = self._until(b"\r\n\r\n")
+        if int(head.split(b" ", 2)[1]) != status:
+            raise SystemExit(f"bench: expected {status}: {head.decode('latin-1')}{self._rest.decode('latin-1')}")
+        if b"content-length:" not in head.lower():
+            return b""
+        return self._exactly(int(head.lower().partition(b"content-length:")[2].split(b"\r\n", 1)[0]))
+
+    def ask(self, request: bytes, *, status: int = 200) -> bytes:
+        self.send(request)
+        return self.answer(status=status)
+
+    def _until(self, end: bytes) -> bytes:
+        while end not in self._rest:
+            self._read()
+        found, _, self._rest = self._rest.partition(end)
+        return found + end
+
+    def _exactly(self, size: int) -> bytes:
+        while len(self._rest) < size:
+            self._read()
+        found, self._rest = self._rest[:size], self._rest[size:]
+        return found
+
+    def _read(self) -> None:
+        if not (data := self.socket.recv(1 << 18)):
+            raise SystemExit(f"bench: the gateway closed a connection behind {self._rest[-200:]!r}")
+        self._rest += data
+
+
+def get(target: str) -> bytes:
+    return f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+
+
+def post(target: str, body: Mapping[str, object], headers: Mapping[str, str] | None = None) -> bytes:
+    text = json.dumps(body).encode()
+    facts = {"Host": "localhost", "Content-Type": "application/json", **(headers or {}), "Content-Length": len(text)}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in facts.items())
+    return f"POST {target} HTTP/1.1\r\n{lines}\r\n".encode() + text
+
+
+def chat(words: str) -> Json:
+    return {"model": "bench", "messages": [{"role": "user", "content": words}]}
+
+
+def in_turn(port: int, requests: Sequence[bytes], *, connections: int) -> None:
+    """Sends the requests on so many connections at once, and reads the answers."""
+    clients = [Client(port) for _ in range(connections)]
+    for at in range(0, len(requests), connections):
+        group = requests[at : at + connections]
+        for client, request in zip(clients, group, strict=False):
+            client.send(request)
+        for client, _ in zip(clients, group, strict=False):
+            client.answer()
+    for client in clients:
+        client.socket.close()
+
+
+def told(what: str, size: str, cost: str, held: str = "") -> None:
+    """A row of the table."""
+    print(f"| {what} | {size} | {cost} | {held} |", flush=True)

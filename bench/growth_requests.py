@@ -1,0 +1,102 @@
+"""What a request of the context lane costs that has many messages, or whose end user has many memories."""
+
+import random
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from statistics import median
+
+from bench.grown import Client, Grown, Json, chat, post, told
+from bench.growth_runs import CHAT, config
+from bench.model import ROUNDS, Model
+from gateway.routing.keys import LOCAL
+from gateway.store import memory_owner
+from gateway.wire import memories_sql
+from gateway.wire.migrations import MIGRATIONS
+from gateway.wire.sqlite_file import open_file
+
+USER, WORDS, LENGTH, REQUESTS = "ann", 20_000, 10, 200
+MEMORIES_BAR_MS = 5.0
+#: Of messages of a kilobyte.
+LONG_REQUESTS = 10
+
+
+def measure(folder: Path, *, memories: Sequence[int], messages: Sequence[int]) -> None:
+    """Prints the rows."""
+    with Model() as model:
+        for count in memories:
+            _memories(folder / f"memories{count}", model, count)
+        for count in messages:
+            _messages(folder / f"messages{count}", model, count)
+
+
+def _messages(folder: Path, model: Model, count: int) -> None:
+    """A conversation of so many messages of 1 KB; each request has another one."""
+    with Grown(folder, config(folder, model)) as gateway, Client(gateway.port) as client:
+        requests = [post(CHAT, _conversation(count, number)) for number in range(LONG_REQUESTS + 1)]
+        client.ask(requests[0])
+        with gateway.counted() as cost:
+            for request in requests[1:]:
+                client.ask(request)
+        with gateway.measured() as held:
+            for request in requests[1:]:
+                client.ask(request)
+    told(
+        "a request with messages of 1 KB",
+        f"{count} messages",
+        f"{cost.cpu_s / LONG_REQUESTS * 1e3:.1f} ms of CPU",
+        held.held,
+    )
+
+
+def _conversation(count: int, number: int) -> Json:
+    texts = [f"{number} {at} lorem ipsum dolor sit amet " * 30 for at in range(count - 1)]
+    turns = [{"role": "assistant" if at % 2 else "user", "content": text} for at, text in enumerate(texts)]
+    return {"model": "bench", "messages": [*turns, {"role": "user", "content": f"{ROUNDS}0 {number}"}]}
+
+
+def _memories(folder: Path, model: Model, count: int) -> None:
+    chance = random.Random(count)
+    grown = Grown(folder, config(folder, model))
+    _fill(grown.store, count, chance)
+    with grown as gateway, Client(gateway.port) as client:
+        _ask(client, chance)
+        with gateway.counted() as cost:
+            took_ms = median(_ask(client, chance))
+        with gateway.measured() as held:
+            _ask(client, chance)
+    if b"What you remember about this user" not in model.asked:
+        raise SystemExit("bench: the model was told no memory")
+    each_ms = cost.cpu_s / REQUESTS * 1e3
+    figure = f"{each_ms:.2f} ms of CPU" + (" MISS" if each_ms > MEMORIES_BAR_MS else "") + f", {took_ms:.1f} ms"
+    told("a request of a user with memories", f"{count} memories", figure, held.held)
+
+
+def _ask(client: Client, chance: random.Random) -> list[float]:
+    """How long each request took."""
+    took_ms = []
+    for _ in range(REQUESTS):
+        request = post(CHAT, chat(f"{ROUNDS}0 {_text(chance)}?"), {"X-Context-User": USER})
+        began_s = time.perf_counter()
+        client.ask(request)
+        took_ms.append((time.perf_counter() - began_s) * 1e3)
+    return took_ms
+
+
+def _fill(store: Path, count: int, chance: random.Random) -> None:
+    """Makes a store with so many memories of one end user."""
+    owner = memory_owner(user=USER, key="")
+    with closing(open_file(str(store), migrations=MIGRATIONS)) as connection:
+        connection.execute("PRAGMA synchronous = OFF")
+        for start in range(0, count, 1000):
+            connection.execute("BEGIN IMMEDIATE")
+            for number in range(start, min(start + 1000, count)):
+                row = (f"mem_{number}", LOCAL.tenant, owner, None, _text(chance), time.time())
+                memories_sql.remember(connection, row, limit=count)
+            connection.execute("COMMIT")
+
+
+def _text(chance: random.Random) -> str:
+    """Some words are in many texts, most in few."""
+    return " ".join(f"word{int(WORDS ** chance.random())}" for _ in range(LENGTH))
