@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # More processes than cores: a test waits as long as it works.
 JOBS   ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 4)))
 EVERYWHERE := not clients and not soak and not soak_judge and not judged and not crash and not postgres and not mcp_servers
-FAST   := $(addprefix tests/,config plugins/assessors plugins/stages routing tools wire test_architecture.py test_docs.py test_errors.py)
+FAST   := $(addprefix tests/,config contracts dialects http plugin plugins/assessors plugins/stages text tools test_architecture.py test_docs.py test_errors.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help run demo demo-words test test-fast test-postgres test-clients test-clients-all test-judged test-mcp mcp-conformance soak soak-judge crash check fmt selftest bench bench-growth docs lock wheel clean
@@ -33,7 +33,7 @@ demo: $(VENV)/bin/gateway ## eight steps against a running gateway with the demo
 demo-words: $(VENV)/.run ## print the words that the demo model obeys
 	@$(PY) -m gateway.demo --words
 
-test: $(VENV)/.dev ## run the tests (JOBS=6 processes; ARGS="tests/wire -k name" for some of them)
+test: $(VENV)/.dev ## run the tests (JOBS=6 processes; ARGS="tests/http -k name" for some of them)
 	$(PY) -m pytest -n $(JOBS) --dist worksteal -m "$(EVERYWHERE)" $(ARGS)
 
 test-fast: $(VENV)/.dev ## those that start no gateway: parsers, judges, configuration, stages

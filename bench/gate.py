@@ -11,8 +11,8 @@ from time import perf_counter
 from typing import Any, Final, cast
 
 from bench.bar import number, table
-from gateway.contracts import Host, Json, Plugin, RiskAssessor
-from plugins.assessors import command, file, http, sql
+from gateway.contracts.exchange import Host, Json, Plugin, RiskAssessor
+from gateway.plugins.assessors import command, file, http, sql
 
 CASES: Final = Path(__file__).resolve().parents[1] / "tests" / "data"
 BAR_US: Final = 200.0

@@ -2,13 +2,13 @@
 
 import sys
 
-from gateway.collector import collector_off
+from gateway.cli.collector import collector_off
 
 
 def main() -> int:
     """Runs one command; returns its exit code."""
     with collector_off():
-        from gateway.cli import main as command
+        from gateway.cli.main import main as command
     return command()
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from xml.etree import ElementTree
 
-from gateway.contracts import Caller, Exchange, Json, Reply, ToolSpec
+from gateway.contracts.exchange import Caller, Exchange, Json, Reply, ToolSpec
 from gateway.testing.clock import ManualClock
-from plugins.stages.prompt_enhancer import PLUGIN, Config, PromptEnhancer
+from gateway.plugins.stages.prompt_enhancer import PLUGIN, Config, PromptEnhancer
 from tests.telling import reply_of
 
 QUESTION: Json = {"role": "user", "content": "Hello?"}

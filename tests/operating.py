@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Callable, Iterator
 
-from lanes.office import Desktop
+from api.office import Desktop
 
-from gateway.remote import Remote
+from gateway.cli.operator.remote import Remote
 
 
 def remote(desk: Desktop, *, key: str | None = "boss") -> Remote:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from gateway.store import StoredPrompt, StoreError
+from gateway.contracts.store import StoredPrompt, StoreError
 
 
 class Shelf:

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from gateway.contracts import Chunk, Json, Reply, Tell
-from gateway.runs import chunks as made
+from gateway.contracts.exchange import Chunk, Json, Reply, Tell
+from gateway.dialects import chat_chunks as made
 
 
 async def nothing_to_release() -> None:

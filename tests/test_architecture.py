@@ -94,42 +94,42 @@ TOP = {
     "remote",
     "terminal",
 }
-MAY_IMPORT_WEB = ("gateway/lanes/", "gateway/demo/", "gateway/app.py", "gateway/pages.py", "gateway/server.py")
+MAY_IMPORT_WEB = ("gateway/lanes/", "gateway/demo/", "gateway/server/app.py", "gateway/server/api.py", "gateway/server/serve.py")
 
 #: Imports inside a function, each with the reason it carries in the code.
 LAZY = {
-    ("gateway/__main__.py", "gateway.cli"),
-    ("gateway/app.py", "gateway.demo.app"),
-    ("gateway/cli.py", "gateway.assess"),
-    ("gateway/cli.py", "gateway.backup"),
-    ("gateway/cli.py", "gateway.completion"),
-    ("gateway/cli.py", "gateway.describe"),
-    ("gateway/cli.py", "gateway.explain"),
-    ("gateway/cli.py", "gateway.healthcheck"),
-    ("gateway/cli.py", "gateway.init"),
-    ("gateway/cli.py", "gateway.offline"),
-    ("gateway/cli.py", "gateway.plugin_new"),
-    ("gateway/cli.py", "gateway.rehearsal"),
-    ("gateway/cli.py", "gateway.scan"),
-    ("gateway/cli.py", "gateway.selftest"),
-    ("gateway/cli.py", "gateway.server"),
-    ("gateway/cli.py", "gateway.sockets"),
-    ("gateway/cli_memories.py", "gateway.ask_memories"),
-    ("gateway/config/workflow_folder.py", "jsonschema_rs"),
-    ("gateway/cli_operator.py", "gateway.ask_approvals"),
-    ("gateway/cli_operator.py", "gateway.ask_remembered"),
-    ("gateway/cli_operator.py", "gateway.ask_runs"),
-    ("gateway/cli_operator.py", "gateway.ask_services"),
-    ("gateway/cli_operator.py", "gateway.ask_workflows"),
-    ("gateway/cli_operator.py", "gateway.audit_log"),
-    ("gateway/cli_operator.py", "gateway.remote"),
-    ("gateway/mcp/session.py", "gateway.mcp.link"),
+    ("gateway/__main__.py", "gateway.cli.main"),
+    ("gateway/server/app.py", "gateway.demo.app"),
+    ("gateway/cli/main.py", "gateway.cli.assess"),
+    ("gateway/cli/main.py", "gateway.cli.backup"),
+    ("gateway/cli/main.py", "gateway.cli.completion"),
+    ("gateway/cli/main.py", "gateway.cli.check_config"),
+    ("gateway/cli/main.py", "gateway.cli.explain"),
+    ("gateway/cli/main.py", "gateway.cli.healthcheck"),
+    ("gateway/cli/main.py", "gateway.cli.init"),
+    ("gateway/cli/main.py", "gateway.cli.assess_gate"),
+    ("gateway/cli/main.py", "gateway.cli.plugin_new"),
+    ("gateway/cli/main.py", "gateway.cli.rehearsal"),
+    ("gateway/cli/main.py", "gateway.cli.scan"),
+    ("gateway/cli/main.py", "gateway.cli.selftest"),
+    ("gateway/cli/main.py", "gateway.server.serve"),
+    ("gateway/cli/main.py", "gateway.server.sockets"),
+    ("gateway/cli/operator/memory_arguments.py", "gateway.cli.operator.memories"),
+    ("gateway/workflows/folder.py", "jsonschema_rs"),
+    ("gateway/cli/operator/arguments.py", "gateway.cli.operator.approvals"),
+    ("gateway/cli/operator/arguments.py", "gateway.cli.operator.remembered"),
+    ("gateway/cli/operator/arguments.py", "gateway.cli.operator.runs"),
+    ("gateway/cli/operator/arguments.py", "gateway.cli.operator.mcp"),
+    ("gateway/cli/operator/arguments.py", "gateway.cli.operator.workflows"),
+    ("gateway/cli/operator/arguments.py", "gateway.cli.audit"),
+    ("gateway/cli/operator/arguments.py", "gateway.cli.operator.remote"),
+    ("gateway/mcp/session.py", "gateway.mcp.connection"),
     ("gateway/testing/forkserver.py", "gateway.__main__"),
     ("gateway/tools/schema.py", "jsonschema_rs"),
-    ("gateway/wire/workflow_parameters.py", "jsonschema_rs"),
-    ("plugins/tools/execute_sql.py", "gateway.sql.postgres"),
-    ("plugins/tools/mcp.py", "gateway.mcp.http"),
-    ("plugins/tools/mcp.py", "gateway.mcp.stdio"),
+    ("gateway/workflows/parameters.py", "jsonschema_rs"),
+    ("plugins/tools/execute_sql/__init__.py", "gateway.plugins.tools.execute_sql.postgres"),
+    ("gateway/mcp/service.py", "gateway.mcp.transport.http"),
+    ("gateway/mcp/service.py", "gateway.mcp.transport.stdio"),
 }
 FILE_LINES, FUNCTION_LINES = 400, 60
 
@@ -246,14 +246,14 @@ def test_the_passthrough_lane_knows_no_plugin_and_no_model() -> None:
 
 def test_the_validator_is_loaded_late() -> None:
     """A gateway whose models call nothing, and without workflows, goes without the JSON Schema validator."""
-    code = "import sys, gateway.app, gateway.assemble, gateway.config; print('\\n'.join(sys.modules))"
+    code = "import sys, gateway.server.app, gateway.server.context_lane, gateway.config; print('\\n'.join(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
     assert "gateway.tools.schema" in loaded.split() and "jsonschema_rs" not in loaded.split()
 
 
 def test_the_sdk_of_mcp_is_loaded_late() -> None:
     """A gateway without MCP servers needs neither the SDK nor what that needs, not even to know what a server is."""
-    code = "import sys, plugins.tools.mcp, gateway.mcp.session, gateway.mcp.process; print('\\n'.join(sys.modules))"
+    code = "import sys, gateway.mcp.service, gateway.mcp.session, gateway.mcp.transport.process; print('\\n'.join(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
     assert not {"mcp", "mcp_types", "anyio", "httpx2"} & set(loaded.split())
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
-from gateway.contracts import Host, Json, Plugin, RiskAssessor
-from plugins.assessors import command, file, http, sql
+from gateway.contracts.exchange import Host, Json, Plugin, RiskAssessor
+from gateway.plugins.assessors import command, file, http, sql
 
 DATA: Final = Path(__file__).parent / "data"
 PROFILES: Final = ("literal", "standard", "hardened")

@@ -4,15 +4,15 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from gateway.config.addresses import parse_address
-from gateway.config.draft import Draft
-from gateway.config.explain import nearest
+from gateway.config.values.addresses import parse_address
+from gateway.config.document import Draft
+from gateway.config.messages import nearest
 from gateway.config.judged import BUILT_IN, no_such_tool
 from gateway.config.problems import KeyPath, format_path, shown
-from gateway.config.secret import Hidden
-from gateway.config.settings import DEFAULT_LISTEN
-from gateway.config.source import BROKEN
-from gateway.config.tools import FOREIGN_MCP_KEYS
+from gateway.config.values.secret import Hidden
+from gateway.config.schema.settings import DEFAULT_LISTEN
+from gateway.config.reading.yaml_reader import BROKEN
+from gateway.config.schema.tools import FOREIGN_MCP_KEYS
 from gateway.config.upstreams import check_upstreams
 
 # What models accept as the name of a function.

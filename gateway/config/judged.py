@@ -4,7 +4,7 @@ from collections.abc import Collection
 from fnmatch import fnmatchcase
 from typing import Final, Literal
 
-from gateway.config.explain import nearest
+from gateway.config.messages import nearest
 from gateway.config.problems import shown
 
 BUILT_IN: Final = frozenset({"file_operations", "http_request", "execute_sql", "execute_command"})

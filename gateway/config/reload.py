@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from gateway.config.load import Loaded
 from gateway.config.problems import ConfigError, KeyPath, Problem, format_path
-from gateway.config.section import Section
-from gateway.config.settings import Settings
+from gateway.config.schema.section import Section
+from gateway.config.schema.settings import Settings
 
 log = logging.getLogger("gateway")
 

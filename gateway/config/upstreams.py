@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Final
 
-from gateway.config.draft import Draft
+from gateway.config.document import Draft
 from gateway.config.problems import KeyPath, shown
-from gateway.config.traffic import Passthrough
+from gateway.config.schema.http import Passthrough
 
 #: A base URL ends before these; `/models` ends some that are right.
 _ENDPOINT: Final = re.compile(r"/(?:chat/completions|completions|embeddings|responses|messages)/?\Z")

@@ -13,13 +13,13 @@ from aiohttp.web import RequestHandler
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from gateway.errors import GatewayError
-from gateway.lanes.account import address_of
+from gateway.lanes.accounting import address_of
 from gateway.lanes.connection import ClientConnection
-from gateway.lanes.entry import Entry
+from gateway.lanes.router import Entry
 from gateway.lanes.tunnel import Tunnel
 from gateway.lanes.websocket import WebSocketTurn
 from gateway.lanes.wrong_keys import WrongKeys
-from gateway.metrics import Metrics, counter
+from gateway.telemetry.metrics import Metrics, counter
 
 log = logging.getLogger("gateway")
 

@@ -13,17 +13,10 @@ from gateway.lanes.pace import too_slow
 from gateway.lanes.sending import Sending
 from gateway.lanes.tunnel import Tunnel
 from gateway.upstream.failures import UPSTREAMS_FAULT
-from gateway.wire.answer import error_answer, new_request_id
-from gateway.wire.body import Body, BodyError, ChunkedBody, LengthBody
-from gateway.wire.mask import MaskedBody
-from gateway.wire.response import (
-    ResponseError,
-    ResponseHead,
-    ResponseHeads,
-    body_of,
-    forwarded_head,
-    measure_regular,
-)
+from gateway.http.error_response import error_answer, new_request_id
+from gateway.http.body import Body, BodyError, ChunkedBody, LengthBody
+from gateway.http.redact import MaskedBody
+from gateway.http.response_head import ResponseError, ResponseHead, ResponseHeads, body_of, forwarded_head, measure_regular
 
 #: What an upstream did whose answer cannot be finished, by the outcome that is counted.
 _CUT: Final = {

@@ -7,7 +7,7 @@ nothing moved in either direction for the upstream's idle time.
 import asyncio
 from typing import TYPE_CHECKING
 
-from gateway.lanes.turn import SENDING
+from gateway.lanes.transaction import SENDING
 from gateway.upstream.connection import UpstreamConnection
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import Final
 from prometheus_client.core import Metric
 
 from gateway.errors import GatewayError
-from gateway.lanes.account import address_of
-from gateway.metrics import counter
+from gateway.lanes.accounting import address_of
+from gateway.telemetry.metrics import counter
 
 log = logging.getLogger("gateway")
 

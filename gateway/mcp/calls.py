@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from gateway.contracts import Json, ToolResult
+from gateway.contracts.exchange import Json, ToolResult
 from gateway.mcp.content import tool_result
-from gateway.mcp.facts import Server
-from gateway.mcp.meter import Meter
+from gateway.mcp.types import Server
+from gateway.mcp.metrics import Meter
 
 # An answer may have been read just before the connection ended.
 _GRACE_S = 0.25

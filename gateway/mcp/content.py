@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import orjson
 
-from gateway.contracts import Json, ToolResult
-from gateway.wire.canonical import canonical
+from gateway.contracts.exchange import Json, ToolResult
+from gateway.contracts.canonical import canonical
 
 #: Of a result; what is over is counted.
 RESULT_CHARS: Final = 1 << 20

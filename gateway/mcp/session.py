@@ -11,18 +11,18 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
-from gateway.contracts import Clock, Counters, Json, ToolResult
-from gateway.managed import Condition
+from gateway.contracts.exchange import Clock, Counters, Json, ToolResult
+from gateway.contracts.managed import Condition
 from gateway.mcp.backoff import Backoff
 from gateway.mcp.calls import AnsweredError, Calls, LostError
 from gateway.mcp.definitions import Definitions, read_definitions
-from gateway.mcp.facts import Channel, MakeChannel, Server
-from gateway.mcp.meter import Meter
-from gateway.mcp.process import StartError
-from gateway.store import ServiceState
+from gateway.mcp.types import Channel, MakeChannel, Server
+from gateway.mcp.metrics import Meter
+from gateway.mcp.transport.process import StartError
+from gateway.contracts.store import ServiceState
 
 if TYPE_CHECKING:
-    from gateway.mcp.link import Link
+    from gateway.mcp.connection import Link
 
     OpenLink = Callable[..., AbstractAsyncContextManager[Link]]
 
@@ -244,7 +244,7 @@ class Session:
 
 def _load() -> "OpenLink":
     """Takes a second or two, and is nothing that an event loop could wait for."""
-    from gateway.mcp.link import open_link
+    from gateway.mcp.connection import open_link
 
     for library in ("client", "httpcore2", "httpx2", "mcp"):
         # They log URLs, session ids, and what servers send; what matters of it is said here.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from gateway.contracts import Chunk, Clock, Exchange, Handler, Intent, Json, Pause
+from gateway.contracts.exchange import Chunk, Clock, Exchange, Handler, Intent, Json, Pause
 from gateway.errors import ExitError, GatewayError, contained
 from gateway.runs.asking import Asking
 from gateway.runs.lease import lost

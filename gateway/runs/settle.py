@@ -10,22 +10,10 @@ from typing import Literal
 
 import orjson
 
-from gateway.caller import Caller
-from gateway.contracts import Clock, Json
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Clock, Json
 from gateway.errors import GatewayError
-from gateway.journal import (
-    ApprovalState,
-    AuditLine,
-    Change,
-    ConflictError,
-    Journal,
-    Move,
-    RunEvent,
-    StepState,
-    StoredRun,
-    StoredStep,
-    Via,
-)
+from gateway.contracts.journal import ApprovalState, AuditLine, Change, ConflictError, Journal, Move, RunEvent, StepState, StoredRun, StoredStep, Via
 
 Outcome = Literal["done", "retry", "failed"]
 DONE = "A person says that this call was done."

@@ -34,14 +34,14 @@ serve(path, owner)
 #: What the gateways find imported: what most of them use.
 _USED: Final = (
     "encodings.idna",
-    "gateway.cli",
+    "gateway.cli.main",
     "gateway.demo.app",
-    "gateway.server",
-    "plugins.stages.agent_loop",
-    "plugins.stages.intent",
-    "plugins.stages.memory",
-    "plugins.stages.prompt_enhancer",
-    "plugins.stores.sqlite",
+    "gateway.server.serve",
+    "gateway.plugins.stages.agent_loop",
+    "gateway.plugins.stages.intent",
+    "gateway.plugins.stages.memory",
+    "gateway.plugins.stages.prompt_enhancer",
+    "gateway.plugins.stores.sqlite",
 )
 _MAX_REQUEST: Final = 1 << 17
 _POLL_S: Final = 0.02

@@ -7,10 +7,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from gateway.app import DATA, Gateway
+from gateway.server.app import DATA, Gateway
 from gateway.config import Loaded, Settings
-from gateway.logs import LogSink
-from gateway.metrics import Metrics
+from gateway.telemetry.logs import LogSink
+from gateway.telemetry.metrics import Metrics
 
 
 class LocalGateway:

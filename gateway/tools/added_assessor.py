@@ -1,6 +1,6 @@
 """An assessor of the operator's own beside the built-in one of its tool (`adds: true`)."""
 
-from gateway.contracts import Json, RiskAssessor, Verdict
+from gateway.contracts.exchange import Json, RiskAssessor, Verdict
 
 
 class AddedAssessor:

@@ -14,9 +14,9 @@ from typing import Generic, TypeAlias, TypeVar
 
 import orjson
 
-from gateway.contracts import CheckedSource, Exchange, Service, ServiceSource, ToolSource, ToolSpec
-from gateway.managed import ManagedService
-from gateway.wire.intent_names import model_name
+from gateway.contracts.exchange import CheckedSource, Exchange, Service, ServiceSource, ToolSource, ToolSpec
+from gateway.contracts.managed import ManagedService
+from gateway.plugins.stages.intent.names import model_name
 
 SourceT = TypeVar("SourceT", bound=ToolSource, covariant=True)
 

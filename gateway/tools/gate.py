@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from typing import Final, Literal, TypeAlias
 
-from gateway.contracts import Json, RiskAssessor, ToolSpec, Verdict
+from gateway.contracts.exchange import Json, RiskAssessor, ToolSpec, Verdict
 from gateway.errors import contained
-from gateway.wire.risk_level import LEVELS, LOW, RAISED, RISK_LEVEL, normal, resembles
-from gateway.wire.toolcalls import Doubt
+from gateway.contracts.risk import LEVELS, LOW, RAISED, RISK_LEVEL, normal, resembles
+from gateway.agent.output.tool_calls import Doubt
 
 logger = logging.getLogger(__name__)
 

@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from gateway.contracts import Json, Verdict
-from gateway.runs.remembered import Binding
+from gateway.contracts.exchange import Json, Verdict
+from gateway.tools.remembered import Binding
 from gateway.tools.judge import Judge
 from gateway.tools.runner import Runner
 

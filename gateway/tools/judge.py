@@ -9,16 +9,16 @@ from typing import Final, TypeGuard
 
 import orjson
 
-from gateway.contracts import Binder, Examiner, Exchange, Json, ToolCall, ToolSource, Verdict
+from gateway.contracts.exchange import Binder, Examiner, Exchange, Json, ToolCall, ToolSource, Verdict
 from gateway.errors import contained
-from gateway.runs.loop import Planned
-from gateway.runs.remembered import Binding
+from gateway.agent.loop import Planned
+from gateway.tools.remembered import Binding
 from gateway.tools.catalog import Catalog, Entry
 from gateway.tools.gate import ABSENT, Asked, Gate, take_risk_level
 from gateway.tools.schema import Schemas
-from gateway.wire.canonical import definition_sha256
-from gateway.wire.toolcalls import Doubt, FoundCall
-from gateway.wire.workflow_text import Values, filled_object
+from gateway.contracts.canonical import definition_sha256
+from gateway.agent.output.tool_calls import Doubt, FoundCall
+from gateway.workflows.templates import Values, filled_object
 
 log = logging.getLogger("gateway")
 

@@ -3,9 +3,9 @@
 from collections.abc import Container
 from dataclasses import replace
 
-from gateway.contracts import Exchange, Json, ToolSpec
+from gateway.contracts.exchange import Exchange, Json, ToolSpec
 from gateway.tools.catalog import Catalog
-from gateway.wire.risk_level import RISK_LEVEL, schema
+from gateway.contracts.risk import RISK_LEVEL, schema
 
 
 def native_tools(catalog: Catalog, exchange: Exchange, *, besides: Container[str]) -> list[Json]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.contracts import Exchange, Json, ToolCall, ToolResult, ToolSpec, Verdict
+from gateway.contracts.exchange import Exchange, Json, ToolCall, ToolResult, ToolSpec, Verdict
 
 READ_RESULT: Final = "read_result"
 #: What is kept of long results, of all runs together; the oldest go first.

@@ -4,9 +4,9 @@ import asyncio
 import logging
 from dataclasses import replace
 
-from gateway.contracts import Clock, Counters, Exchange, ToolCall, ToolResult
+from gateway.contracts.exchange import Clock, Counters, Exchange, ToolCall, ToolResult
 from gateway.errors import contained
-from gateway.runs.loop import Told
+from gateway.agent.loop import Told
 from gateway.tools.catalog import Entry
 from gateway.tools.results import Results, clean
 

@@ -6,7 +6,7 @@ The validator is imported with the first call: 2 MB that a gateway whose models 
 from copy import deepcopy
 from typing import TYPE_CHECKING
 
-from gateway.contracts import Json, ToolSpec
+from gateway.contracts.exchange import Json, ToolSpec
 
 if TYPE_CHECKING:
     from jsonschema_rs import Validator

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from gateway.wire.body import SIZE_LINES
+from gateway.http.body import SIZE_LINES
 
 if TYPE_CHECKING:
     from gateway.upstream.pool import Pool

@@ -7,8 +7,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.contracts import Host, Json, Plugin, Verdict
-from gateway.wire.shell_paths import concern, unseen
+from gateway.contracts.exchange import Host, Json, Plugin, Verdict
+from gateway.plugin.paths import concern, unseen
 
 Profile = Literal["literal", "standard", "hardened"]
 

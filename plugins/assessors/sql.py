@@ -5,10 +5,10 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.contracts import Host, Json, Plugin, Verdict
-from gateway.wire.sql_lexer import Dialect
-from gateway.wire.sql_statement import judge
-from gateway.wire.wordlist import words
+from gateway.contracts.exchange import Host, Json, Plugin, Verdict
+from gateway.plugin.sql.lexer import Dialect
+from gateway.plugin.sql.statement import judge
+from gateway.plugin.words import words
 
 #: Marks of statements beyond the requirement's own list (SELECT, SHOW, DESCRIBE, EXPLAIN).
 _EXTENDED: Final = frozenset({"with", "values", "table", "pragma", "explain_analyze"})

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from gateway.contracts import Host, LoopLimits, Plugin, Stage
-from gateway.wire.durations import positive_seconds
+from gateway.contracts.exchange import Host, LoopLimits, Plugin, Stage
+from gateway.units import positive_seconds
 
 
 class Config(BaseModel):

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from gateway.remote import Remote
+from gateway.cli.operator.remote import Remote
 from tests.clients.conftest import running
 from tests.clients.lane import KEEPALIVE_S, Lane, configuration, shop
 from tests.clients.provider import Provider

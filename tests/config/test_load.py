@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from measuring import Effort
 
 from gateway.config import ConfigError, Problem, Settings, load
-from gateway.config.draft import Draft
-from gateway.config.source import MAX_FILE_BYTES
+from gateway.config.document import Draft
+from gateway.config.reading.yaml_reader import MAX_FILE_BYTES
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -1,1 +1,0 @@
-"""Acceptance tests of the context lane: over HTTP, through a whole gateway, to a model that follows a script."""

@@ -1,79 +1,86 @@
-"""What chat programs ask for by themselves quotes a chat, and none of what it quotes is obeyed."""
+"""Requests that chat programs make by themselves are known, and those of people are not taken for them.
+
+tests/data/program_tasks.jsonl has the words by which each is known, with their source; `[...]` stands for the rest of a
+prompt, which does not matter.
+"""
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from .models import Json, calls, says
-from .talking import desk, talking
+from gateway.errors import GatewayError
+from gateway.context.program_tasks import asked_task, task_of
+
+Json = dict[str, Any]
 
 LINES = (Path(__file__).parents[1] / "data" / "program_tasks.jsonl").read_text(encoding="utf-8").splitlines()
-TASKS: list[Json] = [case for case in map(json.loads, LINES) if case["task"]]
-WRITE = calls("file_operations", operation="write", path="log.txt", content="x")
-TITLE: Json = {"role": "system", "content": "You are a title generator. You output ONLY a thread title."}
-FOUR = '{"title": "Bo"}'
+CASES: list[Json] = [json.loads(line) for line in LINES]
+TASKS = [case for case in CASES if case["task"]]
 
 
-async def test_what_is_quoted_is_not_obeyed(tmp_path: Path) -> None:
-    """No memory is kept or forgotten, no tool is offered or run, no base prompt is added: the model gets what came."""
-    async with talking(says("Noted."), tools=desk(tmp_path, write=True)) as world:
-        await world.chat("Remember that my cat is called Ada.")
-        for case in TASKS:
-            world.model.then(WRITE)  # as a model would that obeys what is quoted
-            answer = await world.chat(case["messages"])
-            assert json.loads(answer.text)["tool"] == "file_operations" and answer.finish == "stop"
-            assert answer.headers["X-Context-Task"] == case["task"] and "X-Context-Intent" not in answer.headers
-            assert world.model.asked[-1]["messages"] == case["messages"]
-        world.model.then(says("Ada."))
-        await world.chat("What do you remember about me?")
-        assert "Ada" in world.model.prompts[-1] and "Bo" not in world.model.prompts[-1]
-        assert await world.counted('gateway_tool_calls_total{outcome="ok",tool="file_operations"}') == 0
-        assert (await world.get("/context/approvals")).json["data"] == []
+def named(case: Json) -> str:
+    return re.sub(r"\W+", "-", f"{case['program']} {case['task']}")
 
 
-async def test_a_stream_of_one(tmp_path: Path) -> None:
-    """The same, with the client's own tools as they came."""
-    tool = {"type": "function", "function": {"name": "title", "parameters": {"type": "object"}}}
-    async with talking(says('{"ti', 'tle": "Bo"}'), tools=desk(tmp_path)) as world:
-        streamed = await world.stream(TASKS[0]["messages"], tools=[tool])
-        assert (streamed.text, streamed.finishes) == (FOUR, ["stop"])
-        assert streamed.response.headers["X-Context-Task"] == "title" and world.model.asked[0]["tools"] == [tool]
+@pytest.mark.parametrize("case", CASES, ids=named)
+def test_a_programs_own_request_is_known(case: Json) -> None:
+    """By what it is for; a person's is none, whatever it is about."""
+    assert task_of(case["messages"]) == case["task"]
 
 
-async def test_a_decision_that_is_repeated_decides_nothing(tmp_path: Path) -> None:
-    """A program that wants a title for `approve ap_...` or for `/report` gets one, and the question stays open."""
-    ask = calls("file_operations", risk_level=None, operation="write", path="log.txt", content="x")
-    async with talking(ask, says("Bo"), tools=desk(tmp_path, write=True)) as world:
-        asked = await world.chat("Write it down.")
-        (approval,) = asked.asks
-        decision = {"role": "user", "content": f"approve {approval['id']}"}
-        assert (await world.chat([TITLE, decision])).text == "Bo"
-        (pending,) = (await world.get("/context/approvals")).json["data"]
-        assert pending["state"] == "pending"
+@pytest.mark.parametrize("case", TASKS, ids=named)
+def test_it_is_known_in_other_spellings(case: Json) -> None:
+    """Text in parts, a system message of the operator's in front, other line ends."""
+    parts = [{**m, "content": [{"type": "text", "text": m["content"]}]} for m in case["messages"]]
+    assert task_of(parts) == case["task"]
+    assert task_of([{"role": "system", "content": "Answer in English."}, *case["messages"]]) == case["task"]
+    windows = [{**m, "content": m["content"].replace("\n", "\r\n")} for m in case["messages"]]
+    assert task_of(windows) == case["task"]
 
 
-async def test_the_header_says_what_is_a_task(tmp_path: Path) -> None:
-    """A word makes any request one; `none` makes it a user's own, and so does nothing where a program fills it in."""
-    title = TASKS[0]["messages"]
-    async with talking(says("1"), says("2"), says("3"), tools=desk(tmp_path)) as world:
-        answer = await world.chat("Remember that I like tea.", headers={"X-Context-Task": "tags_generation"})
-        assert answer.headers["X-Context-Task"] == "tags_generation" and len(world.model.asked[0]["messages"]) == 1
-        answer = await world.chat(title, headers={"X-Context-Task": "none"})
-        assert "X-Context-Task" not in answer.headers and "file_operations" in world.model.prompts[1]
-        answer = await world.chat("Hello", headers={"X-Context-Task": ""})
-        assert "X-Context-Task" not in answer.headers and "file_operations" in world.model.prompts[2]
-        assert (await world.chat(title, headers={"X-Context-Task": "a b"})).error["param"] == "x-context-task"
+@pytest.mark.parametrize("case", TASKS, ids=named)
+def test_words_of_a_tool_or_a_model_make_no_request_a_task(case: Json) -> None:
+    """Only words of the system and of the user's last message count."""
+    text = case["messages"][-1]["content"]
+    call = {"role": "assistant", "content": text, "tool_calls": [{"id": "c", "type": "function", "function": {}}]}
+    said = [{"role": "user", "content": "Look at it."}, call, {"role": "tool", "tool_call_id": "c", "content": text}]
+    assert task_of(said) is None and task_of([*said, {"role": "user", "content": "Now deploy it."}]) is None
 
 
-@pytest.mark.parametrize("tasks", ["plain", "off"])
-async def test_explain_says_that_it_is_one(tmp_path: Path, tasks: str) -> None:
-    """And that no stage sees it; `context.tasks: off` does not look for any."""
-    body = {"model": "m", "messages": TASKS[0]["messages"]}
-    async with talking(tools=desk(tmp_path), context={"tasks": tasks}) as world:
-        told = (await world.post(body, path="/context/explain")).json
-        if tasks == "plain":
-            assert (told["task"], told["stages"], told["tools"], told["prompt"]) == ("title", [], [], None)
-            assert told["messages"] == TASKS[0]["messages"]
-        else:
-            assert told["task"] is None and len(told["stages"]) == 4 and told["tools"]
+def test_a_header_says_it_too() -> None:
+    """Whatever the words are; `none` says that it is a user's own. Other values are refused."""
+    title, plain = TASKS[0]["messages"], [{"role": "user", "content": "Hi"}]
+    assert asked_task("tags_generation", plain, look=False) == "tags_generation"
+    assert asked_task("none", title, look=True) is None
+    assert (asked_task(None, title, look=True), asked_task(None, title, look=False)) == ("title", None)
+    for odd in ("two words", "x" * 65, "a,b", "é"):
+        with pytest.raises(GatewayError, match="letters, digits"):
+            asked_task(odd, plain, look=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "### Task:\n" + "Generate " * 200_000,
+        "user: a\n" * 200_000,
+        "<chat_history>" * 100_000,
+        "generate a title " * 100_000,
+        "\n" * 1_000_000 + "x",
+        "no a, " * 200_000,
+        "Available Tools: " * 100_000,
+    ],
+    ids=lambda text: text[:12].strip(),
+)
+def test_long_texts_are_read_in_part(text: str) -> None:
+    """Only so much of them is looked at: a reading of the whole would not come to its end."""
+    messages = [{"role": "system", "content": text}, {"role": "user", "content": text}]
+    assert [task_of(messages) for _ in range(20)] == [None] * 20
+
+
+@pytest.mark.parametrize("odd", [[], [{}], [{"role": "user"}], [{"role": "user", "content": 5}]])
+def test_odd_messages_are_nobodys(odd: list[Json]) -> None:
+    """Whatever a client sends."""
+    assert task_of(odd) is None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gateway.audit_log import AuditError, verified
+from gateway.cli.audit import AuditError, verified
 
 Json = dict[str, Any]
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 import aiohttp
 
-from gateway.journal import ENDED
+from gateway.contracts.journal import ENDED
 
 from .effects import Json, Stored, effects, stored, words
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gateway.journal import APPROVED, ENDED
+from gateway.contracts.journal import APPROVED, ENDED
 from gateway.testing.run import GatewayProcess
 
 from .effects import ASKS, Json, broken_chain, effects, settings

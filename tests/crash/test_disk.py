@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.wire.audit_chain import verify
-from gateway.wire.sqlite_file import connect
-from plugins.stores.sqlite import SqliteStore
+from gateway.contracts.audit_chain import verify
+from gateway.plugins.stores.sqlite.file import connect
+from gateway.plugins.stores.sqlite import SqliteStore
 
 from .disk import ERRORS, FOREVER, SYNC, WRITE, Disk, power_cuts, told_in
 
@@ -26,8 +26,8 @@ import asyncio, os, sys
 from dataclasses import replace
 from pathlib import Path
 from crash.disk import tell
-from gateway.store import StoreError, UncertainError
-from plugins.stores.sqlite import SqliteStore
+from gateway.contracts.store import StoreError, UncertainError
+from gateway.plugins.stores.sqlite import SqliteStore
 from tests.plugins.stores.records import audit_line, event, moved, parked, ruling, run
 record = Path(sys.argv[2])
 async def decide(store, name):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from context.asking import born, ranch
+from e2e.asking import born, ranch
 from running import until
 
 from gateway.testing.run import GATEWAY, GatewayProcess

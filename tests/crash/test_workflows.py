@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from context.asking import born, ranch
+from e2e.asking import born, ranch
 
 from gateway.testing.run import GATEWAY, GatewayProcess
 

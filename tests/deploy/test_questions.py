@@ -15,8 +15,8 @@ from crash.effects import ASKS, settings
 from crash.talk import CHAT, told
 from running import all_workers, fetch, key, scrape
 
-from gateway.counters import CONTEXT_FACTS
-from gateway.metrics import HTTP_FACTS
+from gateway.telemetry.counters import CONTEXT_FACTS
+from gateway.telemetry.metrics import HTTP_FACTS
 from gateway.testing.run import GatewayProcess
 
 from .prometheus import scraping

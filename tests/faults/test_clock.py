@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from context.asking import GO, HOLD, answering, asks, behind_question, born, held, ranch, whole
-from context.models import says
-from context.talking import World, talking
+from e2e.asking import GO, HOLD, answering, asks, behind_question, born, held, ranch, whole
+from e2e.models import says
+from e2e.talking import World, talking
 from running import until
 
-from gateway.journal import StoredRun
-from gateway.runs import keeper
+from gateway.contracts.journal import StoredRun
+from gateway.runs import leases as keeper
 
 HOUR_S = 3600.0
 DONE = says("Di is here.")
@@ -44,7 +44,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """That of the gateways of this test, which look for runs without a driver all the time."""
     clock = Clock()
-    monkeypatch.setattr("gateway.app.SystemClock", lambda: clock)
+    monkeypatch.setattr("gateway.server.app.SystemClock", lambda: clock)
     monkeypatch.setattr(keeper, "LOOK_S", 0.01)
     claim = keeper.Keeper._claim
 

@@ -11,7 +11,7 @@ import pytest
 from functional.through import ask, client_of, error_of, get, post, through
 from running import config, exchange, fetch, key, until
 
-from gateway.app import ADMIN
+from gateway.server.app import ADMIN
 from gateway.testing.peer import Peer, connect
 from gateway.testing.ports import free_port
 from gateway.testing.run import GatewayProcess

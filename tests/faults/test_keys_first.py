@@ -4,7 +4,7 @@ import pytest
 from functional.through import ask, client_of, error_of, get, post, through
 from running import key, scrape
 
-from gateway.lanes.admin import OPEN
+from gateway.api.site import OPEN
 from gateway.testing.local import LocalGateway
 
 #: A body that nobody has the room for; not a byte of it is sent.

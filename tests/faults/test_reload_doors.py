@@ -155,7 +155,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from gateway.contracts import Plugin
+from gateway.plugin import Plugin
 
 
 class Config(BaseModel):

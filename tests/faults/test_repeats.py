@@ -4,9 +4,9 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from context.asking import GO, asks, birth, born, ranch
-from context.models import Json, says
-from context.talking import Completed, World, talking
+from e2e.asking import GO, asks, birth, born, ranch
+from e2e.models import Json, says
+from e2e.talking import Completed, World, talking
 from running import key
 
 from gateway.runs import live

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store import StoreError
-from gateway.wire.sqlite_check import SMALL_BYTES
-from plugins.stores.sqlite import SqliteStore
+from gateway.contracts.store import StoreError
+from gateway.plugins.stores.sqlite.check import SMALL_BYTES
+from gateway.plugins.stores.sqlite import SqliteStore
 from tests.plugins.stores.records import new, run
 
 from .stored import Lane, running

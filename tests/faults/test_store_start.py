@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from running import ended
 
-from gateway.store import StoreError
+from gateway.contracts.store import StoreError
 from gateway.testing.peer import connect
 from gateway.testing.ports import free_port
 from gateway.testing.run import GATEWAY
-from gateway.wire.migrations import MIGRATIONS
-from plugins.stores.sqlite import SqliteStore
+from gateway.plugins.stores.sqlite.migrations import MIGRATIONS
+from gateway.plugins.stores.sqlite import SqliteStore
 from tests.plugins.stores.records import new, run
 
 from .stored import running

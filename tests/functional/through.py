@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from gateway.app import DATA
+from gateway.server.app import DATA
 from gateway.lanes.listener import Listener
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import KEEP_BYTES, Connecting, Peer, Response, connect

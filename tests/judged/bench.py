@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from gateway.caller import Caller
-from gateway.contracts import Exchange, ToolCall
-from gateway.wire.sql_statement import judge
-from plugins.tools.execute_sql import ExecuteSql
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Exchange, ToolCall
+from gateway.plugin.sql.statement import judge
+from gateway.plugins.tools.execute_sql import ExecuteSql
 
 from .statements import Kind
 from .yards import Yard

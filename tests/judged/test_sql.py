@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from plugins.tools.execute_sql import Config, ExecuteSql
+from gateway.plugins.tools.execute_sql import Config, ExecuteSql
 from tests.postgres import postgres_server
 
 from .bench import Bench

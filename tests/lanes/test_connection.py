@@ -7,10 +7,10 @@ import pytest
 
 from gateway.errors import GatewayError
 from gateway.lanes.connection import HELD_LIMIT_BYTES, LINGER_LIMIT_BYTES
-from gateway.lanes.entry import Limits, Timeouts
+from gateway.lanes.router import Limits, Timeouts
 from gateway.testing.peer import PEER_LEFT, Peer
 from gateway.testing.scripts import answer, ok, serve
-from gateway.wire.head import HeadLimits
+from gateway.http.request_head import HeadLimits
 
 from .assembled import HOST, Lane, assembled
 

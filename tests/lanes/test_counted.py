@@ -6,11 +6,11 @@ from collections import Counter
 import pytest
 from aiohttp import web
 
-from gateway.metrics import REQUESTS
+from gateway.telemetry.metrics import REQUESTS
 from gateway.testing.peer import Peer
 
 from .assembled import Lane, assembled
-from .test_own import GET, pages
+from .test_local import GET, pages
 
 
 def codes(lane: Lane) -> Counter[str]:

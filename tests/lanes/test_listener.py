@@ -6,13 +6,13 @@ import pytest
 from aiohttp import web
 from measuring import LoopTime
 
-from gateway.lanes.entry import Limits
+from gateway.lanes.router import Limits
 from gateway.testing.peer import Peer
 from gateway.testing.scripts import chunk, head, ok, serve
 
 from .assembled import Lane, assembled, endpoint, entry, keyring
-from .test_own import GET as OWN
-from .test_own import pages
+from .test_local import GET as OWN
+from .test_local import pages
 
 GET = b"GET /v1/x HTTP/1.1\r\nHost: gw\r\n\r\n"
 

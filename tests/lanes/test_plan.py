@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.lanes.plan import REPEATABLE, upstream_head
-from gateway.routing.keys import LOCAL, Identity
+from gateway.lanes.keys import LOCAL, Identity
 from gateway.upstream.endpoint import Endpoint
 
 from .assembled import endpoint, read

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from gateway.lanes.entry import Timeouts
+from gateway.lanes.router import Timeouts
 from gateway.testing.peer import Peer
 from gateway.testing.scripts import ok, serve
 

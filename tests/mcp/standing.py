@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gateway.mcp.backoff import Backoff
-from gateway.mcp.facts import Channel, Server
-from gateway.mcp.process import Program
+from gateway.mcp.types import Channel, Server
+from gateway.mcp.transport.process import Program
 from gateway.mcp.session import Session
 from tests.mcp.misbehaving import command
 
@@ -89,7 +89,7 @@ def stands(*behaviour: object, argv: tuple[str, ...] = (), env: Mapping[str, str
     program, *args = argv or command(*map(str, behaviour))
 
     def make_channel(lost: Callable[[str], None]) -> Channel:
-        from gateway.mcp.stdio import StdioTransport
+        from gateway.mcp.transport.stdio import StdioTransport
 
         return StdioTransport(Program(program, tuple(args), env or {}))
 

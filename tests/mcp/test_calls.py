@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gateway.contracts import Json
+from gateway.contracts.exchange import Json
 from gateway.mcp.calls import AnsweredError, Calls, Line, LostError
-from gateway.mcp.facts import Server
-from gateway.mcp.meter import Meter
+from gateway.mcp.types import Server
+from gateway.mcp.metrics import Meter
 from tests.mcp.standing import Clock, Counters
 
 DONE: Json = {"content": [{"type": "text", "text": "done"}]}

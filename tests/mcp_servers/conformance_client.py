@@ -17,8 +17,8 @@ from mcp.client.auth.utils import (
     extract_resource_metadata_from_www_auth,
 )
 
-from gateway.contracts import Clock, Counters, Exchange, Host, Json, ToolCall
-from plugins.tools.mcp import PLUGIN
+from gateway.contracts.exchange import Clock, Counters, Exchange, Host, Json, ToolCall
+from gateway.mcp.service import PLUGIN
 
 SERVICE: Final = "suite"
 

@@ -10,8 +10,8 @@ import pytest
 from running import Stopwatch
 
 from gateway.testing import processes
-from tests.context.models import Json, native, says
-from tests.context.serving import asked_of, asks, called, result, seen, serving, started, told, until
+from tests.e2e.models import Json, native, says
+from tests.e2e.serving import asked_of, asks, called, result, seen, serving, started, told, until
 from tests.mcp_servers import servers
 from tests.mcp_servers.conftest import NOTE
 from tests.mcp_servers.servers import Program

@@ -21,7 +21,7 @@ SNIPPETS: Final = tuple(snippets_of("docs/mcp.md"))
 _CHANGING: Final = re.compile(r"\d{4}-\d\d-\d\d|\w+day|\b[0-9a-f]{64}\b")
 
 
-#: Run by tests/context/test_mcp_environment.py, which needs no server of others.
+#: Run by tests/e2e/test_mcp_environment.py, which needs no server of others.
 _ELSEWHERE: Final = {"mcp proxy"}
 
 

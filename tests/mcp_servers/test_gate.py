@@ -11,9 +11,9 @@ import pytest
 from running import all_workers, config
 
 from gateway.testing.run import GatewayProcess
-from tests.context.models import Answer, Json, says
-from tests.context.serving import SERVICES, serving
-from tests.context.talking import CHAT
+from tests.e2e.models import Answer, Json, says
+from tests.e2e.serving import SERVICES, serving
+from tests.e2e.talking import CHAT
 from tests.mcp_servers.servers import Program
 
 pytestmark = pytest.mark.mcp_servers

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.context.models import Json, says
-from tests.context.serving import SERVICES, asked_of, asks, called, seen, serving, until
-from tests.context.talking import World, talking
+from tests.e2e.models import Json, says
+from tests.e2e.serving import SERVICES, asked_of, asks, called, seen, serving, until
+from tests.e2e.talking import World, talking
 from tests.mcp_servers.servers import Program
 
 pytestmark = pytest.mark.mcp_servers

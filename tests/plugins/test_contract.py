@@ -10,8 +10,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from test_architecture import FOR_PLUGINS, part, runtime_imports, tree
 
-from gateway.contracts import Exchange, Host, LoopLimits, Plugin, Service, Stage, ToolSpec
-from gateway.registry import Kind, find_plugin, plugin_names
+from gateway.contracts.exchange import Exchange, Host, LoopLimits, Plugin, Service, Stage, ToolSpec
+from gateway.registry.find import Kind, find_plugin, plugin_names
 from gateway.testing.clock import ManualClock
 
 ROOT = Path(__file__).parents[2]

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from gateway.journal import Change
-from gateway.store import StoreError
-from plugins.stores.sqlite import SqliteStore
+from gateway.contracts.journal import Change
+from gateway.contracts.store import StoreError
+from gateway.plugins.stores.sqlite import SqliteStore
 
 
 class Failing(SqliteStore):

@@ -2,7 +2,7 @@
 
 from gateway.runs.lease import LEASE_S, Age
 from gateway.testing.clock import ManualClock
-from tests.pipeline.doubles import Clock
+from tests.agent.doubles import Clock
 
 
 def test_a_lease_is_over_when_its_time_is_and_begins_anew() -> None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from gateway.caller import Caller
-from gateway.contracts import Exchange, Json, Reply, Tell
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Exchange, Json, Reply, Tell
 from gateway.errors import GatewayError
 from gateway.runs.asking import Asking
 from gateway.runs.live import (
@@ -26,7 +26,7 @@ from gateway.runs.live import (
 )
 from gateway.runs.transcript import BEHIND_CHARS
 from gateway.testing.clock import ManualClock
-from tests.pipeline.doubles import Clock
+from tests.agent.doubles import Clock
 
 TEXT: Json = {"choices": [{"index": 0, "delta": {"content": "hi"}}]}
 

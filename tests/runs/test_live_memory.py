@@ -7,11 +7,11 @@ from collections.abc import AsyncGenerator
 import orjson
 import pytest
 
-from gateway.contracts import Json
+from gateway.contracts.exchange import Json
 from gateway.runs.live import EFFECTS, KEPT_BYTES, LiveRun, LiveRuns
 from gateway.runs.transcript import PARSED_BYTES, Transcript
 from gateway.testing.clock import ManualClock
-from tests.pipeline.doubles import Clock
+from tests.agent.doubles import Clock
 
 from .test_live import TEXT, Alarms, Work, asking, exchange
 

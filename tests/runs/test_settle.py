@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from gateway.caller import Caller
+from gateway.contracts.caller import Caller
 from gateway.errors import GatewayError
-from gateway.journal import Change, ConflictError, StoredStep
+from gateway.contracts.journal import Change, ConflictError, StoredStep
 from gateway.runs.settle import DONE, FAILED, Finding, Outcome, cancel, resolve
-from gateway.store import StoreError
-from plugins.stores.sqlite import SqliteStore
+from gateway.contracts.store import StoreError
+from gateway.plugins.stores.sqlite import SqliteStore
 from tests.plugins.stores.records import approval, new, parked, run, step
 
 from .failing import Failing

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from gateway.contracts import Caller, Exchange, Json, ToolCall, ToolResult, ToolSpec, Verdict
+from gateway.contracts.exchange import Caller, Exchange, Json, ToolCall, ToolResult, ToolSpec, Verdict
 
 Does = Callable[[ToolCall], Awaitable[ToolResult]]
 Refuses = Callable[[ToolCall], str | None]

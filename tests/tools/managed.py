@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
-from gateway.contracts import Exchange, Service, ToolCall, ToolResult, ToolSpec
-from gateway.managed import Condition
-from gateway.store import ServiceState
+from gateway.contracts.exchange import Exchange, Service, ToolCall, ToolResult, ToolSpec
+from gateway.contracts.managed import Condition
+from gateway.contracts.store import ServiceState
 
 from .doubles import spec
 

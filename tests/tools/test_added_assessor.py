@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.contracts import Decision, Json, Verdict
+from gateway.contracts.exchange import Decision, Json, Verdict
 from gateway.tools.added_assessor import AddedAssessor
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.contracts import Json, ToolSpec, Verdict
+from gateway.contracts.exchange import Json, ToolSpec, Verdict
 from gateway.tools.gate import ABSENT, Asked, Gate, Policy, Rule, take_risk_level
 
 SQL = ToolSpec(

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Literal
 
-from gateway.counters import ContextCounters
+from gateway.telemetry.counters import ContextCounters
 from gateway.testing.clock import ManualClock
 from gateway.tools.catalog import Configured, load_catalog
 from gateway.tools.gate import Gate, Policy
@@ -11,7 +11,7 @@ from gateway.tools.in_use import Equipment, InUse
 from gateway.tools.judge import Judge
 from gateway.tools.results import Results
 from gateway.tools.runner import Runner
-from tests.pipeline.doubles import Clock
+from tests.agent.doubles import Clock
 
 from .doubles import Source, spec
 

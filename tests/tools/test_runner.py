@@ -4,11 +4,11 @@ import asyncio
 import re
 
 import pytest
-from pipeline.doubles import Clock, samples
+from agent.doubles import Clock, samples
 
-from gateway.contracts import ToolCall, ToolResult
-from gateway.counters import ContextCounters
-from gateway.runs.loop import Told
+from gateway.contracts.exchange import ToolCall, ToolResult
+from gateway.telemetry.counters import ContextCounters
+from gateway.agent.loop import Told
 from gateway.testing.clock import ManualClock
 from gateway.tools.catalog import Entry
 from gateway.tools.results import READ_RESULT, Results

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.contracts import Exchange, Host, Plugin, ToolCall, ToolResult, ToolSpec
+from gateway.contracts.exchange import Exchange, Host, Plugin, ToolCall, ToolResult, ToolSpec
 
 
 class Config(BaseModel):

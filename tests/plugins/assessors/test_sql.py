@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.contracts import Host, RiskAssessor
-from plugins.assessors.sql import PLUGIN, Config
+from gateway.contracts.exchange import Host, RiskAssessor
+from gateway.plugins.assessors.sql import PLUGIN, Config
 
 LINES = (Path(__file__).parents[2] / "data/sql.jsonl").read_text().splitlines()
 CASES = [case for case in map(json.loads, LINES) if not case.get("ambiguous")]

@@ -5,8 +5,8 @@ from typing import cast
 import pytest
 from pydantic import ValidationError
 
-from gateway.contracts import Host, LoopLimits, Stage
-from plugins.stages.agent_loop import PLUGIN, Config
+from gateway.contracts.exchange import Host, LoopLimits, Stage
+from gateway.plugins.stages.agent_loop import PLUGIN, Config
 
 
 class Runs:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from gateway.caller import Caller
-from gateway.contracts import Chunk, Exchange, Intent, Json, Pause, Reply
-from gateway.store import Memory, Recalled, StoreError
-from plugins.stages.memory import PLUGIN, Config, block, meant, new_memory_id
-from plugins.stores.sqlite import SqliteStore
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Chunk, Exchange, Intent, Json, Pause, Reply
+from gateway.contracts.store import Memory, Recalled, StoreError
+from gateway.plugins.stages.memory import PLUGIN, Config, block, meant, new_memory_id
+from gateway.plugins.stores.sqlite import SqliteStore
 
 ANN = Caller("ann", "home", frozenset())
 BEN = Caller("ben", "home", frozenset())

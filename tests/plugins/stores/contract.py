@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gateway.contracts import Json
-from gateway.store import HiddenTurn, Memory, Store, StoredPrompt, StoredService, StoreError, WorkerService
+from gateway.contracts.exchange import Json
+from gateway.contracts.store import HiddenTurn, Memory, Store, StoredPrompt, StoredService, StoreError, WorkerService
 from tests.plugins.stores.records import approval, audit_line, event, grant, moved, new, ruling, run, step
 
 Reopen = Callable[[], Awaitable[Store]]

@@ -3,17 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from gateway.journal import (
-    Approval,
-    AuditLine,
-    Change,
-    Grant,
-    Move,
-    Ruling,
-    RunEvent,
-    StoredRun,
-    StoredStep,
-)
+from gateway.contracts.journal import Approval, AuditLine, Change, Grant, Move, Ruling, RunEvent, StoredRun, StoredStep
 
 _RUN = StoredRun(
     id="run_1",

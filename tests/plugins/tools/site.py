@@ -8,9 +8,9 @@ from typing import Any
 from aiohttp import web
 from pytest_aiohttp import AiohttpServer
 
-from gateway.caller import Caller
-from gateway.contracts import Exchange, ToolCall, ToolResult
-from plugins.tools.http_request import Config, HttpRequest
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Exchange, ToolCall, ToolResult
+from gateway.plugins.tools.http_request import Config, HttpRequest
 
 EXCHANGE = Exchange(id="x", body={}, caller=Caller("ann", "acme", frozenset()), chain="assistant")
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]

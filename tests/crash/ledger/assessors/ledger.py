@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.contracts import Host, Json, Plugin, RiskAssessor, Verdict
+from gateway.contracts.exchange import Host, Json, Plugin, RiskAssessor, Verdict
 
 
 class Config(BaseModel):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.contracts import Exchange, Host, Plugin, ToolCall, ToolResult, ToolSource, ToolSpec
+from gateway.contracts.exchange import Exchange, Host, Plugin, ToolCall, ToolResult, ToolSource, ToolSpec
 
 
 class Config(BaseModel):

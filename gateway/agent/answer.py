@@ -1,0 +1,201 @@
+"""One answer of the model as it streams: its text for the client, and what the loop needs of it afterwards.
+
+What a model says beside its text goes on to the client, whatever it is (gateway/dialects/beside.py). No id of an approval
+in any of it does: only the gateway's own text shows one (gateway/dialects/imitation.py).
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from gateway.contracts.exchange import Chunk, Json, Pause, Reply, Tell
+from gateway.errors import GatewayError
+from gateway.dialects.usage import Usage
+from gateway.dialects import chat_chunks as chunks
+from gateway.runs.transcript import ANSWER_CHARS
+from gateway.dialects.beside import ECHOED, Beside, Gathered, TooDeepError, safe
+from gateway.dialects.imitation import Defuser
+from gateway.dialects.meaning import content_text
+from gateway.agent.output.scanner import AnswerScanner, Calls, Outcome, Prose
+
+#: What a client is told of otherwise: what else an upstream says of an answer, and of its one choice, goes on as it is.
+_ABOUT_ANSWER = frozenset(("id", "object", "created", "model", "choices", "usage", "context", "error", "obfuscation"))
+_ABOUT_CHOICE = frozenset(("index", "delta", "message", "finish_reason", "logprobs"))
+_TEXT_PARTS = frozenset(("text", "output_text"))
+
+
+@dataclass(slots=True)
+class Further:
+    """What upstreams say in one turn besides texts and calls: `beside` in the message, `about` of it as a whole."""
+
+    beside: Beside = field(default_factory=Beside)
+    about: Json = field(default_factory=dict)
+    about_choice: Json = field(default_factory=dict)
+
+    def news_of(self, chunk: Json) -> Json:
+        """Returns what a chunk says of the answer that was not said before. Raises TooDeepError."""
+        further = chunk.keys() - _ABOUT_ANSWER
+        return {"about": news} if further and (news := _news(chunk, further, self.about)) else {}
+
+    def news_of_choice(self, choice: Json) -> Json:
+        """The same of its one choice."""
+        further = choice.keys() - _ABOUT_CHOICE
+        return {"about_choice": news} if further and (news := _news(choice, further, self.about_choice)) else {}
+
+
+class Answer:
+    """Reads one reply. `spoken` is told of each text for the client, and says how it begins."""
+
+    def __init__(self, *, usage: Usage, spoken: Callable[[str], str], further: Further | None = None) -> None:
+        self.reason: str | None = None
+        self._usage = usage
+        self._spoken = spoken
+        self._scanner = AnswerScanner()
+        self._defuser = Defuser()
+        self._further = further or Further()
+        self._echoed = Gathered()
+        self._content_parts: list[Json] = []  # that are no text
+
+    @property
+    def content(self) -> str:
+        """The text without the call."""
+        return self._scanner.text
+
+    async def read(self, reply: Reply, tell: Tell) -> None:
+        """Tells what of it is the client's: text that is certainly no call, and what the model says beside it."""
+        said, feed = self._usage.said, self._scanner.feed
+
+        def take(chunk: Chunk) -> Pause | None:
+            pause = None
+            if not isinstance(chunk, str):
+                try:
+                    told, chunk = self._opened(chunk)
+                except TooDeepError:
+                    raise too_deep() from None
+                if told:
+                    pause = tell(told)
+            if chunk:
+                said(chunk)
+                if (shown := feed(chunk)) and (shown := self._defuser.feed(shown)):
+                    pause = tell(self._spoken(shown)) or pause
+            return pause
+
+        await reply.stream(take)
+        if rest := self._further.beside.end_round():
+            tell(chunks.delta(rest))
+
+    def finish(self) -> tuple[str, Outcome]:
+        """What was held back and is text after all, and what the answer is."""
+        rest, found = self._scanner.finish(finish_reason=self.reason)
+        rest = self._defuser.feed(rest) + self._defuser.finish()
+        if isinstance(found, Calls):
+            beside = self._echoed.whole()
+            if self._content_parts:
+                beside["content"] = self._content_parts
+            found = replace(found, beside=beside)
+        return self._spoken(rest) if rest else "", found
+
+    def _opened(self, chunk: Json) -> tuple[Json, str]:
+        """What of a chunk is the client's besides text, and the text. Native tool calls are for the scanner."""
+        self._usage.read(chunk)
+        piece: Json = {}
+        about = self._further.news_of(chunk)
+        texts: list[str] = []
+        for choice in chunk.get("choices") or ():
+            if choice.get("index", 0) != 0:
+                continue
+            self.reason = choice.get("finish_reason") or self.reason
+            about |= self._further.news_of_choice(choice)
+            for key, value in (choice.get("delta") or {}).items():
+                if key == "content":
+                    texts.append(value if isinstance(value, str) else self._text_in_parts(value, piece))
+                elif key == "tool_calls":
+                    self._scanner.feed_native(value or ())
+                elif key == "function_call":
+                    self._scanner.feed_function_call(value)
+                elif value is not None and key != "role":
+                    self._show(key, value, piece)
+        told = {**chunks.delta(piece), **about} if piece or about else {}
+        return told, "".join(texts)
+
+    def _show(self, key: str, value: object, piece: Json) -> None:
+        if (shown := self._further.beside.feed(key, value)) is not None:
+            piece[key] = shown
+        if key in ECHOED:
+            self._echoed.add(key, value)
+
+    def _text_in_parts(self, content: object, piece: Json) -> str:
+        """The text of a content of parts. Thoughts go on under the name that clients know, other parts as they are."""
+        texts = []
+        for part in content if isinstance(content, list) else ():
+            if not isinstance(part, dict) or part.get("type") in _TEXT_PARTS:
+                texts.append(content_text([part]))
+                continue
+            self._content_parts.append(part)
+            if part.get("type") == "thinking":
+                thought = self._further.beside.feed("reasoning_content", content_text(part.get("thinking")))
+                piece["reasoning_content"] = f"{piece.get('reasoning_content', '')}{thought or ''}"
+            else:
+                piece.setdefault("content", []).append(safe(part))
+        return "".join(texts)
+
+
+class PlainAnswer:
+    """Reads one reply for its text alone, whatever it looks like. Nobody is told of it: a workflow's result is."""
+
+    def __init__(self, *, usage: Usage) -> None:
+        self.reason: str | None = None
+        self._usage = usage
+        self._content: list[str] = []
+        self._chars = 0
+
+    @property
+    def content(self) -> str:
+        return "".join(self._content)
+
+    async def read(self, reply: Reply, tell: Tell) -> None:
+        """Raises GatewayError (upstream_error) for an answer that is too long to be kept."""
+        del tell
+
+        def take(chunk: Chunk) -> None:
+            if isinstance(chunk, str):
+                self._keep(chunk)
+                return
+            self._usage.read(chunk)
+            for reason, delta in _parts(chunk):
+                self.reason = reason or self.reason
+                self._keep(content_text(delta.get("content")))
+
+        await reply.stream(take)
+
+    def _keep(self, text: str) -> None:
+        self._usage.said(text)
+        self._content.append(text)
+        self._chars += len(text)
+        if self._chars > ANSWER_CHARS:
+            raise GatewayError(
+                "upstream_error",
+                f"The answer of the model grew over {ANSWER_CHARS} characters and was stopped: ask it for less.",
+            )
+
+    def finish(self) -> tuple[str, Outcome]:
+        """Nothing was held back, and it asks for nothing."""
+        return "", Prose()
+
+
+def _parts(chunk: Json) -> Iterator[tuple[str | None, Json]]:
+    """Finish reason and delta of each choice of a chunk that is of the one answer."""
+    for choice in chunk.get("choices") or ():
+        if choice.get("index", 0) == 0:
+            yield choice.get("finish_reason"), choice.get("delta") or {}
+
+
+def _news(source: Json, keys: Iterable[str], known: Json) -> Json:
+    """What is not known yet, which it is from now on."""
+    news = {key: source[key] for key in keys if source[key] is not None and known.get(key) != source[key]}
+    known |= news
+    return {key: safe(value) for key, value in news.items()}
+
+
+def too_deep() -> GatewayError:
+    """Returns the error of an answer that cannot be written again."""
+    return GatewayError("upstream_error", "The answer of the model holds a value that is nested too deeply.")

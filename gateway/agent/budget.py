@@ -1,0 +1,83 @@
+"""The time that a run may take: model calls and tools, but not a person's thinking."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from gateway.contracts.exchange import Clock
+from gateway.errors import GatewayError
+
+T = TypeVar("T")
+
+
+class Budget:
+    """`limit_s` seconds; `expiry` makes the error that says that they are over."""
+
+    def __init__(self, limit_s: float, *, clock: Clock, expiry: Callable[[], GatewayError]) -> None:
+        self._clock = clock
+        self._limit_s = limit_s
+        self._ends_s = clock.monotonic() + limit_s
+        self.expiry = expiry
+        self._timer: asyncio.TimerHandle | None = None
+        self._expired: Callable[[], None] = _nothing
+        self._paused_s: float | None = None
+        self._limit: asyncio.Timeout | None = None
+
+    @property
+    def left_s(self) -> float:
+        return self._ends_s - (self._clock.monotonic() if self._paused_s is None else self._paused_s)
+
+    @property
+    def spent_s(self) -> float:
+        return self._limit_s - self.left_s
+
+    def restore(self, spent_s: float) -> None:
+        """So much was spent before, perhaps by another process."""
+        self._ends_s = self._clock.monotonic() + self._limit_s - spent_s
+
+    def start(self, expired: Callable[[], None]) -> None:
+        """From now on `expired` is called when the time is over."""
+        self._expired = expired
+        self._timer = asyncio.get_running_loop().call_later(max(self.left_s, 0.0), expired)
+
+    def stop(self) -> None:
+        """Nobody is told any more. Idempotent."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._expired = None, _nothing
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Around a wait for a person."""
+        expired = self._expired
+        self.stop()
+        self._paused_s = self._clock.monotonic()
+        try:
+            yield
+        finally:
+            self._ends_s += self._clock.monotonic() - self._paused_s
+            self._paused_s = None
+            self.start(expired)
+
+    async def within(self, work: Awaitable[T]) -> T:
+        """`work`, or the error of the expiry: `work` is cancelled then."""
+        try:
+            async with asyncio.timeout(max(self.left_s, 0.0)) as limit:
+                self._limit = limit
+                return await work
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise self.expiry() from None
+        finally:
+            self._limit = None
+
+    def interrupt(self) -> None:
+        """What is awaited by `within` now ends as if the time were over."""
+        if self._limit is not None and not self._limit.expired():
+            self._limit.reschedule(0.0)
+
+
+def _nothing() -> None:
+    """Before the start."""

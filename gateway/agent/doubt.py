@@ -1,0 +1,47 @@
+"""Which calls of an answer the model may only repeat: they stand in what others wrote, and ask whatever their level."""
+
+import asyncio
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from gateway.agent.output.quoted import Quote
+from gateway.agent.output.tool_calls import FoundCall
+
+#: Longer texts are searched in a thread, so that others do not wait for it.
+THREAD_CHARS = 1 << 16
+#: Whose messages are somebody else's words: users', and the results of tools.
+_OTHERS = frozenset(("user", "tool", "function"))
+
+
+async def doubted(
+    calls: Sequence[FoundCall], messages: Iterable[Mapping[str, object]], *, besides: Collection[str]
+) -> tuple[FoundCall, ...]:
+    """Returns the calls, with a doubt where these messages hold the same call; not looked at: tools in `besides`."""
+    ours = [call for call in calls if call.doubt is None and call.tool not in besides]
+    if not ours:
+        return tuple(calls)
+    texts = list(_texts(messages))
+    if sum(map(len, texts)) + sum(len(repr(call.parameters)) for call in ours) < THREAD_CHARS:
+        return _marked(calls, texts, besides)
+    return await asyncio.to_thread(_marked, calls, texts, besides)
+
+
+def _marked(calls: Sequence[FoundCall], texts: Sequence[str], besides: Collection[str]) -> tuple[FoundCall, ...]:
+    return tuple(
+        replace(call, doubt="quoted")
+        if call.doubt is None and call.tool not in besides and any(map(Quote(call).is_in, texts))
+        else call
+        for call in calls
+    )
+
+
+def _texts(messages: Iterable[Mapping[str, object]]) -> Iterator[str]:
+    for message in messages:
+        if message.get("role") not in _OTHERS:
+            continue
+        content = message.get("content")
+        parts: Iterable[object] = content if isinstance(content, list) else (content,)
+        for part in parts:
+            text = part.get("text") if isinstance(part, dict) else part
+            if isinstance(text, str):
+                yield text

@@ -1,0 +1,400 @@
+"""Drives agent loops: calls the model, reads its answers as they stream, runs what it asks for, asks again.
+
+Text flows on as it comes; tool calls never do. The state machine is `gateway.agent.loop`, calls run in
+`gateway.agent.round`; here are the model, the clock, and what the client is told on the way.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import orjson
+
+from gateway.contracts.exchange import Chunk, Exchange, Handler, Json, LoopLimits, Reply, Tell
+from gateway.errors import GatewayError
+from gateway.contracts.journal import RunState
+from gateway.agent.answer import Answer, Further, PlainAnswer
+from gateway.agent.doubt import doubted
+from gateway.agent.effect import Effects
+from gateway.agent.hidden_turns import HiddenTurns
+from gateway.agent.machine import new_machine
+from gateway.agent.outcome import count, defused_end, outcome_of, timeout
+from gateway.agent.patience import Patience, left
+from gateway.agent.questions import Questions
+from gateway.agent.progress import PARKED, Progress, lacks_credential, reopen, told_unknown
+from gateway.agent.retries import is_resumable, parked, pause_s
+from gateway.agent.round import Round
+from gateway.dialects.usage import Usage
+from gateway.dialects import chat_chunks as chunks
+from gateway.agent.budget import Budget
+from gateway.runs.live import ANSWERS, CALLS, EFFECTS, RECORDED, STOPPING
+from gateway.runs.live import PARKED as PARKED_MARK
+from gateway.agent.loop import Action, Ask, Execute, Finish, Loop, Planned, Told
+from gateway.runs.recorder import Record
+from gateway.agent.workflow_loop import Script
+from gateway.approvals.chat_texts import asking_run
+from gateway.contracts.store import StoreError
+from gateway.tools.native import native_tools
+from gateway.agent.output.scanner import Calls, Malformed
+
+if TYPE_CHECKING:
+    from gateway.agent.stage import Crew
+
+log = logging.getLogger("gateway")
+
+ASK_BEFORE = "hitl:ask_before"
+#: What became of a run for now that waits for the store.
+LEFT = "left"
+
+
+class Run:
+    """One run of a loop."""
+
+    def __init__(self, crew: "Crew", limits: LoopLimits, exchange: Exchange, call_next: Handler) -> None:
+        self._crew = crew
+        self._limits = limits
+        self._exchange = exchange
+        self._call_next = call_next
+        self._state: RunState = "completed"
+        self._outcome = "error"  # for the metric
+        self._action: Action = Ask(())
+        self._step = 0
+        self._reply: Reply | None = None
+        self._messages: list[Json] = exchange.body["messages"]
+        self._tell: Tell  # from `stream` on
+        self._quiet = True  # nothing was said in this round
+        self._questions = Questions(crew.desk, exchange)
+        self._before_question: int | None = None  # so many texts came before the question of an open answer
+        self._expired = self._dropped = False
+        self._closing: asyncio.Task[None] | None = None
+        self._context: Json = {}
+        self._further = Further()
+        # A workflow without one of its steps is none.
+        self._consent = crew.consent if exchange.workflow is None else replace(crew.consent, on_reject="abort")
+        # None of these knows the run: it goes with its last reference, and is nothing for the collector to find.
+        self._progress = Progress(Usage())
+        self._hidden = HiddenTurns(exchange, self._progress, store=crew.store, clock=crew.clock)
+        self._loop = new_machine(crew, limits, exchange, self._progress)
+        limit_s = min(limits.timeout_s, exchange.budget_s)
+        self._budget = Budget(limit_s, clock=crew.clock, expiry=partial(timeout, limit_s, exchange.id))
+        self._record = Record(
+            store=crew.store,
+            exchange=exchange,
+            keeper=crew.keeper,
+            clock=crew.clock,
+            progress=partial(self._progress.snapshot, self._loop, self._budget),
+            wrote=crew.tail.nudge,
+        )
+        self._patience = Patience(self._record, self._budget, clock=crew.clock, counters=crew.counters)
+
+    async def remember(self) -> None:
+        """What is on record: hidden turns of the conversation, how far this run is. Raises StoreError."""
+        exchange, store = self._exchange, self._crew.store
+        if (resume := exchange.resume) is not None:
+            self._record.hold()
+            steps = await store.steps(resume.run.id, tenant=resume.run.tenant)
+            self._record.resume(resume.run, steps)
+            snapshot = orjson.loads(resume.run.progress)
+            self._progress.restore(snapshot, self._loop, steps, self._crew.in_use.judge, exchange)
+            self._budget.restore(snapshot["spent_s"])
+        elif exchange.intent is not None and exchange.intent.rule == ASK_BEFORE and not exchange.dry:
+            self._progress.asked_for = True
+            await self._crew.desk.remembered.ask_before(exchange)
+        self._messages = await self._hidden.conversation()
+
+    async def stream(self, tell: Tell) -> None:
+        """Tells what the client gets: text, events, one finish reason, the usage of the whole turn."""
+        self._tell = tell
+        self._budget.start(self._expire)
+        try:
+            if self._exchange.events:
+                await self._say(chunks.event({"type": "run.started", "run_id": self._exchange.id}))
+            if self._exchange.resume is not None and (text := self._hidden.retold()):
+                await self._say(text)
+            if self._exchange.brings:
+                await self._say(self._spoken(self._exchange.brings))
+            await self._begin()
+            self._action = Execute(()) if self._progress.is_open else defused_end(self._loop.begin())
+            while not isinstance(self._action, Finish):
+                if isinstance(self._action, Execute):
+                    await self._patience.until(partial(self._execute, self._action))
+                else:
+                    await self._ask()
+            for chunk in await self._ending(self._action):
+                await self._say(chunk)
+            self._outcome = "rejected" if self._state == "expired" else self._state
+        except Exception as failure:
+            raise await self._failed(failure) from None
+        except asyncio.CancelledError as left:
+            self._outcome = "cancelled"
+            with suppress(GatewayError, StoreError):
+                await self._record.leave(stopping=STOPPING in left.args)
+            raise
+        finally:
+            self._budget.stop()
+            await self.release()
+            self.drop()
+            if not self._exchange.dry and self._outcome not in (*PARKED, LEFT):
+                count(self._loop, self._outcome, self._crew.counters)
+
+    async def _begin(self) -> None:
+        """A workflow is on record before its first step, and its user may want to be asked before each."""
+        if isinstance(self._loop, Script):
+            if not self._record.begun:
+                await self._record.begin()
+            await self._say({RECORDED: True})
+            await self._look_whether_asked_for()
+
+    async def _say(self, chunk: Chunk) -> None:
+        if (pause := self._tell(chunk)) is not None:
+            await pause()
+
+    async def _ask(self) -> None:
+        """One call of the model, and what follows from its answer."""
+        self._step += 1
+        if self._exchange.events:
+            await self._say(chunks.event({"type": "step.started", "step": self._step}))
+        n_said, answer, tries = len(self._progress.said), None, 0
+        while answer is None or self._dropped:
+            await self._say({CALLS: self._drop})
+            del self._progress.said[n_said:]
+            self._dropped, self._quiet = False, True
+            answer = self._new_answer()
+            try:
+                reply = await self._call()
+                self._tell({ANSWERS: True})
+                await answer.read(reply, self._tell)
+            except GatewayError as error:
+                if not (self._dropped or await self._may_retry(error, n_said, tries)):
+                    raise
+                answer, tries = None, tries + 1
+            await self.release()
+        await self._say({CALLS: None})
+        rest, found = answer.finish()
+        if rest:
+            await self._say(rest)
+        if isinstance(found, Malformed):
+            self._crew.counters.count("agent_parse_failures")
+            run, now_s = self._exchange, self._crew.clock.monotonic()
+            self._crew.malformed.told(found.reason, run_id=run.id, chain=run.chain, now_s=now_s)
+        elif isinstance(found, Calls):
+            await self._look_whether_asked_for()
+            calls = await doubted(found.calls, self._read_so_far(), besides=self._loop.client_tools)
+            found = replace(found, calls=calls)
+        self._action = defused_end(self._loop.answered(answer.content, found, finish_reason=answer.reason))
+
+    async def _may_retry(self, error: GatewayError, n_said: int, tries: int) -> bool:
+        """Returns whether the model may be asked again, once it may."""
+        said, left_s = self._progress.said, self._budget.left_s
+        may = self._progress.rounds and len(said) == n_said and not self._expired
+        del said[n_said:]  # a run that goes on later says it anew
+        if not may or (wait_s := pause_s(error, tries=tries, left_s=left_s)) is None:
+            return False
+        self._crew.counters.count("model_retries")
+        await self.release()
+        with suppress(GatewayError):  # its time is over, or its client is gone: the next step sees that
+            await self._budget.within(asyncio.sleep(wait_s))
+        return True
+
+    def _new_answer(self) -> Answer | PlainAnswer:
+        if isinstance(self._loop, Script):
+            return PlainAnswer(usage=self._progress.usage)
+        return Answer(usage=self._progress.usage, spoken=self._spoken, further=self._further)
+
+    def _read_so_far(self) -> Iterable[Json]:
+        """The messages that the model has read."""
+        return chain(self._messages, self._loop.messages)
+
+    def _drop(self) -> None:
+        """Ends the model call under way: its client is gone. It is made again once there is one."""
+        self._dropped = True
+        self._budget.interrupt()
+        self._closing = asyncio.get_running_loop().create_task(self.release())
+
+    async def release(self) -> None:
+        reply, self._reply = self._reply, None
+        if reply is not None:
+            await reply.release()
+
+    # The model.
+
+    async def _call(self) -> Reply:
+        """Calls the model with all that was said, hidden or not."""
+        body = self._loop.request(self._exchange.body, self._messages)
+        if self._limits.tool_format == "native" and isinstance(self._loop, Loop):
+            ours = native_tools(self._crew.in_use.judge.catalog, self._exchange, besides=self._loop.client_tools)
+            if ours:
+                body["tools"] = [*(self._exchange.body.get("tools") or ()), *ours]
+        asked = replace(self._exchange, body=body, budget_s=self._budget.left_s)
+        self._reply = reply = await self._budget.within(self._call_next(asked))
+        self._progress.usage.asked(body)
+        return reply
+
+    def _spoken(self, text: str) -> str:
+        """Text for the client; what the model says in a later round begins a paragraph of its own."""
+        said = self._progress.said
+        if self._quiet:
+            self._quiet = False
+            if said and not said[-1][-1:].isspace():
+                text = f"\n\n{text}"
+        said.append(text)
+        return text
+
+    async def _look_whether_asked_for(self) -> None:
+        """Whether the user wants to be asked before each call of this run or conversation."""
+        progress = self._progress
+        progress.asked_for = progress.asked_for or await self._crew.desk.remembered.asks_before(self._exchange)
+
+    # Rounds of calls.
+
+    async def _execute(self, action: Execute) -> None:
+        """Carries out a round; one that is open on record, as after a failure of the store, goes on from there."""
+        round_ = await self._reopened() if self._progress.is_open else self._next_round(action)
+        if isinstance(round_, Finish):
+            self._action = round_
+            return
+        await round_.run()
+        await self._hidden.mark()
+        self._action = self._executed(round_)
+
+    def _next_round(self, action: Execute) -> Round:
+        numbers = self._record.plan(action.planned, round_=len(self._progress.rounds))
+        self._progress.rounds.append((self._loop.content, numbers, self._loop.beside))
+        self._progress.is_open = True
+        return self._new_round(action.planned, numbers, {}, reopened=False)
+
+    async def _reopened(self) -> Round | Finish:
+        exchange, crew = self._exchange, self._crew
+        approvals = await crew.desk.of_run(exchange.id, tenant=exchange.caller.tenant)
+        opened = reopen(self._progress, self._record, approvals, crew.in_use.judge, exchange)
+        if opened.unknown:
+            self._state = "unknown"
+            return Finish(await told_unknown(opened.unknown, self._record, exchange, crew.counters), "stop")
+        return self._new_round(opened.planned, opened.numbers, opened.done, reopened=True)
+
+    def _new_round(
+        self, planned: Sequence[Planned], numbers: Sequence[int], done: Mapping[int, Told], *, reopened: bool
+    ) -> Round:
+        crew = self._crew
+        effects = Effects(
+            counters=crew.counters,
+            exchange=self._exchange,
+            record=self._record,
+            budget=self._budget,
+            progress=self._progress,
+            limit_chars=self._limits.result_chars,
+        )
+        return Round(
+            in_use=crew.in_use,
+            desk=crew.desk,
+            consent=self._consent,
+            exchange=self._exchange,
+            record=self._record,
+            budget=self._budget,
+            effects=effects,
+            planned=planned,
+            numbers=numbers,
+            done=done,
+            progress=self._progress,
+            say=self._say_of_round,
+            begun=self._begun,
+            questions=self._questions,
+            left=self._left_in_question,
+            reopened=reopened,
+        )
+
+    async def _say_of_round(self, chunk: Chunk) -> None:
+        """Tells what a round tells; a text of it is a paragraph of the answer."""
+        if isinstance(chunk, str):
+            self._quiet, self._before_question = True, len(self._progress.said)
+            chunk = self._spoken(chunk)
+        await self._say(chunk)
+
+    async def _left_in_question(self) -> None:
+        """A chat program keeps what it has of an answer that its user stops: the conversation goes on from there."""
+        if self._before_question is not None:
+            before = "".join(self._progress.said[: self._before_question])
+            await self._hidden.park(self._loop.hidden, retold=before)
+
+    def _begun(self) -> None:
+        """A mark, for which nobody has to be waited for."""
+        self._tell({EFFECTS: True})
+
+    def _executed(self, round_: Round) -> Action:
+        if round_.finish is not None:
+            self._state, self._context = round_.state, round_.context
+            return round_.finish
+        self._progress.is_open = False
+        return defused_end(self._loop.executed(round_.planned, round_.told))
+
+    # The end of a turn.
+
+    async def _ending(self, finish: Finish) -> list[Chunk]:
+        """Writes the end down, and makes the last chunks of the turn."""
+        last: list[Chunk] = []
+        if finish.text:
+            self._quiet = True
+            last.append(self._spoken(finish.text))
+        usage = self._progress.usage.chunk()
+        if self._state in PARKED:
+            await self._hidden.park(self._loop.hidden)
+            await self._patience.until(partial(self._record.park, self._state))
+            await self._say({PARKED_MARK: asking_run(self._context)})
+        else:
+            if (asks := asking_run(self._context)) is not None:
+                await self._say({PARKED_MARK: asks})
+            await self._hidden.keep(self._loop.hidden, finish.tool_calls)
+            answer: Json = {"content": "".join(self._progress.said), "tool_calls": finish.tool_calls}
+            answer |= {"finish_reason": finish.reason, "usage": usage["usage"], "context": usage.get("context", {})}
+            await self._record.end(self._state, answer=orjson.dumps(answer))
+        last += chunks.called(finish.tool_calls, reason=finish.reason)
+        if self._exchange.events:
+            last.append(chunks.event({"type": "run.finished", "run_id": self._exchange.id, "state": self._state}))
+        last.append(chunks.finish(finish.reason))
+        if self._context:
+            usage["context"] = {**usage.get("context", {}), **self._context}
+        return [*last, usage]
+
+    async def _failed(self, failure: Exception) -> Exception:
+        """What the run's client is told: after an effect nothing that makes it try again."""
+        effects = self._record.run is not None and self._record.run.effects
+        if self._patience.is_for(failure):
+            self._outcome = LEFT
+            return left(self._exchange.id)
+        if isinstance(failure, GatewayError):
+            error = self._budget.expiry() if self._expired else failure
+        elif self._record.begun:
+            log.error("run %s failed after a tool had run", self._exchange.id, exc_info=failure)
+            error = GatewayError("internal_error", "The gateway failed; its log has this request id.")
+        else:
+            return failure
+        if isinstance(self._loop, Script):
+            error = self._loop.at_step(error)
+        self._outcome = outcome_of(error)
+        if self._outcome != "error":
+            log.warning("run %s ended: %s", self._exchange.id, error.message)
+        with suppress(GatewayError):  # it is not ours any more
+            if error.code == "upstream_refused" and lacks_credential(self._exchange):
+                await self._record.park("awaiting_client")
+            elif not self._expired and is_resumable(error, self._progress, self._loop):
+                await self._record.park("awaiting_client", error=error)
+                self._tell({PARKED_MARK: self._exchange.id})
+                self._outcome = "awaiting_client"
+                return parked(error, self._exchange)
+            else:
+                await self._record.end("failed", error=error)
+        return error.after_effects() if effects else error
+
+    def drop(self) -> None:
+        """This driver of the run is through with it."""
+        self._record.drop()
+
+    def _expire(self) -> None:
+        """Ends a model call that is read: its reader gets an error, which becomes the run's timeout."""
+        self._expired = True
+        self._closing = asyncio.get_running_loop().create_task(self.release())

@@ -1,0 +1,170 @@
+"""Hidden turns, kept and put back: what a model did behind an answer that its client sends again with the next one.
+
+The messages of a run that its client never saw are counted from its beginning. Those of a turn that ended in a question
+go in front of the question. What came of it goes behind it, or in front of the answer to the request that decided.
+
+What strangers had a part in is marked, so that a client that edits, shortens or sums up its history taints the run that
+reads it all the same: each such answer by its words, and a named conversation before anything of it is told.
+"""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Sequence
+
+from gateway.contracts.exchange import Clock, Exchange, Json
+from gateway.agent.progress import Progress, Question
+from gateway.agent.turns import Keys, conversation_key, keys_of, places_of, put_back
+from gateway.contracts.store import HiddenTurn, Store, StoreError
+
+log = logging.getLogger("gateway")
+
+#: The keys of so many messages take about 3 ms, and of so many characters; a part of a message counts like so many.
+THREAD_MESSAGES, THREAD_CHARS, _PART_CHARS = 1000, 512 << 10, 64
+
+
+class HiddenTurns:
+    """Those of the conversation that one run belongs to. A store that fails costs them; it is logged."""
+
+    def __init__(self, run: Exchange, progress: Progress, *, store: Store, clock: Clock) -> None:
+        self._run = run
+        self._progress = progress
+        self._store = store
+        self._clock = clock
+        caller, conversation = run.caller, run.conversation
+        self._named = None  # the key of the conversation
+        if conversation is not None:
+            self._named = conversation_key(tenant=caller.tenant, caller=caller.name, conversation=conversation)
+        self._marked = run.dry
+
+    async def conversation(self) -> list[Json]:
+        """What the client sent, with the hidden messages of earlier turns around their answers."""
+        messages: list[Json] = self._run.body["messages"]
+        keys = await self._keys(messages)
+        marks = [own.words for own in keys.values()] + ([] if self._named is None else [self._named])
+        if not marks:
+            return messages
+        asked = [*marks, *(key for own in keys.values() for key in (own.prefix, *own.own))]
+        try:
+            known = await self._store.hidden(asked, tenant=self._run.caller.tenant)
+        except StoreError as error:
+            log.warning("hidden turns are not remembered: %s", error)
+            self._progress.read_tainted = True  # the answers are there, whoever wrote what led to them
+            return messages
+        if not known:
+            return messages
+        places = places_of(keys, known)
+        if any(key in known for key in marks) or any(turn.tainted for turns in places.values() for turn in turns):
+            self._progress.read_tainted = True
+            await self.mark()
+        return put_back(messages, places)
+
+    async def mark(self) -> None:
+        """Marks a named conversation once strangers had a part in it. Comes before its client hears of that part."""
+        if self._marked or self._named is None or not self._progress.tainted:
+            return
+        self._marked = True
+        await self._put_mark(self._named)
+
+    async def park(self, hidden: Sequence[Json], *, retold: str = "") -> None:
+        """Keeps what the run did until its turn ended in a question, however its client goes on.
+
+        `retold`: the text before the question, where the client did not wait for the end of its answer.
+        """
+        progress = self._progress
+        if progress.question is None:
+            keys = await self._answered(())
+            progress.question = Question(keys.prefix, keys.place, progress.start, len(hidden), retold)
+        progress.kept = len(hidden)
+        if hidden or progress.tainted:
+            await self._keep_question(hidden, progress.question, ())
+        await self._mark_answer(())
+
+    async def keep(self, hidden: Sequence[Json], tool_calls: Sequence[Json]) -> None:
+        """Keeps what a run did that is over."""
+        start = self._progress.start
+        if (question := self._progress.question) is not None:
+            said = "".join(self._progress.said)
+            await self._keep_question(hidden, question, [{"role": "assistant", "content": said}] if said else [])
+            start = 0  # whoever repeats the request gets this answer, and never saw the question
+        if len(hidden) > start or self._progress.tainted:  # of an answer without hidden turns, that strangers wrote it
+            await self._put(await self._answered(tool_calls), hidden, start=start, split=len(hidden))
+        await self._mark_answer(tool_calls)
+
+    def retold(self) -> str:
+        """What a client is to see again of a run whose turn had not ended; nothing of one whose turn had."""
+        progress, asked = self._progress, None if self._run.resume is None else self._run.resume.messages
+        question = progress.question
+        if question is None:
+            return "".join(progress.said)
+        progress.said = []
+        if asked is None:
+            progress.said += [question.retold] if question.retold else []
+            return question.retold
+        is_seen = any(keys.prefix == question.prefix for keys in self._keys_of(asked).values())
+        progress.question, progress.start = None, progress.kept if is_seen else 0
+        return ""
+
+    async def _keep_question(self, hidden: Sequence[Json], question: Question, told: Sequence[Json]) -> None:
+        keys = Keys((), question.prefix, question.place, words="")
+        await self._put(keys, hidden, start=question.start, split=question.split, told=told)
+
+    async def _mark_answer(self, tool_calls: Sequence[Json]) -> None:
+        if self._progress.tainted:
+            await self._put_mark((await self._answered(tool_calls)).words)
+
+    async def _put_mark(self, key: str) -> None:
+        await self._write(HiddenTurn(id=key, run_id=self._run.id, start=0, end=0, tainted=True), key=key)
+
+    async def _put(
+        self, keys: Keys, hidden: Sequence[Json], *, start: int, split: int, told: Sequence[Json] = ()
+    ) -> None:
+        run = self._run
+        turn = HiddenTurn(
+            id=_turn_id(keys),
+            run_id=run.id,
+            start=start,
+            end=len(hidden),
+            before=hidden[start:split],
+            behind=[*hidden[split:], *told],
+            tainted=self._progress.tainted,
+        )
+        await self._write(turn, key=keys.prefix, own_keys=keys.own)
+
+    async def _write(self, turn: HiddenTurn, *, key: str, own_keys: Sequence[str] = ()) -> None:
+        run, now_s = self._run, self._clock.time()
+        try:
+            await self._store.put_hidden(turn, key=key, own_keys=own_keys, tenant=run.caller.tenant, now_s=now_s)
+        except StoreError as error:
+            log.warning("hidden turns of run %s are not kept: %s", run.id, error)
+
+    async def _answered(self, tool_calls: Sequence[Json]) -> Keys:
+        """The keys of the answer of this turn."""
+        resume = self._run.resume
+        messages = self._run.body["messages"] if resume is None or resume.messages is None else resume.messages
+        answer = {"role": "assistant", "content": "".join(self._progress.said), "tool_calls": tool_calls}
+        return (await self._keys([*messages, answer]))[len(messages)]
+
+    async def _keys(self, messages: Sequence[Json]) -> dict[int, Keys]:
+        """Returns the keys by message. A thread makes those of many or long messages: a megabyte takes 5 ms."""
+        if len(messages) < THREAD_MESSAGES and sum(map(_chars, messages)) < THREAD_CHARS:
+            return self._keys_of(messages)
+        return await asyncio.to_thread(self._keys_of, messages)
+
+    def _keys_of(self, messages: Sequence[Json]) -> dict[int, Keys]:
+        run = self._run
+        return keys_of(messages, tenant=run.caller.tenant, caller=run.caller.name, conversation=run.conversation)
+
+
+def _chars(message: Json) -> int:
+    """How long the content of a message is, about."""
+    content = message.get("content")
+    if not isinstance(content, list):
+        return len(content) if isinstance(content, str) else 0
+    texts = (part.get("text") for part in content if isinstance(part, dict))
+    return sum(_PART_CHARS + (len(text) if isinstance(text, str) else 0) for text in texts)
+
+
+def _turn_id(keys: Keys) -> str:
+    """The same for the same answer to the same conversation; the ids of its calls tell two apart."""
+    return hashlib.sha256("".join((keys.prefix, *keys.calls)).encode()).hexdigest()

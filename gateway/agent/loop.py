@@ -1,0 +1,288 @@
+"""The agent loop as a state machine: what one answer of the model leads to. No I/O, no clock.
+
+Invariants: a call runs only after it was validated and judged; what the model sees of a call is a pair of an assistant
+message with `tool_calls` and one result for each of them; a malformed answer never stays in the history.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import orjson
+
+from gateway.contracts.exchange import Json, LoopLimits, ToolCall, ToolSpec, Verdict
+from gateway.errors import GatewayError
+from gateway.dialects.chat_request import not_forced
+from gateway.agent.output.scanner import Calls, FoundCall, Malformed, Outcome
+
+#: The same call with the same arguments so often in a row: the model is told; the run is stopped.
+REPEATED_TOLD, REPEATED_STOP = 3, 5
+_FINISH = frozenset(("stop", "length", "content_filter"))
+FORMAT_REMINDER = (
+    'To call a tool, answer with one JSON object only: {"tool": "<name>", "parameters": {...}, "terminate": false}. '
+    "Otherwise answer in plain text without such an object."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One call as it is to be done: `refusal` is the result of one that must not run."""
+
+    call: ToolCall
+    spec: ToolSpec | None
+    verdict: Verdict
+    refusal: str | None = None
+    risk_level: str | None = None  # what the model said of the risk
+
+    @property
+    def needs_approval(self) -> bool:
+        """A person must say that it may run."""
+        return self.refusal is None and self.verdict.decision == "confirm"
+
+    @property
+    def is_harmless(self) -> bool:
+        """It may run because it was judged to be harmless: neither a person nor the model vouches for it."""
+        return self.verdict.decision == "auto" and self.verdict.basis == "whitelist"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What came of one call: what the model is shown, and the whole of it."""
+
+    shown: str
+    whole: str
+    ok: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Call the model again, with these messages behind the client's."""
+
+    messages: tuple[Json, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Execute:
+    """Run these calls in order, then tell `executed`."""
+
+    planned: tuple[Planned, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The turn is over. `text` comes behind what was streamed; `tool_calls` are the client's own, for it to run."""
+
+    text: str
+    reason: Literal["stop", "length", "content_filter", "tool_calls", "function_call"]
+    tool_calls: tuple[Json, ...] = ()
+
+
+Action = Ask | Execute | Finish
+#: Judges one call: (name towards the model, parameters) -> what is planned.
+Plan = Callable[[FoundCall, str], Planned]
+
+
+@dataclass(slots=True)
+class Loop:
+    """One run. `plan` validates and judges; `client_tools` are the names that the client brought. One that brought them
+    as `functions` gets one call at a time.
+
+    `answered` and `executed` raise GatewayError where the run must end (agent_malformed_tool_call,
+    agent_iteration_limit).
+    """
+
+    limits: LoopLimits
+    plan: Plan
+    client_tools: frozenset[str]
+    new_id: Callable[[], str]
+    run_id: str
+    functions_only: bool = False
+    #: The hidden turns so far, which the client never sees.
+    hidden: list[Json] = field(default_factory=list)
+    #: Calls asked for, executed or answered with an error.
+    asked: int = 0
+    malformed: int = 0
+    _complaints: list[Json] = field(default_factory=list)
+    _theirs: tuple[Json, ...] = ()
+    _last: tuple[str, bytes] | None = None
+    _repeated: int = 0
+    _content: str = ""
+    _beside: Json = field(default_factory=dict)
+
+    def begin(self) -> Action:
+        """Where the run begins, or goes on that is on record between two rounds."""
+        return Ask(self.messages)
+
+    def request(self, body: Json, conversation: Sequence[Json]) -> Json:
+        """The next call of the model."""
+        changed = not_forced(body) if self.hidden else {}
+        return {**body, **changed, "messages": [*conversation, *self.messages]}
+
+    def answered(self, content: str, outcome: Outcome, *, finish_reason: str | None) -> Action:
+        """What follows from one answer; `content` is its text without the call."""
+        if isinstance(outcome, Malformed):
+            return self._complain(outcome.reason)
+        if isinstance(outcome, Calls):
+            return self._called(content, outcome)
+        self._complaints.clear()
+        return Finish("", finish_reason if finish_reason in _FINISH else "stop")  # type: ignore[arg-type]
+
+    def executed(self, planned: Sequence[Planned], results: Sequence[Told]) -> Action:
+        """What follows from the results of `planned`, one for each."""
+        told = self._repetition_note(planned)
+        self.hidden += self._messages(planned, [result.shown + told for result in results])
+        ended = [r.whole for p, r in zip(planned, results, strict=True) if p.call.terminate and p.refusal is None]
+        if ended and not self._theirs:
+            return Finish("\n".join(ended), "stop")
+        if self._theirs:
+            return self._left_to_client()
+        return Ask(self.messages)
+
+    def snapshot(self) -> Json:
+        """What `restore` needs besides the calls and their results."""
+        last = None if self._last is None else [self._last[0], self._last[1].decode()]
+        return {
+            "asked": self.asked,
+            "content": self._content,
+            "beside": self._beside,
+            "theirs": list(self._theirs),
+            "last": last,
+            "repeated": self._repeated,
+        }
+
+    def restore(self, snapshot: Json, rounds: Iterable[tuple[str, Json, Sequence[Planned], Sequence[str]]]) -> None:
+        """Goes on where a run was that is on record; `rounds` are those with all of their results."""
+        for content, beside, planned, shown in rounds:
+            self._content, self._beside = content, beside
+            self.hidden += self._messages(planned, shown)
+        self._beside = snapshot.get("beside", {})  # an earlier version did not write it
+        self.asked, self._content = snapshot["asked"], snapshot["content"]
+        self._theirs, self._repeated = tuple(snapshot["theirs"]), snapshot["repeated"]
+        self._last = None if snapshot["last"] is None else (snapshot["last"][0], snapshot["last"][1].encode())
+
+    @property
+    def content(self) -> str:
+        """The text of the answer that asked for the last calls."""
+        return self._content
+
+    @property
+    def beside(self) -> Json:
+        """What that answer said besides, that its model must see again: `message` in it, `calls` by their ids."""
+        return self._beside
+
+    @property
+    def messages(self) -> tuple[Json, ...]:
+        """What stands behind the client's messages in the next call."""
+        return (*self.hidden, *self._complaints)
+
+    def _complain(self, reason: str) -> Action:
+        self.malformed += 1
+        if self.malformed >= self.limits.max_malformed:
+            raise GatewayError(
+                "agent_malformed_tool_call",
+                f"The model answered {self.malformed} times in a row with a tool call that cannot be read: {reason} "
+                f"Nothing ran for these answers. Try again, or use another model (run {self.run_id}).",
+            )
+        text = f"Your last answer was not understood and was dropped. {reason} {FORMAT_REMINDER}"
+        self._complaints.append({"role": "user", "content": text})
+        return Ask(self.messages)
+
+    def _called(self, content: str, found: Calls) -> Action:
+        self.malformed = 0
+        self._complaints.clear()
+        calls = found.calls
+        self._content = content
+        ours = [call for call in calls if call.tool not in self.client_tools]
+        self._theirs = tuple(
+            _their_call(i, call, self.new_id())
+            for i, call in enumerate(call for call in calls if call.tool in self.client_tools)
+        )
+        if not ours:
+            return self._left_to_client()
+        if self.asked >= self.limits.max_tool_calls:
+            raise GatewayError(
+                "agent_iteration_limit",
+                f"The model wanted to call more than {self.limits.max_tool_calls} tools in one turn and was stopped. "
+                f"Ask for less at once, or raise 'max_tool_calls' of the agent_loop (run {self.run_id}).",
+            )
+        planned = tuple(self.plan(call, call.id or self.new_id()) for call in ours)
+        further = {p.call.id: call.further for p, call in zip(planned, ours, strict=True) if call.further}
+        self._beside = {"message": found.beside, "calls": further} if found.beside or further else {}
+        if self.asked + len(planned) > self.limits.max_tool_calls:
+            self.asked = self.limits.max_tool_calls
+            refusal = "Not run: this group of calls crosses the limit of this turn. Answer with what you know."
+            planned = tuple(Planned(p.call, p.spec, p.verdict, refusal) for p in planned)
+        else:
+            self.asked += len(planned)
+        self._count_repetition(planned)
+        return Execute(planned)
+
+    def _left_to_client(self) -> Finish:
+        if self.functions_only:
+            return Finish("", "function_call", self._theirs[:1])
+        return Finish("", "tool_calls", self._theirs)
+
+    def _count_repetition(self, planned: Sequence[Planned]) -> None:
+        for p in planned:
+            key = p.call.tool, orjson.dumps(p.call.arguments, option=orjson.OPT_SORT_KEYS)
+            self._repeated = self._repeated + 1 if key == self._last else 1
+            self._last = key
+            if self._repeated >= REPEATED_STOP:
+                raise GatewayError(
+                    "agent_iteration_limit",
+                    f"The model called {p.call.tool!r} with the same arguments {self._repeated} times in a row, so it "
+                    f"was stopped (run {self.run_id}).",
+                )
+
+    def _repetition_note(self, planned: Sequence[Planned]) -> str:
+        if not planned or self._repeated < REPEATED_TOLD:
+            return ""
+        return (
+            f"\n[This is call number {self._repeated} with the same arguments. Do something else, or answer in text.]"
+        )
+
+    def _messages(self, planned: Sequence[Planned], contents: Sequence[str]) -> list[Json]:
+        if self.limits.result_role == "user":
+            calls = [{"tool": p.call.tool, "parameters": p.call.arguments, "terminate": False} for p in planned]
+            said = orjson.dumps(calls if len(calls) > 1 else calls[0]).decode()
+            told = "\n\n".join(
+                f"Result of the tool {p.call.tool}:\n{text}" for p, text in zip(planned, contents, strict=True)
+            )
+            return [
+                self._answer(f"{self._content}\n{said}".strip()),
+                {"role": "user", "content": told},
+            ]
+        further = self._beside.get("calls", {})
+        return [
+            {
+                **self._answer(self._content or None),
+                "tool_calls": [
+                    {**_model_call(p.call.id, p.call.tool, p.call.arguments), **further.get(p.call.id, {})}
+                    for p in planned
+                ],
+            },
+            *(
+                {"role": "tool", "tool_call_id": p.call.id, "name": p.call.tool, "content": text}
+                for p, text in zip(planned, contents, strict=True)
+            ),
+        ]
+
+    def _answer(self, content: str | None) -> Json:
+        """The model's answer as it sees it again, with what it said besides."""
+        beside = self._beside.get("message", {})
+        message = {"role": "assistant", **beside, "content": content}
+        if parts := beside.get("content"):
+            message["content"] = [*parts, {"type": "text", "text": content}] if content else parts
+        return message
+
+
+def _model_call(call_id: str, name: str, arguments: Mapping[str, object]) -> Json:
+    return {
+        "id": call_id,
+        "type": "function",
+        "function": {"name": name, "arguments": orjson.dumps(arguments).decode()},
+    }
+
+
+def _their_call(index: int, call: FoundCall, new_id: str) -> Json:
+    return {"index": index, **_model_call(call.id or new_id, call.tool, call.parameters), **call.further}

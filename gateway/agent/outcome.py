@@ -1,0 +1,44 @@
+"""What became of a run: the word of its metric, and the errors that a run ends with by itself."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from gateway.contracts.exchange import Counters
+from gateway.errors import GatewayError
+from gateway.agent.loop import Action, Finish, Loop
+from gateway.agent.workflow_loop import Script
+from gateway.dialects.imitation import defused
+
+_OUTCOMES: Mapping[str, str] = MappingProxyType(
+    {
+        "agent_timeout": "timeout",
+        "agent_iteration_limit": "limit",
+        "agent_malformed_tool_call": "parse_failed",
+        "workflow_failed": "failed",
+    }
+)
+
+
+def outcome_of(error: GatewayError) -> str:
+    """Returns the word for a run that ended with this error; `error` if it is not about the run itself."""
+    return _OUTCOMES.get(error.code, "error")
+
+
+def count(loop: Loop | Script, outcome: str, counters: Counters) -> None:
+    """Counts a run that is over."""
+    if isinstance(loop, Script):
+        counters.count("workflow_runs", workflow=loop.workflow.name, outcome=outcome)
+    else:
+        counters.count("agent_runs", outcome=outcome)
+        counters.observe("agent_run_steps", loop.asked)
+
+
+def timeout(limit_s: float, run_id: str) -> GatewayError:
+    """Returns the error of a run whose time is over."""
+    return GatewayError("agent_timeout", f"The run took longer than {limit_s:g} s and was stopped (run {run_id}).")
+
+
+def defused_end(action: Action) -> Action:
+    """Returns an end whose text is a tool's or a model's, so that it cannot pass for the gateway's own."""
+    return replace(action, text=defused(action.text)) if isinstance(action, Finish) and action.text else action

@@ -1,0 +1,18 @@
+"""A whole answer of a model: what of it may be shown, and what it is."""
+
+from gateway.agent.output.scanner import AnswerScanner
+from gateway.agent.output.tool_calls import Json, Outcome, as_text
+
+
+def read_message(message: Json, *, finish_reason: str | None = None) -> tuple[str, Outcome]:
+    """Returns the text of an assistant message that may be shown, and the calls in its fields or its text."""
+    scanner = AnswerScanner()
+    content = message.get("content")
+    parts = content if isinstance(content, list) else [{"text": content}]
+    shown = "".join(scanner.feed(as_text(part.get("text"))) for part in parts if isinstance(part, dict))
+    calls = message.get("tool_calls")
+    if isinstance(calls, list):
+        scanner.feed_native([{**call, "index": i} for i, call in enumerate(calls) if isinstance(call, dict)])
+    scanner.feed_function_call(message.get("function_call"))
+    rest, outcome = scanner.finish(finish_reason=finish_reason)
+    return shown + rest, outcome

@@ -1,0 +1,137 @@
+"""The native tool calls of one answer, collected from the pieces they stream in; also the older `function_call`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import orjson
+
+from gateway import strict_json
+from gateway.dialects.beside import Gathered
+from gateway.contracts.risk import RISK_LEVEL, level_beside
+from gateway.agent.output.tool_calls import CUT, Calls, FoundCall, Malformed, Outcome, Prose, as_text
+
+#: What a native call counts besides its name and arguments.
+_CALL_CHARS = 64
+#: What every native call has. Anything else, such as the signature of a thought, goes back to its model as it came.
+_USUAL = frozenset(("index", "id", "type", "function", RISK_LEVEL))
+
+
+@dataclass(slots=True)
+class _Collected:
+    """A native call; `beside` is the strictest risk level that its pieces held outside of the arguments."""
+
+    index: int
+    id: str = ""
+    name: str = ""
+    arguments: list[str] = field(default_factory=list)
+    beside: object = None
+    further: Gathered | None = None
+
+    def found(self) -> FoundCall | Malformed:
+        """The call; "" for no arguments is {}."""
+        if not self.name.strip():
+            return Malformed("A tool call has no name.")
+        text = "".join(self.arguments)
+        try:
+            arguments = strict_json.loads(text) if text.strip() else {}
+        except strict_json.StrictJsonError as error:
+            return Malformed(f"The arguments of {self.name[:64]!r} are not valid JSON: {error}.")
+        if not isinstance(arguments, dict):
+            return Malformed(f"The arguments of {self.name[:64]!r} must be a JSON object.")
+        further = {} if self.further is None else self.further.whole()
+        return FoundCall(self.name, arguments, False, id=self.id or None, beside=self.beside, further=further)
+
+
+class NativeCalls:
+    """The native calls of one answer, collected from their pieces; at most `limit` characters of them.
+
+    A `function_call` counts where there are no `tool_calls`: some upstreams send the same call in both.
+    """
+
+    def __init__(self, *, limit: int) -> None:
+        self._limit = limit
+        self._size = 0
+        self._calls: list[_Collected] = []
+        self._by_index: dict[int, _Collected] = {}
+        self._by_id: dict[str, _Collected] = {}
+        self._older: _Collected | None = None
+
+    def feed(self, delta: object) -> None:
+        """One piece of one call, whole, or continued under its `index`, its `id`, or neither."""
+        if not isinstance(delta, dict) or self._size > self._limit:
+            return
+        function = delta.get("function")
+        function = function if isinstance(function, dict) else {}
+        name = as_text(function.get("name"))
+        call = self._call(delta.get("index"), id=as_text(delta.get("id")), name=name)
+        call.beside = level_beside({RISK_LEVEL: call.beside}, delta)
+        self._add(call, function, name=name)
+        if further := delta.keys() - _USUAL:
+            call.further = call.further or Gathered()
+            for key in further:
+                self._size += len(repr(delta[key]))
+                call.further.add(key, delta[key])
+
+    def feed_older(self, function: object) -> None:
+        """One piece of a `function_call`."""
+        if not isinstance(function, dict) or self._size > self._limit:
+            return
+        if self._older is None:
+            self._older = _Collected(0)
+            self._size += _CALL_CHARS
+        self._add(self._older, function, name=as_text(function.get("name")))
+
+    def _add(self, call: _Collected, function: Mapping[str, object], *, name: str) -> None:
+        arguments = _arguments(function.get("arguments"))
+        if name != call.name:  # some upstreams repeat it with every piece
+            call.name += name
+            self._size += len(name)
+        if arguments:
+            call.arguments.append(arguments)
+            self._size += len(arguments)
+        call.beside = level_beside({RISK_LEVEL: call.beside}, function)
+
+    def outcome(self, *, finish_reason: str | None) -> Outcome:
+        """What they are; Prose if there are none."""
+        if self._size > self._limit:
+            return Malformed(f"The tool calls are longer than {self._limit} characters.")
+        calls: list[FoundCall] = []
+        older = [self._older] if self._older is not None and not self._calls else []
+        for collected in sorted(self._calls, key=lambda call: call.index) or older:
+            found = collected.found()
+            if isinstance(found, Malformed):
+                return Malformed(CUT) if finish_reason == "length" else found
+            calls.append(found)
+        return Calls(tuple(calls)) if calls else Prose()
+
+    def _call(self, index: object, *, id: str, name: str) -> _Collected:  # noqa: A002
+        if isinstance(index, int):
+            known = self._by_index.get(index)
+            # Parallel calls that all have the index 0: a new one brings an id and a name of its own.
+            if known and not (name and id and known.id and id != known.id):
+                known.id = known.id or id
+                return known
+        elif known := self._by_id.get(id) if id else self._continued(name):
+            return known
+        number = index if isinstance(index, int) else max(self._by_index, default=-1) + 1
+        call = self._by_index[number] = _Collected(number, id)
+        self._calls.append(call)
+        self._size += _CALL_CHARS
+        if id:
+            self._by_id[id] = call
+        return call
+
+    def _continued(self, name: str) -> _Collected | None:
+        """The call that a piece without index and id belongs to."""
+        last = self._calls[-1] if self._calls else None
+        return None if last and name and last.arguments else last
+
+
+def _arguments(value: object) -> str:
+    """Arguments as text: some upstreams send the object itself. Never {} for what is something else."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError:
+        return "(nested too deep)"

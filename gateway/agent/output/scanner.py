@@ -1,0 +1,396 @@
+"""One model answer as it streams: prose flows on at once, tool calls are found and never shown. Sans-I/O.
+
+Invariants: what is shown and what is found do not depend on how the answer was cut into pieces; each character is
+looked at a bounded number of times; at most `max_call_bytes` characters are held. What may be code or thought is no
+call: inline code, thoughts between tags (gateway/agent/output/thought.py), and fenced blocks of a language other than JSON,
+unless one call is all that such a block holds. They flow on. Behind an attempt that cannot be read nothing is shown: it
+may be the rest of it.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from gateway.agent.output import thought
+from gateway.agent.output.candidate import HEAD_CHARS, Attempt, could_be_call
+from gateway.agent.output.fence import RUN_CHARS, Fence, Kind, may_open, read_code_line, read_line, run_end
+from gateway.agent.output.native_calls import NativeCalls
+from gateway.agent.output.taken import Taken
+from gateway.agent.output.tool_calls import CUT, Calls, FoundCall, Malformed, Outcome, Prose, judge, looks_like_call
+from gateway.agent.output.view import LINE_CHARS, View
+
+__all__ = ["AnswerScanner", "Calls", "FoundCall", "Malformed", "Outcome", "Prose"]
+
+#: What needs a look: code, tags, and braces that something of a call may follow.
+_SPECIAL = re.compile(r"""[`~]|<(?=[/trTR]|\Z)|\{(?=\s*+(?:["'`“”„‘’«»＂＇\\tp]|\Z))|\[(?=\s*+(?:\{|\Z))""")
+_NAMES = (*thought.NAMES, "tool_call")
+_TAG = re.compile(f"<(/?)({'|'.join(_NAMES)})>", re.ASCII | re.IGNORECASE)
+_TAGS = tuple(f"<{slash}{name}>" for slash in ("", "/") for name in _NAMES)
+#: Longer inline code is not waited for.
+INLINE_CHARS = 1000
+#: How often the rest of an answer is looked through again behind a brace that never closed. No call can be in it (its
+#: keys would have made the whole an attempt), only another attempt that cannot be read.
+RESCANS = 2
+_INCOMPLETE = "The tool call is not valid JSON: it is not complete."
+_NO_CALL = (
+    "What is in <tool_call> is no tool call: it needs 'tool', 'parameters' and 'terminate', or 'name' and 'arguments'."
+)
+
+
+class AnswerScanner:
+    """One answer; its native tool calls and those in its text are both read: a model may answer in either."""
+
+    def __init__(self, *, max_call_bytes: int = 1 << 20) -> None:
+        self._limit = max(max_call_bytes, 1)
+        self._mode: Literal["prose", "think", "code", "drop"] = "prose"
+        self._view = View()
+        self._pending = ""  # a beginning of something, too short to tell what
+        self._begun = False
+        self._final = False
+        self._fence: Fence | None = None  # the block of JSON that is open
+        self._fence_end: tuple[int, bool] | None = None  # where in the piece it ends; whether that is certain
+        self._code = Fence("`", 3)
+        self._fresh = False  # nothing but its first line is known of the block of code
+        self._coded = 0  # length of the run of backticks in front of the attempt
+        self._thought_end = re.compile("")
+        self._attempt: Attempt | None = None
+        self._closed: Calls | Malformed | None = None  # what the attempt is if it stands in no code
+        self._taken = Taken()
+        self._native = NativeCalls(limit=self._limit)
+
+    @property
+    def text(self) -> str:
+        """What was shown so far."""
+        return self._view.text
+
+    def feed(self, text: str) -> str:
+        """A piece of the answer's text; what of it may be shown by now."""
+        if not self._begun and text:
+            self._begun = True
+            text = text.removeprefix("\ufeff")
+        view = self._view
+        idle = self._mode == "prose" and self._attempt is None
+        if idle and not (self._pending or view.held or view.after_call) and _SPECIAL.search(text) is None:
+            if len(view.line) < LINE_CHARS or "\n" in text:
+                view.note(text)
+            view.shown.append(text)
+            return text  # ordinary text goes on at once
+        self._read(self._pending + text)
+        return self._view.flushed()
+
+    def feed_native(self, deltas: Sequence[Any]) -> None:
+        """The `tool_calls` of one chunk."""
+        for delta in deltas:
+            self._native.feed(delta)
+
+    def feed_function_call(self, delta: object) -> None:
+        """The `function_call` of one chunk, as calls were before `tool_calls`."""
+        self._native.feed_older(delta)
+
+    def finish(self, *, finish_reason: str | None) -> tuple[str, Outcome]:
+        """The rest of what may be shown, and what the answer was."""
+        self._final = True
+        self._read(self._pending)
+        rescans = 0
+        while self._attempt is not None:
+            rescans += 1
+            self._end_attempt(self._attempt, cut=finish_reason == "length", again=rescans <= RESCANS)
+        if not self._view.after_call or self._view.held.strip():
+            self._view.release()
+        rest = self._view.flushed()
+        native = self._native.outcome(finish_reason=finish_reason)
+        return rest, self._taken.outcome(native, before_native=self._view.before())
+
+    # Reading: each step takes something from `at` on and returns the offset behind it.
+
+    def _read(self, data: str) -> None:
+        self._pending, self._fence_end = "", None
+        at = 0
+        while at < len(data):
+            if self._attempt is not None and self._closed is not None:
+                at = self._behind(self._attempt, self._closed, data, at)
+            elif self._attempt is not None:
+                at = self._in_attempt(self._attempt, data, at)
+            elif self._mode == "prose":
+                at = self._in_prose(data, at)
+            elif self._mode == "code":
+                at = self._in_code(data, at)
+            else:
+                at = self._in_thought(data, at)
+        if self._final and self._attempt is not None and self._closed is not None:
+            self._behind(self._attempt, self._closed, "", 0)
+
+    def _wait(self, data: str, at: int) -> int:
+        """More is needed to tell what this is. Only ever for a bounded number of characters."""
+        self._pending = data[at:]
+        return len(data)
+
+    def _in_prose(self, data: str, at: int) -> int:
+        found = _SPECIAL.search(data, at)
+        if found is None:
+            self._view.show(data[at:])
+            return len(data)
+        start = found.start()
+        self._view.show(data[at:start])
+        match found[0]:
+            case "<":
+                return self._tag(data, start)
+            case "{" | "[":
+                return self._brace(data, start)
+            case character:
+                return self._run(data, start, character)
+
+    def _brace(self, data: str, at: int) -> int:
+        head = data[at : at + HEAD_CHARS]
+        verdict = could_be_call(head)
+        if verdict is None and len(head) < HEAD_CHARS and not self._final:
+            return self._wait(data, at)
+        if not verdict:
+            self._view.show(data[at])
+            return at + 1
+        if self._view.inline:
+            return self._in_inline(data, at)
+        self._attempt = Attempt()
+        return at
+
+    def _in_inline(self, data: str, at: int) -> int:
+        """It is code if the backticks are closed on this line, behind the object if that is whole, or behind it."""
+        window = data[at : at + INLINE_CHARS]
+        line, newline, _ = window.partition("\n")
+        known = bool(newline) or len(window) == INLINE_CHARS or self._final
+        behind = Attempt().feed(line, 0, len(line))
+        if behind is None and not known:
+            return self._wait(data, at)
+        end = _run_of(self._view.inline).search(line, behind or 0)
+        if (end is None or end.end() == len(line)) and not known:
+            return self._wait(data, at)
+        if end is None:
+            self._attempt, self._coded, self._view.inline = Attempt(), self._view.inline, 0
+            return at
+        self._view.inline = 0
+        self._view.show(line[: end.end()])
+        return at + end.end()
+
+    def _tag(self, data: str, at: int) -> int:
+        found = _TAG.match(data, at)
+        if self._view.inline or found is None:
+            start = data[at : at + len("</tool_call>")].lower()
+            if not self._view.inline and not self._final and any(tag.startswith(start) for tag in _TAGS):
+                return self._wait(data, at)
+            self._view.show("<")
+            return at + 1
+        closing, name = found[1], found[2].lower()
+        if name == "tool_call":
+            if not closing:
+                self._view.hold(found[0])
+                self._view.tagged = True
+            elif not self._view.after_call:
+                self._view.show(found[0])
+        elif closing:
+            self._end_thought(found[0])
+        else:
+            self._mode, self._thought_end = "think", thought.end_of(name)
+            self._view.show(found[0])
+        return found.end()
+
+    def _in_thought(self, data: str, at: int) -> int:
+        """Thought is shown; what stands behind a broken attempt is not, and may turn out to be thought."""
+        dropped = self._mode == "drop"
+        found = (thought.END if dropped else self._thought_end).search(data, at)
+        end = (
+            len(data) - (0 if self._final else thought.beginning_of_end(data[max(at, len(data) - 12) :]))
+            if found is None
+            else found.start()
+        )
+        if not dropped:
+            self._view.show(data[at:end])
+        if found is None:
+            return self._wait(data, end)
+        if dropped:
+            self._end_thought(found[0])
+        else:
+            self._view.show(found[0])
+        self._mode = "prose"
+        return found.end()
+
+    def _end_thought(self, tag: str) -> None:
+        """The opening tag was eaten by a template: what came before was thought."""
+        self._taken = Taken()
+        self._fence, self._view.inline = None, 0
+        self._view.show(tag)
+
+    # Code: runs of backticks or tildes open and close it.
+
+    def _run(self, data: str, at: int, character: str) -> int:
+        starts = may_open(self._view.line)
+        if character == "~" and not starts:
+            self._view.show("~")
+            return at + 1
+        end = run_end(data, at)
+        if end == len(data) and end - at < RUN_CHARS and not self._final:
+            return self._wait(data, at)
+        kind, after = ("none", end) if self._view.inline else self._fence_line(data, at, starts=starts)
+        match kind:
+            case "wait":
+                return self._wait(data, at)
+            case "json":
+                self._fence, self._fence_end = Fence(character, end - at), None
+                self._view.fence_called = self._view.fence_shown = False
+                self._view.hold(data[at:after])
+                self._view.tagged = self._view.tagged or "tool_call" in data[end:after].lower()
+            case "close":
+                self._fence = None
+                if not self._view.fence_called or self._view.fence_shown:
+                    self._view.show(data[at:after])
+                elif self._view.held.isspace():
+                    self._view.held = ""
+            case "code":
+                self._mode, self._code, self._fence = "code", Fence(character, end - at), None
+                self._fresh = True
+                self._view.hold(data[at:after])
+            case _:
+                self._view.show(data[at:after])
+                if character == "`":
+                    self._view.inline = 0 if self._view.inline == end - at else self._view.inline or end - at
+        return after
+
+    def _fence_line(self, data: str, at: int, *, starts: bool) -> tuple[Kind, int]:
+        return read_line(data, at, starts=starts, inside=self._fence, called=self._view.fence_called, final=self._final)
+
+    def _in_code(self, data: str, at: int) -> int:
+        if self._fresh and (after := self._in_fresh_code(data, at)) is not None:
+            return after
+        start = data.find(self._code.character, at)
+        if start < 0:
+            self._view.show(data[at:])
+            return len(data)
+        self._view.show(data[at:start])
+        kind, after = read_code_line(data, start, self._view.line, inside=self._code, final=self._final)
+        if kind == "wait":
+            return self._wait(data, start)
+        if kind == "close":
+            self._mode = "prose"
+        self._view.show(data[start:after])
+        return after
+
+    def _in_fresh_code(self, data: str, at: int) -> int | None:
+        """The first characters of a block; None: they begin no call."""
+        window = data[at : at + 2 * HEAD_CHARS]
+        start = at + len(window) - len(window.lstrip())
+        head = data[start : start + HEAD_CHARS]
+        verdict = could_be_call(head) if head else None
+        if start == at + 2 * HEAD_CHARS:
+            verdict = False
+        if verdict is None and len(head) < HEAD_CHARS and not self._final:
+            return self._wait(data, at)
+        self._fresh = False
+        if not verdict:
+            return None
+        self._view.show(data[at:start])
+        self._attempt = Attempt()
+        return start
+
+    # Attempts.
+
+    def _in_attempt(self, attempt: Attempt, data: str, at: int) -> int:
+        most = at + self._limit - attempt.size
+        in_code = self._mode == "code"
+        fence = self._code if in_code else self._fence
+        stop, certain = self._end_of_fence(fence, data, at) if fence else (len(data), False)
+        end = min(most, stop)
+        close = attempt.feed(data, at, end)
+        if close is not None:
+            outcome = judge(attempt.text, named=self._view.tagged, meant=not in_code)
+            if (in_code or self._coded) and not isinstance(outcome, Prose):
+                self._closed = outcome
+            else:
+                self._decide(attempt.text, outcome)
+            return close
+        if in_code and (end == most or certain):
+            self._decide(attempt.text, Prose())
+        elif end == most:
+            self._broken(attempt.text, f"The tool call is longer than {self._limit} characters.")
+        elif certain:
+            self._broken(attempt.text, _INCOMPLETE)
+        elif end < len(data):
+            return self._wait(data, end)
+        return end
+
+    def _behind(self, attempt: Attempt, outcome: Calls | Malformed, data: str, at: int) -> int:
+        """It is code all the same if its backticks are closed behind it, or if its block holds anything else."""
+        if self._mode == "code":
+            window = data[at : at + 2 * HEAD_CHARS]
+            start = at + len(window) - len(window.lstrip())
+            kind, after = "wait", at
+            if start < len(data):
+                kind, after = read_code_line(data, start, "", inside=self._code, final=self._final)
+            if kind == "wait" and not self._final and start < at + 2 * HEAD_CHARS:
+                return self._wait(data, at)
+            is_call = kind == "close" or (self._final and start == len(data))
+        else:
+            window = data[at : at + INLINE_CHARS]
+            line, newline, _ = window.partition("\n")
+            end = _run_of(self._coded).search(line)
+            known = bool(newline) or len(window) == INLINE_CHARS or self._final
+            if (end is None or end.end() == len(line)) and not known:
+                return self._wait(data, at)
+            is_call, after = end is None, at if end is None else at + end.end()
+        self._closed = None
+        if is_call:
+            self._mode = "prose"
+            self._decide(attempt.text, outcome)
+            return after
+        after = at if self._mode == "code" else after
+        self._decide(attempt.text + data[at:after], Prose())
+        return after
+
+    def _end_of_fence(self, fence: Fence, data: str, at: int) -> tuple[int, bool]:
+        """Looked for once in a piece, not once for each attempt in it."""
+        if self._fence_end is None or self._fence_end[0] < at:
+            self._fence_end = fence.end_of_attempt(data, at, final=self._final)
+        return self._fence_end
+
+    def _end_attempt(self, attempt: Attempt, *, cut: bool, again: bool) -> None:
+        """The answer ends within an attempt."""
+        text, self._attempt = attempt.text, None
+        self._coded = 0
+        ends = list(thought.END.finditer(text))
+        if ends and not thought.BEGIN.search(text):
+            thinking = text[: ends[-1].start()]
+            if not looks_like_call(thinking):
+                self._view.show(thinking)
+            self._end_thought(ends[-1][0])
+            self._read(text[ends[-1].end() :])
+        elif self._view.tagged or looks_like_call(text):
+            self._take(Malformed(CUT if cut else _INCOMPLETE))
+        else:
+            self._view.show(text[0])
+            if again:
+                self._read(text[1:])
+            else:
+                self._view.show(text[1:])
+
+    def _broken(self, text: str, reason: str) -> None:
+        self._decide(text, Malformed(reason) if looks_like_call(text) else Prose())
+
+    def _decide(self, text: str, outcome: Outcome) -> None:
+        self._attempt, self._coded = None, 0
+        if self._view.tagged and isinstance(outcome, Prose):
+            outcome = Malformed(_NO_CALL)
+        if isinstance(outcome, Prose):
+            self._view.show(text)
+        else:
+            self._take(outcome)
+
+    def _take(self, outcome: Calls | Malformed) -> None:
+        self._taken.take(outcome, tagged=self._view.tagged, before=self._view.before())
+        self._view.held, self._view.tagged, self._view.after_call = "", False, True
+        self._view.fence_called = self._fence is not None
+        self._view.line = "{"
+        if isinstance(outcome, Malformed):
+            self._mode = "drop"
+
+
+def _run_of(length: int) -> re.Pattern[str]:
+    """So many backticks, and no more."""
+    return re.compile(rf"(?<!`)`{{{length}}}(?!`)")

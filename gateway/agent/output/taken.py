@@ -1,0 +1,55 @@
+"""What one answer of a model was found to hold so far: calls, an attempt that cannot be read, or nothing."""
+
+from dataclasses import replace
+
+from gateway.agent.output.announced import announces_example
+from gateway.agent.output.tool_calls import Calls, FoundCall, Malformed, Outcome, Prose
+
+#: More calls in tags of their own are no group.
+GROUP_CALLS = 32
+_SEVERAL = Malformed("One tool call per answer; several belong into one JSON array.")
+
+
+class Taken:
+    """The calls in the text of one answer. The same call twice is one; others are a group if each has its tag."""
+
+    def __init__(self) -> None:
+        self._calls: list[FoundCall] = []
+        self._known: set[str] = set()
+        self._tagged = True
+        self._several = False
+        self._malformed: Malformed | None = None
+        self._announced: list[str] = []  # the text before each call
+
+    def take(self, outcome: Calls | Malformed, *, tagged: bool, before: str) -> None:
+        """Notes a call, a group, or an attempt; `before` is the text in front of it."""
+        if isinstance(outcome, Malformed):
+            self._malformed = outcome
+            return
+        spelled = repr(outcome)  # for Python, 1 and true are the same
+        if spelled in self._known:
+            return
+        self._tagged = self._tagged and tagged
+        self._several = self._several or (bool(self._known) and not self._tagged) or len(self._known) >= GROUP_CALLS
+        if not self._several:
+            self._known.add(spelled)
+            self._calls += outcome.calls
+            self._announced.append(before)
+
+    def outcome(self, native: Outcome, *, before_native: str) -> Outcome:
+        """What the answer is: native calls go before those in the text."""
+        if isinstance(native, Malformed):
+            return native
+        found = native.calls if isinstance(native, Calls) else ()
+        if not found:
+            if self._malformed is not None:
+                return self._malformed
+            if self._several:
+                return _SEVERAL
+            found = tuple(self._calls)
+        if not found:
+            return Prose()
+        announced = [*self._announced, before_native] if isinstance(native, Calls) else self._announced
+        if any(map(announces_example, dict.fromkeys(announced))):
+            found = tuple(replace(call, doubt="example") for call in found)
+        return Calls(found)

@@ -1,0 +1,149 @@
+"""What a piece of a model's answer is: a tool call, an attempt at one that went wrong, or just text.
+
+Three formats count: `{"tool": ..., "parameters": {...}, "terminate": ...}` (requirement "JSON Tool Call Format");
+`{"tool_call": {"name": ..., "arguments": {...}}}` (requirement "MCP Tool Call Response Format"); and the inside of
+such a `tool_call` where the text around it names it so, as Hermes and Qwen write it: `<tool_call>{"name": ...,
+"arguments": {...}}</tool_call>`. An object with the keys of two of them is malformed: it has two readings. A JSON array
+of calls is a group. Nothing is repaired: a repaired call is a different call.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+from gateway import strict_json
+from gateway.contracts.risk import level_beside
+
+Json = dict[str, Any]
+
+CUT = "Your answer was cut off by the length limit in the middle of a tool call; make it shorter."
+_NAMES = "tool_call|tool|parameters|terminate"
+_QUOTE = r"""["'`“”„‘’«»＂＇\\]"""
+_FIRST_KEY = re.compile(rf"[\[{{\s]*+({_QUOTE}*+)(?:{_NAMES})(?!\w){_QUOTE}*+\s*+(?:[:=：]|\Z)")
+_QUOTED_KEY = re.compile(rf"(?<={_QUOTE})({_NAMES}){_QUOTE}++\s*+[:=：]")
+_ANY_KEY = re.compile(rf"(?<![\w-])({_NAMES}){_QUOTE}*+\s*+[:=：]")
+#: The first key is within so many characters, or it was no attempt.
+_HEAD_CHARS = 200
+#: The keys of the first format, and those that no object of another one may have.
+_TAUGHT = ("tool", "parameters", "terminate")
+_TWO_FORMATS = (
+    "The tool call has the keys of two formats: give 'tool', 'parameters' and 'terminate', or 'tool_call' with 'name' "
+    "and 'arguments', and not both."
+)
+#: Why a call may be one that the model only repeats or describes. quoted: somebody else wrote the same call into what
+#: the model has read. example: the sentence before it announces it as an example.
+Doubt: TypeAlias = Literal["quoted", "example"]
+DOUBTS: Final[tuple[Doubt, ...]] = ("quoted", "example")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCall:
+    """One call as the model wrote it; `id` only for native calls. `beside`: a risk level outside of the arguments."""
+
+    tool: str
+    parameters: Json
+    terminate: bool
+    id: str | None = None
+    beside: object = None
+    doubt: Doubt | None = None
+    further: Json = field(default_factory=dict)  # of a native call: what its model must see again with it
+
+
+@dataclass(frozen=True, slots=True)
+class Prose:
+    """No call: the answer is text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """One call, or a group that came together; `beside`: fields of the answer that its model must see again."""
+
+    calls: tuple[FoundCall, ...]
+    beside: Json = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """An attempt that cannot be read; `reason` is for the model."""
+
+    reason: str
+
+
+Outcome = Prose | Calls | Malformed
+
+
+def judge(text: str, *, named: bool = False, meant: bool = True) -> Outcome:
+    """What a whole object or array of a model's text is.
+
+    `named`: the text around it names it a tool call. `meant`: what is no JSON may be meant as a call.
+    """
+    try:
+        value = strict_json.loads(text)
+    except strict_json.StrictJsonError as error:
+        meant = meant and looks_like_call(text, whole=True)
+        return Malformed(f"The tool call is not valid JSON: {error}.") if meant else Prose()
+    items = value if isinstance(value, list) else [value]
+    judged = [judge_object(item, named=named) for item in items]
+    if not judged or all(isinstance(one, Prose) for one in judged):
+        return Prose()
+    for one in judged:
+        if isinstance(one, Malformed):
+            return one
+    if any(isinstance(one, Prose) for one in judged):
+        return Malformed("An array of tool calls holds something that is none.")
+    return Calls(tuple(call for one in judged if isinstance(one, Calls) for call in one.calls))
+
+
+def judge_object(value: object, *, named: bool = False) -> Outcome:
+    """What one decoded value is."""
+    if not isinstance(value, dict):
+        return Prose()
+    present = [key for key in _TAUGHT if key in value]
+    bare = named and "name" in value and "arguments" in value
+    if value.get("tool_call") is not None:
+        return Malformed(_TWO_FORMATS) if present or bare else _mcp_call(value["tool_call"], value)
+    if bare:
+        return Malformed(_TWO_FORMATS) if present else _mcp_call(value, {})
+    if len(present) < 2:
+        return Prose()
+    if "arguments" in value:
+        return Malformed(_TWO_FORMATS)
+    tool, parameters, terminate = (value.get(key) for key in _TAUGHT)
+    if not isinstance(tool, str) or not tool.strip():
+        return Malformed("'tool' must be the name of a tool, as text.")
+    if "parameters" not in value or not isinstance(parameters, dict):
+        return Malformed("'parameters' must be there and be a JSON object.")
+    if not isinstance(terminate, bool):
+        return Malformed("'terminate' must be there and be true or false.")
+    return Calls((FoundCall(tool, parameters, terminate, beside=level_beside(value)),))
+
+
+def looks_like_call(text: str, *, whole: bool = False) -> bool:
+    """Whether a text that cannot be read was meant as a call. `whole`: its last brace is there.
+
+    Two keys of a call tell, as they do where it can be read; of one that is cut, the first key does.
+    """
+    first = _FIRST_KEY.match(text, 0, _HEAD_CHARS)
+    if first and not whole:
+        return True
+    key = _ANY_KEY if first and not first[1] else _QUOTED_KEY
+    names = {found[1] for found in key.finditer(text)}
+    return "tool_call" in names or len(names) >= 2
+
+
+def _mcp_call(call: object, around: Mapping[str, object]) -> Outcome:
+    named: Mapping[str, object] = call if isinstance(call, dict) else {}
+    if any(key in named for key in (*_TAUGHT, "tool_call")):
+        return Malformed(_TWO_FORMATS)
+    name, arguments = named.get("name"), named.get("arguments")
+    if not isinstance(name, str) or not name.strip():
+        return Malformed("'tool_call' must be an object whose 'name' is the name of a tool, as text.")
+    if not isinstance(arguments, dict):
+        return Malformed("'tool_call' must have 'arguments', a JSON object.")
+    return Calls((FoundCall(name, arguments, terminate=False, beside=level_beside(around, named)),))
+
+
+def as_text(value: object) -> str:
+    """`value` if it is a text, else ""."""
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,82 @@
+"""What of a model's answer the client sees, and what is held because a call may follow, or has come before it."""
+
+from itertools import chain
+
+from gateway.agent.output.announced import SENTENCE_CHARS
+
+#: So much of a line tells whether a fence may stand there.
+LINE_CHARS = 40
+#: Longer white space around a call is shown.
+SPACE_CHARS = 4096
+
+
+class View:
+    """The text of one answer without its calls: all of it, in its order, but for what is held when a call comes."""
+
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+        self._out: list[str] = []
+        self.held = ""  # what opened a call, or white space behind one: shown only if text follows
+        self.tagged = False  # a <tool_call> is held
+        self.after_call = False
+        self.line = ""  # the first characters of the line so far
+        self.inline = 0  # length of the run of backticks that is open on this line
+        self.fence_called = self.fence_shown = False
+
+    @property
+    def text(self) -> str:
+        """All that was shown so far."""
+        return "".join(self.shown)
+
+    def before(self) -> str:
+        """The last of what was shown."""
+        pieces: list[str] = []
+        left = SENTENCE_CHARS
+        for piece in chain(reversed(self._out), reversed(self.shown)):
+            pieces.append(piece[-left:])
+            left -= len(pieces[-1])
+            if left == 0:
+                break
+        return "".join(reversed(pieces))
+
+    def hold(self, text: str) -> None:
+        """What belongs to a call if one follows, and else is shown."""
+        if len(self.held) + len(text) > SPACE_CHARS:
+            self.release()
+        self.held += text
+        self.note(text)
+
+    def show(self, text: str) -> None:
+        """What is no part of a call."""
+        if not text:
+            return
+        if self.held or self.after_call:
+            if text.isspace() and len(self.held) + len(text) <= SPACE_CHARS:
+                self.hold(text)
+                return
+            self.release()
+        self._out.append(text)
+        self.note(text)
+
+    def release(self) -> None:
+        """No call follows what is held."""
+        self._out.append(self.held)
+        self.held, self.tagged, self.after_call = "", False, False
+        self.fence_shown = self.fence_shown or not self.fence_called
+
+    def note(self, text: str) -> None:
+        """Keeps the beginning of the line; inline code does not reach beyond it."""
+        newline = text.rfind("\n")
+        if newline >= 0:
+            self.inline = 0
+            self.line = text[newline + 1 : newline + 1 + LINE_CHARS]
+        elif len(self.line) < LINE_CHARS:
+            self.line = (self.line + text)[:LINE_CHARS]
+
+    def flushed(self) -> str:
+        """What was shown since the last time."""
+        out = "".join(self._out)
+        self._out.clear()
+        if out:
+            self.shown.append(out)
+        return out

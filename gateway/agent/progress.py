@@ -1,0 +1,180 @@
+"""How far a run is, as it is kept, and a run that goes on from there: in another process, or after its approval."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+import orjson
+
+from gateway.contracts.exchange import Counters, Exchange, Json, ToolCall, ToolSpec, Verdict
+from gateway.contracts.journal import Approval, RunState, StoredStep
+from gateway.dialects.usage import Usage
+from gateway.agent.budget import Budget
+from gateway.agent.loop import Loop, Planned, Told
+from gateway.runs.recorder import Record
+from gateway.agent.workflow_loop import Script
+from gateway.tools.judge import Judge
+from gateway.approvals.texts import language_of, unknown_text
+from gateway.text.phrases import last_user_text
+
+#: States in which a run waits in the store: its turn is over, it is not.
+PARKED: frozenset[RunState] = frozenset(("awaiting_approval", "awaiting_client", "unknown"))
+#: States of a step whose result is known.
+_KNOWN = frozenset(("finished", "failed"))
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The answer in which a turn ended before its run did, by its keys (`gateway.agent.turns.Keys`).
+
+    The hidden messages from `start` up to `split` came before it. `retold` is what a client gets again whose answer was
+    cut in the question: its text before that.
+    """
+
+    prefix: str
+    place: str | None
+    start: int
+    split: int
+    retold: str = ""
+
+
+@dataclass(slots=True)
+class Progress:
+    """What of a run is kept besides its loop and its steps.
+
+    `question` is the answer in which its turn ended, until a client goes on behind it. Of the hidden messages of the
+    run, those up to `kept` are kept with it, and those up to `start` belong to earlier answers.
+
+    `rounds` are the numbers of the calls of each round, with the text that came before them, and what its answer said
+    besides; the last one is open until all its results are there. `read_tainted`: strangers wrote some of what the
+    conversation brought of earlier turns; `strangers` are the steps of this run whose results they wrote, or may have.
+    """
+
+    usage: Usage
+    said: list[str] = field(default_factory=list)
+    question: Question | None = None
+    start: int = 0
+    kept: int = 0
+    rounds: list[tuple[str, list[int], Json]] = field(default_factory=list)
+    is_open: bool = False
+    read_tainted: bool = False
+    strangers: set[int] = field(default_factory=set)
+    asked_for: bool = False
+
+    @property
+    def tainted(self) -> bool:
+        """Whether strangers wrote something that the model has read, or will read when it is asked again."""
+        return self.tainted_besides(None)
+
+    def tainted_besides(self, number: int | None) -> bool:
+        """The same without the result of this step, which its own call does not know."""
+        return self.read_tainted or bool(self.strangers - {number})
+
+    def snapshot(self, loop: Loop | Script, budget: Budget) -> Json:
+        return {
+            "loop": loop.snapshot(),
+            "usage": self.usage.snapshot(),
+            "said": "".join(self.said),
+            "question": None if self.question is None else asdict(self.question),
+            "start": self.start,
+            "kept": self.kept,
+            "rounds": self.rounds,
+            "is_open": self.is_open,
+            "read_tainted": self.read_tainted,
+            "asked_for": self.asked_for,
+            "spent_s": budget.spent_s,
+        }
+
+    def restore(
+        self, snapshot: Json, loop: Loop | Script, steps: Sequence[StoredStep], judge: Judge, exchange: Exchange
+    ) -> None:
+        self.usage.restore(snapshot["usage"])
+        self.said = [snapshot["said"]] if snapshot["said"] else []
+        question = snapshot.get("question")  # a run that an earlier version parked has none
+        self.question = None if question is None else Question(**question)
+        self.start, self.kept = snapshot.get("start", 0), snapshot.get("kept", 0)
+        self.is_open = snapshot["is_open"]
+        self.rounds = [(content, numbers, *(beside or ({},))) for content, numbers, *beside in snapshot["rounds"]]
+        self.read_tainted = snapshot.get("read_tainted", True) is True  # an earlier version did not write it
+        self.strangers = {step.number for step in steps if step.tainted}
+        self.asked_for = snapshot["asked_for"]
+        whole = self.rounds[:-1] if self.is_open else self.rounds
+        loop.restore(
+            snapshot["loop"],
+            [
+                (
+                    content,
+                    beside,
+                    [planned_of(steps[n], judge, exchange) for n in numbers],
+                    [shown_of(steps[n]) for n in numbers],
+                )
+                for content, numbers, beside in whole
+            ],
+        )
+
+
+def planned_of(step: StoredStep, judge: Judge, exchange: Exchange) -> Planned:
+    """A call as it was planned, with the tool as it is now."""
+    entry = judge.catalog.find(step.model_name, exchange)
+    call = ToolCall(
+        id=step.call_id, tool=step.model_name, arguments=orjson.loads(step.arguments), terminate=step.terminate
+    )
+    verdict = Verdict(step.decision, step.basis, step.rule, step.reason)  # type: ignore[arg-type]  # as it was written
+    refusal = step.result if step.state in ("refused", "rejected") else None
+    spec = (
+        entry.spec
+        if entry is not None and entry.spec.name == step.tool
+        else ToolSpec(name=step.tool, description="", parameters={})
+    )
+    return Planned(call, spec, verdict, refusal, step.risk_level)
+
+
+def shown_of(step: StoredStep) -> str:
+    return step.shown or step.result or ""
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """The round in which a run stopped. `unknown` are steps of which nobody knows what became of them."""
+
+    planned: list[Planned]
+    numbers: list[int]
+    done: Mapping[int, Told]
+    unknown: list[int]
+
+
+def reopen(
+    progress: Progress, record: Record, approvals: Mapping[int, Approval], judge: Judge, exchange: Exchange
+) -> Open:
+    """The open round of a run that goes on."""
+    _, numbers, _ = progress.rounds[-1]
+    planned, done, unknown = [], {}, []
+    for number in numbers:
+        step = record.steps[number]
+        was = planned_of(step, judge, exchange)
+        if step.state in _KNOWN or (step.state == "rejected" and step.result is not None):
+            done[number] = Told(shown_of(step), step.result or "", ok=step.state == "finished")
+        elif step.state in ("started", "unknown"):
+            if step.state == "started" and was.spec is not None and was.spec.idempotent:
+                approval = approvals.get(number)
+                record.again(number, approval.id if approval is not None and approval.state == "executing" else None)
+            else:
+                unknown.append(number)
+        planned.append(was)
+    return Open(planned, list(numbers), done, unknown)
+
+
+async def told_unknown(numbers: Sequence[int], record: Record, exchange: Exchange, counters: Counters) -> str:
+    """Writes down that nobody knows what became of these calls; what the user is told."""
+    for number in numbers:
+        if record.steps[number].state == "started":
+            counters.count("unknown_outcomes", tool=record.steps[number].tool)
+            await record.finish(number, None, ok=False)
+    first = record.steps[numbers[0]]
+    language = language_of(last_user_text(exchange.body["messages"]))
+    return unknown_text(first.tool, run_id=exchange.id, step=first.number, language=language)
+
+
+def lacks_credential(exchange: Exchange) -> bool:
+    """Returns whether a run was begun with a credential that it cannot have any more: it waits for its client."""
+    resume = exchange.resume
+    return resume is not None and not exchange.credential and orjson.loads(resume.run.request)["credential"] is True

@@ -1,0 +1,73 @@
+"""The question about calls that wait for a person, as the client of their run is told it: once in each answer."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from gateway.contracts.exchange import Chunk, Exchange, Json
+from gateway.contracts.journal import Approval, StoredStep
+from gateway.dialects import chat_chunks as chunks
+from gateway.approvals import chat_texts as spoken
+from gateway.approvals.approvals import Desk, approval_view
+from gateway.approvals import texts
+from gateway.text.phrases import last_user_text
+from gateway.approvals.escaping import Language
+
+#: Tells the client something of its answer.
+Say: TypeAlias = Callable[[Chunk], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Questions:
+    """Those of one answer."""
+
+    desk: Desk
+    exchange: Exchange
+    _stands: list[str] = field(default_factory=list)  # the approvals that the question in this answer is about
+
+    @property
+    def language(self) -> Language:
+        """That of the client's last message."""
+        return texts.language_of(last_user_text(self.exchange.body["messages"]))
+
+    async def hold(self, pending: Sequence[Approval], say: Say, *, held_s: float) -> None:
+        """Tells a client whose answer stays open: the question, as a part of the answer, and an event for programs."""
+        asked = [approval.id for approval in pending]
+        if self._stands != asked:
+            self._stands = asked
+            await say(self._question(pending, held_s=held_s))
+        told = {"type": "approval.required", "approvals": [approval_view(approval) for approval in pending]}
+        await say(chunks.event({**told, "run_id": self.exchange.id}))
+
+    def last(self, pending: Sequence[Approval]) -> str:
+        """Returns what ends the answer of a turn that waits for these."""
+        if self._stands != [approval.id for approval in pending]:
+            return self._question(pending)
+        may_decide = self.desk.answering(self.exchange.caller).may_decide
+        return texts.still_undecided_text(may_decide=may_decide, language=self.language)
+
+    @property
+    def are_shared(self) -> bool:
+        """Whether one call is one approval. A run that is on record asks for itself: it has an answer of its own to
+        bring.
+        """
+        return self.exchange.workflow is None and self.exchange.resume is None
+
+    async def already(self, steps: Sequence[StoredStep]) -> tuple[str, Json] | None:
+        """Returns the question of another run that waits for one of these calls, and its facts; None: none does."""
+        if not self.are_shared:
+            return None
+        for step in steps:
+            asked = await self.desk.asked_already(step, self.exchange)
+            of_run = {} if asked is None else await self.desk.of_run(asked.run_id, tenant=asked.tenant)
+            pending = [approval for approval in of_run.values() if approval.state == "pending"]
+            if asked is not None and pending:  # else somebody has decided this moment
+                before = texts.waiting_already_text(
+                    [other.tool for other in steps if other.sha256 != asked.sha256], language=self.language
+                )
+                return f"{before}\n\n{self._question(pending)}", spoken.waiting(asked.run_id, pending)
+        return None
+
+    def _question(self, pending: Sequence[Approval], *, held_s: float | None = None) -> str:
+        answering = self.desk.answering(self.exchange.caller, held_s=held_s)
+        return spoken.turn_text(pending, language=self.language, answering=answering)

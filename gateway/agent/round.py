@@ -1,0 +1,401 @@
+"""One group of calls, from its judgement to its results: people are asked where they have a say, calls run in order.
+
+1. Each call is looked at again right before it runs, whoever cleared it: by the tools, definitions, policy, taint and
+   grants of that moment, and by its engine. What is refused then does not run; what asks then is asked for.
+2. What happens is written down before and behind each effect (`gateway.runs.recorder`), so that another process can go on
+   from any point of it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias, TypedDict
+
+import orjson
+
+from gateway.contracts.exchange import Chunk, Exchange, Json
+from gateway.contracts.journal import Approval, ApprovalState, AskedAlreadyError, Grant, RunState, StepState
+from gateway.agent.effect import Effects
+from gateway.agent.questions import Questions
+from gateway.agent.progress import Progress
+from gateway.dialects import chat_chunks as chunks
+from gateway.approvals import chat_texts as spoken
+from gateway.agent.budget import Budget
+from gateway.approvals.approvals import Desk, against, approval_view
+from gateway.runs.lease import lost
+from gateway.runs.live import WAITS
+from gateway.agent.loop import Finish, Planned, Told
+from gateway.runs.recorder import Record
+from gateway.tools.catalog import Entry
+from gateway.tools.in_use import InUse
+from gateway.tools.judge import Judge
+from gateway.approvals import texts
+from gateway.approvals.escaping import Language
+
+#: How long a call of a run that goes on waits for a service that is not running yet, and how often it looks.
+SERVICE_S, POLL_S = 15.0, 0.1
+#: How often a call is looked at whose tool or policy changes each time before it runs.
+LOOKS = 10
+_UNSTEADY = "Not run: the tool or the policy kept changing. Call it again if it is still what you want."
+_NOT_RUN = "Not run: a person rejected this call."
+
+#: How a step ends with its approval, where that is not cancelled.
+_ENDED: Mapping[ApprovalState, StepState] = {"rejected": "rejected", "expired": "expired"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consent:
+    """How people are asked (config: approvals)."""
+
+    inline_wait_s: float
+    on_reject: Literal["abort", "continue"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Round:
+    """The calls `planned` of one answer, under their `numbers` in the record.
+
+    `told` grows to one result for each call, unless `finish` ends the turn before; `state` is what becomes of the run
+    then. `done` are results that are on record already.
+    """
+
+    in_use: InUse
+    desk: Desk
+    consent: Consent
+    exchange: Exchange
+    record: Record
+    budget: Budget
+    effects: Effects
+    planned: Sequence[Planned]
+    numbers: Sequence[int]
+    done: Mapping[int, Told]
+    progress: Progress
+    say: Callable[[Chunk], Awaitable[None]]  # to the client: texts, events, and marks of `gateway.runs.live`
+    begun: Callable[[], None]  # there may be an effect from here on
+    questions: Questions
+    left: Callable[[], Awaitable[None]]  # the client left its answer open, with the question in it
+    reopened: bool = False  # another process, or another request, began this round
+    told: list[Told] = field(default_factory=list)
+    finish: Finish | None = None
+    state: RunState = "completed"
+    context: Json = field(default_factory=dict)
+    _granted: set[int] = field(default_factory=set)
+    _approvals: Mapping[int, Approval] = field(default_factory=dict)
+    _looked: "dict[int, _Sight]" = field(default_factory=dict)
+    _moments: int = 0  # calls that ran, and waits for people: whatever was known before may be otherwise since
+
+    async def run(self) -> None:
+        """Runs the calls, and says so: events for the client, and the mark before the first effect.
+
+        Raises GatewayError.
+        """
+        if self.reopened:
+            await self._until_there()
+        await self._ask(range(len(self.numbers)))
+        for i, number in enumerate(self.numbers):
+            if self._is_over():
+                return
+            told = self.done.get(number) or await self._through(i)
+            if told is not None:
+                self.told.append(told)
+        await self.record.refused()
+
+    async def _through(self, i: int) -> Told | None:
+        """One call, from a person's word, where it takes one, to its result; None: the turn ends instead."""
+        looks = 0
+        while (refused := _refused(self.planned[i])) is None:
+            approval: Approval | None = None
+            looks += 1
+            if looks > LOOKS:
+                self._refuse(i, "refused", _UNSTEADY)
+                continue
+            if self._asks(i):
+                await self._wait(i)
+                if self._is_over():
+                    return None
+                approval = self._approvals[self.numbers[i]]
+                if (told := self._rejected(i, approval)) is not None:
+                    return told
+                if approval.state != "approved":  # what it cleared is somebody else's, or was done
+                    raise lost(self.exchange.id)
+            await self._ask([i])
+            if self._is_over():
+                return None
+            if self._is_cleared(i) and (told := await self._carried_out(i, approval)) is not None:
+                return told
+        return refused
+
+    def _asks(self, i: int) -> bool:
+        """Whether a person has to say that the call may run, who has not said so before."""
+        return self.planned[i].needs_approval and self.numbers[i] not in self._granted
+
+    def _is_cleared(self, i: int) -> bool:
+        number = self.numbers[i]
+        return self.planned[i].refusal is None and (not self._asks(i) or self._approvals[number].state == "approved")
+
+    async def _carried_out(self, i: int, approval: Approval | None) -> Told | None:
+        """The result of a call that is cleared; None: what cleared it has changed by the time that it was to run."""
+        number = self.numbers[i]
+        if approval is not None and self._approvals[number].id != approval.id:
+            return None
+        planned, equipment = self._as_it_runs(i), self.in_use.current()
+        entry = equipment.judge.catalog.find(planned.call.tool, self.exchange)
+        if entry is None or self._looked.get(number) != self._sight(i):
+            return None
+        if self.exchange.events:
+            await self.say(chunks.event({**_named(planned, i), "type": "tool.started"}))
+        told = await self.effects.run(
+            number,
+            planned,
+            entry,
+            equipment=equipment,
+            approval=approval,
+            stands=lambda: self._looked.get(number) == self._sight(i),
+            begun=self.begun,
+        )
+        if told is not None:
+            self._moments += 1
+            if self.exchange.events:
+                await self.say(chunks.event({**_named(planned, i), "type": "tool.finished"}))
+        return told
+
+    # The look at what may run.
+
+    async def _look(self, i: int) -> None:
+        """Judges a call as it is to run by what is in use now, unless nothing has happened since the last look."""
+        number = self.numbers[i]
+        progress = self.progress
+        if self._moments:
+            progress.asked_for = progress.asked_for or await self.desk.remembered.asks_before(self.exchange)
+            if number in self._granted and await self._grant(i) is None:
+                self._granted.discard(number)
+        if self._looked.get(number) == (sight := self._sight(i)):
+            return
+        was = self._as_it_runs(i)
+        now = await self.in_use.judge.again(
+            was, self.exchange, tainted=progress.tainted_besides(number), asked_for=progress.asked_for
+        )
+        self._looked[number] = sight
+        if (now.verdict, now.refusal) != (was.verdict, was.refusal):
+            self._replan(i, replace(self.planned[i], verdict=now.verdict, refusal=now.refusal))
+            self.record.judged(number, self.planned[i])
+            approval = self._approvals.get(number)
+            if now.refusal is not None and approval is not None and approval.state in ("pending", "approved"):
+                self.record.outdated(approval)
+
+    def _sight(self, i: int) -> "_Sight":
+        """What a look at a call depends on, and what has happened in this round so far."""
+        judge = self.in_use.judge
+        planned = self._as_it_runs(i)
+        entry = judge.catalog.find(planned.call.tool, self.exchange)
+        tainted = self.progress.tainted_besides(self.numbers[i])
+        return judge, entry, planned, tainted, self.progress.asked_for, self._moments
+
+    def _as_it_runs(self, i: int) -> Planned:
+        """The call that was approved, which is not always the one that the model asked for."""
+        planned, approval = self.planned[i], self._approvals.get(self.numbers[i])
+        if approval is None or approval.edited is None:
+            return planned
+        return replace(planned, call=replace(planned.call, arguments=orjson.loads(approval.edited)))
+
+    async def _until_there(self) -> None:
+        """Waits for services of calls that are to run: those of a gateway that has just started may not run yet."""
+        names = [p.call.tool for p, n in zip(self.planned, self.numbers, strict=True) if n not in self.done]
+        for _ in range(round(SERVICE_S / POLL_S)):
+            if not any(map(self.in_use.judge.catalog.is_starting, names)):
+                break
+            await asyncio.sleep(POLL_S)
+
+    async def _ask(self, indices: Sequence[int]) -> None:
+        """Looks at these calls, and asks for each that needs it, at once."""
+        if (self.reopened or self._moments) and any(map(self._asks, indices)):
+            await self._read()
+        open_ = [i for i in indices if self.numbers[i] not in self.done and self.planned[i].refusal is None]
+        for i in open_:
+            await self._look(i)
+        for i in open_:
+            if self._asks(i) and self.numbers[i] not in self._approvals:  # else somebody is asked already
+                await self._refuse_or_grant(i)
+        held = [i for i in open_ if self._asks(i)]
+        lacking = [self.numbers[i] for i in held if self._lacks(self.numbers[i])]
+        if lacking and self.exchange.approvals == "reject":
+            step = self.record.steps[lacking[0]]
+            arguments = orjson.loads(step.arguments)
+            shown = texts.Shown(id="", tool=step.tool, arguments=arguments, reason=step.reason, rule=step.rule)
+            self._end("rejected", texts.refused_here_text(shown, **self._told_so_far()))
+            await self.record.refused()
+            return
+        if lacking and (other := await self._issue(lacking)) is not None:
+            self.context = other[1]
+            self._end("completed", other[0])
+            await self.record.refused()
+        elif lacking:
+            self.begun()
+
+    async def _refuse_or_grant(self, i: int) -> None:
+        """Nobody is asked about a call that its tool would refuse, nor about one that was approved for good."""
+        entry = self.in_use.judge.catalog.find(self.planned[i].call.tool, self.exchange)
+        refusal = None if entry is None else await entry.source.refusal(self.planned[i].call, self.exchange)
+        if refusal is not None:
+            self._refuse(i, "refused", f"Error: {refusal}")
+        elif (grant := await self._grant(i)) is not None:
+            self._granted.add(self.numbers[i])
+            self.record.granted(self.numbers[i], grant.id, grant.granted_by)
+
+    async def _grant(self, i: int) -> Grant | None:
+        """A remembered approval that clears the call now; none does for who wants to be asked before each."""
+        if self.progress.asked_for:
+            return None
+        return await self.desk.remembered.grant(self.record.steps[self.numbers[i]], self.exchange)
+
+    async def _read(self) -> None:
+        """The approvals as they are. One of a call that may run once more is approved again with the next line."""
+        found = await self.desk.of_run(self.exchange.id, tenant=self.exchange.caller.tenant)
+        self._approvals = {
+            number: replace(approval, state="approved")
+            if approval.state == "executing" and self.record.steps[number].state == "requested"
+            else approval
+            for number, approval in found.items()
+        }
+
+    def _lacks(self, number: int) -> bool:
+        """Whether a step still has to be asked for, or anew because tool or policy have changed since."""
+        approval = self._approvals.get(number)
+        return approval is None or (approval.state == "approved" and not self.desk.holds(approval))
+
+    async def _issue(self, numbers: Sequence[int]) -> tuple[str, Json] | None:
+        """Asks for these; or returns the question of another run that waits for one of them, with its facts."""
+        while (other := await self.questions.already([self.record.steps[n] for n in numbers])) is None:
+            with suppress(AskedAlreadyError):  # another request asks at this moment
+                await self._ask_people(numbers)
+                return None
+        return other
+
+    async def _ask_people(self, numbers: Sequence[int]) -> None:
+        issued = [self.desk.issue(self.record.steps[number], self.exchange) for number in numbers]
+        views, outdated = [*map(approval_view, issued)], [self._approvals[n] for n in numbers if n in self._approvals]
+        await self.record.ask(issued, views, instead_of=outdated, once=self.questions.are_shared)
+        self._approvals = {**self._approvals, **{approval.step: approval for approval in issued}}
+
+    async def _wait(self, i: int) -> None:
+        """Until the call is decided on; `finish` is set when the turn ends before, or because of it."""
+        awaited = [self.numbers[k] for k in range(i, len(self.numbers)) if self._awaits(k)]
+        asked = self._pending(awaited)
+        if self._moments:  # they may have been decided while other calls ran
+            await self._read()
+        self._moments += 1
+        waiting = self._pending(awaited)
+        try:
+            if self.exchange.approvals == "hold" and self._approvals[awaited[0]].state == "pending":
+                await self.say({WAITS: True})
+                await self.questions.hold(waiting, self.say, held_s=self.consent.inline_wait_s)
+            pending = await self._until_decided(awaited)
+            await self.say({WAITS: False})
+        except asyncio.CancelledError:
+            await self.left()
+            await self.record.park("awaiting_approval")
+            raise
+        for approval in (self._approvals[n] for n in awaited):
+            if approval.state != "pending" and any(approval.id == one.id for one in (*asked, *waiting)):
+                told = {"type": "approval.resolved", "approval_id": approval.id, "state": approval.state}
+                await self.say(chunks.event({**told, "run_id": self.exchange.id}))
+        if pending:
+            self._park(awaited)
+        elif (said_no := self._decided_against(awaited)) is not None:
+            self._abort(said_no, awaited)
+
+    def _pending(self, awaited: Sequence[int]) -> list[Approval]:
+        return [self._approvals[number] for number in awaited if self._approvals[number].state == "pending"]
+
+    def _awaits(self, i: int) -> bool:
+        number = self.numbers[i]
+        return number in self._approvals and number not in self.done and self._asks(i)
+
+    async def _until_decided(self, awaited: Sequence[int]) -> bool:
+        """Whether the first of them is still not decided when the time to wait here is over."""
+        run_id, tenant = self.exchange.id, self.exchange.caller.tenant
+        try:
+            if self.exchange.approvals == "hold":
+                with self.budget.paused():
+                    async with asyncio.timeout(self.consent.inline_wait_s) as limit:
+                        await self.desk.wait(awaited, run_id=run_id, tenant=tenant, abort=self._aborts)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+        await self._read()
+        return self._approvals[awaited[0]].state == "pending" and not self._decided_against(awaited)
+
+    @property
+    def _aborts(self) -> bool:
+        return self.consent.on_reject == "abort"
+
+    def _decided_against(self, awaited: Sequence[int]) -> Approval | None:
+        """What ends the turn: any rejection, unless the run goes on after those."""
+        said_no = (approval for approval in map(self._approvals.__getitem__, awaited) if against(approval))
+        if self._aborts:
+            return next(said_no, None)
+        first = self._approvals[awaited[0]]
+        return first if against(first) and first.state != "rejected" else None
+
+    def _park(self, awaited: Sequence[int]) -> None:
+        """The turn ends; the run waits in the store."""
+        pending = self._pending(awaited)
+        self.context = spoken.waiting(self.exchange.id, pending)
+        self._end("awaiting_approval", self.questions.last(pending))
+
+    def _abort(self, decided: Approval, awaited: Sequence[int]) -> None:
+        """A person, the clock or an operator said no: nothing of what is left of the group runs."""
+        ran = self._told_so_far()
+        if decided.state == "rejected":
+            self._end("rejected", texts.rejected_text(decided.tool, decided.comment, **ran))
+        elif decided.state == "expired":
+            self._end("expired", texts.expired_text(decided.tool, **ran))
+        else:
+            self._end("cancelled", texts.cancelled_text(decided.tool, **ran))
+        for number in awaited:
+            approval = self._approvals[number]
+            self.record.ended(number, _ENDED.get(approval.state, "cancelled"), None)
+
+    def _refuse(self, i: int, state: StepState, text: str) -> None:
+        """The call will not run, and the model is told so, whatever it wanted to come of the call."""
+        self._replan(i, replace(self.planned[i], refusal=text))
+        self.record.ended(self.numbers[i], state, text)
+
+    def _replan(self, i: int, planned: Planned) -> None:
+        self.planned = [*self.planned[:i], planned, *self.planned[i + 1 :]]
+
+    def _rejected(self, i: int, approval: Approval) -> Told | None:
+        """What the model is told of a rejected call when the run goes on (`on_reject: continue`)."""
+        if approval.state != "rejected":
+            return None
+        text = _NOT_RUN if approval.comment is None else f"{_NOT_RUN} They say: {approval.comment}"
+        self._refuse(i, "rejected", text)
+        return Told(text, text, ok=False)
+
+    def _end(self, state: RunState, text: str) -> None:
+        self.state, self.finish = state, Finish(text, "stop")
+
+    def _is_over(self) -> bool:
+        return self.finish is not None
+
+    def _told_so_far(self) -> "_ToldSoFar":
+        ran = sum(step.started_s is not None for step in self.record.steps)
+        return {"ran_before": ran, "language": self.questions.language}
+
+
+#: See `Round._sight`.
+_Sight: TypeAlias = tuple[Judge, Entry | None, Planned, bool, bool, int]
+
+
+class _ToldSoFar(TypedDict):
+    ran_before: int
+    language: Language
+
+
+def _refused(planned: Planned) -> Told | None:
+    return None if planned.refusal is None else Told(planned.refusal, planned.refusal, ok=False)
+
+
+def _named(planned: Planned, number: int) -> Json:
+    return {"tool": planned.call.tool, "call_id": planned.call.id, "number": number}

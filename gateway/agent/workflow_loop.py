@@ -1,0 +1,193 @@
+"""A workflow as a state machine: what the result of one step leads to. No I/O, no clock.
+
+It stands where a `Loop` stands, and the same gate, record and approvals serve it. Invariants: steps run in the order of
+the file; a call runs only after it was validated and judged; what a model says is text, whatever it looks like; a step
+that failed is the last one.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Final, Literal, TypeAlias
+
+from gateway.workflows.definition import Step, Workflow
+from gateway.contracts.exchange import Json
+from gateway.errors import GatewayError
+from gateway.agent.loop import Action, Ask, Execute, Finish, Plan, Planned, Told
+from gateway.agent.output.scanner import FoundCall, Outcome
+from gateway.approvals.escaping import shown
+from gateway.workflows.templates import Reference, TooLongError, Values, filled_text, references
+
+#: Of a result, for later steps; the last one is told whole.
+RESULT_CHARS: Final = 65_536
+#: Of what went wrong, in the error.
+REASON_CHARS: Final = 500
+#: Fields of a request that are about tools, or about the answer to a client.
+_NOT_SENT: Final = frozenset(
+    ("tools", "tool_choice", "parallel_tool_calls", "functions", "function_call", "response_format")
+)
+#: Ends of an answer that are not the ordinary one.
+_ENDS: Final[Mapping[str | None, Literal["length", "content_filter"]]] = {
+    "length": "length",
+    "content_filter": "content_filter",
+}
+
+
+#: Fills the references in the arguments of a tool. Raises ValueError, with the reason.
+Fill: TypeAlias = Callable[[str, Mapping[str, object], Values], Json]
+
+
+@dataclass(slots=True)
+class Script:
+    """One run of a workflow; `parameters` are checked, with their defaults.
+
+    `begin`, `answered` and `executed` raise GatewayError (workflow_failed) where the run must end.
+    """
+
+    workflow: Workflow
+    parameters: Json
+    plan: Plan
+    new_id: Callable[[], str]
+    run_id: str
+    fill: Fill
+    hidden: list[Json] = field(default_factory=list)  # stays empty: no model goes on from what a workflow did
+    _number: int = 0  # of the step under way
+    _results: dict[str, str] = field(default_factory=dict)
+    _cut: set[str] = field(default_factory=set)  # steps of whose results the end is missing
+
+    client_tools: ClassVar[frozenset[str]] = frozenset()
+    content: ClassVar[str] = ""  # nothing is said around a call
+
+    def begin(self) -> Action:
+        """Where the workflow begins, or goes on that is on record between two rounds."""
+        while (step := self._step).prompt is not None:
+            text, is_cut = self._filled_text(step.prompt), self._refers_to_cut(step.prompt)
+            if self._is_last:
+                return Finish(text, "stop")
+            self._keep(text, is_cut=is_cut)
+        if step.model is not None:
+            return Ask(self.messages)
+        return Execute((self._planned(step),))
+
+    def answered(self, content: str, outcome: Outcome, *, finish_reason: str | None) -> Action:
+        """What follows from the model's answer; `content` is all of its text, read without looking for calls."""
+        del outcome  # nobody offered it tools
+        if self._is_last:
+            return Finish(content, _ENDS.get(finish_reason, "stop"))
+        self._keep(content, is_cut=finish_reason in _ENDS)
+        return self.begin()
+
+    def executed(self, planned: Sequence[Planned], results: Sequence[Told]) -> Action:
+        """What follows from the result of the one call."""
+        (call,), (told,) = planned, results
+        if call.refusal is not None or not told.ok:
+            raise self._failure(shown(told.whole, REASON_CHARS))
+        if self._is_last:
+            return Finish(told.whole, "stop")
+        self._keep(told.whole)
+        return self.begin()
+
+    def snapshot(self) -> Json:
+        """What `restore` needs besides the workflow and its parameters."""
+        return {"number": self._number, "results": self._results, "cut": sorted(self._cut)}
+
+    def restore(self, snapshot: Json, rounds: Iterable[tuple[str, Json, Sequence[Planned], Sequence[str]]]) -> None:
+        """Goes on where a run was that is on record; what came of its `rounds` stands in the snapshot."""
+        del rounds
+        self._number, self._results = snapshot["number"], dict(snapshot["results"])
+        self._cut = set(snapshot["cut"])
+
+    @property
+    def beside(self) -> Json:
+        """Nothing: no step is shown what another one said."""
+        return {}
+
+    @property
+    def asked(self) -> int:
+        """Calls asked for, executed or answered with an error."""
+        return sum(step.tool is not None for step in self.workflow.steps[: self._number + 1])
+
+    @property
+    def messages(self) -> tuple[Json, ...]:
+        """All that the model is shown in the next call."""
+        step = self._step
+        return () if step.model is None else ({"role": "user", "content": self._filled_text(step.model)},)
+
+    def request(self, body: Json, conversation: Sequence[Json]) -> Json:
+        """The next call of the model: one message, nothing of the conversation, and no tools."""
+        del conversation
+        return {**{key: value for key, value in body.items() if key not in _NOT_SENT}, "messages": [*self.messages]}
+
+    def at_step(self, error: GatewayError) -> GatewayError:
+        """What a step ended with, which says so."""
+        if error.code == "workflow_failed":
+            return error
+        where = f"the step {self._step.name!r} of the workflow {self.workflow.name!r} (run {self.run_id})"
+        told = GatewayError(
+            error.code,
+            f"{error.message} That was {where}.",
+            param=error.param,
+            retry_after_s=error.retry_after_s,
+        )
+        told = told.with_status(error.facts.status)
+        return told.after_effects() if error.settled else told
+
+    @property
+    def _step(self) -> Step:
+        return self.workflow.steps[self._number]
+
+    @property
+    def _is_last(self) -> bool:
+        return self._number == len(self.workflow.steps) - 1
+
+    @property
+    def _values(self) -> Values:
+        return {"params": self.parameters, "steps": self._results}
+
+    def _keep(self, result: str, *, is_cut: bool = False) -> None:
+        """The step is done."""
+        name = self._step.name
+        omitted = len(result) - RESULT_CHARS
+        if omitted > 0:
+            result, is_cut = f"{result[:RESULT_CHARS]}\n[... {omitted} characters omitted]", True
+        if self._is_wanted(Reference("steps", name)):
+            self._results[name] = result
+            if is_cut:
+                self._cut.add(name)
+        self._number += 1
+
+    def _planned(self, step: Step) -> Planned:
+        """The call, judged as one that a model asks for."""
+        if self._refers_to_cut(step.with_):
+            # To a model half a text says so itself; a tool would take it for the whole.
+            reason = f"more than {RESULT_CHARS} characters, or the model came to its own limit"
+            raise self._failure(f"it needs a result of which the end is missing ({reason})")
+        assert step.tool is not None
+        try:
+            arguments = self.fill(step.tool, step.with_, self._values)
+        except ValueError as error:
+            raise self._failure(str(error)) from None
+        return self.plan(FoundCall(step.tool, arguments, False), self.new_id())
+
+    def _filled_text(self, text: str) -> str:
+        try:
+            return filled_text(text, self._values)
+        except TooLongError as error:
+            raise self._failure(str(error)) from None
+
+    def _refers_to_cut(self, template: object) -> bool:
+        return any(ref.kind == "steps" and ref.name in self._cut for ref in references(template))
+
+    def _is_wanted(self, result: Reference) -> bool:
+        """Whether a later step has a use for it."""
+        later = self.workflow.steps[self._number + 1 :]
+        return any(result in references(template) for step in later for template in _templates(step))
+
+    def _failure(self, reason: str) -> GatewayError:
+        return GatewayError(
+            "workflow_failed",
+            f"The workflow {self.workflow.name!r} ended at its step {self._step.name!r}: {reason} (run {self.run_id}).",
+        )
+
+
+def _templates(step: Step) -> tuple[object, ...]:
+    return step.prompt, step.model, step.with_

@@ -1,0 +1,183 @@
+"""The pages of approvals: what waits for a person, and a person's decisions.
+
+To another tenant there is no such approval, whatever its key may do; what a decision needs, the desk knows.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import Final, Literal, get_args
+
+from aiohttp import web
+from pydantic import Field
+
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Clock, Json
+from gateway.errors import GatewayError
+from gateway.contracts.journal import Approval, ApprovalState, Journal
+from gateway.api.site import Route
+from gateway.api.request import VIEWING, Authorise, Body, Resume, body_of, gone, limit_of, query_of, via_of, word_of
+from gateway.api.decisions import Decision, Decisions, go_on
+from gateway.api.views import decided_view, error_view, json_answer, list_answer, page_answer
+from gateway.approvals.approvals import Desk, Wish, approval_view, not_found
+from gateway.runs.event_feed import Tail
+from gateway.approvals.chat_replies import COMMENT_CHARS
+
+APPROVALS = "/context/approvals"
+STATES: Final[tuple[ApprovalState, ...]] = get_args(ApprovalState)
+WAIT_MOST_S = 60.0
+BATCH_MOST = 100
+_SECONDS = re.compile(r"[0-9]{1,2}(?:\.[0-9]{1,3})?", re.ASCII)
+
+
+class Listed(Body):
+    """One approval of a batch."""
+
+    id: str
+    sha256: str | None = None
+
+
+class Batch(Body):
+    """One decision on the approvals that are listed, and on no other."""
+
+    decision: Literal["approve", "reject"]
+    approvals: list[Listed] = Field(min_length=1, max_length=BATCH_MOST)
+    reason: str | None = Field(default=None, max_length=COMMENT_CHARS)
+
+
+class ApprovalPages:
+    """The pages of one worker; desk, store and tail are those of the configuration in use."""
+
+    def __init__(
+        self,
+        *,
+        desk: Callable[[], Desk],
+        store: Journal,
+        tail: Tail,
+        authorise: Authorise,
+        resume: Resume,
+        clock: Clock,
+    ) -> None:
+        self._desk = desk
+        self._store = store
+        self._tail = tail
+        self._authorise = authorise
+        self._decisions = Decisions(desk)
+        self._resume = resume
+        self._clock = clock
+        self._closing = False
+        self._waiting: set[asyncio.Event] = set()
+
+    def routes(self) -> list[Route]:
+        """(method, path, handler), for `add_route` of aiohttp's router."""
+        one = APPROVALS + "/{id}"
+        readable = [(APPROVALS, self._list), (one, self._get)]
+        return [
+            *((method, path, page) for path, page in readable for method in ("GET", "HEAD")),
+            ("POST", APPROVALS + "/batch", self._decide_all),
+            ("POST", one, self._decide),
+        ]
+
+    async def close(self) -> None:
+        """Whoever waits is answered now. Idempotent."""
+        self._closing = True
+        for news in self._waiting:
+            news.set()
+
+    async def _list(self, request: web.Request) -> web.Response:
+        caller = self._authorise(request, *VIEWING)
+        query = query_of(request, "status", "conversation", "run", "after", "limit")
+        after, limit = query.get("after"), limit_of(query)
+        if after is not None and await self._store.approval(after, tenant=caller.tenant) is None:
+            raise gone("after")
+        approvals = await self._store.approvals(
+            tenant=caller.tenant,
+            state=word_of(query, "status", STATES),
+            conversation=query.get("conversation"),
+            run_id=query.get("run"),
+            after=after,
+            limit=limit + 1,
+        )
+        following = approvals[limit - 1].id if len(approvals) > limit else None
+        return page_answer([approval_view(approval) for approval in approvals[:limit]], following=following)
+
+    async def _get(self, request: web.Request) -> web.Response:
+        caller = self._authorise(request, *VIEWING)
+        wait_s = _wait_of(query_of(request, "wait").get("wait"))
+        approval = await self._found(request.match_info["id"], caller)
+        if approval.state == "pending" and wait_s:
+            approval = await self._decided(approval, caller, wait_s=wait_s)
+        return json_answer(approval_view(approval))
+
+    async def _decide(self, request: web.Request) -> web.Response:
+        caller = self._authorise(request, *VIEWING)
+        query_of(request)
+        decision = await body_of(request, Decision, caller)
+        approval = await self._decisions.make(request.match_info["id"], decision.wish(via_of(request)), caller=caller)
+        await go_on(self._resume, approval)
+        return json_answer(decided_view(approval))
+
+    async def _decide_all(self, request: web.Request) -> web.Response:
+        caller = self._authorise(request, "approve")
+        query_of(request)
+        batch = await body_of(request, Batch, caller)
+        via = via_of(request)
+        wishes = [
+            (one.id, Wish(approve=batch.decision == "approve", via=via, sha256=one.sha256, comment=batch.reason))
+            for one in batch.approvals
+        ]
+        made = await asyncio.gather(*(self._made(approval_id, wish, caller) for approval_id, wish in wishes))
+        await go_on(self._resume, *(one for one in made if isinstance(one, Approval)))
+        return list_answer([_told(listed.id, one) for listed, one in zip(batch.approvals, made, strict=True)])
+
+    async def _made(self, approval_id: str, wish: Wish, caller: Caller) -> Approval | GatewayError:
+        try:
+            return await self._decisions.make(approval_id, wish, caller=caller)
+        except GatewayError as error:
+            return error
+
+    async def _found(self, approval_id: str, caller: Caller) -> Approval:
+        """The approval as it is now, its time looked at. Raises GatewayError (approval_not_found)."""
+        approval = await self._store.approval(approval_id, tenant=caller.tenant)
+        if approval is not None and approval.state == "pending" and approval.expires_s <= self._clock.time():
+            await self._desk().expire()
+            approval = await self._store.approval(approval_id, tenant=caller.tenant)
+        if approval is None:
+            raise not_found()
+        return approval
+
+    async def _decided(self, approval: Approval, caller: Caller, *, wait_s: float) -> Approval:
+        """The approval once it is not pending any more, or as it is after `wait_s`."""
+        loop, news = asyncio.get_running_loop(), asyncio.Event()
+        ends_s = loop.time() + wait_s
+        self._waiting.add(news)
+        try:
+            async with self._tail.listening(lambda _: news.set(), run_id=approval.run_id):
+                while True:
+                    news.clear()
+                    approval = await self._found(approval.id, caller)
+                    left_s = min(ends_s - loop.time(), approval.expires_s - self._clock.time())
+                    if approval.state != "pending" or loop.time() >= ends_s or self._closing:
+                        return approval
+                    timer = loop.call_later(max(left_s, 0.0), news.set)
+                    try:
+                        await news.wait()
+                    finally:
+                        timer.cancel()
+        finally:
+            self._waiting.discard(news)
+
+
+def _told(approval_id: str, made: Approval | GatewayError) -> Json:
+    if isinstance(made, GatewayError):
+        return {"id": approval_id, "status": made.facts.status, "error": error_view(made)}
+    return {"id": approval_id, "status": 200, "approval": decided_view(made)}
+
+
+def _wait_of(text: str | None) -> float:
+    """Seconds. Raises GatewayError (invalid_field)."""
+    if text is None:
+        return 0.0
+    if _SECONDS.fullmatch(text) is None or float(text) > WAIT_MOST_S:
+        raise GatewayError("invalid_field", f"It must be a number of seconds from 0 to {WAIT_MOST_S:g}.", param="wait")
+    return float(text)

@@ -1,0 +1,69 @@
+"""Decisions of people carried out, in whichever way they come in: written down first, then their runs go on."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from pydantic import Field
+
+from gateway.contracts.caller import Caller
+from gateway.contracts.journal import Approval, StoredRun, Via
+from gateway.api.request import Body, Resume
+from gateway.approvals.approvals import Desk, Remember, Wish
+from gateway.contracts.store import StoreError, unwritten
+from gateway.approvals.chat_replies import COMMENT_CHARS
+
+log = logging.getLogger("gateway")
+
+
+class Decision(Body):
+    """A person's decision on one approval."""
+
+    decision: Literal["approve", "reject"]
+    sha256: str | None = Field(default=None, description="Hash of the call that was shown.")
+    arguments: dict[str, Any] | None = Field(default=None, description="To run instead of the model's.")
+    reason: str | None = Field(default=None, max_length=COMMENT_CHARS)
+    remember: Remember = "once"
+
+    def wish(self, via: Via) -> Wish:
+        return Wish(
+            approve=self.decision == "approve",
+            via=via,
+            sha256=self.sha256,
+            arguments=self.arguments,
+            comment=self.reason,
+            remember=self.remember,
+        )
+
+
+class Decisions:
+    """What comes of a person's wish. `desk` is that of the configuration in use."""
+
+    def __init__(self, desk: Callable[[], Desk]) -> None:
+        self._desk = desk
+
+    async def make(self, approval_id: str, wish: Wish, *, caller: Caller) -> Approval:
+        """The approval as it is afterwards. Raises GatewayError."""
+        with written("a decision"):
+            return await self._desk().rule(approval_id, wish, caller=caller)
+
+
+async def go_on(resume: Resume, *decided: Approval | StoredRun) -> None:
+    """Lets the runs of what was decided go on. A failure changes nothing of that: they are taken up again later."""
+    for run_id in dict.fromkeys(one.run_id if isinstance(one, Approval) else one.id for one in decided):
+        try:
+            await resume(run_id)
+        except Exception:
+            log.exception("run %s does not go on yet", run_id)
+
+
+@contextmanager
+def written(what: str) -> Iterator[None]:
+    """Around what writes a person's word down. Raises GatewayError (store_full, store_uncertain) where that fails."""
+    try:
+        yield
+    except StoreError as error:
+        log.error("%s cannot be written down: %s", what, error)
+        text = f"The gateway cannot write down {what}, so nothing has changed; its log says why."
+        raise unwritten(error, text) from None

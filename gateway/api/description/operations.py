@@ -1,0 +1,334 @@
+"""The operations of the gateway's own API, one line each: the table that its description is generated from."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from gateway.api.site import EXPOSITION_TYPE
+from gateway.api.description.schemas import NUMBER, TEXT, WHOLE, Schema, listing, paged, ref
+from gateway.api.approvals import STATES as APPROVAL_STATES
+from gateway.api.request import LIMIT, LIMIT_MOST
+from gateway.api.runs import STATES as RUN_STATES
+
+Scope = Literal["context", "approve", "admin", "metrics"]
+Method = Literal["GET", "POST", "PUT", "DELETE"]
+
+JSON: Final = "application/json"
+STREAM: Final = "text/event-stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of the query, or a request header."""
+
+    name: str
+    schema: Schema
+    description: str
+    place: Literal["query", "header"] = "query"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A successful answer, by its content type; without one it has no body."""
+
+    description: str
+    content: Mapping[str, Schema | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One method of one page. `scopes`: a key needs one of these; () is for everybody. `errors` are codes of its own,
+    besides those of `COMMON`.
+    """
+
+    method: Method
+    path: str
+    name: str
+    summary: str
+    tag: str
+    scopes: tuple[Scope, ...]
+    answers: Mapping[int, Answer]
+    parameters: Sequence[Parameter] = ()
+    body: str | None = None
+    body_required: bool = True
+    errors: tuple[str, ...] = ()
+    head: bool = False  # HEAD answers the same, without its body
+
+
+_LOOKS: Final[tuple[Scope, ...]] = ("context", "approve")
+_QUERY: Final = ("unknown_field", "invalid_field")
+_BODY: Final = (
+    "invalid_json",
+    "invalid_header",
+    "missing_field",
+    *_QUERY,
+    "request_too_large",
+    "unsupported_media_type",
+)
+_CHAT: Final = (
+    *(code for code in _BODY if code != "unknown_field"),
+    *("unsupported_parameter", "upstream_rejected", "upstream_refused", "prompt_not_found", "idempotency_mismatch"),
+    *("agent_iteration_limit", "agent_malformed_tool_call", "invalid_parameters", "run_cancelled", "run_interrupted"),
+    *("workflow_failed", "upstream_limited", "upstream_error", "overloaded", "upstream_unavailable"),
+    *("agent_timeout", "upstream_timeout", "approval_not_found", "approval_expired", "approval_stale"),
+    *("decision_conflict", "edit_refused"),
+)
+_DECIDING: Final = (
+    *_BODY,
+    "approval_not_found",
+    "approval_expired",
+    "approval_stale",
+    "decision_conflict",
+    "edit_refused",
+)
+#: Codes that any operation may answer: of the head, the name, the key, the store.
+COMMON: Final = (
+    *("bad_framing", "host_not_allowed", "origin_not_allowed", "method_not_allowed", "request_timeout"),
+    *("target_too_long", "expectation_failed", "headers_too_large", "internal_error", "unsupported_transfer_coding"),
+    *("overloaded", "http_version", "store_full", "store_uncertain"),
+)
+#: Codes that any operation for a key may answer.
+OF_KEYS: Final = ("invalid_header", "missing_api_key", "invalid_api_key", "scope_missing")
+#: Codes of no operation: paths and methods that are none, and requests that pass through.
+OF_NONE: Final = ("unknown_route", "unsupported_endpoint")
+
+_CONVERSATION: Final = Parameter("conversation", TEXT, "Only those of this conversation (`X-Context-Conversation`).")
+_BEHIND: Final = Parameter("after", TEXT, "`next` of the page before.")
+_LIMIT: Final = Parameter(
+    "limit", {"type": "integer", "minimum": 1, "maximum": LIMIT_MOST, "default": LIMIT}, "How many at most."
+)
+#: Of lists that came whole before they came in pages.
+_MANY: Final = Parameter(
+    "limit", {"type": "integer", "minimum": 1, "maximum": LIMIT_MOST, "default": LIMIT_MOST}, "How many at most."
+)
+_STEERING: Final = (
+    Parameter("X-Context-Chain", TEXT, "Name of a chain.", "header"),
+    Parameter("X-Context-Prompt", TEXT, "Id of a system prompt.", "header"),
+    Parameter("X-Context-Conversation", TEXT, "The client's id of the conversation.", "header"),
+    Parameter("X-Context-User", TEXT, "The client's id of the end user, whose memories these are.", "header"),
+    Parameter("X-Context-Tools", TEXT, "Names and globs, comma separated, that narrow the tools.", "header"),
+    Parameter("X-Context-Approvals", {"enum": ["hold", "turn", "reject"]}, "How to wait for a person.", "header"),
+    Parameter("X-Context-Events", {"enum": ["0", "1"]}, "`1`: progress events in the stream.", "header"),
+    Parameter("X-Context-Task", TEXT, "A task that a program sets itself, in one word, or `none`.", "header"),
+    Parameter("X-Context-Mode", {"enum": ["context"]}, "On `/v1/chat/completions`: `context`.", "header"),
+    Parameter("Idempotency-Key", TEXT, "A repeat with the same key joins its run.", "header"),
+)
+
+
+def _json(description: str, schema: Schema, *, status: int = 200) -> dict[int, Answer]:
+    return {status: Answer(description, {JSON: schema})}
+
+
+def _chat(path: str, name: str) -> Operation:
+    answer = Answer("The answer, or a stream of `chat.completion.chunk` events.", {JSON: ref("Chat"), STREAM: None})
+    return Operation(
+        method="POST", path=path, name=name, summary="Answer a chat through a chain", tag="Chat", scopes=("context",),
+        parameters=_STEERING, body="ChatRequest", answers={200: answer}, errors=_CHAT,
+    )  # fmt: skip
+
+
+def _models(path: str, name: str) -> Operation:
+    errors = ("upstream_error", "upstream_timeout", "upstream_unavailable", "upstream_limited", "upstream_refused")
+    return Operation(
+        method="GET", path=path, name=name, summary="List the upstream's models", tag="Chat", scopes=("context",),
+        answers=_json("The upstream's own list.", ref("Models")), errors=errors,
+    )  # fmt: skip
+
+
+def _get(
+    path: str, name: str, summary: str, tag: str, answer: Schema, *, scopes: tuple[Scope, ...] = _LOOKS,
+    parameters: Sequence[Parameter] = (), errors: tuple[str, ...] = (), head: bool = True,
+) -> Operation:  # fmt: skip
+    return Operation(
+        method="GET", path=path, name=name, summary=summary, tag=tag, scopes=scopes, parameters=parameters,
+        answers=_json("The answer.", answer), errors=(*_QUERY, *errors) if scopes else errors, head=head,
+    )  # fmt: skip
+
+
+def _post(
+    path: str, name: str, summary: str, tag: str, answer: Schema, *, scopes: tuple[Scope, ...],
+    errors: tuple[str, ...] = (), body: str | None = None, method: Method = "POST", status: int = 200,
+    required: bool = True,
+) -> Operation:  # fmt: skip
+    return Operation(
+        method=method, path=path, name=name, summary=summary, tag=tag, scopes=scopes, body=body, body_required=required,
+        answers=_json("The answer.", answer, status=status), errors=(*(_BODY if body else _QUERY), *errors),
+    )  # fmt: skip
+
+
+def _delete(path: str, name: str, summary: str, tag: str, *, errors: tuple[str, ...]) -> Operation:
+    return Operation(
+        method="DELETE", path=path, name=name, summary=summary, tag=tag, scopes=("approve",),
+        answers={204: Answer("It is gone.", {})}, errors=(*_QUERY, *errors),
+    )  # fmt: skip
+
+
+def _service(verb: str, summary: str, *, errors: tuple[str, ...] = (), body: str | None = None) -> Operation:
+    return _post(
+        f"/mcp/services/{{name}}/{verb}", f"{verb}Service", summary, "Services", ref("Service"), scopes=("admin",),
+        errors=("service_not_found", *errors), body=body, required=False,
+    )  # fmt: skip
+
+
+_EVENTS = Operation(
+    method="GET", path="/context/runs/{id}/events", name="followRun", tag="Runs", scopes=_LOOKS,
+    summary="Follow the events of a run until it ends",
+    parameters=(Parameter("after", WHOLE, "Only events behind this one; `Last-Event-ID` is the last word."),),
+    answers={200: Answer("Server-sent events.", {STREAM: None})},
+    errors=(*_QUERY, "run_not_found"),
+)  # fmt: skip
+_SOCKET = Operation(
+    method="GET", path="/context/ws", name="openSocket", tag="Approvals", scopes=_LOOKS,
+    summary="Open a WebSocket that sends events and takes decisions",
+    parameters=(Parameter("after", WHOLE, "Begin with the events behind this one."),),
+    answers={101: Answer("The WebSocket begins.", {})},
+    errors=_QUERY,
+)  # fmt: skip
+_METRICS = Operation(
+    method="GET", path="/metrics", name="getMetrics", tag="Operating", scopes=("metrics", "admin"), head=True,
+    summary="Get the metrics of all workers; `metrics.public` opens them to everybody",
+    answers={200: Answer("Prometheus text.", {EXPOSITION_TYPE.partition(";")[0]: None})},
+)  # fmt: skip
+_READY = Operation(
+    method="GET", path="/health/ready", name="getReadiness", tag="Operating", scopes=(), head=True,
+    summary="Find out whether the gateway takes requests",
+    answers=_json("It does.", ref("Status")) | _json("It drains, or has lost its store.", ref("Status"), status=503),
+)  # fmt: skip
+_RUN_WORKFLOW = Operation(
+    method="POST", path="/workflows/{name}/runs", name="runWorkflow", tag="Workflows", scopes=("context",),
+    summary="Run a workflow", parameters=(
+        Parameter("Prefer", {"const": "respond-async"}, "Answer at once, with 202.", "header"),
+        *(one for one in _STEERING if one.name.rpartition("-")[2] in ("Chain", "Conversation", "Tools", "Key")),
+    ),
+    body="RunBody",
+    answers=_json("The run, which has ended.", ref("WholeRun"))
+    | _json("The run, which goes on or waits for a person.", ref("WholeRun"), status=202),
+    errors=(*_BODY, *_CHAT, "workflow_not_found", "run_not_found"),
+)  # fmt: skip
+
+_STATUS: Final = Parameter("status", {"enum": list(APPROVAL_STATES)}, "Only those in this state.")
+_RUN: Final = Parameter("run", TEXT, "Only those of this run.")
+_WAIT: Final = Parameter("wait", {**NUMBER, "minimum": 0, "maximum": 60}, "Wait so many seconds for a decision.")
+_STATE: Final = Parameter("state", {"enum": list(RUN_STATES)}, "Only those in this state.")
+_AFTER: Final = Parameter("after", WHOLE, "Only lines behind this one.")
+_CATEGORY: Final = Parameter("category", TEXT, "Only those of this category.")
+_PROMPTS, _SERVICES = "/v1/system-prompts", "/mcp/services"
+_ADMIN: Final[tuple[Scope, ...]] = ("admin",)
+_CONTEXT: Final[tuple[Scope, ...]] = ("context",)
+_MEMORIES: Final = "/context/memories"
+_REMEMBERING: Final[tuple[Scope, ...]] = ("context", "admin")
+_WHOSE: Final = (
+    Parameter("user", TEXT, "Id of the end user (`X-Context-User`, or `user` of requests)."),
+    Parameter("key", TEXT, "Name of a key, for what was kept without a user; another's needs scope `admin`."),
+    Parameter("X-Context-User", TEXT, "As `user`.", "header"),
+)
+_CHANGING: Final = ("prompt_is_configured", "prompt_not_found")
+
+OPERATIONS: Final[Sequence[Operation]] = (
+    _chat("/context/v1/chat/completions", "createChat"),
+    _chat("/context/chat/completions", "createChatWithoutVersion"),
+    _chat("/v1/chat/completions", "createChatByHeader"),
+    _chat("/chat/completions", "createChatByHeaderWithoutVersion"),
+    _models("/context/v1/models", "listModels"),
+    _models("/context/models", "listModelsWithoutVersion"),
+    Operation(
+        method="POST", path="/context/explain", name="explain", tag="Chat", scopes=("context",), body="ChatRequest",
+        summary="See what a chat would become; no model is called", parameters=_STEERING[:-1],
+        answers=_json("What the model would be asked.", ref("Explanation")), errors=_CHAT,
+    ),
+    _get(_PROMPTS, "listPrompts", "List the system prompts", "Prompts", paged("Prompt"), scopes=_CONTEXT,
+         parameters=(_BEHIND, _MANY)),
+    _get(
+        _PROMPTS + "/{id}", "getPrompt", "Get a system prompt", "Prompts", ref("PromptWithText"), scopes=_CONTEXT,
+        errors=("prompt_not_found",),
+    ),
+    Operation(
+        method="GET", path=_PROMPTS + "/{id}/enhanced", name="getEnhancedPrompt", tag="Prompts", scopes=_CONTEXT,
+        summary="Get a system prompt as a model gets it", head=True, errors=("prompt_not_found", "unknown_route"),
+        parameters=(Parameter("If-None-Match", TEXT, "The ETag of an earlier answer.", "header"),),
+        answers=_json("The prompt.", ref("EnhancedPrompt")) | {304: Answer("It is the one of the ETag.", {})},
+    ),
+    _post(
+        _PROMPTS + "/{id}", "putPrompt", "Store a system prompt", "Prompts", ref("PromptWithText"), scopes=_ADMIN,
+        method="PUT", body="PromptBody", errors=_CHANGING[:1],
+    ),
+    _post(
+        _PROMPTS + "/{id}", "deletePrompt", "Delete a stored system prompt", "Prompts", ref("PromptDeleted"),
+        scopes=_ADMIN, method="DELETE", errors=_CHANGING,
+    ),
+    _get("/workflows", "listWorkflows", "List the workflows", "Workflows", paged("Workflow"), scopes=_CONTEXT,
+         parameters=(_CATEGORY, _BEHIND, _MANY)),
+    _get("/workflows/categories", "listWorkflowCategories", "List the categories of workflows", "Workflows",
+         listing("WorkflowCategory"), scopes=_CONTEXT),
+    _get("/workflows/{name}", "getWorkflow", "Get a workflow with its parameters", "Workflows", ref("WholeWorkflow"),
+         scopes=_CONTEXT, errors=("workflow_not_found",)),
+    _RUN_WORKFLOW,
+    _get("/context/approvals", "listApprovals", "List approvals, the oldest first", "Approvals", paged("Approval"),
+         parameters=(_STATUS, _CONVERSATION, _RUN, _BEHIND, _LIMIT)),
+    _get("/context/approvals/{id}", "getApproval", "Get an approval, perhaps once it is decided", "Approvals",
+         ref("Approval"), parameters=(_WAIT,), errors=("approval_not_found",)),
+    _post("/context/approvals/batch", "decideApprovals", "Decide on several approvals", "Approvals",
+          listing("BatchEntry"), scopes=("approve",), body="Batch"),
+    _post("/context/approvals/{id}", "decideApproval", "Decide on an approval (scope `approve`)", "Approvals",
+          ref("Approval"), scopes=_LOOKS, body="Decision", errors=_DECIDING),
+    _get("/context/grants", "listGrants", "List calls that were approved for longer", "Approvals", paged("Grant"),
+         parameters=(_BEHIND, _MANY)),
+    _delete("/context/grants/{id}", "revokeGrant", "Take such an approval back", "Approvals",
+            errors=("grant_not_found",)),
+    _get("/context/asks", "listAsks", "List conversations that ask before each call", "Approvals", paged("Ask"),
+         parameters=(_BEHIND, _MANY)),
+    _delete("/context/asks/{id}", "revokeAsk", "Let a conversation ask no more", "Approvals",
+            errors=("grant_not_found",)),
+    _get(_MEMORIES, "listMemories", "List what is remembered of an end user, the newest first", "Memories",
+         paged("Memory"), scopes=_REMEMBERING, errors=("invalid_header",),
+         parameters=(*_WHOSE, _BEHIND, _LIMIT)),
+    Operation(
+        method="DELETE", path=_MEMORIES, name="deleteMemories", tag="Memories", scopes=_REMEMBERING,
+        summary="Delete all that is remembered of an end user, or for a key", parameters=_WHOSE,
+        answers=_json("They are gone.", ref("MemoriesDeleted")), errors=(*_QUERY, "invalid_header", "missing_field"),
+    ),
+    Operation(
+        method="DELETE", path=_MEMORIES + "/{id}", name="deleteMemory", tag="Memories", scopes=_REMEMBERING,
+        summary="Delete a memory", answers={204: Answer("It is gone.", {})}, errors=(*_QUERY, "memory_not_found"),
+    ),
+    _SOCKET,
+    _get("/context/runs", "listRuns", "List runs, the newest first", "Runs", paged("Run"),
+         parameters=(_STATE, _CONVERSATION, _BEHIND, _LIMIT)),
+    _get("/context/runs/{id}", "getRun", "Get a run with its steps", "Runs", ref("WholeRun"),
+         errors=("run_not_found",)),
+    _EVENTS,
+    _post("/context/runs/{id}/cancel", "cancelRun", "End a run", "Runs", ref("Run"), scopes=_LOOKS,
+          errors=("run_not_found", "run_ended", "scope_missing")),
+    _post("/context/runs/{id}/resume", "settleStep",
+          "Let a parked run go on with {}, or say what became of a call (`step` and `as`: scope `approve`)", "Runs",
+          ref("Run"), scopes=_LOOKS, body="Finding",
+          errors=("run_not_found", "run_ended", "run_not_waiting", "scope_missing")),
+    _get("/context/audit", "listAudit", "Read the audit log", "Runs", paged("AuditLine"), scopes=_ADMIN,
+         parameters=(_AFTER, _LIMIT)),
+    _get(_SERVICES, "listServices", "List the MCP servers", "Services", paged("Service"), scopes=_ADMIN,
+         parameters=(_BEHIND, _MANY)),
+    _get(_SERVICES + "/{name}", "getService", "Get an MCP server", "Services", ref("Service"), scopes=_ADMIN,
+         errors=("service_not_found",)),
+    _get(_SERVICES + "/{name}/tools", "listServiceTools", "List the tools of an MCP server", "Services",
+         listing("ServiceTool"), scopes=_ADMIN, errors=("service_not_found",)),
+    _post(_SERVICES, "addService", "Register an MCP server", "Services", ref("Service"), scopes=_ADMIN,
+          body="Registration", status=201, errors=("service_exists",)),
+    _post(_SERVICES + "/{name}", "putService", "Change an MCP server", "Services", ref("Service"), scopes=_ADMIN,
+          method="PUT", body="McpServer", errors=("service_is_configured",)),
+    _post(_SERVICES + "/{name}", "deleteService", "Delete a registered MCP server", "Services", ref("ServiceDeleted"),
+          scopes=_ADMIN, method="DELETE", errors=("service_not_found", "service_is_configured")),
+    _service("start", "Start an MCP server", errors=("service_not_running",)),
+    _service("stop", "Stop an MCP server"),
+    _service("restart", "Start an MCP server anew"),
+    _service("accept", "Accept changed definitions", errors=("service_not_running", "service_changed"),
+             body="Acceptance"),
+    Operation(
+        method="GET", path="/", name="getRoot", tag="Operating", scopes=(), head=True,
+        summary="Find out that the gateway is there; a page for `Accept: text/html`",
+        answers={200: Answer("It is there.", {JSON: ref("Status"), "text/html": None})},
+    ),
+    _get("/openapi.json", "getDescription", "Get this description", "Operating", {"type": "object"}, scopes=()),
+    _get("/health/live", "getLiveness", "Find out that the gateway runs", "Operating", ref("Status"), scopes=()),
+    _READY,
+    _METRICS,
+)  # fmt: skip

@@ -1,0 +1,19 @@
+"""GET /openapi.json: the description of the gateway's own API, the same for everybody."""
+
+import asyncio
+
+from aiohttp import web
+
+from gateway.api.site import Route
+from gateway.api.description.openapi import description
+
+DESCRIPTION = "/openapi.json"
+
+
+def description_routes() -> list[Route]:
+    return [(method, DESCRIPTION, _describe) for method in ("GET", "HEAD")]
+
+
+async def _describe(_request: web.Request) -> web.Response:
+    content = await asyncio.to_thread(description)  # the first time takes a tenth of a second
+    return web.Response(body=content, headers={"Content-Type": "application/json", "Cache-Control": "no-cache"})

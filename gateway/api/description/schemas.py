@@ -1,0 +1,280 @@
+"""The JSON that the gateway's own pages take and answer, as JSON Schema (2020-12) for the description of the API.
+
+Bodies come from the models that read them, answers are written down here; tests hold both to real answers.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+from pydantic import BaseModel
+
+from gateway.config.schema.tools import McpServer
+from gateway.errors import CODES
+from gateway.api.approvals import STATES as APPROVAL_STATES
+from gateway.api.approvals import Batch
+from gateway.dialects.chat_body import ROLES
+from gateway.api.decisions import Decision
+from gateway.api.prompts import PromptBody
+from gateway.api.runs import STATES as RUN_STATES
+from gateway.api.runs import Finding
+from gateway.api.mcp_services import Acceptance
+from gateway.api.workflows import RunBody
+
+Schema: TypeAlias = dict[str, Any]
+
+TEXT: Final[Schema] = {"type": "string"}
+NUMBER: Final[Schema] = {"type": "number"}
+WHOLE: Final[Schema] = {"type": "integer"}
+TRUTH: Final[Schema] = {"type": "boolean"}
+OBJECT: Final[Schema] = {"type": "object"}
+TIME: Final[Schema] = {"type": "number", "description": "Unix time, in seconds."}
+_REFERENCE: Final = "#/components/schemas/"
+
+#: The models that read bodies, by the names of their schemas.
+BODIES: Final[Mapping[str, type[BaseModel]]] = {
+    model.__name__: model for model in (Acceptance, Batch, Decision, Finding, McpServer, PromptBody, RunBody)
+}
+
+
+def ref(name: str) -> Schema:
+    """Returns the reference to a schema of `schemas`."""
+    return {"$ref": _REFERENCE + name}
+
+
+def listing(name: str) -> Schema:
+    """Returns the schema of a list answer whose entries are of the schema `name`."""
+    return _of(object=_only("list"), data=_many(ref(name)))
+
+
+def paged(name: str) -> Schema:
+    """Returns the schema of one page of a list; `next` is the `after` of the page behind it, or null."""
+    return _of(object=_only("list"), data=_many(ref(name)), next=_maybe(TEXT))
+
+
+def schemas() -> dict[str, Schema]:
+    """Returns all schemas by name."""
+    found: dict[str, Schema] = {}
+    for name, model in BODIES.items():
+        schema = model.model_json_schema(ref_template=_REFERENCE + "{model}")
+        found |= schema.pop("$defs", {})
+        found[name] = schema
+    found |= _answers() | _of_memories() | _answers_of_services()
+    found |= {"Error": _error(), "ChatRequest": _chat_request()}
+    return dict(sorted(found.items()))
+
+
+def _of_memories() -> dict[str, Schema]:
+    return {
+        "Memory": _of(
+            id=TEXT,
+            object=_only("memory"),
+            user=_maybe(TEXT),
+            key=_maybe(TEXT),
+            conversation=_maybe(TEXT),
+            text=TEXT,
+            created_at=TIME,
+        ),
+        "MemoriesDeleted": _of(object=_only("memories.deleted"), deleted=WHOLE),
+    }
+
+
+def _answers() -> dict[str, Schema]:
+    return {
+        "Status": _of(status={"enum": ["ok", "ready", "draining", "store_lost"]}),
+        "Chat": _of(
+            id=TEXT,
+            object=_only("chat.completion"),
+            created=WHOLE,
+            model=TEXT,
+            choices=_many(OBJECT),
+            usage=OBJECT,
+        ),
+        "Models": _of(object=_only("list"), data=_many(OBJECT)),
+        "Explanation": _of(lane=_only("context"), chain=TEXT, workflow=_maybe(OBJECT)),
+        "Prompt": _prompt(),
+        "PromptWithText": _with(_prompt(), text=TEXT),
+        "EnhancedPrompt": _of(id=TEXT, object=_only("system_prompt.enhanced"), text=TEXT, omitted_tools=_many(TEXT)),
+        "PromptDeleted": _of(id=TEXT, object=_only("system_prompt.deleted"), deleted=_only(value=True)),
+        "Approval": _approval(),
+        "BatchEntry": _with(_of(id=TEXT, status=WHOLE), optional=True, approval=ref("Approval"), error=OBJECT),
+        "Grant": _of(
+            id=TEXT,
+            object=_only("grant"),
+            caller=TEXT,
+            run_id=TEXT,
+            conversation=_maybe(TEXT),
+            tool=TEXT,
+            sha256=TEXT,
+            created_at=TIME,
+            expires_at=_maybe(TIME),
+            granted_by=TEXT,
+        ),
+        "Ask": _of(
+            id=TEXT,
+            object=_only("ask"),
+            caller=TEXT,
+            conversation=TEXT,
+            created_at=TIME,
+            expires_at=_maybe(TIME),
+        ),
+        "Run": _run(),
+        "WholeRun": _with(
+            _run(),
+            steps=_many(ref("Step")),
+            approvals=_many(ref("Approval")),
+            answer=_maybe(OBJECT),
+            error=_maybe(_of(code=TEXT, message=_maybe(TEXT))),
+        ),
+        "Step": _step(),
+        "AuditLine": _audit_line(),
+        "Workflow": _workflow(),
+        "WholeWorkflow": _with(_workflow(), parameters=OBJECT, steps=_many(_of(name=TEXT, kind=TEXT))),
+        "WorkflowCategory": _of(name=TEXT, object=_only("workflow.category"), workflows=_many(TEXT)),
+    }
+
+
+def _answers_of_services() -> dict[str, Schema]:
+    return {
+        "Service": _service(),
+        "ServiceDeleted": _of(name=TEXT, object=_only("mcp.service.deleted"), deleted=_only(value=True)),
+        "ServiceTool": _of(
+            name=TEXT,
+            object=_only("mcp.tool"),
+            model_name=TEXT,
+            description=_maybe(TEXT),
+            parameters=_maybe(OBJECT),
+            sha256=TEXT,
+            accepted=_maybe(TEXT),
+            changed=TRUTH,
+        ),
+        "Registration": {"allOf": [_of(name=TEXT), OBJECT], "description": "`name`, and the fields of McpServer."},
+    }
+
+
+def _error() -> Schema:
+    codes = {"enum": sorted(CODES), "type": "string", "description": "One for each cause: docs/errors.md."}
+    types = {"enum": sorted({code.type for code in CODES.values()}), "type": "string"}
+    return _of(error=_of(message=TEXT, type=types, param=_maybe(TEXT), code=codes))
+
+
+def _chat_request() -> Schema:
+    message = _with(
+        _of(role={"enum": list(ROLES)}),
+        optional=True,
+        content={"type": ["string", "array", "null"]},
+        tool_calls={"type": ["array", "null"], "items": OBJECT},
+        tool_call_id=_maybe(TEXT),
+        name=_maybe(TEXT),
+    )
+    return {
+        **_with(
+            _of(messages={"type": "array", "items": message, "minItems": 1}),
+            optional=True,
+            model={"type": ["string", "null"], "description": "Required, unless `context.model` names one."},
+            stream={"type": ["boolean", "null"]},
+            stream_options=_maybe(OBJECT),
+            tools={"type": ["array", "null"], "items": OBJECT},
+            functions={"type": ["array", "null"], "items": OBJECT},
+            response_format=_maybe(OBJECT),
+            n={"enum": [1, None]},
+            logprobs={"enum": [False, None]},
+            user=_maybe(TEXT),
+        ),
+        "description": "OpenAI's chat completion request. Fields that are not listed go to the model unchanged.",
+    }
+
+
+def _prompt() -> Schema:
+    return _of(
+        id=TEXT,
+        object=_only("system_prompt"),
+        source={"enum": ["configured", "stored"]},
+        version=_maybe(WHOLE),
+        updated_at=_maybe(WHOLE),
+    )
+
+
+def _approval() -> Schema:
+    texts = dict.fromkeys(("id", "run_id", "tool", "sha256", "check_word", "basis", "rule", "reason", "remember"), TEXT)
+    maybe = dict.fromkeys(("conversation", "decided_by", "via", "comment"), _maybe(TEXT))
+    times = {"created_at": TIME, "expires_at": TIME, "decided_at": _maybe(TIME)}
+    states = {"enum": list(APPROVAL_STATES)}
+    return _of(**texts, **maybe, **times, step=WHOLE, arguments=OBJECT, edited_arguments=_maybe(OBJECT), state=states)
+
+
+def _run() -> Schema:
+    return _of(
+        id=TEXT,
+        object=_only("run"),
+        kind=TEXT,
+        state={"enum": list(RUN_STATES)},
+        chain=TEXT,
+        conversation=_maybe(TEXT),
+        caller=TEXT,
+        effects=TRUTH,
+        created_at=TIME,
+        updated_at=TIME,
+        pending=WHOLE,
+        lease_until=_maybe(TIME),
+    )
+
+
+def _step() -> Schema:
+    texts = dict.fromkeys(("tool", "sha256", "decision", "basis", "rule", "reason", "state"), TEXT)
+    maybe = dict.fromkeys(("call_id", "approval_id", "result", "late"), _maybe(TEXT))
+    times = {"started_at": _maybe(TIME), "finished_at": _maybe(TIME)}
+    return _of(**texts, **maybe, **times, number=WHOLE, round=WHOLE, arguments=OBJECT, tainted=TRUTH)
+
+
+def _audit_line() -> Schema:
+    names = ("tenant", "caller", "run_id", "event", "tool", "sha256", "decision", "basis", "rule", "by", "via", "hash")
+    return _of(seq=WHOLE, step=WHOLE, created_s=TIME, **dict.fromkeys(names, TEXT))
+
+
+def _workflow() -> Schema:
+    return _of(name=TEXT, object=_only("workflow"), category=TEXT, description=TEXT)
+
+
+def _service() -> Schema:
+    return _of(
+        name=TEXT,
+        object=_only("mcp.service"),
+        source=TEXT,
+        state=TEXT,
+        error=_maybe(TEXT),
+        degraded=TRUTH,
+        since=_maybe(TIME),
+        transport=_maybe(TEXT),
+        protocol=_maybe(TEXT),
+        restarts=WHOLE,
+        skipped_lines=WHOLE,
+        stopped=TRUTH,
+        description=TEXT,
+        trigger_keywords=_many(TEXT),
+        tools=WHOLE,
+        changed=_many(TEXT),
+        settings=_maybe(OBJECT),
+        workers=_many(_of(worker=TEXT, state=TEXT, error=_maybe(TEXT), updated_at=TIME)),
+    )
+
+
+def _of(**fields: Schema) -> Schema:
+    """An object that has these fields, and perhaps others: later versions may add some."""
+    return {"type": "object", "properties": fields, "required": list(fields)}
+
+
+def _with(schema: Schema, *, optional: bool = False, **fields: Schema) -> Schema:
+    required = schema["required"] if optional else [*schema["required"], *fields]
+    return {**schema, "properties": {**schema["properties"], **fields}, "required": required}
+
+
+def _many(schema: Schema) -> Schema:
+    return {"type": "array", "items": schema}
+
+
+def _maybe(schema: Schema) -> Schema:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def _only(value: object) -> Schema:
+    return {"const": value}

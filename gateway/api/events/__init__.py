@@ -1,0 +1,1 @@
+"""The events of runs and approvals, as they come."""

@@ -1,0 +1,152 @@
+"""Those who listen to the events of their tenants, told all at once.
+
+1. An event is put into words once, however many listen.
+2. Events that come close together go out together; the more there are who listen, the longer is that.
+3. Whoever keeps up is written to right here. Others have a line of their own: see `Outbox`.
+"""
+
+import asyncio
+import struct
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+import orjson
+
+from gateway.contracts.exchange import Json
+from gateway.contracts.journal import RunEvent
+
+#: A client that is so many events behind does not read.
+WAITING_MOST: Final = 1000
+#: Events wait for others that go with them: so long for each client, and at most so long.
+PAUSE_EACH_S, PAUSE_MOST_S = 0.0002, 0.1
+#: More than this at once goes through the lines, so that little stands in memory for a client that reads slowly.
+FRAMES_BYTES: Final = 1 << 16
+#: So many clients are written to before others have their turn.
+AT_ONCE: Final = 200
+#: The number of an event in its store, and its words.
+Told = tuple[int, bytes]
+_TEXT: Final = 0x81
+
+
+class Outbox:
+    """What waits to be sent to one client of a tenant.
+
+    `put_now` writes frames at once, if the client keeps up; `seen` is the number of the last event that it was told.
+    """
+
+    put_now: Callable[[bytes], bool]
+
+    def __init__(self, tenant: str) -> None:
+        self.tenant = tenant
+        self.seen = 0
+        self.overfull = asyncio.Event()
+        self._line: deque[Told | bytes] = deque()
+        self._news = asyncio.Event()
+        self._idle = asyncio.Event()
+
+    def tell(self, told: Sequence[Told], frames: bytes) -> None:
+        """New events, which are `frames` together; b"" if they are to be sent one by one."""
+        if self.overfull.is_set():
+            return
+        if frames and self._idle.is_set() and told[0][0] > self.seen and self.put_now(frames):
+            self.seen = told[-1][0]
+            return
+        for one in told:
+            self._put(one)
+
+    def reply(self, content: Json) -> None:
+        self._put(orjson.dumps(content))
+
+    async def next(self) -> Told | bytes:
+        """Comes back for more once the last one is sent."""
+        while not self._line:
+            self._idle.set()
+            self._news.clear()
+            await self._news.wait()
+        return self._line.popleft()
+
+    async def empty(self) -> None:
+        """Returns once all of it is sent."""
+        await self._idle.wait()
+
+    def _put(self, item: Told | bytes) -> None:
+        self._idle.clear()
+        self._line.append(item)
+        self._news.set()
+        if len(self._line) > WAITING_MOST:
+            self._line.clear()
+            self.overfull.set()
+
+
+class Audience:
+    """All clients of one worker. `in_use` gives the configuration: while it is another one, keys are looked at anew."""
+
+    def __init__(self, in_use: Callable[[], object]) -> None:
+        self._in_use = in_use
+        self._known: object = None
+        self._outboxes: defaultdict[str, dict[Outbox, None]] = defaultdict(dict)
+        self._count = 0
+        self._news: defaultdict[str, list[Told]] = defaultdict(list)
+        self._telling: asyncio.Task[None] | None = None
+
+    @asynccontextmanager
+    async def joined(self, outbox: Outbox) -> AsyncIterator[None]:
+        """Inside, `outbox` is told of what `hear` hears."""
+        if not self._count:
+            self._known = self._in_use()
+        self._outboxes[outbox.tenant][outbox] = None
+        self._count += 1
+        try:
+            yield
+        finally:
+            self._count -= 1
+            del self._outboxes[outbox.tenant][outbox]
+            if not self._outboxes[outbox.tenant]:
+                del self._outboxes[outbox.tenant]
+
+    def hear(self, event: RunEvent) -> None:
+        """A new event of any tenant."""
+        if event.tenant not in self._outboxes:
+            return
+        self._news[event.tenant].append((event.seq, words_of(event)))
+        if self._telling is None or self._telling.done():
+            self._telling = asyncio.get_running_loop().create_task(self._tell())
+
+    async def _tell(self) -> None:
+        while self._news:
+            await asyncio.sleep(min(self._count * PAUSE_EACH_S, PAUSE_MOST_S))
+            news, self._news = self._news, defaultdict(list)
+            known, self._known = self._known, self._in_use()
+            for tenant, told in news.items():
+                frames = b"".join(_frame(words) for _, words in told) if known is self._known else b""
+                if len(frames) > FRAMES_BYTES:
+                    frames = b""
+                for number, outbox in enumerate(list(self._outboxes.get(tenant, ()))):
+                    if number % AT_ONCE == AT_ONCE - 1:
+                        await asyncio.sleep(0)
+                    outbox.tell(told, frames)
+
+
+def words_of(event: RunEvent) -> bytes:
+    """What a client is told."""
+    return orjson.dumps(
+        {
+            "type": "event",
+            "seq": event.seq,
+            "event": event.type,
+            "run_id": event.run_id,
+            "data": orjson.Fragment(event.data),
+        }
+    )
+
+
+def _frame(text: bytes) -> bytes:
+    """A text as a WebSocket frame of a server (RFC 6455 section 5.2): whole, not masked, not compressed."""
+    size = len(text)
+    if size < 126:
+        return bytes((_TEXT, size)) + text
+    if size < 1 << 16:
+        return struct.pack("!BBH", _TEXT, 126, size) + text
+    return struct.pack("!BBQ", _TEXT, 127, size) + text

@@ -1,0 +1,138 @@
+"""The events of one run as server-sent events: from where a client was, until the run has ended.
+
+An event belongs to the same transaction as what it tells, and the state of the run is read before its events: a run
+that is seen to have ended has no event that is not seen, too.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final
+
+from aiohttp import ClientConnectionResetError, HttpVersion11, web
+
+from gateway.contracts.caller import Caller
+from gateway.errors import GatewayError
+from gateway.contracts.journal import ENDED, Journal, RunEvent
+from gateway.api.site import Route
+from gateway.api.request import VIEWING, Authorise, number_of, query_of
+from gateway.runs.settle import not_found
+from gateway.runs.event_feed import Tail
+from gateway.contracts.store import StoreError
+
+log = logging.getLogger("gateway")
+
+EVENTS = "/context/runs/{id}/events"
+#: A comment after so long a silence, so that nobody on the way takes the connection for dead.
+KEEPALIVE_S = 10.0
+BATCH = 200
+_LAST = "Last-Event-ID"
+_HEADERS: Final[Mapping[str, str]] = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-cache, no-transform",
+    "X-Accel-Buffering": "no",
+}
+
+
+class EventPages:
+    """The page of one worker; store and tail are those in use."""
+
+    def __init__(
+        self,
+        *,
+        store: Journal,
+        tail: Tail,
+        authorise: Authorise,
+        keepalive_s: float = KEEPALIVE_S,
+    ) -> None:
+        self._store = store
+        self._tail = tail
+        self._authorise = authorise
+        self._keepalive_s = keepalive_s
+        self._closing = False
+        self._open: set[asyncio.Event] = set()
+
+    def routes(self) -> list[Route]:
+        """(method, path, handler), for `add_route` of aiohttp's router."""
+        return [("GET", EVENTS, self._events)]
+
+    async def close(self) -> None:
+        """Streams end where they are; a client goes on from there elsewhere. Idempotent."""
+        self._closing = True
+        for news in self._open:
+            news.set()
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        caller = self._authorise(request, *VIEWING)
+        after = _after(request)
+        if await self._store.run(request.match_info["id"], tenant=caller.tenant) is None:
+            raise not_found()
+        response = web.StreamResponse(headers=_HEADERS)
+        news = asyncio.Event()
+        self._open.add(news)
+        try:
+            async with self._tail.listening(lambda _: news.set(), run_id=request.match_info["id"]):
+                if request.version >= HttpVersion11:
+                    response.enable_chunked_encoding()
+                await response.prepare(request)
+                await self._follow(request, response, news, after=after)
+        finally:
+            self._open.discard(news)
+        await response.write_eof()
+        return response
+
+    async def _follow(
+        self, request: web.Request, response: web.StreamResponse, news: asyncio.Event, *, after: int
+    ) -> None:
+        """Writes events until there can be no more, or their reader may not see them any more."""
+        store, run_id = self._store, request.match_info["id"]
+        while not self._closing:
+            news.clear()
+            try:
+                caller = self._caller(request)
+                run = await store.run(run_id, tenant=caller.tenant)
+                events = await store.events(after=after, tenant=caller.tenant, run_id=run_id, limit=BATCH)
+            except GatewayError:
+                return  # the key is not valid any more
+            except StoreError as error:
+                # The head is out: the client comes back for what it lacks.
+                log.error("the events of run %s end early: the store failed: %s", run_id, error)
+                return
+            if events:
+                await response.write(b"".join(map(_frame, events)))
+                after = events[-1].seq
+            if len(events) == BATCH:
+                continue
+            if run is None or run.state in ENDED:
+                return
+            if not events and not news.is_set():
+                await self._wait(response, news)
+
+    async def _wait(self, response: web.StreamResponse, news: asyncio.Event) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(news.wait(), self._keepalive_s)
+            return
+        await response.write(b": keep-alive\n\n")
+
+    def _caller(self, request: web.Request) -> Caller:
+        """Who reads, by the keys as they are now. Raises GatewayError."""
+        if request.transport is None:
+            raise ClientConnectionResetError("the client left")
+        return self._authorise(request, *VIEWING)
+
+
+def _after(request: web.Request) -> int:
+    """What the client has seen: a browser repeats the query when it comes back, so its header is the last word."""
+    query = query_of(request, "after")
+    last = request.headers.getall(_LAST, [])
+    if not last:
+        return number_of(query, "after", default=0)
+    try:
+        return number_of({"after": last[-1]}, "after", default=0)
+    except GatewayError:
+        raise GatewayError("invalid_header", "It must be the id of an event.", param=_LAST.lower()) from None
+
+
+def _frame(event: RunEvent) -> bytes:
+    return b"id: %d\nevent: %b\ndata: %b\n\n" % (event.seq, event.type.encode(), event.data)

@@ -1,0 +1,192 @@
+"""GET /context/ws: a WebSocket that tells the events of a tenant's runs, and takes decisions.
+
+1. One task writes: what waits to be sent stands in one line, and a client that lets it grow too long is sent away.
+2. The next message is read once the answer to the last one is out: a client that does not read is not answered.
+3. The key is looked at before each decision and each event: without it nothing is decided, and nothing told.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, Literal
+
+from aiohttp import ClientConnectionResetError, WSCloseCode, WSMsgType, web
+
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Json
+from gateway.errors import GatewayError
+from gateway.contracts.journal import Journal
+from gateway.api.site import Route
+from gateway.api.request import VIEWING, Authorise, Body, Resume, number_of, parsed, query_of, value_of
+from gateway.api.events.audience import WAITING_MOST, Audience, Outbox, words_of
+from gateway.api.decisions import Decision, Decisions, go_on
+from gateway.lanes.local import Facade
+from gateway.api.views import decided_view, error_view
+from gateway.lanes.websocket import websocket
+from gateway.approvals.approvals import Desk
+from gateway.runs.event_feed import Tail
+
+log = logging.getLogger("gateway")
+
+SOCKET = "/context/ws"
+MESSAGE_LIMIT_BYTES = 1 << 20
+#: Events of one query, and the longest goodbye.
+BATCH, CLOSE_S = 500, 2.0
+
+
+class Ping(Body):
+    """Asks for a pong."""
+
+    type: Literal["ping"]
+
+
+class Decide(Decision):
+    """A decision; `ref` comes back with its answer."""
+
+    type: Literal["decide"]
+    id: str
+    ref: Any = None
+
+
+class SocketPages:
+    """The page of one worker; desk, store and tail are those in use. `resume` lets a run go on.
+
+    `in_use` gives the configuration in use, which has the keys.
+    """
+
+    def __init__(
+        self,
+        *,
+        desk: Callable[[], Desk],
+        store: Journal,
+        tail: Tail,
+        authorise: Authorise,
+        resume: Resume,
+        in_use: Callable[[], object],
+    ) -> None:
+        self._audience = Audience(in_use)
+        self._store = store
+        self._tail = tail
+        self._authorise = authorise
+        self._decisions = Decisions(desk)
+        self._resume = resume
+        self._open: set[web.WebSocketResponse] = set()
+
+    def routes(self) -> list[Route]:
+        """(method, path, handler), for `add_route` of aiohttp's router."""
+        return [("GET", SOCKET, self._socket)]
+
+    async def close(self) -> None:
+        """Everybody is told to go elsewhere. Idempotent."""
+        await asyncio.gather(*(_close(s, WSCloseCode.GOING_AWAY, b"the gateway stops") for s in list(self._open)))
+
+    async def _socket(self, request: web.Request) -> web.StreamResponse:
+        caller = self._authorise(request, *VIEWING)
+        query = query_of(request, "after")
+        outbox = Outbox(caller.tenant)
+        async with self._tail.listening(self._audience.hear), self._audience.joined(outbox):
+            after = number_of(query, "after", default=-1)
+            outbox.seen = after if after >= 0 else await self._store.last_event()
+            async with websocket(request, message_limit_bytes=MESSAGE_LIMIT_BYTES) as socket:
+                self._open.add(socket)
+                try:
+                    outbox.put_now = partial(_put, request, socket)
+                    await self._talk(request, socket, outbox)
+                finally:
+                    self._open.discard(socket)
+        return socket
+
+    async def _talk(self, request: web.Request, socket: web.WebSocketResponse, outbox: Outbox) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            beside = (
+                tasks.create_task(self._send(request, socket, outbox)),
+                tasks.create_task(_leave_behind(socket, outbox)),
+            )
+            async for message in socket:
+                if message.type is WSMsgType.TEXT:
+                    outbox.reply(await self._answer(request, message.data))
+                else:
+                    outbox.reply(_complaint(GatewayError("invalid_json", "Send text: one JSON object a message.")))
+                await outbox.empty()
+            for task in beside:
+                task.cancel()
+
+    async def _send(self, request: web.Request, socket: web.WebSocketResponse, outbox: Outbox) -> None:
+        """Sends what was before, then what comes."""
+        try:
+            more = True
+            while more:
+                tenant = self._caller(request).tenant
+                events = await self._store.events(after=outbox.seen, tenant=tenant, limit=BATCH)
+                for event in events:
+                    await socket.send_frame(words_of(event), WSMsgType.TEXT)
+                    outbox.seen = event.seq
+                more = len(events) == BATCH
+            while True:
+                item = await outbox.next()
+                if isinstance(item, bytes):
+                    await socket.send_frame(item, WSMsgType.TEXT)
+                elif item[0] > outbox.seen:
+                    self._caller(request)
+                    outbox.seen, words = item
+                    await socket.send_frame(words, WSMsgType.TEXT)
+        except GatewayError as error:
+            await _close(socket, WSCloseCode.POLICY_VIOLATION, error.code.encode())
+
+    async def _answer(self, request: web.Request, text: str) -> Json:
+        """What a message is answered with."""
+        try:
+            value = value_of(text)
+            kind = value.get("type") if isinstance(value, dict) else None
+            if kind == "decide":
+                return await self._decide(request, value)
+            if kind == "ping":
+                parsed(Ping, value)
+                return {"type": "pong"}
+            raise GatewayError("invalid_field", "It must be an object of the type 'decide' or 'ping'.", param="type")
+        except GatewayError as error:
+            return _complaint(error)
+
+    async def _decide(self, request: web.Request, value: object) -> Json:
+        assert isinstance(value, dict)
+        told: Json = {"type": "decision", "ref": value.get("ref")}
+        try:
+            caller = self._caller(request)
+            message = parsed(Decide, value)
+            approval = await self._decisions.make(message.id, message.wish("websocket"), caller=caller)
+        except GatewayError as error:
+            return {**told, "status": error.facts.status, "error": error_view(error)}
+        await go_on(self._resume, approval)
+        return {**told, "status": 200, "approval": decided_view(approval)}
+
+    def _caller(self, request: web.Request) -> Caller:
+        """Who is there, by the keys as they are now. Raises GatewayError."""
+        if request.transport is None:
+            raise ClientConnectionResetError("the client left")
+        return self._authorise(request, *VIEWING)
+
+
+async def _leave_behind(socket: web.WebSocketResponse, outbox: Outbox) -> None:
+    """Sends a client away that does not read: it may come back with `after`."""
+    await outbox.overfull.wait()
+    log.warning("a client of %s is more than %d events behind and is sent away", SOCKET, WAITING_MOST)
+    await _close(socket, WSCloseCode.TRY_AGAIN_LATER, b"too many events wait: come back with ?after=")
+
+
+async def _close(socket: web.WebSocketResponse, code: int, reason: bytes) -> None:
+    """Says goodbye, to one who does not listen for a moment only."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(CLOSE_S):
+            await socket.close(code=code, message=reason, drain=False)
+
+
+def _put(request: web.Request, socket: web.WebSocketResponse, frames: bytes) -> bool:
+    """Writes frames to a client that is there and keeps up; whether it is."""
+    wire = request.transport
+    return isinstance(wire, Facade) and not socket.closed and wire.put(frames)
+
+
+def _complaint(error: GatewayError) -> Json:
+    return {"type": "error", "error": error_view(error)}

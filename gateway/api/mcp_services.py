@@ -1,0 +1,304 @@
+"""The pages of services (MCP servers), for who may do everything: register, change, stop and start them, accept tools.
+
+What a page answers is as of now in this worker, with the worst state of all; no page shows a secret again.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final
+
+import orjson
+from aiohttp import web
+
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Json
+from gateway.errors import GatewayError
+from gateway.api.site import Route
+from gateway.api.request import Authorise, Body, page_of, parsed, query_of, value_of
+from gateway.api.content import content_of
+from gateway.api.views import json_answer, list_answer, page_answer
+from gateway.contracts.store import StoredService
+from gateway.mcp.servers import Fleet, Seen
+from gateway.mcp.server import MOST_PINS
+from gateway.mcp.registration import SettingsError, checked, checked_name, shown, with_kept
+from gateway.plugins.stages.intent.names import model_name
+
+log = logging.getLogger("gateway")
+
+SERVICES: Final = "/mcp/services"
+SCOPE: Final = "admin"
+BODY_LIMIT_BYTES = 256 << 10
+CREATED = 201
+
+
+class Acceptance(Body):
+    """Which definitions are accepted: by tool the hash that was looked at; null: all as they are now."""
+
+    tools: Mapping[str, str] | None = None
+
+
+class ServicePages:
+    """The pages of one worker."""
+
+    def __init__(self, *, fleet: Callable[[], Fleet], authorise: Authorise) -> None:
+        self._fleet = fleet
+        self._authorise = authorise
+
+    def routes(self) -> list[Route]:
+        """(method, path, handler), for `add_route` of aiohttp's router."""
+        one = SERVICES + "/{name}"
+        readable = [(SERVICES, self._list), (one, self._get), (one + "/tools", self._tools)]
+        return [
+            *((method, path, page) for path, page in readable for method in ("GET", "HEAD")),
+            ("POST", SERVICES, self._register),
+            ("PUT", one, self._put),
+            ("DELETE", one, self._delete),
+            ("POST", one + "/start", self._start),
+            ("POST", one + "/stop", self._stop),
+            ("POST", one + "/restart", self._restart),
+            ("POST", one + "/accept", self._accept),
+        ]
+
+    async def _list(self, request: web.Request) -> web.Response:
+        self._authorise(request, SCOPE)
+        query = query_of(request, "after", "limit")
+        # In an order that all workers have: each may answer one page.
+        found = sorted(await self._fleet().seen(), key=lambda seen: seen.name)
+        page, following = page_of([service_view(seen) for seen in found], query, key="name")
+        return page_answer(page, following=following)
+
+    async def _get(self, request: web.Request) -> web.Response:
+        self._asked(request)
+        seen = await self._found(request)
+        return json_answer({**service_view(seen), "stderr": list(seen.condition.stderr)})
+
+    async def _tools(self, request: web.Request) -> web.Response:
+        self._asked(request)
+        return list_answer(tool_views(await self._found(request)))
+
+    async def _register(self, request: web.Request) -> web.Response:
+        caller = self._asked(request)
+        settings = await _object_of(request, caller)
+        name = _name_of(settings.pop("name", None))
+        config = _config_of(settings)
+        if await self._configured(name):
+            raise _exists()
+
+        def add(kept: StoredService) -> StoredService:
+            if kept.config is not None:
+                raise _exists()
+            return replace(kept, config=config, stopped=False, pins={})
+
+        return await self._changed(name, add, caller, "registered", status=CREATED)
+
+    async def _put(self, request: web.Request) -> web.Response:
+        caller = self._asked(request)
+        settings = await _object_of(request, caller)
+        name = _name_of(request.match_info["name"])
+        if settings.pop("name", name) != name:
+            raise GatewayError("invalid_field", "It is not the name in the path; leave it out.", param="name")
+        if await self._configured(name):
+            raise _is_configured()
+
+        def put(kept: StoredService) -> StoredService:
+            before = None if kept.config is None else orjson.loads(kept.config)
+            return replace(kept, config=_config_of(settings, kept=before))
+
+        return await self._changed(name, put, caller, "changed")
+
+    async def _delete(self, request: web.Request) -> web.Response:
+        caller, name = self._asked(request), request.match_info["name"]
+        if await self._configured(name):
+            raise _is_configured()
+        if not await self._fleet().delete(name):
+            raise _not_found()
+        log.info("the service %r was deleted by %r", name, caller.name)
+        return json_answer({"name": name, "object": "mcp.service.deleted", "deleted": True})
+
+    async def _start(self, request: web.Request) -> web.Response:
+        self._asked(request)
+        if not (await self._found(request)).wanted.enabled:
+            raise GatewayError("service_not_running", "Its settings turn it off: set 'enabled' to true there first.")
+        return await self._operated(request, "started", lambda kept: replace(kept, stopped=False))
+
+    async def _stop(self, request: web.Request) -> web.Response:
+        return await self._operated(request, "stopped", lambda kept: replace(kept, stopped=True))
+
+    async def _restart(self, request: web.Request) -> web.Response:
+        return await self._operated(
+            request, "restarted", lambda kept: replace(kept, stopped=False, restarts=kept.restarts + 1)
+        )
+
+    async def _accept(self, request: web.Request) -> web.Response:
+        caller = self._asked(request)
+        content = await _object_of(request, caller)
+        seen = await self._found(request)
+        accepted = _accepted(seen, parsed(Acceptance, content).tools)
+
+        def accept(kept: StoredService) -> StoredService:
+            pins = kept.pins
+            if len(pins) >= MOST_PINS:
+                pins = {tool: digest for tool, digest in pins.items() if tool in seen.service.definitions()}
+            return replace(kept, pins={**pins, **accepted})
+
+        return await self._changed(seen.name, accept, caller, "accepted")
+
+    async def _operated(
+        self, request: web.Request, done: str, change: Callable[[StoredService], StoredService]
+    ) -> web.Response:
+        caller = self._asked(request)
+        return await self._changed((await self._found(request)).name, change, caller, done)
+
+    async def _changed(
+        self,
+        name: str,
+        change: Callable[[StoredService], StoredService],
+        caller: Caller,
+        done: str,
+        *,
+        status: int = 200,
+    ) -> web.Response:
+        fleet = self._fleet()
+        await fleet.change(name, change)
+        log.info("the service %r was %s by %r", name, done, caller.name)
+        await fleet.settled(name)
+        seen = next((seen for seen in await fleet.seen() if seen.name == name), None)
+        if seen is None:
+            raise _not_found()
+        return json_answer(service_view(seen), status=status)
+
+    def _asked(self, request: web.Request) -> Caller:
+        caller = self._authorise(request, SCOPE)
+        query_of(request)
+        return caller
+
+    async def _found(self, request: web.Request) -> Seen:
+        name = request.match_info["name"]
+        for seen in await self._fleet().seen():
+            if seen.name == name:
+                return seen
+        raise _not_found()
+
+    async def _configured(self, name: str) -> bool:
+        """Whether a service of this name stands in the configuration."""
+        return any(seen.name == name and seen.wanted.source == "configured" for seen in await self._fleet().seen())
+
+
+def service_view(seen: Seen) -> Json:
+    server, facts, condition = seen.wanted.server, seen.service.service(), seen.condition
+    return {
+        "name": seen.name,
+        "object": "mcp.service",
+        "source": seen.wanted.source,
+        "state": seen.state,
+        "error": seen.error,
+        "degraded": condition.state == "running" and bool(condition.error or condition.skipped_lines),
+        "since": condition.since_s,
+        "transport": condition.transport,
+        "protocol": condition.protocol,
+        "restarts": condition.restarts,
+        "skipped_lines": condition.skipped_lines,
+        "stopped": seen.wanted.record.stopped,
+        "description": (server and server.description) or seen.name,
+        "trigger_keywords": list(server.trigger_keywords) if server is not None else [],
+        "tools": len(facts.tools) if facts.running else 0,
+        "changed": sorted(facts.changed),
+        "settings": None if server is None else shown(server),
+        "workers": [
+            {"worker": one.worker, "state": one.state, "error": one.error, "updated_at": one.updated_s}
+            for one in seen.others
+        ],
+    }
+
+
+def tool_views(seen: Seen) -> list[Json]:
+    """The tools of a service that runs here, each with what was accepted of it."""
+    facts, pins = seen.service.service(), seen.wanted.record.pins
+    views: list[Json] = []
+    for tool, digest in seen.service.definitions().items():
+        spec = seen.service.spec(tool)
+        if spec is not None:
+            views.append(
+                {
+                    "name": tool,
+                    "object": "mcp.tool",
+                    "model_name": model_name(f"{seen.name}.{tool}"),
+                    "description": spec.description,
+                    "parameters": spec.parameters,
+                    "sha256": digest,
+                    "accepted": pins.get(tool),
+                    "changed": tool in facts.changed,
+                }
+            )
+    return views
+
+
+def _accepted(seen: Seen, wanted: Mapping[str, str] | None) -> Mapping[str, str]:
+    """What was looked at must be what is accepted. Raises GatewayError."""
+    if seen.condition.state != "running":
+        raise GatewayError(
+            "service_not_running", "It does not run here, so there is nothing to accept; start it, and look again."
+        )
+    definitions = dict(seen.service.definitions())
+    for tool, digest in (wanted or {}).items():
+        if definitions.get(tool) != digest:
+            raise GatewayError(
+                "service_changed",
+                "A tool of it is not the one that was looked at; GET .../tools shows them as they are now.",
+                param=f"tools.{tool}"[:100],
+            )
+    return definitions if wanted is None else wanted
+
+
+async def _object_of(request: web.Request, caller: Caller) -> Json:
+    """The body; nothing is an empty object. Raises GatewayError (request_too_large, invalid_json)."""
+    content = await content_of(request, caller, limit_bytes=BODY_LIMIT_BYTES, limit_name="this page takes")
+    try:
+        value = value_of(content.decode()) if content else {}
+    except UnicodeDecodeError:
+        raise GatewayError("invalid_json", "The body is not UTF-8.") from None
+    if not isinstance(value, dict):
+        raise GatewayError("invalid_json", "It must be a JSON object.")
+    return value
+
+
+def _name_of(name: object) -> str:
+    try:
+        return checked_name(name)
+    except SettingsError as error:
+        raise _refused(error) from None
+
+
+def _config_of(settings: Json, *, kept: Json | None = None) -> bytes:
+    """The settings to be kept. Raises GatewayError (unknown_field, invalid_field)."""
+    try:
+        settings = with_kept(settings, kept=kept)
+        checked(settings)
+    except SettingsError as error:
+        raise _refused(error) from None
+    return orjson.dumps(settings)
+
+
+def _refused(error: SettingsError) -> GatewayError:
+    text = str(error) if str(error).endswith("?") else f"{error}."
+    code = "unknown_field" if error.unknown else "invalid_field"
+    return GatewayError(code, f"{text[:1].upper()}{text[1:]}", param=error.param)
+
+
+def _not_found() -> GatewayError:
+    return GatewayError("service_not_found", "There is no such service; GET /mcp/services lists those there are.")
+
+
+def _exists() -> GatewayError:
+    return GatewayError(
+        "service_exists", "There is a service of this name; choose another one, or PUT to change it.", param="name"
+    )
+
+
+def _is_configured() -> GatewayError:
+    return GatewayError(
+        "service_is_configured",
+        "This service stands in the configuration: change it under 'mcp.servers' there. It can be stopped here.",
+        param="name",
+    )

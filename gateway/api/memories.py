@@ -1,0 +1,88 @@
+"""The pages of memories: whoever may chat lists and deletes those of the end users of the key's tenant."""
+
+from collections.abc import Mapping
+
+from aiohttp import web
+
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Json
+from gateway.errors import GatewayError
+from gateway.api.site import Route
+from gateway.api.request import Authorise, limit_of, number_of, query_of
+from gateway.api.chat import head_of
+from gateway.api.decisions import written
+from gateway.context.steering import steering_of
+from gateway.api.views import json_answer, page_answer
+from gateway.contracts.store import Memory, Store, memory_owner
+
+MEMORIES = "/context/memories"
+_SCOPES = ("context", "admin")
+
+
+class MemoryPages:
+    """The pages of one worker."""
+
+    def __init__(self, *, store: Store, authorise: Authorise) -> None:
+        self._store = store
+        self._authorise = authorise
+
+    def routes(self) -> list[Route]:
+        """(method, path, handler), for `add_route` of aiohttp's router."""
+        return [
+            *((method, MEMORIES, self._list) for method in ("GET", "HEAD")),
+            ("DELETE", MEMORIES, self._delete_all),
+            ("DELETE", MEMORIES + "/{id}", self._delete),
+        ]
+
+    async def _list(self, request: web.Request) -> web.Response:
+        caller = self._authorise(request, *_SCOPES)
+        query = query_of(request, "user", "key", "after", "limit")
+        owner = self._owner(request, query, caller) or memory_owner(user=None, key=caller.name)
+        before = number_of(query, "after", default=0) or None
+        page = await self._store.memories(tenant=caller.tenant, owner=owner, before=before, limit=limit_of(query))
+        following = None if page.next is None else str(page.next)
+        return page_answer([*map(_view, page.memories)], following=following)
+
+    async def _delete_all(self, request: web.Request) -> web.Response:
+        caller = self._authorise(request, *_SCOPES)
+        owner = self._owner(request, query_of(request, "user", "key"), caller)
+        if owner is None:
+            text = "Say whose memories are to go: '?user=ID' for an end user's, '?key=NAME' for those kept for a key."
+            raise GatewayError("missing_field", text, param="user")
+        with written("that memories are gone"):
+            gone = await self._store.forget_all(tenant=caller.tenant, owner=owner, conversation=None, elsewhere=True)
+        return json_answer({"object": "memories.deleted", "deleted": gone})
+
+    async def _delete(self, request: web.Request) -> web.Response:
+        caller = self._authorise(request, *_SCOPES)
+        query_of(request)
+        with written("that a memory is gone"):
+            gone = await self._store.forget([request.match_info["id"]], tenant=caller.tenant, owner=None)
+        if not gone:
+            text = "There is no such memory; GET /context/memories?user=ID lists those of an end user."
+            raise GatewayError("memory_not_found", text)
+        return web.Response(status=204)
+
+    def _owner(self, request: web.Request, query: Mapping[str, str], caller: Caller) -> str | None:
+        """Returns whose memories are meant; None where the request does not say so. Raises GatewayError."""
+        user, key = query.get("user") or steering_of(head_of(request)).get("user"), query.get("key")
+        if key is None:
+            return None if user is None else memory_owner(user=user, key=caller.name)
+        if user is not None:
+            raise GatewayError("invalid_field", "A memory is kept for a user or for a key: name one.", param="key")
+        if key != caller.name:
+            self._authorise(request, "admin")
+        return memory_owner(user=None, key=key)
+
+
+def _view(memory: Memory) -> Json:
+    kind, _, name = memory.owner.partition(":")
+    return {
+        "id": memory.id,
+        "object": "memory",
+        "user": name if kind == "user" else None,
+        "key": name if kind == "key" else None,
+        "conversation": memory.conversation,
+        "text": memory.text,
+        "created_at": memory.created_s,
+    }

@@ -1,0 +1,188 @@
+"""Our own pages for system prompts: list, read, store and delete them, and see one as a model would get it."""
+
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeAlias
+
+from aiohttp import web
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import EnhancedPrompt, Enhancer
+from gateway.errors import GatewayError
+from gateway.api.request import LIMIT_MOST, limit_of, query_of
+from gateway.api.content import content_of
+from gateway.api.views import page_answer
+from gateway.context.prompts import TEXT_LIMIT_BYTES, BasePrompts, ConfiguredPromptError, ListedPrompt, PromptIdError, PromptTextError
+
+PREFIX = "/v1/system-prompts"
+#: JSON may spell a byte of text with six characters (`\u0041`); the rest is for the syntax around it.
+BODY_LIMIT_BYTES = 6 * TEXT_LIMIT_BYTES + 1024
+
+Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+#: Checks the caller of a request for a scope. Raises GatewayError.
+Authorise: TypeAlias = Callable[[web.Request, str], Caller]
+
+
+class PromptBody(BaseModel):
+    """What PUT takes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    text: str = Field(min_length=1, description="The prompt itself.")
+
+
+class PromptPages:
+    """The pages of one worker. `prompts` and `enhancer` are those of the configuration in use."""
+
+    def __init__(
+        self,
+        *,
+        prompts: Callable[[], BasePrompts],
+        enhancer: Callable[[], Enhancer | None],
+        authorise: Authorise,
+    ) -> None:
+        self._prompts = prompts
+        self._enhancer = enhancer
+        self._authorise = authorise
+
+    def routes(self) -> list[tuple[str, str, Handler]]:
+        """(method, path, handler), for `add_route` of aiohttp's router."""
+        one = PREFIX + "/{id}"
+        readable: list[tuple[str, Handler]] = [
+            (PREFIX, self._list),
+            (one, self._get),
+            (one + "/enhanced", self._get_enhanced),
+        ]
+        pages = [(method, path, page) for path, page in readable for method in ("GET", "HEAD")]
+        return [*pages, ("PUT", one, self._put), ("DELETE", one, self._delete)]
+
+    async def _list(self, request: web.Request) -> web.Response:
+        caller = self._authorise(request, "context")
+        query = query_of(request, "after", "limit")
+        limit = limit_of(query, default=LIMIT_MOST)
+        found = await self._prompts().some(tenant=caller.tenant, after=query.get("after", ""), limit=limit + 1)
+        following = found[limit - 1].id if len(found) > limit else None
+        return page_answer([_described(prompt) for prompt in found[:limit]], following=following)
+
+    async def _get(self, request: web.Request) -> web.Response:
+        caller = self._authorise(request, "context")
+        prompt = await self._prompts().find(request.match_info["id"], tenant=caller.tenant)
+        if prompt is None:
+            raise _not_found()
+        return _json({**_described(prompt), "text": prompt.text})
+
+    async def _get_enhanced(self, request: web.Request) -> web.Response:
+        caller = self._authorise(request, "context")
+        enhancer = self._enhancer()
+        if enhancer is None:
+            raise GatewayError(
+                "unknown_route", "Nothing enhances prompts here: add 'use: prompt_enhancer' to the chain in 'chains'."
+            )
+        prompt_id = request.match_info["id"]
+        enhanced = await enhancer.enhanced(prompt_id, tenant=caller.tenant)
+        if enhanced is None:
+            raise _not_found()
+        tag = _tag_of(enhanced)
+        headers = {"ETag": f'"{tag}"', "Cache-Control": f"private, max-age={int(enhanced.max_age_s)}"}
+        if any(known.value in (tag, "*") for known in request.if_none_match or ()):
+            return web.Response(status=304, headers=headers)
+        content = {
+            "id": prompt_id,
+            "object": "system_prompt.enhanced",
+            "text": enhanced.text,
+            "omitted_tools": list(enhanced.omitted),
+        }
+        return _json(content, headers=headers)
+
+    async def _put(self, request: web.Request) -> web.Response:
+        caller = self._authorise(request, "admin")
+        text = _parsed(await _body_of(request, caller)).text
+        try:
+            prompt = await self._prompts().put(request.match_info["id"], text, tenant=caller.tenant)
+        except ConfiguredPromptError as error:
+            raise _is_configured() from error
+        except PromptIdError as error:
+            raise GatewayError("invalid_field", f"{_sentence(str(error))}.", param="id") from error
+        except PromptTextError as error:
+            raise GatewayError("request_too_large", f"{_sentence(str(error))}.", param="text") from error
+        return _json({**_described(prompt), "text": prompt.text})
+
+    async def _delete(self, request: web.Request) -> web.Response:
+        caller = self._authorise(request, "admin")
+        prompt_id = request.match_info["id"]
+        try:
+            was_there = await self._prompts().delete(prompt_id, tenant=caller.tenant)
+        except ConfiguredPromptError as error:
+            raise _is_configured() from error
+        if not was_there:
+            raise _not_found()
+        return _json({"id": prompt_id, "object": "system_prompt.deleted", "deleted": True})
+
+
+async def _body_of(request: web.Request, caller: Caller) -> bytes:
+    """The whole body. Raises GatewayError (request_too_large) once it is more than a prompt can need."""
+    if (request.content_length or 0) > BODY_LIMIT_BYTES:
+        raise _too_large()
+    return await content_of(request, caller, limit_bytes=BODY_LIMIT_BYTES, limit_name="what a prompt can need")
+
+
+def _parsed(body: bytes) -> PromptBody:
+    try:
+        return PromptBody.model_validate_json(body)
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_input=False, include_context=False)
+    kinds = {problem["type"] for problem in problems}
+    if "json_invalid" in kinds:
+        raise GatewayError("invalid_json", 'The body is not JSON; send {"text": "..."}.')
+    if "extra_forbidden" in kinds:
+        raise GatewayError("unknown_field", 'The body has a field that is not known here; send {"text": "..."}.')
+    raise GatewayError(
+        "invalid_field", 'The body must be {"text": "..."}, with a text that is not empty.', param="text"
+    )
+
+
+def _tag_of(enhanced: EnhancedPrompt) -> str:
+    """SHA-256 of the text; names of missing tools, which the body has besides, make another one of it."""
+    digest = hashlib.sha256(enhanced.text.encode())
+    for name in enhanced.omitted:
+        digest.update(b"\0" + name.encode())
+    return digest.hexdigest()
+
+
+def _described(prompt: ListedPrompt) -> dict[str, object]:
+    return {
+        "id": prompt.id,
+        "object": "system_prompt",
+        "source": prompt.source,
+        "version": prompt.version,
+        "updated_at": None if prompt.updated_s is None else int(prompt.updated_s),
+    }
+
+
+def _json(content: Mapping[str, object], *, headers: Mapping[str, str] | None = None) -> web.Response:
+    body = json.dumps(content, ensure_ascii=False).encode()
+    return web.Response(body=body, content_type="application/json", charset="utf-8", headers=headers)
+
+
+def _not_found() -> GatewayError:
+    return GatewayError(
+        "prompt_not_found", "No system prompt has this id; GET /v1/system-prompts lists those there are."
+    )
+
+
+def _is_configured() -> GatewayError:
+    return GatewayError(
+        "prompt_is_configured",
+        "This prompt stands in the configuration: change it under 'prompts' there, or use another id.",
+        param="id",
+    )
+
+
+def _too_large() -> GatewayError:
+    return GatewayError("request_too_large", f"The body is larger than {BODY_LIMIT_BYTES} bytes; shorten the prompt.")
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,106 @@
+"""The pages of what people have said for more than one call: grants, and conversations that ask before each call."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from aiohttp import web
+
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Json
+from gateway.errors import GatewayError
+from gateway.contracts.journal import AskBefore, Grant
+from gateway.api.site import Route
+from gateway.api.request import LIMIT_MOST, VIEWING, Authorise, gone, limit_of, query_of, via_of
+from gateway.api.decisions import written
+from gateway.api.views import page_answer
+from gateway.tools.remembered import Remembered
+
+GRANTS, ASKS = "/context/grants", "/context/asks"
+EntryT = TypeVar("EntryT", Grant, AskBefore)
+
+
+class RememberedPages:
+    """The pages of one worker; `remembered` is that of the configuration in use."""
+
+    def __init__(self, *, remembered: Callable[[], Remembered], authorise: Authorise) -> None:
+        self._remembered = remembered
+        self._authorise = authorise
+
+    def routes(self) -> list[Route]:
+        """(method, path, handler), for `add_route` of aiohttp's router."""
+        readable = [(GRANTS, self._grants), (ASKS, self._asks)]
+        return [
+            *((method, path, page) for path, page in readable for method in ("GET", "HEAD")),
+            ("DELETE", GRANTS + "/{id}", self._revoke_grant),
+            ("DELETE", ASKS + "/{id}", self._revoke_ask),
+        ]
+
+    async def _grants(self, request: web.Request) -> web.Response:
+        caller, after, limit = self._asked(request)
+        found = await self._remembered().grants(tenant=caller.tenant, after=after, limit=limit + 1)
+        return _page(found, _grant_view, limit=limit)
+
+    async def _asks(self, request: web.Request) -> web.Response:
+        caller, after, limit = self._asked(request)
+        found = await self._remembered().asks(tenant=caller.tenant, after=after, limit=limit + 1)
+        return _page(found, _ask_view, limit=limit)
+
+    def _asked(self, request: web.Request) -> tuple[Caller, str | None, int]:
+        """Returns who asks for a page, behind which id it begins, and how many it has. Raises GatewayError."""
+        caller = self._authorise(request, *VIEWING)
+        query = query_of(request, "after", "limit")
+        return caller, query.get("after"), limit_of(query, default=LIMIT_MOST)
+
+    async def _revoke_grant(self, request: web.Request) -> web.Response:
+        caller = self._authorise(request, "approve")
+        query_of(request)
+        with written("that a grant is gone"):
+            revoked = await self._remembered().revoke_grant(request.match_info["id"], by=caller, via=via_of(request))
+        if not revoked:
+            raise GatewayError("grant_not_found", "There is no such grant; GET /context/grants lists those there are.")
+        return web.Response(status=204)
+
+    async def _revoke_ask(self, request: web.Request) -> web.Response:
+        caller = self._authorise(request, "approve")
+        query_of(request)
+        with written("that a conversation asks no more"):
+            revoked = await self._remembered().revoke_ask(request.match_info["id"], by=caller, via=via_of(request))
+        if not revoked:
+            raise GatewayError(
+                "grant_not_found", "No conversation of that id asks before each call; GET /context/asks lists them."
+            )
+        return web.Response(status=204)
+
+
+def _page(found: Sequence[EntryT] | None, view: Callable[[EntryT], Json], *, limit: int) -> web.Response:
+    """The answer with the first `limit` entries; one more says that the list goes on. Raises GatewayError."""
+    if found is None:
+        raise gone("after")
+    following = found[limit - 1].id if len(found) > limit else None
+    return page_answer([view(entry) for entry in found[:limit]], following=following)
+
+
+def _grant_view(grant: Grant) -> Json:
+    return {
+        "id": grant.id,
+        "object": "grant",
+        "caller": grant.caller,
+        "run_id": grant.run_id,
+        "conversation": grant.conversation,
+        "tool": grant.tool,
+        "sha256": grant.sha256,
+        "created_at": grant.created_s,
+        "expires_at": grant.expires_s,
+        "granted_by": grant.granted_by,
+    }
+
+
+def _ask_view(ask: AskBefore) -> Json:
+    return {
+        "id": ask.id,
+        "object": "ask",
+        "caller": ask.caller,
+        "conversation": ask.conversation,
+        "created_at": ask.created_s,
+        "expires_at": ask.expires_s,
+    }

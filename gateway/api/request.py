@@ -1,0 +1,157 @@
+"""What a request to the pages of approvals and runs asks for: who asks, its query, its body; read strictly."""
+
+import re
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Final, Protocol, TypeAlias, TypeVar
+
+from aiohttp import web
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from gateway.contracts.caller import CLI_AGENT, Caller
+from gateway.contracts.exchange import Json
+from gateway.errors import GatewayError
+from gateway.contracts.journal import Via
+from gateway.api.content import content_of
+from gateway import strict_json
+
+#: What looking takes: one of these scopes.
+VIEWING: Final = ("context", "approve")
+BODY_LIMIT_BYTES = 1 << 20
+LIMIT, LIMIT_MOST = 50, 200
+_NUMBER = re.compile("[0-9]{1,18}", re.ASCII)
+_NAME_CHARS = 100
+
+#: Lets the run of this id go on in this process if nobody drives it.
+Resume: TypeAlias = Callable[[str], Awaitable[None]]
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+class Authorise(Protocol):
+    """Checks who asks."""
+
+    def __call__(self, request: web.Request, *scopes: str) -> Caller:
+        """The caller, who holds at least one of the scopes. Raises GatewayError."""
+        ...
+
+
+class Body(BaseModel):
+    """What a page takes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+def caller_with(scopes: Collection[str], identify: Callable[[str], Caller]) -> Caller:
+    """The caller, who holds at least one of the scopes. Raises the refusal of the first."""
+    refusal: GatewayError | None = None
+    for scope in scopes:
+        try:
+            return identify(scope)
+        except GatewayError as error:
+            refusal = refusal or error
+    raise refusal or GatewayError("scope_missing", "Nobody may see this.")
+
+
+def query_of(request: web.Request, *known: str) -> Mapping[str, str]:
+    """The query. Raises GatewayError (unknown_field, invalid_field)."""
+    query: dict[str, str] = {}
+    for name, value in request.query.items():
+        if name not in known:
+            there_are = f"there are {', '.join(known)}" if known else "there are none"
+            raise GatewayError(
+                "unknown_field", f"There is no such query parameter here; {there_are}.", param=name[:_NAME_CHARS]
+            )
+        if name in query or not value:
+            raise GatewayError("invalid_field", "Send this query parameter once, with a value.", param=name)
+        query[name] = value
+    return query
+
+
+def via_of(request: web.Request) -> Via:
+    """The way that a decision came, as its client says."""
+    return "cli" if request.headers.get("User-Agent") == CLI_AGENT else "rest"
+
+
+def limit_of(query: Mapping[str, str], *, default: int = LIMIT) -> int:
+    """Returns how many are asked for. Raises GatewayError (invalid_field)."""
+    limit = number_of(query, "limit", default=default)
+    if not 1 <= limit <= LIMIT_MOST:
+        raise GatewayError("invalid_field", f"It must be a number from 1 to {LIMIT_MOST}.", param="limit")
+    return limit
+
+
+def page_of(views: Sequence[Json], query: Mapping[str, str], *, key: str = "id") -> tuple[Sequence[Json], str | None]:
+    """Returns the part of a list that `after` (a `key`) and `limit` name, and the `after` of the next part, or None.
+
+    Raises GatewayError (invalid_field).
+    """
+    begin, limit = 0, limit_of(query, default=LIMIT_MOST)
+    if (after := query.get("after")) is not None:
+        begin = 1 + next((at for at, view in enumerate(views) if view[key] == after), -1)
+        if not begin:
+            raise gone("after")
+    page = views[begin : begin + limit]
+    return page, page[-1][key] if begin + limit < len(views) else None
+
+
+def gone(param: str) -> GatewayError:
+    """The error for a list that is to go on behind an entry that there is not, or not any more."""
+    return GatewayError("invalid_field", "The list has no such entry (any more): begin without it.", param=param)
+
+
+def number_of(query: Mapping[str, str], name: str, *, default: int) -> int:
+    """A number that is not negative. Raises GatewayError (invalid_field)."""
+    text = query.get(name)
+    if text is None:
+        return default
+    if _NUMBER.fullmatch(text) is None:
+        raise GatewayError("invalid_field", "It must be a whole number, not negative.", param=name)
+    return int(text)
+
+
+def word_of(query: Mapping[str, str], name: str, words: Collection[str]) -> str | None:
+    """One of these words. Raises GatewayError (invalid_field)."""
+    word = query.get(name)
+    if word is not None and word not in words:
+        raise GatewayError("invalid_field", f"It must be one of {', '.join(words)}.", param=name)
+    return word
+
+
+async def body_of(request: web.Request, model: type[ModelT], caller: Caller) -> ModelT:
+    """The body. Raises GatewayError (request_too_large, invalid_json, unknown_field, invalid_field)."""
+    content = await content_of(request, caller, limit_bytes=BODY_LIMIT_BYTES, limit_name="this page takes")
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        raise GatewayError("invalid_json", "The body is not UTF-8.") from None
+    return parsed(model, value_of(text))
+
+
+def value_of(text: str) -> object:
+    """The JSON value. Raises GatewayError (invalid_json): what two readers may read in two ways is not decided on."""
+    try:
+        value: object = strict_json.loads(text)
+    except strict_json.RepeatedKeyError:
+        raise GatewayError("invalid_json", "An object of it has a key twice.") from None
+    except strict_json.StrictJsonError as error:
+        raise GatewayError("invalid_json", f"It is not JSON: {error}.") from None
+    return value
+
+
+def parsed(model: type[ModelT], value: object) -> ModelT:
+    """The value as a `model`. Raises GatewayError (invalid_json, unknown_field, missing_field, invalid_field)."""
+    if not isinstance(value, dict):
+        raise GatewayError("invalid_json", "It must be a JSON object.")
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    param = ".".join(map(str, problem["loc"]))[:_NAME_CHARS]
+    if problem["type"] == "extra_forbidden":
+        raise GatewayError("unknown_field", f"There is no such field; there are {_fields(model)}.", param=param)
+    if problem["type"] == "missing":
+        raise GatewayError("missing_field", "This field is missing.", param=param)
+    raise GatewayError("invalid_field", f"This field does not fit: {problem['msg']}.", param=param)
+
+
+def _fields(model: type[BaseModel]) -> str:
+    return ", ".join(field.alias or name for name, field in model.model_fields.items())

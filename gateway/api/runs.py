@@ -1,0 +1,185 @@
+"""The pages of runs: what they did, their end before their time, calls of which nobody knows; and the audit log."""
+
+import asyncio
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final, get_args
+
+import orjson
+from aiohttp import web
+from pydantic import Field
+
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Clock, Json
+from gateway.errors import GatewayError
+from gateway.contracts.journal import Journal, RunState, StoredRun
+from gateway.api.site import Route
+from gateway.api.request import VIEWING, Authorise, Body, Resume, body_of, gone, limit_of, number_of, query_of, word_of
+from gateway.api.decisions import go_on, written
+from gateway.api.views import audit_view, json_answer, page_answer, run_view, whole_run_view
+from gateway.runs import settle
+from gateway.approvals.approvals import OF_RUN
+from gateway.runs.event_feed import Tail
+
+RUNS, AUDIT = "/context/runs", "/context/audit"
+STATES: Final[tuple[RunState, ...]] = get_args(RunState)
+#: Words in which a run that waits in memory differs from what is stored of it; so many are looked at for them.
+_SHOWN: Final = ("running", "awaiting_approval")
+LOOKED_AT = 200
+#: A person's word on a call is short; a result of a tool is shown to a model up to this much.
+RESULT_CHARS = 32_768
+
+
+class Finding(Body):
+    """What a person says about a call of which nobody knows what became; nothing about a run that is to go on."""
+
+    step: int | None = Field(default=None, ge=0)
+    outcome: settle.Outcome | None = Field(default=None, alias="as")
+    result: str | None = Field(default=None, max_length=RESULT_CHARS)
+    trusted: bool = False  # no stranger wrote it
+
+
+class RunPages:
+    """The pages of one worker; store and tail are those in use. `resume` lets a run go on."""
+
+    def __init__(
+        self,
+        *,
+        store: Journal,
+        tail: Tail,
+        authorise: Authorise,
+        resume: Resume,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._tail = tail
+        self._authorise = authorise
+        self._resume = resume
+        self._clock = clock
+
+    def routes(self) -> list[Route]:
+        """(method, path, handler), for `add_route` of aiohttp's router."""
+        one = RUNS + "/{id}"
+        readable = [(RUNS, self._list), (one, self._get), (AUDIT, self._audit)]
+        return [
+            *((method, path, page) for path, page in readable for method in ("GET", "HEAD")),
+            ("POST", one + "/cancel", self._cancel),
+            ("POST", one + "/resume", self._settle),
+        ]
+
+    async def _list(self, request: web.Request) -> web.Response:
+        caller = self._authorise(request, *VIEWING)
+        query = query_of(request, "state", "conversation", "after", "limit")
+        wanted, limit, after = word_of(query, "state", STATES), limit_of(query), query.get("after")
+        found, following = await self._chosen(query, tenant=caller.tenant, wanted=wanted, limit=limit)
+        if after is not None and not found and await self._store.run(after, tenant=caller.tenant) is None:
+            raise gone("after")
+        views: list[Json] = []
+        for at, run in enumerate(found):
+            view = run_view(run, pending=await self._pending(run))
+            if wanted in (None, view["state"]):
+                views.append(view)
+            if len(views) == limit:
+                following = run.id if at + 1 < len(found) else following
+                break
+        return page_answer(views, following=following)
+
+    async def _get(self, request: web.Request) -> web.Response:
+        caller = self._authorise(request, *VIEWING)
+        query_of(request)
+        store, run_id, tenant = self._store, request.match_info["id"], caller.tenant
+        run = await store.run(run_id, tenant=tenant)
+        if run is None:
+            raise settle.not_found()
+        steps, approvals = await asyncio.gather(
+            store.steps(run_id, tenant=tenant), store.approvals(tenant=tenant, run_id=run_id, limit=OF_RUN)
+        )
+        return json_answer(whole_run_view(run, steps=steps, approvals=approvals))
+
+    async def _cancel(self, request: web.Request) -> web.Response:
+        caller = self._authorise(request, *VIEWING)
+        query_of(request)
+        run_id = request.match_info["id"]
+        with written("that a run is cancelled"):
+            run = await settle.cancel(self._store, run_id, caller=caller, via="rest", clock=self._clock)
+        self._tail.nudge()
+        return json_answer(run_view(run, pending=0))
+
+    async def _settle(self, request: web.Request) -> web.Response:
+        caller = self._authorise(request, *VIEWING)
+        query_of(request)
+        body = await body_of(request, Finding, caller)
+        if body == Finding():
+            return await self._go_on(request.match_info["id"], caller)
+        if body.step is None or body.outcome is None:
+            missing = "step" if body.step is None else "as"
+            raise GatewayError("missing_field", "Say both 'step' and 'as', or send {}.", param=missing)
+        if body.outcome == "retry" and body.result is not None:
+            raise GatewayError("invalid_field", "A call that runs again brings its own result.", param="result")
+        finding = settle.Finding(
+            step=body.step, outcome=body.outcome, via="rest", result=body.result, trusted=body.trusted
+        )
+        run_id = request.match_info["id"]
+        with written("what a person says about a call"):
+            run = await settle.resolve(self._store, run_id, finding, caller=caller, clock=self._clock)
+        self._tail.nudge()
+        if run.state == "running":
+            await go_on(self._resume, run)
+        return json_answer(run_view(run, pending=await self._pending(run)))
+
+    async def _go_on(self, run_id: str, caller: Caller) -> web.Response:
+        """A run that waits for its client, or for an upstream that had failed, goes on without one."""
+        run = await self._store.run(run_id, tenant=caller.tenant)
+        if run is None:
+            raise settle.not_found()
+        if run.state == "unknown":
+            raise GatewayError("invalid_field", "A call of this run is unknown: say what became of it.", param="step")
+        if run.state != "awaiting_client":
+            raise GatewayError("run_not_waiting", f"The run is {run.state}: it does not wait to go on.")
+        if orjson.loads(run.request)["credential"]:
+            raise GatewayError(
+                "run_not_waiting", "The run needs its client's own key, which is not stored: send its request again."
+            )
+        await go_on(self._resume, run)
+        self._tail.nudge()
+        after = await self._store.run(run_id, tenant=caller.tenant) or run
+        return json_answer(run_view(after, pending=0))
+
+    async def _audit(self, request: web.Request) -> web.Response:
+        self._authorise(request, "admin")
+        query = query_of(request, "after", "limit")
+        limit = limit_of(query)
+        rows = await self._store.audit(after=number_of(query, "after", default=0), limit=limit + 1)
+        following = str(rows[limit - 1].seq) if len(rows) > limit else None
+        return page_answer([audit_view(row) for row in rows[:limit]], following=following)
+
+    async def _chosen(
+        self, query: Mapping[str, str], *, tenant: str, wanted: str | None, limit: int
+    ) -> tuple[Sequence[StoredRun], str | None]:
+        """Returns the runs that may be shown, newest first, and the last one's id where there are more behind it."""
+        conversation, after = query.get("conversation"), query.get("after")
+        some = partial(self._store.runs, tenant=tenant, conversation=conversation, after=after)
+        if wanted not in _SHOWN:
+            runs = await some(state=wanted, limit=limit + 1)
+            return runs[:limit], runs[limit - 1].id if len(runs) > limit else None
+        found: list[StoredRun] = []
+        seen_until = (-math.inf, "")
+        for state in _SHOWN if wanted == "awaiting_approval" else ("running",):
+            runs = await some(state=state, limit=LOOKED_AT)
+            if len(runs) == LOOKED_AT:
+                seen_until = max(seen_until, _place(runs[-1]))
+            found += runs
+        kept = sorted((run for run in found if _place(run) >= seen_until), key=_place, reverse=True)
+        return kept, kept[-1].id if seen_until[0] > -math.inf else None
+
+    async def _pending(self, run: StoredRun) -> int:
+        """How many approvals of the run are pending; a run that is not under way has none."""
+        if run.state not in _SHOWN:
+            return 0
+        return len(await self._store.approvals(tenant=run.tenant, run_id=run.id, state="pending", limit=OF_RUN))
+
+
+def _place(run: StoredRun) -> tuple[float, str]:
+    """Returns the place of a run in a list, which goes from the greatest to the least."""
+    return run.created_s, run.id

@@ -1,0 +1,172 @@
+"""Our own pages: liveness, readiness, metrics, and the guard in front of all of them.
+
+Which names and pages of other sites reach them is judged before (`lanes/door.py`).
+"""
+
+import logging
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from http import HTTPStatus
+from typing import Literal
+
+from aiohttp import web
+
+from gateway.errors import GatewayError
+from gateway.api.content import ACCEPTED_CODINGS, check_type
+from gateway.api.front_page import FRONT_PAGE, FRONT_PAGE_HEADERS, wants_html
+from gateway.lanes.local import note, take_back
+from gateway.api.sharing import Sharing
+from gateway.lanes.wrong_keys import WrongKeys
+from gateway.lanes.door import Door
+from gateway.contracts.store import StoreError, unwritten
+from gateway.http.error_response import error_body, new_request_id
+from gateway.plugins.tools.http_request.request import TOOL_HEADER
+
+EXPOSITION_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+log = logging.getLogger("gateway")
+
+ROOT = "/"
+#: Pages for everybody. `/metrics` asks for itself: the configuration may open it.
+OPEN = frozenset((ROOT, "/openapi.json", "/health/live", "/health/ready", "/metrics"))
+
+#: Where a page that has given its request an id leaves it for error answers.
+REQUEST_ID = web.RequestKey("request_id", str)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Route = tuple[str, str, Handler]
+#: The answer of /health/ready: 200 for the first, 503 for the others.
+Readiness = Literal["ready", "draining", "store_lost"]
+
+
+class Pages:
+    """The pages of one worker. `exposition` gives the metrics of all workers; `ready` whether requests are welcome.
+
+    `recognise` raises GatewayError for a request without a key, before any page; `read_metrics` for one that may not
+    read metrics. What a key may do, each page knows.
+    """
+
+    def __init__(
+        self,
+        *,
+        exposition: Callable[[], Awaitable[bytes]] | None,
+        ready: Callable[[], Readiness],
+        door: Callable[[], Door],
+        recognise: Callable[[web.Request], None],
+        read_metrics: Callable[[web.Request], None],
+        wrong_keys: WrongKeys,
+        further: Sequence[Route] = (),
+    ) -> None:
+        self._exposition = exposition
+        self._ready = ready
+        self._sharing = Sharing(door)
+        self._recognise = recognise
+        self._read_metrics = read_metrics
+        self._wrong_keys = wrong_keys
+        self._further = further
+
+    def application(self) -> web.Application:
+        app = web.Application(middlewares=[self._guard])
+        app.router.add_get(ROOT, self._root)
+        app.router.add_get("/health/live", self._live)
+        app.router.add_get("/health/ready", self._readiness)
+        if self._exposition is not None:
+            app.router.add_get("/metrics", self._metrics)
+        for method, path, handler in self._further:
+            app.router.add_route(method, path, handler)
+        app.on_response_prepare.append(self._sharing.share)
+        app.on_response_prepare.append(take_back)
+        return app
+
+    async def _root(self, request: web.Request) -> web.Response:
+        if wants_html(",".join(request.headers.getall("Accept", ()))):
+            return web.Response(body=FRONT_PAGE, headers=FRONT_PAGE_HEADERS)
+        return _json({"status": "ok"})
+
+    async def _live(self, _request: web.Request) -> web.Response:
+        return _json({"status": "ok"})
+
+    async def _readiness(self, _request: web.Request) -> web.Response:
+        status = self._ready()
+        return _json({"status": status}, status=200 if status == "ready" else 503)
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        self._read_metrics(request)
+        assert self._exposition is not None
+        return web.Response(body=await self._exposition(), headers={"Content-Type": EXPOSITION_TYPE})
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            preflight = self._sharing.preflight(request)
+            if preflight is not None:
+                return preflight
+            if request.path != ROOT:
+                _check_tool(request)
+            if request.path not in OPEN:
+                self._recognise(request)
+                check_type(request)
+            return await handler(request)
+        except web.HTTPMethodNotAllowed:
+            return _error(request, GatewayError("method_not_allowed", "This page does not know that method."))
+        except web.HTTPNotFound:
+            return _error(
+                request,
+                GatewayError("unknown_route", "There is no such page; GET /openapi.json lists those there are."),
+            )
+        except web.HTTPRequestEntityTooLarge:
+            return _error(
+                request, GatewayError("request_too_large", "The request body is larger than this page takes.")
+            )
+        except GatewayError as error:
+            peer = None if request.transport is None else request.transport.get_extra_info("peername")
+            self._wrong_keys.refused(error, peer=peer, method=request.method, path=request.rel_url.raw_path)
+            return _error(request, error)
+        except StoreError as error:
+            log.error("the store failed: %s", error)
+            nothing = unwritten(error, "The gateway's store failed; its log says why. Nothing was done.")
+            return _error(request, nothing)
+        except ConnectionResetError:
+            raise  # the client left; there is nobody to tell, and nothing to log: see `page_log`
+        except Exception:
+            failure = GatewayError("internal_error", "The gateway failed; its log has this request id.")
+            answer = _error(request, failure)
+            log.exception("a page failed, request id %s", answer.headers["x-request-id"])
+            return answer
+
+
+def page_log() -> logging.Logger:
+    """Returns the log of aiohttp's handlers of our pages, which report each client that leaves as an error of ours."""
+    found = logging.getLogger("gateway.server.api")
+    found.addFilter(_is_no_leaving)
+    return found
+
+
+def _is_no_leaving(record: logging.LogRecord) -> bool:
+    return not (record.exc_info and isinstance(record.exc_info[1], ConnectionResetError))
+
+
+def _check_tool(request: web.Request) -> None:
+    """A model must not reach our pages through a tool of ours: it would approve its own calls. Raises GatewayError."""
+    if TOOL_HEADER in request.headers:
+        raise GatewayError("origin_not_allowed", "Tools of a gateway do not reach its own pages.", param=TOOL_HEADER)
+
+
+def _json(content: dict[str, str], *, status: int = 200) -> web.Response:
+    return web.json_response(content, status=status)
+
+
+def _error(request: web.Request, error: GatewayError) -> web.Response:
+    request_id = request.get(REQUEST_ID) or new_request_id()
+    note(request, error_code=error.code, request_id=request_id)
+    headers = {"Content-Type": "application/json", "x-request-id": request_id}
+    if error.facts.status == HTTPStatus.UNAUTHORIZED:
+        headers["WWW-Authenticate"] = "Bearer"
+    if error.param == "content-encoding":
+        headers["Accept-Encoding"] = ACCEPTED_CODINGS
+    if error.retry_after_s is not None:
+        headers["Retry-After"] = str(math.ceil(error.retry_after_s))
+        if error.retry_after_s % 1:
+            headers["retry-after-ms"] = str(round(error.retry_after_s * 1000))
+    if error.settled:
+        headers["x-should-retry"] = "false"
+    return web.Response(status=error.facts.status, body=error_body(error, request_id=request_id), headers=headers)

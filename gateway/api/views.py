@@ -1,0 +1,111 @@
+"""Approvals, runs and steps as the pages show them, and the answers that they are shown in."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+
+import orjson
+from aiohttp import web
+
+from gateway.contracts.exchange import Json
+from gateway.errors import GatewayError
+from gateway.contracts.journal import APPROVED, Approval, AuditRow, StoredRun, StoredStep
+from gateway.approvals.approvals import approval_view
+
+
+def json_answer(content: Mapping[str, object], *, status: int = 200) -> web.Response:
+    return web.Response(status=status, body=orjson.dumps(content), content_type="application/json", charset="utf-8")
+
+
+def list_answer(entries: Sequence[Json]) -> web.Response:
+    return json_answer({"object": "list", "data": entries})
+
+
+def page_answer(entries: Sequence[Json], *, following: str | None) -> web.Response:
+    """Returns one page of a list; `following`: what `after` begins the next page with, None: there is none."""
+    return json_answer({"object": "list", "data": entries, "next": following})
+
+
+def shown_state(run: StoredRun, *, pending: int) -> str:
+    """A run that waits for a person in memory looks like one that waits in the store."""
+    return "awaiting_approval" if run.state == "running" and pending else run.state
+
+
+def run_view(run: StoredRun, *, pending: int) -> Json:
+    """`pending`: how many approvals are. Whoever drives the run renews `lease_until` while the store can be written."""
+    return {
+        "id": run.id,
+        "object": "run",
+        "kind": run.kind,
+        "state": shown_state(run, pending=pending),
+        "chain": run.chain,
+        "conversation": run.conversation,
+        "caller": run.caller,
+        "effects": run.effects,
+        "created_at": run.created_s,
+        "updated_at": run.updated_s,
+        "pending": pending,
+        "lease_until": run.lease_s if run.state == "running" and run.owner is not None else None,
+    }
+
+
+def whole_run_view(run: StoredRun, *, steps: Sequence[StoredStep], approvals: Sequence[Approval]) -> Json:
+    """A run with all that is on record of it."""
+    error = None if run.error_code is None else {"code": run.error_code, "message": run.error}
+    view = {
+        **run_view(run, pending=sum(approval.state == "pending" for approval in approvals)),
+        "steps": [step_view(step) for step in steps],
+        "approvals": [approval_view(approval) for approval in approvals],
+        "answer": None if run.answer is None else orjson.loads(run.answer),
+        "error": error,
+    }
+    return _of_workflow(run, view) if run.kind == "workflow" else view
+
+
+def _of_workflow(run: StoredRun, view: Json) -> Json:
+    """The run with the words of its workflow: its name, the names of its calls, its result."""
+    workflow = orjson.loads(run.request)["workflow"]["definition"]
+    calling = [step["name"] for step in workflow["steps"] if step.get("tool") is not None]
+    return {
+        **view,
+        "workflow": workflow["name"],
+        "steps": [{"name": name, **step} for name, step in zip(calling, view["steps"], strict=False)],
+        "result": None if view["answer"] is None else view["answer"].get("content"),
+    }
+
+
+def step_view(step: StoredStep) -> Json:
+    return {
+        "number": step.number,
+        "round": step.round,
+        "call_id": step.call_id,
+        "tool": step.tool,
+        "arguments": orjson.loads(step.arguments),
+        "sha256": step.sha256,
+        "decision": step.decision,
+        "basis": step.basis,
+        "rule": step.rule,
+        "reason": step.reason,
+        "state": step.state,
+        "approval_id": step.approval_id,
+        "result": step.result,
+        "tainted": step.tainted,
+        "late": step.late,
+        "started_at": step.started_s,
+        "finished_at": step.finished_s,
+    }
+
+
+def decided_view(approval: Approval) -> Json:
+    """What a decision is answered with, the same each time: the decision, not how its call went on since."""
+    view = approval_view(approval)
+    return {**view, "state": "approved"} if approval.state in APPROVED else view
+
+
+def audit_view(row: AuditRow) -> Json:
+    """All that its hash covers, under the same names, so that a reader can follow the chain."""
+    return {"seq": row.seq, **asdict(row.line), "hash": row.hash}
+
+
+def error_view(error: GatewayError) -> Json:
+    """An error within an answer that tells of more than one thing."""
+    return {"message": error.message, "type": error.facts.type, "param": error.param, "code": error.code}

@@ -1,0 +1,117 @@
+"""Begins runs of workflows that are asked for on their pages."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import orjson
+from aiohttp import web
+
+from gateway.contracts.exchange import Exchange, Json
+from gateway.errors import GatewayError
+from gateway.contracts.journal import StoredRun
+from gateway.api.site import REQUEST_ID
+from gateway.api.chat import Identify, head_of
+from gateway.context.lane import ContextLane, new_run_id
+from gateway.context.steering import steering_of
+from gateway.api.workflows import Begun, Wanted
+from gateway.context.model import ModelCore
+from gateway.runs.asking import Asking, fingerprint
+from gateway.runs.live import LiveRun
+from gateway.http.request_head import RequestHead
+
+
+class WorkflowRuns:
+    """`lanes.workflows.Begin`. `current` gives the lane and the model core of the configuration in use; `admit` raises
+    when we are full.
+    """
+
+    def __init__(
+        self,
+        *,
+        current: Callable[[], tuple[ContextLane, ModelCore]],
+        identify: Identify,
+        admit: Callable[[], None],
+    ) -> None:
+        self._current = current
+        self._identify = identify
+        self._admit = admit
+
+    async def __call__(self, wanted: Wanted, request: web.Request) -> Begun:
+        """A run of its own, or the one that a request with the same Idempotency-Key has begun."""
+        self._admit()
+        lane, core = self._current()
+        head = head_of(request)
+        async with lane.in_use():
+            exchange, asking = await self._asked(lane, core, head, wanted, path=request.path)
+            run = lane.runs.find(asking)
+            if run is None:
+                stored = await lane.earlier(asking, wanted.caller)
+                if stored is not None and not _came_to_nothing(stored):
+                    return Begun(stored.id, _as_it_is)
+                run = lane.begin(exchange, asking, detached=wanted.detached)
+            request[REQUEST_ID] = run.request_id
+            return await _begun(lane, run, detached=wanted.detached)
+
+    async def _asked(
+        self, lane: ContextLane, core: ModelCore, head: RequestHead, wanted: Wanted, *, path: str
+    ) -> tuple[Exchange, Asking]:
+        """What is to run, and what makes two requests for it the same."""
+        body: Json = {"messages": []} if wanted.model is None else {"model": wanted.model, "messages": []}
+        identity = self._identify(head, core.target_of(body).pool.endpoint.api_key is not None, "context")
+        run_id, caller = new_run_id(), identity.caller
+        key = head.value(b"idempotency-key")
+        content = orjson.dumps([wanted.parameters, wanted.conversation, wanted.model], option=orjson.OPT_SORT_KEYS)
+        if key is None:
+            asking = Asking(run_id, None, repeats=False, size_bytes=len(content))
+        else:
+            same = fingerprint(
+                tenant=caller.tenant, caller=caller.name, path=path, steering=steering_of(head), content=content
+            )
+            repeatable = caller.tenant, caller.name, key.decode("latin-1")
+            asking = Asking(same, repeatable, repeats=False, size_bytes=len(content))
+        asked = await lane.exchange(head, body, identity=identity, run_id=run_id, asking=asking)
+        exchange = replace(
+            asked,
+            workflow=wanted.use,
+            conversation=wanted.conversation or asked.conversation,
+            # Nobody reads a stream here: who waits for a person is told to.
+            approvals="reject" if asked.approvals == "reject" else "turn",
+        )
+        return exchange, asking
+
+
+async def _begun(lane: ContextLane, run: LiveRun, *, detached: bool) -> Begun:
+    """The run once it is on record. Raises what it ended with before."""
+    if detached:
+        await run.on_record()
+        return Begun(run.exchange.id, run.ended)
+    lane.runs.join(run)
+
+    async def over() -> None:
+        await _to_its_end(lane, run)
+
+    try:
+        await run.on_record()
+    except BaseException as error:
+        lane.runs.leave(run, whole=isinstance(error, GatewayError))
+        raise
+    return Begun(run.exchange.id, over)
+
+
+async def _to_its_end(lane: ContextLane, run: LiveRun) -> None:
+    whole = False
+    try:
+        await run.ended()
+        whole = True
+        run.transcript.reraise()
+    finally:
+        lane.runs.leave(run, whole=whole)
+
+
+def _came_to_nothing(run: StoredRun) -> bool:
+    """Whether asking for it again is to begin it anew."""
+    return run.state in ("failed", "interrupted", "cancelled") and not run.effects
+
+
+async def _as_it_is() -> None:
+    """The run is on record, and not ours to wait for."""

@@ -1,0 +1,223 @@
+"""The pages of workflows: which there are, what each takes, and the beginning of a run of one."""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from aiohttp import web
+from pydantic import Field
+
+from gateway.contracts.caller import Caller
+from gateway.workflows.definition import Step, Workflow
+from gateway.contracts.exchange import Json
+from gateway.errors import GatewayError
+from gateway.contracts.journal import ENDED, Journal
+from gateway.api.site import Route
+from gateway.api.request import Authorise, Body, body_of, page_of, query_of
+from gateway.api.views import json_answer, list_answer, page_answer, whole_run_view
+from gateway.approvals.approvals import OF_RUN
+from gateway.runs.settle import not_found
+from gateway.workflows.parameters import ParameterError, checked, read_arguments
+
+WORKFLOWS, CATEGORIES, RUNS = "/workflows", "/workflows/categories", "/context/runs"
+ID_LIMIT_CHARS = 256
+#: The preference (RFC 7240) of who does not wait for the result.
+RESPOND_ASYNC: Final = "respond-async"
+_CALL = re.compile(r"\s*+/([a-z][a-z0-9_-]{0,63}+)(?!\S)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A run that a user asks for. `parameters` are checked, with defaults; `detached`: nobody waits for its end."""
+
+    workflow: Workflow
+    parameters: Json
+    caller: Caller
+    conversation: str | None
+    detached: bool
+    model: str | None = None  # for its model steps; None: whatever the upstream takes for it
+
+    @property
+    def use(self) -> Json:
+        """`contracts.Exchange.workflow`."""
+        return use_of(self.workflow, self.parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A run that is on record. `over` returns once it has ended or waits for a person, and raises what it failed with;
+    whoever is cancelled in it has left the run.
+    """
+
+    run_id: str
+    over: Callable[[], Awaitable[None]]
+
+
+class Begin(Protocol):
+    """Begins runs."""
+
+    async def __call__(self, wanted: Wanted, request: web.Request) -> Begun:
+        """The run, once it is written down; `request` is what asks for it. Raises GatewayError, StoreError."""
+        ...
+
+
+class RunBody(Body):
+    """What the beginning of a run takes."""
+
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    conversation: str | None = Field(default=None, min_length=1, max_length=ID_LIMIT_CHARS)
+    model: str | None = Field(default=None, min_length=1, max_length=ID_LIMIT_CHARS)
+
+
+class WorkflowPages:
+    """The pages of one worker; workflows and store are those in use."""
+
+    def __init__(
+        self,
+        *,
+        workflows: Callable[[], Mapping[str, Workflow]],
+        store: Journal,
+        authorise: Authorise,
+        begin: Begin,
+    ) -> None:
+        self._workflows = workflows
+        self._store = store
+        self._authorise = authorise
+        self._begin = begin
+
+    def routes(self) -> list[Route]:
+        """(method, path, handler), for `add_route` of aiohttp's router; in this order."""
+        one = WORKFLOWS + "/{name}"
+        readable = [(WORKFLOWS, self._list), (CATEGORIES, self._list_categories), (one, self._get)]
+        pages = [(method, path, page) for path, page in readable for method in ("GET", "HEAD")]
+        return [*pages, ("POST", one + "/runs", self._run)]
+
+    async def _list(self, request: web.Request) -> web.Response:
+        self._authorise(request, "context")
+        query = query_of(request, "category", "after", "limit")
+        category = query.get("category")
+        views = [workflow_view(each) for each in self._workflows().values() if category in (None, each.category)]
+        page, following = page_of(views, query, key="name")
+        return page_answer(page, following=following)
+
+    async def _list_categories(self, request: web.Request) -> web.Response:
+        self._authorise(request, "context")
+        query_of(request)
+        grouped: dict[str, list[str]] = {}
+        for workflow in self._workflows().values():
+            grouped.setdefault(workflow.category, []).append(workflow.name)
+        return list_answer(
+            [{"name": name, "object": "workflow.category", "workflows": grouped[name]} for name in sorted(grouped)]
+        )
+
+    async def _get(self, request: web.Request) -> web.Response:
+        self._authorise(request, "context")
+        query_of(request)
+        return json_answer(whole_workflow_view(self._found(request)))
+
+    async def _run(self, request: web.Request) -> web.Response:
+        caller = self._authorise(request, "context")
+        query_of(request)
+        workflow = self._found(request)
+        body = await body_of(request, RunBody, caller)
+        if body.conversation is not None and not body.conversation.isprintable():
+            raise GatewayError("invalid_field", "It must be printable text.", param="conversation")
+        wanted = Wanted(
+            workflow=workflow,
+            parameters=parameters_of(workflow, body.parameters),
+            caller=caller,
+            conversation=body.conversation,
+            detached=_prefers_async(request),
+            model=body.model,
+        )
+        begun = await self._begin(wanted, request)
+        if not wanted.detached:
+            await begun.over()
+        return await self._answer(begun.run_id, wanted)
+
+    async def _answer(self, run_id: str, wanted: Wanted) -> web.Response:
+        """200 with a run that has ended, 202 with one that has not. Raises GatewayError for one that failed."""
+        store, tenant = self._store, wanted.caller.tenant
+        run = await store.run(run_id, tenant=tenant)
+        if run is None:
+            raise not_found()
+        steps = await store.steps(run_id, tenant=tenant)
+        approvals = await store.approvals(tenant=tenant, run_id=run_id, limit=OF_RUN)
+        content = whole_run_view(run, steps=steps, approvals=approvals)
+        if wanted.detached or run.state not in ENDED:
+            answer = json_answer(content, status=202)
+            answer.headers["Location"] = f"{RUNS}/{run_id}"
+        elif run.error_code is not None:
+            error = GatewayError(run.error_code, run.error or "The run failed.")
+            raise error.after_effects() if run.effects else error
+        else:
+            answer = json_answer(content)
+        if wanted.detached:
+            answer.headers["Preference-Applied"] = RESPOND_ASYNC
+        answer.headers["X-Context-Run-Id"] = run_id
+        return answer
+
+    def _found(self, request: web.Request) -> Workflow:
+        workflow = self._workflows().get(request.match_info["name"])
+        if workflow is None:
+            raise GatewayError("workflow_not_found", "There is no workflow of this name; GET /workflows lists them.")
+        return workflow
+
+
+def parameters_of(workflow: Workflow, given: Json) -> Json:
+    """The parameters of a run, with defaults. Raises GatewayError (invalid_parameters)."""
+    try:
+        return checked(given, workflow.schema())
+    except ParameterError as error:
+        raise GatewayError("invalid_parameters", str(error), param=error.name) from None
+
+
+def use_of(workflow: Workflow, parameters: Json) -> Json:
+    """`contracts.Exchange.workflow`: a run keeps its workflow as it was."""
+    return {"definition": workflow.definition(), "parameters": parameters}
+
+
+def called_in(text: str, workflows: Mapping[str, Workflow]) -> tuple[Workflow, Json] | None:
+    """The workflow that a chat message calls, `/name` being its first word, with its parameters; None: it calls none.
+
+    Raises GatewayError (invalid_parameters).
+    """
+    word = _CALL.match(text)
+    workflow = None if word is None else workflows.get(word[1])
+    if word is None or workflow is None:
+        return None
+    try:
+        return workflow, read_arguments(text[word.end() :], workflow.schema())
+    except ParameterError as error:
+        raise GatewayError("invalid_parameters", str(error), param=error.name) from None
+
+
+def workflow_view(workflow: Workflow) -> Json:
+    """A workflow in a list."""
+    return {
+        "name": workflow.name,
+        "object": "workflow",
+        "category": workflow.category,
+        "description": workflow.description,
+    }
+
+
+def whole_workflow_view(workflow: Workflow) -> Json:
+    """A workflow with its form, and what it does step by step; the texts of the steps are its author's."""
+    return {
+        **workflow_view(workflow),
+        "parameters": workflow.schema(),
+        "steps": [_step_view(step) for step in workflow.steps],
+    }
+
+
+def _step_view(step: Step) -> Json:
+    if step.tool is not None:
+        return {"name": step.name, "kind": "tool", "tool": step.tool}
+    return {"name": step.name, "kind": "model" if step.model is not None else "prompt"}
+
+
+def _prefers_async(request: web.Request) -> bool:
+    told = ",".join(request.headers.getall("Prefer", ()))
+    return any(part.partition(";")[0].strip().lower() == RESPOND_ASYNC for part in told.split(","))

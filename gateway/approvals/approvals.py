@@ -1,0 +1,356 @@
+"""The desk of approvals: who asks a person, how it is waited for, and what a decision does.
+
+1. The record in the store is the only truth: a decision is there before anybody acts on it.
+2. A decision holds for exactly the call that was shown: tool, arguments, definition, policy and caller.
+3. Whoever decides has the scope `approve` in the tenant of the run; to everybody else there is no such approval.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import orjson
+
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Clock, Counters, Exchange, Json
+from gateway.errors import GatewayError
+from gateway.contracts.journal import APPROVED, Approval, AuditLine, Grant, Journal, Ruled, Ruling, RunEvent, StoredStep, Via
+from gateway.tools.remembered import REMEMBERED_S, Binding, Judges, Remembered
+from gateway.runs.event_feed import Tail
+from gateway.approvals.texts import Answering
+from gateway.contracts.canonical import call_sha256, canonical
+from gateway.approvals.check_word import check_word, new_approval_id, new_secret
+
+#: Approvals of one run: it has at most a thousand calls, and each may be asked for anew.
+OF_RUN = 10_000
+Remember = Literal["once", "run", "conversation"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a person says about an approval. `sha256`, where given, is the hash of the call that was shown to them."""
+
+    approve: bool
+    via: Via
+    sha256: str | None = None
+    arguments: Json | None = None
+    comment: str | None = None
+    remember: Remember = "once"
+
+
+class Desk:
+    """The approvals of one configuration. `judges` gives the judges of the one in use."""
+
+    def __init__(
+        self,
+        store: Journal,
+        tail: Tail,
+        judges: Judges,
+        *,
+        counters: Counters,
+        clock: Clock,
+        expires_s: float,
+        on_reject: Literal["abort", "continue"],
+        remembered_s: float = REMEMBERED_S,
+        deciders: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        """`deciders` are the names of the keys that may decide, by their tenant."""
+        self.remembered = Remembered(store, judges, clock=clock, kept_s=remembered_s)
+        self._store = store
+        self._tail = tail
+        self._judges = judges
+        self._counters = counters
+        self._clock = clock
+        self._expires_s = expires_s
+        self._on_reject = on_reject
+        self._deciders = deciders or {}
+
+    def issue(self, step: StoredStep, exchange: Exchange) -> Approval:
+        """An approval to be asked for; nothing is written."""
+        binding = self._judges.binding(step.tool) or Binding("", "")
+        now_s = self._clock.time()
+        return Approval(
+            id=new_approval_id(),
+            tenant=step.tenant,
+            caller=exchange.caller.name,
+            conversation=exchange.conversation,
+            user=exchange.user,
+            run_id=step.run_id,
+            step=step.number,
+            tool=step.tool,
+            arguments=step.arguments,
+            sha256=step.sha256,
+            definition_sha256=binding.definition,
+            policy_sha256=binding.policy,
+            basis=step.basis,
+            rule=step.rule,
+            reason=step.reason,
+            state="pending",
+            created_s=now_s,
+            expires_s=now_s + self._expires_s,
+            secret=new_secret(),
+        )
+
+    async def asked_already(self, step: StoredStep, exchange: Exchange) -> Approval | None:
+        """Returns the approval of another run that waits for the same call, of this caller and end user, in this
+        conversation.
+        """
+        pending = await self._store.approvals(tenant=step.tenant, state="pending", sha256=step.sha256, limit=OF_RUN)
+        now_s = self._clock.time()
+        alike = (one for one in pending if is_asked_by(one, exchange) and one.expires_s > now_s)
+        return next((one for one in alike if one.run_id != step.run_id), None)
+
+    def holds(self, approval: Approval) -> bool:
+        """Whether tool and policy are still those that the approval is bound to."""
+        binding = self._judges.binding(approval.tool)
+        return binding == Binding(approval.definition_sha256, approval.policy_sha256)
+
+    def answering(self, caller: Caller, *, held_s: float | None = None) -> Answering:
+        """How this caller can answer a question; `held_s`: of an answer that stays open for so long."""
+        may, tenant = "approve" in caller.scopes, caller.tenant
+        deciders = () if may else self._deciders.get(tenant, ())
+        return Answering(held_s=held_s, may_decide=may, tenant=tenant, deciders=deciders)
+
+    async def of_run(self, run_id: str, *, tenant: str) -> Mapping[int, Approval]:
+        """The approvals of a run by the step that they are for, the latest of each."""
+        found = await self._store.approvals(tenant=tenant, run_id=run_id, limit=OF_RUN)
+        return {approval.step: approval for approval in found}
+
+    async def wait(self, steps: Sequence[int], *, run_id: str, tenant: str, abort: bool) -> None:
+        """Returns once the approval of the first of `steps` is decided; with `abort`, once any is against its call.
+
+        And at once when the process is about to stop.
+        """
+        loop = asyncio.get_running_loop()
+        news = asyncio.Event()
+        async with self._tail.listening(lambda _: news.set(), run_id=run_id, parting=news.set):
+            while not self._tail.leaving:
+                approvals = await self.of_run(run_id, tenant=tenant)
+                awaited = [approvals[step] for step in steps]
+                if awaited[0].state != "pending" or (abort and any(map(against, awaited))):
+                    return
+                pending = (approval for approval in awaited if approval.state == "pending")
+                left_s = min(approval.expires_s for approval in pending) - self._clock.time()
+                if left_s <= 0:
+                    await self.expire()
+                    continue
+                timer = loop.call_later(left_s, news.set)
+                try:
+                    await news.wait()
+                finally:
+                    timer.cancel()
+                news.clear()
+
+    async def expire(self) -> Sequence[Approval]:
+        """Ends the approvals whose time is over; those."""
+        expired = await self._store.expire(now_s=self._clock.time())
+        for _ in expired:
+            self._counters.count("approvals", decision="expired", via="time")
+        if expired:
+            self._tail.nudge()
+        return expired
+
+    async def find(self, approval_id: str, *, caller: Caller) -> Approval:
+        """One that the caller may decide on. Raises GatewayError (approval_not_found, scope_missing) and StoreError."""
+        approval = await self._store.approval(approval_id, tenant=caller.tenant)
+        if approval is None:
+            raise not_found()
+        if "approve" not in caller.scopes:
+            who = ", ".join(map(repr, self._deciders.get(caller.tenant, ()))) or "none so far"
+            raise GatewayError(
+                "scope_missing",
+                f"Your key may not decide on approvals: it needs the scope 'approve'. Keys of its tenant that have it: "
+                f"{who}. Their holders decide with `gateway approvals approve {approval_id}`.",
+            )
+        return approval
+
+    async def rule(self, approval_id: str, wish: Wish, *, caller: Caller) -> Approval:
+        """Decides on one; see `rule_all`."""
+        return (await self.rule_all([approval_id], wish, caller=caller))[0]
+
+    async def rule_all(self, approval_ids: Sequence[str], wish: Wish, *, caller: Caller) -> Sequence[Approval]:
+        """Decides on different approvals alike, all of them or none; as they are afterwards.
+
+        Raises GatewayError (scope_missing, approval_not_found, approval_expired, decision_conflict, approval_stale,
+        edit_refused) and StoreError: nothing is decided then.
+        """
+        approvals = [await self.find(approval_id, caller=caller) for approval_id in approval_ids]
+        edits = [self._edited(approval, wish) for approval in approvals]
+        for approval in approvals:
+            if wish.approve and approval.state == "pending" and not self.holds(approval):
+                raise await self._reissue(approval)
+        rulings = [self._ruling(each, wish, edit, caller) for each, edit in zip(approvals, edits, strict=True)]
+        if not wish.approve and self._on_reject == "abort":
+            rulings[0] = replace(rulings[0], others=await self._rejected_with(approvals, wish, caller))
+        ruled = await self._store.rule_all(rulings)
+        self._tail.nudge()
+        after = [_ruled(how, approval, alone=len(ruled) == 1) for how, approval in ruled]
+        for (how, _), approval in zip(ruled, after, strict=True):
+            if how == "decided":
+                self._counters.count("approvals", decision=approval.state, via=wish.via)
+                self._counters.observe("approval_wait_seconds", max(self._clock.time() - approval.created_s, 0.0))
+        return after
+
+    async def _rejected_with(self, rejected: Sequence[Approval], wish: Wish, caller: Caller) -> tuple[Ruling, ...]:
+        """A rejection ends the run: what else it waits for can be approved no more, from the same moment on."""
+        rulings: list[Ruling] = []
+        for first in {approval.run_id: approval for approval in rejected}.values():
+            together = replace(wish, comment=f"rejected together with {first.id}")
+            others = (await self.of_run(first.run_id, tenant=first.tenant)).values()
+            rulings += [self._ruling(other, together, None, caller) for other in others if other.state == "pending"]
+        return tuple(rulings)
+
+    def _edited(self, approval: Approval, wish: Wish) -> str | None:
+        """The canonical arguments that a person put. Raises GatewayError (approval_stale, edit_refused)."""
+        if wish.sha256 is not None and wish.sha256 != approval.sha256:
+            raise GatewayError(
+                "approval_stale",
+                "The hash is of another call than the one that waits: look at the approval again.",
+                param="sha256",
+            )
+        if not wish.approve or wish.arguments is None:
+            return None
+        edited = canonical(wish.arguments)
+        if edited == approval.arguments:
+            return None
+        verdict = self._judges.edited(approval.tool, wish.arguments)
+        if verdict.decision in ("deny", "error"):
+            raise GatewayError("edit_refused", f"The edited call cannot run: {verdict.reason}.", param="arguments")
+        return edited
+
+    def _ruling(self, approval: Approval, wish: Wish, edited: str | None, caller: Caller) -> Ruling:
+        now_s = self._clock.time()
+        sha256 = approval.sha256 if edited is None else call_sha256(approval.tool, edited)
+        state = "approved" if wish.approve else "rejected"
+        facts = {"run_id": approval.run_id, "approval_id": approval.id, "state": state, "via": wish.via}
+        line = AuditLine(
+            tenant=approval.tenant,
+            caller=approval.caller,
+            run_id=approval.run_id,
+            step=approval.step,
+            event="decision",
+            tool=approval.tool,
+            sha256=sha256,
+            decision=state,
+            basis=approval.basis,
+            rule=approval.rule,
+            by=caller.name,
+            via=wish.via,
+            created_s=now_s,
+        )
+        return Ruling(
+            approval_id=approval.id,
+            tenant=approval.tenant,
+            approve=wish.approve,
+            by=caller.name,
+            via=wish.via,
+            now_s=now_s,
+            comment=wish.comment,
+            edited=edited,
+            remember=wish.remember,
+            grant=self._grant(approval, wish, sha256, caller),
+            events=(_event(approval, "approval.resolved", facts, now_s=now_s),),
+            audit=(line,),
+        )
+
+    def _grant(self, approval: Approval, wish: Wish, sha256: str, caller: Caller) -> Grant | None:
+        if not wish.approve or wish.remember == "once":
+            return None
+        return self.remembered.granted(approval, of_run=wish.remember == "run", sha256=sha256, by=caller)
+
+    async def _reissue(self, stale: Approval) -> GatewayError:
+        """Asks anew for a call whose tool or policy has changed since."""
+        binding = self._judges.binding(stale.tool)
+        if binding is None:
+            return GatewayError(
+                "approval_stale", "The tool of this approval is not there: decide when it is back, or reject it."
+            )
+        verdict = self._judges.edited(stale.tool, orjson.loads(stale.arguments))
+        if verdict.decision in ("deny", "error"):
+            return GatewayError("approval_stale", f"This call cannot run any more; reject it. {verdict.reason}")
+        now_s, asks = self._clock.time(), verdict.decision == "confirm"
+        fresh = replace(
+            stale,
+            id=new_approval_id(),
+            secret=new_secret(),
+            basis=verdict.basis if asks else stale.basis,
+            rule=verdict.rule if asks else stale.rule,
+            reason=verdict.reason if asks else stale.reason,
+            definition_sha256=binding.definition,
+            policy_sha256=binding.policy,
+            created_s=now_s,
+            expires_s=now_s + self._expires_s,
+        )
+        event = _event(fresh, "approval.required", approval_view(fresh), now_s=now_s)
+        if not await self._store.reissue(stale.id, fresh, events=[event]):  # somebody else has asked anew
+            fresh = (await self.of_run(stale.run_id, tenant=stale.tenant))[stale.step]
+        self._tail.nudge()
+        return GatewayError(
+            "approval_stale", f"The tool or the policy has changed since: decide on {fresh.id} instead."
+        )
+
+
+def is_asked_by(approval: Approval, exchange: Exchange) -> bool:
+    """Returns whether it was asked for by the caller and the end user of this exchange, in its conversation."""
+    whose = (exchange.caller.name, exchange.conversation, exchange.user)
+    return (approval.caller, approval.conversation, approval.user) == whose
+
+
+def against(approval: Approval) -> bool:
+    """It was decided, and not for its call."""
+    return approval.state not in APPROVED and approval.state != "pending"
+
+
+def _ruled(how: Ruled, approval: Approval | None, *, alone: bool) -> Approval:
+    """The approval that was ruled on. Raises GatewayError for one that keeps all of them from being decided on."""
+    if approval is None:
+        raise not_found()
+    name = "This approval" if alone else f"Nothing was decided: the approval {approval.id}"
+    if how == "expired":
+        raise GatewayError("approval_expired", f"{name} was not decided in time; ask again for what it was.")
+    if how == "other":
+        raise GatewayError("decision_conflict", f"{name} is {approval.state} already.")
+    return approval
+
+
+def not_found() -> GatewayError:
+    """There is none, or it is somebody else's: the same answer."""
+    return GatewayError("approval_not_found", "There is no such approval.")
+
+
+def word_of(approval: Approval) -> str:
+    """The check word that a decision in a chat brings, of the call as it is kept."""
+    return check_word(approval.secret, approval.id, call_sha256(approval.tool, approval.arguments))
+
+
+def approval_view(approval: Approval) -> Json:
+    """An approval as clients see it: in events, in answers, in notices."""
+    return {
+        "id": approval.id,
+        "run_id": approval.run_id,
+        "step": approval.step,
+        "conversation": approval.conversation,
+        "tool": approval.tool,
+        "arguments": orjson.loads(approval.arguments),
+        "sha256": approval.sha256,
+        "check_word": word_of(approval),
+        "basis": approval.basis,
+        "rule": approval.rule,
+        "reason": approval.reason,
+        "state": approval.state,
+        "created_at": approval.created_s,
+        "expires_at": approval.expires_s,
+        "decided_at": approval.decided_s,
+        "decided_by": approval.decided_by,
+        "via": approval.via,
+        "comment": approval.comment,
+        "edited_arguments": None if approval.edited is None else orjson.loads(approval.edited),
+        "remember": approval.remember,
+    }
+
+
+def _event(approval: Approval, kind: str, facts: Json, *, now_s: float) -> RunEvent:
+    return RunEvent(
+        tenant=approval.tenant, run_id=approval.run_id, type=kind, data=orjson.dumps(facts), created_s=now_s
+    )

@@ -1,0 +1,74 @@
+"""What a client is told of approvals that its run waits for: as text, and as facts beside it."""
+
+from collections.abc import Sequence
+
+import orjson
+
+from gateway.contracts.exchange import Json
+from gateway.contracts.journal import Approval
+from gateway.approvals.approvals import approval_view, word_of
+from gateway.approvals import texts
+from gateway.approvals.escaping import Language
+
+
+def shown(approval: Approval) -> texts.Shown:
+    """An approval as texts show it."""
+    arguments = orjson.loads(approval.arguments)
+    return texts.Shown(
+        id=approval.id,
+        word=word_of(approval),
+        tool=approval.tool,
+        arguments=arguments,
+        reason=approval.reason,
+        rule=approval.rule,
+    )
+
+
+def turn_text(pending: Sequence[Approval], *, language: Language, answering: texts.Answering = texts.REPLIES) -> str:
+    """Returns the question of a run that waits: what will run, why it is held, how to answer; the same each time."""
+    return texts.turn_text(
+        [shown(approval) for approval in pending],
+        public_url=None,  # there is no page to link to
+        expires_s=min(approval.expires_s for approval in pending),
+        now_s=max(approval.created_s for approval in pending),
+        language=language,
+        answering=answering,
+    )
+
+
+def still_pending_text(pending: Sequence[Approval], decided: Sequence[str], *, language: Language, now_s: float) -> str:
+    """The answer to a decision on a part of a group."""
+    return texts.still_pending_text(
+        [shown(approval) for approval in pending],
+        decided=decided,
+        public_url=None,  # there is no page to link to
+        expires_s=min(approval.expires_s for approval in pending),
+        now_s=now_s,
+        language=language,
+    )
+
+
+def undecided_text(
+    pending: Sequence[Approval], *, language: Language, now_s: float, answering: texts.Answering = texts.REPLIES
+) -> str:
+    """The answer to a message that names these and decides nothing."""
+    return texts.undecided_text(
+        [shown(approval) for approval in pending],
+        public_url=None,  # there is no page to link to
+        expires_s=min(approval.expires_s for approval in pending),
+        now_s=now_s,
+        language=language,
+        answering=answering,
+    )
+
+
+def waiting(run_id: str, pending: Sequence[Approval]) -> Json:
+    """What stands beside the text of a turn that waits."""
+    approvals = [approval_view(approval) for approval in pending]
+    return {"run_id": run_id, "status": "awaiting_approval", "approvals": approvals}
+
+
+def asking_run(context: Json) -> str | None:
+    """Returns the id of the run whose question a turn ends with, from what stands beside its text; None: none."""
+    run_id: str | None = context["run_id"] if context.get("status") == "awaiting_approval" else None
+    return run_id

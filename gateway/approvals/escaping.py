@@ -1,0 +1,271 @@
+"""How a call is shown to the person who decides on it: what is read is exactly what runs.
+
+Rule 1: everything that does not show is written out. Control, invisible, bidirectional, private, unassigned and blank
+characters, and marks that could change the character before them, become `\\u{200b}`, `\\n`, `\\t` or `\\r`.
+Rule 2: nothing is padded away. More than 8 of the same in a row are counted: `\\{500 spaces}`, `\\{9 times u{200b}}`.
+Rule 3: nothing is left out without saying how much: `\\{1234 more characters, SHA-256 ...}`.
+Rule 4: it can be read back. A backslash of the text itself is doubled, or is that of a JSON string.
+"""
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import groupby, islice
+from typing import Any, Final, Literal
+
+from gateway.contracts.canonical import canonical
+
+Language = Literal["en", "zh"]
+
+#: All arguments of one call together: more is not read in a chat, and each takes up to 3 us.
+ARGUMENTS_CHARS: Final = 16_000
+ARGUMENTS_LINES: Final = 40
+NAME_CHARS: Final = 100
+#: More of the same in a row are counted.
+RUN_CHARS: Final = 8
+#: Marks that one letter may carry: Vietnamese and Hebrew have two or three, and more only hide their neighbours.
+MARKS: Final = 3
+
+#: Characters that show as what they are; only for speed, the others are looked at one by one.
+_PLAIN = (
+    "\x21-\\[\\]-\x7e\u00c0-\u024f\u0410-\u044f\u3001\u3002\u3041-\u3096\u30a1-\u30fa\u3400-\u4dbf\u4e00-\u9fff"
+    "\uac00-\ud7a3\uff01-\uff5e"
+)
+_TEXT = re.compile(f" {{{RUN_CHARS + 1},}}|[^{_PLAIN} ]+")
+_JSON = re.compile(
+    rf"(?P<same>\\(?:u[0-9a-f]{{4}}|[bfnrt]))(?P=same){{{RUN_CHARS},}}+|(?P<escape>\\.?)"
+    rf"| {{{RUN_CHARS + 1},}}|[^{_PLAIN} \\]+",
+    re.DOTALL,
+)
+_UNSEEN_CATEGORIES = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp", "Me"))
+#: Blank or without a shape of their own, though they count as letters, marks or symbols; and the parts of Hangul
+#: syllables that join the one before them.
+_BLANK = re.compile(
+    "[\u034f\u115f-\u11ff\u17b4\u17b5\u180b-\u180f\u2800\u3164\ud7b0-\ud7ff\ufe00-\ufe0f\uffa0\ufff0-\ufffc"
+    "\U00016fe4\U0001d159\U000e0000-\U000e0fff]"
+)
+_SHORT = {"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+_PLURAL = {" ": "spaces", "\\n": "newlines", "\\t": "tabs", "\\r": "carriage returns"}
+_NAME = re.compile(rf"[A-Za-z_][A-Za-z0-9_.-]{{0,{NAME_CHARS - 1}}}")
+_ODD_BACKSLASH = re.compile(r"(?<!\\)\\(?:\\\\)*\Z")
+_BACKTICKS = re.compile("`+")
+
+#: What is looked at for remarks: no escapes, whose letters are not the text's.
+_JSON_ESCAPE = re.compile(r"\\(?:u[0-9a-f]{4}|.)", re.DOTALL)
+_WORD = re.compile(r"[\w.@-]+")
+#: Mixed with any other script in ordinary text, without spaces.
+_MIXING = frozenset(("CJK", "IDEOGRAPHIC", "HIRAGANA", "KATAKANA", "HALFWIDTH", "HANGUL", "BOPOMOFO"))
+_NOT_ASCII = re.compile("[^\x20-\x7e]")
+_NEXT_TO = "[A-Za-z0-9/.:@_-]"
+#: Not letters, but taken for ASCII: dots, slashes, colons, small forms, digits of formulas; full-width forms within a
+#: word of ASCII; dashes where an option begins.
+_DOUBLE = re.compile(
+    "[\u01c0\u01c3\u0251\u0261\u02d0\u0589\u05c3\u2024\u2044\u2160-\u217f\u2215\u2216\u2223\u2236"
+    "\u2571\u29f5\u29f8\u29f9\ua789\ufe50-\ufe6b\U0001d7ce-\U0001d7ff]"
+    f"|(?<={_NEXT_TO})[\uff03-\uff06\uff0d-\uff1b\uff1d-\uff20\uff3c\uff3f\uff5c\uff5e](?={_NEXT_TO})"
+    '|(?<![^\\s"])[\u2010-\u2015\u2212](?=[A-Za-z])'
+)
+_RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]")
+#: How many places a remark names, and how much of each.
+_PLACES, _PLACE_CHARS = 5, 40
+
+_REMARKS: Mapping[Language, tuple[str, str, str, str, str]] = {
+    "en": (
+        "(no arguments)",
+        "! {0} more arguments, {1} characters of JSON, SHA-256 {2}",
+        "! contains characters of several scripts: {0}",
+        "! contains characters that look like others: {0}",
+        "! contains text from right to left: it may appear in another order than it has",
+    ),
+    "zh": (
+        "（没有参数）",
+        "! 另有 {0} 个参数，JSON 共 {1} 个字符，SHA-256 {2}",
+        "! 含有来自多种文字系统的字符：{0}",
+        "! 含有形似其他字符的字符：{0}",
+        "! 含有从右到左书写的文字：显示的顺序可能与实际顺序不同",
+    ),
+}
+
+
+def shown(text: str, limit: int | None = None) -> str:
+    """`text` on one line; at most `limit` of its characters, and how many follow."""
+    head = text if limit is None else text[:limit]
+    return _TEXT.sub(_unseen, head) + _rest(text, len(head))
+
+
+def shown_json(value: Any, limit: int | None = None) -> str:
+    """The canonical JSON of a value on one line; at most `limit` characters of it, and how many follow."""
+    return _shown_json(canonical(value), limit)
+
+
+def shown_name(name: str) -> str:
+    """The name of a tool or an argument: as it is where it is a plain one, else as a JSON string."""
+    return name if _NAME.fullmatch(name) else shown_json(name, NAME_CHARS)
+
+
+def shown_arguments(arguments: Mapping[str, Any], *, language: Language = "en", whole: bool = False) -> str:
+    """One line `name: value` for each argument in canonical order, the value as JSON; `whole`: all of it.
+
+    Lines that begin with `!` are remarks: an argument's line never does.
+    """
+    nothing, more, *_ = _REMARKS[language]
+    names = sorted(arguments)
+    here, rest = (names, []) if whole else (names[:ARGUMENTS_LINES], names[ARGUMENTS_LINES:])
+    values = [canonical(arguments[name]) for name in here]
+    lengths = [len(value) for value in values]
+    lines: list[str] = []
+    for name, value, share in zip(here, values, lengths if whole else _shares(lengths), strict=True):
+        lines.append(f"{shown_name(name)}: {_shown_json(value, share)}")
+        lines += _remarks(f"{name[:NAME_CHARS]} {value[:share]}", language=language)
+    if rest:
+        text = canonical({name: arguments[name] for name in rest})
+        lines.append(more.format(len(rest), len(text), _sha256(text)))
+    return "\n".join(lines) or nothing
+
+
+def fenced(text: str) -> str:
+    """`text` as a block of code in Markdown, which nothing in it can end."""
+    fence = "`" * max(3, _longest_run(text) + 1)
+    return f"{fence}text\n{text}\n{fence}"
+
+
+def code(text: str) -> str:
+    """`text`, which is one line, as code within a line of Markdown."""
+    ticks = "`" * (_longest_run(text) + 1)
+    pad = " " if not text or text[0] in " `" or text[-1] in " `" else ""
+    return f"{ticks}{pad}{text}{pad}{ticks}"
+
+
+def _longest_run(text: str) -> int:
+    return max((len(run[0]) for run in _BACKTICKS.finditer(text)), default=0)
+
+
+def _shown_json(text: str, limit: int | None) -> str:
+    head = text if limit is None else text[:limit]
+    if head != text and _ODD_BACKSLASH.search(head):
+        head = head[:-1]  # half an escape would run into what follows
+    return _JSON.sub(_unseen_in_json, head) + _rest(text, len(head))
+
+
+def _rest(text: str, start: int) -> str:
+    if start == len(text):
+        return ""
+    return f"\\{{{len(text) - start} more characters, SHA-256 {_sha256(text[start:])}}}"
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _unseen_in_json(match: re.Match[str]) -> str:
+    if match["escape"] is not None:
+        return match[0]
+    if match["same"] is not None:
+        return _repeated(match["same"], len(match[0]) // len(match["same"]))
+    return _unseen(match)
+
+
+def _unseen(match: re.Match[str]) -> str:
+    """A run of characters that may not show, or of too many spaces; only those that do are left as they are."""
+    if match[0][0] == " ":
+        return _repeated(" ", len(match[0]))
+    before = match.string[match.start() - 1] if match.start() else ""
+    marks = 0
+    written: list[str] = []
+    for character, group in groupby(match[0]):
+        n = sum(1 for _ in group)
+        spelling = _spelling(character)
+        if spelling == character and unicodedata.category(character) == "Mn":
+            marks += n
+            # Behind ASCII, or where it is the double of one letter, a mark could be overlooked; so could many of them.
+            if before.isascii() or marks > MARKS or not unicodedata.is_normalized("NFC", before + character):
+                spelling = _escape(character)
+                before = ""
+        else:
+            marks = 0
+            before = character if spelling == character else ""
+        written.append(character * n if spelling == character else _repeated(spelling, n))
+    return "".join(written)
+
+
+@lru_cache(maxsize=4096)
+def _spelling(character: str) -> str:
+    """The character, or the escape of one that does not show."""
+    if character in _SHORT:
+        return _SHORT[character]
+    if (
+        unicodedata.category(character) in _UNSEEN_CATEGORIES
+        or _BLANK.match(character)
+        or not unicodedata.is_normalized("NFC", character)  # another character's double: a Kelvin sign, a Greek `;`
+    ):
+        return _escape(character)
+    return character
+
+
+def _escape(character: str) -> str:
+    return f"\\u{{{ord(character):x}}}"
+
+
+def _repeated(escape: str, n: int) -> str:
+    if n <= RUN_CHARS:
+        return escape * n
+    return f"\\{{{n} {_PLURAL.get(escape) or 'times ' + escape[1:]}}}"
+
+
+def _remarks(text: str, *, language: Language) -> Iterator[str]:
+    """What a reader of this piece of JSON would not see by looking."""
+    if text.isascii():
+        return
+    _, _, scripts, doubles, right_to_left = _REMARKS[language]
+    text = _JSON_ESCAPE.sub(" ", text)
+    words = list(islice(_words_of_several_scripts(text), _PLACES))
+    if words:
+        yield scripts.format("; ".join(words))
+    places = [
+        _in_ascii(text[max(0, at.start() - _PLACE_CHARS // 2) : at.end() + _PLACE_CHARS // 2].strip())
+        for at in islice(_DOUBLE.finditer(text), _PLACES)
+    ]
+    if places:
+        yield doubles.format("; ".join(places))
+    if _RIGHT_TO_LEFT.search(text):
+        yield right_to_left
+
+
+def _words_of_several_scripts(text: str) -> Iterator[str]:
+    """Each word or host, and its scripts."""
+    for word in _WORD.finditer(text):
+        if not word[0].isascii():
+            found = sorted({name for character in set(word[0]) for name in _scripts(character)})
+            if len(found) > 1:
+                yield f"{_in_ascii(word[0][:_PLACE_CHARS])} ({', '.join(found)})"
+
+
+@lru_cache(maxsize=4096)
+def _scripts(character: str) -> tuple[str, ...]:
+    """The script of a letter, by the first word of its name; two where it is another form of an ASCII letter."""
+    if not character.isalpha():
+        return ()
+    if character.isascii():
+        return ("Latin",)
+    script = unicodedata.name(character, "").partition(" ")[0].partition("-")[0]
+    if script in _MIXING:
+        return ()
+    plain = unicodedata.normalize("NFKC", character)
+    return (script.capitalize(), "Latin") if plain.isascii() else (script.capitalize(),)
+
+
+def _in_ascii(text: str) -> str:
+    return _NOT_ASCII.sub(lambda match: _escape(match[0]), text)
+
+
+def _shares(lengths: Sequence[int]) -> list[int]:
+    """How much of each value is shown: short ones whole, and the long ones share what is left."""
+    shares = [0] * len(lengths)
+    room = ARGUMENTS_CHARS
+    by_length = sorted(range(len(lengths)), key=lengths.__getitem__)
+    for done, i in enumerate(by_length):
+        shares[i] = min(lengths[i], room // (len(lengths) - done))
+        room -= shares[i]
+    return shares

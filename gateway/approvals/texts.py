@@ -1,0 +1,372 @@
+"""What a person reads about approvals, in English or Chinese: what will run exactly, why it waits, how to answer.
+
+Whatever a model or a tool wrote stands in code blocks or code spans, escaped (gateway/approvals/escaping.py): it cannot end
+them, and nothing in it can hide.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from gateway.approvals.escaping import Language, code, fenced, shown, shown_arguments, shown_name
+
+REASON_CHARS: Final = 500
+#: So much of a message tells its language.
+LANGUAGE_CHARS: Final = 2000
+
+_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
+#: A word of letters, or one character of Japanese or Korean.
+_OTHER = re.compile("[\u3041-\u30ff\uac00-\ud7a3]|[^\\W\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]+")
+#: The last second that datetime knows.
+_LAST_S: Final = 253402300799.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """One approval as it is shown; `reason` says why it is held, `rule` names what held it.
+
+    `word` is its check word, "" where the text asks for no answer.
+    """
+
+    id: str
+    tool: str
+    arguments: Mapping[str, Any]
+    word: str = ""
+    reason: str = ""
+    rule: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answering:
+    """How whoever reads a question can answer it.
+
+    `held_s`: the answer stays open for so long, and its program sends nothing meanwhile. `may_decide`: false for a
+    reader whose key may not; `deciders` are the names of the keys that may, in this tenant.
+    """
+
+    held_s: float | None = None
+    may_decide: bool = True
+    tenant: str = ""
+    deciders: Sequence[str] = ()
+
+
+#: A reader who sends the next message.
+REPLIES: Final = Answering()
+
+
+def language_of(text: str) -> Language:
+    """Chinese where Han characters, two to a word, are no fewer than other words."""
+    text = text[:LANGUAGE_CHARS]
+    han = sum(1 for _ in _HAN.finditer(text))
+    return "zh" if han and han >= 2 * sum(1 for _ in _OTHER.finditer(text)) else "en"
+
+
+def approval_link(public_url: str, ids: Sequence[str]) -> str:
+    """Where these are decided in a browser. The ids stand in the fragment: no access log and no Referer has them."""
+    return f"{public_url.rstrip('/')}/console#{','.join(ids)}"
+
+
+def utc(time_s: float) -> datetime:
+    """The time, or the first or last one that can be written."""
+    return datetime.fromtimestamp(min(max(time_s, 0.0), _LAST_S), UTC)
+
+
+# A turn that waits.
+
+
+def turn_text(
+    approvals: Sequence[Shown],
+    *,
+    public_url: str | None,
+    expires_s: float,
+    now_s: float,
+    language: Language = "en",
+    answering: Answering = REPLIES,
+) -> str:
+    """Returns the question of a run that waits for these: what will run, why it is held, until when, how to answer."""
+    many = len(approvals) > 1
+    if language == "zh":
+        lead = f"以下 {len(approvals)} 个调用需要您批准，均尚未执行：" if many else "以下调用需要您批准，尚未执行："
+    elif many:
+        lead = f"These {len(approvals)} calls wait for your approval. None of them has run yet:"
+    else:
+        lead = "This call waits for your approval. It has not run yet:"
+    if not answering.may_decide:
+        lead = lead.replace("您批准", "批准").replace("your approval", "approval")
+    return _asking(lead, approvals, public_url, expires_s, now_s, language, answering)
+
+
+def still_undecided_text(*, may_decide: bool = True, language: Language = "en") -> str:
+    """Returns what ends a held answer whose question stands in it already."""
+    if language == "zh":
+        then = "现在可以回复以上其中一行，或在别处决定。" if may_decide else "作出决定后请重复您的请求。"
+        return f"尚未有人作出决定，因此本条回答到此结束。调用仍在等待：{then}"
+    then = "send one of the lines above" if may_decide else "repeat your request once it is decided"
+    return f"Nobody has decided so far, so this answer ends here. The call still waits: {then}."
+
+
+def waiting_already_text(tools: Sequence[str], *, language: Language = "en") -> str:
+    """Returns what goes before the question of another run that waits for the same call; `tools`: not asked for."""
+    names = ", ".join(map(_name, tools))
+    if language == "zh":
+        rest = f"本次回答中的其他调用（{names}）没有提出：作出决定后请再次提出。" if tools else ""
+        return f"这个调用之前已经提出，仍在等待，因此没有再次提出。{rest}"
+    rest = f" Other calls of this answer were not asked for ({names}): ask again after the decision." if tools else ""
+    return f"This call was asked for before and still waits, so it was not asked for again.{rest}"
+
+
+def meanwhile_text(answer: str, *, language: Language = "en") -> str:
+    """Returns what begins the first answer after a decision elsewhere: `answer` is what came of the question."""
+    lead = (
+        "在此期间已有决定。对前一个问题的回答：" if language == "zh" else "It was decided meanwhile. What came of it:"
+    )
+    return f"{lead}\n\n{answer}\n\n"
+
+
+def still_pending_text(
+    pending: Sequence[Shown],
+    *,
+    decided: Sequence[str],
+    public_url: str | None,
+    expires_s: float,
+    now_s: float,
+    language: Language = "en",
+) -> str:
+    """The answer to a decision on a part of a group: the others are still waited for."""
+    ids = ", ".join(code(shown_name(approval_id)) for approval_id in decided)
+    if language == "zh":
+        lead = f"已记录对 {ids} 的决定。运行仍在等待以下 {len(pending)} 个调用的决定："
+    else:
+        lead = f"Your decision on {ids} is kept. The run still waits for {len(pending)} more:"
+    return _asking(lead, pending, public_url, expires_s, now_s, language, REPLIES)
+
+
+def undecided_text(
+    pending: Sequence[Shown],
+    *,
+    public_url: str | None,
+    expires_s: float,
+    now_s: float,
+    language: Language = "en",
+    answering: Answering = REPLIES,
+) -> str:
+    """The answer to a message that names what waits and is no decision on it, or has no check word that fits."""
+    many = len(pending) > 1
+    if not answering.may_decide:
+        lead = "您的消息没有作出任何决定。" if language == "zh" else "Your message decided nothing. "
+    elif language == "zh":
+        lead = "您的消息没有作出任何决定：它不是完整的一行批准或拒绝，或者校验码不符。"
+    else:
+        lead = "Your message decided nothing: it is not one of the lines below, or its check word is of another call. "
+    if language == "zh":
+        lead += f"以下 {len(pending)} 个调用仍在等待，尚未执行：" if many else "以下调用仍在等待，尚未执行："
+    else:
+        lead += (
+            f"These {len(pending)} calls still wait, and none of them has run:"
+            if many
+            else "This call still waits. It has not run:"
+        )
+    return _asking(lead, pending, public_url, expires_s, now_s, language, answering)
+
+
+def _asking(
+    lead: str,
+    approvals: Sequence[Shown],
+    public_url: str | None,
+    expires_s: float,
+    now_s: float,
+    language: Language,
+    answering: Answering,
+) -> str:
+    calls = [_call(approval, i if len(approvals) > 1 else 0, language) for i, approval in enumerate(approvals, 1)]
+    until = _until(expires_s, now_s, language)
+    how: list[str] = []
+    if answering.held_s is not None or not answering.may_decide:
+        how += _elsewhere([approval.id for approval in approvals], until, language, answering)
+    if answering.may_decide:
+        how += _how(approvals, until, language, held=answering.held_s is not None)
+    if public_url is not None:
+        link = f"<{approval_link(public_url, [approval.id for approval in approvals])}>"
+        how.append(f"也可以在这里决定：{link}" if language == "zh" else f"Or decide here: {link}")
+    return "\n\n".join([lead, *calls, *how])
+
+
+def _elsewhere(ids: Sequence[str], until: str, language: Language, answering: Answering) -> list[str]:
+    """Says who decides where: for a reader who may not, or who cannot send anything while the answer is open."""
+    commands = [fenced(f"gateway approvals {verb} {' '.join(ids)}") for verb in ("approve", "reject")]
+    # No JSON stands here: libraries that want an object take the first one that an answer holds.
+    request, key, value = code(f"POST /context/approvals/{ids[0]}"), code("decision"), code("approve")
+    held = None if answering.held_s is None else _amount(answering.held_s, language)
+    tenant = code(shown_name(answering.tenant))
+    names = ", ".join(code(shown_name(name)) for name in answering.deciders)
+    if language == "zh":
+        if not answering.may_decide:
+            who = f"可以决定的密钥：{names}" if names else "目前没有这样的密钥：请运维人员添加一个"
+            lead = f"您的密钥不能作出决定：它没有权限 {code('approve')}。请租户 {tenant} 中拥有该权限的密钥的持有者"
+            lead += f"在{until}之前用以下其中一个命令决定（{who}）："
+        else:
+            lead = f"本条回答最多等待 {held}，作出决定后会自动继续。请在另一个窗口用以下其中一个命令决定："
+        then = "作出决定后，重复这个请求，或在此对话中发送任意一条消息，即可得到回答。"
+        rest = f"也可以通过 {request} 决定，在 JSON 请求体中把 {key} 设为 {value}。"
+    else:
+        if not answering.may_decide:
+            who = f"Keys that have it: {names}." if names else "No key has it yet: ask who runs this gateway for one."
+            lead = f"Your key may not decide: it lacks the scope {code('approve')}. Ask whoever holds a key with that "
+            lead += f"scope in the tenant {tenant} to decide with one of these commands, until {until}. {who}"
+        else:
+            lead = f"This answer waits for {held} at most, and goes on by itself after the decision. Decide in another "
+            lead += "window, with one of these commands:"
+        then = "After the decision repeat your request, or send any message in this conversation: it brings the answer."
+        rest = f"Or send {request} with {key} set to {value} in its JSON body."
+    return [lead, *commands, rest, *([] if held is not None else [then])]
+
+
+def _call(approval: Shown, number: int, language: Language) -> str:
+    """One call: the tool, its arguments, why it is held. Lines of arguments are indented, so none can pass for ours."""
+    tool = shown_name(approval.tool)
+    lines = [f"{number}. {tool} ({approval.id})" if number else tool]
+    lines += ["  " + line for line in shown_arguments(approval.arguments, language=language).split("\n")]
+    why = shown(approval.reason, REASON_CHARS)
+    if approval.rule:
+        why = f"{why} [{shown(approval.rule, REASON_CHARS)}]".lstrip()
+    if why:
+        lines.append(("暂缓原因：" if language == "zh" else "held because: ") + why)
+    return fenced("\n".join(lines))
+
+
+def _how(approvals: Sequence[Shown], until: str, language: Language, *, held: bool) -> list[str]:
+    approve, reject = ("批准", "拒绝") if language == "zh" else ("approve", "reject")
+    with_words = [f"{approval.id} {approval.word}" for approval in approvals]
+    # A block for each line: the copy buttons of chat programs copy a whole block.
+    answers = [fenced(f"{verb} {' '.join(with_words)}") for verb in (approve, reject)]
+    if language == "zh":
+        when = "或者，在您的程序可以发送消息时，" if held else "请"
+        parts = [f"{when}在{until}之前回复以下其中一行，整条消息只包含这一行：", *answers]
+        single = "也可以逐个决定，每个编号与其校验码一起单独使用，例如 {0}。"
+        reason = "拒绝时可以附上原因：{0}。"
+        why = "原因"
+    else:
+        when = "Or, as soon as your program lets you," if held else "To answer,"
+        parts = [f"{when} send one of these lines as your whole message, until {until}:", *answers]
+        single = "Or decide on each by its own id and check word, for example {0}."
+        reason = "A rejection may give a reason: {0}."
+        why = "reason"
+    if len(approvals) > 1:
+        parts.append(single.format(code(f"{approve} {with_words[0]}")))
+    parts.append(reason.format(code(f"{reject} {with_words[0]}: {why}")))
+    return parts
+
+
+def _until(expires_s: float, now_s: float, language: Language) -> str:
+    """The time, and how far away it is: not everybody reads UTC."""
+    amount = _amount(max(0.0, min(expires_s, _LAST_S) - now_s), language)
+    at = f"{utc(expires_s):%Y-%m-%d %H:%M:%S} UTC"
+    return f" {at}（{amount}后）" if language == "zh" else f"{at} ({amount} from now)"
+
+
+def _amount(left: float, language: Language) -> str:
+    """Returns the time in its largest unit of which there are two at least."""
+    amount, english, chinese = next(
+        (int((left + 0.5) // unit), english, chinese)
+        for limit, unit, english, chinese in (
+            (120, 1, "second", "秒"),
+            (120 * 60, 60, "minute", "分钟"),
+            (48 * 3600, 3600, "hour", "小时"),
+            (float("inf"), 86400, "day", "天"),
+        )
+        if left < limit or limit == float("inf")
+    )
+    return f"{amount} {chinese}" if language == "zh" else f"{amount} {english}{'' if amount == 1 else 's'}"
+
+
+# One line each.
+
+
+def unasked_text(*, language: Language = "en") -> str:
+    """Returns what begins the answer to a user who does not want to be asked before each call any more."""
+    if language == "zh":
+        return "从现在起，本对话中的调用只在安全门要求时才会询问您。\n\n"
+    return "From now on calls of this conversation ask you only where the gate does.\n\n"
+
+
+def not_unasked_text(ask_id: str, *, language: Language = "en") -> str:
+    """Returns the same for one whose key may not take that back."""
+    command, scope = code(f"gateway approvals revoke {ask_id}"), code("approve")
+    if language == "zh":
+        return f"本对话中的每个调用仍会询问：您的密钥没有权限 {scope}，不能撤回。有权限的人可以用 {command}。\n\n"
+    return (
+        f"Each call of this conversation still asks: to take that back needs the scope {scope}, which your key lacks. "
+        f"Whoever has it sends {command}.\n\n"
+    )
+
+
+def rejected_text(tool: str, comment: str | None, *, ran_before: int = 0, language: Language = "en") -> str:
+    """`ran_before`: how many calls of the same run had run by then."""
+    reason = code(shown(comment, REASON_CHARS)) if comment else ""
+    if language == "zh":
+        because = f"，原因：{reason}" if reason else ""
+        return f"对 {_name(tool)} 的调用已被拒绝{because}。{_nothing(ran_before, language)}"
+    because = f", because: {reason}" if reason else ""
+    return f"The call of {_name(tool)} was rejected{because}. {_nothing(ran_before, language)}"
+
+
+def expired_text(tool: str, *, ran_before: int = 0, language: Language = "en") -> str:
+    """Nobody decided in time."""
+    if language == "zh":
+        return f"{_name(tool)} 的批准请求已过期，无人作出决定。{_nothing(ran_before, language)}如仍需要，请重新提出。"
+    nothing = _nothing(ran_before, language)
+    return f"Nobody decided on the call of {_name(tool)} in time. {nothing} If it is still wanted, ask for it again."
+
+
+def cancelled_text(tool: str, *, ran_before: int = 0, language: Language = "en") -> str:
+    """The run was cancelled while it waited."""
+    if language == "zh":
+        return f"{_name(tool)} 的批准请求已随运行一起取消。{_nothing(ran_before, language)}"
+    return f"The call of {_name(tool)} was cancelled together with its run. {_nothing(ran_before, language)}"
+
+
+def refused_here_text(approval: Shown, *, ran_before: int = 0, language: Language = "en") -> str:
+    """The call needs a person, and this request or the operator says that nobody is asked."""
+    call = _call(approval, 0, language)
+    if language == "zh":
+        return f"以下调用需要人工批准，而此处不会询问任何人，因此被拒绝：\n\n{call}\n\n{_nothing(ran_before, language)}"
+    lead = "This call needs the approval of a person, and nobody is asked here, so it was refused:"
+    return f"{lead}\n\n{call}\n\n{_nothing(ran_before, language)}"
+
+
+def resumed_elsewhere_text(run_id: str, *, language: Language = "en") -> str:
+    """The answer to an approval of a run that another client waits for."""
+    if language == "zh":
+        return f"已批准。运行 {_name(run_id)} 将在等待它的地方继续，结果也会出现在那里。"
+    return f"Approved. The run {_name(run_id)} goes on where it is waited for; its answer appears there."
+
+
+def unknown_text(tool: str, *, run_id: str, step: int, language: Language = "en") -> str:
+    """A call was started, and nobody knows what became of it: a person must look."""
+    request = code(f"POST /context/runs/{run_id}/resume")
+    body = code(f'{{"step": {step}, "as": "done"}}')
+    if language == "zh":
+        return (
+            f"{_name(tool)} 已开始执行，但无法得知其结果：它可能已执行，也可能没有。请先核实，再用 {request} 告知结果："
+            f"{body} 表示已完成，{code('retry')} 表示再次执行，{code('failed')} 表示按失败处理。在此之前运行不会继续。"
+        )
+    return (
+        f"{_name(tool)} was started, and what became of it is unknown: it may have run or not. Look first, then say so "
+        f"with {request}: {body} if it was done, {code('retry')} to run it again, {code('failed')} to go on as if it "
+        "had failed. Until then the run does not go on."
+    )
+
+
+def _name(name: str) -> str:
+    return code(shown_name(name))
+
+
+def _nothing(ran_before: int, language: Language) -> str:
+    if ran_before == 0:
+        return "没有执行任何操作。" if language == "zh" else "Nothing ran."
+    if language == "zh":
+        return f"它没有执行，此后也没有执行任何操作；本次运行此前已执行 {ran_before} 个调用。"
+    calls = "1 earlier call" if ran_before == 1 else f"{ran_before} earlier calls"
+    return f"It did not run, and nothing after it did; {calls} of this run had run."

@@ -1,0 +1,80 @@
+"""Notices of approvals to the operator's own endpoint: the body, and its signature by the Standard Webhooks scheme.
+
+https://github.com/standard-webhooks/standard-webhooks: HMAC-SHA256 over `id.timestamp.body`. A notice that is sent
+again keeps its id, and gets a timestamp and a signature of its own.
+"""
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Mapping
+from typing import Final
+
+import orjson
+
+from gateway.approvals.texts import REASON_CHARS, Shown, utc
+from gateway.approvals.escaping import NAME_CHARS, shown, shown_arguments
+
+EVENT: Final = "approval.required"
+_PREFIX: Final = "whsec_"
+
+
+def webhook_key(secret: str) -> bytes:
+    """The key that a secret stands for: base64 behind `whsec_`, else the text itself. Raises ValueError."""
+    if not secret:
+        raise ValueError("the webhook secret is empty: set 24 random bytes or more, as whsec_ and base64")
+    # The texts never repeat what was given: it is a secret.
+    try:
+        if not secret.startswith(_PREFIX):
+            return secret.encode("utf-8", "surrogateescape")  # as the environment had it
+        key = base64.b64decode(secret[len(_PREFIX) :], validate=True)
+    except UnicodeEncodeError:
+        raise ValueError("the webhook secret is not valid Unicode: set it anew") from None
+    except ValueError:
+        raise ValueError("the webhook secret is not base64 behind whsec_: copy it whole, or leave whsec_ out") from None
+    if not key:
+        raise ValueError("the webhook secret has nothing behind whsec_: copy it whole")
+    return key
+
+
+def webhook_headers(body: bytes, *, message_id: str, key: bytes, now_s: float) -> Mapping[str, str]:
+    """The header lines of one attempt to deliver `body`."""
+    timestamp = str(int(now_s))
+    signed = f"{message_id}.{timestamp}.".encode() + body
+    signature = base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
+    return {
+        "content-type": "application/json",
+        "webhook-id": message_id,
+        "webhook-timestamp": timestamp,
+        "webhook-signature": f"v1,{signature}",
+    }
+
+
+def approval_notice(
+    approval: Shown, *, run_id: str, sha256: str, expires_s: float, now_s: float, link: str | None
+) -> bytes:
+    """The body of a notice: `{"type", "timestamp", "data"}`. Arguments are as a person is shown them.
+
+    `sha256` is the hash of the call, to be stated with the decision; `link` where it can be decided.
+    """
+    return orjson.dumps(
+        {
+            "type": EVENT,
+            "timestamp": _iso(now_s),
+            "data": {
+                "id": approval.id,
+                "run_id": run_id,
+                "tool": shown(approval.tool, NAME_CHARS),
+                "arguments": shown_arguments(approval.arguments),
+                "sha256": sha256,
+                "reason": shown(approval.reason, REASON_CHARS),
+                "rule": shown(approval.rule, REASON_CHARS),
+                "expires": _iso(expires_s),
+                "link": link,
+            },
+        }
+    )
+
+
+def _iso(time_s: float) -> str:
+    return utc(time_s).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,317 @@
+"""Tells the operator's webhooks of new approvals; one worker does, for all gateways on its store.
+
+1. Nobody waits for a notice: what is heard is only written down here, and sent by tasks of their own.
+2. A notice is sent again until it arrives, its approval is decided, or its attempts are over; always with the id of the
+   approval as `webhook-id`, by which the receiver knows it again.
+   The worker that has the duty tells what is pending once it gets it: another one may have told of it already.
+3. Logs name a webhook by its place in the configuration: its URL is a secret.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from typing import Final
+
+import aiohttp
+import orjson
+
+from gateway.config import ConfigError, Problem
+from gateway.config.schema.tools import Notify
+from gateway.contracts.exchange import Clock, Counters, Json
+from gateway.contracts.journal import RunEvent
+from gateway.approvals.approvals import approval_view
+from gateway.runs.event_feed import Tail
+from gateway.contracts.store import Store, StoreError
+from gateway.approvals.texts import Shown, approval_link
+from gateway.approvals.webhook_message import EVENT, approval_notice, webhook_headers, webhook_key
+
+log = logging.getLogger("gateway")
+
+RESOLVED: Final = "approval.resolved"
+#: Each pause between two attempts is up to a fifth shorter or longer.
+JITTER: Final = 0.2
+#: Of one webhook: notices that are not through, and requests at once.
+WAITING, AT_ONCE = 1000, 4
+#: Events of one query while looking for what was asked before.
+BATCH = 500
+GONE = 410
+#: One worker has the duty; another one gets it once that has not been heard of for so long, or gave it back.
+DUTY, DUTY_S, DUTY_LOOK_S = "notices", 15.0, 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long an answer may take, the pauses between attempts, and behind a failure of the store.
+
+    By default eight attempts in more than ten minutes.
+    """
+
+    timeout_s: float = 10.0
+    pauses_s: Sequence[float] = (5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0)
+    store_s: float = 10.0
+    duty_s: float = DUTY_LOOK_S
+
+
+PATIENCE: Final = Patience()
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What a webhook is told: the same bytes each time."""
+
+    approval_id: str
+    tenant: str
+    body: bytes
+
+
+class Webhook:
+    """One receiver. `place` is its place in the configuration; without a `key` nothing is signed."""
+
+    def __init__(self, place: str, url: str, key: bytes | None) -> None:
+        self.place = place
+        self.url = url
+        self._key = key
+        self.room = asyncio.Semaphore(AT_ONCE)
+        self.waiting: dict[str, asyncio.Task[None]] = {}
+
+    def __repr__(self) -> str:
+        return f"Webhook({self.place!r})"
+
+    def begin(self, notice: Notice, delivery: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(delivery)
+        self.waiting[notice.approval_id] = task
+        task.add_done_callback(lambda _: self.waiting.pop(notice.approval_id))
+
+    def headers(self, notice: Notice, *, now_s: float) -> Mapping[str, str]:
+        """Of an attempt at this time."""
+        headers = webhook_headers(notice.body, message_id=notice.approval_id, key=self._key or b"", now_s=now_s)
+        return {name: value for name, value in headers.items() if self._key or name != "webhook-signature"}
+
+
+def webhooks_of(notify: Sequence[Notify]) -> list[Webhook]:
+    """Raises ConfigError for secrets that cannot sign, all at once."""
+    webhooks: list[Webhook] = []
+    problems: list[Problem] = []
+    for i, entry in enumerate(notify):
+        place = f"approvals.notify[{i}]"
+        try:
+            key = None if entry.secret is None else webhook_key(entry.secret.reveal())
+        except ValueError as error:
+            problems.append(Problem("configuration", f"{place}.secret", str(error)))
+            continue
+        if entry.webhook is not None:
+            webhooks.append(Webhook(place, entry.webhook.reveal(), key))
+    if problems:
+        raise ConfigError(tuple(problems))
+    return webhooks
+
+
+class Notices:
+    """The webhooks of one configuration, for the worker `owner`. Raises ConfigError like `webhooks_of`."""
+
+    def __init__(
+        self,
+        store: Store,
+        tail: Tail,
+        notify: Sequence[Notify],
+        public_url: str | None,
+        clock: Clock,
+        counters: Counters,
+        *,
+        owner: str,
+        patience: Patience = PATIENCE,
+    ) -> None:
+        self._store = store
+        self._owner = owner
+        self._tail = tail
+        self._webhooks = webhooks_of(notify)
+        self._public_url = public_url
+        self._clock = clock
+        self._counters = counters
+        self._patience = patience
+        self._stack = AsyncExitStack()
+        self._session: aiohttp.ClientSession | None = None
+        self._catching_up: asyncio.Task[None] | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self._on_duty = False
+
+    async def start(self) -> None:
+        """From now on each new approval is told, and those that wait already, unless another worker does that."""
+        if self._webhooks:
+            await self._look()
+            self._serving = asyncio.get_running_loop().create_task(self._serve())
+
+    async def close(self) -> None:
+        """Nobody is told anything any more; whoever has the duty next tells what is pending. Idempotent."""
+        if self._serving is not None:
+            self._serving.cancel()
+            await asyncio.wait({self._serving})
+        await self._end()
+        if self._session is not None:
+            await self._session.close()
+
+    async def _serve(self) -> None:
+        """Looks after the duty, and gives it back at the end."""
+        try:
+            while True:
+                await asyncio.sleep(self._patience.duty_s)
+                await self._look()
+        finally:
+            if self._on_duty:
+                with suppress(StoreError):
+                    await self._take_duty(-1.0)
+
+    async def _look(self) -> None:
+        try:
+            has_duty = await self._take_duty(DUTY_S)
+            if has_duty and not self._on_duty:
+                await self._begin()
+            elif self._on_duty and not has_duty:
+                await self._end()
+            self._on_duty = has_duty
+        except StoreError as error:
+            log.error("the store failed: %s", error)
+
+    async def _take_duty(self, for_s: float) -> bool:
+        now_s = self._clock.time()
+        return await self._store.take_duty(DUTY, owner=self._owner, now_s=now_s, until_s=now_s + for_s)
+
+    async def _begin(self) -> None:
+        """Raises StoreError."""
+        await self._stack.enter_async_context(self._tail.listening(self._heard))
+        # From behind the start of listening: an approval is told twice rather than not at all.
+        last = await self._store.last_event()
+        self._catching_up = asyncio.get_running_loop().create_task(self._catch_up(last))
+
+    async def _end(self) -> None:
+        await self._stack.aclose()
+        tasks = [task for webhook in self._webhooks for task in webhook.waiting.values()]
+        if self._catching_up is not None:
+            tasks.append(self._catching_up)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _heard(self, event: RunEvent) -> None:
+        if event.type != EVENT:
+            return
+        try:
+            self._tell(_notice(orjson.loads(event.data), tenant=event.tenant, public_url=self._public_url))
+        except Exception:  # it would end the tail, on which runs wait
+            log.exception("nobody is told of an approval of run %s", event.run_id)
+
+    def _tell(self, notice: Notice) -> None:
+        """Each webhook once at a time."""
+        for webhook in self._webhooks:
+            if notice.approval_id in webhook.waiting:
+                continue
+            if len(webhook.waiting) >= WAITING:
+                self._ended(webhook, notice, "dropped", why=f"{WAITING} other notices are not through yet")
+                continue
+            webhook.begin(notice, self._deliver(webhook, notice))
+
+    async def _catch_up(self, last: int) -> None:
+        """Tells of what is pending since before there was anybody to hear of it."""
+        while True:
+            try:
+                asked = await self._asked_before(last)
+                for approval_id, tenant in asked.items():
+                    approval = await self._store.approval(approval_id, tenant=tenant)
+                    if approval is not None and approval.state == "pending":
+                        self._tell(_notice(approval_view(approval), tenant=tenant, public_url=self._public_url))
+                return
+            except StoreError as error:
+                log.error("the store failed: %s", error)
+                await asyncio.sleep(self._patience.store_s)
+
+    async def _asked_before(self, last: int) -> Mapping[str, str]:
+        """Approvals that were asked for and not decided by the event `last`, and their tenants."""
+        found: dict[str, str] = {}
+        seen = 0
+        while seen < last and (events := await self._store.events(after=seen, limit=BATCH)):
+            for event in events:
+                if event.type == EVENT:
+                    found[str(orjson.loads(event.data)["id"])] = event.tenant
+                elif event.type == RESOLVED:
+                    found.pop(str(orjson.loads(event.data)["approval_id"]), None)
+            seen = events[-1].seq
+        return found
+
+    # One notice.
+
+    async def _deliver(self, webhook: Webhook, notice: Notice) -> None:
+        why = ""
+        for pause_s in (0.0, *self._patience.pauses_s):
+            await asyncio.sleep(pause_s * random.uniform(1 - JITTER, 1 + JITTER))  # noqa: S311 - no secret
+            if why and not await self._pending(notice):
+                self._ended(webhook, notice, "obsolete", why=why)
+                return
+            async with webhook.room:
+                status, why = await self._post(webhook, notice)
+            if 200 <= status < 300:
+                self._counters.count("notices", outcome="delivered")
+                return
+            if status == GONE:
+                self._ended(webhook, notice, "gone", why=why)
+                return
+        self._ended(webhook, notice, "failed", why=why)
+
+    async def _pending(self, notice: Notice) -> bool:
+        try:
+            approval = await self._store.approval(notice.approval_id, tenant=notice.tenant)
+        except StoreError:
+            return True  # rather told once too often
+        return approval is not None and approval.state == "pending"
+
+    async def _post(self, webhook: Webhook, notice: Notice) -> tuple[int, str]:
+        """The status, 0 where there was none, and how to say it."""
+        headers = webhook.headers(notice, now_s=self._clock.time())
+        try:
+            async with self._http().post(
+                webhook.url, data=notice.body, headers=headers, allow_redirects=False
+            ) as response:
+                return response.status, f"it answered {response.status}"
+        except TimeoutError:
+            return 0, f"it did not answer within {self._patience.timeout_s:g} s"
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            return 0, type(error).__name__  # their texts have the URL
+
+    def _http(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                timeout=aiohttp.ClientTimeout(total=self._patience.timeout_s),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                headers={"User-Agent": "twolane"},
+                connector=aiohttp.TCPConnector(force_close=True),  # one that was idle could be closed already
+                trust_env=False,
+            )
+        return self._session
+
+    def _ended(self, webhook: Webhook, notice: Notice, outcome: str, *, why: str) -> None:
+        """Without having arrived."""
+        self._counters.count("notices", outcome=outcome)
+        if outcome == "obsolete":
+            log.info("%s was not told of %s before it was decided (%s)", webhook.place, notice.approval_id, why)
+        else:
+            log.error("%s is not told of %s: %s", webhook.place, notice.approval_id, why)
+
+
+def _notice(view: Json, *, tenant: str, public_url: str | None) -> Notice:
+    """Of an approval as `approval_view` shows it; its time is that of the question, so that it is always the same."""
+    approval_id = str(view["id"])
+    approval = Shown(
+        id=approval_id, tool=view["tool"], arguments=view["arguments"], reason=view["reason"], rule=view["rule"]
+    )
+    body = approval_notice(
+        approval,
+        run_id=view["run_id"],
+        sha256=view["sha256"],
+        expires_s=view["expires_at"],
+        now_s=view["created_at"],
+        link=None if public_url is None else approval_link(public_url, [approval_id]),
+    )
+    return Notice(approval_id, tenant, body)

@@ -1,0 +1,172 @@
+"""`gateway assess`: what the gate would say about calls, one JSON line for each, without running anything."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from gateway.contracts.exchange import Json, ToolSpec, Verdict
+from gateway.tools.gate import Asked, Gate, Policy, take_risk_level
+from gateway.tools.schema import with_defaults
+from gateway.contracts.risk import level_beside
+from gateway.strict_json import RepeatedKeyError, StrictJsonError, loads
+from gateway.agent.output.tool_calls import DOUBTS
+
+#: Whose arguments these are where a line names no tool: each built-in tool by the names only it has.
+_TOOL_OF_ARGUMENT = {
+    "sql": "execute_sql",
+    "command": "execute_command",
+    "operation": "file_operations",
+    "method": "http_request",
+    "url": "http_request",
+}
+_ARGUMENTS = ("raw_arguments", "arguments", "parameters")
+#: Where definitions in the wild keep the schema of their arguments: OpenAI, Anthropic, MCP.
+_SCHEMA_NAMES = ("parameters", "input_schema", "inputSchema")
+
+_NO_CALL = Verdict("confirm", "malformed", "shape", "The line holds no call: give 'tool' and one object 'arguments'.")
+_NO_TOOL = Verdict("confirm", "default", "shape", "The line names no tool, and its arguments are of none: give 'tool'.")
+_NO_OBJECT = Verdict("error", "malformed", "arguments", "The arguments are no JSON object: repeat the call with one.")
+_TWICE = Verdict("confirm", "duplicate", "duplicate_key", "A key is there twice: what runs may not be what was judged.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What a line asks about; `arguments` is a text where they came as one."""
+
+    tool: object
+    arguments: object
+    beside: object = None
+
+
+def assess_lines(
+    lines: Iterable[str], write: Callable[[str], object], *, gate: Gate, specs: Mapping[str, ToolSpec]
+) -> int:
+    """Writes `{"verdict", "basis", "rule", "reason"}` for each line that is not blank; 1: a line was no JSON object.
+
+    A line holds `tool` and `arguments` (or `parameters`, parsed) or `raw_arguments` (text), or `tool_call` (the whole
+    call), and may hold `tool_definition`, `tainted`, and `doubt` ("quoted" or "example": what the lane itself finds of
+    a call). One with `arguments` alone is a call of the built-in tool that has such.
+
+    Lines of `gateway scan` are read as well: a group is answered with `calls`, a verdict for each; what cannot be
+    read as a call is an error; a line without any call is passed on.
+    """
+    status = 0
+    for line in lines:
+        if not line.strip():
+            continue
+        try:
+            answer = _answer(_object(line), gate=gate, specs=specs)
+        except RepeatedKeyError:
+            answer = _told(_TWICE)
+        except StrictJsonError:
+            answer, status = _told(_NO_CALL), 1
+        status = 1 if answer.get("kind") == "error" else status
+        write(json.dumps(answer) + "\n")
+    return status
+
+
+def _answer(line: Json, *, gate: Gate, specs: Mapping[str, ToolSpec]) -> Json:
+    match line:
+        case {"kind": "text" | "error"}:
+            return line
+        case {"kind": "malformed"}:
+            return _told(Verdict("error", "malformed", "shape", str(line.get("reason", ""))))
+        case {"kind": "tool_call", "calls": [*calls]}:
+            return {"calls": [_told(_judge(_scanned(call), gate=gate, specs=specs)) for call in calls]}
+        case {"kind": "tool_call"}:
+            return _told(_judge(_scanned(line), gate=gate, specs=specs))
+        case _:
+            return _told(_judge(line, gate=gate, specs=specs))
+
+
+def _scanned(call: object) -> Json:
+    """A call as `gateway scan` writes it: its `rule` is why it is doubted."""
+    return {**call, "doubt": call.get("rule")} if isinstance(call, dict) else {"tool": call}
+
+
+def _told(verdict: Verdict) -> Json:
+    return {"verdict": verdict.decision, "basis": verdict.basis, "rule": verdict.rule, "reason": verdict.reason}
+
+
+def _judge(line: Json, *, gate: Gate, specs: Mapping[str, ToolSpec]) -> Verdict:
+    definition = _definition(line)
+    call = _call(line, definition)
+    if call.tool is None:
+        return _NO_TOOL
+    if not isinstance(call.tool, str):
+        return _NO_CALL
+    spec = _spec(call.tool, definition, specs)
+    if spec is None:
+        return gate.judge(None, Asked({}), tainted=False)
+    arguments = call.arguments
+    if isinstance(arguments, str):
+        try:
+            arguments = _object(arguments if arguments.strip() or _requires(spec) else "{}")
+        except RepeatedKeyError:
+            return _TWICE
+        except StrictJsonError:
+            return _NO_OBJECT
+    if not isinstance(arguments, dict):
+        return _NO_CALL
+    asked = take_risk_level(arguments, spec, beside=call.beside)
+    asked = Asked(with_defaults(spec.parameters, asked.arguments), asked.risk_level)
+    doubt = next((doubt for doubt in DOUBTS if line.get("doubt") == doubt), None)
+    return _gate_of(definition, gate).judge(spec, asked, tainted=line.get("tainted") is True, doubt=doubt)
+
+
+def _call(line: Json, definition: Json) -> _Call:
+    """The call of a line in any of the shapes that models and protocols give it."""
+    whole = line.get("tool_call")
+    if isinstance(whole, dict):
+        function = whole.get("function")
+        inner = function if isinstance(function, dict) else whole
+        tool = inner.get("tool", inner.get("name"))
+        return _Call(tool, inner.get("parameters", inner.get("arguments")), level_beside(whole, inner))
+    given = [line[name] for name in _ARGUMENTS if name in line]
+    arguments = given[0] if len(given) == 1 else None  # two of them: nobody knows which one would run
+    tool = line.get("tool", definition.get("name"))
+    if tool is None and isinstance(arguments, dict):
+        tool = next((tool for name, tool in _TOOL_OF_ARGUMENT.items() if name in arguments), None)
+    return _Call(tool, arguments, level_beside(line))
+
+
+def _definition(line: Json) -> Json:
+    definition = line.get("tool_definition")
+    if isinstance(definition, dict) and isinstance(definition.get("function"), dict):
+        definition = definition["function"]
+    return definition if isinstance(definition, dict) else {}
+
+
+def _spec(tool: str, definition: Json, specs: Mapping[str, ToolSpec]) -> ToolSpec | None:
+    """The tool as it is known, with what its definition adds; what a tool says of itself never lowers its risk."""
+    known = specs.get(tool)
+    if definition.get("name") != tool:
+        return known
+    spec = known or ToolSpec(name=tool, description="", parameters={"type": "object"})
+    schema = next((definition[name] for name in _SCHEMA_NAMES if isinstance(definition.get(name), dict)), None)
+    floor = _risk(definition).get("min_level")
+    asks = spec.requires_approval or bool(definition.get("requires_approval")) or floor in ("medium", "high")
+    return replace(spec, parameters=schema or spec.parameters, requires_approval=asks)
+
+
+def _gate_of(definition: Json, gate: Gate) -> Gate:
+    if _risk(definition).get("trust_llm_low") is not False:
+        return gate
+    return Gate(Policy(trust_llm="never", default=gate.policy.default), gate.assessors, rules=gate.rules)
+
+
+def _risk(definition: Json) -> Json:
+    risk = definition.get("risk")
+    return risk if isinstance(risk, dict) else {}
+
+
+def _requires(spec: ToolSpec) -> bool:
+    return bool(spec.parameters.get("required"))
+
+
+def _object(text: str) -> Json:
+    """One strict JSON object. Raises StrictJsonError."""
+    value = loads(text)
+    if not isinstance(value, dict):
+        raise StrictJsonError("it is no JSON object")
+    return value

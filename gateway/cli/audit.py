@@ -1,0 +1,155 @@
+"""`gateway audit`: reads the audit log out of the store's file, without writing to it, and checks its chain of hashes.
+
+The file tells more than the gateway would: what somebody wrote into it past the gateway is read as it stands.
+"""
+
+import json
+import math
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from gateway.server.context_tools import SQLITE, database_url
+from gateway.config import Loaded
+from gateway.contracts.journal import AuditLine
+from gateway.cli.formatting import CommandError, audit_line
+from gateway.contracts.audit_chain import FIRST_HASH, verify
+from gateway.plugins.stores.sqlite.journal_statements import AUDIT_ROWS
+from gateway.plugins.stores.sqlite.migrations import APPLICATION_ID, AUDIT_TRIGGERS
+from gateway.plugins.stores.sqlite.file import IN_MEMORY, SqliteError, connect
+from gateway.plugins.stores.sqlite.rows import Rows
+
+#: Lines that are in memory at once.
+PAGE = 1000
+#: Before the first line there is, also where somebody wrote one of a negative number.
+START = -(2**63)
+
+#: Number, line, hash.
+Row: TypeAlias = tuple[int, Mapping[str, object], str]
+_NAMES = Rows(AuditLine).names
+_TRIGGERS = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'audit'"
+
+
+class AuditError(CommandError):
+    """The log cannot be read, or is not as it was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """The hash of a line, as somebody wrote it down elsewhere."""
+
+    seq: int
+    hash: str
+
+
+def place_of(loaded: Loaded, *, instead: str = "ask GET /context/audit instead") -> str:
+    """Returns the file of the store. Raises AuditError; `instead`: what to do where it is no file."""
+    url = loaded.settings.store.reveal()
+    place = database_url(url, loaded.folder).removeprefix(SQLITE)
+    if not url.startswith(SQLITE) or place == IN_MEMORY:
+        raise AuditError(f"the store is not a file that can be read beside the gateway: {instead}")
+    if not Path(place).exists():
+        raise AuditError(f"there is no store {place!r} yet: name the gateway's configuration with -c")
+    return place
+
+
+def verified(place: str, *, noted: Noted | None) -> Iterator[str]:
+    """Says that the log is whole, and what to note down of it. Raises AuditError that names the first broken line."""
+    seq, last_hash, hash_noted = 0, FIRST_HASH, None
+    for page in _pages(place, after=START):
+        broken = verify(page, seq=seq, previous_hash=last_hash)
+        if broken is not None:
+            raise AuditError(_broken(broken, page[broken - seq - 1]))
+        if noted is not None and seq < noted.seq <= page[-1][0]:
+            hash_noted = page[noted.seq - seq - 1][2]
+        seq, _, last_hash = page[-1]
+    if noted is not None and hash_noted != noted.hash:
+        raise AuditError(_not_as_noted(noted, found=hash_noted, last=seq))
+    _check_triggers(place)
+    yield f"{seq} lines, none of them changed or missing"
+    if noted is not None:
+        yield f"line {noted.seq} is the one that was noted down"
+    if seq:
+        yield f"last hash {last_hash}"
+        yield f"note it down elsewhere; later: gateway audit verify --expect {last_hash} --at {seq}"
+
+
+def listed(place: str, *, after: int, as_json: bool) -> Iterator[str]:
+    """The lines behind a number, in order. Raises AuditError."""
+    for page in _pages(place, after=after):
+        for seq, line, line_hash in page:
+            view = {"seq": seq, **line, "hash": line_hash}
+            yield json.dumps(view) if as_json else audit_line(view)
+
+
+def _check_triggers(place: str) -> None:
+    """Raises AuditError unless the table of the log has the triggers that let it only grow, and no others."""
+    with _opened(place) as connection:
+        found = dict(
+            connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'audit'")
+        )
+    odd = sorted(name for name in AUDIT_TRIGGERS.keys() | found.keys() if found.get(name) != AUDIT_TRIGGERS.get(name))
+    if odd:
+        raise AuditError(
+            f"the audit log is not guarded as the gateway guards it: {', '.join(map(repr, odd))} of its triggers "
+            "missing, changed or added. Somebody has changed the file past the gateway: compare the log with a copy"
+        )
+
+
+def _broken(number: int, row: Row) -> str:
+    seq, line, _ = row
+    if seq != number:
+        return f"the audit log has line {seq} where line {number} should be: lines were taken out or put in"
+    return f"line {number} of the audit log is not as it was written: {audit_line({'seq': seq, **line})}"
+
+
+def _not_as_noted(noted: Noted, *, found: str | None, last: int) -> str:
+    if found is None:
+        return f"line {noted.seq} of the audit log is gone: it ends with line {last}, so its end was cut off"
+    return f"line {noted.seq} of the audit log has the hash {found} now: the log was written anew up to there"
+
+
+def _pages(place: str, *, after: int) -> Iterator[list[Row]]:
+    """The log in pieces that are not empty. Raises AuditError."""
+    with _opened(place) as connection:
+        while page := [_row(row) for row in connection.execute(AUDIT_ROWS, (after, PAGE))]:
+            yield page
+            after = page[-1][0]
+
+
+@contextmanager
+def _opened(place: str) -> Iterator[sqlite3.Connection]:
+    try:
+        with closing(connect(place, mode="ro")) as connection:
+            if connection.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,):
+                raise AuditError(f"{place!r} is not the store of a gateway: name its configuration with -c")
+            connection.text_factory = _text
+            yield connection
+    except SqliteError as error:
+        raise AuditError(str(error)) from None
+    except sqlite3.Error as error:
+        raise AuditError(
+            f"the store {place!r} cannot be read: {error}; if nothing may be written beside it, copy it elsewhere"
+        ) from None
+
+
+def _text(content: bytes) -> str:
+    """Bytes that are no text are what somebody else wrote: they must not end the reading."""
+    return content.decode("utf-8", "surrogateescape")
+
+
+def _row(row: tuple[object, ...]) -> Row:
+    seq, *values, found = row
+    if not isinstance(seq, int):
+        raise AuditError(f"the audit log has a line {seq!r}, and lines have numbers: its table is not the gateway's")
+    return seq, {name: _plain(value) for name, value in zip(_NAMES, values, strict=True)}, str(found)
+
+
+def _plain(value: object) -> object:
+    """The value, or what no line of ours has: JSON knows no bytes and no infinity."""
+    if isinstance(value, bytes) or (isinstance(value, float) and not math.isfinite(value)):
+        return {"not written by a gateway": repr(value)}
+    return value

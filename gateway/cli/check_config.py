@@ -1,0 +1,58 @@
+"""What a configuration says, for the person who wrote it: the text of `gateway check-config`."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from gateway.server.banner import TRUST, store_name
+from gateway.config import Loaded, Settings
+from gateway.config.schema.context import StageUse
+from gateway.config.values.secret import mask
+from gateway.workflows.folder import load_workflows
+from gateway.registry.find import find_plugin
+
+_LONGEST_OPTIONS = 100
+
+
+def described(loaded: Loaded, *, warnings: Sequence[str] = ()) -> Iterator[str]:
+    """One line after the other; `warnings` are those of its rehearsal."""
+    settings = loaded.settings
+    upstreams = ", ".join(f"{u.name} ({u.base_url})" for u in settings.upstreams) or "the built-in demo model"
+    yield f"{loaded.file or 'defaults, no file'}: ok"
+    yield f"  listen      {settings.listen}, workers {settings.workers}"
+    yield f"  upstreams   {upstreams}"
+    yield f"  keys        {', '.join(key.name for key in settings.keys) or 'none: loopback only'}"
+    yield f"  tools       {', '.join(_tools(settings)) or 'none'}"
+    for warning in warnings:
+        yield f"  warning     {warning}"
+    yield f"  trust       {TRUST[settings.risk.trust_llm]}"
+    yield f"  services    {', '.join(settings.mcp.servers) or 'none'}"
+    yield f"  workflows   {', '.join(load_workflows(settings.workflows).workflows) or 'none'}"
+    yield f"  store       {store_name(settings)}"
+    for name, uses in settings.chains.items():
+        yield f"  chain       {name}{' (default)' if name == settings.context.chain else ''}"
+        for depth, use in enumerate(uses):
+            yield f"  {' ' * 12}{'  ' * depth}{_stage(use, plugins=settings.plugins.folder)}"
+        yield f"  {' ' * 12}{'  ' * len(uses)}model"
+
+
+def _tools(settings: Settings) -> Iterator[str]:
+    builtin = {name: getattr(settings.tools, name) for name in type(settings.tools).model_fields}
+    for name, tool in {**builtin, **settings.tools.plugins}.items():
+        if tool is not None:
+            yield f"{name}{' (asks before every call)' if tool.requires_approval else ''}"
+
+
+def _stage(use: StageUse, *, plugins: Path) -> str:
+    options = _changed(use, plugins=plugins)
+    text = ", ".join(f"{key}: {json.dumps(mask(value), ensure_ascii=False)}" for key, value in options.items())
+    if len(text) > _LONGEST_OPTIONS:
+        text = f"{text[:_LONGEST_OPTIONS]}..."
+    return f"{use.use}{f' {{{text}}}' if text else ''}{' (on_error: skip)' if use.on_error == 'skip' else ''}"
+
+
+def _changed(use: StageUse, *, plugins: Path) -> Mapping[str, object]:
+    """The options that are not what the plugin assumes anyway."""
+    config = find_plugin("stages", use.use, folder=plugins).config
+    changed = config.model_validate(dict(use.with_)).model_dump(exclude_defaults=True)
+    return {key: value for key, value in use.with_.items() if key in changed or key not in config.model_fields}

@@ -1,0 +1,85 @@
+"""`gateway explain`: asks a running gateway what it would make of a message, and shows it to a person."""
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+
+from gateway.config import Address
+from gateway.cli.operator.remote import RemoteError, post
+
+EXPLAIN_PATH = "/context/explain"
+TIMEOUT_S = 30.0
+# What a terminal would obey instead of showing it.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def explain(text: str, where: str | Address, *, prompt: str | None, chain: str | None, key: str | None) -> int:
+    """Prints what would become of `text` as a user's message; 1 with the reason on standard error if that failed."""
+    if key is not None and not (key.isascii() and key.isprintable()):
+        print("gateway: GATEWAY_API_KEY has characters that no key has", file=sys.stderr)
+        return 1
+    given = {"X-Context-Prompt": prompt, "X-Context-Chain": chain, "X-Gateway-Key": key}
+    headers = {name: value for name, value in given.items() if value is not None}
+    body = {"messages": [{"role": "user", "content": text}]}
+    try:
+        answer = post(where, EXPLAIN_PATH, body, headers=headers, timeout_s=TIMEOUT_S)
+    except RemoteError as error:
+        print(f"gateway: {error}", file=sys.stderr)
+        return 1
+    for line in shown(answer, text=text):
+        print(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", line))
+    return 0
+
+
+def shown(answer: Mapping[str, object], *, text: str) -> Iterator[str]:
+    """The answer of POST /context/explain, for a person."""
+    workflow = answer.get("workflow")
+    if isinstance(workflow, dict):
+        yield f"workflow  {workflow.get('name')}: {' > '.join(_texts(workflow.get('steps')))}"
+        yield f"with      {json.dumps(workflow.get('parameters'), ensure_ascii=False)}"
+        yield f"chain     {answer.get('chain')}, model {answer.get('model') or 'as the client names it'}"
+        return
+    stages = " > ".join([*_texts(answer.get("stages")), "model"])
+    yield f"chain     {answer.get('chain')}: {stages}"
+    if answer.get("task") is not None:
+        yield f"task      {answer.get('task')}: a program's own request, which no stage sees"
+    yield f"intent    {_intent(answer.get('intent'), text)}"
+    yield f"prompt    {answer.get('prompt') or 'none'}"
+    yield f"upstream  {answer.get('upstream')}, model {answer.get('model') or 'as the client names it'}"
+    yield f"tools     {', '.join(_tools(answer.get('tools'))) or 'none'}"
+    messages = answer.get("messages")
+    if not isinstance(messages, list):
+        yield "messages  none: a stage answers by itself"
+        return
+    for message in messages:
+        yield from _message(message if isinstance(message, dict) else {})
+
+
+def _intent(intent: object, text: str) -> str:
+    if not isinstance(intent, dict):
+        return "not looked for"
+    words = f"{intent.get('kind')} ({intent.get('rule')})"
+    match intent.get("span"):
+        case [int(start), int(end)]:
+            words += f" at {text[start:end]!r}"
+    if tools := _texts(intent.get("tools")):
+        words += f", tools {', '.join(tools)}"
+    return words
+
+
+def _tools(tools: object) -> Iterator[str]:
+    for tool in tools if isinstance(tools, list) else ():
+        asks = ", needs approval" if tool.get("requires_approval") else ""
+        yield f"{tool.get('name')} ({tool.get('category')}{asks})"
+
+
+def _message(message: Mapping[str, object]) -> Iterator[str]:
+    yield ""
+    yield f"--- {message.get('role')}"
+    content = message.get("content")
+    yield from content.split("\n") if isinstance(content, str) else [str(content)]
+
+
+def _texts(values: object) -> list[str]:
+    return [str(value) for value in values] if isinstance(values, list) else []

@@ -1,0 +1,204 @@
+"""Approvals, runs and lines of the audit log as a person reads them on a terminal.
+
+Whatever a model, a tool or a client wrote is escaped (gateway/approvals/escaping.py) and indented: no terminal obeys it, and it
+cannot pass for a line of ours. What an older gateway does not tell is left out.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+from gateway.approvals.texts import REASON_CHARS, utc
+from gateway.approvals.escaping import shown, shown_arguments, shown_json, shown_name
+
+#: A part of a gateway's answer.
+View: TypeAlias = Mapping[str, Any]
+
+#: Of the arguments of a call in one line.
+LINE_CHARS = 300
+#: Of a result of a tool, which `--json` has whole.
+RESULT_CHARS = 1000
+#: Ids, states, rules, names of keys and of conversations.
+WORD_CHARS = 200
+
+
+class CommandError(Exception):
+    """A command cannot do what it was told; the text is for a person."""
+
+
+def word(view: View, name: str) -> str:
+    """A short text of a view; empty where there is none."""
+    value = view.get(name)
+    return "" if value is None else shown(str(value), WORD_CHARS)
+
+
+def time_of(view: View, name: str) -> str:
+    value = view.get(name)
+    return f"{utc(value):%Y-%m-%d %H:%M:%S} UTC" if isinstance(value, int | float) else "unknown time"
+
+
+def views(value: object) -> list[View]:
+    """A list of an answer."""
+    return [view for view in value if isinstance(view, dict)] if isinstance(value, list) else []
+
+
+# Approvals.
+
+
+def approval_summary(view: View) -> Iterator[str]:
+    """An approval in a list; of long arguments the beginning."""
+    until = f", until {time_of(view, 'expires_at')}" if view.get("state") == "pending" else ""
+    yield f"{word(view, 'id')}  {word(view, 'state')}{until}"
+    yield f"  {call_line(view)}"
+    if why := _why(view):
+        yield f"  held because: {why}"
+
+
+def approval_lines(view: View) -> Iterator[str]:
+    """All of an approval: what runs if it is approved, and how to decide on exactly that."""
+    approval_id = word(view, "id")
+    pending = view.get("state") == "pending"
+    yield f"{approval_id}  {word(view, 'state')}"
+    yield from _call(view, view.get("arguments"), whole=True)
+    if why := _why(view):
+        yield f"held because  {why}"
+    yield f"basis         {word(view, 'basis')}"
+    yield f"run           {word(view, 'run_id')}, step {word(view, 'step')}"
+    if view.get("conversation") is not None:
+        yield f"conversation  {word(view, 'conversation')}"
+    yield f"sha256        {word(view, 'sha256')}"
+    yield f"asked         {time_of(view, 'created_at')}"
+    if pending:
+        yield f"expires       {time_of(view, 'expires_at')}"
+        yield f"to approve    gateway approvals approve {approval_id} --sha256 {word(view, 'sha256')}"
+        yield f"to reject     gateway approvals reject {approval_id}"
+        return
+    yield from _decision(view)
+
+
+def call_line(view: View) -> str:
+    """A call on one line; of long arguments the beginning, and how much there is more."""
+    edited = view.get("edited_arguments")
+    arguments = view.get("arguments") if edited is None else edited
+    return f"{shown_name(str(view.get('tool')))} {shown_json(arguments, LINE_CHARS)}"
+
+
+def _decision(view: View) -> Iterator[str]:
+    if view.get("decided_by") is not None:
+        yield f"decided       {time_of(view, 'decided_at')} by {word(view, 'decided_by')} ({word(view, 'via')})"
+    if view.get("comment"):
+        yield f"reason        {shown(str(view['comment']), REASON_CHARS)}"
+    if view.get("edited_arguments") is not None:
+        yield "edited: what was approved is"
+        yield from _call(view, view["edited_arguments"], whole=True)
+
+
+def _call(view: View, arguments: object, *, whole: bool = False) -> Iterator[str]:
+    """`whole`: who decides reads all of what runs, however long it is."""
+    yield f"  {shown_name(str(view.get('tool')))}"
+    yield from _indented(shown_arguments(arguments if isinstance(arguments, dict) else {}, whole=whole), by=4)
+
+
+def _why(view: View) -> str:
+    reason, rule = shown(str(view.get("reason") or ""), REASON_CHARS), word(view, "rule")
+    return f"{reason} [{rule}]".lstrip() if rule else reason
+
+
+# Runs.
+
+
+def run_summary(view: View) -> str:
+    """A run in a list."""
+    return (
+        f"{word(view, 'id')}  {word(view, 'state')}  {word(view, 'kind')} of {word(view, 'caller')}, "
+        f"began {time_of(view, 'created_at')}, waits for {_waiting(view)}"
+    )
+
+
+def run_lines(view: View) -> Iterator[str]:
+    """All of a run: what it did, what it waits for, how it ended."""
+    yield f"{word(view, 'id')}  {word(view, 'state')}"
+    yield f"kind          {word(view, 'kind')}, chain {word(view, 'chain')}"
+    yield f"caller        {word(view, 'caller')}"
+    if view.get("conversation") is not None:
+        yield f"conversation  {word(view, 'conversation')}"
+    yield f"began         {time_of(view, 'created_at')}"
+    yield f"last change   {time_of(view, 'updated_at')}"
+    yield f"effects       {'a tool was started' if view.get('effects') else 'none: no tool was started'}"
+    yield f"waits for     {_waiting(view)}"
+    if view.get("lease_until") is not None:
+        yield f"driven until  {time_of(view, 'lease_until')}, unless its worker can go on"
+    for step in views(view.get("steps")):
+        yield from _step(step)
+        if view.get("state") == "unknown" and step.get("state") in ("started", "unknown"):
+            yield "  to go on, say what became of it:"
+            yield f"  gateway runs resume {word(view, 'id')} --step {word(step, 'number')} --as done|retry|failed"
+    for approval in views(view.get("approvals")):
+        if approval.get("state") == "pending":
+            yield ""
+            yield from approval_summary(approval)
+    yield from _end(view)
+
+
+def _waiting(view: View) -> str:
+    match view.get("pending"):
+        case 1:
+            return "1 approval"
+        case int(pending) if pending:
+            return f"{pending} approvals"
+        case _:
+            return "nobody"
+
+
+def _step(step: View) -> Iterator[str]:
+    verdict = f"{word(step, 'decision')} ({word(step, 'basis')})"
+    if step.get("approval_id") is not None:
+        verdict += f", approval {word(step, 'approval_id')}"
+    yield ""
+    yield f"step {word(step, 'number')}  {word(step, 'state')}  {verdict}"
+    yield from _call(step, step.get("arguments"))
+    if why := _why(step):
+        yield f"  because: {why}"
+    if isinstance(step.get("late"), str):
+        yield f"  seen late: {shown(step['late'], RESULT_CHARS)}"
+    if isinstance(step.get("result"), str):
+        yield f"  result: {shown(step['result'], RESULT_CHARS)}"
+
+
+def _end(view: View) -> Iterator[str]:
+    answer, error = view.get("answer"), view.get("error")
+    if isinstance(answer, dict):
+        yield ""
+        yield "answer"
+        yield from _indented("\n".join(shown(line) for line in _text(answer).split("\n")), by=2)
+    if isinstance(error, dict):
+        yield ""
+        yield f"error         {word(error, 'code')}: {shown(str(error.get('message')), REASON_CHARS)}"
+
+
+def _text(answer: View) -> str:
+    """What was said; the JSON of an answer that is no text."""
+    content = answer.get("content")
+    return content if isinstance(content, str) else shown_json(answer)
+
+
+def _indented(text: str, *, by: int) -> Iterator[str]:
+    for line in text.split("\n"):
+        yield " " * by + line
+
+
+# The audit log.
+
+
+def audit_line(view: View) -> str:
+    """A line of the audit log on one line; of a run as a whole it names no call."""
+    by = f" by {word(view, 'by')} ({word(view, 'via')})" if view.get("by") else ""
+    call = (
+        f"  {shown_name(str(view['tool']))} {word(view, 'sha256')}, step {word(view, 'step')}"
+        if view.get("tool")
+        else ""
+    )
+    why = ", ".join(filter(None, (word(view, "basis"), word(view, "rule"))))
+    return (
+        f"{word(view, 'seq')}  {time_of(view, 'created_s')}  {word(view, 'event')}: {word(view, 'decision')}{by}"
+        f"{f' ({why})' if why else ''}{call}  {word(view, 'run_id')} of {word(view, 'tenant')}/{word(view, 'caller')}"
+    )

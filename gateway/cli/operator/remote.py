@@ -1,0 +1,162 @@
+"""HTTP to a running gateway, for the commands that ask one."""
+
+import http.client
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from urllib.parse import quote, urlencode, urlsplit
+
+from gateway.contracts.caller import CLI_AGENT
+from gateway.config import Address
+from gateway.server.sockets import reachable
+from gateway.cli.formatting import CommandError, View, views
+
+#: Entries of a list that a gateway sends at once, at most.
+PAGE = 200
+_MOST_SHOWN = 500
+_TIMEOUT_S = 30.0
+
+
+class RemoteError(CommandError):
+    """The gateway cannot be asked, or refuses."""
+
+
+def connection_to(where: str | Address, *, timeout_s: float) -> http.client.HTTPConnection:
+    """Not open yet. Raises ValueError for a URL that cannot be asked."""
+    if isinstance(where, Address):
+        return http.client.HTTPConnection(reachable(where.host), where.port, timeout=timeout_s)
+    url = urlsplit(where if "//" in where else f"//{where}")
+    if url.scheme not in ("", "http", "https") or not url.hostname or url.path not in ("", "/"):
+        raise ValueError("expected http://HOST:PORT")
+    kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
+    return kind(url.hostname, url.port, timeout=timeout_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """A gateway, and the key that it is asked with."""
+
+    where: str | Address
+    key: str | None
+
+    def get(self, *path: str, **query: str | int | None) -> dict[str, object]:
+        """The answer of a page; parts of the query that are None are left out. Raises RemoteError."""
+        return self._ask("GET", _target(path) + _query(query), None)
+
+    def entries(self, *path: str, most: int | None = None, **query: str | None) -> Iterator[View]:
+        """Yields the entries of a list, page by page, up to `most`. Raises RemoteError."""
+        after: str | None = None
+        while True:
+            limit = PAGE if most is None else min(PAGE, most)
+            answer = self.get(*path, **query, after=after, limit=limit)
+            found = views(answer.get("data"))
+            yield from found
+            most = None if most is None else most - len(found)
+            after = following if isinstance(following := answer.get("next"), str) else None
+            if after is None or most == 0:
+                return
+
+    def post(self, *path: str, **body: object) -> dict[str, object]:
+        """The answer to a body, from which what is None is left out. Raises RemoteError."""
+        return self._ask("POST", _target(path), {name: value for name, value in body.items() if value is not None})
+
+    def begin(
+        self, *path: str, body: Mapping[str, object], wait: bool, timeout_s: float = _TIMEOUT_S
+    ) -> dict[str, object]:
+        """The answer to a body that begins something; `wait`: for its end. Raises RemoteError."""
+        prefer = {} if wait else {"Prefer": "respond-async"}
+        return self._ask("POST", _target(path), body, headers=prefer, timeout_s=timeout_s)
+
+    def delete(self, *path: str, **query: str | None) -> dict[str, object]:
+        """The answer; parts of the query that are None are left out. Raises RemoteError."""
+        return self._ask("DELETE", _target(path) + _query(query), None)
+
+    def _ask(
+        self,
+        method: str,
+        target: str,
+        body: Mapping[str, object] | None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float = _TIMEOUT_S,
+    ) -> dict[str, object]:
+        if self.key is not None and not (self.key.isascii() and self.key.isprintable()):
+            raise RemoteError("GATEWAY_API_KEY has characters that no key has")
+        own = {"User-Agent": CLI_AGENT} | ({} if self.key is None else {"X-Gateway-Key": self.key})
+        return _ask(self.where, method, target, body, headers={**(headers or {}), **own}, timeout_s=timeout_s)
+
+
+def post(
+    where: str | Address, path: str, body: Mapping[str, object], *, headers: Mapping[str, str], timeout_s: float
+) -> dict[str, object]:
+    """The JSON object of the answer. Raises RemoteError."""
+    return _ask(where, "POST", path, body, headers=headers, timeout_s=timeout_s)
+
+
+def _ask(
+    where: str | Address,
+    method: str,
+    target: str,
+    body: Mapping[str, object] | None,
+    *,
+    headers: Mapping[str, str],
+    timeout_s: float,
+) -> dict[str, object]:
+    try:
+        connection = connection_to(where, timeout_s=timeout_s)
+    except ValueError as error:
+        raise RemoteError(f"--url: {error}") from None
+    place = f"{connection.host}:{connection.port}"
+    content = None
+    if body is not None:
+        content, headers = json.dumps(body).encode(), {"Content-Type": "application/json", **headers}
+    try:
+        connection.request(method, target, content, headers)
+        response = connection.getresponse()
+        status, content = response.status, response.read()
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        raise RemoteError(f"{place} does not answer: {error}") from None
+    finally:
+        connection.close()
+    if status == http.client.NO_CONTENT:
+        return {}
+    try:
+        answer = json.loads(content)
+    except (ValueError, RecursionError):
+        answer = None
+    if not isinstance(answer, dict):
+        raise RemoteError(f"{place} answered {status}, and not as a gateway does: is it one?")
+    if status not in (http.client.OK, http.client.CREATED, http.client.ACCEPTED):
+        raise RemoteError(f"{place} answered {status}: {message_of(answer.get('error'))}{_next_step(answer)}")
+    return answer
+
+
+def _target(path: tuple[str, ...]) -> str:
+    """Whatever somebody takes for an id stays one part of the path."""
+    return "".join("/" + quote(part, safe="", errors="surrogateescape") for part in path)
+
+
+def _query(query: Mapping[str, str | int | None]) -> str:
+    kept = {name: value for name, value in query.items() if value is not None}
+    return f"?{urlencode(kept, errors='surrogateescape')}" if kept else ""
+
+
+def _next_step(answer: Mapping[str, object]) -> str:
+    """What to do about the key of this command: the gateway speaks of headers, which nobody types here."""
+    error = answer.get("error")
+    match error.get("code") if isinstance(error, dict) else None:
+        case "missing_api_key":
+            return " (here: export GATEWAY_API_KEY=... with a key of the gateway)"
+        case "invalid_api_key" | "scope_missing":
+            return " (the key is the one in GATEWAY_API_KEY)"
+        case _:
+            return ""
+
+
+def message_of(error: object) -> str:
+    """What the gateway says about an error, and about which field it says so."""
+    facts = error if isinstance(error, dict) else {}
+    message, param = facts.get("message"), facts.get("param")
+    if not isinstance(message, str):
+        return "without saying why"
+    return (f"{param}: {message}" if isinstance(param, str) else message)[:_MOST_SHOWN]

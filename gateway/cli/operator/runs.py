@@ -1,0 +1,47 @@
+"""`gateway runs`: asks a running gateway what its runs did and wait for, and ends them or says how they go on."""
+
+import json
+from collections.abc import Iterator
+
+from gateway.cli.operator.remote import Remote
+from gateway.cli.formatting import run_lines, run_summary, word
+
+PATH = ("context", "runs")
+
+
+def listed(remote: Remote, *, state: str | None, conversation: str | None, most: int, as_json: bool) -> Iterator[str]:
+    """Yields the newest `most` runs, the newest first. Raises RemoteError."""
+    found = 0
+    for view in remote.entries(*PATH, state=state, conversation=conversation, most=most):
+        found += 1
+        yield json.dumps(view) if as_json else run_summary(view)
+    if as_json:
+        return
+    if not found:
+        yield "none"
+    if found == most:
+        yield f"... the newest {most}; --limit shows more"
+
+
+def one(remote: Remote, run_id: str, *, as_json: bool) -> Iterator[str]:
+    """All of one run. Raises RemoteError."""
+    view = remote.get(*PATH, run_id)
+    if as_json:
+        yield json.dumps(view)
+    else:
+        yield from run_lines(view)
+
+
+def resumed(
+    remote: Remote, run_id: str, *, step: int | None, outcome: str | None, result: str | None, trusted: bool = False
+) -> Iterator[str]:
+    """The run once it goes on, or it was said what became of a step. Raises RemoteError."""
+    said = {"step": step, "result": result, "trusted": trusted or None, "as": outcome}
+    view = remote.post(*PATH, run_id, "resume", **said)
+    yield f"{word(view, 'id')}  {word(view, 'state')}"
+
+
+def cancelled(remote: Remote, run_id: str) -> Iterator[str]:
+    """The run, which has ended. Raises RemoteError."""
+    view = remote.post(*PATH, run_id, "cancel")
+    yield f"{word(view, 'id')}  {word(view, 'state')}"

@@ -1,0 +1,118 @@
+"""`gateway workflows`: asks a running gateway which workflows there are, and has it run one."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gateway.cli.operator.remote import Remote, RemoteError
+from gateway.cli.formatting import View, approval_summary, run_lines, views, word
+from gateway.approvals.escaping import shown, shown_json, shown_name
+from gateway.workflows.parameters import ParameterError, converted
+
+PATH = ("workflows",)
+#: A run may take long, and what waits for a person answers at once.
+TIMEOUT_S = 3600.0
+TEXT_CHARS = 1000
+
+
+def listed(remote: Remote, *, as_json: bool) -> Iterator[str]:
+    """The workflows by category. Raises RemoteError."""
+    found = list(remote.entries(*PATH))
+    if as_json:
+        yield from map(json.dumps, found)
+        return
+    for category in sorted({word(view, "category") for view in found}):
+        yield category
+        for view in found:
+            if word(view, "category") == category:
+                yield f"  {word(view, 'name')}  {shown(str(view.get('description') or ''), TEXT_CHARS)}"
+    if not found:
+        yield "none"
+
+
+def one(remote: Remote, name: str, *, as_json: bool) -> Iterator[str]:
+    """What one workflow takes and does. Raises RemoteError."""
+    view = remote.get(*PATH, name)
+    if as_json:
+        yield json.dumps(view)
+        return
+    yield f"{word(view, 'name')}  {word(view, 'category')}"
+    yield f"  {shown(str(view.get('description') or ''), TEXT_CHARS)}"
+    schema = _schema(view)
+    required = schema.get("required") or ()
+    for parameter, facts in _properties(schema).items():
+        yield f"{parameter}=  {word(facts, 'type')}{_necessity(facts, is_required=parameter in required)}"
+        if facts.get("description"):
+            yield f"  {shown(str(facts['description']), TEXT_CHARS)}"
+        if isinstance(facts.get("enum"), list):
+            yield f"  one of {', '.join(shown_json(value, TEXT_CHARS) for value in facts['enum'])}"
+    for i, step in enumerate(views(view.get("steps")), start=1):
+        tool = f" {shown_name(str(step['tool']))}" if step.get("tool") is not None else ""
+        yield f"step {i}  {word(step, 'name')}: {word(step, 'kind')}{tool}"
+
+
+def begun(
+    remote: Remote,
+    name: str,
+    *,
+    written: Mapping[str, str],
+    given: Mapping[str, Any],
+    conversation: str | None = None,
+    model: str | None = None,
+    wait: bool,
+) -> Iterator[str]:
+    """The result of a run, or what it waits for. Raises RemoteError.
+
+    `written` are parameters as they were typed, which win over those `given` as JSON. Unless `wait`: the run's id.
+    """
+    parameters = {**given, **_typed(remote, name, written)} if written else dict(given)
+    beside = {"conversation": conversation, "model": model}
+    body = {"parameters": parameters, **{name: value for name, value in beside.items() if value is not None}}
+    run = remote.begin(*PATH, name, "runs", body=body, wait=wait, timeout_s=TIMEOUT_S)
+    result = run.get("result")
+    if not wait:
+        yield f"{word(run, 'id')}  {word(run, 'state')}"
+    elif isinstance(result, str):
+        yield from map(shown, result.split("\n"))
+    else:
+        yield from _unfinished(run)
+
+
+def _typed(remote: Remote, name: str, written: Mapping[str, str]) -> Mapping[str, Any]:
+    """The parameters with the types that the workflow declares. Raises RemoteError."""
+    schema = _schema(remote.get(*PATH, name))
+    known = {parameter: facts for parameter, facts in _properties(schema).items() if isinstance(facts.get("type"), str)}
+    try:
+        return converted(written, {"properties": known})
+    except ParameterError as error:
+        raise RemoteError(str(error)) from None
+
+
+def _unfinished(run: View) -> Iterator[str]:
+    """A run that waits, and how to decide; the whole of one that ended without a result."""
+    pending = [view for view in views(run.get("approvals")) if view.get("state") == "pending"]
+    if not pending:
+        yield from run_lines(run)
+        return
+    yield f"{word(run, 'id')}  {word(run, 'state')}"
+    for view in pending:
+        yield from approval_summary(view)
+        yield f"  to decide: gateway approvals show {word(view, 'id')}"
+    yield f"afterwards: gateway runs show {word(run, 'id')}"
+
+
+def _schema(view: View) -> View:
+    schema = view.get("parameters")
+    return schema if isinstance(schema, dict) else {}
+
+
+def _properties(schema: View) -> Mapping[str, View]:
+    properties = schema.get("properties")
+    found = properties if isinstance(properties, dict) else {}
+    return {shown_name(str(name)): facts for name, facts in found.items() if isinstance(facts, dict)}
+
+
+def _necessity(facts: View, *, is_required: bool) -> str:
+    if is_required:
+        return ", required"
+    return f", default {shown_json(facts['default'], TEXT_CHARS)}" if "default" in facts else ""

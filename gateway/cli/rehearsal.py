@@ -1,0 +1,142 @@
+"""The start of a gateway without a gateway: all that it builds is built, and nothing serves, connects or is written.
+
+So `gateway check-config` refuses what the start would refuse, and shows what the start would only log.
+"""
+
+import importlib.util
+import logging
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, NoReturn
+
+from gateway.server.context_lane import Assembled, Shared, SystemClock, assemble_context, make_fleet, open_store
+from gateway.server.context_tools import SQLITE, database_url
+from gateway.server.passthrough_lane import endpoint
+from gateway.config import ConfigError, Loaded, Problem, Settings
+from gateway.config.values.secret import Secret
+from gateway.config.schema.tools import McpServer
+from gateway.workflows.folder import load_workflows
+from gateway.telemetry.counters import ContextCounters
+from gateway.mcp.transport.process import Program, missing
+from gateway.mcp.session import MISSING_SDK
+from gateway.telemetry.metrics import Metrics
+from gateway.runs.leases import Keeper
+from gateway.runs.live import LiveRuns
+from gateway.runs.event_feed import Tail
+from gateway.contracts.store import Store
+from gateway.tools.catalog import obstacles_of
+from gateway.tools.in_use import InUse
+from gateway.mcp.registration import options_of
+from gateway.tools.results import Results
+from gateway.upstream.pool import Pool
+
+log = logging.getLogger("gateway")
+
+
+async def rehearse(loaded: Loaded) -> list[str]:
+    """Returns what the start would only warn of. Raises ConfigError with everything that would keep it from serving."""
+    settings = loaded.settings
+    heard, problems = _Heard(logging.WARNING), list(_store_problems(settings, loaded.folder))
+    log.addHandler(heard)
+    try:
+        async with AsyncExitStack() as stack:
+            assembled = await _assembled(loaded, stack)
+            obstacles = [obstacle async for obstacle in obstacles_of(assembled.explainer.judge.catalog.sources)]
+    except ConfigError as error:
+        problems += error.problems
+    finally:
+        log.removeHandler(heard)
+    if problems:
+        raise ConfigError(tuple(problems))
+    known = load_workflows(settings.workflows).warnings  # said when the file was read
+    return [*obstacles, *_service_problems(settings), *(text for text in heard.texts if text not in known)]
+
+
+class _Heard(logging.Handler):
+    """Keeps what is logged."""
+
+    def __init__(self, level: int) -> None:
+        super().__init__(level)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+
+
+async def _assembled(loaded: Loaded, stack: AsyncExitStack) -> Assembled:
+    """The context lane as a worker has it, on a store in memory. Raises ConfigError."""
+    clock, counters, metrics = SystemClock(), ContextCounters(), Metrics()
+    in_memory = loaded.settings.model_copy(update={"store": Secret("sqlite:///:memory:")})
+    store = await open_store(in_memory, folder=loaded.folder)
+    stack.push_async_callback(store.close)
+    assembled = await assemble_context(
+        loaded.settings,
+        folder=loaded.folder,
+        pools=[Pool(endpoint(upstream), clock=clock.monotonic) for upstream in loaded.settings.upstreams],
+        metrics=metrics,
+        shared=_shared(store, counters, clock),
+    )
+    stack.push_async_callback(assembled.lane.retire)
+    return assembled
+
+
+def _shared(store: Store, counters: ContextCounters, clock: SystemClock) -> Shared:
+    async def resume(run: object) -> NoReturn:
+        raise RuntimeError(f"nothing runs here: {run!r}")
+
+    return Shared(
+        store=store,
+        runs=LiveRuns(clock=clock),
+        tail=Tail(store),
+        keeper=Keeper(store, clock=clock, resume=resume),
+        counters=counters,
+        clock=clock,
+        fleet=make_fleet(store, worker="check", counters=counters, clock=clock),
+        in_use=InUse(_nothing),
+        results=Results(),
+    )
+
+
+def _nothing() -> Any:
+    raise RuntimeError("nothing runs here")
+
+
+def _store_problems(settings: Settings, folder: Path) -> Iterator[Problem]:
+    """Why the store could not be opened; its file is not made."""
+    url = database_url(settings.store.reveal(), folder)
+    if not url.startswith(SQLITE):
+        yield Problem("configuration", "store", f"this version keeps things in SQLite: write {SQLITE}FILE")
+        return
+    if url == f"{SQLITE}:memory:":
+        return
+    file = Path(url.removeprefix(SQLITE))
+    try:
+        if file.exists():
+            os.close(os.open(file, os.O_RDWR))
+        with tempfile.TemporaryFile(dir=file.parent):  # for the files that SQLite puts beside it
+            pass
+    except OSError as error:
+        what = "its folder" if file.exists() or not file.parent.is_dir() else "it"
+        reason = f"{str(file)!r} cannot be opened for writing: {error.strerror}"
+        yield Problem("configuration", "store", f"{reason}: make {what} writable, or name another file")
+
+
+def _service_problems(settings: Settings) -> Iterator[str]:
+    """Why MCP servers cannot start on this machine, as far as nothing has to be started to know it."""
+    enabled = {name: server for name, server in settings.mcp.servers.items() if server.enabled}
+    if enabled and importlib.util.find_spec("mcp") is None:
+        yield f"MCP servers ({', '.join(enabled)}): {MISSING_SDK}"
+    for name, server in enabled.items():
+        if (problem := _missing_program(server)) is not None:
+            yield f"MCP server {name!r}: {problem}"
+
+
+def _missing_program(server: McpServer) -> str | None:
+    options: dict[str, Any] = options_of(server)
+    if server.command is None:
+        return None
+    cwd = options.get("cwd")
+    return missing(Program(server.command, env=options.get("env", {}), cwd=None if cwd is None else str(cwd)))

@@ -1,0 +1,69 @@
+"""`gateway scan`: what the gateway takes answers of a model for, one JSON line for each, without running anything."""
+
+import json
+from collections.abc import Callable, Iterable
+
+from gateway.agent.output.message import read_message
+from gateway.agent.output.tool_calls import Calls, FoundCall, Json, Malformed, Outcome
+
+
+class _LineError(ValueError):
+    """The line holds no answer; the message says what it should hold."""
+
+
+def scan_lines(lines: Iterable[str], write: Callable[[str], None]) -> int:
+    """Writes what each line that is not blank is; 1: a line could not be read, which its answer says (`error`).
+
+    A line holds `message` (an assistant message as the API has it) or else `text`, and may hold `finish_reason`. Its
+    answer is `{"kind": "text"}`, `{"kind": "malformed", "reason"}` or `{"kind": "tool_call", "tool", "parameters",
+    "terminate"}`, the last with `"rule": "example"` where the text announces it as one, and with `"risk_level"` where
+    the model wrote one beside the parameters; several calls that came together are `{"kind": "tool_call", "calls":
+    [...]}`. `gateway assess` reads these lines.
+    """
+    status = 0
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            answer = _told(_outcome(line))
+        except _LineError as error:
+            answer, status = {"kind": "error", "line": number, "reason": str(error)}, 1
+        write(json.dumps(answer) + "\n")
+    return status
+
+
+def _outcome(line: str) -> Outcome:
+    try:
+        case = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise _LineError(f"The line is not JSON ({error}): give an object with 'text' or 'message'.") from None
+    if not isinstance(case, dict):
+        raise _LineError("The line is not a JSON object: give one with 'text' or 'message'.")
+    message = case.get("message", {"content": case.get("text")})
+    if not isinstance(message, dict):
+        raise _LineError("'message' is not an object: give the assistant message of an answer.")
+    if "message" not in case and not isinstance(case.get("text"), str):
+        raise _LineError("The line holds neither 'message' nor a 'text' that is a string: give one of them.")
+    reason = case.get("finish_reason")
+    if reason is not None and not isinstance(reason, str):
+        raise _LineError("'finish_reason' is not a string: leave it out, or give 'stop' or 'length'.")
+    return read_message(message, finish_reason=reason)[1]
+
+
+def _told(outcome: Outcome) -> Json:
+    match outcome:
+        case Calls((call,)):
+            return {"kind": "tool_call", **_call(call)}
+        case Calls(calls):
+            return {"kind": "tool_call", "calls": [_call(call) for call in calls]}
+        case Malformed(reason):
+            return {"kind": "malformed", "reason": reason}
+        case _:
+            return {"kind": "text"}
+
+
+def _call(call: FoundCall) -> Json:
+    told = {"tool": call.tool, "parameters": call.parameters, "terminate": call.terminate}
+    if call.beside is not None:
+        told["risk_level"] = call.beside
+    return told if call.doubt is None else {**told, "rule": call.doubt}

@@ -1,0 +1,121 @@
+"""The configuration while it is put together: the tree, where each part of it comes from, and what is wrong with it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from gateway.config.problems import ConfigError, KeyPath, Place, Problem, format_path
+from gateway.config.reading.yaml_reader import BROKEN, Source
+
+_ANY = "*"
+
+
+class Draft:
+    """A tree that is never changed in place: aliases of the file share parts of it."""
+
+    def __init__(self, source: Source, *, file: str, folder: Path) -> None:
+        self.tree: object = source.tree
+        self.folder = folder
+        self._file = file
+        self._problems: list[tuple[Place, KeyPath, str]] = []
+        self._warnings: list[str] = []
+        self._keys = {path: Place(file, mark.line, mark.column) for path, mark in source.keys.items()}
+        self._values = {path: Place(file, mark.line, mark.column) for path, mark in source.values.items()}
+        for fault in source.faults:
+            self._problems.append((Place(file, fault.mark.line, fault.mark.column), fault.path, fault.message))
+
+    def get(self, *path: str | int) -> object:
+        """What stands at `path`; None: nothing, or null."""
+        node = self.tree
+        for segment in path:
+            if isinstance(node, dict) and isinstance(segment, str):
+                node = node.get(segment)
+            elif isinstance(node, list) and isinstance(segment, int) and segment < len(node):
+                node = node[segment]
+            else:
+                return BROKEN if node is BROKEN else None
+        return node
+
+    def put(self, path: KeyPath, value: object, *, place: Place) -> None:
+        """Sets a value; lists and sections on the way to it are made. An index is at most the length of its list."""
+        self._forget(path)
+        self._keys[path] = self._values[path] = place
+        for length in range(len(path)):
+            self._keys.setdefault(path[:length], place)
+            self._values.setdefault(path[:length], place)
+        self.tree = _assign(self.tree, path, value)
+
+    def drop(self, path: KeyPath) -> None:
+        """Removes a key of a section, if it is there."""
+        parent = self.get(*path[:-1])
+        if isinstance(parent, dict) and path[-1] in parent:
+            self._forget(path)
+            self.tree = _assign(self.tree, path[:-1], {key: value for key, value in parent.items() if key != path[-1]})
+
+    def matches(self, *pattern: str) -> Iterator[KeyPath]:
+        """The paths that hold something and fit `pattern`, in which `*` is any key or index."""
+        paths: list[KeyPath] = [()]
+        for segment in pattern:
+            paths = [below for path in paths for below in self.matches_below(path) if segment in (_ANY, below[-1])]
+        yield from paths
+
+    def matches_below(self, path: KeyPath) -> Iterator[KeyPath]:
+        """The paths of what stands directly below `path` and is not null."""
+        node = self.get(*path)
+        keys = list(node) if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else ()
+        yield from ((*path, key) for key in keys if self.get(*path, key) is not None)
+
+    def place_of(self, path: KeyPath, *, key: bool = False) -> Place:
+        """Where the value (or the key) at `path` comes from, or the nearest part above it that comes from somewhere."""
+        if key and path in self._keys:
+            return self._keys[path]
+        for length in range(len(path), -1, -1):
+            if path[:length] in self._values:
+                return self._values[path[:length]]
+        return Place(self._file)
+
+    def complain(self, path: KeyPath, message: str, *, key: bool = False) -> None:
+        """Notes a problem, except about a value that is known to be broken."""
+        if self.get(*path) is not BROKEN:
+            self._problems.append((self.place_of(path, key=key), path, message))
+
+    def complain_about(self, source: str, message: str) -> None:
+        """Notes a problem with a variable or a flag itself."""
+        self._problems.append((Place(source), (), message))
+
+    def warn(self, path: KeyPath, message: str) -> None:
+        self._warnings.append(str(self._problem(self.place_of(path, key=True), path, message)))
+
+    def warnings(self) -> tuple[str, ...]:
+        return tuple(self._warnings)
+
+    def raise_problems(self) -> None:
+        """ConfigError with all problems, those of the file first and in its order; nothing if there are none."""
+        if not self._problems:
+            return
+        ordered = sorted(self._problems, key=lambda entry: (not entry[0].line, entry[0].line, entry[0].column))
+        raise ConfigError(tuple(dict.fromkeys(self._problem(*entry) for entry in ordered)))
+
+    def _problem(self, place: Place, path: KeyPath, message: str) -> Problem:
+        """A variable or flag names its own path already: only what is deeper is worth saying."""
+        is_its_own = not place.line and self._values.get(path) == place
+        return Problem(str(place), "" if is_its_own else format_path(path), message)
+
+    def _forget(self, path: KeyPath) -> None:
+        if path not in self._values:
+            return
+        for places in (self._keys, self._values):
+            for known in [known for known in places if known[: len(path)] == path]:
+                del places[known]
+
+
+def _assign(node: object, path: KeyPath, value: object) -> object:
+    if not path:
+        return value
+    segment, rest = path[0], path[1:]
+    if isinstance(segment, int):
+        items = list(node) if isinstance(node, list) else []
+        items[segment : segment + 1] = [_assign(items[segment] if segment < len(items) else None, rest, value)]
+        return items
+    entries = dict(node) if isinstance(node, dict) else {}
+    entries[segment] = _assign(entries.get(segment), rest, value)
+    return entries

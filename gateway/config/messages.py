@@ -1,0 +1,90 @@
+"""What pydantic found, in the words of a configuration file; never with a value, which could be a secret."""
+
+import difflib
+from collections.abc import Mapping
+from typing import get_args
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from gateway.config.document import Draft
+from gateway.config.values.value import kind_of
+from gateway.config.problems import KeyPath, shown
+from gateway.config.schema.section import Section, is_section, strip, type_at
+
+# How pydantic's loc marks that a key, not its value, is wrong.
+_KEY_MARK = "[key]"
+# Nobody reads further, and looking for what was meant takes time.
+_MOST_FINDINGS = 500
+# Values of earlier versions, and what to write instead.
+_RETIRED: Mapping[tuple[KeyPath, str], str] = {
+    (("approvals", "mode"), "auto"): "'auto' is gone: write turn, the default, and a stream ends with the question, "
+    "as other answers do; or hold, and it stays open until somebody has decided elsewhere, as it did with auto"
+}
+# Sections of a LiteLLM proxy's config.yaml, and what stands for them here.
+_LITELLM: Mapping[str, str] = {
+    "model_list": "write each server once under 'upstreams' (name, base_url, api_key, models)",
+    "litellm_settings": "there is nothing to write: 'logging', 'metrics' and 'limits' are ours",
+    "general_settings": "write 'keys' for master_key and virtual keys, 'store' for database_url",
+    "router_settings": "there is no balancing between upstreams: remove it",
+    "environment_variables": "write ${NAME} where a value is to come from the environment",
+}
+# A list of more keys than this would bury the message.
+_MOST_KEYS_SHOWN = 12
+
+
+def explain(draft: Draft, error: ValidationError, *, root: type[Section]) -> None:
+    """Notes each finding of `error` in the draft, with its place."""
+    findings = error.errors(include_url=False)
+    for details in findings[:_MOST_FINDINGS]:
+        is_key = details["loc"][-1:] == (_KEY_MARK,) or details["type"] == "extra_forbidden"
+        path = tuple(part for part in details["loc"] if part != _KEY_MARK)
+        draft.complain(path, _message(details, path, root=root), key=is_key)
+    if len(findings) > _MOST_FINDINGS:
+        draft.complain_about("...", f"{len(findings) - _MOST_FINDINGS} more problems of this kind")
+
+
+def nearest(word: str, candidates: list[str]) -> str:
+    """`; did you mean 'x'?`, or nothing when nothing is near."""
+    found = difflib.get_close_matches(word.lower(), candidates, n=1)
+    return f"; did you mean {shown(found[0])}?" if found else ""
+
+
+def _message(details: ErrorDetails, path: KeyPath, *, root: type[Section]) -> str:
+    found = kind_of(details.get("input"))
+    match details["type"]:
+        case "extra_forbidden":
+            return _unknown_key(path, root=root)
+        case "missing":
+            return "this key is required"
+        case "literal_error":
+            given = details.get("input")
+            retired = _RETIRED.get((path, given)) if isinstance(given, str) else None
+            return retired or _not_a_choice(given, type_at(root, path))
+        case "model_type" | "model_attributes_type" | "mapping_type" | "dict_type":
+            return f"expected a section (lines of key: value), found {found}"
+        case "tuple_type":
+            return f"expected a list, found {found}"
+        case "value_error":
+            return str(details["ctx"]["error"])
+        case _:
+            return details["msg"]
+
+
+def _unknown_key(path: KeyPath, *, root: type[Section]) -> str:
+    if len(path) == 1 and (instead := _LITELLM.get(str(path[0]))) is not None:
+        return f"this is a key of LiteLLM: {instead}; see docs/from-litellm.md"
+    word, section = str(path[-1]), strip(type_at(root, path[:-1]))
+    if not is_section(section):
+        return f"unknown key {shown(word)}"
+    keys = sorted(field.alias or name for name, field in section.model_fields.items())
+    hint = nearest(word, keys)
+    if not hint and len(keys) <= _MOST_KEYS_SHOWN:
+        hint = f"; known here: {', '.join(keys)}"
+    return f"unknown key {shown(word)}{hint}"
+
+
+def _not_a_choice(value: object, annotation: object) -> str:
+    choices = [str(choice) for choice in get_args(strip(annotation))]
+    hint = nearest(value, choices) if isinstance(value, str) else ""
+    return f"expected one of {', '.join(choices)}{hint}"

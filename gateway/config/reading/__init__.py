@@ -1,0 +1,1 @@
+"""From bytes to values with their places."""

@@ -1,0 +1,132 @@
+"""What is laid over the file: `GATEWAY__SECTION__KEY` variables, and above them the flags of the command line."""
+
+import re
+from collections.abc import Mapping
+from typing import get_origin
+
+from gateway.config.values.addresses import HIGHEST_PORT, Address, parse_address
+from gateway.config.reading.secret_files import companion_of
+from gateway.config.document import Draft
+from gateway.config.reading.interpolation import is_utf_8
+from gateway.config.reading.yaml_scalars import resolve_plain
+from gateway.config.problems import KeyPath, Place, format_path
+from gateway.config.values.scalars import parse_count
+from gateway.config.values.secret import Hidden
+from gateway.config.schema.section import Section, is_collection, strip, type_at
+from gateway.config.schema.settings import DEFAULT_LISTEN
+from gateway.config.reading.yaml_reader import parse
+
+_PREFIX = "GATEWAY__"
+_INDEX = re.compile(r"[0-9]{1,4}\Z")
+_FLAGS = frozenset({"listen", "port", "workers", "upstream"})
+
+
+def apply_variables(draft: Draft, environ: Mapping[str, str], *, root: type[Section]) -> None:
+    """Lays every `GATEWAY__...` variable over the draft, shorter paths first."""
+    seen: dict[str, str] = {}
+    for name in sorted((name for name in environ if name.upper().startswith(_PREFIX)), key=_order):
+        if not is_utf_8(name + environ[name]):
+            draft.complain_about(name.encode("utf-8", "backslashreplace").decode(), "is not valid UTF-8")
+            continue
+        twin = seen.setdefault(name.upper(), name)
+        if twin != name:
+            draft.complain_about(name, f"is also set as {twin}: upper and lower case are the same here")
+            continue
+        try:
+            path = _locate(draft, name[len(_PREFIX) :].split("__"), root=root)
+            value = _read(environ[name], type_at(root, path))
+        except ValueError as error:
+            draft.complain_about(name, str(error))
+            continue
+        companion = companion_of(path)
+        if companion:
+            # `api_key` laid over the `api_key_file` of the file replaces it, and the other way round.
+            draft.drop(companion)
+        draft.put(path, value, place=Place(name))
+
+
+def apply_flags(draft: Draft, flags: Mapping[str, object]) -> None:
+    """Lays `listen`, `port`, `workers` and `upstream` over the draft; None: not given."""
+    unknown = flags.keys() - _FLAGS
+    if unknown:
+        raise TypeError(f"unknown flags {sorted(unknown)}: expected {sorted(_FLAGS)}")
+    for name in ("listen", "workers"):
+        if flags.get(name) is not None:
+            draft.put((name,), flags[name], place=Place(f"--{name}"))
+    if flags.get("port") is not None:
+        _apply_port(draft, flags["port"])
+    if flags.get("upstream") is not None:
+        place = Place("--upstream")
+        draft.put(("upstreams",), [{"name": "default"}], place=place)
+        draft.put(("upstreams", 0, "base_url"), flags["upstream"], place=place)
+        draft.drop(("context", "upstream"))
+
+
+def _apply_port(draft: Draft, value: object) -> None:
+    """Only the port is replaced: what is wrong with the host stays the host's problem, at its own place."""
+    try:
+        port = parse_count(value)
+        if not 0 <= port <= HIGHEST_PORT:
+            raise ValueError(f"must be between 0 and {HIGHEST_PORT}")
+    except ValueError as error:
+        draft.complain_about("--port", str(error))
+        return
+    listen = draft.get("listen")
+    try:
+        host = parse_address(DEFAULT_LISTEN if listen is None else listen).host
+    except ValueError:
+        return
+    place = Place("--port") if listen is None else draft.place_of(("listen",))
+    draft.put(("listen",), str(Address(host, port)), place=place)
+
+
+def _order(name: str) -> list[tuple[int, str]]:
+    """Indexes in the order of numbers, so that a list can be filled from its beginning."""
+    return [(int(part), "") if _INDEX.match(part) else (-1, part.upper()) for part in name.split("__")]
+
+
+def _locate(draft: Draft, segments: list[str], *, root: type[Section]) -> KeyPath:
+    """The path that a variable means: keys in any case, list entries by number."""
+    path: KeyPath = ()
+    for segment in segments:
+        if not segment:
+            raise ValueError("expected GATEWAY__KEY or GATEWAY__SECTION__KEY")
+        node = draft.get(*path)
+        if isinstance(node, list) or (node is None and get_origin(strip(type_at(root, path))) is tuple):
+            length = len(node) if isinstance(node, list) else 0
+            if not _INDEX.match(segment) or int(segment) > length:
+                raise ValueError(f"{format_path(path)} is a list of {length}: expected a number from 0 to {length}")
+            path = (*path, int(segment))
+        elif node is None or isinstance(node, dict):
+            path = (*path, _matching_key(node or {}, segment))
+        else:
+            raise ValueError(f"{format_path(path)} is neither a section nor a list")
+    return path
+
+
+def _matching_key(node: Mapping[str, object], segment: str) -> str:
+    return next((key for key in node if key.casefold() == segment.casefold()), segment.lower())
+
+
+def _read(text: str, annotation: object) -> object:
+    """A list or a section is read as YAML, a single value is taken as it is; `null` and `~` are nothing."""
+    if annotation is not None and is_collection(annotation):
+        source = parse(text, environ=None)
+        if source.faults:
+            raise ValueError(source.faults[0].message)
+        return source.tree
+    if text in {"null", "~"}:
+        return None
+    return _read_free(text) if annotation in (None, object) else Hidden(text)
+
+
+def _read_free(text: str) -> object:
+    """A plugin's own value, whose type is not known here: as the file would read it."""
+    if text.startswith(("[", "{", '"', "'")):
+        source = parse(text, environ=None)
+        return Hidden(text) if source.faults else source.tree
+    try:
+        value = resolve_plain(text)
+    except ValueError:
+        return Hidden(text)
+    return Hidden(text) if isinstance(value, str) else value

@@ -1,0 +1,101 @@
+"""The sections about the context lane: its defaults, prompts, chains and workflows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+from gateway.config.values.value import JsonObject
+from gateway.config.values.scalars import ExistingFile, FilePath, Name, Text
+from gateway.config.schema.section import PluginUse, Section
+from gateway.config.values.units import Duration, DurationOrZero
+
+
+class Stream(Section):
+    keepalive: Duration = Field(default=10.0, description="Silence after which an empty chunk is sent.")
+    status_wait: DurationOrZero = Field(
+        default=10.0,
+        description="How long the head of a stream waits for the upstream's status, so that its error keeps its own.",
+    )
+
+
+class Context(Section):
+    upstream: Name | None = Field(
+        default=None, description="Upstream of the context lane; null: the first, or the one whose `models` fit."
+    )
+    model: Text | None = Field(default=None, description="Model to ask for; null: the client's.")
+    prompt: Name = Field(default="default", description="Base prompt when a request names none.")
+    chain: Name = Field(default="assistant", description="Chain when a request names none.")
+    tasks: Literal["plain", "off"] = Field(
+        default="plain",
+        description="Requests for titles, tags and the like that chat programs make by themselves: `plain`, they go to "
+        "the model alone, without any stage of a chain; `off`, they are not looked for.",
+    )
+    stream: Stream = Field(default_factory=Stream, description="How streams are kept alive.")
+
+
+class Prompt(Section):
+    text: Text | None = Field(default=None, description="The prompt itself.")
+    file: ExistingFile | None = Field(default=None, description="File that holds the prompt, UTF-8.")
+
+
+class StageUse(PluginUse):
+    on_error: Literal["fail", "skip"] = Field(
+        default="fail", description="When the stage fails: fail the request, or go on without the stage."
+    )
+
+
+class Workflows(Section):
+    folder: FilePath = Field(default=Path("workflows"), validate_default=True, description="Folder of workflow files.")
+
+
+DEFAULT_PROMPTS: JsonObject = {"default": {"text": "You are a helpful assistant."}}
+# With what each stage would assume anyway, so that the documentation shows it.
+DEFAULT_CHAINS: JsonObject = {
+    "assistant": [
+        {"use": "intent", "with": {"exclude_keywords": []}},
+        {"use": "memory"},
+        {
+            "use": "prompt_enhancer",
+            "with": {
+                "tools": True,
+                "mermaid": False,
+                "custom_context": None,
+                "cache_ttl": "5m",
+                "cache_size": 1024,
+                "max_tokens": 8000,
+            },
+        },
+        {
+            "use": "agent_loop",
+            "with": {
+                "max_tool_calls": 10,
+                "timeout": "5m",
+                "max_malformed": 3,
+                "tool_format": "json",
+                "result_role": "tool",
+                "result_chars": 32768,
+            },
+        },
+    ]
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Beside:
+    """Annotation of a mapping: these entries are there unless the file replaces them."""
+
+    entries: JsonObject
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self._add, handler(source))
+
+    def _add(self, declared: object) -> object:
+        return {**self.entries, **declared} if isinstance(declared, dict) else declared
+
+
+Prompts = Annotated[Mapping[Name, Prompt], Beside(DEFAULT_PROMPTS)]
+Chains = Annotated[Mapping[Name, tuple[StageUse, ...]], Beside(DEFAULT_CHAINS)]

@@ -1,0 +1,211 @@
+"""Listen addresses, URLs, path prefixes, host and header names as the configuration spells them."""
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from typing import Annotated
+from urllib.parse import SplitResult, urlsplit
+
+from gateway.config.values.value import Leaf
+from gateway.config.values.scalars import parse_text
+from gateway.config.values.secret import Secret
+
+_LISTEN = re.compile(r"(?:\[([0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?)\]|([A-Za-z0-9._-]+)):([0-9]{1,5})\Z")
+_HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?:\.(?!-)[A-Za-z0-9_-]{1,63})*\.?\Z")
+_DIGITS_AND_DOTS = re.compile(r"[0-9.]+\Z")
+_PREFIX = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*\Z")
+_ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?\Z")
+_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")
+_HEADER_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?\Z")
+_CREDENTIAL = re.compile(r"[\x21-\x7e]+\Z")
+HIGHEST_PORT = 65535
+# A credential in one of these would break the framing or the routing of the request.
+_NO_CREDENTIAL_IN = frozenset(
+    {
+        "connection",
+        "content-length",
+        "content-type",
+        "expect",
+        "host",
+        "keep-alive",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen; `host` has no brackets, port 0 lets the system choose."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        if self.host.rstrip(".").lower() == "localhost":
+            return True
+        try:
+            address = ipaddress.ip_address(self.host)
+        except ValueError:
+            return False
+        mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+        return (mapped or address).is_loopback
+
+
+def parse_address(value: object) -> Address:
+    """`127.0.0.1:8080`, `localhost:8080` or `[::1]:8080`."""
+    if isinstance(value, Address):
+        return value
+    match = _LISTEN.match(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError("expected \"host:port\", for example 127.0.0.1:8080 or, in quotes, '[::1]:8080'")
+    host, port = match[1] or match[2], int(match[3])
+    if port > HIGHEST_PORT:
+        raise ValueError(f"the port must be between 0 and {HIGHEST_PORT}")
+    _check_host(host, bracketed=match[1] is not None)
+    return Address(host, port)
+
+
+def _check_host(host: str, *, bracketed: bool) -> None:
+    if bracketed or _DIGITS_AND_DOTS.match(host):
+        try:
+            ipaddress.IPv6Address(host) if bracketed else ipaddress.IPv4Address(host)
+        except ValueError:
+            raise ValueError("the host is not an IP address") from None
+    elif not _HOST_NAME.match(host):
+        raise ValueError("the host is not a host name")
+
+
+def parse_base_url(value: object) -> str:
+    """An http or https URL that only says where: host, port and perhaps a path."""
+    text = parse_text(value)
+    parts = _split_web_url(text)
+    if parts.query or parts.fragment or "?" in text or "#" in text:
+        raise ValueError("a base URL has no query and no fragment: remove what follows '?' or '#'")
+    if not _PREFIX.match(parts.path or "/"):
+        raise ValueError("the path of the URL has a character that must be percent-encoded")
+    return text
+
+
+def _split_web_url(text: str) -> SplitResult:
+    """No message repeats the URL: it may hold a credential."""
+    if not text.isascii() or not text.isprintable() or " " in text or "\\" in text:
+        raise ValueError("a URL has no spaces, backslashes, control or non-ASCII characters")
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise ValueError("the host or the port of the URL is not valid") from None
+    if parts.scheme not in {"http", "https"}:
+        raise ValueError("expected a URL that begins with http:// or https://")
+    if "@" in parts.netloc:
+        raise ValueError("a URL here has no user or password: use a key, or a header")
+    if not host or port == 0 or parts.netloc.endswith(":"):
+        raise ValueError("the host or the port of the URL is not valid")
+    _check_host(host, bracketed=parts.netloc.startswith("["))
+    return parts
+
+
+def parse_prefix(value: object) -> str:
+    text = parse_text(value)
+    if not _PREFIX.match(text):
+        raise ValueError("expected a path that begins with '/', without spaces, '?' or '#'")
+    return text
+
+
+def parse_host(value: object) -> str:
+    """A Host to accept, without scheme and path; a port may follow."""
+    text = parse_text(value)
+    host = text if _LISTEN.match(text) else f"{text}:0"
+    try:
+        parse_address(host)
+    except ValueError:
+        raise ValueError("expected a host such as gateway.example.com, with a port only when clients send it") from None
+    return text.lower()
+
+
+def parse_origin(value: object) -> str:
+    """A page's origin as browsers send it: in lower case, without the usual port of its scheme."""
+    text = parse_text(value).lower()
+    found = _ORIGIN.match(text)
+    if found is None:
+        raise ValueError("expected an origin such as https://chat.example.com: name each one, without a path")
+    usual = {"http": ":80", "https": ":443"}.get(found[1], "")
+    return text.removesuffix(usual) if usual else text
+
+
+def parse_header_name(value: object) -> str:
+    text = parse_text(value)
+    if not _TOKEN.match(text):
+        raise ValueError("expected the name of a header, such as X-Api-Key")
+    return text
+
+
+def parse_credential_header(value: object) -> str:
+    text = parse_header_name(value)
+    if text.lower() in _NO_CREDENTIAL_IN:
+        raise ValueError(f"the header {text!r} cannot carry a credential")
+    return text
+
+
+def parse_secret(value: object) -> Secret:
+    """No message about a secret repeats it."""
+    if isinstance(value, Secret):
+        return value
+    text = parse_text(value)
+    if not text.strip():
+        raise ValueError("the value is empty: set it, or remove the key")
+    return Secret(text)
+
+
+def parse_variable(value: object) -> Secret:
+    """The value of an environment variable, which may be empty."""
+    return value if isinstance(value, Secret) else Secret(parse_text(value))
+
+
+def parse_credential(value: object) -> Secret:
+    secret = parse_secret(value)
+    if not _CREDENTIAL.match(secret.reveal()):
+        raise ValueError("a key has only visible ASCII characters and no spaces: write it without a word like 'Bearer'")
+    return secret
+
+
+def parse_header_value(value: object) -> Secret:
+    secret = parse_secret(value)
+    if not _HEADER_VALUE.match(secret.reveal()):
+        raise ValueError("the value of a header is one line of visible ASCII characters")
+    return secret
+
+
+def parse_secret_url(value: object) -> Secret:
+    secret = parse_secret(value)
+    _split_web_url(secret.reveal())
+    return secret
+
+
+def parse_database(value: object) -> Secret:
+    secret = parse_secret(value)
+    if not secret.reveal().startswith(("sqlite:///", "postgresql://")):
+        raise ValueError("expected sqlite:///FILE or postgresql://USER@HOST/DATABASE")
+    return secret
+
+
+ListenAddress = Annotated[Address, Leaf(kind="host:port", parse=parse_address, write=str)]
+BaseUrl = Annotated[str, Leaf(kind="http(s) URL", parse=parse_base_url)]
+PathPrefix = Annotated[str, Leaf(kind="path prefix", parse=parse_prefix)]
+HostName = Annotated[str, Leaf(kind="host", parse=parse_host)]
+Origin = Annotated[str, Leaf(kind="origin", parse=parse_origin)]
+HeaderName = Annotated[str, Leaf(kind="header name", parse=parse_header_name)]
+CredentialHeader = Annotated[str, Leaf(kind="header name", parse=parse_credential_header)]
+SecretText = Annotated[Secret, Leaf(kind="secret", parse=parse_secret, write=str)]
+VariableValue = Annotated[Secret, Leaf(kind="secret", parse=parse_variable, write=str)]
+Credential = Annotated[Secret, Leaf(kind="secret", parse=parse_credential, write=str)]
+HeaderValue = Annotated[Secret, Leaf(kind="secret", parse=parse_header_value, write=str)]
+SecretUrl = Annotated[Secret, Leaf(kind="secret http(s) URL", parse=parse_secret_url, write=str)]
+DatabaseUrl = Annotated[Secret, Leaf(kind="secret database URL", parse=parse_database, write=str)]

@@ -1,0 +1,112 @@
+"""The single values of the configuration: text, flags, counts, names and paths, each with its own message."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+from gateway.config.reading.interpolation import is_utf_8
+from gateway.config.values.value import Leaf, PathLeaf, kind_of
+from gateway.config.values.secret import Hidden, mask
+
+_FLAG_WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+_COUNT = re.compile(r"[-+]?[0-9]{1,18}\Z")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_LONGEST_LABEL = 128
+
+
+def parse_text(value: object) -> str:
+    if isinstance(value, bool | int | float):
+        raise ValueError(f"expected text, found {kind_of(value)}: put it in quotes")
+    if not isinstance(value, str):
+        raise ValueError(f"expected text, found {kind_of(value)}")
+    if not is_utf_8(value):
+        raise ValueError("expected text in UTF-8")
+    return str(value)
+
+
+def parse_free_text(value: object) -> str:
+    """As `parse_text`; what a variable brought in stays hidden."""
+    text = parse_text(value)
+    return value if isinstance(value, Hidden) else text
+
+
+def parse_flag(value: object) -> bool:
+    """`true` or `false`; a quoted or interpolated value may also be yes, no, on, off, 1 or 0."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip().lower() in _FLAG_WORDS:
+        return _FLAG_WORDS[value.strip().lower()]
+    raise ValueError(f"expected true or false, found {kind_of(value)}")
+
+
+def parse_count(value: object) -> int:
+    if isinstance(value, str) and _COUNT.match(value.strip()):
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"expected a whole number, found {kind_of(value)}")
+    return value
+
+
+def counted(low: int, high: int) -> Leaf:
+    """A whole number from `low` to `high`."""
+
+    def parse(value: object) -> int:
+        count = parse_count(value)
+        if not low <= count <= high:
+            raise ValueError(f"must be between {low} and {high}")
+        return count
+
+    return Leaf(kind=f"whole number, {low} to {high}", parse=parse, json_type="integer", limits=(low, high))
+
+
+def parse_name(value: object) -> str:
+    """A name that is safe in a URL, a header and a metric label."""
+    text = parse_text(value)
+    if not _NAME.match(text):
+        raise ValueError("expected 1 to 64 letters, digits, '.', '_' or '-', beginning with a letter or digit")
+    return text
+
+
+def parse_label(value: object) -> str:
+    """A name for people: any text of one line."""
+    text = parse_text(value)
+    if not text.strip() or len(text) > _LONGEST_LABEL or _CONTROL.search(text):
+        raise ValueError(f"expected 1 to {_LONGEST_LABEL} characters in one line")
+    return text
+
+
+def parse_variable_name(value: object) -> str:
+    text = parse_text(value)
+    if not text or "=" in text or _CONTROL.search(text):
+        raise ValueError("expected the name of an environment variable")
+    return text
+
+
+def parse_path(value: object, folder: Path) -> Path:
+    """A path; a relative one begins at `folder`, that of the configuration file."""
+    text = str(value) if isinstance(value, Path) else parse_text(value)
+    if not text or "\0" in text:
+        raise ValueError("expected a path")
+    return folder / text
+
+
+def parse_existing_file(value: object, folder: Path) -> Path:
+    path = parse_path(value, folder)
+    try:
+        is_file = path.is_file()
+    except OSError as error:
+        raise ValueError(f"cannot look at {str(path)!r}: {error.strerror}") from None
+    if not is_file:
+        raise ValueError(f"no such file: {str(path)!r}")
+    return path
+
+
+Text = Annotated[str, Leaf(kind="text", parse=parse_free_text, write=mask)]
+Flag = Annotated[bool, Leaf(kind="true or false", parse=parse_flag, json_type="boolean")]
+Name = Annotated[str, Leaf(kind="name", parse=parse_name)]
+Label = Annotated[str, Leaf(kind="name", parse=parse_label)]
+VariableName = Annotated[str, Leaf(kind="name", parse=parse_variable_name)]
+ApprovalMode = Literal["turn", "hold", "reject"]
+FilePath = Annotated[Path, PathLeaf(kind="path", parse=parse_path)]
+ExistingFile = Annotated[Path, PathLeaf(kind="file", parse=parse_existing_file)]

@@ -1,0 +1,112 @@
+"""Durations and sizes as people write them: `500ms 10s 5m 24h`, `32KiB 1MiB`; plain numbers are seconds and bytes."""
+
+import re
+from typing import Annotated
+
+from gateway.config.values.value import REFERENCE, Leaf, kind_of
+
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s|m|h)?\Z")
+_SIZE = re.compile(r"([0-9]{1,15})(B|KiB|MiB|GiB)?\Z")
+# A year: beyond that a timer is a mistake, and some event loops overflow.
+_LONGEST_S = 8760 * 3600.0
+
+
+def parse_duration(value: object) -> float:
+    """Seconds of `500ms`, `10s`, `5m`, `24h` or a plain number; from 0 to `8760h`."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError(f"expected a duration such as 500ms, 10s, 5m or 24h, found {kind_of(value)}")
+    if isinstance(value, str):
+        match = _DURATION.match(value.strip())
+        if match is None:
+            raise ValueError("expected a duration such as 500ms, 10s, 5m or 24h")
+        seconds = float(match[1]) * _SECONDS[match[2] or "s"]
+    else:
+        seconds = float(value) if abs(value) <= _LONGEST_S else value
+    if not 0 <= seconds <= _LONGEST_S:
+        raise ValueError("must be between 0 and 8760h")
+    return seconds
+
+
+def parse_positive_duration(value: object) -> float:
+    """As `parse_duration`, but more than nothing."""
+    seconds = parse_duration(value)
+    if seconds == 0:
+        raise ValueError("must be more than 0")
+    return seconds
+
+
+def parse_size(value: object) -> int:
+    """Bytes of `32KiB`, `1MiB`, `2GiB` or a plain whole number."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError(f"expected a size such as 32KiB or 1MiB, found {kind_of(value)}")
+    if isinstance(value, int):
+        return value
+    match = _SIZE.match(value.strip())
+    if match is None:
+        raise ValueError("expected a size such as 512B, 32KiB, 1MiB or 2GiB")
+    return int(match[1]) * _BYTES[match[2] or "B"]
+
+
+def format_duration(seconds: float) -> str:
+    """The usual exact spelling: 600.0 is `10m`, 60.0 is `60s`, 0.5 is `500ms`."""
+    for unit in ("h", "m"):
+        if seconds >= 2 * _SECONDS[unit] and seconds % _SECONDS[unit] == 0:
+            return f"{int(seconds / _SECONDS[unit])}{unit}"
+    if seconds == int(seconds):
+        return f"{int(seconds)}s"
+    return f"{seconds * 1000:.6f}".rstrip("0").rstrip(".") + "ms"
+
+
+def format_size(size_bytes: int) -> str:
+    """The shortest exact spelling: 32768 is `32KiB`."""
+    for unit in ("GiB", "MiB", "KiB"):
+        if size_bytes >= _BYTES[unit] and size_bytes % _BYTES[unit] == 0:
+            return f"{size_bytes // _BYTES[unit]}{unit}"
+    return f"{size_bytes}B"
+
+
+_DURATION_PATTERN = r"^[0-9.]+(ms|s|m|h)?$|" + REFERENCE
+_SIZE_PATTERN = r"^[0-9]+(B|KiB|MiB|GiB)?$|" + REFERENCE
+
+Duration = Annotated[
+    float,
+    Leaf(
+        kind="duration",
+        parse=parse_positive_duration,
+        write=format_duration,
+        json_type="number",
+        pattern=_DURATION_PATTERN,
+    ),
+]
+DurationOrZero = Annotated[
+    float,
+    Leaf(
+        kind="duration, 0 allowed",
+        parse=parse_duration,
+        write=format_duration,
+        json_type="number",
+        pattern=_DURATION_PATTERN,
+    ),
+]
+
+
+def sized(low_bytes: int, high_bytes: int) -> Leaf:
+    """A size from `low_bytes` to `high_bytes`."""
+    limits = f"{format_size(low_bytes)} and {format_size(high_bytes)}"
+
+    def parse(value: object) -> int:
+        size_bytes = parse_size(value)
+        if not low_bytes <= size_bytes <= high_bytes:
+            raise ValueError(f"must be between {limits}")
+        return size_bytes
+
+    return Leaf(
+        kind=f"size between {limits}",
+        parse=parse,
+        write=format_size,
+        json_type="integer",
+        pattern=_SIZE_PATTERN,
+        limits=(low_bytes, high_bytes),
+    )

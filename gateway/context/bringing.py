@@ -1,0 +1,35 @@
+"""A run whose answer begins with what came of an earlier one of its conversation."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import TypeAlias
+
+from gateway.contracts.exchange import Exchange, Handler, Reply, Tell
+
+#: Gives the text, once it is known.
+Brought: TypeAlias = Callable[[], Awaitable[str]]
+
+
+def bringing(handler: Handler, brought: Brought, *, loops: bool) -> Handler:
+    """Returns `handler` behind `brought`, for which the client waits in its answer: a stream is kept alive.
+
+    `loops`: the handler has an agent loop, which tells the text and keeps it with its answer.
+    """
+
+    async def handle(exchange: Exchange) -> Reply:
+        inner: list[Reply] = []
+
+        async def stream(tell: Tell) -> None:
+            text = await brought()
+            if not loops and (pause := tell(text)) is not None:
+                await pause()
+            inner.append(await handler(replace(exchange, brings=text) if loops else exchange))
+            await inner[0].stream(tell)
+
+        async def release() -> None:
+            for reply in inner:
+                await reply.release()
+
+        return Reply(stream, release)
+
+    return handle

@@ -1,0 +1,100 @@
+"""A chain: stages folded, first listed outermost, around the model call.
+
+Folded once from configuration. A stage that fails fails the request, unless its chain says `on_error: skip` and it had
+not called the next one yet: then the request goes on without it, and the skip is counted.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from gateway.contracts.exchange import Clock, Counters, Exchange, Handler, Reply, Stage, Tell
+from gateway.errors import GatewayError, contained
+
+log = logging.getLogger("gateway")
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A stage as its chain lists it."""
+
+    name: str
+    stage: Stage
+    on_error: Literal["fail", "skip"] = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A folded chain; `links` are its stages, outermost first, and `handlers` the chain from each of them on."""
+
+    name: str
+    links: tuple[Link, ...]
+    handler: Handler
+    handlers: tuple[Handler, ...]
+
+    def resumed(self, stage: str) -> Handler | None:
+        """The chain from the innermost stage of this name on: where a run goes on that had come so far."""
+        found = (handler for link, handler in zip(self.links, self.handlers, strict=True) if link.name == stage)
+        return next(iter([*found][-1:]), None)
+
+
+def fold(name: str, links: Sequence[Link], core: Handler, *, counters: Counters, clock: Clock) -> Chain:
+    """The chain as one handler."""
+    handler = core
+    handlers: list[Handler] = []
+    for link in reversed(links):
+        handler = _around(link, handler, counters=counters, clock=clock)
+        handlers.append(handler)
+    return Chain(name, tuple(links), handler, tuple(reversed(handlers)))
+
+
+def _around(link: Link, inner: Handler, *, counters: Counters, clock: Clock) -> Handler:
+    async def handle(exchange: Exchange) -> Reply:
+        inner_s = 0.0
+        called = False
+        passed: Reply | None = None
+
+        async def call_next(changed: Exchange) -> Reply:
+            nonlocal inner_s, called, passed
+            called = True
+            since = clock.monotonic()
+            try:
+                passed = await inner(changed)
+                return passed
+            finally:
+                inner_s += clock.monotonic() - since
+
+        began = clock.monotonic()
+        try:
+            with contained(f"the stage {link.name!r}"):
+                reply = await link.stage(exchange, call_next)
+                if passed is not None and reply.stream is passed.stream and reply.release is passed.release:
+                    return reply  # it is another stage's, which has its guards
+                return _contained(reply, link.name)
+        except GatewayError:
+            raise
+        except Exception:
+            if called or link.on_error == "fail":
+                raise
+            log.exception("stage %r failed and is skipped (on_error: skip)", link.name)
+            counters.count("stage_skips", stage=link.name)
+            return await inner(exchange)
+        finally:
+            counters.observe("stage_duration_seconds", clock.monotonic() - began - inner_s, stage=link.name)
+
+    return handle
+
+
+def _contained(reply: Reply, stage: str) -> Reply:
+    """`reply`, which cannot end the process either."""
+
+    async def stream(tell: Tell) -> None:
+        with contained(f"the answer of the stage {stage!r}"):
+            await reply.stream(tell)
+
+    async def release() -> None:
+        with contained(f"the end of the stage {stage!r}"):
+            await reply.release()
+
+    return replace(reply, stream=stream, release=release)

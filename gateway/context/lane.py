@@ -1,0 +1,354 @@
+"""The context lane: one chat completion through its chain, to a client that knows nothing of it.
+
+The head and first chunk of a stream go out once the upstream has accepted the request; what fails afterwards is told in
+the stream, and never looks like an end.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from aiohttp import HttpVersion11, web
+
+from gateway.contracts.caller import Caller
+from gateway.workflows.definition import Workflow
+from gateway.contracts.exchange import Chunk, Exchange, Handler, Json, Reply
+from gateway.errors import GatewayError
+from gateway.contracts.journal import StoredRun
+from gateway.context.approval_mode import ApprovalModes
+from gateway.context.bringing import Brought, bringing
+from gateway.lanes.local import Facade, note
+from gateway.dialects.chat_reply import Completion, Frames, Turn
+from gateway.context.steering import end_user, narrowed, no_such, steering_of
+from gateway.context.chain import Chain
+from gateway.lanes.classify import CONTEXT_PREFIX
+from gateway.lanes.keys import CREDENTIAL_HEADERS, Identity
+from gateway.runs.asking import Asking
+from gateway.approvals.approvals import Desk
+from gateway.runs.live import LiveRun, LiveRuns
+from gateway.runs.transcript import Transcript
+from gateway.http.error_response import error_body
+from gateway.http.fields import HOP_BY_HOP, nominated
+from gateway.http.request_head import RequestHead
+from gateway.context.program_tasks import asked_task
+from gateway.http.sse import event
+
+log = logging.getLogger("gateway")
+
+#: The stage that runs tools: runs go on from there, and workflows begin there.
+AGENT_LOOP = "agent_loop"
+#: Header fields of the client's that do not go on: they are about its own message, or mean nothing to a model. Nor does
+#: any Content-* field.
+_NOT_FORWARDED = HOP_BY_HOP | {
+    b"host",
+    b"transfer-encoding",
+    b"trailer",
+    b"digest",
+    b"repr-digest",
+    b"accept",
+    b"accept-encoding",
+    b"expect",
+    b"idempotency-key",
+    b"cookie",
+    b"origin",
+}
+_CREDENTIALS = frozenset(CREDENTIAL_HEADERS)
+_STREAM_HEADERS = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-cache, no-transform",
+    "X-Accel-Buffering": "no",
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class ContextLane:
+    """What one configuration makes of context requests; a reload builds another.
+
+    `close` ends what its tools hold open: once the lane is retired and its last request is over.
+    """
+
+    chains: Mapping[str, Chain]
+    chain: str
+    prompt: str
+    prompt_text: Callable[[str, str], Awaitable[str | None]]  # of a prompt and a tenant
+    prompt_names: Callable[[str], Awaitable[Sequence[str]]]  # of a tenant
+    keepalive_s: float
+    status_wait_s: float
+    body_bytes: int
+    body_values: int
+    approvals: ApprovalModes
+    desk: Desk
+    tool_names: Callable[[], Sequence[str]]  # `Catalog.names`
+    runs: LiveRuns
+    earlier: Callable[[Asking, Caller], Awaitable[StoredRun | None]]
+    close: Callable[[], Awaitable[None]]
+    plain: Handler  # the model alone, for tasks of programs
+    tasks: Literal["plain", "off"] = "plain"
+    workflows: Mapping[str, Workflow] = field(default_factory=dict)
+    _using: int = 0
+    _retired: bool = False
+
+    async def retire(self) -> None:
+        """No further request begins here. Idempotent."""
+        if not self._retired:
+            self._retired = True
+            if not self._using:
+                await self.close()
+
+    @asynccontextmanager
+    async def in_use(self) -> AsyncIterator[None]:
+        """Around each request."""
+        let_go = self.hold()
+        try:
+            yield
+        finally:
+            await let_go()
+
+    def hold(self) -> Callable[[], Awaitable[None]]:
+        """This lane's tools stay open until what is returned here is called; twice is once."""
+        held = True
+        self._using += 1
+
+        async def let_go() -> None:
+            nonlocal held
+            was_held, held = held, False
+            self._using -= was_held
+            if was_held and self._retired and not self._using:
+                await self.close()
+
+        return let_go
+
+    async def exchange(
+        self, head: RequestHead, body: Json, *, identity: Identity, run_id: str, asking: Asking | None = None
+    ) -> Exchange:
+        """The request as the chain gets it. Raises GatewayError."""
+        steering = steering_of(head)
+        chain = steering.get("chain", self.chain)
+        if chain not in self.chains:
+            raise no_such("chain", "chain", chain, self.chains)
+        prompt, task = (
+            steering.get("prompt"),
+            asked_task(steering.get("task"), body["messages"], look=self.tasks == "plain"),
+        )
+        if prompt is None and not any(m.get("role") in ("system", "developer") for m in body["messages"]):
+            prompt = self.prompt
+        elif prompt is not None and await self.prompt_text(prompt, identity.caller.tenant) is None:
+            names = await self.prompt_names(identity.caller.tenant)
+            raise no_such("prompt", "system prompt", prompt, names, code="prompt_not_found")
+        header, credential = forwarded(head, identity.consumed)
+        return Exchange(
+            id=run_id,
+            body=body,
+            caller=identity.caller,
+            chain=chain,
+            prompt=prompt if task is None else None,
+            task=task,
+            conversation=steering.get("conversation"),
+            user=end_user(steering, body),
+            only_tools=narrowed(steering["tools"], self.tool_names()) if "tools" in steering else (),
+            approvals=self.approvals.of(steering.get("approvals"), caller=identity.caller.name, chain=chain),
+            fingerprint="" if asking is None else asking.fingerprint,
+            idempotency_key=None if asking is None or asking.idempotency_key is None else asking.idempotency_key[2],
+            events=steering.get("events") == "1",
+            header=header,
+            credential=credential,
+            credential_header=credential_header(head),
+        )
+
+    def begin(
+        self, exchange: Exchange, asking: Asking, *, detached: bool = False, brought: Brought | None = None
+    ) -> LiveRun:
+        """A run of the chain, or of a workflow with the loop of the chain. Raises GatewayError where it has none.
+
+        Another request of the same asking may have begun it while this one waited. `brought` gives the beginning of
+        its answer.
+        """
+        name = exchange.chain
+        handler = self.chains[name].handler if exchange.workflow is None else self.looping(name)
+        if exchange.task is not None and exchange.workflow is None:
+            handler = self.plain
+        if handler is None:
+            raise GatewayError("workflow_failed", f"The chain {name!r} runs no tools: add '{AGENT_LOOP}' to it.")
+        if brought is not None:
+            handler = bringing(handler, brought, loops=self.looping(name) is not None)
+        handler = self.held(handler)
+        return self.runs.find(asking) or self.runs.begin(exchange, asking, handler, detached=detached)
+
+    def looping(self, chain: str) -> Handler | None:
+        """The chain from its agent loop on; None: there is none."""
+        found = self.chains.get(chain)
+        return None if found is None else found.resumed(AGENT_LOOP)
+
+    def held(self, handler: Handler) -> Handler:
+        """`handler`, with this lane's tools open as long as its reply lasts: runs outlive their requests."""
+
+        async def handle(exchange: Exchange) -> Reply:
+            let_go = self.hold()
+            try:
+                reply = await handler(exchange)
+            except BaseException:
+                await let_go()
+                raise
+
+            async def release() -> None:
+                try:
+                    await reply.release()
+                finally:
+                    await let_go()
+
+            return replace(reply, release=release)
+
+        return handle
+
+    async def answer(self, request: web.Request, run: LiveRun) -> web.StreamResponse:
+        """Renders the answer of a run, new or joined, from its first byte."""
+        exchange, body, request_id = run.exchange, run.body, run.request_id
+        turn = Turn.of(request_id, body, created_s=run.created_s)
+        headers = {"X-Context-Run-Id": exchange.id, "X-Context-Chain": exchange.chain, "x-request-id": request_id}
+        if exchange.task is not None:
+            headers["X-Context-Task"] = exchange.task
+        whole = False
+        note(request, run=exchange.id, request_id=request_id)
+        self.runs.join(run)
+        try:
+            streams = body.get("stream") is True
+            if streams:  # an error that the upstream answers at once is told with its status: SDKs try those again
+                await run.transcript.opened(within_s=self.status_wait_s)
+            else:
+                await run.begun()
+            if run.intent is not None:
+                headers["X-Context-Intent"] = run.intent.kind
+            if streams:
+                options = body.get("stream_options")
+                usage = isinstance(options, dict) and options.get("include_usage") is True
+                stream = _Stream(request, Frames(turn, include_usage=usage), request_id, keepalive_s=self.keepalive_s)
+                response: web.StreamResponse = await stream.run(run.transcript, headers)
+            else:
+                completion = Completion(turn)
+                for chunk in await run.transcript.whole():
+                    completion.add(chunk)
+                headers["Content-Type"] = "application/json"
+                response = web.Response(body=completion.body(), headers=headers)
+            whole = True
+            if turn.usage is not None:
+                note(request, **{name: turn.usage.get(name) for name in ("prompt_tokens", "completion_tokens")})
+        except GatewayError:
+            whole = True
+            raise
+        finally:
+            self.runs.leave(run, whole=whole)
+        return response
+
+
+class _Stream:
+    """One answer as server-sent events, with a chunk of nothing after each silence of `keepalive_s`."""
+
+    def __init__(self, request: web.Request, frames: Frames, run_id: str, *, keepalive_s: float) -> None:
+        self._request = request
+        self._frames = frames
+        self._response = web.StreamResponse(headers=_STREAM_HEADERS)
+        self._run_id = run_id
+        self._keepalive_s = keepalive_s
+        self._loop = asyncio.get_running_loop()
+        self._written_s = 0.0
+        self._beat: asyncio.TimerHandle | None = None
+        self._beating: asyncio.Task[None] | None = None
+        self._over = False
+        self._owed = b""  # to a client that does not keep up
+        self._wire: Facade | None = None  # behind the head, for chunks that need no waiting
+
+    async def run(self, transcript: Transcript, headers: Mapping[str, str]) -> web.StreamResponse:
+        self._response.headers.update(headers)
+        if self._request.version >= HttpVersion11:
+            self._response.enable_chunked_encoding()
+        if self._response.chunked and isinstance(self._request.transport, Facade):
+            self._wire = self._request.transport
+            self._wire.cork()
+        await self._response.prepare(self._request)
+        try:
+            await self._write(self._frames.first())
+            self._wait()
+            await self._relay(transcript)
+            last = self._frames.last()
+        except GatewayError as error:
+            note(self._request, error_code=error.code)
+            last = event(error_body(error, request_id=self._run_id))
+        except (ConnectionResetError, asyncio.CancelledError):
+            raise
+        except Exception:
+            # The head is out: the guard of our pages could not answer any more.
+            log.exception("a context stream failed, request id %s", self._run_id)
+            failure = GatewayError("internal_error", "The gateway failed; its log has this request id.")
+            note(self._request, error_code=failure.code)
+            last = event(error_body(failure, request_id=self._run_id))
+        await self._response.write_eof(last)
+        return self._response
+
+    def take(self, chunks: Sequence[Chunk]) -> bool:
+        """See `Listener`."""
+        frames = b"".join(map(self._frames.of, chunks))
+        if not frames or self._write_now(frames):
+            return True
+        self._owed = frames
+        return False
+
+    async def caught_up(self) -> None:
+        """See `Listener`."""
+        owed, self._owed = self._owed, b""
+        await self._response.write(owed)
+
+    async def _relay(self, transcript: Transcript) -> None:
+        try:
+            await transcript.read(self)
+        finally:
+            self._over = True  # behind the end, or an error, nothing may come
+            if self._beat is not None:
+                self._beat.cancel()
+
+    async def _write(self, frame: bytes) -> None:
+        if not self._write_now(frame):
+            await self._response.write(frame)
+
+    def _write_now(self, frame: bytes) -> bool:
+        """Writes as aiohttp does, in a fifth of the time, unless the client does not keep up."""
+        self._written_s = self._loop.time()
+        return self._wire is not None and self._wire.put(b"%x\r\n%b\r\n" % (len(frame), frame))
+
+    def _wait(self) -> None:
+        due_s = self._written_s + self._keepalive_s
+        if self._loop.time() >= due_s - 0.001:
+            if self._beating is None or self._beating.done():  # else the client does not read: one is enough
+                self._beating = self._loop.create_task(self._keep_alive())
+            due_s = self._loop.time() + self._keepalive_s
+        self._beat = self._loop.call_at(due_s, self._wait)
+
+    async def _keep_alive(self) -> None:
+        if not self._over:
+            with suppress(ConnectionResetError):  # who relays the answer notices, too
+                await self._write(self._frames.keepalive())
+
+
+def new_run_id() -> str:
+    """`run_` and 24 hex digits: the id of a context request, of its run, and of its answer."""
+    return "run_" + secrets.token_hex(12)
+
+
+def forwarded(head: RequestHead, consumed: frozenset[bytes]) -> tuple[bytes, bytes]:
+    """The client's lines that go on to the model, and those of its own credential."""
+    drop = _NOT_FORWARDED | nominated(head.connection) | consumed
+    # A server that is like CGI reads `_` as `-`.
+    named = [(f, f.name.replace(b"_", b"-")) for f in head.fields]
+    lines = [f for f, name in named if name not in drop and not name.startswith((b"content-", CONTEXT_PREFIX))]
+    return (
+        b"".join(f.line for f in lines if f.name not in _CREDENTIALS),
+        b"".join(f.line for f in lines if f.name in _CREDENTIALS),
+    )
+
+
+def credential_header(head: RequestHead) -> bytes:
+    """The header in which the client sends a credential, the gateway's or its own; Authorization if there is none."""
+    return next((name for name in CREDENTIAL_HEADERS if head.value(name) is not None), CREDENTIAL_HEADERS[0])

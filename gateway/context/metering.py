@@ -1,0 +1,45 @@
+"""Counts the tokens of each model call by the key of its caller, whatever stands around the model."""
+
+import orjson
+
+from gateway.contracts.exchange import Chunk, Counters, Exchange, Handler, Json, Pause, Reply, Tell
+from gateway.dialects.usage import MOST
+
+
+def metered(core: Handler, counters: Counters) -> Handler:
+    """Returns `core` with its calls counted; what a model does not say is estimated (four bytes are a token)."""
+
+    async def handle(exchange: Exchange) -> Reply:
+        reply = await core(exchange)
+
+        async def stream(tell: Tell) -> None:
+            told: Json | None = None
+            written = 0
+
+            def take(chunk: Chunk) -> Pause | None:
+                nonlocal told, written
+                if isinstance(chunk, str):
+                    written += len(chunk)
+                elif isinstance(chunk.get("usage"), dict):
+                    told = chunk["usage"]
+                else:
+                    written += 1
+                return tell(chunk)
+
+            try:
+                await reply.stream(take)
+            finally:
+                if told is None and written:
+                    asked = len(orjson.dumps(exchange.body.get("messages")))
+                    told = {"prompt_tokens": -(-asked // 4), "completion_tokens": -(-written // 4)}
+                for kind in ("prompt", "completion"):
+                    if tokens := _number((told or {}).get(f"{kind}_tokens")):
+                        counters.count("tokens", tokens, key=exchange.caller.name, type=kind)
+
+        return Reply(stream, reply.release, reply.intent)
+
+    return handle
+
+
+def _number(tokens: object) -> int:
+    return tokens if isinstance(tokens, int) and 0 <= tokens < MOST else 0

@@ -1,0 +1,204 @@
+"""The answer of a model as chunks: a stream of events as it comes, or one JSON answer, which becomes one chunk.
+
+An answer that ends without a finish reason is one that was cut.
+"""
+
+import re
+
+import orjson
+
+from gateway.contracts.exchange import Json, Pause, Tell
+from gateway.errors import GatewayError
+from gateway.context.refusal import message_of, outcome_of
+from gateway.context.target import Target
+from gateway.upstream.call import UpstreamCall
+from gateway import strict_json
+from gateway.json_values import VALUES_LIMIT, holds_more
+from gateway.http.sse import EventError, EventReader
+from gateway.context.text_events import TextEvents
+
+#: How long the connection waits for the end of a body behind `[DONE]`, which many servers send in a segment of its own.
+#: The answer does not wait.
+END_S = 1.0
+#: Longest answer that is no stream.
+WHOLE_LIMIT_BYTES = 16 << 20
+_DONE = b"[DONE]"
+#: Arguments of a call as an object, where the API has a text.
+_ARGUMENTS = re.compile(rb'"arguments"\s*:\s*\{')
+#: What a chunk, and a choice, may have besides a text, that is nobody's concern here.
+_ABOUT_CHUNK = frozenset(
+    ("id", "object", "created", "model", "choices", "usage", "system_fingerprint", "service_tier", "obfuscation")
+)
+_ABOUT_CHOICE = frozenset(("index", "delta", "finish_reason", "logprobs"))
+
+
+async def stream(call: UpstreamCall, target: Target, tell: Tell) -> None:
+    """Tells the chunks of one answer. Raises GatewayError if it breaks off."""
+    feed, finished = EventReader().feed, False
+    texts = TextEvents(_text_in)
+
+    def take(piece: bytes) -> Pause | None:
+        nonlocal finished
+        pause = None
+        for data in feed(piece):
+            if data == _DONE:
+                finished = True
+                call.leave(within_s=END_S)
+                return pause
+            if (text := texts.text_of(data)) is not None:
+                pause = tell(text) or pause
+                continue
+            chunk = _chunk(data, target)
+            if (text := _text_of(chunk)) is not None:
+                texts.learn(data, text)
+                pause = tell(text) or pause
+                continue
+            finishes = _finishes(chunk.get("choices"))
+            if finishes is None:
+                raise target.broken("an event of its answer is no chat completion chunk")
+            if _ARGUMENTS.search(data) is not None:
+                _check(data, target)
+            finished = finished or finishes
+            pause = tell(chunk) or pause
+        return pause
+
+    outcome = "cancelled"
+    try:
+        await call.each(take)
+        if not finished:
+            raise target.broken("its answer ends without a finish reason")
+        outcome = "ok"
+    except EventError as error:
+        outcome = "invalid"
+        raise target.broken(str(error)) from None
+    except GatewayError as error:
+        outcome = "cancelled" if call.given_up else outcome_of(error)
+        raise
+    finally:
+        target.tally.outcomes[outcome] += 1
+
+
+async def whole(call: UpstreamCall, target: Target, tell: Tell) -> None:
+    """Tells one JSON answer as a chunk. Raises GatewayError if it is none."""
+    outcome = "cancelled"
+    try:
+        content = await call.within(WHOLE_LIMIT_BYTES)
+        if len(content) > WHOLE_LIMIT_BYTES:
+            raise target.broken(f"its answer is longer than {WHOLE_LIMIT_BYTES} bytes")
+        chunk = as_chunk(_chunk(content, target))
+        if chunk is None or _finishes(chunk["choices"]) is None:
+            raise target.broken("its answer is no chat completion")
+        if _ARGUMENTS.search(content) is not None:
+            _check(content, target)
+        if (pause := tell(chunk)) is not None:
+            await pause()
+        outcome = "ok"
+    except GatewayError as error:
+        outcome = "cancelled" if call.given_up else outcome_of(error)
+        raise
+    finally:
+        target.tally.outcomes[outcome] += 1
+
+
+def as_chunk(completion: Json) -> Json | None:
+    """Returns a chat completion as the chunk that says all of it; None if it has no choices with messages."""
+    choices = completion.get("choices")
+    if not (isinstance(choices, list) and choices):
+        return None
+    told = []
+    for choice in choices:
+        message = choice.get("message") if isinstance(choice, dict) else None
+        if not isinstance(message, dict):
+            return None
+        calls = message.get("tool_calls")
+        if isinstance(calls, list):
+            numbered = [{"index": i, **call} if isinstance(call, dict) else call for i, call in enumerate(calls)]
+            message = {**message, "tool_calls": numbered}
+        further = {key: value for key, value in choice.items() if key != "message"}
+        told.append({**further, "delta": message, "finish_reason": choice.get("finish_reason") or "stop"})
+    return {**completion, "choices": told}
+
+
+def _chunk(data: bytes, target: Target) -> Json:
+    if holds_more(data, VALUES_LIMIT):
+        raise target.broken(f"an event of its answer holds more than {VALUES_LIMIT} values")
+    try:
+        chunk: Json = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        raise target.broken("an event of its answer is not JSON") from None
+    if not isinstance(chunk, dict):
+        raise target.broken("an event of its answer is no object")
+    if (error := chunk.get("error")) is not None:
+        raise target.broken(message_of(error, target) or "it sent an error in its answer")
+    return chunk
+
+
+def _check(data: bytes, target: Target) -> None:
+    """Arguments that come as an object are held to what their text would be: one reading. Raises GatewayError."""
+    try:
+        strict_json.loads(data.decode())
+    except strict_json.StrictJsonError as error:
+        raise target.broken(f"a tool call of its answer cannot be read: {error}") from None
+
+
+def _text_of(chunk: Json) -> str | None:
+    """The text of a chunk that says nothing else, as nearly all do. None: look at all of it."""
+    choices = chunk.get("choices")
+    if chunk.get("usage") is not None or not (isinstance(choices, list) and len(choices) == 1):
+        return None
+    choice = choices[0]
+    if not (isinstance(choice, dict) and chunk.keys() <= _ABOUT_CHUNK and choice.keys() <= _ABOUT_CHOICE):
+        return None
+    if choice.get("index", 0) != 0 or choice.get("finish_reason") is not None or choice.get("logprobs") is not None:
+        return None
+    delta = choice.get("delta")
+    if not (isinstance(delta, dict) and len(delta) == 1):
+        return None
+    text = delta.get("content")
+    return text if isinstance(text, str) else None
+
+
+def _text_in(data: bytes) -> str | None:
+    try:
+        chunk = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return None
+    return _text_of(chunk) if isinstance(chunk, dict) else None
+
+
+def _finishes(choices: object) -> bool | None:
+    """Whether one of these choices has a finish reason. None: they are none that those behind can read unseen."""
+    if not isinstance(choices, list):
+        return False if choices is None else None
+    finishes = False
+    for choice in choices:
+        if not isinstance(choice, dict):
+            return None
+        reason, delta = choice.get("finish_reason"), choice.get("delta")
+        if reason is not None:
+            if not isinstance(reason, str):
+                return None
+            finishes = finishes or reason != ""
+        if delta is None:
+            continue
+        if not isinstance(delta, dict):
+            return None
+        calls = delta.get("tool_calls")
+        if calls is not None and not (isinstance(calls, list) and all(map(_is_call, calls))):
+            return None
+        if not _is_function(delta.get("function_call")):
+            return None
+    return finishes
+
+
+def _is_call(call: object) -> bool:
+    if not isinstance(call, dict) or not isinstance(call.get("index"), int | None):
+        return False
+    return _is_function(call.get("function"))
+
+
+def _is_function(function: object) -> bool:
+    """Nothing, or a piece of a call; some upstreams send its arguments as an object."""
+    if not isinstance(function, dict):
+        return function is None
+    return isinstance(function.get("name"), str | None) and isinstance(function.get("arguments"), str | dict | None)

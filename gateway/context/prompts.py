@@ -1,0 +1,189 @@
+"""Base prompts: those of the configuration, which are everybody's and change with it only, and those of each tenant.
+
+Rule 1: what is read is kept until something changes; a read and a change never overlap, so nothing outdated is kept.
+Rule 2: an id of the configuration wins over a stored one.
+Rule 3: a stored prompt is read, listed and changed within its tenant; to any other tenant there is no such prompt.
+"""
+
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Literal
+
+from cachetools import LRUCache
+
+from gateway.config.values.scalars import parse_name
+from gateway.contracts.exchange import Clock
+from gateway.contracts.store import Store, StoredPrompt
+
+#: The longest text that can be stored.
+TEXT_LIMIT_BYTES: Final = 256 * 1024
+_CACHE_BYTES = 16 * 1024 * 1024
+# Of an entry besides its text, roughly: an id that does not exist is kept, too, and must not be free.
+_ENTRY_BYTES = 512
+
+
+class PromptError(ValueError):
+    """A change of a base prompt is refused; the text says why and what to do."""
+
+
+class ConfiguredPromptError(PromptError):
+    """The prompt stands in the configuration."""
+
+    def __init__(self, prompt_id: str) -> None:
+        super().__init__(
+            f"prompt {prompt_id!r} stands in the configuration: change it under 'prompts' there, or store yours under "
+            "another id"
+        )
+
+
+class PromptIdError(PromptError):
+    """The id is none that a prompt can have."""
+
+
+class PromptTextError(PromptError):
+    """The text is too long."""
+
+    def __init__(self, size_bytes: int) -> None:
+        super().__init__(f"the text has {size_bytes} bytes of UTF-8; a prompt may have {TEXT_LIMIT_BYTES}: shorten it")
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPrompt:
+    """A base prompt and where it comes from; `version` and `updated_s` (Unix time) are those of a stored one."""
+
+    id: str
+    text: str
+    source: Literal["configured", "stored"]
+    version: int | None = None
+    updated_s: float | None = None
+
+
+class BasePrompts:
+    """`gateway.contracts.exchange.Prompts`, with the changes and the list that our own API needs."""
+
+    def __init__(self, configured: Mapping[str, str], store: Store, *, clock: Clock) -> None:
+        self._configured = MappingProxyType(dict(configured))
+        self._store = store
+        self._clock = clock
+        self._texts: LRUCache[tuple[str, str], str | None] = LRUCache(_CACHE_BYTES, getsizeof=_size_of)
+        self._turn = asyncio.Lock()
+        self._generation: int | None = None
+        self._known: frozenset[tuple[str, str, int, float]] | None = None
+        self._version = 0
+
+    @property
+    def version(self) -> int:
+        return self._version
+
+    async def text(self, prompt_id: str, *, tenant: str) -> str | None:
+        """The text, or None if the tenant has no such prompt. Raises StoreError."""
+        if prompt_id in self._configured:
+            return self._configured[prompt_id]
+        key = tenant, prompt_id
+        if key in self._texts:
+            return self._texts[key]
+        if not _is_name(prompt_id):
+            return None
+        async with self._turn:
+            if key in self._texts:
+                return self._texts[key]
+            stored = await self._store.prompt(prompt_id, tenant=tenant)
+            text = None if stored is None else stored.text
+            if _size_of(text) <= _CACHE_BYTES:
+                self._texts[key] = text
+            return text
+
+    async def find(self, prompt_id: str, *, tenant: str) -> ListedPrompt | None:
+        """The prompt as it is now, not from the cache. Raises StoreError."""
+        if prompt_id in self._configured:
+            return ListedPrompt(prompt_id, self._configured[prompt_id], "configured")
+        stored = await self._store.prompt(prompt_id, tenant=tenant) if _is_name(prompt_id) else None
+        return None if stored is None else _listed(stored)
+
+    async def some(self, *, tenant: str, after: str = "", limit: int) -> Sequence[ListedPrompt]:
+        """Returns the first `limit` that the tenant can use behind the id `after`, in the order of their ids.
+
+        Raises StoreError.
+        """
+        stored = await self._store.prompts(tenant=tenant, after=after, limit=limit)
+        found = {prompt.id: _listed(prompt) for prompt in stored}
+        for prompt_id, text in self._configured.items():
+            if prompt_id > after:
+                found[prompt_id] = ListedPrompt(prompt_id, text, "configured")
+        return [found[prompt_id] for prompt_id in sorted(found)[:limit]]
+
+    async def names(self, *, tenant: str) -> Sequence[str]:
+        """Returns the ids that the tenant can use, in their order. Raises StoreError."""
+        return [prompt.id for prompt in await self.some(tenant=tenant, limit=sys.maxsize)]
+
+    async def put(self, prompt_id: str, text: str, *, tenant: str) -> ListedPrompt:
+        """Stores a new prompt or a new text. Raises PromptError, StoreError."""
+        self._refuse_configured(prompt_id)
+        try:
+            parse_name(prompt_id)
+        except ValueError as error:
+            raise PromptIdError(f"the id of a prompt: {error}") from None
+        size_bytes = len(text.encode())
+        if size_bytes > TEXT_LIMIT_BYTES:
+            raise PromptTextError(size_bytes)
+        async with self._turn:
+            try:
+                now_s = self._clock.time()
+                return _listed(await self._store.put_prompt(prompt_id, text, tenant=tenant, now_s=now_s))
+            finally:
+                self._forget()
+
+    async def delete(self, prompt_id: str, *, tenant: str) -> bool:
+        """Whether there was one. Raises PromptError, StoreError."""
+        self._refuse_configured(prompt_id)
+        if not _is_name(prompt_id):
+            return False
+        async with self._turn:
+            try:
+                return await self._store.delete_prompt(prompt_id, tenant=tenant)
+            finally:
+                self._forget()
+
+    async def refresh(self) -> bool:
+        """Looks whether another process changed prompts; whether it did since the last look. Raises StoreError."""
+        async with self._turn:
+            generation = await self._store.generation()
+            if generation == self._generation:
+                return False
+            stored = await self._store.all_prompts()
+            known = frozenset((one.tenant, one.id, one.version, one.updated_s) for one in stored)
+            self._generation = generation
+            if known == self._known:  # something else has changed
+                return False
+            self._known = known
+            self._forget()
+            return True
+
+    def _refuse_configured(self, prompt_id: str) -> None:
+        if prompt_id in self._configured:
+            raise ConfiguredPromptError(prompt_id)
+
+    def _forget(self) -> None:
+        """Also after a failure or a cancellation: what the store made of the change is not known then."""
+        self._texts.clear()
+        self._version += 1
+
+
+def _listed(stored: StoredPrompt) -> ListedPrompt:
+    return ListedPrompt(stored.id, stored.text, "stored", stored.version, stored.updated_s)
+
+
+def _is_name(prompt_id: str) -> bool:
+    try:
+        parse_name(prompt_id)
+    except ValueError:
+        return False
+    return True
+
+
+def _size_of(text: str | None) -> int:
+    # Python keeps a text in up to four bytes a character.
+    return _ENTRY_BYTES + 4 * len(text or "")

@@ -1,0 +1,86 @@
+"""What an upstream's error answer becomes."""
+
+import re
+from http import HTTPStatus
+
+import orjson
+
+from gateway.errors import GatewayError
+from gateway.context.target import Target
+from gateway.http.redact import maskable
+from gateway.http.response_head import ResponseHead
+
+#: The path that models are called under.
+CHAT = b"/chat/completions"
+#: How much of an upstream's error answer is read for its message.
+ERROR_LIMIT_BYTES = 65536
+#: Longest wait that is passed on; openai-node waits literally for whatever it is told.
+RETRY_AFTER_S = 60
+#: How much of the message is told.
+MESSAGE_CHARS = 2000
+_TYPE_CHARS = 100
+#: Status of a path that is not there: mostly the base URL is wrong.
+_NOT_THERE = frozenset((HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED))
+_VERSION = re.compile(rb"/v[0-9]+(?:alpha|beta)?[0-9]*(?:/|\Z)")
+
+
+def refusal(head: ResponseHead, content: bytes, target: Target) -> GatewayError:
+    """Returns what an upstream's error answer becomes: its own status, and how long it wants to be left alone."""
+    try:
+        parsed = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        parsed = None
+    message = message_of(parsed.get("error") if isinstance(parsed, dict) else None, target)
+    text = f"Upstream {target.name!r} answered {head.status}" + (f": {message}" if message else ".")
+    if not message and head.status in _NOT_THERE:
+        text += f" It was asked for {target.url(CHAT)}; {_hint(target)}."
+    code = {401: "upstream_refused", 403: "upstream_refused", 429: "upstream_limited"}.get(head.status)
+    if code is None:
+        code = "upstream_rejected" if 400 <= head.status < 500 else "upstream_error"
+    error = GatewayError(code, text, retry_after_s=_wait_s(head))
+    return error.with_status(head.status) if 400 <= head.status < 600 else error
+
+
+def no_answer(head: ResponseHead, target: Target) -> GatewayError:
+    """Returns the error of an answer that is neither a stream nor JSON, such as a page."""
+    kind = (head.value(b"content-type") or b"").decode("latin-1")[:_TYPE_CHARS]
+    what = f"the content type {kind!r}" if kind else "no content type"
+    return target.broken(
+        f"it answered POST {target.url(CHAT)} with status {head.status} and {what}, neither with a stream of chat "
+        f"completion chunks (text/event-stream) nor with JSON; {_hint(target)}"
+    )
+
+
+def _hint(target: Target) -> str:
+    """Where a base URL mostly goes wrong."""
+    path = target.pool.endpoint.base_path
+    if path and not _VERSION.search(path):
+        return f"perhaps its base_url must end in '{path.decode('latin-1')}/v1'"
+    return "look at its base_url"
+
+
+def _wait_s(head: ResponseHead) -> float | None:
+    """How long the upstream wants to be left alone."""
+    for name, unit_s in ((b"retry-after-ms", 0.001), (b"retry-after", 1.0)):
+        wait = head.value(name) or b""
+        if wait.isdigit():
+            return min(int(wait[:9]) * unit_s, RETRY_AFTER_S)
+    return None
+
+
+def message_of(error: object, target: Target) -> str:
+    """Returns the upstream's own words, without its key: some repeat what they were sent."""
+    message = error.get("message") if isinstance(error, dict) else error
+    if not isinstance(message, str):
+        return ""
+    secret = maskable(target.pool.endpoint.api_key)
+    return (message if secret is None else message.replace(secret.decode(), "***"))[:MESSAGE_CHARS]
+
+
+def outcome_of(error: BaseException) -> str:
+    """Returns the word of the metric for how a call ended."""
+    if not isinstance(error, GatewayError):
+        return "cancelled"
+    if error.code == "upstream_timeout":
+        return "timeout"
+    return "error" if error.facts.status >= 500 else "ok"

@@ -1,0 +1,339 @@
+"""Runs on record that go on: by themselves, after a decision, or in the request that brings one or asks again."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+
+import orjson
+
+from gateway.contracts.exchange import Chunk, Clock, Exchange, Handler, Json, Reply, Resume, Tell
+from gateway.errors import GatewayError
+from gateway.contracts.journal import Approval, Journal, StoredRun
+from gateway.context.bringing import Brought
+from gateway.context.lane import ContextLane, new_run_id
+from gateway.context.shown_calls import is_of_what_was_shown, shown_last
+from gateway.dialects import chat_chunks as chunks
+from gateway.approvals import chat_texts as spoken
+from gateway.runs.asking import Asking
+from gateway.approvals.approvals import Wish, is_asked_by
+from gateway.runs.leases import Keeper, abandon
+from gateway.runs.live import PARKED, LiveRun, LiveRuns, interrupted
+from gateway.runs.snapshot import exchange_of
+from gateway.runs.event_feed import Tail
+from gateway.contracts.store import StoreError
+from gateway.approvals import texts as approval_text
+from gateway.text.phrases import last_user_text
+from gateway.approvals.chat_replies import Reply as Decision
+
+log = logging.getLogger("gateway")
+
+#: A run that was taken up so often without coming to an end will not come to one.
+OFTEN = 200
+#: How often a run that another process drives is looked at, besides being told of its events.
+LOOK_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request that brings a decision, or repeats one that has a run on record."""
+
+    body: Json
+    asking: Asking
+    exchange: Exchange  # as it would be if it began a run of its own
+
+
+class Resumption:
+    """What one worker does with runs on record. `lane` gives the context lane of the configuration in use."""
+
+    def __init__(
+        self,
+        *,
+        lane: Callable[[], ContextLane],
+        runs: LiveRuns,
+        keeper: Keeper,
+        tail: Tail,
+        store: Journal,
+        clock: Clock,
+    ) -> None:
+        self._lane = lane
+        self._runs = runs
+        self._keeper = keeper
+        self._tail = tail
+        self._store = store
+        self._clock = clock
+
+    async def go_on(self, run: StoredRun, *, header: bytes = b"", credential: bytes = b"") -> None:
+        """Lets a run of ours go on without a client, whose lines may be known all the same. Raises StoreError."""
+        handler = self._handler(run)
+        if handler is None or run.fence > OFTEN:
+            await self._abandon(run, "it was begun too often" if handler is not None else _no_tools(run))
+            return
+        asking = Asking(run.fingerprint, None, repeats=False, size_bytes=len(run.request))
+        exchange = exchange_of(Resume(run), approvals="turn", header=header, credential=credential)
+        self._runs.begin(exchange, asking, handler, detached=True, request_id=new_run_id())
+
+    async def decided(self, run_id: str) -> None:
+        """Lets a run go on that waits for nobody any more, unless somebody drives it. Raises StoreError."""
+        run = await self._keeper.claim(run_id, "awaiting_approval", "awaiting_client", "running")
+        if run is not None:
+            await self.go_on(run)
+
+    async def reply(self, decision: Decision, asked: Asked) -> LiveRun:
+        """Decides as a chat message says, and goes on in its request.
+
+        Raises GatewayError, StoreError: nothing is decided then, unless the error is one of the run (422).
+        """
+        desk, caller = self._lane().desk, asked.exchange.caller
+        found = [await desk.find(approval_id, caller=caller) for approval_id in decision.ids]
+        for approval in found:  # all of them or none
+            if approval.state == "pending" and not await is_of_what_was_shown(
+                approval, decision, asked.exchange, store=self._store
+            ):
+                return await self._undecided(found, asked)
+        wish = Wish(approve=decision.approve, via="chat", comment=decision.comment)
+        ruled = await desk.rule_all(decision.ids, wish, caller=caller)
+        try:
+            return await self._go_on_with(ruled, asked)
+        except StoreError as error:
+            log.error("run %s does not go on yet: %s", ruled[0].run_id, error)
+            return self._told(asked, ruled[0].run_id, self._noted(ruled[0], asked))
+
+    async def _go_on_with(self, ruled: Sequence[Approval], asked: Asked) -> LiveRun:
+        """Answers what is decided by what comes of it. Raises GatewayError, StoreError."""
+        run_id, tenant = ruled[0].run_id, asked.exchange.caller.tenant
+        for other in {approval.run_id for approval in ruled} - {run_id}:
+            await self.decided(other)
+        claimed = await self._keeper.claim(run_id, "awaiting_approval", "awaiting_client")
+        if claimed is not None:
+            self._runs.waiting.forget(claimed.fingerprint)  # this request brings the answer
+            return await self._go_on_here(claimed, asked, messages=asked.body["messages"])
+        run = await self._store.run(run_id, tenant=tenant)
+        if run is None:
+            raise GatewayError("run_not_found", "The run of this approval is gone.").after_effects()
+        if await self._goes_on(run):
+            return self._told(asked, run_id, self._noted(ruled[0], asked))
+        return await self._as_it_is(run, asked, decided=[approval.id for approval in ruled])
+
+    async def named(self, ids: Sequence[str], asked: Asked) -> LiveRun | None:
+        """Answers a message that names calls which wait and is no decision; None: none of them waits in its tenant."""
+        tenant = asked.exchange.caller.tenant
+        found = [approval for each in ids if (approval := await self._store.approval(each, tenant=tenant)) is not None]
+        if all(one.state != "pending" for one in found):
+            return None
+        return await self._undecided(found, asked)
+
+    async def _undecided(self, named: Sequence[Approval], asked: Asked) -> LiveRun:
+        """Shows what the runs of these approvals wait for, and what to send."""
+        waiting = [approval for approval in named if approval.state == "pending"]
+        tenant, desk = asked.exchange.caller.tenant, self._lane().desk
+        runs = [await desk.of_run(run_id, tenant=tenant) for run_id in dict.fromkeys(one.run_id for one in waiting)]
+        pending = [one for run in runs for one in run.values() if one.state == "pending"] or waiting
+        language = approval_text.language_of(last_user_text(asked.body["messages"]))
+        answering = desk.answering(asked.exchange.caller)
+        text = spoken.undecided_text(pending, language=language, now_s=self._clock.time(), answering=answering)
+        run_id = pending[0].run_id
+        return self._told(asked, run_id, *_text(text), {"choices": [], "context": spoken.waiting(run_id, pending)})
+
+    async def asked_before(self, asked: Asked) -> LiveRun | None:
+        """Answers a request that was answered with a question before: with the question, while it waits, else with
+        what came of it, until that was delivered. None: there is no such question, or nobody will decide on it.
+
+        An `Idempotency-Key` says by itself what is the same. Raises GatewayError, StoreError.
+        """
+        fingerprint = asked.asking.fingerprint
+        run_id = self._runs.waiting.find(fingerprint)
+        if run_id is None or asked.asking.idempotency_key is not None:
+            return None
+        run = await self._store.run(run_id, tenant=asked.exchange.caller.tenant)
+        if run is None or run.state in ("cancelled", "expired"):
+            self._runs.waiting.forget(fingerprint)
+            return None
+        try:
+            return await self.repeat(run, asked)
+        except GatewayError:  # that is what came of it
+            self._runs.waiting.forget(fingerprint)
+            raise
+
+    def delivered(self, run: LiveRun, asking: Asking) -> None:
+        """Notes that a client has the whole answer of this run: who asks the same again begins anew, unless the answer
+        is a question.
+        """
+        if run.asks is None and self._runs.waiting.find(asking.fingerprint) == run.exchange.id:
+            self._runs.waiting.forget(asking.fingerprint)
+
+    async def brought(self, asked: Asked) -> Brought | None:
+        """Returns what gives the beginning of the answer to a message behind a question that was decided elsewhere:
+        what came of it. None: the last answer is no question of this caller and end user in this conversation, or
+        still waits.
+        Raises StoreError.
+        """
+        exchange = asked.exchange
+        for approval_id in shown_last(exchange.body["messages"]):
+            approval = await self._store.approval(approval_id, tenant=exchange.caller.tenant)
+            if approval is None or not is_asked_by(approval, exchange):
+                continue
+            run = await self._store.run(approval.run_id, tenant=approval.tenant)
+            if run is not None and not (run.state == "awaiting_approval" and await self._pending(run)):
+                return partial(self._brings, run, asked)
+        return None
+
+    async def _brings(self, run: StoredRun, asked: Asked) -> str:
+        own = asked.exchange
+        claimed = await self._keeper.claim(run.id, "awaiting_approval", "awaiting_client")
+        if claimed is not None:
+            await self.go_on(claimed, header=own.header, credential=own.credential)
+        ended = await self._over(run)
+        try:
+            told = await self._chunks_of(ended, asked, decided=())
+            text = "".join(chunk for chunk in told if isinstance(chunk, str))
+        except GatewayError as error:
+            text = error.message
+        self._runs.waiting.forget(run.fingerprint)
+        language = approval_text.language_of(last_user_text(own.body["messages"]))
+        return approval_text.meanwhile_text(text, language=language)
+
+    async def repeat(self, run: StoredRun, asked: Asked) -> LiveRun:
+        """Answers a request whose run is on record. Raises GatewayError, StoreError."""
+        claimed = await self._keeper.claim(run.id, "awaiting_approval", "awaiting_client")
+        if claimed is not None:
+            return await self._go_on_here(claimed, asked, messages=None)
+        run = await self._store.run(run.id, tenant=run.tenant) or run  # somebody may have taken it up since
+        if await self._goes_on(run):
+            own = asked.exchange
+            return self._runs.begin(
+                replace(own, id=run.id), asked.asking, self._following(run, asked), request_id=own.id
+            )
+        return await self._as_it_is(run, asked, decided=())
+
+    async def _go_on_here(self, run: StoredRun, asked: Asked, *, messages: Sequence[Json] | None) -> LiveRun:
+        handler = self._handler(run)
+        if handler is None:
+            await self._abandon(run, _no_tools(run))
+            raise GatewayError("run_cancelled", f"This run was ended: {_no_tools(run)}.")
+        own = asked.exchange
+        exchange = exchange_of(
+            Resume(run, messages), approvals=own.approvals, header=own.header, credential=own.credential
+        )
+        return self._runs.begin(exchange, asked.asking, handler, detached=True, body=asked.body, request_id=own.id)
+
+    async def _abandon(self, run: StoredRun, reason: str) -> None:
+        await abandon(run, reason, store=self._store, clock=self._clock)
+
+    async def _as_it_is(self, run: StoredRun, asked: Asked, *, decided: Sequence[str]) -> LiveRun:
+        told = await self._chunks_of(run, asked, decided=decided)
+        answer = self._told(asked, run.id, *told)
+        answer.asks = _asking_run(told)
+        return answer
+
+    def _told(self, asked: Asked, run_id: str, *chunks: Chunk) -> LiveRun:
+        """An answer that is known already, of this run."""
+        own = asked.exchange
+        run = LiveRun(replace(own, id=run_id), asked.asking, now_s=self._clock.time(), request_id=own.id)
+        run.replay(chunks)
+        return run
+
+    async def _goes_on(self, run: StoredRun) -> bool:
+        """Whether somebody drives it, or is about to: it waits for nobody. A claim leaves the state as it is."""
+        if run.state == "running" or (run.owner is not None and run.lease_s > self._clock.time()):
+            return True
+        return run.state == "awaiting_approval" and not await self._pending(run)
+
+    async def _chunks_of(self, run: StoredRun, asked: Asked, *, decided: Sequence[str]) -> list[Chunk]:
+        """The answer of a run that nobody drives. Raises GatewayError if there is none."""
+        language = approval_text.language_of(last_user_text(asked.body["messages"]))
+        if run.answer is not None:
+            return _chunks(orjson.loads(run.answer))
+        if run.state == "awaiting_approval":
+            pending = await self._pending(run)
+            if pending:
+                if decided:
+                    text = spoken.still_pending_text(pending, decided, language=language, now_s=self._clock.time())
+                else:
+                    answering = self._lane().desk.answering(asked.exchange.caller)
+                    text = spoken.turn_text(pending, language=language, answering=answering)
+                return [*_text(text), {"choices": [], "context": spoken.waiting(run.id, pending)}]
+        if run.state == "unknown":
+            steps = await self._store.steps(run.id, tenant=run.tenant)
+            step = next((step for step in steps if step.state == "unknown"), steps[-1])
+            return _text(approval_text.unknown_text(step.tool, run_id=run.id, step=step.number, language=language))
+        if run.state == "cancelled":
+            raise GatewayError("run_cancelled", f"The run {run.id} was cancelled.").after_effects()
+        if run.error_code is not None and run.error is not None:
+            raise GatewayError(run.error_code, run.error).after_effects()
+        raise interrupted(run.id)
+
+    async def _pending(self, run: StoredRun) -> list[Approval]:
+        approvals = await self._lane().desk.of_run(run.id, tenant=run.tenant)
+        return [approval for approval in approvals.values() if approval.state == "pending"]
+
+    def _noted(self, approval: Approval, asked: Asked) -> Chunk:
+        """The answer to a decision on a run whose own request is still there."""
+        language = approval_text.language_of(last_user_text(asked.body["messages"]))
+        if approval.state == "rejected":
+            text = approval_text.rejected_text(approval.tool, approval.comment, language=language)
+        else:
+            text = approval_text.resumed_elsewhere_text(approval.run_id, language=language)
+        return _text(text)[0]
+
+    def _following(self, run: StoredRun, asked: Asked) -> Handler:
+        """Waits for a run that another process drives, and gives its answer."""
+
+        async def follow(tell: Tell) -> None:
+            told = await self._chunks_of(await self._over(run), asked, decided=())
+            for chunk in told:
+                tell(chunk)
+            if (asks := _asking_run(told)) is not None:
+                tell({PARKED: asks})
+
+        async def handle(_exchange: Exchange) -> Reply:
+            return Reply(follow, _released)
+
+        return handle
+
+    async def _over(self, run: StoredRun) -> StoredRun:
+        """The run once nobody drives it any more."""
+        news = asyncio.Event()
+        async with self._tail.listening(lambda _: news.set(), run_id=run.id):
+            while True:
+                found = await self._store.run(run.id, tenant=run.tenant)
+                if found is None or not await self._goes_on(found):
+                    return found or run
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(news.wait(), LOOK_S)
+                news.clear()
+
+    def _handler(self, run: StoredRun) -> Handler | None:
+        lane = self._lane()
+        handler = lane.looping(run.chain)
+        return None if handler is None else lane.held(handler)
+
+
+def _no_tools(run: StoredRun) -> str:
+    return f"its chain {run.chain!r} runs no tools any more"
+
+
+def _text(text: str) -> list[Chunk]:
+    return [text, chunks.finish("stop")]
+
+
+def _asking_run(told: Sequence[Chunk]) -> str | None:
+    """Returns the id of the run whose question this answer ends with; None: it ends with none."""
+    last = told[-1]
+    return None if isinstance(last, str) else spoken.asking_run(last.get("context") or {})
+
+
+def _chunks(answer: Json) -> list[Chunk]:
+    """A stored answer as chunks."""
+    told: list[Chunk] = []
+    if answer["content"]:
+        told.append(answer["content"])
+    told += chunks.called(answer["tool_calls"], reason=answer["finish_reason"])
+    told.append(chunks.finish(answer["finish_reason"]))
+    return [*told, {"choices": [], "usage": answer["usage"], "context": answer["context"]}]
+
+
+async def _released() -> None:
+    """There is no call to end."""

@@ -1,0 +1,59 @@
+"""Whether a decision in a chat is on the call that its person was shown there.
+
+1. With the check word of the call it is: only a text of the gateway has that word, beside the call.
+2. The id alone counts where the conversation was shown exactly one call, by the last answer in it, and it is this one.
+3. A request that brings no answer at all is about the only call that waits there for its caller and its end user.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from gateway.contracts.exchange import Exchange, Json
+from gateway.contracts.journal import Approval, Journal
+from gateway.approvals.approvals import word_of
+from gateway.approvals.check_word import ID, WORD, is_word_of
+from gateway.approvals.chat_replies import REPLY_CHARS, Reply, named_approvals
+
+#: More than one is all that has to be known.
+_PENDING: Final = 200
+_PAIR: Final = re.compile(rf"(?P<id>{ID})`?\s+(?P<word>{WORD})", re.IGNORECASE)
+
+
+async def is_of_what_was_shown(approval: Approval, decision: Reply, exchange: Exchange, *, store: Journal) -> bool:
+    """Returns whether the decision counts for this approval, which is pending. Raises StoreError."""
+    expected = word_of(approval)
+    words = [word for approval_id, word in decision.words if approval_id == approval.id]
+    if words:
+        return all(is_word_of(word, expected) for word in words)
+    answers = [message for message in exchange.body["messages"] if message.get("role") == "assistant"]
+    if answers:
+        pair = {(approval.id, expected)}
+        return _pairs(answers) == pair and _pairs(answers[-1:]) == pair
+    caller = exchange.caller
+    pending = await store.approvals(
+        tenant=caller.tenant, state="pending", conversation=exchange.conversation, limit=_PENDING
+    )
+    whose = (caller.name, exchange.user)
+    return [other.id for other in pending if (other.caller, other.user) == whose] == [approval.id]
+
+
+def shown_last(messages: Sequence[Json]) -> tuple[str, ...]:
+    """Returns the ids that the last answer in these messages shows, where only its user has said something since."""
+    last = next((message for message in reversed(messages) if message.get("role") != "user"), {})
+    if last is messages[-1] or last.get("role") != "assistant":
+        return ()
+    found = (name for text in _texts(last.get("content")) for name in named_approvals(text[-REPLY_CHARS:]))
+    return tuple(dict.fromkeys(found))
+
+
+def _pairs(answers: Sequence[Json]) -> set[tuple[str, str]]:
+    """The ids with the words behind them in these messages."""
+    texts = (text for answer in answers for text in _texts(answer.get("content")))
+    return {(found["id"].lower(), found["word"].upper()) for text in texts for found in _PAIR.finditer(text)}
+
+
+def _texts(content: object) -> list[str]:
+    parts = content if isinstance(content, list) else [{"text": content}]
+    texts = [part.get("text") for part in parts if isinstance(part, dict)]
+    return [text for text in texts if isinstance(text, str)]

@@ -1,0 +1,116 @@
+"""The X-Context-* headers that steer one context request, read strictly: a value without a meaning is refused.
+
+Each refusal names the header, the value that came, and the values that there are. That is no leak: the caller's key was
+checked before.
+"""
+
+from collections.abc import Collection, Mapping
+from fnmatch import fnmatchcase
+from typing import Final
+
+from gateway.config.messages import nearest
+from gateway.config.problems import shown
+from gateway.contracts.exchange import Json
+from gateway.errors import GatewayError
+from gateway.lanes.classify import context_headers
+from gateway.http.request_head import RequestHead
+
+#: The headers that there are, by their last word.
+HEADERS: Final = ("mode", "chain", "prompt", "conversation", "tools", "user", "approvals", "events", "task")
+ID_LIMIT_CHARS: Final = 256
+_PREFIX: Final = "x-context-"
+#: Headers with a closed list of values. The lane itself is the mode.
+_WORDS: Final = {"mode": ("context",), "approvals": ("hold", "turn", "reject"), "events": ("0", "1")}
+#: Headers that a program fills in, with nothing where it has nothing: then as if they were not there. A user who is
+#: nobody is refused: memories would be those of the key.
+_FILLED_IN: Final = ("conversation", "task")
+#: Names that an error shows.
+_SHOWN: Final = 50
+
+
+def steering_of(head: RequestHead) -> dict[str, str]:
+    """Returns the X-Context-* headers by their last word. Raises GatewayError (invalid_header)."""
+    steering: dict[str, str] = {}
+    for header, raw in context_headers(head).items():
+        name = header.decode("latin-1").removeprefix(_PREFIX)
+        value = _decoded(raw).strip()
+        if name not in HEADERS:
+            raise _unknown_header(name)
+        if not value and name in _FILLED_IN:
+            continue
+        if not value or len(value) > ID_LIMIT_CHARS or not value.isprintable():
+            text = f"{_title(name)} must have a value of 1 to {ID_LIMIT_CHARS} printable characters; leave it out else."
+            raise GatewayError("invalid_header", text, param=_PREFIX + name)
+        if value not in _WORDS.get(name, (value,)):
+            raise _wrong_word(name, value)
+        steering[name] = value
+    return steering
+
+
+def end_user(steering: Mapping[str, str], body: Json) -> str | None:
+    """Returns who talks, by X-Context-User or else the body's `user`; None where neither names somebody.
+
+    Raises GatewayError (invalid_field).
+    """
+    named = steering.get("user")
+    given = body.get("user")
+    if named is not None or not isinstance(given, str) or not given.strip():
+        return named
+    if len(given) > ID_LIMIT_CHARS or not given.isprintable():
+        text = f"'user' must have 1 to {ID_LIMIT_CHARS} printable characters: memories are kept under it."
+        raise GatewayError("invalid_field", text, param="user")
+    return given.strip()
+
+
+def narrowed(text: str, known: Collection[str]) -> tuple[str, ...]:
+    """Returns the names and globs of X-Context-Tools. Raises GatewayError (invalid_header) for one that fits no tool.
+
+    `known` are the names of all tools; one that ends with `.*` stands for the tools of a service that does not run.
+    """
+    wanted = tuple(name.strip() for name in text.split(","))
+    for name in wanted:
+        if not any(_fits(name, tool) for tool in known):
+            raise no_such("tools", "tool", name, known)
+    return wanted
+
+
+def no_such(
+    header: str, kind: str, given: str, known: Collection[str], *, code: str = "invalid_header"
+) -> GatewayError:
+    """Returns the refusal of a name in the header X-Context-`header`; `known` are the names that there are."""
+    names = sorted(known)
+    there_are = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    hint = nearest(given, names) or "."
+    text = f"There is no {kind} {shown(given)} ({_title(header)}){hint} There are: {there_are or 'none'}."
+    return GatewayError(code, text, param=_PREFIX + header)
+
+
+def _unknown_header(name: str) -> GatewayError:
+    there_are = ", ".join(map(_title, HEADERS))
+    text = f"There is no header {shown(_title(name))}{nearest(name, list(HEADERS)) or '.'} There are: {there_are}."
+    return GatewayError("invalid_header", text, param=_PREFIX + name)
+
+
+def _wrong_word(name: str, value: str) -> GatewayError:
+    if name == "mode" and value == "passthrough":
+        text = "X-Context-Mode: this path has no passthrough; send the request to '/v1', or leave the header out."
+    else:
+        choices = " or ".join(map(repr, _WORDS[name]))
+        text = f"{_title(name)} must be {choices}, not {shown(value)}."
+    return GatewayError("invalid_header", text, param=_PREFIX + name)
+
+
+def _decoded(raw: bytes) -> str:
+    """UTF-8 as clients send it, else Latin-1 as HTTP once said."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
+def _title(name: str) -> str:
+    return f"X-Context-{name[:ID_LIMIT_CHARS].capitalize()}"
+
+
+def _fits(name: str, tool: str) -> bool:
+    return fnmatchcase(tool, name) or (tool.endswith(".*") and name.startswith(tool[:-1]))

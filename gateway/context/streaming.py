@@ -1,0 +1,74 @@
+"""How each model is asked for its answer: as a stream with its usage, as a plain stream, or whole.
+
+The configuration says it (`upstreams[].stream`), or it is learnt: an upstream that refuses a field of streams is asked
+again without it, and is not sent it any more once that helped.
+"""
+
+import re
+from http import HTTPStatus
+from typing import Final, Literal, TypeAlias
+
+from gateway.contracts.exchange import Json
+
+#: usage: `stream` and `stream_options`; plain: `stream` alone; never: neither.
+Style: TypeAlias = Literal["usage", "plain", "never"]
+#: What an upstream refuses a field with that it does not know, or cannot do.
+REFUSALS: Final = frozenset((HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.NOT_IMPLEMENTED))
+#: So many models are remembered; clients can name any.
+MODELS: Final = 256
+_OPTIONS = re.compile(rb"stream_options|include_usage", re.IGNORECASE)
+_STREAM = rb"(?<![a-z])stream"
+_CANNOT = (
+    rb"(?:not|n't|no longer|cannot) (?:\w+ ){0,2}(?:support|implement|allow|permit|available|enabled|possible|accept)"
+    rb"|unsupported|unknown|unrecogni[sz]ed|unexpected|unavailable|disabled|must be false|no such|extra (?:input|field)"
+    rb"|(?:invalid|bad) (?:value|parameter|field|argument|option)"
+)
+#: Says of streams that there are none: names the field, or has the refusal in the same sentence.
+_NO_STREAM = re.compile(
+    rb'"param"\s*:\s*"stream(?:_options)?"'
+    rb"|(?:cannot|can not|can't) (?:be )?%(stream)b"
+    rb"|%(stream)b[^.\n]{0,80}?(?:%(cannot)b)"
+    rb"|(?:%(cannot)b)[^.\n]{0,80}?%(stream)b" % {b"stream": _STREAM, b"cannot": _CANNOT},
+    re.IGNORECASE,
+)
+_NAMES_STREAMS = re.compile(_STREAM, re.IGNORECASE)
+
+
+class Styles:
+    """What was learnt of the models of all upstreams, by upstream and model."""
+
+    def __init__(self) -> None:
+        self._learnt: dict[tuple[str, str], Style] = {}
+
+    def of(self, upstream: str, model: str, *, configured: Style) -> Style:
+        """Returns how to ask this model."""
+        return self._learnt.get((upstream, model), configured)
+
+    def learn(self, upstream: str, model: str, style: Style) -> None:
+        """Notes a style that worked where the one before was refused."""
+        self._learnt.pop((upstream, model), None)
+        self._learnt[upstream, model] = style
+        if len(self._learnt) > MODELS:
+            del self._learnt[next(iter(self._learnt))]
+
+
+def without(style: Style, *, status: int, refusal: bytes) -> Style | None:
+    """Returns the style to try after this error answer; None: it is not about streams."""
+    if status not in REFUSALS or style == "never":
+        return None
+    if style == "usage" and _OPTIONS.search(refusal):
+        return "plain"
+    says_so = _NAMES_STREAMS if status == HTTPStatus.NOT_IMPLEMENTED else _NO_STREAM
+    return "never" if says_so.search(refusal) else None
+
+
+def asked_for(body: Json, style: Style) -> Json:
+    """Returns the body of a request that asks for its answer in this style."""
+    match style:
+        case "usage":
+            return {**body, "stream": True, "stream_options": {"include_usage": True}}
+        case "plain":
+            further: Json = {"stream": True}
+        case "never":
+            further = {"stream": False}
+    return {**{key: value for key, value in body.items() if key != "stream_options"}, **further}

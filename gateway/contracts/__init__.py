@@ -1,0 +1,1 @@
+"""The nouns of the gateway and its extension points."""

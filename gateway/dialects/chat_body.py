@@ -1,0 +1,124 @@
+"""The body of a chat completion request, checked as far as the gateway itself reads it; all else is the model's affair.
+
+Each refusal names the field at fault as `param`, such as `messages[2].role`, and never repeats its value.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NoReturn
+
+import orjson
+
+from gateway.contracts.exchange import Json
+from gateway.errors import GatewayError
+
+ROLES: Final = ("system", "developer", "user", "assistant", "tool", "function")
+_TEXT: Final = "text"
+_TRUTH: Final = "true or false"
+_OBJECT: Final = "an object"
+_OBJECTS: Final = "a list of objects"
+#: Fields that the gateway reads; null counts as left out, and items of lists are objects.
+_FIELDS: Final[Mapping[str, tuple[type, str]]] = {
+    "model": (str, _TEXT),
+    "stream": (bool, _TRUTH),
+    "stream_options": (dict, _OBJECT),
+    "tools": (list, _OBJECTS),
+    "functions": (list, _OBJECTS),
+    "response_format": (dict, _OBJECT),
+    "logprobs": (bool, _TRUTH),
+    "n": (int, "a whole number"),
+    "user": (str, _TEXT),
+}
+
+
+def chat_request(content: bytes, *, needs_model: bool) -> Json:
+    """Returns the request. `needs_model`: the configuration names no model that goes in the place of a missing one.
+
+    Raises GatewayError (invalid_json, missing_field, invalid_field, unsupported_parameter).
+    """
+    try:
+        body = orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        raise GatewayError("invalid_json", f"The request body is not JSON: {error}.") from None
+    if not isinstance(body, dict):
+        raise GatewayError("invalid_json", "The request body must be a JSON object.")
+    try:
+        orjson.dumps(body)
+    except orjson.JSONEncodeError:  # reading goes deeper than writing
+        raise GatewayError("invalid_json", "The request body is nested too deeply.") from None
+    _check_messages(body.get("messages"))
+    for name in _FIELDS.keys() & body.keys():
+        _check_field(name, body[name])
+    if needs_model and not body.get("model"):
+        text = "'model' is missing: name one of 'GET /context/v1/models', or set 'context.model' in gateway.yaml."
+        raise GatewayError("missing_field", text, param="model")
+    if isinstance(options := body.get("stream_options"), dict):
+        _check_kind("stream_options.include_usage", options.get("include_usage"), bool, _TRUTH)
+    if body.get("n") not in (None, 1):
+        raise GatewayError("unsupported_parameter", "'n' must be 1 in context mode: there is one run.", param="n")
+    if body.get("logprobs"):
+        raise GatewayError("unsupported_parameter", "'logprobs' is not offered in context mode.", param="logprobs")
+    return body
+
+
+def _check_messages(messages: object) -> None:
+    if messages is None:
+        text = '\'messages\' is missing: send a list of messages, such as [{"role": "user", "content": "Hi"}].'
+        raise GatewayError("missing_field", text, param="messages")
+    if not isinstance(messages, list) or not messages:
+        _refuse("messages", "a list of at least one message")
+    for i, message in enumerate(messages):
+        if type(message) is not dict:
+            _refuse(f"messages[{i}]", "an object with 'role' and 'content'")
+        if message.get("role") not in ROLES:
+            _refuse_role(f"messages[{i}].role", message.get("role"))
+        content = message.get("content")
+        if type(content) is not str and content is not None:
+            _check_parts(f"messages[{i}].content", content)
+        if len(message) > 2:
+            _check_rest(f"messages[{i}]", message)
+
+
+def _refuse_role(param: str, role: object) -> NoReturn:
+    if role is None:
+        raise GatewayError("missing_field", f"'{param}' is missing: it is one of {', '.join(ROLES)}.", param=param)
+    _refuse(param, f"one of {', '.join(ROLES)}")
+
+
+def _check_parts(param: str, parts: object) -> None:
+    """Content as a list of parts; some servers take plain texts among them."""
+    if not isinstance(parts, list):
+        _refuse(param, "text, or a list of parts")
+    for i, part in enumerate(parts):
+        if not isinstance(part, str) and not (isinstance(part, dict) and isinstance(part.get("type"), str)):
+            _refuse(f"{param}[{i}]", "an object with a 'type'")
+
+
+def _check_rest(param: str, message: Json) -> None:
+    """The fields of a message that carry calls and their results."""
+    for name in ("name", "tool_call_id"):
+        _check_kind(f"{param}.{name}", message.get(name), str, _TEXT)
+    calls = message.get("tool_calls")
+    _check_kind(f"{param}.tool_calls", calls, list, _OBJECTS)
+    for i, call in enumerate(calls or ()):
+        if not isinstance(call, dict):
+            _refuse(f"{param}.tool_calls[{i}]", _OBJECT)
+        _check_kind(f"{param}.tool_calls[{i}].function", call.get("function"), dict, _OBJECT)
+
+
+def _check_field(name: str, value: object) -> None:
+    kind, described = _FIELDS[name]
+    _check_kind(name, value, kind, described)
+    if isinstance(value, list):
+        for i, item in enumerate(value):
+            if not isinstance(item, dict):
+                _refuse(f"{name}[{i}]", _OBJECT)
+
+
+def _check_kind(param: str, value: object, kind: type, described: str) -> None:
+    """JSON's true and false are no numbers, though Python's are."""
+    if value is not None and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
+        _refuse(param, described)
+
+
+def _refuse(param: str, described: str) -> NoReturn:
+    raise GatewayError("invalid_field", f"'{param}' must be {described}.", param=param)

@@ -1,0 +1,26 @@
+"""The chunks of an answer that the gateway itself makes, besides its text, in the one form that readers expect."""
+
+from collections.abc import Sequence
+
+from gateway.contracts.exchange import Json
+
+
+def delta(piece: Json) -> Json:
+    """A piece of the answer."""
+    return {"choices": [{"index": 0, "delta": piece}]}
+
+
+def event(context: Json) -> Json:
+    """Something that a client is told beside the answer."""
+    return {**delta({}), "context": context}
+
+
+def called(tool_calls: Sequence[Json], *, reason: str) -> list[Json]:
+    """The client's own calls; with the reason `function_call` the one call in the form that it had before `tools`."""
+    if reason != "function_call":
+        return [delta({"tool_calls": [call]}) for call in tool_calls]
+    return [delta({"function_call": call["function"]}) for call in tool_calls[:1]]
+
+
+def finish(reason: str) -> Json:
+    return {"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}

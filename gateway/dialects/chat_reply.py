@@ -1,0 +1,183 @@
+"""A reply of the context lane on the wire: one clean chat completion, as a stream or as one answer.
+
+Every frame of a stream is a whole chunk: one id, created and model for the turn, one role, one finish reason, one
+`[DONE]` (design: the HTTP contract, "Context streams").
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+import orjson
+
+from gateway.contracts.exchange import Chunk, Json
+from gateway.dialects.beside import Gathered
+from gateway.http.sse import event
+
+_FINISH = frozenset(("stop", "length", "tool_calls", "function_call", "content_filter"))
+_END = b',"finish_reason":null}]}\n\n'
+_TEXT_END = b"}" + _END
+DONE = event(b"[DONE]")
+_NO_USAGE: Json = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+
+
+@dataclass(slots=True)
+class Turn:
+    """What all chunks of one turn share, and what has come of it so far."""
+
+    id: str
+    model: str
+    created: int
+    finish: str | None = None
+    usage: Json | None = None
+    context: Json = field(default_factory=dict)
+    about: Json = field(default_factory=dict)  # what else the upstream says of its answer, and of its one choice
+    about_choice: Json = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, run_id: str, body: Json, *, created_s: float) -> "Turn":
+        """The turn of a run; its model is the one that was asked for."""
+        return cls("chatcmpl-" + run_id.removeprefix("run_"), str(body.get("model", "")), int(created_s))
+
+    def take(self, chunk: Json) -> tuple[Json, Json | None]:
+        """The delta of a chunk and its event, if any; finish reason and usage are noted for the end."""
+        if isinstance(usage := chunk.get("usage"), dict):
+            self.usage = usage
+        if "about" in chunk:
+            self.about |= chunk["about"]
+        if "about_choice" in chunk:
+            self.about_choice |= chunk["about_choice"]
+        delta: Json = {}
+        for choice in chunk.get("choices") or ():
+            if choice.get("index", 0) == 0:
+                reason = choice.get("finish_reason")
+                if reason is not None and self.finish is None:
+                    self.finish = reason if reason in _FINISH else "stop"
+                delta = {k: v for k, v in (choice.get("delta") or {}).items() if k != "role" and v is not None}
+        told = chunk.get("context")
+        if isinstance(told, dict) and "type" not in told:
+            self.context.update(told)
+            told = None
+        return delta, told
+
+
+class Frames:
+    """The frames of one stream."""
+
+    def __init__(self, turn: Turn, *, include_usage: bool) -> None:
+        self._turn = turn
+        self._include_usage = include_usage
+        self._own = {"id": turn.id, "object": "chat.completion.chunk", "created": turn.created, "model": turn.model}
+        self._begin()
+
+    def _begin(self) -> None:
+        """Makes what all further frames begin with."""
+        self._meta = {**self._turn.about, **self._own}
+        self._before = b"data: " + orjson.dumps(self._meta)[:-1] + b',"choices":[{"index":0,"delta":'
+        self._before_text = self._before + b'{"content":'
+
+    def first(self) -> bytes:
+        return self._frame({"role": "assistant", "content": ""})
+
+    def keepalive(self) -> bytes:
+        return self._frame({})
+
+    def of(self, chunk: Chunk) -> bytes:
+        """The frame of a chunk; b"" for one that has nothing for the client."""
+        if isinstance(chunk, str):
+            return self._before_text + orjson.dumps(chunk) + _TEXT_END
+        delta, told = self._turn.take(chunk)
+        if "about" in chunk:
+            self._begin()
+        if told is not None:
+            choices = [{"index": 0, "delta": delta, "finish_reason": None}]
+            return event(orjson.dumps({**self._meta, "choices": choices, "context": told}))
+        return self._frame(delta) if delta else b""
+
+    def last(self) -> bytes:
+        """Finish reason, usage if the client asked for it, and the end."""
+        ends = {**self._turn.about_choice, "finish_reason": self._turn.finish or "stop"}
+        frames = [self._before + b"{}," + orjson.dumps(ends)[1:] + b"]"]
+        if self._turn.context:
+            frames += [b',"context":', orjson.dumps(self._turn.context)]
+        frames.append(b"}\n\n")
+        if self._include_usage:
+            usage = self._turn.usage or _NO_USAGE
+            frames.append(event(orjson.dumps({**self._meta, "choices": [], "usage": usage})))
+        frames.append(DONE)
+        return b"".join(frames)
+
+    def _frame(self, delta: Mapping[str, object]) -> bytes:
+        return self._before + orjson.dumps(delta) + _END
+
+
+class Completion:
+    """The same turn as one answer."""
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+        self._content: list[Any] = []
+        self._has_parts = False
+        self._beside = Gathered()
+        self._calls: dict[int, Json] = {}
+        self._function_call: dict[str, str] = {}
+
+    def add(self, chunk: Chunk) -> None:
+        if isinstance(chunk, str):
+            self._content.append(chunk)
+            return
+        delta, _ = self._turn.take(chunk)
+        for key, value in delta.items():
+            if key == "content":
+                self._has_parts = self._has_parts or not isinstance(value, str)
+                self._content += [value] if isinstance(value, str) else value
+            elif key not in ("tool_calls", "function_call"):
+                self._beside.add(key, value)
+        for call in delta.get("tool_calls") or ():
+            self._add_call(call)
+        for key in ("name", "arguments"):
+            if isinstance(piece := (delta.get("function_call") or {}).get(key), str):
+                self._function_call[key] = self._function_call.get(key, "") + piece
+
+    def body(self) -> bytes:
+        turn = self._turn
+        message: Json = {"role": "assistant", "content": self._whole_content(), **self._beside.whole()}
+        if self._calls:
+            message["tool_calls"] = list(self._calls.values())
+        elif self._function_call:
+            message["function_call"] = self._function_call
+        elif message["content"] is None:
+            message["content"] = ""
+        choice = {"index": 0, "message": message, "finish_reason": turn.finish or "stop", "logprobs": None}
+        answer = {
+            **turn.about,
+            "id": turn.id,
+            "object": "chat.completion",
+            "created": turn.created,
+            "model": turn.model,
+            "choices": [{**turn.about_choice, **choice}],
+            "usage": turn.usage or _NO_USAGE,
+        }
+        return orjson.dumps({**answer, "context": turn.context} if turn.context else answer)
+
+    def _whole_content(self) -> str | list[Json] | None:
+        """The text; a list of parts where a part of it is none."""
+        if not self._has_parts:
+            return "".join(self._content) if self._content else None
+        parts: list[Json] = []
+        for is_text, pieces in groupby(self._content, key=lambda piece: isinstance(piece, str)):
+            found = list(pieces)
+            parts += [{"type": "text", "text": "".join(found)}] if is_text else found
+        return parts
+
+    def _add_call(self, delta: Json) -> None:
+        """A call may come in pieces: id and name first, arguments bit by bit."""
+        call = self._calls.setdefault(
+            delta.get("index", 0), {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
+        )
+        call |= {key: value for key, value in delta.items() if key not in ("index", "id", "type", "function")}
+        call["id"] = call["id"] or delta.get("id") or ""
+        function = delta.get("function") or {}
+        call["function"]["name"] += function.get("name") or ""
+        call["function"]["arguments"] += function.get("arguments") or ""

@@ -1,0 +1,101 @@
+"""Tokens of all model calls of a turn; what a model does not say is estimated (UTF-8 bytes / 4) and marked.
+
+Details (cached and reasoning tokens, a price) are summed, whatever their names are.
+"""
+
+from collections.abc import Callable
+
+import orjson
+
+from gateway.contracts.exchange import Json
+
+_TOKENS = frozenset(("prompt_tokens", "completion_tokens", "total_tokens"))
+#: No upstream counts so many; sums of more could not be written as JSON.
+MOST = 1 << 53
+#: Details are no deeper, such as `prompt_tokens_details.cached_tokens`.
+_LEVELS = 2
+
+
+class Usage:
+    """One turn's tokens. For each model call: `asked`, then `said` and `read` as it answers."""
+
+    def __init__(self) -> None:
+        self._prompt = self._completion = 0
+        self._estimated = False
+        self._details: Json = {}
+        self._told: Json | None = None
+        self._sent: Json = {}
+        self._texts: list[str] = []
+        self.said: Callable[[str], None] = self._texts.append  # each piece of text as it comes
+
+    def asked(self, body: Json) -> None:
+        self._settle()
+        self._sent = body
+        self._texts.clear()
+
+    def read(self, chunk: Json) -> None:
+        usage = chunk.get("usage")
+        if isinstance(usage, dict):
+            # Some tell their tokens so far with every chunk: the last word counts.
+            self._told = usage
+
+    def chunk(self) -> Json:
+        self._settle()
+        usage = {
+            "prompt_tokens": self._prompt,
+            "completion_tokens": self._completion,
+            "total_tokens": self._prompt + self._completion,
+            **self._details,
+        }
+        estimated = {"context": {"usage_estimated": True}} if self._estimated else {}
+        return {"choices": [], "usage": usage, **estimated}
+
+    def snapshot(self) -> Json:
+        """The tokens so far, for `restore`."""
+        self._settle()
+        told = {"prompt": self._prompt, "completion": self._completion, "details": self._details}
+        return {**told, "estimated": self._estimated}
+
+    def restore(self, snapshot: Json) -> None:
+        self._prompt, self._completion = snapshot["prompt"], snapshot["completion"]
+        self._estimated, self._details = snapshot["estimated"], snapshot.get("details", {})
+
+    def _settle(self) -> None:
+        """Adds the last call, estimated if the model said nothing about it."""
+        if self._told is not None:
+            prompt, completion = _count(self._told.get("prompt_tokens")), _count(self._told.get("completion_tokens"))
+            self._details = _summed(self._details, {k: v for k, v in self._told.items() if k not in _TOKENS})
+        elif self._sent:
+            self._estimated = True
+            prompt, completion = (
+                -(-len(orjson.dumps(self._sent.get("messages"))) // 4),
+                -(-len("".join(self._texts).encode(errors="replace")) // 4),
+            )
+        else:
+            return
+        self._prompt += prompt
+        self._completion += completion
+        self._told, self._sent = None, {}
+
+
+def _summed(total: Json, told: Json, level: int = 0) -> Json:
+    """Details of two model calls as one: numbers are added, of anything else the last word counts."""
+    summed = dict(total)
+    for key, value in told.items():
+        known = total.get(key)
+        if isinstance(value, dict):
+            if level < _LEVELS:
+                summed[key] = _summed(known if isinstance(known, dict) else {}, value, level + 1)
+        elif _is_number(value):
+            summed[key] = known + value if _is_number(known) else value
+        elif isinstance(value, str | bool):
+            summed[key] = value
+    return summed
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < MOST
+
+
+def _count(tokens: object) -> int:
+    return tokens if isinstance(tokens, int) and 0 <= tokens < MOST else 0

@@ -1,0 +1,202 @@
+"""Where a message body ends: by length, by chunks, or by the end of the connection (RFC 9112 section 6.3).
+
+A reader is fed what arrives and returns what may be forwarded: the same bytes, framing included. Framing is checked
+before it is forwarded; an incomplete size line, and everything from the last chunk on, is held until it is whole, so
+that a body that was cut never looks finished to the next reader.
+"""
+
+import re
+from typing import Protocol
+
+from gateway.http.fields import TOKEN, VALUE, FieldError, check_trailers
+
+#: Longest chunk-size line with its extensions, and longest trailer section, in bytes.
+LINE_LIMIT_BYTES = 4096
+TRAILERS_LIMIT_BYTES = 16384
+#: Chunks read at once, about 1 ms: 10 MB of one-byte chunks would stop all others for 2 s.
+CHUNKS_AT_ONCE = 1000
+#: A body with so many waits for the next turn of the event loop all the same: libuv reads up to 32 times in one.
+MANY_CHUNKS = 200
+
+#: RFC 9112 section 7.1.1 without its optional white space, which llhttp and h11 refuse.
+_QUOTED = rb"\"(?:[\t \x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\" + VALUE + rb")*+\""
+_EXTENSIONS = rb"(?:;" + TOKEN + rb"++(?:=(?:" + TOKEN + rb"++|" + _QUOTED + rb"))?)*+"
+_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})" + _EXTENSIONS + rb"\r\n")
+#: What more bytes could still make a size line of; the extensions are checked once the line is whole.
+_BEGINNING = re.compile(rb"[0-9A-Fa-f]{1,15}(?:;" + VALUE + rb"*+)?\r?")
+
+
+def _size_lines(limit: int) -> list[tuple[bytes, ...]]:
+    lines: list[tuple[bytes, ...]] = [()] * limit
+    for size in range(1, limit - len("7f8\r\n\r\n")):
+        usual = {f"{size:x}\r\n".encode(), f"{size:X}\r\n".encode()}
+        lines[size + len(max(usual)) + 2] = tuple(usual)
+    return lines
+
+
+#: The size lines that a whole chunk of so many bytes, framing included, can begin with as they are usually written.
+SIZE_LINES = _size_lines(2048)
+_FROM_LINE, _IN_DATA, _AFTER_DATA, _FROM_LAST = range(4)
+
+
+class BodyError(ValueError):
+    """The body's framing is broken; nothing of the bad part was passed on."""
+
+
+class Body(Protocol):
+    """A body on its way. `done` once its last byte was fed; `rest` then holds what came after it.
+
+    `waiting`: what was fed is enough for one turn of the event loop. Feed b"" in the next turn, and nothing else before
+    that, so that what is held stays bounded.
+    """
+
+    @property
+    def done(self) -> bool: ...
+
+    @property
+    def rest(self) -> bytes: ...
+
+    @property
+    def waiting(self) -> bool: ...
+
+    def feed(self, data: bytes) -> bytes:
+        """What of `data` (and of what was held) may be forwarded now. Raises BodyError."""
+        ...
+
+
+class LengthBody:
+    """A body of `Content-Length` bytes."""
+
+    __slots__ = ("done", "left", "rest")
+
+    waiting = False
+
+    def __init__(self, length: int) -> None:
+        self.left = length
+        self.done = length == 0
+        self.rest = b""
+
+    def feed(self, data: bytes) -> bytes:
+        left = self.left - len(data)
+        if left > 0:
+            self.left = left
+            return data
+        self.done, self.left = True, 0
+        if left == 0:
+            return data
+        self.rest = data[left:]
+        return data[:left]
+
+
+class OpenBody:
+    """A response body that ends with its connection."""
+
+    __slots__ = ("done", "rest")
+
+    waiting = False
+
+    def __init__(self) -> None:
+        self.done = False
+        self.rest = b""
+
+    def feed(self, data: bytes) -> bytes:
+        return data
+
+
+class ChunkedBody:
+    """A chunked body, forwarded with its framing as it came, or as bare payload for an HTTP/1.0 client."""
+
+    __slots__ = ("_at", "_held", "_left", "_payload_only", "done", "rest", "waiting")
+
+    def __init__(self, *, payload_only: bool = False) -> None:
+        self.done = self.waiting = False
+        self.rest = b""
+        self._at = _FROM_LINE
+        self._left = 0
+        self._held = b""
+        self._payload_only = payload_only
+
+    @property
+    def between_chunks(self) -> bool:
+        """Whether what comes next begins a chunk: a whole one need not be fed."""
+        return self._at == _FROM_LINE and not self._held
+
+    @property
+    def passes_chunks(self) -> bool:
+        """Whether what comes next begins a chunk, which is forwarded as it comes: a whole one need not be fed."""
+        return self.between_chunks and not self._payload_only
+
+    def feed(self, data: bytes) -> bytes:
+        if self._held:
+            data, self._held = self._held + data, b""
+        start, end, payload, lines = 0, len(data), [], 0
+        while start < end and lines < CHUNKS_AT_ONCE:
+            if self._at == _IN_DATA:
+                taken = min(self._left, end - start)
+                if self._payload_only:
+                    payload.append(data[start : start + taken])
+                start += taken
+                self._left -= taken
+                if self._left:
+                    break
+                self._at = _AFTER_DATA
+            elif self._at == _AFTER_DATA:
+                if data[start : start + 2] != b"\r\n":
+                    if end - start == 1 and data[start] == 0x0D:
+                        break
+                    raise BodyError("a chunk does not end with CR LF where its size says")
+                start += 2
+                self._at = _FROM_LINE
+            else:
+                lines += 1
+                after = self._line(data, start) if self._at == _FROM_LINE else self._last(data, start)
+                if after < 0:
+                    break
+                start = after
+                if self.done:
+                    break
+        self.waiting = lines > MANY_CHUNKS and not self.done
+        return self._passed(data, start, payload)
+
+    def _passed(self, data: bytes, start: int, payload: list[bytes]) -> bytes:
+        """Splits what was looked at into the part to forward and the part to hold."""
+        if self.done:
+            self.rest = data[start:]
+        elif start < len(data):
+            self._held = data[start:]
+        if self._payload_only:
+            return b"".join(payload)
+        return data if start == len(data) else data[:start]
+
+    def _line(self, data: bytes, start: int) -> int:
+        """Reads a size line; the offset behind it, or -1 while it is incomplete."""
+        found = _SIZE_LINE.match(data, start)
+        if found is None:
+            line_end = data.find(b"\n", start)
+            if line_end >= 0 or len(data) - start > LINE_LIMIT_BYTES or not _BEGINNING.fullmatch(data, start):
+                raise BodyError("a chunk-size line is malformed or too long")
+            return -1
+        if found.end() - start > LINE_LIMIT_BYTES:
+            raise BodyError("a chunk-size line is malformed or too long")
+        size = int(found[1], 16)
+        if size:
+            self._left, self._at = size, _IN_DATA
+            return found.end()
+        self._at = _FROM_LAST
+        return self._last(data, start)
+
+    def _last(self, data: bytes, start: int) -> int:
+        """Reads the last chunk's line and the trailers as one piece; the offset behind them, or -1."""
+        trailers = data.index(b"\r\n", start) + 2
+        end = trailers if data.startswith(b"\r\n", trailers) else data.find(b"\r\n\r\n", trailers)
+        if max(end, len(data) if end < 0 else 0) - trailers > TRAILERS_LIMIT_BYTES:
+            raise BodyError("the trailers are too long")
+        if end < 0:
+            return -1
+        end += 2 if end == trailers else 4
+        try:
+            check_trailers(data[trailers:end])
+        except FieldError as error:
+            raise BodyError(str(error)) from None
+        self.done = True
+        return end

@@ -1,0 +1,189 @@
+"""The head of a request, by a strict grammar (RFC 9112): what does not fit is refused, never repaired.
+
+Invariants: a head that is accepted has one reading. Exactly one body framing; exactly one valid Host (HTTP/1.1); CR LF
+line ends; no folded lines; a target of visible ASCII without fragment. Fuzzed against llhttp and h11: it never accepts
+what they refuse, and never disagrees with them about where the message ends.
+"""
+
+import ipaddress
+import re
+from dataclasses import dataclass
+
+from gateway.errors import GatewayError
+from gateway.http.fields import TOKEN, Field, FieldError, cannot_become_lines, is_chunked, parse_fields, tokens
+
+_REQUEST_LINE = re.compile(rb"(" + TOKEN + rb"++) ([\x21-\x7e]++) HTTP/(\d)\.(\d)\r\n")
+_ANY_VERSION = re.compile(rb"[^\r\n]* HTTP/\d+(?:\.\d+)?\r\n")
+_ABSOLUTE = re.compile(rb"https?://([^/?#]*)(.*)", re.IGNORECASE)
+_HOST = re.compile(rb"(?:[A-Za-z0-9._~-]+|\[([0-9A-Fa-f:.]+)\])(?::(\d{0,5}))?")
+_TOKEN_OR_CR = re.compile(TOKEN + rb"|\r")
+#: CGI-like servers read these as the fields spelled with `-` (CVE-2024-1135 and its kin).
+_LOOKALIKES = frozenset((b"content_length", b"transfer_encoding"))
+_LENGTH = re.compile(rb"[0-9]{1,18}")
+_CODING_LIST = re.compile(TOKEN + rb"+(?:[ \t]*[;,][ \t]*[^\x00-\x1f]*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class HeadLimits:
+    """Bounds of one head: bytes with request line and empty line, and number of fields."""
+
+    bytes: int = 32768
+    fields: int = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestHead:
+    """A request head that is safe to act on.
+
+    `target` is in origin form (`/...`) or `*`; `host` is the authority asked for (None: HTTP/1.0 without one).
+    `length` is the Content-Length (None: none was sent); `chunked` and `length` exclude each other.
+    `websocket`: a well-formed request to upgrade to WebSocket.
+    """
+
+    method: bytes
+    target: bytes
+    minor: int
+    host: bytes | None
+    fields: tuple[Field, ...]
+    connection: tuple[bytes, ...]
+    length: int | None
+    chunked: bool
+    keep_alive: bool
+    expects_continue: bool
+    websocket: bool
+
+    def origin_form(self) -> bytes:
+        """The head as bytes, with the authority asked for as its Host (RFC 9112 section 3.2.2)."""
+        lines = [b"%b %b HTTP/1.%d\r\n" % (self.method, self.target, self.minor)]
+        lines += [b"Host: %b\r\n" % self.host if f.name == b"host" and self.host else f.line for f in self.fields]
+        return b"".join([*lines, b"\r\n"])
+
+    def value(self, name: bytes) -> bytes | None:
+        """The value of the first field of this lower-case name."""
+        return next((f.value for f in self.fields if f.name == name), None)
+
+
+def parse_request_head(head: bytes, limits: HeadLimits) -> RequestHead:
+    """Reads a whole head, its empty line included. Raises GatewayError with the status to answer."""
+    line = _REQUEST_LINE.match(head)
+    check_size(head, limits)
+    if line is None:
+        raise _bad_request_line(head)
+    if line[3] != b"1" or line[4] not in (b"0", b"1"):
+        raise GatewayError("http_version", "This gateway speaks HTTP/1.1 and HTTP/1.0 only.")
+    if head.count(b"\r\n") - 2 > limits.fields:  # before they are read: thousands would take milliseconds
+        raise GatewayError("headers_too_large", f"The request has more than {limits.fields} header fields.")
+    try:
+        fields = parse_fields(head, line.end())
+    except FieldError as error:
+        raise GatewayError("bad_framing", f"The request head is malformed: {error}.") from None
+    minor = int(line[4])
+    target, host = _target_and_host(line[2], fields, minor=minor)
+    length, chunked = _framing(fields, minor=minor)
+    connection = tuple(tokens(fields, b"connection"))
+    return RequestHead(
+        method=line[1],
+        target=target,
+        minor=minor,
+        host=host,
+        fields=tuple(fields),
+        connection=connection,
+        length=length,
+        chunked=chunked,
+        keep_alive=minor == 1 and b"close" not in connection,
+        expects_continue=minor == 1 and _expects_continue(fields),
+        websocket=minor == 1
+        and line[1] == b"GET"
+        and not length
+        and not chunked
+        and b"upgrade" in connection
+        and [f.value.lower() for f in fields if f.name == b"upgrade"] == [b"websocket"],
+    )
+
+
+def check_size(head: bytes, limits: HeadLimits) -> None:
+    """Refuses a head, whole or so far, that is beyond the limits."""
+    if len(head) <= limits.bytes:
+        return
+    if head.find(b"\r\n", 0, limits.bytes) < 0:
+        raise GatewayError("target_too_long", f"The request line is longer than {limits.bytes} bytes.")
+    raise GatewayError("headers_too_large", f"The request head is larger than {limits.bytes} bytes (limits.head).")
+
+
+def check_beginning(data: bytes, limits: HeadLimits) -> None:
+    """Refuses the beginning of a head that cannot become a good one: no need to wait for the rest."""
+    check_size(data, limits)
+    if cannot_become_lines(data) or not _TOKEN_OR_CR.match(data):
+        raise GatewayError(
+            "bad_framing", "The request head is malformed: every line ends with CR LF, and none has control characters."
+        )
+
+
+def valid_host(host: bytes) -> bool:
+    """Whether `host` is a name, IPv4 or bracketed IPv6 address, with or without a port (RFC 9110 section 7.2)."""
+    found = _HOST.fullmatch(host)
+    if found is None:
+        return False
+    if found[1] is not None:
+        try:
+            ipaddress.IPv6Address(found[1].decode())
+        except ValueError:
+            return False
+    return not found[2] or int(found[2]) <= 65535
+
+
+def _bad_request_line(head: bytes) -> GatewayError:
+    if _ANY_VERSION.match(head) and not re.match(rb"[^\r\n]* HTTP/1\.[01]\r\n", head):
+        return GatewayError("http_version", "This gateway speaks HTTP/1.1 and HTTP/1.0 only.")
+    return GatewayError(
+        "bad_framing",
+        "The request line is malformed: it must be 'METHOD target HTTP/1.1' with single spaces, and the target must be "
+        "visible ASCII (percent-encode anything else).",
+    )
+
+
+def _target_and_host(target: bytes, fields: list[Field], *, minor: int) -> tuple[bytes, bytes | None]:
+    """The target in origin form, and the authority asked for (RFC 9112 sections 3.2 and 3.2.2)."""
+    hosts = [f.value for f in fields if f.name == b"host"]
+    if len(hosts) > 1 or (not hosts and minor == 1) or not all(map(valid_host, hosts)):
+        raise GatewayError("bad_framing", "The request needs exactly one valid Host header.", param="host")
+    host = hosts[0] if hosts else None
+    if b"#" in target:
+        raise GatewayError("bad_framing", "The request target contains '#': fragments are not sent to servers.")
+    if target.startswith(b"/") or target == b"*":
+        return target, host
+    found = _ABSOLUTE.fullmatch(target)
+    if found is None or not valid_host(found[1]):
+        raise GatewayError("bad_framing", "The request target must be a path that begins with '/', or an http URL.")
+    return (found[2] if found[2].startswith(b"/") else b"/" + found[2]), found[1]
+
+
+def _framing(fields: list[Field], *, minor: int) -> tuple[int | None, bool]:
+    """Content-Length and whether the body is chunked; anything that two readers could read in two ways is refused."""
+    if any(f.name in _LOOKALIKES for f in fields):
+        raise GatewayError("bad_framing", "Content_Length and Transfer_Encoding are not accepted: spell them with '-'.")
+    lengths = [f.value for f in fields if f.name == b"content-length"]
+    codings = [f for f in fields if f.name == b"transfer-encoding"]
+    if codings:
+        if lengths:
+            raise GatewayError("bad_framing", "Content-Length and Transfer-Encoding exclude each other.")
+        if minor == 0:
+            raise GatewayError("bad_framing", "Transfer-Encoding does not exist in HTTP/1.0.")
+        if len(codings) == 1 and is_chunked(codings[0]):
+            return None, True
+        value = codings[0].value
+        if len(codings) == 1 and value.lower() != b"chunked" and _CODING_LIST.fullmatch(value):
+            raise GatewayError("unsupported_transfer_coding", "The only transfer coding accepted is 'chunked'.")
+        raise GatewayError("bad_framing", "The request needs at most one Transfer-Encoding header, 'chunked'.")
+    if not lengths:
+        return None, False
+    if len(lengths) > 1 or _LENGTH.fullmatch(lengths[0]) is None:
+        raise GatewayError("bad_framing", "The request needs at most one Content-Length header, a decimal number.")
+    return int(lengths[0]), False
+
+
+def _expects_continue(fields: list[Field]) -> bool:
+    expectations = [f.value.lower() for f in fields if f.name == b"expect"]
+    if expectations in ([], [b"100-continue"]):
+        return bool(expectations)
+    raise GatewayError("expectation_failed", "The only expectation known is '100-continue'.", param="expect")

@@ -1,0 +1,210 @@
+"""The head of an upstream's response, by a strict grammar, and what of it goes to the client.
+
+Invariants: a head that is accepted has one reading; a response without one is an upstream error, never repaired. The
+head that is forwarded differs from the one that came by hop-by-hop fields only, and by the version if that was 1.0.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from gateway.http.body import Body, ChunkedBody, LengthBody, OpenBody
+from gateway.http.fields import HOP_BY_HOP, TOKEN, VALUE, Field, FieldError, cannot_become_lines, is_chunked, nominated, parse_fields, tokens
+
+#: Largest head and most fields taken from an upstream.
+HEAD_LIMIT_BYTES = 65536
+FIELDS_LIMIT = 512
+#: Interim answers (1xx) taken for one request.
+INTERIMS_LIMIT = 1000
+
+_STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9]\d\d)(?: " + VALUE + rb"*+)?\r\n")
+_REGULAR = re.compile(
+    rb"HTTP/1\.1 ([2-5]\d\d)(?: " + VALUE + rb"*+)?\r\n(?:" + TOKEN + rb"++:" + VALUE + rb"*+\r\n)*+\r\n"
+)
+_BEGINNING = re.compile(rb"HTTP/1\.|" + b"|".join(re.escape(b"HTTP/1."[:n]) + rb"\Z" for n in range(7)))
+_TELLING = re.compile(
+    rb"\r\n(?:(content-length):[ \t]*([0-9]{1,18})[ \t]*(?=\r)|"
+    rb"content-length|transfer-encoding|connection|keep-alive|proxy-(?:auth|connection)|te[ \t]*:|upgrade)"
+)
+
+_NONE: Mapping[str, str] = MappingProxyType({})
+
+Framing = Literal["none", "length", "chunked", "close"]
+
+
+class ResponseError(ValueError):
+    """A response head with no single reading."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseHead:
+    """A response head. `length` belongs to the framing `length`. `keep_alive`: the upstream takes another request."""
+
+    status: int
+    minor: int
+    line: bytes
+    fields: tuple[Field, ...]
+    framing: Framing
+    length: int
+    keep_alive: bool
+    idle_timeout_s: float | None
+
+    def value(self, name: bytes) -> bytes | None:
+        """The first value of a field by its lower-case name."""
+        return next((f.value for f in self.fields if f.name == name), None)
+
+    @property
+    def event_stream(self) -> bool:
+        """Whether the body is a stream of server-sent events."""
+        return any(f.name == b"content-type" and f.value.lower().startswith(b"text/event-stream") for f in self.fields)
+
+
+def measure_regular(data: bytes) -> tuple[int, int, int] | None:
+    """(status, head bytes, body bytes) of a wholly regular answer, else None; the shortcut for nearly all of them.
+
+    Regular: HTTP/1.1, a final status with a body, exactly one Content-Length, and no field that concerns framing or
+    this hop, so that the head goes through as it came. Anything else is for `parse_response_head`.
+    """
+    found = _REGULAR.match(data)
+    if found is None:
+        return None
+    end = found.end()
+    if end > HEAD_LIMIT_BYTES or data.count(b"\r\n", 0, end) > FIELDS_LIMIT + 2:
+        return None
+    telling = _TELLING.findall(data[:end].lower())
+    if len(telling) != 1 or not telling[0][0]:
+        return None
+    status = int(found[1])
+    return None if status in (204, 304) else (status, end, int(telling[0][1]))
+
+
+def parse_response_head(head: bytes, *, method: bytes) -> ResponseHead:
+    """Reads a whole head, its empty line included, of the answer to a request of `method`. Raises ResponseError."""
+    line = _STATUS_LINE.match(head)
+    if line is None:
+        raise ResponseError("the status line is malformed")
+    if head.count(b"\r\n") - 2 > FIELDS_LIMIT:
+        raise ResponseError(f"more than {FIELDS_LIMIT} header fields")
+    try:
+        fields = parse_fields(head, line.end())
+    except FieldError as error:
+        raise ResponseError(str(error)) from None
+    minor, status = int(line[1]), int(line[2])
+    framing, length = _framing(fields, minor=minor, status=status, method=method)
+    connection = tokens(fields, b"connection")
+    keep_alive = b"close" not in connection and (minor == 1 or b"keep-alive" in connection)
+    return ResponseHead(
+        status=status,
+        minor=minor,
+        line=line[0] if minor else b"HTTP/1.1" + line[0][8:],
+        fields=tuple(fields),
+        framing=framing,
+        length=length,
+        keep_alive=keep_alive and framing != "close",
+        idle_timeout_s=_idle_timeout(fields),
+    )
+
+
+class ResponseHeads:
+    """Reads the heads of one answer as they arrive: interim ones (1xx), then the final one.
+
+    `rest` is what follows the last head read; the final head, or 101, is the last.
+    """
+
+    __slots__ = ("_interims", "_method", "rest")
+
+    def __init__(self, method: bytes) -> None:
+        self._method = method
+        self._interims = 0
+        self.rest = b""
+
+    def feed(self, data: bytes) -> Iterator[ResponseHead]:
+        """The heads that are whole by now. Raises ResponseError for what cannot become one."""
+        self.rest += data
+        while True:
+            end = self.rest.find(b"\r\n\r\n")
+            if max(end, 0 if end >= 0 else len(self.rest)) > HEAD_LIMIT_BYTES:
+                raise ResponseError("its head is too large")
+            if end < 0:
+                if cannot_become_lines(self.rest) or not _BEGINNING.match(self.rest):
+                    raise ResponseError("its head is malformed")
+                return
+            head = parse_response_head(self.rest[: end + 4], method=self._method)
+            self.rest = self.rest[end + 4 :]
+            yield head
+            if head.status >= 200 or head.status == 101:
+                return
+            self._interims += 1
+            if self._interims > INTERIMS_LIMIT:
+                raise ResponseError("it sends interim answers without end")
+
+
+def forwarded_head(
+    head: ResponseHead,
+    *,
+    close: bool,
+    dechunked: bool = False,
+    upgrade: bool = False,
+    sharing: Mapping[str, str] = _NONE,
+) -> bytes:
+    """The head for the client. `close`: the client's connection ends with this answer, and it is told so.
+
+    `sharing` are fields that let a page of another site read the answer (CORS): they are added where the upstream
+    itself says nothing of other sites, since a browser takes no second Access-Control-Allow-Origin.
+    """
+    connection = tokens(head.fields, b"connection")
+    drop = HOP_BY_HOP | nominated(connection)
+    if upgrade:
+        drop -= {b"connection", b"upgrade"}
+    if head.status < 200 or head.status == 204:
+        # RFC 9110 section 8.6, RFC 9112 section 6.1. A length of 0 is forbidden too, but has one reading: it goes on.
+        drop |= {b"transfer-encoding"} if _says_empty(head) else {b"content-length", b"transfer-encoding"}
+    elif dechunked:
+        drop |= {b"transfer-encoding"}
+    lines = [head.line, *(f.line for f in head.fields if f.name not in drop)]
+    if sharing and head.value(b"access-control-allow-origin") is None:
+        lines += [f"{name}: {value}\r\n".encode() for name, value in sharing.items()]
+    if close and not upgrade:
+        lines.append(b"Connection: close\r\n")
+    lines.append(b"\r\n")
+    return b"".join(lines)
+
+
+def _says_empty(head: ResponseHead) -> bool:
+    return (head.value(b"content-length") or b"1").strip(b"0") == b""
+
+
+def body_of(head: ResponseHead, *, payload_only: bool) -> Body:
+    """The reader of the body that follows `head`. `payload_only`: its chunk framing is taken off."""
+    if head.framing == "chunked":
+        return ChunkedBody(payload_only=payload_only)
+    if head.framing == "close":
+        return OpenBody()
+    return LengthBody(head.length)
+
+
+def _framing(fields: list[Field], *, minor: int, status: int, method: bytes) -> tuple[Framing, int]:
+    """How the body ends (RFC 9112 section 6.3), refusing what could be read in two ways."""
+    lengths = [f.value for f in fields if f.name == b"content-length"]
+    codings = [f for f in fields if f.name == b"transfer-encoding"]
+    if len(lengths) > 1 or (lengths and re.fullmatch(rb"[0-9]{1,18}", lengths[0]) is None):
+        raise ResponseError("Content-Length is repeated or not a number")
+    if codings and (lengths or minor == 0 or len(codings) > 1 or not is_chunked(codings[0])):
+        raise ResponseError("Transfer-Encoding is not 'chunked' alone")
+    if method == b"HEAD" or status in (204, 304) or status < 200:
+        return "none", 0
+    if codings:
+        return "chunked", 0
+    if lengths:
+        return "length", int(lengths[0])
+    return "close", 0
+
+
+def _idle_timeout(fields: list[Field]) -> float | None:
+    """The `timeout` of a Keep-Alive field, in seconds."""
+    for member in tokens(fields, b"keep-alive"):
+        if found := re.fullmatch(rb"timeout[ \t]*=[ \t]*\"?(\d{1,6})\"?", member):
+            return float(found[1])
+    return None

@@ -1,0 +1,113 @@
+"""Which lane a request takes, decided on the raw path and the X-Context-* headers alone."""
+
+import re
+from collections.abc import Collection
+from posixpath import normpath
+from typing import Literal
+from urllib.parse import unquote_to_bytes
+
+from gateway.errors import GatewayError
+from gateway.lanes.routes import path_of
+from gateway.http.request_head import RequestHead
+
+Mode = Literal["own", "context", "passthrough"]
+
+CONTEXT_PREFIX = b"x-context-"
+_CONTEXT_CHAT = b"/v1/chat/completions"
+#: Below each are the pages of single ones, where it is our own itself.
+PROMPTS, WORKFLOWS, SERVICES = b"/v1/system-prompts", b"/workflows", b"/mcp/services"
+#: What generates, by the end of its path, in the APIs that upstreams speak; a thread's messages are only kept.
+_GENERATES = (
+    b"/responses",
+    b"/messages",
+    b"/completions",
+    b"/complete",
+    b"/realtime",
+    b"/api/chat",
+    b"/api/generate",
+    b":generatecontent",
+    b":streamgeneratecontent",
+)
+#: What the context lane answers itself; the rest of the API beneath its base URL is the upstream's.
+CONTEXT_BASE = b"/context/v1/"
+_OWN_OF_CONTEXT = frozenset((CONTEXT_BASE + b"chat/completions", CONTEXT_BASE + b"models"))
+#: What a key for the context lane may ask of the upstream: plain models, of which none calls tools or stores anything.
+_PLAIN = re.compile(
+    rb"/context/v1/(?:embeddings|moderations|rerank|audio/(?:speech|transcriptions|translations)"
+    rb"|images/(?:generations|edits|variations)|models(?:/[A-Za-z0-9_:@-][A-Za-z0-9_.:@-]*)+)"
+)
+_PARAMETERS = re.compile(rb";[^/]*")
+_THREADS, _RUNS = b"/threads/", (b"/runs", b"/submit_tool_outputs")
+_SINGLES = tuple((collection, collection + b"/") for collection in (PROMPTS, WORKFLOWS, SERVICES))
+
+
+def classify(head: RequestHead, target: bytes, own_paths: Collection[bytes]) -> Mode:
+    """The lane of a request for `target` (aliases resolved). Raises GatewayError for contradictory context headers.
+
+    Own routes come first, by exact path. `/context` and everything under it is context, but for the API beneath
+    `/context/v1`: there chat completions and the list of models are context, what else generates is refused, and the
+    rest is passthrough. A chat completion elsewhere is context if it has an X-Context-* header, unless X-Context-Mode
+    says `passthrough`. Everything else is passthrough; there these headers have no effect, so they are refused where
+    something is generated without the mode that they ask for.
+    """
+    path = path_of(target)
+    if path in own_paths or any(path.startswith(below) and name in own_paths for name, below in _SINGLES):
+        return "own"
+    headers = context_headers(head)
+    mode = headers.get(b"x-context-mode")
+    if mode not in (None, b"context", b"passthrough"):
+        raise GatewayError(
+            "invalid_header", "X-Context-Mode must be 'context' or 'passthrough'.", param="x-context-mode"
+        )
+    if path == b"/context" or path.startswith(b"/context/"):
+        if not path.startswith(CONTEXT_BASE) or path == CONTEXT_BASE or path in _OWN_OF_CONTEXT:
+            return "context"
+        if _generates(head, path):
+            raise GatewayError(
+                "unsupported_endpoint",
+                "The context lane speaks chat completions only: set the client to that API (POST "
+                "'/context/v1/chat/completions'), or use the base URL 'http://<this host>/v1', where this path goes to "
+                "the upstream unchanged, without tools and approvals.",
+            )
+        return "passthrough"
+    if headers and mode != b"passthrough" and head.method == b"POST" and path == _CONTEXT_CHAT:
+        return "context"
+    if headers and mode != b"passthrough" and _generates(head, path):
+        raise GatewayError(
+            "invalid_header",
+            "There is no context mode on this path: send chat completions to '/context/v1', or leave X-Context-* "
+            "headers out ('X-Context-Mode: passthrough' says that none is meant).",
+            param=next(iter(headers)).decode("latin-1"),
+        )
+    return "passthrough"
+
+
+def _generates(head: RequestHead, path: bytes) -> bool:
+    """However the path is spelled: an upstream may read it as we do not."""
+    if head.method != b"POST" and not head.websocket:
+        return False
+    spelled = normpath(_PARAMETERS.sub(b"", unquote_to_bytes(path).lower().replace(b"\\", b"/")))
+    return spelled.endswith(_RUNS if _THREADS in spelled else _GENERATES)
+
+
+def is_plain(target: bytes) -> bool:
+    """Whether a path beneath the context lane's base URL is one that its callers may ask of the upstream."""
+    return _PLAIN.fullmatch(path_of(target)) is not None
+
+
+def context_headers(head: RequestHead) -> dict[bytes, bytes]:
+    """The X-Context-* headers by their whole lower-case names. Raises GatewayError for one that comes twice.
+
+    Two values would be a choice of the reader's; who reads these headers reads them here.
+    """
+    headers: dict[bytes, bytes] = {}
+    for field in head.fields:
+        if field.name.startswith(CONTEXT_PREFIX):
+            if field.name in headers:
+                raise GatewayError(
+                    "invalid_header",
+                    "This header was sent twice; send it once, with one value.",
+                    param=field.name.decode(),
+                )
+            headers[field.name] = field.value
+    return headers

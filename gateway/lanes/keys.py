@@ -1,0 +1,125 @@
+"""Who calls: the one place that reads credentials.
+
+Keys are known by their SHA-256 only; the look-up is by the full hash and the comparison takes constant time.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gateway.contracts.caller import Caller
+from gateway.errors import GatewayError
+from gateway.http.request_head import RequestHead
+
+GATEWAY_HEADER = b"x-gateway-key"
+#: Where clients put the credential for an upstream; one of them may carry the gateway's key instead.
+CREDENTIAL_HEADERS = (b"authorization", b"x-api-key")
+_SOURCES = (GATEWAY_HEADER, *CREDENTIAL_HEADERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A configured key: `digest` is the SHA-256 (32 bytes) of its text."""
+
+    digest: bytes
+    caller: Caller
+
+
+LOCAL = Caller("local", "local", frozenset(("passthrough", "context", "approve", "admin", "metrics")))
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The caller, and the header fields (lower-case names) that carry the gateway's key and must not go on."""
+
+    caller: Caller
+    consumed: frozenset[bytes]
+
+
+class KeyRing:
+    """The keys of one configuration."""
+
+    def __init__(self, keys: Iterable[Key]) -> None:
+        self._keys = {key.digest: key for key in keys}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether everybody who reaches us may do everything."""
+        return not self._keys
+
+    def recognise(self, head: RequestHead, *, upstream_has_key: bool) -> None:
+        """Raises GatewayError (401, 400) unless `head` carries one of our keys, whatever that may do.
+
+        `upstream_has_key` chooses what a client without one is told to do.
+        """
+        if self._keys:
+            credentials = _credentials(head)
+            tokens = [token for name, value in credentials.items() if (token := _token(name, value)) is not None]
+            if not tokens:
+                raise GatewayError("missing_api_key", _missing(upstream_has_key=upstream_has_key))
+            if not any(self._find(token) for token in tokens):
+                raise _invalid()
+
+    def identify(self, head: RequestHead, *, upstream_has_key: bool, scope: str) -> Identity:
+        """The caller of `head`, who must hold `scope`. Raises GatewayError (401, 403, 400 for a repeated credential).
+
+        The key is read from X-Gateway-Key, else from `Authorization: Bearer`, else from `x-api-key`; the latter two
+        only if the upstream has a key of its own: otherwise they are the client's credential for the upstream.
+        """
+        if not self._keys:
+            return Identity(LOCAL, frozenset((GATEWAY_HEADER,)))
+        credentials = _credentials(head)
+        sources = _SOURCES if upstream_has_key else (GATEWAY_HEADER,)
+        token = next((token for name in sources if (token := _token(name, credentials.get(name)))), None)
+        if token is None:
+            raise GatewayError("missing_api_key", _missing(upstream_has_key=upstream_has_key))
+        key = self._find(token)
+        if key is None:
+            raise _invalid()
+        if scope not in key.caller.scopes:
+            raise GatewayError("scope_missing", f"This gateway key lacks the scope {scope!r}.")
+        ours = {name for name, value in credentials.items() if value and (token in value or self._knows(name, value))}
+        copies = {field.name for field in head.fields if field.value.rpartition(b" ")[2] == token}
+        return Identity(key.caller, frozenset({*ours, *copies, GATEWAY_HEADER}))
+
+    def _knows(self, name: bytes, value: bytes) -> bool:
+        """Whether a credential header carries any key of this gateway."""
+        token = _token(name, value)
+        return token is not None and self._find(token) is not None
+
+    def _find(self, token: bytes) -> Key | None:
+        digest = hashlib.sha256(token).digest()
+        key = self._keys.get(digest)
+        return key if key is not None and hmac.compare_digest(key.digest, digest) else None
+
+
+def _credentials(head: RequestHead) -> dict[bytes, bytes]:
+    """Returns the values of the credential headers; a second one is refused, whoever would have read which."""
+    found: dict[bytes, bytes] = {}
+    for field in head.fields:
+        if field.name in _SOURCES:
+            if field.name in found:
+                raise GatewayError("invalid_header", "A credential header was sent twice.", param=field.name.decode())
+            found[field.name] = field.value
+    return found
+
+
+def _token(name: bytes, value: bytes | None) -> bytes | None:
+    """The secret in a credential header's value."""
+    if not value:
+        return None
+    if name != b"authorization":
+        return value
+    scheme, _, token = value.partition(b" ")
+    return token.strip() or None if scheme.lower() == b"bearer" else None
+
+
+def _invalid() -> GatewayError:
+    return GatewayError("invalid_api_key", "The gateway key is not valid; check it with who runs this gateway.")
+
+
+def _missing(*, upstream_has_key: bool) -> str:
+    if upstream_has_key:
+        return "No gateway key: send it as 'Authorization: Bearer <key>' (the api_key of an OpenAI client)."
+    return "No gateway key: send it in the header X-Gateway-Key; Authorization goes to the upstream as it comes."

@@ -1,0 +1,342 @@
+"""A turn of our own routes: one message handed to an aiohttp handler behind a facade transport, then taken back.
+
+Each request gets a fresh handler, which is fed exactly its own bytes and then discarded; no private name of aiohttp is
+used. The connection goes on only if the handler prepared a keep-alive answer and the body was fed whole:
+the facade's default is to close. A page that answers 101 keeps the connection: with that answer a WebSocketTurn begins.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from gateway.errors import GatewayError
+from gateway.lanes.accounting import CLIENT_LEFT, address_of
+from gateway.lanes.pace import BodyPace, too_slow
+from gateway.lanes.transaction import SENDING
+from gateway.lanes.websocket import WebSocketTurn
+from gateway.lanes.own_routes import route_of_own
+from gateway.lanes.routes import path_of
+from gateway.http.error_response import error_answer, new_request_id
+from gateway.http.body import Body, BodyError, ChunkedBody, LengthBody
+from gateway.http.request_head import RequestHead
+
+if TYPE_CHECKING:
+    from gateway.lanes.connection import ClientConnection
+
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_HEAD_END, _LAST_CHUNK = b"\r\n\r\n", b"0\r\n\r\n"
+SWITCHED = 101
+
+
+class Facade(asyncio.Transport):
+    """The transport that one aiohttp handler sees, for one request, until its connection is lost."""
+
+    def __init__(self, turn: "OwnTurn", client: "ClientConnection") -> None:
+        super().__init__()
+        self._turn = turn
+        self._client = client
+        self._closed = False
+        self._on_close: Callable[[], None] = turn.handler_closed
+        self._upgrade: web.WebSocketResponse | None = None  # until its 101 is written
+        self._corked = False
+        self._head = b""  # of the answer, held back for what comes behind it
+        self._left_bytes: int | None = None  # of the answer's body; None: it is chunked, or ends with the connection
+
+    @property
+    def head(self) -> RequestHead:
+        """The request's head as our grammar read it: credentials and repeats included."""
+        return self._turn.head
+
+    @property
+    def ends(self) -> bool:
+        """Whether the gateway ends: then this is the last answer of its connection."""
+        return self._client.listener.draining
+
+    def note(self, **facts: object) -> None:
+        """Facts for the access log; None is not written."""
+        self._turn.facts.update(facts)
+
+    def put(self, data: bytes) -> bool:
+        """Writes behind the head, as `write` does; False, and nothing is written, if the client does not keep up."""
+        if self._client.blocked_since is not None:
+            return False
+        if not self._closed:
+            self._send(data)
+        return True
+
+    def cork(self) -> None:
+        """Holds the head of the answer back, to be written at once with what its page writes next."""
+        self._corked = True
+
+    def invite(self) -> None:
+        """Tells a client that waits with its body to send it."""
+        if self.head.expects_continue and not self._closed:
+            self._client.write(_CONTINUE)
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default if name == "socket" else self._client.transport.get_extra_info(name, default)
+
+    def is_closing(self) -> bool:
+        return self._closed or self._client.transport.is_closing()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._closed:
+            return
+        data = bytes(data)
+        if data.startswith(_CONTINUE):
+            return  # aiohttp invites a body before anybody has looked at the key: see `invite`
+        if not self._turn.status:
+            # No page prepared this: it is aiohttp's own error answer, which repeats what was sent.
+            self._closed = True
+            self._client.listener.loop.call_soon(self._turn.handler_refused)
+            return
+        self._note(data)
+        if self._corked:
+            self._corked, self._head = False, data
+            return
+        self._send(data)
+        if self._upgrade is not None:
+            upgrade, self._upgrade = self._upgrade, None
+            self._on_close = self._turn.switch(upgrade).handler_closed
+
+    def _send(self, data: bytes) -> None:
+        """Writes to the client, with the head in front if it was held back."""
+        head, self._head = self._head, b""
+        self._client.write(head + data)
+
+    def _note(self, data: bytes) -> None:
+        """Finds out whether this is the end of the answer: a client that leaves behind it has left nothing out."""
+        turn = self._turn
+        written_bytes = len(data) if turn.answered else len(data) - data.find(_HEAD_END) - len(_HEAD_END)
+        turn.answered = True
+        if self._left_bytes is None:
+            turn.whole = written_bytes >= len(_LAST_CHUNK) and data.endswith(_LAST_CHUNK)
+        else:
+            self._left_bytes -= written_bytes
+            turn.whole = self._left_bytes <= 0
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        self.write(b"".join(list_of_data))
+
+    def pause_reading(self) -> None:
+        self._client.pause(SENDING)
+
+    def resume_reading(self) -> None:
+        self._client.resume(SENDING)
+
+    def get_write_buffer_size(self) -> int:
+        return self._client.transport.get_write_buffer_size()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """The connection's limits are the lane's."""
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            if self._head:
+                self._send(b"")
+            self._client.listener.loop.call_soon(self._on_close)
+
+    def abort(self) -> None:
+        self._turn.keep_alive = False
+        self.close()
+
+    def prepared(self, response: web.StreamResponse) -> None:
+        """The answer is about to be written. Raises GatewayError for a WebSocket that must not begin here."""
+        if self._turn.status == SWITCHED:
+            self.abort()  # the page failed behind its 101: another answer has no place in a WebSocket
+        elif isinstance(response, web.WebSocketResponse):
+            if not self.head.websocket:
+                raise GatewayError(
+                    "invalid_header",
+                    "A WebSocket begins with a GET without a body and with exactly one 'Upgrade: websocket'.",
+                    param="upgrade",
+                )
+            self._upgrade = response
+        self._turn.keep_alive = bool(response.keep_alive) and not self.ends
+        self._turn.status = response.status
+        self._turn.streaming = response.headers.get("Content-Type", "").startswith("text/event-stream")
+        is_head_only = self.head.method == b"HEAD" or response.status in (204, 304)
+        self._left_bytes = 0 if is_head_only else response.content_length
+
+
+def note(request: web.Request, **facts: object) -> None:
+    """Facts of a request for the access log, if its client is still there."""
+    if isinstance(request.transport, Facade):
+        request.transport.note(**facts)
+
+
+async def take_back(request: web.Request, response: web.StreamResponse) -> None:
+    """`on_response_prepare` hook: the Connection header is chosen by now, so the wire stays as it is.
+
+    Ends the handler after this answer, and tells the facade whether the connection may take another request.
+    """
+    if isinstance(request.transport, Facade):
+        request.transport.prepared(response)
+        response.force_close()
+        if request.transport.ends:
+            response.headers["Connection"] = "close"
+        response.headers.pop("Server", None)  # it would tell the versions in use
+
+
+class OwnTurn:
+    """A request to one of our own routes, and what its facade has seen of the answer.
+
+    It does not know the facade, which knows it: both go with their last reference, and not only when the collector
+    finds them.
+    """
+
+    __slots__ = (
+        "_began",
+        "_body",
+        "_client",
+        "_handler",
+        "_pace",
+        "_received_bytes",
+        "answered",
+        "facts",
+        "head",
+        "keep_alive",
+        "mode",
+        "route",
+        "status",
+        "streaming",
+        "whole",
+    )
+
+    def __init__(self, client: "ClientConnection", head: RequestHead) -> None:
+        self._client = client
+        self.head = head
+        self.route, self.mode = route_of_own(path_of(head.target))
+        self.facts: dict[str, object] = {}
+        self._began = perf_counter()
+        self._received_bytes = 0
+        self._pace: BodyPace | None = None
+        self._body: Body | None = None
+        self.keep_alive = self.answered = self.whole = self.streaming = False
+        self.status = 0
+        self._handler = client.listener.new_handler()
+
+    def start(self, rest: bytes) -> None:
+        """Hands over the head and what is here of the body."""
+        head = self.head
+        self._handler.connection_made(Facade(self, self._client))
+        if self._client.blocked_since is not None:
+            self._handler.pause_writing()
+        self._handler.data_received(head.origin_form())
+        if head.chunked or head.length:
+            self._body = ChunkedBody() if head.chunked else LengthBody(head.length or 0)
+        if rest:
+            self.request_received(rest)
+
+    def request_received(self, data: bytes) -> None:
+        body = self._body
+        if body is None:
+            self._client.hold(data)
+            return
+        self._received_bytes += len(data)
+        try:
+            fed = body.feed(data)
+        except BodyError as error:
+            self._break_off(GatewayError("bad_framing", f"The request body is malformed: {error}."))
+            return
+        if body.done:
+            self._body = None
+            if body.rest:
+                self._client.hold(body.rest)
+        elif body.waiting:
+            self._client.yield_turn(self._read_on)
+        if fed:
+            self._handler.data_received(fed)
+
+    def _read_on(self) -> bool:
+        """Goes on with what is here of the body; whether more of it waits for another turn of the loop."""
+        if self._body is not None and self._client.turn is self:
+            self.request_received(b"")
+        return self._body is not None and self._body.waiting and self._client.turn is self
+
+    def handler_closed(self) -> None:
+        """The handler is through with its one request."""
+        client = self._client
+        if client.turn is not self:
+            return
+        self._handler.connection_lost(None)
+        self._account(self.status)
+        whole = self._body is None
+        keep = self.keep_alive and whole and self.head.keep_alive  # as its head said, whatever began since
+        client.turn_done(keep=keep, linger=not whole)
+
+    def handler_refused(self) -> None:
+        """The handler did not accept what our grammar does."""
+        if self._client.turn is self:
+            self._break_off(GatewayError("bad_framing", "The request could not be read."))
+
+    def switch(self, response: web.WebSocketResponse) -> WebSocketTurn:
+        """The page's 101 is written: this turn ends, and what the client sent ahead is the WebSocket's."""
+        client = self._client
+        self._account(SWITCHED)
+        client.turn = turn = WebSocketTurn(client, self._handler, response)
+        if held := client.unhold():
+            turn.request_received(held)
+        return turn
+
+    def client_eof(self) -> bool:
+        self._client.transport.abort()
+        return False
+
+    def client_gone(self) -> None:
+        self._handler.connection_lost(None)
+        if self.whole:
+            self._account(self.status)
+        else:
+            self._client.listener.metrics.client_disconnects += 1
+            self._account(CLIENT_LEFT)
+
+    def client_full(self) -> None:
+        self._handler.pause_writing()
+
+    def client_drained(self) -> None:
+        self._handler.resume_writing()
+
+    def sweep(self, now: float) -> None:
+        """A body that stops arriving has a deadline; how long a handler may take is the handler's own matter."""
+        limit_s = self._client.listener.entry.timeouts.body_idle_s
+        if self._body is None:
+            return
+        if self._pace is None:
+            self._pace = BodyPace(now, idle_s=limit_s, received_bytes=self._received_bytes)
+        elif self._client.paused:
+            self._pace.excuse(now)
+        elif self._pace.late(now, idle_s=limit_s, received_bytes=self._received_bytes):
+            self._client.listener.metrics.deadlines["body"] += 1
+            self._break_off(GatewayError("request_timeout", too_slow(limit_s)))
+
+    def _break_off(self, error: GatewayError) -> None:
+        client = self._client
+        if not self.answered:
+            sharing, request_id = client.listener.entry.door.sharing(self.head), new_request_id()
+            client.write(error_answer(error, request_id=request_id, close=True, sharing=sharing))
+            self.facts.update(error_code=error.code, request_id=request_id)
+        self._handler.connection_lost(None)
+        self._account(error.facts.status)
+        client.turn_done(keep=False, linger=True)
+
+    def _account(self, status: int) -> None:
+        listener, head, duration_s = self._client.listener, self.head, perf_counter() - self._began
+        tally = listener.metrics.route(self.route, self.mode)
+        tally.codes(head.method.decode())[status] += 1
+        (tally.streamed if self.streaming else tally.answered).observe(duration_s)
+        if listener.access_log is not None:
+            listener.access_log(
+                mode=self.mode,
+                route=self.route,
+                method=head.method,
+                path=path_of(head.target),
+                status=status,
+                duration_ms=round(duration_s * 1000, 3),
+                client=address_of(self._client.transport.get_extra_info("peername")),
+                **self.facts,
+            )

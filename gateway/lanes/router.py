@@ -1,0 +1,206 @@
+"""The spine of one configuration: look at the door, match the route, authenticate, classify, and plan.
+
+Everything here is frozen; a reload builds another Entry. Plans are kept by the exact bytes they were made from, so a
+revoked key or a changed route cannot live on in them.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from gateway.errors import GatewayError
+from gateway.lanes.plan import REPEATABLE, Plan, upstream_head
+from gateway.lanes.plans import Plans
+from gateway.telemetry.metrics import Metrics
+from gateway.lanes.classify import CONTEXT_BASE, classify, is_plain
+from gateway.lanes.door import Door
+from gateway.lanes.keys import Identity, KeyRing
+from gateway.lanes.routes import Route, RouteTable, path_of, resolve_alias
+from gateway.upstream.pool import Pool
+from gateway.http.request_head import HeadLimits, RequestHead
+from gateway.http.redact import maskable
+
+#: Answered to anybody, under any name: it says nothing (Claude Code asks `HEAD /` first).
+ROOT = b"/"
+_API = b"/v1/"
+_OWN_METHODS = frozenset((b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"))
+_NEEDLES = (b"ontent-Length: ", b"ontent-length: ")
+_LENGTH_FIELD = b"\r\ncontent-length: "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """How long a client may take, in seconds (configuration: `limits`)."""
+
+    head_s: float = 10.0
+    body_idle_s: float = 60.0
+    write_s: float = 60.0
+    keepalive_s: float = 75.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much is accepted at once (configuration: `limits`)."""
+
+    head: HeadLimits = field(default_factory=HeadLimits)
+    connections: int = 10000
+    concurrent: int | None = None
+
+
+class Entry:
+    """One configuration's way in. Used on one event loop only."""
+
+    def __init__(
+        self,
+        *,
+        routes: Sequence[Route],
+        pools: Sequence[Pool],
+        keys: KeyRing,
+        door: Door,
+        metrics: Metrics,
+        own_paths: Collection[bytes],
+        limits: Limits,
+        timeouts: Timeouts,
+        context_upstream: int | None = None,
+    ) -> None:
+        """`context_upstream` is the index of the upstream that the configuration names for the context lane."""
+        self.pools = tuple(pools)
+        self.door = door
+        self.limits = limits
+        self.timeouts = timeouts
+        self._routes = RouteTable(routes)
+        self._keys = keys
+        self._metrics = metrics
+        self._own_paths = frozenset(own_paths)
+        self._context_upstream = context_upstream
+        self._plans = Plans()
+        self._by_head = self._plans.by_head
+
+    def recall(self, data: bytes, end: int) -> tuple[Plan, bytes] | None:
+        """The plan for the head `data[:end]` (its empty line not included) if an equal one was seen, and its digits."""
+        key, cut, digits = _split(data, end)
+        plan = self._by_head.get(key)
+        if plan is None or plan.cut != cut or (cut >= 0 and not (digits.isdigit() and len(digits) <= 18)):
+            return None
+        return plan, digits
+
+    def decide(self, head: RequestHead, raw: bytes) -> tuple[Plan, bytes] | None:
+        """The plan for a head (`raw`: its bytes without the empty line) and its digits, or None for our own routes.
+
+        Raises GatewayError with the answer to give instead.
+        """
+        if head.method in (b"CONNECT", b"TRACE") or head.target == b"*":
+            raise GatewayError("method_not_allowed", "CONNECT, TRACE and OPTIONS * are not served here.")
+        if self.door.is_preflight(head):
+            return None
+        meant = resolve_alias(head.target)
+        if self._keys.is_empty and path_of(meant) != ROOT:
+            self.door.check(head)
+        mode = classify(head, meant, self._own_paths)
+        target = meant if self._routes.match(head.target) is None else head.target  # a configured path goes unchanged
+        if mode != "passthrough":
+            if path_of(meant) != ROOT:
+                self.door.check(head)
+            if head.method not in _OWN_METHODS:
+                raise GatewayError("method_not_allowed", "Our own pages know no such method.")
+            return None
+        key, cut, digits = _split(raw, len(raw))
+        if b"upgrade" in head.connection or (
+            cut >= 0 and not (digits.isdigit() and raw[:cut].lower().endswith(_LENGTH_FIELD))
+        ):
+            # A handshake; unusual white space; the words inside another field: planned whole, each time.
+            return self._plan(head, target, -1), b""
+        plan = self._plan(head, target, cut)
+        self._plans.keep(key, plan)
+        return plan, digits
+
+    def recognise(self, head: RequestHead) -> None:
+        """Before any page of ours. Raises GatewayError unless the request has a key, where there are keys."""
+        own_keys = any(pool.endpoint.api_key is not None for pool in self.pools)
+        self._keys.recognise(head, upstream_has_key=own_keys or not self.pools)
+
+    def identify(self, head: RequestHead, *, upstream_has_key: bool, scope: str) -> Identity:
+        """Who asks for one of our own routes. Raises GatewayError."""
+        return self._keys.identify(head, upstream_has_key=upstream_has_key, scope=scope)
+
+    def close(self) -> None:
+        """Closes idle upstream connections; busy ones close when their turn ends. Idempotent."""
+        for pool in self.pools:
+            pool.close()
+
+    def _plan(self, head: RequestHead, target: bytes, cut: int) -> Plan:
+        route, onward = self._way(target)
+        pool = self.pools[route.index]
+        endpoint = pool.endpoint
+        identity = self._caller(head, target, upstream_has_key=endpoint.api_key is not None)
+        before, after = upstream_head(head, onward, endpoint, identity)
+        if cut < 0 and head.length is not None:
+            before, after = before + (head.value(b"content-length") or b"") + after, b""
+        prefix = CONTEXT_BASE if target.startswith(CONTEXT_BASE) else route.prefix
+        shared = self.door.shares_with(head) is not None
+        tally = self._metrics.route(prefix.decode(), "passthrough")
+        return Plan(
+            pool=pool,
+            route=tally,
+            codes=tally.codes(head.method.decode()),
+            upstream=self._metrics.upstream(endpoint.name),
+            secret=maskable(endpoint.api_key),
+            caller=identity.caller,
+            method=head.method,
+            path=path_of(target),
+            before=before,
+            after=after,
+            cut=cut,
+            length=head.length or 0,
+            chunked=head.chunked,
+            minor=head.minor,
+            keep_alive=head.keep_alive,
+            expects_continue=head.expects_continue,
+            websocket=head.websocket,
+            repeatable=head.method in REPEATABLE,
+            plain=head.keep_alive and head.method != b"HEAD" and not head.websocket and not shared,
+            sharing=self.door.sharing(head),
+            shared=shared,
+        )
+
+    def _way(self, target: bytes) -> tuple[Route, bytes]:
+        """Returns the route of a target, and the target for its upstream. Raises GatewayError (unknown_route)."""
+        plain = target.removeprefix(b"/context") if target.startswith(CONTEXT_BASE) else target
+        route = self._routes.match(plain)
+        if plain is not target and self.pools:
+            # A route of a part of the API comes before the lane's own upstream, and that before a route of all of it.
+            named = self._context_upstream
+            if route is None or (named is not None and len(route.prefix) <= len(_API)):
+                route = Route(_API, named or 0)
+        if route is None or not route.matches(plain):
+            raise GatewayError(
+                "unknown_route",
+                "No route for this path. The OpenAI API is served under '/v1': set the client's base URL to "
+                "'http://<this host>/v1'.",
+            )
+        return route, route.rewritten(plain, self.pools[route.index].endpoint.base_path)
+
+    def _caller(self, head: RequestHead, target: bytes, *, upstream_has_key: bool) -> Identity:
+        """Who asks for a request that passes through. Raises GatewayError."""
+        if is_plain(target):
+            try:
+                return self._keys.identify(head, upstream_has_key=upstream_has_key, scope="context")
+            except GatewayError as error:
+                if error.code != "scope_missing":
+                    raise
+        return self._keys.identify(head, upstream_has_key=upstream_has_key, scope="passthrough")
+
+
+def _split(data: bytes, end: int) -> tuple[bytes, int, bytes]:
+    """The head `data[:end]` without the digits of its Content-Length, where they stand (-1: nowhere), and the digits.
+
+    Two heads with an equal key and an equal place differ in those digits only.
+    """
+    for needle in _NEEDLES:
+        at = data.find(needle, 0, end)
+        if at >= 0:
+            at += len(needle)
+            stop = data.find(b"\r\n", at, end)
+            if stop < 0:
+                stop = end
+            return data[:at] + data[stop:end], at, data[at:stop]
+    return data[:end], -1, b""

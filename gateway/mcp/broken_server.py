@@ -1,0 +1,54 @@
+"""A service that cannot be built from its settings: it stands in the lists, says why, and never runs."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+from gateway.contracts.exchange import Exchange, Service, ToolCall, ToolResult, ToolSpec
+from gateway.contracts.managed import Condition
+
+
+class Unbuilt:
+    """`contracts.ManagedService`."""
+
+    def __init__(self, name: str, *, error: str, transport: Literal["stdio", "http"], since_s: float) -> None:
+        self._service = Service(name, name, (), {}, running=False)
+        self._condition = Condition(state="error", since_s=since_s, transport=transport, error=error)
+
+    def start(self) -> None:
+        """There is nothing to start."""
+
+    async def stop(self) -> None:
+        """There is nothing to stop."""
+
+    def condition(self) -> Condition:
+        return self._condition
+
+    def definitions(self) -> Mapping[str, str]:
+        return {}
+
+    def accept(self, pins: Mapping[str, str]) -> None:
+        """It has no tools."""
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """It never changes."""
+
+    def service(self) -> Service:
+        return self._service
+
+    def spec(self, tool: str) -> ToolSpec | None:
+        del tool
+        return None
+
+    async def list_tools(self) -> Sequence[ToolSpec]:
+        return ()
+
+    async def refusal(self, call: ToolCall, exchange: Exchange) -> str | None:
+        del call, exchange
+        return None
+
+    async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:
+        del exchange
+        return ToolResult(f"the service {self._service.name!r} of the tool {call.tool!r} cannot run", ok=False)
+
+    async def close(self) -> None:
+        """It holds nothing open."""

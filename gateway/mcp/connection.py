@@ -1,0 +1,249 @@
+"""One connection to a server, from the handshake to its end; opened, used and closed in its owner's task.
+
+The SDK does the protocol in both of its eras. Three things it does otherwise than wanted here, and `_Wire` mends them:
+it tells nobody when a connection ends, refuses a whole listing for one bad tool, and refuses a result that does not fit
+its schema, whose text is worth keeping all the same.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+from anyio import TASK_STATUS_IGNORED
+from anyio.abc import TaskStatus
+from mcp.client._transport import ReadStream, WriteStream
+from mcp.client.session import ClientSession, IncomingMessage
+from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost, listen
+from mcp.shared.dispatcher import CallOptions, OnNotify, OnNotifyIntercept, OnRequest
+from mcp.shared.exceptions import MCPError
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    CONNECTION_CLOSED,
+    HEADER_MISMATCH,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    CallToolRequest,
+    CallToolRequestParams,
+    CallToolResult,
+    Implementation,
+    PaginatedRequestParams,
+    RequestId,
+    ToolListChangedNotification,
+)
+from mcp_types.methods import validate_server_result
+from pydantic import ValidationError
+
+from gateway import __version__
+from gateway.contracts.exchange import Json
+from gateway.mcp.backoff import Backoff
+from gateway.mcp.calls import AnsweredError, LostError
+from gateway.mcp.definitions import TOOLS_LIMIT
+from gateway.mcp.types import Channel
+
+MAX_PAGES = 100
+_RAW = "raw"
+# What the SDK and our HTTP transport say of a connection that ended; a server may use the same code for its own errors.
+_CLOSED = ("Connection closed", "SSE stream ", "Failed to parse JSON response: Connection closed")
+
+
+@asynccontextmanager
+async def open_link(channel: Channel, *, probe_s: float | None) -> AsyncIterator["Link"]:
+    """A connection that is ready for calls. Raises LostError, AnsweredError and what the transport does, in groups.
+
+    `probe_s`: how long to wait for an answer of the newer era; None: the server is known to be of the older one.
+    """
+    async with channel as (read, write):
+        link = Link(_Wire(read, write))
+        async with link.session:
+            await link.negotiate(probe_s=probe_s)
+            listening = asyncio.create_task(link.listen())
+            try:
+                yield link
+            finally:
+                listening.cancel()
+                await asyncio.wait({listening})
+
+
+class Link:
+    """`calls.Line`, and what the owner of the connection wants of it."""
+
+    def __init__(self, wire: "_Wire") -> None:
+        self._wire = wire
+        self.session = ClientSession(
+            dispatcher=wire,
+            message_handler=self._received,
+            client_info=Implementation(name="twolane", version=__version__),
+        )
+        self.stirred = asyncio.Event()  # its tools may have changed, or it is gone
+        self._listing = asyncio.Lock()
+        wire.gone.add_done_callback(lambda _: self.stirred.set())
+
+    @property
+    def gone(self) -> asyncio.Future[None]:
+        return self._wire.gone
+
+    @property
+    def protocol(self) -> str:
+        return self.session.protocol_version or ""
+
+    async def negotiate(self, *, probe_s: float | None) -> None:
+        """The newer era where the server speaks it, else the older one."""
+        with _mapped():
+            if probe_s is None or not await self._discovered(probe_s):
+                try:
+                    await self.session.initialize()
+                except MCPError as error:
+                    if error.code != UNSUPPORTED_PROTOCOL_VERSION:
+                        raise
+                    await self.session.discover()  # it was only slow to answer the first time
+        self._wire.version = self.protocol
+
+    async def _discovered(self, limit_s: float) -> bool:
+        """Whether the server speaks the newer era; those of the older one say so in many ways, and some not at all."""
+        try:
+            async with asyncio.timeout(limit_s):
+                await self.session.discover()
+        except (MCPError, ValidationError, RuntimeError, TimeoutError):
+            return False
+        return True
+
+    async def tools(self) -> tuple[list[Any], list[str]]:
+        """The entries of `tools/list` as the server wrote them, and what is wrong. Raises LostError, AnsweredError."""
+        async with self._listing:
+            with _mapped():
+                return await self._pages()
+
+    async def _pages(self) -> tuple[list[Any], list[str]]:
+        found: list[Any] = []
+        problems: list[str] = []
+        cursors: list[str | None] = [None]
+        while len(cursors) <= MAX_PAGES and len(found) <= TOOLS_LIMIT:
+            page = await self.session.list_tools(params=PaginatedRequestParams(cursor=cursors[-1]))
+            refused = self._wire.fit - {tool.name for tool in page.tools}
+            problems += (f"the tool {name!r} is left out: its x-mcp-header is not valid" for name in refused)
+            found += (tool for tool in self._wire.listed if _name(tool) not in refused)
+            if page.next_cursor is None:
+                return found, problems
+            if page.next_cursor in cursors:
+                return found, [*problems, "its list of tools has no end: the pages come again"]
+            cursors.append(page.next_cursor)
+        limits = f"{TOOLS_LIMIT} tools or {MAX_PAGES} pages"
+        return found, [*problems, f"its list of tools is longer than {limits}: the rest is left out"]
+
+    async def call(self, tool: str, arguments: Json, *, progressed: Callable[[], None]) -> Json:
+        async def told(progress: float, total: float | None, message: str | None) -> None:
+            del progress, total, message
+            progressed()
+
+        request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=arguments))
+        with _mapped():
+            try:
+                result = await self.session.send_request(request, CallToolResult, progress_callback=told)
+            except MCPError as error:
+                if error.code != HEADER_MISMATCH:
+                    raise
+                # Nothing ran: the server wants arguments as headers, by a schema that it has changed since.
+                await self.tools()
+                result = await self.session.send_request(request, CallToolResult, progress_callback=told)
+        raw = (result.meta or {})[_RAW]
+        if raw.get("resultType") == "input_required":
+            raise AnsweredError("it asks for more input, which cannot be given here")
+        return dict(raw)
+
+    async def listen(self) -> None:
+        """Subscribes to changes of its tools, where the newer era wants that; until it is cancelled."""
+        capabilities = self.session.server_capabilities
+        if capabilities is None or capabilities.tools is None or not capabilities.tools.list_changed:
+            return
+        backoff = Backoff()
+        while not self.gone.done():
+            try:
+                async with listen(self.session, tools_list_changed=True) as changes:
+                    async for _ in changes:
+                        self.stirred.set()
+            except ListenNotSupportedError:
+                return
+            except MCPError as error:
+                if error.code == METHOD_NOT_FOUND:
+                    return
+            except SubscriptionLost:
+                pass
+            await asyncio.sleep(backoff.next_s(up_s=0))
+            self.stirred.set()  # whatever changed meanwhile was not told
+
+    async def _received(self, message: IncomingMessage) -> None:
+        if isinstance(message, ToolListChangedNotification):
+            self.stirred.set()
+
+
+class _Wire(JSONRPCDispatcher):
+    """What the SDK's session sends through, and gets from, a transport's streams."""
+
+    def __init__(self, read: ReadStream[SessionMessage | Exception], write: WriteStream[SessionMessage]) -> None:
+        super().__init__(read, write)
+        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.version = ""  # of the protocol
+        self.listed: list[Any] = []  # the last page as the server wrote it: a hash must not depend on the SDK
+        self.fit: frozenset[str] = frozenset()  # what the SDK was given of it
+
+    async def run(
+        self,
+        on_request: OnRequest,
+        on_notify: OnNotify,
+        on_notify_intercept: OnNotifyIntercept | None = None,
+        *,
+        task_status: TaskStatus[None] = TASK_STATUS_IGNORED,
+    ) -> None:
+        try:
+            await super().run(on_request, on_notify, on_notify_intercept, task_status=task_status)
+        finally:
+            if not self.gone.done():
+                self.gone.set_result(None)
+
+    async def send_raw_request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None,
+        opts: CallOptions | None = None,
+        *,
+        _related_request_id: RequestId | None = None,
+    ) -> Json:
+        result = await super().send_raw_request(method, params, opts, _related_request_id=_related_request_id)
+        if method == "tools/call":
+            return {"content": [], "resultType": "complete", "_meta": {_RAW: result}}
+        if method == "tools/list" and isinstance(result.get("tools"), list):
+            self.listed = result["tools"]
+            fit = [tool for tool in self.listed[:TOOLS_LIMIT] if self._fits(tool, result)]
+            self.fit = frozenset(tool["name"] for tool in fit)
+            return {**result, "tools": fit}
+        return result
+
+    def _fits(self, tool: object, page: Json) -> bool:
+        """Whether the protocol knows such a definition."""
+        try:
+            validate_server_result("tools/list", self.version, {**page, "tools": [tool], "nextCursor": None})
+        except ValidationError:
+            return False
+        return True
+
+
+def _name(tool: Any) -> object:
+    return tool.get("name") if isinstance(tool, dict) else None
+
+
+@contextmanager
+def _mapped() -> Iterator[None]:
+    """What the SDK raises, in our terms."""
+    try:
+        yield
+    except MCPError as error:
+        if error.code in (CONNECTION_CLOSED, PARSE_ERROR) and error.message.startswith(_CLOSED):
+            raise LostError(error.message) from None
+        raise AnsweredError(error.message or f"error {error.code}") from None
+    except ValidationError as error:
+        raise AnsweredError(f"its answer is no {error.title}, as the protocol has it") from None
+    except RuntimeError as error:  # no version of the protocol in common
+        raise AnsweredError(str(error)) from None

@@ -1,0 +1,39 @@
+"""How long operations of one server take, counted under OpenTelemetry's names for MCP."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from gateway.contracts.exchange import Clock, Counters
+from gateway.mcp.types import Server
+
+
+@dataclass(slots=True)
+class Operation:
+    """One that runs; `error_type` is what becomes of it if it does not end well: one word of a closed set."""
+
+    error_type: str = "cancelled"
+
+
+class Meter:
+    """Counts the operations of one server."""
+
+    def __init__(self, server: Server, *, counters: Counters, clock: Clock) -> None:
+        self._server = server
+        self._counters = counters
+        self._clock = clock
+
+    @contextmanager
+    def operation(self, method: str) -> Iterator[Operation]:
+        """Who ends it well sets its `error_type` to `""`. How long each tool takes is counted with all tools'."""
+        operation, began_s = Operation(), self._clock.monotonic()
+        try:
+            yield operation
+        finally:
+            self._counters.observe(
+                "mcp_client_operation_duration_seconds",
+                self._clock.monotonic() - began_s,
+                mcp_method_name=method,
+                network_transport="pipe" if self._server.transport == "stdio" else "tcp",
+                error_type=operation.error_type,
+            )

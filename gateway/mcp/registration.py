@@ -1,0 +1,155 @@
+"""The settings of a service: checked as those of the configuration are, kept, shown without secrets, given to a plugin.
+
+What is registered over HTTP is no file of the operator's: it names no files that hold secrets, and no relative folder.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from gateway.config.reading.secret_files import COMPANION_SUFFIX
+from gateway.config.messages import nearest
+from gateway.config.values.scalars import parse_label
+from gateway.config.values.secret import MASK, Secret
+from gateway.config.schema.section import Section
+from gateway.config.schema.tools import McpServer
+from gateway.contracts.exchange import Json
+
+#: Where secrets stand, by their names, besides the URL.
+_SECRETS: Final = ("env", "headers", "oauth")
+#: Where names of files with secrets stand in the configuration.
+_COMPANIONS: Final = ((), ("headers",), ("oauth",))
+#: What is not the plugin's business.
+_OURS: Final = frozenset(("enabled",))
+_NAME_CHARS = 100
+
+
+class SettingsError(ValueError):
+    """Settings that no service can have; `param` names the field, and no text repeats a value."""
+
+    def __init__(self, message: str, *, param: str | None, unknown: bool = False) -> None:
+        super().__init__(message)
+        self.param = None if param is None else param[:_NAME_CHARS]
+        self.unknown = unknown
+
+
+def checked_name(name: object) -> str:
+    """Raises SettingsError."""
+    try:
+        return parse_label(name)
+    except ValueError as error:
+        raise SettingsError(f"{error}", param="name") from None
+
+
+def checked(settings: Json) -> McpServer:
+    """The settings as those of the configuration. Raises SettingsError with the first thing that is wrong."""
+    _check_companions(settings)
+    try:
+        server = McpServer.model_validate(settings)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False)[0]
+        raise _explained(problem) from None
+    if (server.command is None) == (server.url is None):
+        raise SettingsError("expected either command or url", param="command")
+    if server.cwd is not None and not server.cwd.is_absolute():
+        raise SettingsError("expected an absolute path", param="cwd")
+    return server
+
+
+def options_of(server: McpServer) -> dict[str, object]:
+    """What its plugin is given, in plain values; without what was not said."""
+    return {name: value for name, value in _fields(server).items() if name not in _OURS}
+
+
+def shown(server: McpServer) -> Json:
+    """All that may be seen of it; of a URL only where it leads to."""
+    view: Json = server.model_dump(mode="json", exclude_none=True)
+    if server.url is not None:
+        parts = urlsplit(server.url.reveal())
+        view["url"] = f"{parts.scheme}://{parts.netloc}/" + (MASK if parts.path.strip("/") or parts.query else "")
+    return view
+
+
+def with_kept(settings: Json, *, kept: Json | None) -> Json:
+    """`settings` with the kept secrets where it has only what was shown of them. Raises SettingsError."""
+    before, seen = _readable(kept)
+    filled = dict(settings)
+    url = settings.get("url")
+    if isinstance(url, str) and url.endswith(MASK):
+        if url != seen.get("url"):
+            raise _masked("url")
+        filled["url"] = before["url"]
+    for part in _SECRETS:
+        given, known = settings.get(part), before.get(part, {})
+        if isinstance(given, dict):
+            for name in (name for name, value in given.items() if value == MASK and name not in known):
+                raise _masked(f"{part}.{name}")
+            filled[part] = {name: known[name] if value == MASK else value for name, value in given.items()}
+    return filled
+
+
+def _readable(kept: Json | None) -> tuple[Json, Json]:
+    """What is kept, and what was shown of it; what a newer version kept was not shown."""
+    try:
+        return ({}, {}) if kept is None else (kept, shown(checked(kept)))
+    except SettingsError:
+        return {}, {}
+
+
+def _masked(param: str) -> SettingsError:
+    return SettingsError(f"{MASK!r} stands for a value that is kept, and none is: send the value", param=param)
+
+
+def _check_companions(settings: Json) -> None:
+    for path in _COMPANIONS:
+        part: object = settings
+        for key in path:
+            part = part.get(key) if isinstance(part, dict) else None
+        for name in part if isinstance(part, dict) else ():
+            if name.endswith(COMPANION_SUFFIX):
+                instead = name.removesuffix(COMPANION_SUFFIX)
+                raise SettingsError(
+                    f"files with secrets are named in the configuration only: send {instead!r}",
+                    param=".".join((*path, name)),
+                )
+
+
+def _fields(section: Section) -> dict[str, object]:
+    """What was said, but for names of files whose content is there already."""
+    return {name: _plain(value) for name, value in section if value is not None and not name.endswith(COMPANION_SUFFIX)}
+
+
+def _plain(value: object) -> object:
+    match value:
+        case Path():
+            return str(value)
+        case Secret():
+            return value.reveal()
+        case Section():
+            return _fields(value)
+        case Mapping():
+            return {name: _plain(inner) for name, inner in value.items()}
+        case tuple():
+            return [_plain(inner) for inner in value]
+    return value
+
+
+def _explained(problem: ErrorDetails) -> SettingsError:
+    path = [str(part) for part in problem["loc"] if part != "[key]"]
+    param = ".".join(path) or None
+    match problem["type"]:
+        case "extra_forbidden":
+            known = sorted(McpServer.model_fields)
+            hint = nearest(path[-1], known) if len(path) == 1 else ""
+            return SettingsError(f"there is no such field{hint}", param=param, unknown=True)
+        case "value_error":
+            return SettingsError(str(problem["ctx"]["error"]), param=param)
+        case "tuple_type":
+            return SettingsError("expected a list", param=param)
+        case "mapping_type" | "dict_type" | "model_type":
+            return SettingsError("expected an object", param=param)
+    return SettingsError(problem["msg"][:1].lower() + problem["msg"][1:], param=param)

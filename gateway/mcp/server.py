@@ -1,0 +1,153 @@
+"""One service of a worker: built from its settings, and brought to what is wanted of it, one step after the other.
+
+1. Nobody waits here: what is wanted is noted, and a task makes it so. What was wanted in between is left out.
+2. Settings that stay the same are the same service; other ones are another, which starts once the old one is gone.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from gateway.config.schema.tools import McpServer
+from gateway.contracts.exchange import Clock
+from gateway.contracts.managed import ManagedService
+from gateway.contracts.store import StoredService
+from gateway.mcp.registration import options_of
+from gateway.mcp.broken_server import Unbuilt
+
+log = logging.getLogger("gateway")
+
+Source: TypeAlias = Literal["configured", "registered"]
+#: (name, options): raises ValueError with what is wrong with them.
+Build: TypeAlias = Callable[[str, Mapping[str, object]], ManagedService]
+
+#: Of one service. A server has a few hundred tools at most; one that names ever new ones has no more of them trusted.
+MOST_PINS: Final = 2000
+#: A pin that no definition has.
+_NONE = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a service is to be. `server` None: its settings cannot be read, for the reason `error`."""
+
+    source: Source
+    server: McpServer | None
+    record: StoredService
+    error: str = ""
+
+    @property
+    def enabled(self) -> bool:
+        """Whether its settings let it run at all."""
+        return self.server is None or self.server.enabled
+
+    @property
+    def running(self) -> bool:
+        return self.enabled and not self.record.stopped
+
+
+@dataclass(frozen=True, slots=True)
+class _Reached:
+    """What was made so: of which service, whether it was started, and how often it had been started anew by then."""
+
+    service: ManagedService
+    running: bool
+    restarts: int
+
+
+class Member:
+    """`noticed` is called whenever the service says that something changed."""
+
+    def __init__(self, name: str, wanted: Wanted, *, build: Build, noticed: Callable[[], None], clock: Clock) -> None:
+        self.name = name
+        self.wanted = wanted
+        self._build = build
+        self._noticed = noticed
+        self._clock = clock
+        self._options = _options(wanted)
+        self.service = self._built()
+        self._reached = _Reached(self.service, running=False, restarts=wanted.record.restarts)
+        self._retired: list[ManagedService] = []
+        self._leaving = False
+        self._task: asyncio.Task[None] | None = None
+        self._follow()
+
+    def want(self, wanted: Wanted) -> None:
+        """From now on."""
+        options, self.wanted = _options(wanted), wanted
+        if options != self._options:
+            self._options = options
+            self._retired.append(self.service)
+            self.service = self._built()
+        self._follow()
+
+    def apply_pins(self) -> None:
+        """Tells the service what was accepted of it."""
+        pins = self.wanted.record.pins
+        if len(pins) >= MOST_PINS:
+            pins = {**dict.fromkeys(self.service.definitions(), _NONE), **pins}
+        self.service.accept(pins)
+
+    async def settled(self) -> None:
+        """Returns once what is wanted was done: stopped, or told to start."""
+        if self._task is not None:
+            await asyncio.wait({self._task})
+
+    async def close(self) -> None:
+        """Returns once nothing of it runs any more."""
+        self._leaving = True
+        self._follow()
+        await self.settled()
+        await _done(self.service.close, self.name)
+
+    @property
+    def _running(self) -> bool:
+        return self.wanted.running and not self._leaving
+
+    def _built(self) -> ManagedService:
+        service = self._made()
+        service.watch(self._noticed)
+        return service
+
+    def _made(self) -> ManagedService:
+        error = self.wanted.error
+        if self._options is not None:
+            try:
+                return self._build(self.name, self._options)
+            except Exception as failure:  # a service that cannot be built must not take others with it
+                error = str(failure) if isinstance(failure, ValueError) else f"{type(failure).__name__}: {failure}"
+        log.error("the service %r cannot be built: %s", self.name, error)
+        transport: Literal["stdio", "http"] = "http" if self._options and "url" in self._options else "stdio"
+        return Unbuilt(self.name, error=error, transport=transport, since_s=self._clock.time())
+
+    def _follow(self) -> None:
+        self.apply_pins()
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._reach())
+
+    async def _reach(self) -> None:
+        """Until what is wanted and what is so are the same."""
+        while True:
+            before, wanted = self._reached, _Reached(self.service, self._running, self.wanted.record.restarts)
+            if before == wanted and not self._retired:
+                return
+            while self._retired:
+                await _done(self._retired.pop(0).close, self.name)
+            if before.running and before.service is wanted.service:
+                await _done(wanted.service.stop, self.name)
+            if wanted.running and self.service is wanted.service and self._running:
+                wanted.service.start()
+            self._reached = wanted
+
+
+def _options(wanted: Wanted) -> Mapping[str, object] | None:
+    return None if wanted.server is None else options_of(wanted.server)
+
+
+async def _done(ending: Callable[[], Awaitable[None]], name: str) -> None:
+    try:
+        await ending()
+    except Exception:
+        log.exception("the service %r did not end as it should", name)

@@ -1,0 +1,282 @@
+"""The services of one worker: those of the configuration and those that were registered, as the store wants them.
+
+1. What an operator wants of a service stands in the store; each worker looks there, and none is told.
+2. Nothing here waits for a service: `configure` and `refresh` begin things and return.
+3. The first definition of a tool is pinned by whoever sees it first; only an operator puts another in its place.
+4. A registered service never takes the name of a configured one.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from gateway.config.values.secret import MASK, redactable
+from gateway.config.schema.tools import McpServer
+from gateway.contracts.exchange import Clock, Counters, Json, ServiceSource
+from gateway.contracts.managed import Condition, ManagedService
+from gateway.contracts.store import ServiceState, Store, StoredService, StoreError, WorkerService
+from gateway.tools.catalog import Configured
+from gateway.mcp.server import MOST_PINS, Build, Member, Wanted
+from gateway.mcp.registration import SettingsError, checked
+
+log = logging.getLogger("gateway")
+
+#: How often a worker says what it sees, and how old a word of another one may be.
+TELL_EVERY_S, FRESH_S = 10.0, 25.0
+#: Changes within so short a time are looked at together.
+PAUSE_S, STORE_PAUSE_S = 0.1, 2.0
+#: Others may change a service while we do; so often we look again.
+_TRIES = 8
+_ERROR_CHARS = 500
+#: The worst first.
+_STATES: Final[tuple[ServiceState, ...]] = ("error", "stopped", "starting", "running")
+#: Beyond so many services all share one series, `other`.
+_LABELS, _OTHER = 32, "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A service as this worker has it, and what the other workers say of it."""
+
+    name: str
+    wanted: Wanted
+    service: ManagedService
+    condition: Condition
+    others: Sequence[WorkerService] = ()
+
+    @property
+    def state(self) -> ServiceState:
+        """The worst of all workers."""
+        return min((self.condition.state, *(other.state for other in self.others)), key=_STATES.index)
+
+    @property
+    def error(self) -> str | None:
+        """The last that went wrong here, else elsewhere."""
+        return next(filter(None, (self.condition.error, *(other.error for other in self.others))), None)
+
+
+class Fleet:
+    """One worker's; `worker` is its name to the others."""
+
+    def __init__(self, store: Store, *, build: Build, worker: str, counters: Counters, clock: Clock) -> None:
+        self.worker = worker
+        self._store = store
+        self._build = build
+        self._counters = counters
+        self._clock = clock
+        self._configured: Mapping[str, McpServer] = {}
+        self._members: dict[str, Member] = {}
+        self._sources: Sequence[Configured[ServiceSource]] = ()
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._turn = asyncio.Lock()
+        self._generation: int | None = None
+        self._noticed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._told: Sequence[tuple[str, ServiceState, str | None]] = ()
+        self._told_s = float("-inf")
+        self._restarts: Mapping[str, int] = {}
+        self._closed = False
+
+    def configure(self, servers: Mapping[str, McpServer]) -> None:
+        """The services of the configuration, from the next `refresh` on."""
+        self._configured = dict(servers)
+        self._generation = None
+
+    def services(self) -> Sequence[Configured[ServiceSource]]:
+        """All that there are now: those of the configuration in its order, then the others by name."""
+        return self._sources
+
+    async def refresh(self) -> None:
+        """Looks whether the store or the configuration wants something else by now. Raises StoreError."""
+        async with self._turn:
+            generation = await self._store.generation()
+            if generation == self._generation or self._closed:
+                return
+            configured = self._configured
+            records = {record.name: record for record in await self._store.services()}
+            self._reconcile(configured, records)
+            self._generation = generation if configured is self._configured else None
+
+    async def seen(self) -> Sequence[Seen]:
+        """Every service, as of now. Raises StoreError."""
+        await self.refresh()
+        told: dict[str, list[WorkerService]] = {}
+        for other in await self._store.told_services(since_s=self._clock.time() - FRESH_S):
+            if other.worker != self.worker:
+                told.setdefault(other.name, []).append(other)
+        return [_seen(member, told.get(member.name, ())) for member in self._members.values()]
+
+    async def change(self, name: str, change: Callable[[StoredService], StoredService]) -> None:
+        """`change` gets what is kept of the service (version 0: nothing) and gives what is to be; then it is so here.
+
+        It may be asked more than once, and raise. Raises StoreError.
+        """
+        for _ in range(_TRIES):
+            kept = next((s for s in await self._store.services() if s.name == name), StoredService(name=name))
+            wanted = change(kept)
+            if wanted == kept:
+                return
+            wanted = replace(wanted, updated_s=self._clock.time())
+            if await self._store.put_service(wanted, expected=kept.version):
+                await self.refresh()
+                return
+        raise StoreError(f"the service {name!r} is changed by others all the time")
+
+    async def delete(self, name: str) -> bool:
+        """Whether there was one. Raises StoreError."""
+        deleted = await self._store.delete_service(name)
+        await self.refresh()
+        return deleted
+
+    async def settled(self, name: str) -> None:
+        """Returns once the service is as it is wanted here: stopped, or told to start."""
+        member = self._members.get(name)
+        if member is not None:
+            await member.settled()
+
+    def families(self) -> Iterator[Metric]:
+        """Which services run here."""
+        family = GaugeMetricFamily("gateway_mcp_server_up", "Whether an MCP server runs", labels=["server"])
+        values: dict[str, int] = {}
+        for i, (name, member) in enumerate(self._members.items()):
+            label = name if i < _LABELS else _OTHER
+            values[label] = min(values.get(label, 1), int(member.service.condition().state == "running"))
+        for label, value in values.items():
+            family.add_metric([label], value)
+        if values:
+            yield family
+
+    async def close(self) -> None:
+        """Returns once nothing of any service runs any more. Idempotent."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+        async with self._turn:
+            self._closed = True
+            self._reconcile({}, {})
+        if self._leaving:
+            await asyncio.wait(self._leaving)
+        if self._told:
+            self._told = ()
+            try:
+                await self._store.tell_services(self.worker, ())
+            except StoreError as error:
+                log.error("the store failed: %s", error)
+
+    def _reconcile(self, configured: Mapping[str, McpServer], records: Mapping[str, StoredService]) -> None:
+        wanted = _wanted(configured, records)
+        for name in self._members.keys() - wanted.keys():
+            task = asyncio.get_running_loop().create_task(self._members.pop(name).close())
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
+        before, self._members = self._members, {}
+        for name, one in wanted.items():
+            member = self._members[name] = before.get(name) or self._member(name, one)
+            if name in before:
+                member.want(one)
+        self._sources = tuple(Configured(member.service, untrusted=True) for member in self._members.values())
+        if self._members and self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._look_after())
+        self._noticed.set()
+
+    def _member(self, name: str, wanted: Wanted) -> Member:
+        return Member(name, wanted, build=self._build, noticed=self._noticed.set, clock=self._clock)
+
+    async def _look_after(self) -> None:
+        """Pins what is seen for the first time, and says what there is."""
+        while True:
+            pause_s = PAUSE_S
+            try:
+                async with asyncio.timeout(TELL_EVERY_S):
+                    await self._noticed.wait()
+            except TimeoutError:
+                pass
+            self._noticed.clear()
+            try:
+                for member in list(self._members.values()):
+                    await self._pin(member)
+                self._count()
+                await self._tell()
+            except StoreError as error:
+                log.error("the store failed: %s", error)
+                self._noticed.set()
+                pause_s = STORE_PAUSE_S
+            except Exception:  # of one service: the others are still to be looked after
+                log.exception("a service could not be looked after")
+            await asyncio.sleep(pause_s)
+
+    def _count(self) -> None:
+        """A service counts from its start by an operator on."""
+        now = {member.name: member.service.condition().restarts for member in self._members.values()}
+        before, self._restarts = self._restarts, now
+        for name, restarts in now.items():
+            for _ in range(before.get(name, 0), restarts):
+                self._counters.count("mcp_server_restarts", server=name)
+
+    async def _pin(self, member: Member) -> None:
+        definitions = dict(member.service.definitions())
+
+        def pin(kept: StoredService) -> StoredService:
+            if kept.config is None and member.wanted.source == "registered":
+                return kept  # it was deleted meanwhile
+            room = max(0, MOST_PINS - len(kept.pins))
+            new = [(tool, digest) for tool, digest in definitions.items() if tool not in kept.pins][:room]
+            return replace(kept, pins={**kept.pins, **dict(new)}) if new else kept
+
+        if pin(member.wanted.record) != member.wanted.record:
+            await self.change(member.name, pin)
+        member.apply_pins()
+
+    async def _tell(self) -> None:
+        now_s = self._clock.time()
+        seen = [_seen(member) for member in self._members.values()]
+        told = [(one.name, one.condition.state, one.condition.error) for one in seen]
+        if told == self._told and (not told or self._clock.monotonic() - self._told_s < TELL_EVERY_S):
+            return
+        rows = [
+            WorkerService(worker=self.worker, name=name, state=state, error=error, updated_s=now_s)
+            for name, state, error in told
+        ]
+        await self._store.tell_services(self.worker, rows)
+        self._told, self._told_s = told, self._clock.monotonic()
+
+
+def _wanted(configured: Mapping[str, McpServer], records: Mapping[str, StoredService]) -> dict[str, Wanted]:
+    wanted = {
+        name: Wanted("configured", server, records.get(name, StoredService(name=name)))
+        for name, server in configured.items()
+    }
+    for name, record in records.items():
+        if record.config is not None and name not in wanted:
+            wanted[name] = _registered(record, record.config)
+    return wanted
+
+
+def _registered(record: StoredService, config: bytes) -> Wanted:
+    """What is kept may be of a newer version than this program."""
+    try:
+        settings: Json = json.loads(config)
+        return Wanted("registered", checked(settings), record)
+    except ValueError as error:
+        at = f"{error.param}: " if isinstance(error, SettingsError) and error.param else ""
+        return Wanted("registered", None, record, f"its settings do not fit this version: {at}{error}")
+
+
+def _seen(member: Member, others: Sequence[WorkerService] = ()) -> Seen:
+    """Without the secrets of its settings, which a server may have printed."""
+    condition = member.service.condition()
+    secrets = () if member.wanted.server is None else tuple(redactable(member.wanted.server))
+
+    def clean(text: str) -> str:
+        for secret in secrets:
+            text = text.replace(secret, MASK)
+        return text
+
+    error = None if condition.error is None else clean(condition.error)[:_ERROR_CHARS]
+    condition = replace(condition, error=error, stderr=tuple(clean(line) for line in condition.stderr))
+    return Seen(member.name, member.wanted, member.service, condition, others)

@@ -1,0 +1,192 @@
+"""The tools of one MCP server, which is started, kept up and asked by `gateway.mcp`.
+
+1. Whatever a server says of a tool, the tool stays a stranger's: untrusted, and no hint of its own lowers its risk.
+2. The SDK is not needed before the first server starts.
+"""
+
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from gateway.contracts.exchange import Clock, Exchange, Host, Plugin, Service, ToolCall, ToolResult, ToolSpec
+from gateway.contracts.managed import Condition
+from gateway.mcp.definitions import Definition
+from gateway.mcp.types import Channel, Credentials, Endpoint, MakeChannel, Server
+from gateway.mcp.transport.process import Program
+from gateway.mcp.session import MISSING_SDK, Session
+from gateway.units import positive_seconds
+
+Seconds = Annotated[float, BeforeValidator(positive_seconds)]
+
+
+class OAuth(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    issuer: str = Field(description="The authorization server, as it calls itself.")
+    client_id: str = Field(description="Who the gateway is to the issuer.")
+    client_secret: str = Field(description="Its secret there.", repr=False)
+    scope: str | None = Field(default=None, description="What to ask for, separated by spaces.")
+
+
+class Config(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    name: str = Field(default="mcp", description="Name of the service.")
+    enabled: bool = Field(default=True, description="Start it; false: it is there and stays stopped.")
+    command: str | None = Field(default=None, description="Program of a stdio server.")
+    args: tuple[str, ...] = Field(default=(), description="Arguments of `command`.", repr=False)
+    env: Mapping[str, str] = Field(default_factory=dict, description="Environment of `command`.", repr=False)
+    cwd: str | None = Field(default=None, description="Folder in which `command` runs.")
+    url: str | None = Field(default=None, description="Address of a streamable HTTP server.", repr=False)
+    headers: Mapping[str, str] = Field(default_factory=dict, description="Headers for `url`.", repr=False)
+    oauth: OAuth | None = Field(default=None, description="How to get tokens for `url`.")
+    private_networks: bool = Field(
+        default=False, description="Let the name in `url` lead to loopback and private addresses."
+    )
+    description: str = Field(default="", description="One sentence for the prompt; empty: the name.")
+    trigger_keywords: tuple[str, ...] = Field(default=(), description="Words of a user that mean this server.")
+    timeout: Seconds = Field(default=30.0, description="Longest run of a tool without an answer or progress.")
+    timeouts: Mapping[str, Seconds] = Field(default_factory=dict, description="By tool: another `timeout` for it.")
+    max_timeout: Seconds | None = Field(
+        default=None, description="Longest run of a tool that tells its progress; null: 5 times its timeout."
+    )
+    start_timeout: Seconds = Field(default=10.0, description="Longest wait until it is ready for calls.")
+    requires_approval: bool = Field(default=False, description="Ask a person before every call, whatever its risk.")
+    idempotent: tuple[str, ...] = Field(default=(), description="Tools that do no harm when they run twice.")
+
+    @model_validator(mode="after")
+    def _is_one_kind(self) -> Self:
+        if (self.command is None) == (self.url is None):
+            raise ValueError("expected either command or url")
+        return self
+
+
+class McpService:
+    """`contracts.ManagedService`."""
+
+    def __init__(self, config: Config, server: Server, make_channel: MakeChannel, host: Host) -> None:
+        self._enabled = config.enabled
+        self._server = server
+        self._watchers: list[Callable[[], None]] = []
+        self._pins: Mapping[str, str] = {}
+        self._shown: tuple[tuple[object, ...], Service] | None = None
+        self._session = Session(server, make_channel, changed=self._changed, counters=host.counters, clock=host.clock)
+
+    def __repr__(self) -> str:
+        return f"<McpService {self._server.name!r}>"
+
+    def service(self) -> Service:
+        running, definitions = self._session.running, self._session.definitions
+        of = (running, definitions, self._pins)
+        # It is asked for many times in each request, and is the same as long as these are.
+        if self._shown is None or any(a is not b for a, b in zip(of, self._shown[0], strict=True)):
+            tools = definitions.tools  # by whose names users know a service that does not run just now
+            service = Service(
+                self._server.name,
+                self._server.description or self._server.name,
+                self._server.trigger_keywords,
+                {name: tool.line for name, tool in tools.items()},
+                running=running,
+                changed=frozenset(
+                    name for name, tool in tools.items() if self._pins.get(name, tool.sha256) != tool.sha256
+                ),
+            )
+            self._shown = of, service
+        return self._shown[1]
+
+    def spec(self, tool: str) -> ToolSpec | None:
+        found = self._session.definitions.tools.get(tool) if self._session.running else None
+        return None if found is None else self._spec(found)
+
+    async def list_tools(self) -> Sequence[ToolSpec]:
+        tools = self._session.definitions.tools if self._session.running else {}
+        return [self._spec(tool) for tool in tools.values()]
+
+    async def refusal(self, call: ToolCall, exchange: Exchange) -> str | None:
+        del call, exchange
+        return None
+
+    async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:
+        del exchange
+        return await self._session.call(call.tool.removeprefix(f"{self._server.name}."), call.arguments)
+
+    async def close(self) -> None:
+        await self.stop()
+
+    def start(self) -> None:
+        if self._enabled:
+            self._session.start()
+
+    async def stop(self) -> None:
+        await self._session.stop()
+
+    def condition(self) -> Condition:
+        return self._session.condition()
+
+    def definitions(self) -> Mapping[str, str]:
+        return {name: tool.sha256 for name, tool in self._session.definitions.tools.items()}
+
+    def accept(self, pins: Mapping[str, str]) -> None:
+        self._pins = dict(pins)
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        self._watchers.append(changed)
+
+    def _changed(self) -> None:
+        for changed in self._watchers:
+            changed()
+
+    def _spec(self, tool: Definition) -> ToolSpec:
+        return ToolSpec(
+            name=tool.name,
+            description=tool.description,
+            parameters=tool.parameters,
+            category=self._server.name,
+            untrusted=True,
+            requires_approval=self._server.requires_approval,
+            idempotent=tool.name in self._server.idempotent,
+        )
+
+
+def build(config: Config, host: Host) -> McpService:
+    """Raises ValueError where the SDK is not installed."""
+    if importlib.util.find_spec("mcp") is None:
+        raise ValueError(MISSING_SDK)
+    server = Server(
+        name=config.name,
+        transport="stdio" if config.url is None else "http",
+        description=config.description,
+        trigger_keywords=config.trigger_keywords,
+        timeout_s=config.timeout,
+        timeouts_s=config.timeouts,
+        max_timeout_s=config.max_timeout,
+        start_timeout_s=config.start_timeout,
+        idempotent=frozenset(config.idempotent),
+        requires_approval=config.requires_approval,
+    )
+    return McpService(config, server, _channels(config, host.clock), host)
+
+
+def _channels(config: Config, clock: Clock) -> MakeChannel:
+    oauth = None if config.oauth is None else Credentials(**config.oauth.model_dump())
+    endpoint = Endpoint(
+        url=config.url or "", headers=config.headers, private_networks=config.private_networks, oauth=oauth
+    )
+    program = Program(config.command or "", config.args, config.env, config.cwd)
+
+    def over_http(lost: Callable[[str], None]) -> Channel:
+        from gateway.mcp.transport.http import HttpTransport
+
+        return HttpTransport(endpoint, lost=lost, clock=clock)
+
+    def over_pipes(lost: Callable[[str], None]) -> Channel:
+        from gateway.mcp.transport.stdio import StdioTransport
+
+        return StdioTransport(program, lost=lost)
+
+    return over_pipes if config.url is None else over_http
+
+
+PLUGIN = Plugin(Config, build)

@@ -1,0 +1,153 @@
+"""The transport of a server over streamable HTTP: its headers and tokens, and what becomes of each failure.
+
+1. A request that fails is answered with an error of the protocol, so that it ends one call and not the connection.
+2. The connection ends when nobody listens at the server's address any more, or when the server has ended the session.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import anyio
+import httpx2
+from anyio.streams.memory import MemoryObjectSendStream
+from mcp.client.streamable_http import MCP_SESSION_ID, streamable_http_client
+from mcp.shared.message import SessionMessage
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
+
+from gateway.contracts.exchange import Clock
+from gateway.mcp.types import Endpoint
+from gateway.mcp.transport.oauth import TokenError, Tokens
+from gateway.mcp.transport.guarded_network import CLOSED, Web
+
+if TYPE_CHECKING:
+    from mcp.client._transport import ReadStream, TransportStreams
+
+MAX_BYTES = 32 << 20  # of one answer or event, as of a line over standard output
+_CONNECT_S = 10.0
+_FAREWELL_S = 2.0
+
+
+class HttpTransport:
+    """`facts.Channel` over HTTP, for one connection; `lost` is told why it cannot go on."""
+
+    skipped_lines = 0
+    stderr = ()
+    returncode = None
+
+    def __init__(self, endpoint: Endpoint, *, lost: Callable[[str], None], clock: Clock) -> None:
+        self._endpoint = endpoint
+        self._tell_lost = lost
+        self._clock = clock
+        self._resources = AsyncExitStack()
+        self._handing: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> "TransportStreams":
+        endpoint = self._endpoint
+        web = Web(private_networks=endpoint.private_networks, max_bytes=MAX_BYTES)
+        client = httpx2.AsyncClient(
+            transport=_Answering(web, tokens=self._tokens(web), lost=self._lost),
+            headers={**endpoint.headers, "Accept-Encoding": "identity"},
+            timeout=httpx2.Timeout(_CONNECT_S, read=None),  # a call has its own time, a stream has none
+            trust_env=False,
+        )
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(client)
+            read, write = await stack.enter_async_context(
+                streamable_http_client(endpoint.url, http_client=client, max_sse_event_size=MAX_BYTES)
+            )
+            send, receive = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+            stack.callback(receive.close)
+            self._handing = asyncio.create_task(_hand_on(read, send))
+            stack.push_async_callback(_stop, self._handing)
+            self._resources = stack.pop_all()
+        return receive, write
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        try:
+            await self._resources.__aexit__(kind, error, trace)
+        except* (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            pass  # answers that came after the end
+        # A connection that ends cancels whoever is in it, which is nothing to be told; what failed there is.
+        return not isinstance(error, Exception)
+
+    def _tokens(self, web: Web) -> Tokens | None:
+        if self._endpoint.oauth is None:
+            return None
+        resource = str(httpx2.URL(self._endpoint.url).copy_with(query=None, fragment=None))
+        return Tokens(self._endpoint.oauth, resource=resource, web=web, clock=self._clock)
+
+    def _lost(self, reason: str) -> None:
+        """The SDK would go on: its stream of messages is ended for it."""
+        self._tell_lost(reason)
+        if self._handing is not None:
+            self._handing.cancel()
+
+
+class _Answering(httpx2.AsyncBaseTransport):
+    """Sends requests, with a token if there are any, and answers those that fail itself."""
+
+    def __init__(self, web: Web, *, tokens: Tokens | None, lost: Callable[[str], None]) -> None:
+        self._web = web
+        self._tokens = tokens
+        self._lost = lost
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        try:
+            async with asyncio.timeout(_FAREWELL_S if request.method == "DELETE" else None):
+                response = await self._sent(request)
+        except httpx2.ConnectError as error:
+            self._lost(str(error))
+            return _failure(503, f"{CLOSED}: {error}", code=CONNECTION_CLOSED)
+        except httpx2.ReadError as error:
+            return _failure(502, str(error), code=CONNECTION_CLOSED)
+        except TokenError as error:
+            return _failure(401, f"no token for it: {error}")
+        except TimeoutError:
+            return _failure(504, "the server gave no answer")
+        if response.status_code == 404 and MCP_SESSION_ID in request.headers:
+            self._lost("the server has ended the session")
+        is_json = response.headers.get("content-type", "").lower().startswith("application/json")
+        if response.status_code >= 400 and not is_json:
+            await response.aclose()
+            return _failure(response.status_code, f"it answered with HTTP {response.status_code}")
+        return response
+
+    async def aclose(self) -> None:
+        await self._web.aclose()
+
+    async def _sent(self, request: httpx2.Request) -> httpx2.Response:
+        if self._tokens is None:
+            return await self._web.handle_async_request(request)
+        for is_last in (False, True):
+            token = await self._tokens.token()
+            request.headers["Authorization"] = f"Bearer {token}"
+            response = await self._web.handle_async_request(request)
+            if response.status_code != 401 or is_last:
+                break
+            await response.aclose()
+            self._tokens.refused(token)
+        return response
+
+
+def _failure(status: int, message: str, *, code: int = INTERNAL_ERROR) -> httpx2.Response:
+    """An answer as of a server that says what is wrong; the SDK puts in the id of the request."""
+    error = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
+    return httpx2.Response(status, json=error)
+
+
+async def _hand_on(
+    read: "ReadStream[SessionMessage | Exception]", send: MemoryObjectSendStream[SessionMessage | Exception]
+) -> None:
+    with send, suppress(anyio.BrokenResourceError):
+        async for message in read:
+            await send.send(message)
+
+
+async def _stop(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait({task})

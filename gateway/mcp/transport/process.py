@@ -1,0 +1,243 @@
+"""One running MCP server: its three streams, how it ended, and its end with all that came of it.
+
+1. Its environment is made from nothing: the variables of INHERITED, and those that are configured for it.
+2. It ends in at most 5 s, whatever it does, and with it every process that it started (see `keeper`).
+3. Its streams end when it does.
+"""
+
+import asyncio
+import errno
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import sys
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from gateway.mcp.transport.lines import Lines
+
+#: What a server gets of the gateway's own environment.
+INHERITED: Final = ("PATH", "HOME", "LANG", "LC_ALL", "TERM", "USER", "TZ", "TMPDIR")
+#: What is kept of standard error.
+STDERR_LINES: Final = 50
+STDERR_CHARS: Final = 500
+
+_HOME: Final = str(Path(__file__).parents[3])
+_BOOT: Final = "import sys; sys.path.append(sys.argv[1]); from gateway.mcp.transport.shim import main; main()"
+#: Some builds of Python do not start without these; the server never sees them.
+_NEEDED_BY_PYTHON: Final = ("LD_LIBRARY_PATH",)
+#: How long the server may take after the end of its input, after SIGTERM, and after SIGKILL, and its keeper then.
+_INPUT_S, _TERM_S, _KILL_S, _KEEPER_S = 1.5, 1.5, 1.0, 0.5
+_READ_BYTES: Final = 1 << 15
+#: A shorter value of the environment is an ordinary word; to mask those would only garble what a server wrote.
+_SHORTEST_SECRET, _MASK = 8, "***"
+#: Control characters, and the sequences by which a terminal is coloured.
+_UNSEEN: Final = re.compile("\x1b\\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+
+
+class StartError(Exception):
+    """The program cannot be started; the text names it and says what to do, for the operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What to run. Arguments and environment may hold secrets, so they do not show."""
+
+    command: str
+    args: tuple[str, ...] = field(default=(), repr=False)
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    cwd: str | None = None  # None: that of the gateway
+
+
+class ServerProcess:
+    """Made by `start`. Whoever has it reads `stdout` to its end, also while it stops, and awaits `stop`."""
+
+    def __init__(
+        self, keeper: asyncio.subprocess.Process, control: asyncio.StreamWriter, pid: int, *, secrets: Sequence[str]
+    ) -> None:
+        assert keeper.stdin is not None and keeper.stdout is not None and keeper.stderr is not None
+        self.pid = pid
+        self.stdin, self.stdout = keeper.stdin, keeper.stdout
+        self.returncode: int | None = None  # as shells count: 128 and the signal for what a signal ended
+        self.forced = False  # whether it had to be ended by a signal of ours
+        self._keeper, self._control = keeper, control
+        self._over = asyncio.Event()
+        self._secrets = secrets
+        self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
+        self._reading = asyncio.create_task(self._read_stderr(keeper.stderr))
+        self._watching: asyncio.Task[None] | None = None
+        self._stopping: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def start(cls, program: Program) -> "ServerProcess":
+        """Raises StartError. Nothing is left of it if that is raised or the caller is cancelled."""
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        with theirs:
+            try:
+                answers, control = await asyncio.open_unix_connection(sock=ours)
+            except BaseException:
+                ours.close()
+                raise
+            try:
+                keeper = await _spawn(theirs)
+            except BaseException:
+                control.close()
+                raise
+        try:
+            control.write(_order(program))
+            told: dict[str, Any] = json.loads(await answers.readline() or b'{"error": "its keeper ended"}')
+            if "error" in told:
+                raise StartError(_why_not(program, told))
+        except BaseException:
+            control.close()
+            await _to_its_end(asyncio.create_task(_emptied(keeper)))
+            raise
+        secrets = sorted(
+            (text for text in program.env.values() if len(text) >= _SHORTEST_SECRET), key=len, reverse=True
+        )
+        process = cls(keeper, control, told["pid"], secrets=secrets)
+        process._watching = asyncio.create_task(process._watch(answers))
+        return process
+
+    @property
+    def stderr(self) -> Sequence[str]:
+        """Its last lines on standard error, without control characters and values of its configured environment."""
+        return tuple(self._stderr)
+
+    async def stop(self) -> None:
+        """Returns once it is gone: its input is closed, then SIGTERM, then SIGKILL. Idempotent; a cancel waits."""
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(self._stop())
+        await _to_its_end(self._stopping)
+
+    async def _stop(self) -> None:
+        self.stdin.close()
+        if not await self._over_within(_INPUT_S):
+            self.forced = True
+            if not self._control.is_closing():
+                self._control.write_eof()
+            if not await self._over_within(_TERM_S + _KILL_S):
+                self._kill()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._keeper.wait(), _KEEPER_S)
+        await asyncio.wait((self._reading,), timeout=_KEEPER_S)  # its last line says why it ended
+        self._control.close()
+        tasks = [task for task in (self._reading, self._watching) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _watch(self, answers: asyncio.StreamReader) -> None:
+        line = b""
+        with suppress(OSError):
+            line = await answers.readline()
+        if line:
+            self.returncode = json.loads(line)["code"]
+        else:
+            self._kill()  # somebody killed the keeper, so nobody else would end what it kept
+        self._over.set()
+
+    async def _over_within(self, limit_s: float) -> bool:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._over.wait(), limit_s)
+        return self._over.is_set()
+
+    def _kill(self) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._keeper.pid, signal.SIGKILL)
+
+    async def _read_stderr(self, stream: asyncio.StreamReader) -> None:
+        lines = Lines(limit_bytes=_READ_BYTES)
+        while data := await stream.read(_READ_BYTES):
+            for line in lines.feed(data):
+                self._keep(line.head)
+            await asyncio.sleep(0)  # a flood must not keep the loop for itself
+        if (rest := lines.rest()) is not None:
+            self._keep(rest.head)
+
+    def _keep(self, line: bytes) -> None:
+        text = _UNSEEN.sub("", line[: 4 * STDERR_CHARS].decode(errors="replace")).strip()
+        for secret in self._secrets:
+            text = text.replace(secret, _MASK)
+        if text:
+            self._stderr.append(text[:STDERR_CHARS])
+
+
+async def _spawn(control: socket.socket) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-S", "-B", "-c", _BOOT, _HOME, str(control.fileno())),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        limit=_READ_BYTES,
+        pass_fds=(control.fileno(),),
+        env={name: os.environ[name] for name in _NEEDED_BY_PYTHON if name in os.environ},
+        start_new_session=True,
+    )
+
+
+def _environment(program: Program) -> dict[str, str]:
+    return {name: os.environ[name] for name in INHERITED if name in os.environ} | dict(program.env)
+
+
+def _order(program: Program) -> bytes:
+    argv = (program.command, *program.args)
+    order = {"argv": argv, "environment": _environment(program), "cwd": program.cwd, "grace_s": _TERM_S}
+    return json.dumps(order).encode() + b"\n"
+
+
+def missing(program: Program) -> str | None:
+    """Returns why a program cannot be started, as far as it shows without starting it."""
+    if program.cwd is not None and not Path(program.cwd).is_dir():
+        return _why_not(program, {})
+    file: str | Path | None = Path(program.cwd or "", program.command)
+    if "/" not in program.command:
+        file = shutil.which(program.command, path=_environment(program).get("PATH", os.defpath))
+    if file is None or not Path(file).exists():
+        return _why_not(program, {"errno": errno.ENOENT})
+    return None if os.access(file, os.X_OK) else _why_not(program, {"errno": errno.EACCES})
+
+
+def _why_not(program: Program, told: Mapping[str, Any]) -> str:
+    name, number = f"the program {program.command!r}", told.get("errno")
+    if program.cwd is not None and not Path(program.cwd).is_dir():
+        return f"the folder {program.cwd!r} of {name} is not there: make it, or correct `cwd`"
+    if number == errno.ENOENT and "/" not in program.command:
+        path = _environment(program).get("PATH", os.defpath)
+        return f"{name} is not in PATH: install it, or give its absolute path as `command` (PATH is {path})"
+    if number == errno.ENOENT and Path(program.cwd or "", program.command).exists():
+        return f"{name} cannot be started: the interpreter that its first line names is not installed"
+    if number == errno.ENOENT:
+        return f"{name} is not there: install it, or correct `command`"
+    if number == errno.EACCES:
+        return f"{name} may not be executed: make it executable (chmod +x), or name a program as `command`"
+    if number == errno.ENOEXEC:
+        return f"{name} is no program: begin it with a line `#!INTERPRETER`, or give its interpreter as `command`"
+    return f"{name} cannot be started: {told['error']}; check `command`, `args`, `env` and `cwd`"
+
+
+async def _emptied(keeper: asyncio.subprocess.Process) -> None:
+    """Once the keeper and its streams have ended."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(keeper.communicate(), _TERM_S + _KILL_S)
+
+
+async def _to_its_end(task: asyncio.Task[None]) -> None:
+    """Waits for a task that must not be broken off; a cancel of the waiter takes effect afterwards."""
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    task.result()

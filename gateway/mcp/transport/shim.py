@@ -1,0 +1,92 @@
+"""The process between the gateway and one MCP server: starts it, tells how it ended, and ends all that came of it.
+
+It is a program of its own. The socket that its last argument names brings one order and takes the answers, one line of
+JSON each; its end means that the server is to end, also when the gateway was killed. Standard input, output and error
+belong to the server alone.
+
+1. When the keeper is gone, no process of the server is left: neither one in a session of its own nor an orphan.
+2. The server has ended when its first process has: what it left behind is ended, so its streams end, too.
+"""
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from types import FrameType
+from typing import Any, Final
+
+from gateway.sandbox import process_tree as family
+from gateway.sandbox.kernel import PR_SET_CHILD_SUBREAPER, prctl
+
+#: What would end the keeper before its server.
+_SURVIVED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def main() -> None:
+    descriptor = int(sys.argv[-1])
+    # uvloop leaves copies of the server's streams open: their end would not be seen.
+    os.closerange(3, descriptor)
+    os.closerange(descriptor + 1, os.sysconf("SC_OPEN_MAX"))
+    with socket.socket(fileno=descriptor) as gateway:
+        gateway.set_inheritable(False)
+        with gateway.makefile("rb") as orders:
+            line = orders.readline()
+        if line.endswith(b"\n"):
+            _keep(gateway, json.loads(line))
+
+
+def _keep(gateway: socket.socket, order: dict[str, Any]) -> None:
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    for number in _SURVIVED:
+        signal.signal(number, _heard)  # a handler is not passed on to the server; "ignore" would be
+    try:
+        server = subprocess.Popen(order["argv"], env=order["environment"], cwd=order["cwd"])  # noqa: S603 (no shell)
+    except (OSError, ValueError) as error:
+        _tell(
+            gateway, {"errno": getattr(error, "errno", None), "error": getattr(error, "strerror", None) or str(error)}
+        )
+        return
+    _let_go_of_its_streams()
+    _tell(gateway, {"pid": server.pid})
+    codes = _watch(gateway, server.pid)
+    codes |= family.end(grace_s=0.0 if server.pid in codes else order["grace_s"])
+    _tell(gateway, {"code": codes.get(server.pid)})
+
+
+def _watch(gateway: socket.socket, pid: int) -> dict[int, int]:
+    """Until the child `pid` ends or the gateway hangs up; the exit codes of children that ended meanwhile."""
+    woken, waking = os.pipe()
+    os.set_blocking(waking, False)
+    signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, _heard)
+    poller = select.poll()
+    poller.register(gateway, select.POLLIN)
+    poller.register(woken, select.POLLIN)
+    codes = family.reap()
+    while pid not in codes:
+        ready = [descriptor for descriptor, _ in poller.poll()]
+        if gateway.fileno() in ready:
+            break  # it sends one order only, so this is the end
+        os.read(woken, 1 << 12)
+        codes |= family.reap()
+    return codes
+
+
+def _let_go_of_its_streams() -> None:
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in range(3):
+        os.dup2(nothing, descriptor)
+
+
+def _tell(gateway: socket.socket, answer: dict[str, Any]) -> None:
+    try:
+        gateway.sendall(json.dumps(answer).encode() + b"\n")
+    except OSError:
+        return  # nobody listens any more
+
+
+def _heard(_number: int, _frame: FrameType | None) -> None:
+    """A signal needs a handler to wake anybody."""

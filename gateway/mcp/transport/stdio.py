@@ -1,0 +1,188 @@
+"""The connection of the SDK's session to an MCP server on standard input and output: one JSON-RPC message a line.
+
+1. A line that is no message is skipped and counted, and disturbs nothing. If it can be told whose answer it was to be,
+   that call fails at once; no other one does.
+2. The session sees the end of the stream as soon as the server has ended, closed its output, or reads no input.
+3. Nothing of the server is left once the transport is closed (see `process`).
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, suppress
+from types import TracebackType
+from typing import Final
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.client._transport import TransportStreams
+from mcp.shared.message import SessionMessage
+from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCRequest, RequestId, jsonrpc_message_adapter
+
+from gateway.mcp.transport.lines import ENDS_BYTES, Line, Lines
+from gateway.mcp.transport.process import Program, ServerProcess
+from gateway.json_values import SERVICE_VALUES_LIMIT, holds_more
+
+#: The longest line that is read as a message.
+LINE_BYTES: Final = 32 << 20
+#: How long a server may leave a message unread in its input before it is given up.
+WRITE_S: Final = 30.0
+
+_READ_BYTES: Final = 1 << 15
+_CLOSED: Final = (anyio.ClosedResourceError, anyio.BrokenResourceError)
+# An answer as any serializer writes it: its id stands at its beginning, or at its end.
+_VERSION = rb'"jsonrpc"\s*+:\s*+"2\.0"\s*+'
+_ID = rb'"id"\s*+:\s*+(?:([0-9]{1,18})|"([0-9]{1,18})")\s*+'
+_ID_FIRST = re.compile(rb"\s*+\{\s*+(?:%s,\s*+)?%s,\s*+(?:%s,\s*+)?\"(?:result|error)\"" % (_VERSION, _ID, _VERSION))
+_ID_LAST = re.compile(rb"%s(?:,\s*+%s)?\}\s*+\Z" % (_ID, _VERSION))
+_RESULT_FIRST = re.compile(rb"\s*+\{\s*+(?:%s,\s*+)?\"(?:result|error)\"" % _VERSION)
+
+
+class StdioTransport:
+    """Starts the server when it is entered, and ends it when it is left. Used once."""
+
+    def __init__(
+        self,
+        program: Program,
+        *,
+        lost: Callable[[str], None] | None = None,
+        line_limit_bytes: int = LINE_BYTES,
+        write_limit_s: float = WRITE_S,
+    ) -> None:
+        """`lost` is told, in words, why the stream ended though nobody left the transport."""
+        self.skipped_lines = 0
+        self._program = program
+        self._line_limit_bytes, self._write_limit_s = line_limit_bytes, write_limit_s
+        self._process: ServerProcess | None = None
+        self._tasks: tuple[asyncio.Task[None], ...] = ()
+        self._lost = lost
+        self._streams = AsyncExitStack()
+
+    @property
+    def stderr(self) -> Sequence[str]:
+        """The server's last lines on standard error."""
+        return () if self._process is None else self._process.stderr
+
+    @property
+    def returncode(self) -> int | None:
+        """How the server ended by itself, as shells count; None: it did not, or nobody knows."""
+        return None if self._process is None or self._process.forced else self._process.returncode
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    async def __aenter__(self) -> TransportStreams:
+        """Raises StartError."""
+        process = self._process = await ServerProcess.start(self._program)
+        to_session, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        write, from_session = anyio.create_memory_object_stream[SessionMessage](0)
+        for stream in (to_session, read, write, from_session):
+            self._streams.push_async_callback(stream.aclose)
+        self._tasks = (
+            asyncio.create_task(self._read(process, to_session)),
+            asyncio.create_task(self._write(process, from_session, to_session)),
+        )
+        return read, write
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lost = None
+        # The shield is for a cancel of anyio, which comes again and again until it is heard.
+        with anyio.CancelScope(shield=True):
+            # Without a session the reader only empties the server's output, so that nothing keeps it from ending.
+            await self._streams.aclose()
+            try:
+                if self._process is not None:
+                    await self._process.stop()
+            finally:
+                for task in self._tasks:
+                    task.cancel()
+                await asyncio.wait(self._tasks)
+        for task in self._tasks:
+            with suppress(asyncio.CancelledError):
+                task.result()
+
+    async def _read(
+        self, process: ServerProcess, to_session: MemoryObjectSendStream[SessionMessage | Exception]
+    ) -> None:
+        lines, heard = Lines(limit_bytes=self._line_limit_bytes), True
+        with to_session, suppress(OSError):
+            while data := await process.stdout.read(_READ_BYTES):
+                if heard:
+                    heard = await self._deliver(lines.feed(data), to_session)
+                await asyncio.sleep(0)  # a flood must not keep the loop for itself
+            if heard:
+                self._tell_lost("it closed its standard output")
+
+    async def _deliver(
+        self, lines: Iterable[Line], to_session: MemoryObjectSendStream[SessionMessage | Exception]
+    ) -> bool:
+        """Whether there is still a session to deliver to; without one the output is only emptied."""
+        for line in lines:
+            message = self._message(line)
+            try:
+                if message is not None:
+                    await to_session.send(message)
+            except _CLOSED:
+                return False
+        return True
+
+    async def _write(
+        self,
+        process: ServerProcess,
+        from_session: MemoryObjectReceiveStream[SessionMessage],
+        to_session: MemoryObjectSendStream[SessionMessage | Exception],
+    ) -> None:
+        # However this ends, the session hears the end of the stream: else calls would wait for their own limits.
+        with to_session, from_session, suppress(*_CLOSED, OSError):
+            async for outgoing in from_session:
+                try:
+                    text = outgoing.message.model_dump_json(by_alias=True, exclude_unset=True)
+                except ValueError:  # half of a surrogate pair, say
+                    if isinstance(outgoing.message, JSONRPCRequest):
+                        await to_session.send(_error(outgoing.message.id, "the call cannot be written as JSON"))
+                    continue
+                if process.stdin.is_closing():  # where asyncio ignores a write, uvloop raises
+                    return
+                process.stdin.write(text.encode() + b"\n")
+                try:
+                    async with asyncio.timeout(self._write_limit_s):
+                        await process.stdin.drain()
+                except TimeoutError:
+                    self._tell_lost(f"it read nothing of its input for {self._write_limit_s:g} s")
+                    return
+
+    def _tell_lost(self, why: str) -> None:
+        lost, self._lost = self._lost, None  # what comes of the first reason is none
+        if lost is not None:
+            lost(why)
+
+    def _message(self, line: Line) -> SessionMessage | None:
+        """What the session gets to know of a line."""
+        too_many = line.whole and holds_more(line.head, SERVICE_VALUES_LIMIT)
+        if line.whole and not too_many and b'"jsonrpc"' in line.head:  # most of a flood does not cost an attempt
+            with suppress(ValueError):
+                return SessionMessage(jsonrpc_message_adapter.validate_json(line.head, by_name=False))
+        self.skipped_lines += 1
+        answered = _answered(line)
+        if answered is None:
+            return None
+        problem = "is no JSON-RPC message" if line.whole else f"is longer than {self._line_limit_bytes:,} bytes"
+        if too_many:
+            problem = f"holds more than {SERVICE_VALUES_LIMIT:,} values"
+        return _error(answered, f"the answer {problem}")
+
+
+def _answered(line: Line) -> int | None:
+    """The call that a line was to answer, as far as its beginning and its end tell."""
+    found = _ID_FIRST.match(line.head[:ENDS_BYTES])
+    if found is None and _RESULT_FIRST.match(line.head[:ENDS_BYTES]):
+        found = _ID_LAST.search((line.head if line.whole else line.tail)[-ENDS_BYTES:])
+    return None if found is None else int(found[1] or found[2])
+
+
+def _error(request_id: RequestId, text: str) -> SessionMessage:
+    """What the session takes for the server's answer."""
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=PARSE_ERROR, message=text)))

@@ -1,1 +1,0 @@
-"""The onion: stages folded around the model call."""

@@ -1,0 +1,1 @@
+"""The language of commands, as far as it is read."""

@@ -1,0 +1,318 @@
+"""The commands that may run by themselves, each with all options it may have (GNU coreutils 9, findutils, procps).
+
+What is missing is missing on purpose: options that write (`sort -o`), run programs (`rg --pre`, `file -z`), read names
+of files from a file, or set the clock; commands that run any others, or change the shell.
+"""
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from gateway.plugin.shell.options import Listed, long_names, options
+from gateway.plugin.shell.programs import PROGRAMS
+from gateway.plugin.shell.text_commands import TEXT_COMMANDS
+
+_NUMBER = re.compile(r"[-+]?[0-9]*\.?[0-9]+")
+_NO_ENVIRONMENT = re.compile(r"(?!.*env).*", re.DOTALL | re.IGNORECASE)
+
+
+_SUM = Listed(
+    short="bctwz",
+    long=long_names("binary check tag text zero ignore-missing quiet status strict warn"),
+    open=True,
+    names=True,
+    reads=1,
+)
+_GREP = Listed(
+    core=True,
+    short="EFGPHILNRTUVZabchilnoqrsuvwxyz",
+    valued="ABCDdefm",
+    long=long_names(
+        "extended-regexp fixed-strings basic-regexp perl-regexp ignore-case no-ignore-case word-regexp line-regexp"
+        " null-data no-messages invert-match byte-offset line-number line-buffered with-filename no-filename"
+        " only-matching quiet silent text recursive dereference-recursive files-without-match files-with-matches count"
+        " initial-tab null color colour binary"
+    ),
+    long_valued=frozenset(
+        [
+            "regexp",
+            "file",
+            "max-count",
+            "label",
+            "binary-files",
+            "directories",
+            "devices",
+            "include",
+            "exclude",
+            "exclude-from",
+            "exclude-dir",
+            "before-context",
+            "after-context",
+            "context",
+        ]
+    ),
+    numeric=True,
+    open=True,
+    recursive=options("-r -R --recursive --dereference-recursive"),
+    reads=2,
+    text=1,
+    pattern_options=options("-e -f --regexp --file"),
+    patterns=options("-e --regexp"),
+)
+_TEXT = Listed(grammar="text", open=True)
+_TEST = Listed(grammar="test")
+_BASE = Listed(short="di", valued="w", long=long_names("decode ignore-garbage"), long_valued=options("wrap"), reads=1)
+
+_CORE = {
+    "ls": Listed(
+        core=True,
+        short="aAbBcCdDfFgGhHiIklLmnNopqQrRsStuUvxXZ1",
+        valued="ITw",
+        long=long_names(
+            "all almost-all author escape ignore-backups color colour directory dired classify file-type full-time"
+            " group-directories-first no-group human-readable si dereference-command-line hyperlink inode kibibytes"
+            " dereference dereference-command-line-symlink-to-dir numeric-uid-gid literal hide-control-chars"
+            " show-control-chars quote-name reverse recursive size context zero"
+        ),
+        long_valued=options(
+            "block-size format hide indicator-style ignore quoting-style sort time time-style tabsize width"
+        ),
+        open=True,
+        names=True,
+        recursive=options("-R --recursive"),
+    ),
+    "cat": Listed(
+        core=True,
+        short="AbeEnstTuv",
+        long=long_names("show-all number-nonblank show-ends number squeeze-blank show-tabs show-nonprinting"),
+        open=True,
+        reads=1,
+    ),
+    "pwd": Listed(core=True, short="LP", long=long_names("logical physical"), operands=0),
+    "echo": Listed(core=True, grammar="text", open=True),
+    "grep": _GREP,
+    "egrep": _GREP,
+    "fgrep": _GREP,
+    "head": Listed(
+        core=True,
+        short="qvz",
+        valued="cn",
+        long=long_names("quiet silent verbose zero-terminated"),
+        long_valued=options("bytes lines"),
+        numeric=True,
+        open=True,
+        reads=1,
+    ),
+    "tail": Listed(
+        core=True,
+        short="fFqvzr",
+        valued="cns",
+        long=long_names("follow retry quiet silent verbose zero-terminated"),
+        long_valued=options("bytes lines max-unchanged-stats pid sleep-interval"),
+        numeric=True,
+        open=True,
+        endless=options("-f -F --follow --retry"),
+        reads=1,
+    ),
+    "wc": Listed(
+        core=True,
+        short="clLmw",
+        long=long_names("bytes chars lines max-line-length words total"),
+        open=True,
+        names=True,
+        reads=1,
+    ),
+    "find": Listed(core=True, grammar="find", names=True, walks=True),
+    "which": Listed(core=True, short="as", long=long_names("all"), open=True, text=256),
+    "type": Listed(core=True, short="afptP", open=True, text=256),
+    "whoami": Listed(core=True, long=long_names(""), operands=0),
+    "id": Listed(
+        core=True,
+        short="agGnruzZ",
+        long=long_names("context group groups name real user zero"),
+        open=True,
+        text=256,
+    ),
+    "date": Listed(
+        core=True,
+        short="uR",
+        valued="dr",
+        attached="I",
+        long=long_names("utc universal iso-8601 rfc-email resolution debug"),
+        long_valued=options("date reference rfc-3339"),
+        operand=re.compile(r"\+.*", re.DOTALL),
+        operands=1,
+        extended=options("-d --date"),
+        text=1,
+    ),
+    "uptime": Listed(core=True, short="ps", long=long_names("pretty since"), operands=0),
+}
+
+_FILES = {
+    "basename": Listed(
+        short="az", valued="s", long=long_names("multiple zero"), long_valued=options("suffix"), open=True, text=256
+    ),
+    "dirname": Listed(short="z", long=long_names("zero"), open=True, text=256),
+    "realpath": Listed(
+        short="eEmLPqsz",
+        long=long_names("canonicalize-existing canonicalize-missing logical physical quiet strip no-symlinks zero"),
+        long_valued=options("relative-to relative-base"),
+        open=True,
+        text=256,
+    ),
+    "readlink": Listed(
+        short="efmnqsvz",
+        long=long_names("canonicalize canonicalize-existing canonicalize-missing no-newline quiet silent verbose zero"),
+        open=True,
+        text=256,
+    ),
+    "stat": Listed(
+        short="fLt",
+        valued="c",
+        long=long_names("dereference file-system terse cached"),
+        long_valued=options("format printf"),
+        open=True,
+        text=256,
+    ),
+    "file": Listed(
+        short="bEhikLlNnrsvSd0",
+        valued="eFP",
+        long=long_names(
+            "brief mime mime-type mime-encoding keep-going dereference no-dereference no-pad no-buffer raw extension"
+            " apple"
+        ),
+        long_valued=options("exclude separator"),
+    ),
+    "du": Listed(
+        short="0abcDhHklLmsSx",
+        valued="Bdt",
+        long=long_names(
+            "null all apparent-size bytes total dereference-args human-readable inodes si summarize separate-dirs"
+            " dereference no-dereference count-links one-file-system time"
+        ),
+        long_valued=options("block-size max-depth threshold exclude time-style"),
+        open=True,
+        names=True,
+        walks=True,
+    ),
+    "df": Listed(
+        short="ahHiklPTv",
+        valued="Btx",
+        long=long_names("all human-readable si inodes local no-sync portability print-type total output"),
+        long_valued=options("block-size type exclude-type"),
+        open=True,
+        names=True,
+    ),
+    "tree": Listed(
+        odd=True,
+        short="adfilxpsughDFqNQrtUcvACSJX",
+        valued="LPIHT",
+        long=long_names(
+            "dirsfirst filesfirst noreport prune matchdirs ignore-case gitignore du si inodes device nolinks metafirst"
+        ),
+        long_valued=options("filelimit sort charset timefmt"),
+        names=True,
+        walks=True,
+    ),
+    "strings": Listed(
+        short="afow",
+        valued="entsT",
+        long=long_names("all print-file-name include-all-whitespace"),
+        long_valued=options("bytes radix encoding"),
+        numeric=True,
+        reads=1,
+    ),
+    "od": Listed(
+        short="abcdfilosvx",
+        valued="AjNSt",
+        attached="w",
+        long=long_names("output-duplicates traditional"),
+        long_valued=options("address-radix endian skip-bytes read-bytes strings format"),
+        open=True,
+        reads=1,
+    ),
+    "hexdump": Listed(short="bcCdovxX", valued="ns", long=long_names(""), reads=1),
+    "xxd": Listed(odd=True, short="abCdeEiupr", valued="cglnosR", long=long_names(""), operands=1, reads=1),
+    "base64": _BASE,
+    "base32": _BASE,
+    "md5sum": _SUM,
+    "sha1sum": _SUM,
+    "sha224sum": _SUM,
+    "sha256sum": _SUM,
+    "sha384sum": _SUM,
+    "sha512sum": _SUM,
+    "b2sum": _SUM,
+    "cksum": Listed(
+        short="abcz",
+        long=long_names("base64 raw tag untagged zero"),
+        long_valued=options("algorithm length"),
+        open=True,
+        names=True,
+        reads=1,
+    ),
+    "sum": Listed(short="rs", long=long_names("sysv"), open=True, reads=1),
+}
+
+_MACHINE = {
+    "uname": Listed(
+        short="asnrvmpio",
+        long=long_names(
+            "all kernel-name nodename kernel-release kernel-version machine processor hardware-platform"
+            " operating-system"
+        ),
+        operands=0,
+    ),
+    "hostname": Listed(
+        short="aAdfiIs",
+        long=long_names("alias all-fqdns all-ip-addresses domain fqdn long ip-address short"),
+        operands=0,
+    ),
+    "arch": Listed(long=long_names(""), operands=0),
+    "nproc": Listed(long=long_names("all"), long_valued=options("ignore"), operands=0),
+    "free": Listed(
+        short="bghklmtvw",
+        valued="sc",
+        long=long_names("bytes kilo mega giga tera kibi mebi gibi human si lohi total wide committed"),
+        long_valued=options("seconds count"),
+        operands=0,
+        endless=options("-s --seconds"),
+    ),
+    "ps": Listed(
+        short="AadefFHjlLMNTwyZ",
+        valued="CGgkopqstuUO",
+        long=long_names("deselect forest headers no-headers no-heading headings info"),
+        long_valued=options("sort format pid ppid user User group Group cols columns width lines rows tty sid"),
+        value=_NO_ENVIRONMENT,
+        operand=re.compile("[acfghjlmnrTuvwx]{1,8}|[0-9,]+"),
+        text=256,
+    ),
+    "groups": Listed(long=long_names(""), open=True, text=256),
+    "users": Listed(long=long_names(""), operands=0),
+    "w": Listed(short="fhiosp", long=long_names("no-header from short ip-addr old-style pids"), operands=1, text=1),
+    "who": Listed(
+        short="abdHlmpqrstTuw",
+        long=long_names("all boot dead heading login process count runlevel short time mesg message writable users"),
+        operands=2,
+    ),
+    "logname": Listed(long=long_names(""), operands=0),
+    "tty": Listed(short="s", long=long_names("silent quiet"), operands=0),
+    "seq": Listed(
+        short="w",
+        valued="fs",
+        long=long_names("equal-width"),
+        long_valued=options("format separator"),
+        numeric=True,
+        operand=_NUMBER,
+        operands=3,
+        text=3,
+    ),
+    "expr": _TEXT,
+    "true": _TEXT,
+    "false": _TEXT,
+    "test": _TEST,
+    "[": _TEST,
+    "command": Listed(grammar="lookup"),
+    "cd": Listed(short="LP", open=True),
+}
+
+COMMANDS: Mapping[str, Listed] = MappingProxyType({**_CORE, **TEXT_COMMANDS, **_FILES, **_MACHINE, **PROGRAMS})

@@ -1,0 +1,337 @@
+"""The commands of git that only read, each with all options it may have (git 2.39), and the way to run them.
+
+A repository's own configuration and attributes are an attacker's: they name programs (fsmonitor, pagers, hooks,
+external diffs, textconv, filters, signature checkers, remote helpers). What is harmless is git run by GIT_FUNCTION in
+GIT_ENVIRONMENT, which switch all of them off, and the writing of the index (decision 0016).
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final
+
+from gateway.plugin.shell.objection import Objection
+from gateway.plugin.shell.options import Listed, Use, options, read_use
+from gateway.plugin.shell.words import Word
+
+_GLOBAL: Final = frozenset({"--no-pager", "-P"})
+_FOLDER: Final = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./-]*")
+#: A format or an ordering that has a signature checked, by a program that the configuration names.
+_SIGNED: Final = re.compile(r"%[-+ ]?G|signature")
+
+
+def _names(text: str) -> frozenset[str]:
+    """Long options of git: none of them is common to all commands."""
+    return options(text)
+
+
+_COMMITS = Listed(
+    short="giFEP",
+    valued="n",
+    long=_names(
+        "oneline all branches tags remotes graph decorate no-decorate first-parent merges no-merges reverse follow"
+        " full-history simplify-merges date-order author-date-order topo-order abbrev-commit no-abbrev-commit"
+        " relative-date walk-reflogs boundary left-right cherry-pick cherry-mark left-only right-only no-color color"
+        " source full-diff regexp-ignore-case extended-regexp fixed-strings perl-regexp all-match invert-grep"
+        " no-walk mailmap no-mailmap no-notes parents children pretty"
+    ),
+    long_valued=_names(
+        "max-count skip since after until before author committer grep format date min-parents max-parents glob"
+        " exclude decorate-refs decorate-refs-exclude"
+    ),
+    numeric=True,
+)
+_PATCHES = Listed(
+    short="pusRabwzW",
+    valued="SG",
+    attached="MCB",
+    long=_names(
+        "patch no-patch raw stat numstat shortstat name-only name-status summary patch-with-stat compact-summary"
+        " minimal patience histogram no-renames find-renames find-copies full-index abbrev binary cached staged"
+        " merge-base ignore-space-change ignore-all-space ignore-blank-lines ignore-space-at-eol ignore-cr-at-eol"
+        " function-context exit-code quiet text no-color color color-words word-diff no-prefix check cc no-ext-diff"
+        " no-textconv pickaxe-all pickaxe-regex relative dirstat cumulative"
+    ),
+    long_valued=_names(
+        "unified stat-width stat-count stat-name-width diff-filter diff-algorithm inter-hunk-context word-diff-regex"
+        " src-prefix dst-prefix"
+    ),
+    numeric=True,
+)
+
+
+def _both(first: Listed, second: Listed, *, valued: str = "") -> Listed:
+    return replace(
+        first,
+        short=first.short + second.short,
+        valued=first.valued + second.valued + valued,
+        attached=first.attached + second.attached,
+        long=first.long | second.long,
+        long_valued=first.long_valued | second.long_valued,
+    )
+
+
+_LOG = _both(replace(_COMMITS, short=_COMMITS.short + "m"), _PATCHES, valued="L")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Command:
+    """`operands` where only these options make operands harmless; `reads`: it prints what is in files."""
+
+    listed: Listed
+    listing: frozenset[str] = frozenset()
+    reads: bool = False
+
+
+_LIST = options("--list")
+_REFS = "sort points-at format"
+_COMMANDS: Final[Mapping[str, _Command]] = MappingProxyType(
+    {
+        "status": _Command(
+            listed=Listed(
+                short="sbz",
+                long=_names(
+                    "short branch show-stash porcelain long no-renames ahead-behind no-ahead-behind column"
+                    " untracked-files"
+                ),
+                attached="u",
+            )
+        ),
+        "log": _Command(listed=_LOG, reads=True),
+        "show": _Command(listed=_LOG, reads=True),
+        "diff": _Command(listed=_PATCHES, reads=True),
+        "blame": _Command(
+            listed=Listed(
+                short="lswebftpnc",
+                valued="L",
+                attached="CM",
+                long=_names("porcelain line-porcelain show-stats show-name show-number show-email root incremental"),
+                long_valued=_names("since date abbrev ignore-rev"),
+            ),
+            reads=True,
+        ),
+        "branch": _Command(
+            listed=Listed(
+                short="avri",
+                long=_names(
+                    "all remotes verbose list show-current ignore-case no-color no-column color column no-abbrev"
+                ),
+                long_valued=_names(f"contains no-contains merged no-merged abbrev {_REFS}"),
+            ),
+            listing=_LIST,
+        ),
+        "tag": _Command(
+            listed=Listed(
+                short="li",
+                attached="n",
+                long=_names("list ignore-case no-column"),
+                long_valued=_names(f"contains no-contains merged no-merged {_REFS}"),
+            ),
+            listing=options("-l --list"),
+        ),
+        "remote": _Command(listed=Listed(short="v", long=_names("verbose"), operands=0)),
+        "rev-parse": _Command(
+            listed=Listed(
+                long=_names(
+                    "abbrev-ref short verify quiet show-toplevel git-dir is-inside-work-tree show-prefix show-cdup"
+                    " symbolic symbolic-full-name all branches tags remotes absolute-git-dir is-bare-repository"
+                    " is-shallow-repository git-common-dir show-superproject-working-tree local-env-vars"
+                ),
+                short="q",
+            )
+        ),
+        "rev-list": _Command(
+            listed=replace(_COMMITS, long=_COMMITS.long | {"count", "objects"}),
+        ),
+        "ls-files": _Command(
+            listed=Listed(
+                short="cdmosktzuv",
+                valued="xX",
+                long=_names(
+                    "cached deleted modified others ignored stage killed unmerged directory no-empty-directory"
+                    " exclude-standard error-unmatch full-name deduplicate eol"
+                ),
+                long_valued=_names("exclude abbrev"),
+            )
+        ),
+        "ls-tree": _Command(
+            listed=Listed(short="drtlz", long=_names("long name-only name-status full-name full-tree object-only"))
+        ),
+        "cat-file": _Command(listed=Listed(short="tsep"), reads=True),
+        "show-ref": _Command(listed=Listed(short="dsq", long=_names("heads tags head dereference hash verify quiet"))),
+        "for-each-ref": _Command(
+            listed=Listed(
+                long=_names("ignore-case"), long_valued=_names(f"count contains no-contains merged no-merged {_REFS}")
+            )
+        ),
+        "merge-base": _Command(listed=Listed(short="a", long=_names("all octopus independent is-ancestor fork-point"))),
+        "describe": _Command(
+            listed=Listed(
+                long=_names("all tags contains long always exact-match first-parent"),
+                long_valued=_names("abbrev candidates match exclude"),
+            )
+        ),
+        "shortlog": _Command(
+            listed=replace(
+                _COMMITS, short="nsec", valued="", long=_COMMITS.long | {"numbered", "summary", "email", "committer"}
+            )
+        ),
+        "reflog": _Command(listed=Listed(valued="n", numeric=True, operand=re.compile("show|HEAD"), operands=2)),
+        "grep": _Command(
+            listed=Listed(
+                short="nilcwEFGPvhHIoLqzpW",
+                valued="ABCem",
+                long=_names(
+                    "line-number ignore-case files-with-matches name-only count word-regexp extended-regexp"
+                    " fixed-strings basic-regexp perl-regexp invert-match cached untracked no-color color heading break"
+                    " show-function function-context column only-matching and or not all-match quiet"
+                ),
+                long_valued=_names("after-context before-context context max-depth max-count"),
+                numeric=True,
+            ),
+            reads=True,
+        ),
+        "count-objects": _Command(listed=Listed(short="vH", operands=0)),
+        "stash": _Command(listed=Listed(operand=re.compile("list"), operands=1)),
+        "worktree": _Command(listed=Listed(operand=re.compile("list"), operands=1)),
+        "config": _Command(
+            listed=Listed(
+                short="lz",
+                long=_names("list local name-only show-origin show-scope null get get-all get-regexp"),
+                operands=1,
+            ),
+            listing=options("--get --get-all --get-regexp"),
+            reads=True,
+        ),
+        "version": _Command(listed=Listed(operands=0)),
+        "--version": _Command(listed=Listed(operands=0)),
+    }
+)
+#: Without an operand or option they do something else than list.
+_NEEDED: Final = {"stash": "list", "worktree": "list"}
+
+
+def read_git(words: tuple[Word, ...]) -> Use:
+    """The command's options, values and operands; its name is the first option. Raises Objection."""
+    at = 0
+    values: list[tuple[str, Word]] = []
+    while at < len(words) and not words[at].expands:
+        if words[at].text == "-C" and at + 1 < len(words) and _plain_folder(words[at + 1]):
+            values.append(("-C", words[at + 1]))
+            at += 2
+        elif words[at].text in _GLOBAL:
+            at += 1
+        else:
+            break
+    name = words[at].text if at < len(words) and not words[at].expands else ""
+    command = _COMMANDS.get(name)
+    if command is None:
+        raise Objection("command", f"git {name!r} is not on the list of harmless commands.")
+    for word in words[at + 1 :]:
+        if word.text in {f"--{long}" for long in command.listed.long_valued}:
+            # Some versions take the next word for its value, some do not.
+            raise Objection("option", f"git {name} {word.text} has no value behind an equals sign.")
+    use = read_use(f"git {name}", words[at + 1 :], command.listed)
+    operands = use.operands
+    if command.listing and operands and not use.options & command.listing:
+        raise Objection("operand", f"git {name} is known to be harmless with operands only where it lists.")
+    if name in _NEEDED and (not operands or operands[0].text != _NEEDED[name]):
+        raise Objection("operand", f"git {name} is known to be harmless only as `git {name} {_NEEDED[name]}`.")
+    if name == "config" and not use.options & options("-l --list --get --get-all --get-regexp"):
+        raise Objection("operand", "git config is known to be harmless only with --get or --list.")
+    for option, word in use.values:
+        if word.expands or word.text.startswith("-") or _SIGNED.search(word.text):
+            raise Objection("option", f"git {name} {option} is not known to be harmless with {word.text!r}.")
+    return Use(use.options | {name}, (*values, *use.values), operands)
+
+
+def prints_contents(use: Use) -> bool:
+    """Whether this use of git prints what is in files, of any commit, or the configuration."""
+    return any(name in use.options and command.reads for name, command in _COMMANDS.items())
+
+
+def _plain_folder(word: Word) -> bool:
+    return not word.expands and not word.tilde and bool(_FOLDER.fullmatch(word.text))
+
+
+#: Overrides every configuration file; a key that this git does not know is ignored.
+_CONFIGURATION: Final = (
+    ("core.fsmonitor", "false"),
+    ("core.hooksPath", "/dev/null"),
+    ("core.pager", "cat"),
+    ("core.attributesFile", "/dev/null"),
+    ("core.alternateRefsCommand", "false"),
+    ("core.sshCommand", "false"),
+    ("core.gitProxy", "false"),
+    ("core.editor", "false"),
+    ("core.askPass", "false"),
+    ("core.untrackedCache", "false"),
+    ("credential.helper", ""),
+    ("diff.autoRefreshIndex", "false"),
+    ("diff.external", ""),
+    ("diff.submodule", "short"),
+    ("diff.ignoreSubmodules", "all"),
+    ("log.diffMerges", "separate"),
+    ("log.showSignature", "false"),
+    ("gpg.program", "false"),
+    ("gpg.openpgp.program", "false"),
+    ("gpg.x509.program", "false"),
+    ("gpg.ssh.program", "false"),
+    ("interactive.diffFilter", "false"),
+    ("protocol.allow", "never"),
+    ("status.submoduleSummary", "false"),
+    ("submodule.recurse", "false"),
+    ("safe.directory", "*"),  # whose repository it is does not matter where nothing of it runs
+)
+
+GIT_ENVIRONMENT: Final[tuple[tuple[str, str], ...]] = (
+    ("GIT_CONFIG_NOSYSTEM", "1"),
+    ("GIT_CONFIG_GLOBAL", "/dev/null"),
+    ("GIT_ATTR_NOSYSTEM", "1"),
+    ("GIT_OPTIONAL_LOCKS", "0"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("GIT_NO_LAZY_FETCH", "1"),
+    ("GIT_ALLOW_PROTOCOL", "none"),
+    ("GIT_PAGER", "cat"),
+    ("GIT_CONFIG_COUNT", str(len(_CONFIGURATION))),
+    *((f"GIT_CONFIG_KEY_{n}", key) for n, (key, _) in enumerate(_CONFIGURATION)),
+    *((f"GIT_CONFIG_VALUE_{n}", value) for n, (_, value) in enumerate(_CONFIGURATION)),
+)
+
+#: Filters and diff drivers have names of the repository's choice, so no fixed variable reaches them: each filter of the
+#: configuration is emptied by its name, and every command that would run a diff driver is told not to.
+GIT_FUNCTION: Final = r"""git() (
+while :; do
+  case $1 in
+    --no-pager|-P) shift ;;
+    -C) cd -- "$2" || exit 128; shift 2 ;;
+    *) break ;;
+  esac
+done
+n=$GIT_CONFIG_COUNT
+set -f
+IFS='
+'
+for key in $(command git config --name-only --get-regexp '^filter\.'); do
+  case $key in
+    *.clean|*.smudge|*.process) value= ;;
+    *.required) value=false ;;
+    *) continue ;;
+  esac
+  export "GIT_CONFIG_KEY_$n=$key" "GIT_CONFIG_VALUE_$n=$value"
+  n=$((n + 1))
+done
+export GIT_CONFIG_COUNT=$n
+name=$1
+shift
+case $name in
+  log|show|diff|blame) set -- --no-ext-diff --no-textconv "$@" ;;
+  status) set -- --ignore-submodules=all "$@" ;;
+esac
+case $name in
+  log|show|diff) set -- --ignore-submodules=all "$@" ;;
+esac
+exec git "$name" "$@"
+)
+"""

@@ -1,0 +1,252 @@
+"""The commands whose words are a language of their own: find, test, sed, command -v."""
+
+import re
+
+from gateway.plugin.shell.objection import Objection
+from gateway.plugin.shell.options import Use
+from gateway.plugin.shell.words import ANY_WORD, Word
+
+_FIND_ALONE = frozenset(
+    [
+        "!",
+        "(",
+        ")",
+        ",",
+        "-a",
+        "-and",
+        "-o",
+        "-or",
+        "-not",
+        "-true",
+        "-false",
+        "-empty",
+        "-print",
+        "-print0",
+        "-ls",
+        "-prune",
+        "-quit",
+        "-depth",
+        "-d",
+        "-xdev",
+        "-mount",
+        "-daystart",
+        "-follow",
+        "-nouser",
+        "-nogroup",
+        "-readable",
+        "-writable",
+        "-executable",
+        "-noleaf",
+        "-ignore_readdir_race",
+        "-noignore_readdir_race",
+        "-warn",
+        "-nowarn",
+        "-help",
+        "--help",
+        "-version",
+        "--version",
+    ]
+)
+_FIND_VALUED = frozenset(
+    [
+        "-name",
+        "-iname",
+        "-path",
+        "-ipath",
+        "-wholename",
+        "-iwholename",
+        "-regex",
+        "-iregex",
+        "-lname",
+        "-ilname",
+        "-type",
+        "-xtype",
+        "-size",
+        "-perm",
+        "-user",
+        "-group",
+        "-uid",
+        "-gid",
+        "-mtime",
+        "-atime",
+        "-ctime",
+        "-mmin",
+        "-amin",
+        "-cmin",
+        "-newer",
+        "-anewer",
+        "-cnewer",
+        "-maxdepth",
+        "-mindepth",
+        "-inum",
+        "-links",
+        "-samefile",
+        "-fstype",
+        "-used",
+        "-regextype",
+        "-printf",
+    ]
+)
+_FIND_NEWER = re.compile("-newer[aBcm][aBcmt]")
+_FIND_LEADING = re.compile("-[HLP]|-O[0-3]")
+_FIND_PATHS = frozenset({"-newer", "-anewer", "-cnewer", "-samefile"})
+#: Tests whose pattern narrows what a walk of the whole machine prints.
+_FIND_NARROWS = frozenset(
+    ["-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename", "-regex", "-iregex", "-lname", "-ilname"]
+)
+
+_TEST_UNARY = frozenset(
+    [
+        "-e",
+        "-f",
+        "-d",
+        "-r",
+        "-w",
+        "-x",
+        "-s",
+        "-L",
+        "-h",
+        "-b",
+        "-c",
+        "-p",
+        "-S",
+        "-u",
+        "-g",
+        "-k",
+        "-O",
+        "-G",
+        "-N",
+        "-z",
+        "-n",
+    ]
+)
+_TEST_BINARY = frozenset({"=", "==", "!=", "-nt", "-ot", "-ef"})
+_TEST_NUMBERS = frozenset({"-eq", "-ne", "-gt", "-ge", "-lt", "-le"})
+_WHOLE_NUMBER = re.compile("-?[0-9]+")
+# What some shell's test would evaluate as a subscript.
+_TEST_EVALUATED = re.compile(r"[\[$`(]")
+
+# Addresses and `p` or `d`: with nothing but that letter behind the last slash there is no reading in which a script
+# does more. Of a substitution everything between three slashes is text, and no flag runs or writes.
+_SED_ADDRESS = r"(?:[0-9]+(?:~[0-9]+)?|\$|/[^/\\\n]+/)"
+_SED_RANGE = rf"{_SED_ADDRESS}(?:,(?:\+?[0-9]+|\$|/[^/\\\n]+/))?"
+_SED_LINES = r"(?:[0-9]+|\$)(?:,(?:\+?[0-9]+|\$))?p"
+_SED_SUBSTITUTE = "|".join(
+    rf"s[{mark}](?:[^{mark}\\\n]|\\[^\n])++[{mark}](?:[^{mark}\\\n]|\\[^\n])*+[{mark}][gpiI0-9]*" for mark in "/|,#"
+)
+_SED_QUIET_SCRIPT = re.compile(rf"p|{_SED_RANGE}p|{_SED_LINES}(?:; ?{_SED_LINES})++|{_SED_SUBSTITUTE}")
+_SED_SCRIPT = re.compile(rf"{_SED_RANGE}d|{_SED_SUBSTITUTE}")
+_SED_QUIET = frozenset({"-n", "--quiet", "--silent"})
+_SED_EXTENDED = frozenset({"-E", "-r", "--regexp-extended"})
+
+
+def read_find(words: tuple[Word, ...]) -> Use:
+    """Starting points are the operands, tests and actions the values; what is not listed is objected to."""
+    at = 0
+    while at < len(words) and _FIND_LEADING.fullmatch(words[at].text):
+        at += 1
+    starts: list[Word] = []
+    while at < len(words) and not words[at].text.startswith(("-", "(", ")", ",", "!")):
+        _never_a_predicate(words[at])
+        starts.append(words[at])
+        at += 1
+    options: set[str] = set()
+    values: list[tuple[str, Word]] = []
+    runs: list[tuple[Word, ...]] = []
+    while at < len(words):
+        predicate = words[at].text
+        at += 1
+        if words[at - 1].expands:
+            raise Objection("expansion", f"{predicate!r} may expand to an action of find.")
+        options.add(predicate)
+        if predicate in _FIND_ALONE:
+            continue
+        if predicate == "-exec":
+            command, at = _executed(words, at)
+            runs.append(command)
+            continue
+        if predicate not in _FIND_VALUED and not _FIND_NEWER.fullmatch(predicate):
+            raise Objection("option", f"find is not known to be harmless with {predicate!r}.")
+        if at == len(words):
+            raise Objection("option", f"find {predicate} has no value.")
+        if words[at].splits:
+            _never_a_predicate(words[at])
+        values.append((predicate, words[at]))
+        at += 1
+    return Use(frozenset(options), tuple(values), tuple(starts), tuple(runs))
+
+
+def _executed(words: tuple[Word, ...], start: int) -> tuple[tuple[Word, ...], int]:
+    """The command of an `-exec` with any word for each that holds a name, and where the next test begins."""
+    for at in range(start, len(words)):
+        if words[at].expands:
+            raise Objection("expansion", f"{words[at].text!r} may end the command of find -exec.")
+        if words[at].text == ";" or (words[at].text == "+" and words[at - 1].text == "{}"):
+            return tuple(ANY_WORD if "{}" in word.text else word for word in words[start:at]), at + 1
+    raise Objection("option", "find -exec has no end.")
+
+
+def is_narrow(use: Use) -> bool:
+    """Whether a find prints few of the files it walks over: by a pattern with something fixed in it, or by depth."""
+    return any(
+        (option in _FIND_NARROWS and re.search(r"[^*?.\[\]\\^$/]", word.text))
+        or (option == "-maxdepth" and word.text in ("0", "1", "2"))
+        for option, word in use.values
+    )
+
+
+def find_paths(use: Use) -> tuple[Word, ...]:
+    return use.operands + tuple(word for option, word in use.values if option in _FIND_PATHS or "newer" in option)
+
+
+def read_test(name: str, words: tuple[Word, ...]) -> Use:
+    """`test` and `[` with one plain condition."""
+    if name == "[":
+        if not words or words[-1].text != "]":
+            raise Objection("operand", "[ has no closing ].")
+        words = words[:-1]
+    if any(word.splits for word in words):
+        raise Objection("expansion", f"{name} is harmless only with plain operands.")
+    if words and words[0].text == "!":
+        words = words[1:]
+    texts = [word.text for word in words]
+    if any(not word.expands and _TEST_EVALUATED.search(word.text) for word in words):
+        raise Objection("operand", f"An operand of {name} may be evaluated by the shell.")
+    unary = len(words) == 2 and texts[0] in _TEST_UNARY
+    binary = len(words) == 3 and texts[1] in _TEST_BINARY
+    numbers = len(words) == 3 and texts[1] in _TEST_NUMBERS and all(map(_WHOLE_NUMBER.fullmatch, (texts[0], texts[2])))
+    if len(words) <= 1 or unary or binary or numbers:
+        return Use()
+    raise Objection("operand", f"{name} is known to be harmless with one plain condition.")
+
+
+def read_sed(words: tuple[Word, ...]) -> Use:
+    """`sed` with one substitution or deletion, `sed -n` with addresses and `p`, and nothing else."""
+    rest = [word for word in words if word.text not in _SED_QUIET | _SED_EXTENDED]
+    quiet = [word for word in words if word.text in _SED_QUIET]
+    script = _SED_QUIET_SCRIPT if quiet else _SED_SCRIPT
+    if len(quiet) > 1 or not rest or rest[0].expands or not script.fullmatch(rest[0].text):
+        raise Objection("operand", "sed is known to be harmless only with s, d, or with -n and p, and plain addresses.")
+    for word in rest[1:]:
+        if word.text.startswith("-") and word.text != "-":
+            raise Objection("option", f"sed is not known to be harmless with {word.text!r}.")
+        if word.may_be_option:
+            raise Objection("expansion", f"{word.text!r} may expand to an option of sed.")
+    return Use(operands=tuple(rest[1:]))
+
+
+def read_lookup(words: tuple[Word, ...]) -> Use:
+    """`command -v NAME` looks up; without it the command runs."""
+    if len(words) < 2 or words[0].text not in ("-v", "-V") or any(word.expands for word in words):
+        raise Objection("option", "command is harmless only as `command -v NAME`.")
+    return Use()
+
+
+def _never_a_predicate(word: Word) -> None:
+    """A predicate is a dash and letters: nothing that begins with another character or ends behind a dot is one."""
+    if not word.expands:
+        return
+    tail = word.text[len(word.text) - word.tail :]
+    begins = word.fixed > 0 and not word.text.startswith("-")
+    if word.wild or "{" in word.text or not (begins or (word.splits and "." in tail)):
+        raise Objection("expansion", f"{word.text!r} may expand to an action of find.")

@@ -1,0 +1,287 @@
+"""Reads the plain subset of sh that the gate can judge: words, quotes, lists, `for`, `if`, discarded output, globs.
+
+Rule 1: no shell (dash, bash, busybox) runs a command or opens a file that `parse` does not return; where they differ,
+the text is not plain.
+Rule 2: nothing that runs code while words are expanded is plain: substitutions, arithmetic, unknown variables.
+Rule 3: a variable has no value here. It may be empty or hold anything, and without quotes it is any words or none.
+Rule 4: one pass from left to right; every pattern is possessive, so hostile text costs no more than its length.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import NoReturn
+
+from gateway.plugin.shell.constructs import Constructs
+from gateway.plugin.shell.objection import Objection
+from gateway.plugin.paths import unseen
+from gateway.plugin.shell.words import Draft, Word
+
+#: A command for a person's eyes is far below these; they bound what one assessment costs.
+MOST_CHARACTERS, MOST_PIECES, MOST_WORDS, MOST_EXPANSIONS = 4096, 1024, 256, 16
+
+#: Variables that hold no secret, set or not.
+VARIABLES = frozenset({"HOME", "PWD", "SHELL", "PATH", "USER", "LANG"})
+
+#: What only a shell has.
+BUILTINS = frozenset({"cd", "command", "type"})
+
+# `$` before one of these is itself; before anything else it expands or depends on the shell (`$'`, `$[`, `$"`).
+_PLAIN_DOLLAR = r"\$(?=[ \t\n|)/.,:;%+=~^&<>\]}]|\Z)"
+_VARIABLE = r"\$(?:(?P<{0}>[A-Za-z_][A-Za-z0-9_]*+)|\{{(?P<{0}_braced>[A-Za-z_][A-Za-z0-9_]*+)\}})"
+
+_PIECE = re.compile(
+    rf"""
+    (?P<gap>[ \t]++(?:\\\n[ \t]*+)*+)
+  | (?P<join>[12]?>&[12](?=[ \t\n;|&]|\Z))
+  | (?P<discard>[12]?>>?(?![<>&(|]))
+  | (?P<input>0?<(?![<>&(]))
+  | (?P<operator>&&|\|\||\||;)
+  | (?P<newline>\n)
+  | (?P<braces>\{{[A-Za-z0-9_]*+\}})
+  | (?P<literal>[^\s'"\\|&;<>()$`~\#*?\[{{]++)
+  | (?P<single>'[^']*+')
+  | (?P<double>"(?:[^"\\]|\\[^\n])*+")
+  | (?P<escape>\\[^\n])
+  | (?P<variable>{_VARIABLE.format("name")})
+  | (?P<dollar>{_PLAIN_DOLLAR})
+  | (?P<special>[~\#*?\[{{])
+    """,
+    re.VERBOSE,
+)
+_IN_DOUBLE = re.compile(
+    rf"""
+    (?P<text>[^\\$`]++)
+  | \\(?P<escaped>[$`"\\])
+  | (?P<backslash>\\)
+  | {_VARIABLE.format("name")}
+  | (?P<dollar>{_PLAIN_DOLLAR})
+    """,
+    re.VERBOSE,
+)
+
+_NOT_PLAIN = {
+    "`": "a command substitution",
+    "$": "an expansion that is not plain",
+    "(": "a subshell, function or process substitution",
+    ")": "an unmatched parenthesis",
+    "&": "a background job",
+    ">": "a redirection that is not plain",
+    "<": "a here-document or another redirection that is not plain",
+    "'": "an unbalanced quote",
+    '"': "an unbalanced quote",
+    "\\": "an escaped line end within a word",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One simple command; `piped`: its input comes from the step before."""
+
+    words: tuple[Word, ...]
+    inputs: tuple[Word, ...] = ()
+    piped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A plain text, read. `extras`: what a person writes rarely (continuation, comment, input, line, construct)."""
+
+    steps: tuple[Step, ...]
+    redirects: bool = False
+    extras: frozenset[str] = frozenset()
+
+    @property
+    def argv(self) -> tuple[str, ...] | None:
+        """What can be executed without a shell; None: it takes one."""
+        words = self.steps[0].words
+        if len(self.steps) > 1 or self.redirects or "construct" in self.extras or words[0].text in BUILTINS:
+            return None
+        return None if any(word.expands or word.tilde for word in words) else tuple(word.text for word in words)
+
+
+def parse(text: str) -> Script:
+    """Raises Objection("not_plain", why) for everything outside the subset."""
+    if len(text) > MOST_CHARACTERS:
+        _object(f"{len(text)} characters are more than {MOST_CHARACTERS}")
+    hidden = unseen(text)
+    if hidden is not None:
+        _object(f"it holds the invisible character {hidden}")
+    reader = _Reader()
+    trimmed = text.strip(" \t\n")
+    position = pieces = 0
+    while position < len(trimmed):
+        match = _PIECE.match(trimmed, position)
+        if match is None:
+            character = trimmed[position]
+            _object(f"it holds {_NOT_PLAIN.get(character, f'{character!r}, which is not plain')}")
+        position = reader.take(match)
+        pieces += 1
+        if pieces > MOST_PIECES:
+            _object(f"it holds more than {MOST_PIECES} pieces")
+    return reader.end()
+
+
+def _object(why: str) -> NoReturn:
+    raise Objection("not_plain", f"The command is not plain sh: {why}.")
+
+
+class _Reader:
+    """Collects pieces into words, words into steps."""
+
+    def __init__(self) -> None:
+        self._steps: list[Step] = []
+        self._words: list[Word] = []
+        self._inputs: list[Word] = []
+        self._draft = Draft()
+        self._constructs = Constructs()
+        self._target: str | None = None  # the redirection that waits for its target
+        self._piped = self._redirects = self._step_begun = False
+        self._redirect_first = False  # a redirection stands in front of the step's words
+        self._operator_before: str | None = None
+        self._extras: set[str] = set()
+        self._counted = self._expansions = 0
+
+    def take(self, match: "re.Match[str]") -> int:
+        """Where the next piece begins."""
+        kind, piece = match.lastgroup or "", match.group()
+        if kind == "variable":
+            self._variable(match)
+        elif kind in ("literal", "dollar", "braces"):
+            self._draft.add(piece)
+        elif kind == "gap":
+            self._end_word()
+            if "\n" in piece:
+                self._extras.add("continuation")
+        elif kind == "newline":
+            self._line()
+        elif kind == "single":
+            self._draft.add(piece[1:-1], bare=False)
+        elif kind == "double":
+            self._double(piece[1:-1])
+        elif kind == "escape":
+            self._draft.add(piece[1], bare=False)
+        elif kind == "special":
+            return self._special(match)
+        elif kind == "operator":
+            self._operator(piece)
+        else:
+            self._redirect(kind, piece)
+        return match.end()
+
+    def end(self) -> Script:
+        self._end_word()
+        if self._step_begun or self._operator_before not in (";", "\n"):
+            self._end_step()
+        self._constructs.end()
+        if not self._steps:
+            _object("a command is missing")
+        if self._constructs.any:
+            self._extras.add("construct")
+        return Script(tuple(self._steps), self._redirects, frozenset(self._extras))
+
+    def _variable(self, match: "re.Match[str]", *, quoted: bool = False) -> None:
+        name = match["name"] or match["name_braced"]
+        if name not in VARIABLES and name not in self._constructs.variables:
+            raise Objection("variable", f"The command expands the variable {name!r}.")
+        self._expand(match.group(), splits=not quoted, wild=not quoted)
+
+    def _expand(self, written: str, *, splits: bool = True, wild: bool = False) -> None:
+        self._expansions += 1
+        if self._expansions > MOST_EXPANSIONS:
+            _object(f"it holds more than {MOST_EXPANSIONS} globs and variables")
+        self._draft.expand(written, splits=splits, wild=wild)
+
+    def _double(self, body: str) -> None:
+        self._draft.add("", bare=False)
+        position = 0
+        while position < len(body):
+            match = _IN_DOUBLE.match(body, position)
+            if match is None:
+                _object(f"it holds {_NOT_PLAIN[body[position]]}")
+            if match["name"] or match["name_braced"]:
+                self._variable(match, quoted=True)
+            else:
+                self._draft.add(match["escaped"] or match.group(), bare=False)
+            position = match.end()
+
+    def _special(self, match: "re.Match[str]") -> int:
+        piece, draft = match.group(), self._draft
+        if piece == "#" and not draft.begun:
+            self._extras.add("comment")
+            line_end = match.string.find("\n", match.end())
+            return len(match.string) if line_end < 0 else line_end
+        if piece == "~" and not draft.begun:
+            draft.tilde = True
+            if match.string.startswith(("+", "-", *"0123456789"), match.end()):
+                _object("a tilde that some shells take for the folder before")
+        if piece in "~#":
+            draft.add(piece)
+        elif piece == "{":
+            if draft.brace:
+                _object("a word holds more than one brace")
+            draft.brace = True
+            self._expand(piece)
+        else:
+            self._expand(piece)
+        return match.end()
+
+    def _operator(self, piece: str) -> None:
+        self._end_word()
+        self._end_step()
+        self._piped = piece == "|"
+        self._operator_before = piece
+
+    def _line(self) -> None:
+        """Ends the step if there is one; behind an operator and in front of everything a line end is a gap."""
+        self._end_word()
+        self._extras.add("line")
+        if self._step_begun:
+            self._end_step()
+            self._piped = False
+            self._operator_before = "\n"
+
+    def _redirect(self, kind: str, piece: str) -> None:
+        # bash opens a descriptor for `{name}>`, and reads a digit in front as one.
+        if self._draft.begun and (piece[0].isdigit() or self._draft.text.isdigit() or "{" in self._draft.text):
+            _object("a descriptor is not plain")
+        self._end_word()
+        if self._target is not None:
+            _object("a redirection has no target")
+        self._redirect_first = self._redirect_first or not self._words
+        self._redirects = self._step_begun = True
+        if kind != "join":
+            self._target = kind
+
+    def _end_word(self) -> None:
+        if not self._draft.begun:
+            return
+        word, brace = self._draft.word(), self._draft.brace
+        self._draft, self._step_begun = Draft(), True
+        self._counted += 1
+        if self._counted > MOST_WORDS:
+            _object(f"it holds more than {MOST_WORDS} words")
+        if brace and ".." in word.text:
+            _object("a brace counts")
+        target, self._target = self._target, None
+        if target is None:
+            self._words.append(word)
+        elif word.expands:
+            _object("the target of a redirection is expanded")
+        elif target == "input":
+            self._inputs.append(word)
+            if word.text != "/dev/null":
+                self._extras.add("input")
+        elif word.text != "/dev/null":
+            raise Objection("redirection", f"The command writes to {word.text!r}.")
+
+    def _end_step(self) -> None:
+        if self._target is not None:
+            _object("a redirection has no target")
+        if not self._words:
+            _object("a command is missing")
+        words = self._constructs.command(self._words)
+        if len(words) < len(self._words) and self._redirect_first:
+            _object("a redirection stands in front of a reserved word")
+        if words:
+            self._steps.append(Step(tuple(words), tuple(self._inputs), self._piped))
+        self._words, self._inputs, self._step_begun, self._redirect_first = [], [], False, False

@@ -1,0 +1,106 @@
+"""A plain text, read command by command against the tables: what each would do, or an Objection."""
+
+import re
+from dataclasses import dataclass
+
+from gateway.plugin.shell.parser import Script, Step, parse
+from gateway.plugin.shell.commands import COMMANDS
+from gateway.plugin.shell.git import read_git
+from gateway.plugin.shell.grammars import read_find, read_lookup, read_sed, read_test
+from gateway.plugin.shell.objection import Objection
+from gateway.plugin.shell.options import Listed, Use, read_use
+from gateway.plugin.shell.programs import read_awk, read_line, read_printf, read_tar, read_xargs
+from gateway.plugin.shell.words import Word
+
+#: Where programs come from that nobody but root can have planted.
+_TRUSTED_FOLDERS = ("/bin/", "/usr/bin/")
+#: What bash opens as a connection.
+_NETWORK = re.compile(r"/dev/(?:tcp|udp)(?:/|\Z)")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One command of a text: its name, its table, and how it is used."""
+
+    name: str
+    step: Step
+    listed: Listed
+    use: Use
+
+
+def read_command(text: str) -> tuple[Script, tuple[Reading, ...]]:
+    """Raises Objection for what is not plain, and for the first command that is not known to be harmless."""
+    script = parse(text)
+    return script, tuple(_read(step) for step in script.steps)
+
+
+def _read(step: Step) -> Reading:
+    name = _name(step.words[0])
+    listed = COMMANDS.get(name)
+    if listed is None:
+        raise Objection("command", f"{step.words[0].text!r} is not on the list of harmless commands.")
+    if listed.grammar == "git" and step.words[0].text != name:
+        raise Objection("command", "git is known to be harmless only by its bare name.")
+    if listed.grammar == "xargs" and not (step.piped or step.inputs):
+        raise Objection("waits_for_input", "xargs would wait for input.")
+    for word in step.inputs:
+        if _NETWORK.match(word.text):
+            raise Objection("redirection", f"The command opens {word.text!r}.")
+    use = _use(name, step.words[1:], listed)
+    for words in use.runs:
+        _read_run(name, words)
+    return Reading(name, step, listed, use)
+
+
+def _name(word: Word) -> str:
+    """The command's name; "" where its spelling hides something."""
+    if word.expands or word.tilde or not word.bare:
+        return ""
+    for folder in _TRUSTED_FOLDERS:
+        if word.text.startswith(folder):
+            return word.text.removeprefix(folder)
+    return word.text
+
+
+def _read_run(runner: str, words: tuple[Word, ...]) -> None:
+    """A command that another one runs, with words that nobody knows: no word may make it do harm.
+
+    find gives names of files that it found, xargs whatever it reads: for xargs only what prints names and facts.
+    """
+    name = _name(words[0]) if words else ""
+    listed = COMMANDS.get(name)
+    if listed is None or not listed.open or listed.grammar not in ("options", "text") or name == "cd":
+        raise Objection(
+            "command", f"{runner} runs {words[0].text if words else ''!r}, which is not known to be harmless."
+        )
+    if runner == "xargs" and not (listed.names or listed.grammar == "text" or listed.text > len(words)):
+        raise Objection("command", f"xargs runs {name!r} with whatever it reads.")
+    _use(name, words[1:], listed)
+
+
+def _use(name: str, words: tuple[Word, ...], listed: Listed) -> Use:
+    match listed.grammar:
+        case "text":
+            return Use()
+        case "find":
+            return read_find(words)
+        case "test":
+            return read_test(name, words)
+        case "sed":
+            return read_sed(words)
+        case "lookup":
+            return read_lookup(words)
+        case "line":
+            return read_line(name, words, listed)
+        case "printf":
+            return read_printf(words)
+        case "awk":
+            return read_awk(name, words)
+        case "tar":
+            return read_tar(words)
+        case "xargs":
+            return read_xargs(words)
+        case "git":
+            return read_git(words)
+        case "options":
+            return read_use(name, words, listed)

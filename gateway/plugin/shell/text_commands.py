@@ -1,0 +1,170 @@
+"""The longer everyday list's commands for texts, each with all options it may have (see shell_commands)."""
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from gateway.plugin.shell.options import Listed, long_names, options
+
+_COMMANDS = {
+    "sort": Listed(
+        short="bcCdfghiMmnrRsuVz",
+        valued="ktS",
+        long=long_names(
+            "ignore-leading-blanks dictionary-order ignore-case general-numeric-sort human-numeric-sort"
+            " ignore-nonprinting month-sort numeric-sort random-sort reverse version-sort check merge stable unique"
+            " zero-terminated debug"
+        ),
+        long_valued=options("key field-separator sort buffer-size parallel"),
+        reads=1,
+    ),
+    "uniq": Listed(
+        short="cdDiuz",
+        valued="fsw",
+        long=long_names("count repeated all-repeated ignore-case unique zero-terminated group"),
+        long_valued=options("skip-fields skip-chars check-chars"),
+        operand=re.compile(r"[^+].*", re.DOTALL),
+        operands=1,
+        reads=1,
+    ),
+    "cut": Listed(
+        short="nsz",
+        valued="bcdf",
+        long=long_names("complement only-delimited zero-terminated"),
+        long_valued=options("bytes characters delimiter fields output-delimiter"),
+        open=True,
+        reads=1,
+    ),
+    "nl": Listed(
+        short="p",
+        valued="bdfhilnsvw",
+        long=long_names("no-renumber"),
+        long_valued=options(
+            "body-numbering section-delimiter footer-numbering header-numbering line-increment join-blank-lines"
+            " number-format number-separator starting-line-number number-width"
+        ),
+        open=True,
+        reads=1,
+    ),
+    "tr": Listed(
+        short="cCdst",
+        long=long_names("complement delete squeeze-repeats truncate-set1"),
+        operands=2,
+        reads=3,
+        text=2,
+    ),
+    "tac": Listed(
+        short="br", valued="s", long=long_names("before regex"), long_valued=options("separator"), open=True, reads=1
+    ),
+    "rev": Listed(long=long_names(""), open=True, reads=1),
+    "paste": Listed(
+        short="sz",
+        valued="d",
+        long=long_names("serial zero-terminated"),
+        long_valued=options("delimiters"),
+        open=True,
+        reads=1,
+    ),
+    "comm": Listed(
+        short="123z",
+        long=long_names("check-order nocheck-order total zero-terminated"),
+        long_valued=options("output-delimiter"),
+        open=True,
+    ),
+    "join": Listed(
+        short="iz",
+        valued="12aejotv",
+        long=long_names("ignore-case check-order nocheck-order header zero-terminated"),
+        open=True,
+    ),
+    "fold": Listed(
+        short="bcs",
+        valued="w",
+        long=long_names("bytes spaces characters"),
+        long_valued=options("width"),
+        numeric=True,
+        open=True,
+        reads=1,
+    ),
+    "fmt": Listed(
+        short="cstu",
+        valued="pwg",
+        long=long_names("crown-margin split-only tagged-paragraph uniform-spacing"),
+        long_valued=options("prefix width goal"),
+        numeric=True,
+        open=True,
+        reads=1,
+    ),
+    "expand": Listed(
+        short="i", valued="t", long=long_names("initial"), long_valued=options("tabs"), numeric=True, open=True, reads=1
+    ),
+    "unexpand": Listed(
+        short="a", valued="t", long=long_names("all first-only"), long_valued=options("tabs"), open=True, reads=1
+    ),
+    "column": Listed(
+        short="dexnLt",
+        valued="cHNOoRsTWE",
+        long=long_names("table fillrows table-noheadings table-noextreme keep-empty-lines"),
+        long_valued=options("separator output-separator output-width table-columns table-right table-hide"),
+        reads=1,
+    ),
+    "iconv": Listed(
+        short="cls", valued="ft", long=long_names("list silent"), long_valued=options("from-code to-code"), reads=1
+    ),
+    "jq": Listed(
+        short="acCeMnrRsSj",
+        long=long_names(
+            "ascii-output compact-output color-output exit-status join-output monochrome-output null-input raw-input"
+            " raw-output raw-output0 slurp sort-keys tab unbuffered seq stream"
+        ),
+        long_valued=options("indent"),
+        operand=re.compile(r"(?!.*(?:\benv\b|\$ENV|\b(?:import|include|modulemeta|get_search_list)\b)).*", re.DOTALL),
+        reads=2,
+        text=1,
+    ),
+    "rg": Listed(
+        short="acFhHIilLnNopPqsSUuvVwx0.",
+        valued="ABCdefgjmMtTr",
+        long=long_names(
+            "binary case-sensitive column count count-matches crlf debug files files-with-matches"
+            " files-without-match fixed-strings follow glob-case-insensitive heading hidden ignore-case include-zero"
+            " invert-match json line-buffered line-number line-regexp max-columns-preview mmap multiline"
+            " multiline-dotall no-column no-filename no-heading no-ignore no-ignore-vcs no-line-number no-messages"
+            " no-mmap null null-data one-file-system only-matching passthru pcre2 pretty quiet smart-case stats text"
+            " trim type-list unicode no-unicode unrestricted vimgrep with-filename word-regexp"
+        ),
+        long_valued=options(
+            "after-context before-context color colors context encoding engine glob iglob max-columns max-count"
+            " max-depth max-filesize path-separator regexp file replace sort sortr threads type type-not"
+        ),
+        walks=True,
+        text=1,
+        pattern_options=options("-e -f --regexp --file --files"),
+        patterns=options("-e --regexp"),
+    ),
+    "sed": Listed(grammar="sed", reads=1),
+    "diff": Listed(
+        short="abBcdeEiNnpqrstTuvwyZ",
+        valued="CDFILSUWxX",
+        long=long_names(
+            "normal brief report-identical-files context unified ed rcs side-by-side left-column suppress-common-lines"
+            " show-c-function expand-tabs initial-tab suppress-blank-empty recursive no-dereference new-file"
+            " unidirectional-new-file ignore-case ignore-tab-expansion ignore-trailing-space ignore-space-change"
+            " ignore-all-space ignore-blank-lines text strip-trailing-cr minimal speed-large-files color"
+        ),
+        long_valued=options(
+            "show-function-line label width exclude ignore-matching-lines tabsize horizon-lines palette"
+        ),
+        numeric=True,
+        recursive=options("-r --recursive"),
+    ),
+    "cmp": Listed(
+        short="bls",
+        valued="in",
+        long=long_names("print-bytes verbose quiet silent"),
+        long_valued=options("ignore-initial bytes"),
+        reads=2,
+    ),
+}
+
+TEXT_COMMANDS: Mapping[str, Listed] = MappingProxyType(_COMMANDS)

@@ -1,0 +1,1 @@
+"""The language of SQL, as far as it is read."""

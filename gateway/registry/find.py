@@ -1,0 +1,325 @@
+"""From `use:` and `with:` to a built plugin: the file's name is the plugin's; a dotted name is an installed module.
+
+A file is one of ours, or one of the operator's folder; of the latter only those are imported that are used.
+"""
+
+import hashlib
+import importlib
+import importlib.util
+import os
+import pkgutil
+import sys
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.abc import SourceLoader
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal, TypeGuard
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from gateway.config.document import Draft
+from gateway.config.messages import nearest
+from gateway.config.trusted_file import UnsafePluginError, file_of, names_in, source_of
+from gateway.config.problems import KeyPath, shown
+from gateway.config.values.scalars import parse_name, parse_path
+from gateway.config.values.secret import Hidden
+from gateway.config.schema.section import strip
+from gateway.config.schema.settings import Plugins
+from gateway.config.schema.tools import Tools
+from gateway.contracts.exchange import Plugin
+
+#: The package that holds our plugins: a very general name, so it stands in one place.
+PACKAGE = "plugins"
+Kind = Literal["stages", "tools", "assessors", "stores"]
+
+#: What operators can have of their own.
+OWN_KINDS: tuple[Kind, ...] = ("stages", "tools", "assessors")
+FOLDER = ("plugins", "folder")
+
+# A list of more keys than this would bury the message.
+_MOST_KEYS_SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True)
+class PluginProblem(Exception):  # noqa: N818  (a problem of the operator's file, collected with the others)
+    """A plugin that is not there or cannot take its configuration; `path` is below its entry."""
+
+    path: tuple[str | int, ...]
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """Where the configuration uses a plugin; `is_key`: by the name of an entry instead of a `use:`."""
+
+    kind: Kind
+    name: str
+    entry: KeyPath
+    is_key: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    """Something about a `with:` that its plugin does not take; `path` is within it."""
+
+    path: KeyPath
+    message: str
+    is_key: bool = False
+
+
+def find_plugin(kind: Kind, name: str, *, folder: Path | None = None) -> Plugin[Any, Any]:
+    """The plugin: one of ours, one of the operator's `folder`, or an installed module. Raises PluginProblem."""
+    own = _own_file(kind, name, folder)
+    if own is not None and name in plugin_names(kind):
+        ours = file_of(_home(), kind, name)
+        raise PluginProblem(("use",), _clash(own, ours))
+    where = str(own) if own is not None else name if "." in name else f"{PACKAGE}.{kind}.{name}"
+    try:
+        module = _loaded(kind, name, own) if own is not None else importlib.import_module(where)
+    except UnsafePluginError as error:
+        raise PluginProblem(("use",), f"plugin {name!r}: {error}") from None
+    except ModuleNotFoundError as error:
+        if own is not None or (error.name is not None and not where.startswith(error.name)):
+            needs = f"needs the module {error.name!r}, which is missing"
+            raise PluginProblem(("use",), f"plugin {_named(name, own, error)} {needs}") from None
+        raise PluginProblem(("use",), _missing(kind, name, folder)) from None
+    except (Exception, SystemExit) as error:  # whatever the code of a plugin does when it is imported
+        text = f"plugin {_named(name, own, error)} cannot be imported: {type(error).__name__}: {error}"
+        raise PluginProblem(("use",), text) from error
+    plugin = getattr(module, "PLUGIN", None)
+    if not isinstance(plugin, Plugin):
+        raise PluginProblem(("use",), f"{where} exports no PLUGIN = Plugin(Config, build)")
+    return plugin
+
+
+def plugin_names(kind: Kind) -> list[str]:
+    """Ours: those that stand beside each other in `plugins/KIND/`."""
+    package = importlib.import_module(f"{PACKAGE}.{kind}")
+    return sorted(module.name for module in pkgutil.iter_modules(package.__path__))
+
+
+def _home() -> Path:
+    """Where ours stand."""
+    return Path(next(iter(importlib.import_module(PACKAGE).__path__)))
+
+
+def _is_own(folder: Path) -> bool:
+    """Whether it is a folder of the operator's: in a checkout it may be ours."""
+    try:
+        return not folder.samefile(_home())
+    except OSError:
+        return False
+
+
+def _own_file(kind: Kind, name: str, folder: Path | None) -> Path | None:
+    """The operator's file of this name, if there is one; whatever it is."""
+    if folder is None or "." in name or not _is_own(folder):
+        return None
+    file = file_of(folder, kind, name)
+    return file if os.path.lexists(file) else None
+
+
+def _loaded(kind: Kind, name: str, file: Path) -> ModuleType:
+    """The module of the operator's file: no path of Python's leads to it, so it stands before no other module.
+
+    The same source is the same module, so that what was checked is what is built. Raises whatever the file does.
+    """
+    source = source_of(file, folder=file.parent.parent)
+    digest = hashlib.sha256(os.fsencode(file) + b"\0" + source).hexdigest()[:16]
+    module_name = f"{PACKAGE}.{kind}.{name}@{digest}"
+    if module_name in sys.modules:
+        return sys.modules[module_name]
+    spec = importlib.util.spec_from_file_location(module_name, file, loader=_Source(file, source))
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[module_name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[module_name]
+        raise
+    return module
+
+
+class _Source(SourceLoader):
+    """Runs source that was read already; without facts about its file Python neither reads nor writes a `.pyc`."""
+
+    def __init__(self, file: Path, source: bytes) -> None:
+        self._file = file
+        self._source = source
+
+    def get_filename(self, fullname: str) -> str:
+        del fullname  # one loader, one module
+        return str(self._file)
+
+    def get_data(self, path: str | bytes) -> bytes:
+        del path
+        return self._source
+
+
+def _missing(kind: Kind, name: str, folder: Path | None) -> str:
+    expected, known = f"an installed module {name!r}", plugin_names(kind)
+    if "." not in name:
+        expected = f"{PACKAGE}/{kind}/{name}.py"
+        if folder is not None and _is_own(folder):
+            expected = str(file_of(folder, kind, name))
+            known += names_in(folder, kind)
+    return f"no plugin {name!r} of kind {kind!r}: expected {expected}{nearest(name, known)}"
+
+
+def _clash(own: Path, ours: Path) -> str:
+    return f"{str(own)!r} has the name of the gateway's own {str(ours)!r}: rename yours"
+
+
+def _named(name: str, own: Path | None, error: BaseException) -> str:
+    """A plugin by its name, and the operator's by the line of the file that failed."""
+    if own is None:
+        return repr(name)
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == str(own)]
+    line = error.lineno if isinstance(error, SyntaxError) else next(reversed(lines), None)
+    return f"{name!r} ({own}{f':{line}' if line else ''})"
+
+
+def build_plugin(
+    kind: Kind, name: str, settings: Mapping[str, object], host: Any, *, folder: Path | None = None
+) -> Any:
+    """The plugin, built for `host` (contracts.Host; None for a store, which needs none).
+
+    Raises PluginProblem for a configuration that it does not take, first problem first.
+    """
+    plugin = find_plugin(kind, name, folder=folder)
+    try:
+        config = plugin.config.model_validate(dict(settings))
+    except ValidationError as error:
+        first = _problems(error, plugin.config, settings)[0]
+        raise PluginProblem(("with", *first.path), f"plugin {name!r}: {first.message}") from None
+    try:
+        return plugin.build(config, host)
+    except (ValueError, OSError) as error:
+        raise PluginProblem(("with",), f"plugin {name!r}: {error}") from None
+
+
+def check_plugins(draft: Draft) -> None:
+    """Notes every plugin that is not there and every `with:` that its plugin does not take, each at its place."""
+    folder = _folder(draft)
+    clashing = set(_check_clashes(draft, folder)) if folder is not None else set()
+    for use in _uses(draft):
+        if (use.kind, use.name) in clashing:
+            continue
+        try:
+            plugin = find_plugin(use.kind, use.name, folder=folder)
+        except PluginProblem as problem:
+            path = use.entry if use.is_key else (*use.entry, "use")
+            hidden = isinstance(use.name, Hidden)
+            message = f"no such plugin of kind {use.kind!r}" if hidden else problem.message
+            draft.complain(path, message, key=use.is_key)
+            continue
+        settings = draft.get(*use.entry, "with")
+        if settings is None or isinstance(settings, Mapping):
+            _check_settings(draft, (*use.entry, "with"), plugin, settings or {})
+
+
+def _folder(draft: Draft) -> Path | None:
+    """Where the configuration says that the operator's plugins are; None: that is no path, which is said already."""
+    value = draft.get(*FOLDER)
+    try:
+        folder = parse_path(Plugins.model_fields["folder"].default if value is None else value, draft.folder)
+        if value is not None and not folder.is_dir():
+            draft.complain(FOLDER, f"no such folder: {str(folder)!r}: create it, or remove this key")
+    except (ValueError, OSError):
+        return None
+    return folder
+
+
+def _check_clashes(draft: Draft, folder: Path) -> Iterator[tuple[Kind, str]]:
+    """Names that the operator's plugins share with ours, used or not: each would be in the other's way."""
+    for kind in OWN_KINDS:
+        for name in sorted(set(names_in(folder, kind)) & set(plugin_names(kind))) if _is_own(folder) else ():
+            draft.complain(FOLDER, _clash(file_of(folder, kind, name), file_of(_home(), kind, name)))
+            yield kind, name
+
+
+def _uses(draft: Draft) -> Iterator[_Use]:
+    """Names that cannot be names are left out: that is said of them already."""
+    for path in draft.matches("chains", "*", "*"):
+        if _is_name(name := draft.get(*path, "use")):
+            yield _Use("stages", name, path)
+    for path in draft.matches("tools", "*"):
+        if path[-1] in Tools.model_fields:
+            continue
+        name = draft.get(*path, "use")
+        if _is_name(name):
+            yield _Use("tools", name, path)
+        elif name is None and _is_name(path[-1]):
+            yield _Use("tools", path[-1], path, is_key=True)
+    for path in draft.matches("risk", "assessors", "*"):
+        if _is_name(name := draft.get(*path, "use")):
+            yield _Use("assessors", name, path)
+
+
+def _is_name(value: object) -> TypeGuard[str]:
+    try:
+        parse_name(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _check_settings(draft: Draft, path: KeyPath, plugin: Plugin[Any, Any], settings: Mapping[str, object]) -> None:
+    try:
+        plugin.config.model_validate(dict(settings))
+    except ValidationError as error:
+        for problem in _problems(error, plugin.config, settings):
+            draft.complain((*path, *problem.path), problem.message, key=problem.is_key)
+
+
+def _problems(error: ValidationError, config: type[BaseModel], settings: Mapping[str, object]) -> list[_Finding]:
+    """What pydantic found, in the words of a configuration file; never with a value, which could be a secret."""
+    return [_finding(details, config, settings) for details in error.errors(include_url=False)]
+
+
+def _finding(details: ErrorDetails, config: type[BaseModel], settings: Mapping[str, object]) -> _Finding:
+    path = _path_within(settings, details["loc"])
+    match details["type"]:
+        case "extra_forbidden":
+            return _Finding(path, _unknown_key(path, config), is_key=True)
+        case "missing":
+            return _Finding((*path, *details["loc"][len(path) :][:1]), "this key is required")
+        case "value_error":
+            return _Finding(path, str(details["ctx"]["error"]))
+        case _:
+            return _Finding(path, details["msg"][:1].lower() + details["msg"][1:])
+
+
+def _path_within(node: object, loc: Sequence[str | int]) -> KeyPath:
+    """`loc` as far as it is a path in the file: pydantic adds marks of its own, such as the member of a union."""
+    path: list[str | int] = []
+    for part in loc:
+        entries = dict(enumerate(node)) if isinstance(node, list | tuple) else node
+        if not isinstance(entries, Mapping) or part not in entries:
+            break
+        node = entries[part]
+        path.append(part)
+    return tuple(path)
+
+
+def _unknown_key(path: KeyPath, config: type[BaseModel]) -> str:
+    section: object = config
+    for part in path[:-1]:
+        fields = _fields(section)
+        section = strip(fields[str(part)]) if part in fields else None
+    word, keys = str(path[-1]), sorted(_fields(section))
+    hint = nearest(word, keys)
+    if not hint and 0 < len(keys) <= _MOST_KEYS_SHOWN:
+        hint = f"; known here: {', '.join(keys)}"
+    return f"unknown key {shown(word)}{hint}"
+
+
+def _fields(section: object) -> dict[str, object]:
+    """The keys of a pydantic model and their types; of anything else, none."""
+    if not isinstance(section, type) or not issubclass(section, BaseModel):
+        return {}
+    return {field.alias or name: field.annotation for name, field in section.model_fields.items()}

@@ -1,1 +1,0 @@
-"""Pure decisions about a request: which route, which lane, whose key."""

@@ -1,0 +1,105 @@
+"""The new events of the store, for whoever waits in this worker: an approval that another worker decided, a run that
+was cancelled elsewhere. One query for all of them, and none while nobody waits.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from gateway.contracts.journal import Journal, RunEvent
+from gateway.contracts.store import StoreError
+
+log = logging.getLogger("gateway")
+
+#: How often the store is asked; as often, at once, when something was written here.
+LOOK_S, STORE_PAUSE_S = 0.2, 2.0
+#: Events of one query.
+BATCH = 500
+Heard = Callable[[RunEvent], None]
+
+
+class Tail:
+    """Follows the events of a store."""
+
+    def __init__(self, store: Journal) -> None:
+        self._store = store
+        self._of_run: dict[str, dict[Heard, int]] = {}
+        self._of_all: dict[Heard, int] = {}
+        self._partings: list[Callable[[], None]] = []
+        self._seen = -1
+        self._nudged = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._opening = asyncio.Lock()
+        self.leaving = False
+
+    @asynccontextmanager
+    async def listening(
+        self, heard: Heard, *, run_id: str | None = None, parting: Callable[[], None] | None = None
+    ) -> AsyncIterator[None]:
+        """`heard` gets each event that is written after this is entered, of one run or of all.
+
+        It gets it once, however often it listens. `parting` is called when the process is about to stop; `leaving` says
+        whether it is. Raises StoreError.
+        """
+        if parting is not None:
+            self._partings.append(parting)
+        hearers = self._of_all if run_id is None else self._of_run.setdefault(run_id, {})
+        hearers[heard] = hearers.get(heard, 0) + 1
+        try:
+            async with self._opening:
+                if self._task is None or self._task.done():
+                    self._seen = await self._store.last_event()
+                    self._task = asyncio.get_running_loop().create_task(self._follow())
+            yield
+        finally:
+            hearers[heard] -= 1
+            if not hearers[heard]:
+                del hearers[heard]
+            if parting is not None:
+                self._partings.remove(parting)
+            if run_id is not None and not hearers:
+                self._of_run.pop(run_id, None)
+
+    def leave(self) -> None:
+        """The process is about to stop: whoever waits for a person is to let the run wait in the store."""
+        self.leaving = True
+        for parting in self._partings:
+            parting()
+
+    def nudge(self) -> None:
+        """Something was written by this process: look now."""
+        self._nudged.set()
+
+    async def close(self) -> None:
+        """Nobody is told anything any more. Idempotent."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    async def _follow(self) -> None:
+        while self._of_run or self._of_all:
+            pause_s = LOOK_S
+            try:
+                events = await self._store.events(after=self._seen, limit=BATCH)
+            except StoreError as error:
+                log.error("the store failed: %s", error)
+                events, pause_s = (), STORE_PAUSE_S
+            for event in events:
+                self._seen = event.seq
+                self._tell(event)
+            if len(events) == BATCH:
+                continue
+            try:
+                async with asyncio.timeout(pause_s):
+                    await self._nudged.wait()
+            except TimeoutError:
+                pass
+            self._nudged.clear()
+
+    def _tell(self, event: RunEvent) -> None:
+        for heard in (*self._of_run.get(event.run_id, ()), *self._of_all):
+            try:
+                heard(event)
+            except Exception:  # the others must hear of it
+                log.exception("an event of run %s was not heard", event.run_id)

@@ -1,0 +1,169 @@
+"""Keeps the leases of this worker's runs, and takes up runs that nobody drives any more.
+
+A run whose process died is somebody else's after its lease; one that waited in the store goes on once its approvals
+are decided. Whoever lost a run is told, so that it stops. The end of a run that the store did not take is written as
+soon as it does.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+
+import orjson
+
+from gateway.contracts.exchange import Clock
+from gateway.contracts.journal import Change, ConflictError, Journal, RunEvent, RunState, StoredRun
+from gateway.runs.lease import LEASE_S, LOST
+from gateway.contracts.store import StoreError
+
+log = logging.getLogger("gateway")
+
+#: How often leases are renewed and abandoned runs are looked for; so many are taken up at once.
+LOOK_S, AT_ONCE = LEASE_S / 4, 20
+#: Where there are more, they follow after this pause, unless the event loop is late by more than `BUSY_S`, or so many
+#: runs are under way here: requests of clients take their turns between them.
+PAUSE_S, BUSY_S, UNDER_WAY = 0.02, 0.02, 500
+#: Unix time that gains so much on the monotonic clock has leapt: it was set, or the machine slept.
+LEAP_S = 1.0
+#: Ends of runs that are kept while the store takes none; of the oldest a person is asked instead.
+OWED = 1000
+#: What goes on by itself.
+TAKEN_UP: tuple[RunState, ...] = ("running", "awaiting_approval")
+
+
+class Keeper:
+    """One worker's hold on its runs. `resume` lets a run go on that is ours now."""
+
+    def __init__(self, store: Journal, *, clock: Clock, resume: Callable[[StoredRun], Awaitable[None]]) -> None:
+        self.owner = "worker_" + secrets.token_hex(8)
+        self._store = store
+        self._clock = clock
+        self._resume = resume
+        self._held: dict[str, asyncio.Task[None]] = {}
+        self._owed: dict[str, Change] = {}
+        self._ahead_s = clock.time() - clock.monotonic()
+        self._patient_until_s = float("-inf")
+
+    def hold(self, run_id: str, task: "asyncio.Task[None]") -> None:
+        """From now on the run's lease is renewed; `task` drives it, and is cancelled if somebody else has it."""
+        self._held[run_id] = task
+
+    def drop(self, run_id: str, task: "asyncio.Task[None] | None") -> None:
+        """`task` drives the run no more; another one may, from where this one left it."""
+        if self._held.get(run_id, self) is task:
+            del self._held[run_id]
+
+    async def claim(self, run_id: str, *states: RunState) -> StoredRun | None:
+        """The run, ours from now on, if it is in one of these states and nobody drives it. Raises StoreError."""
+        if run_id in self._held or run_id in self._owed:
+            return None
+        found = await self._claim(states, run_id=run_id)
+        return found[0] if found else None
+
+    def owe(self, change: Change) -> None:
+        """This end of a run could not be written: it will be, unless somebody takes the run up before."""
+        self._owed[change.run.id] = replace(change, run=replace(change.run, request=b""))  # that is stored already
+        if len(self._owed) > OWED:
+            del self._owed[next(iter(self._owed))]
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            next_s = loop.time() + LOOK_S
+            try:
+                await self._renew()
+                await self._pay()
+                await self._take_up_until(next_s)
+            except StoreError as error:
+                log.error("the store failed: %s", error)
+                next_s = loop.time() + 2 * LOOK_S  # which is within the lease still
+            await asyncio.sleep(next_s - loop.time())
+
+    async def close(self) -> None:
+        """Gives up what this worker drives no more, so that nobody waits for its leases. Once its runs have ended."""
+        try:
+            await self._pay()
+            await self._store.release(owner=self.owner)
+        except StoreError as error:
+            log.error("the store failed: %s; runs of this process are taken up once their leases are over", error)
+
+    async def _take_up_until(self, end_s: float) -> None:
+        """Some runs that nobody drives, and further ones as long as this worker has time for them."""
+        while True:
+            runs = await self._claim(TAKEN_UP, run_id=None)
+            for run in runs:
+                await self._take_up(run)
+            if len(runs) < AT_ONCE or not await self._has_time(end_s):
+                return
+
+    async def _has_time(self, end_s: float) -> bool:
+        """Returns once the event loop keeps up with what was taken up; False: not before `end_s`."""
+        loop = asyncio.get_running_loop()
+        while (due_s := loop.time() + PAUSE_S) < end_s:
+            await asyncio.sleep(PAUSE_S)
+            if loop.time() - due_s < BUSY_S and len(self._held) < UNDER_WAY:
+                return True
+        return False
+
+    async def _take_up(self, run: StoredRun) -> None:
+        """One that cannot go on must not stop the others."""
+        log.info("run %s goes on (%s)", run.id, run.state)
+        try:
+            await self._resume(run)
+        except Exception:
+            log.exception("run %s cannot go on", run.id)
+
+    async def _claim(self, states: tuple[RunState, ...], *, run_id: str | None) -> list[StoredRun]:
+        now_s = self._clock.time()
+        runs = await self._store.claim(
+            owner=self.owner,
+            now_s=0.0 if self._is_patient(now_s) else now_s,  # 0: nobody's lease is over
+            until_s=now_s + LEASE_S,
+            states=states,
+            run_id=run_id,
+            limit=AT_ONCE,
+        )
+        return list(runs)
+
+    def _is_patient(self, now_s: float) -> bool:
+        """After a leap all leases look old: those who live have the time of one to renew theirs."""
+        monotonic_s = self._clock.monotonic()
+        before_s, self._ahead_s = self._ahead_s, now_s - monotonic_s
+        if self._ahead_s > before_s + LEAP_S:
+            self._patient_until_s = monotonic_s + LEASE_S
+        return monotonic_s < self._patient_until_s
+
+    async def _pay(self) -> None:
+        for run_id, change in list(self._owed.items()):
+            with suppress(ConflictError):  # somebody has taken it up, or ended it
+                await self._store.write(change)
+            self._owed.pop(run_id, None)
+
+    async def _renew(self) -> None:
+        if not self._held:
+            return
+        held = dict(self._held)
+        ours = await self._store.renew(owner=self.owner, run_ids=list(held), until_s=self._clock.time() + LEASE_S)
+        for run_id in held.keys() - set(ours):
+            task = held[run_id]
+            if self._held.get(run_id) is task:  # else it ended, or was taken up anew, while the store answered
+                log.warning("run %s is not this worker's any more", run_id)
+                self.drop(run_id, task)
+                task.cancel(LOST)
+
+
+async def abandon(run: StoredRun, reason: str, *, store: Journal, clock: Clock) -> None:
+    """Ends a run of ours that cannot go on."""
+    log.error("run %s cannot go on: %s", run.id, reason)
+    now_s = clock.time()
+    ended = replace(
+        run, state="failed", error_code="internal_error", error=reason, updated_s=now_s, owner=None, lease_s=0.0
+    )
+    facts = orjson.dumps({"run_id": run.id, "state": "failed"})
+    event = RunEvent(tenant=run.tenant, run_id=run.id, type="run.finished", data=facts, created_s=now_s)
+    with suppress(ConflictError):
+        await store.write(Change(run=ended, events=(event,)))

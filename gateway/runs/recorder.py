@@ -1,0 +1,386 @@
+"""What is written of one run as it goes: its pen. Nothing is written before a call is judged that matters.
+
+1. A call runs only behind its line `started`, and a person is asked only behind the line that says so.
+2. Everything that is written carries the fence of the run's lease: who lost it writes nothing more.
+3. What could not be written is written with the next line; before an effect it must be.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+
+import orjson
+
+from gateway.contracts.exchange import Clock, Exchange, Json
+from gateway.errors import GatewayError
+from gateway.contracts.journal import Approval, ApprovalState, AskedAlreadyError, AuditLine, Change, ConflictError, Journal, Move, RunEvent, RunState, StepState, StoredRun, StoredStep
+from gateway.runs.lease import LEASE_S, Age, Holder, lost
+from gateway.agent.loop import Planned, Told
+from gateway.runs.snapshot import first_of
+from gateway.contracts.store import StoreError, UncertainError, unwritten
+from gateway.contracts.canonical import call_sha256, canonical
+
+log = logging.getLogger("gateway")
+
+#: Longest result that is kept whole, and of one that came when the run was somebody else's.
+RESULT_CHARS, LATE_CHARS = 1 << 20, 1000
+
+
+@dataclass(slots=True)
+class Record:
+    """The pen of one run. `progress` gives how far the loop is; `wrote` is told of every line."""
+
+    store: Journal
+    exchange: Exchange
+    keeper: Holder
+    clock: Clock
+    progress: Callable[[], Json]
+    wrote: Callable[[], None]
+    run: StoredRun | None = None
+    steps: list[StoredStep] = field(default_factory=list)
+    _task: "asyncio.Task[None] | None" = None  # that drives the run
+    _unwritten: set[int] = field(default_factory=set)
+    _audit: list[AuditLine] = field(default_factory=list)
+    _events: list[RunEvent] = field(default_factory=list)
+    _moves: list[Move] = field(default_factory=list)
+    _is_new: bool = True
+    _is_doubtful: bool = False  # whether what a line wrote may be there though it failed
+    _started: tuple[StoredStep, str | None] | None = None  # the last one as it was before, and its approval
+    _age: Age = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._age = Age(self.clock)
+
+    @property
+    def begun(self) -> bool:
+        """Whether the run is in the store."""
+        return not self._is_new
+
+    def hold(self) -> None:
+        """This task drives the run, which is in the store and ours: whoever takes it from us there ends it here."""
+        task = self._task = asyncio.current_task()
+        assert task is not None
+        self.keeper.hold(self.exchange.id, task)
+
+    def drop(self) -> None:
+        """This driver of the run is through with it."""
+        self.keeper.drop(self.exchange.id, self._task)
+
+    def resume(self, run: StoredRun, steps: Sequence[StoredStep]) -> None:
+        """Goes on with a run that is on record, and held."""
+        self.run, self.steps, self._is_new = replace(run, error_code=None, error=None), list(steps), False
+
+    async def begin(self) -> None:
+        """The run is on record from here on, whatever it does. Raises GatewayError."""
+        await self._before("running")
+
+    def plan(self, planned: Sequence[Planned], *, round_: int) -> list[int]:
+        """Notes calls that came together; their numbers."""
+        numbers = []
+        for p in planned:
+            arguments = canonical(p.call.arguments)
+            tool = p.call.tool if p.spec is None else p.spec.name
+            step = StoredStep(
+                run_id=self.exchange.id,
+                tenant=self.exchange.caller.tenant,
+                number=len(self.steps),
+                round=round_,
+                call_id=p.call.id,
+                tool=tool,
+                model_name=p.call.tool,
+                arguments=arguments,
+                sha256=call_sha256(tool, arguments),
+                terminate=p.call.terminate,
+                decision=p.verdict.decision,
+                basis=p.verdict.basis,
+                rule=p.verdict.rule,
+                reason=p.verdict.reason,
+                state="planned" if p.refusal is None else "refused",
+                result=p.refusal,
+                risk_level=p.risk_level,
+            )
+            numbers.append(step.number)
+            self.steps.append(step)
+            self._unwritten.add(step.number)
+            if p.spec is not None and p.verdict.basis != "malformed":
+                self._note(step, "verdict")
+        return numbers
+
+    def judged(self, number: int, planned: Planned) -> None:
+        """A call that was planned before is judged anew."""
+        verdict, refusal = planned.verdict, planned.refusal
+        self._set(number, decision=verdict.decision, basis=verdict.basis, rule=verdict.rule, reason=verdict.reason)
+        if refusal is not None:
+            self._set(number, state="refused", result=refusal)
+        self._note(self.steps[number], "verdict")
+
+    async def refused(self) -> None:
+        """Writes down what was refused by policy, if anything was. A failure of the store changes nothing."""
+        if self._audit:
+            await self._later()
+
+    async def ask(
+        self,
+        approvals: Sequence[Approval],
+        shown: Sequence[Json],
+        *,
+        instead_of: Sequence[Approval] = (),
+        once: bool = False,
+    ) -> None:
+        """Asks people, not `instead_of`; `shown` is what each event says. Raises GatewayError, AskedAlreadyError."""
+        with self._or_not([approval.step for approval in approvals]):
+            for approval in instead_of:
+                self.outdated(approval)
+            for approval, facts in zip(approvals, shown, strict=True):
+                self._set(approval.step, state="requested", approval_id=approval.id)
+                self._event("approval.required", facts)
+            await self._before("running", approvals=tuple(approvals), asks_once=once)
+
+    def granted(self, number: int, grant_id: str, by: str) -> None:
+        """A remembered approval clears the call."""
+        self._set(number, reason=f"remembered approval {grant_id}")
+        self._note(self.steps[number], "granted", by=by)
+
+    def outdated(self, approval: Approval) -> None:
+        """An approval that is not needed, or holds no more."""
+        self._moves.append(Move(approval.id, approval.state, "cancelled"))
+        self._event("approval.resolved", {"approval_id": approval.id, "state": "cancelled"})
+        self._note(self.steps[approval.step], "cancelled", decision="cancelled")
+
+    def again(self, number: int, approval_id: str | None) -> None:
+        """A call that was started, and may run once more, is as it was before; its approval is, too."""
+        self._set(number, state="planned" if approval_id is None else "requested", started_s=None)
+        if approval_id is not None:
+            self._moves.append(Move(approval_id, "executing", "approved"))
+
+    def withdraw(self, number: int) -> None:
+        """The call that was started last did not run, for sure: what was approved is so still."""
+        assert self._started is not None
+        step, approval_id = self._started
+        self._note(self.steps[number], "withdrawn")
+        self._event("tool.withdrawn", {"step": number, "tool": step.tool})
+        self.again(number, approval_id)
+        self._set(number, arguments=step.arguments, sha256=step.sha256, approval_id=step.approval_id)
+
+    async def start(self, number: int, *, approval: Approval | None, tainted: bool = False) -> None:
+        """The call runs from here on; `tainted`: strangers write its result. Raises GatewayError: it must not run."""
+        self._started = self.steps[number], None if approval is None else approval.id
+        with self._or_not([number]):
+            if approval is not None:
+                self._moves.append(Move(approval.id, "approved", "executing"))
+                self._set(number, approval_id=approval.id)
+                if approval.edited is not None:
+                    sha256 = call_sha256(approval.tool, approval.edited)
+                    self._set(number, arguments=approval.edited, sha256=sha256)
+            self._set(number, state="started", started_s=self.clock.time(), tainted=tainted)
+            self._note(self.steps[number], "started")
+            self._event("tool.started", {"step": number, "tool": self.steps[number].tool})
+            await self._before("running", effects=True)
+
+    async def confirm(self) -> None:
+        """The run is ours right now, also where writing took longer than its lease. Raises GatewayError."""
+        while self._age.is_over():
+            await self._before("running")
+
+    async def finish(self, number: int, told: Told | None, *, ok: bool) -> None:
+        """What came of a call; None: nobody knows. A failure of the store is logged: the next line brings it.
+
+        Raises GatewayError: the run is somebody else's, who is told what came of the call here.
+        """
+        step = self.steps[number]
+        state: StepState = "unknown" if told is None else "finished" if ok else "failed"
+        if told is None:
+            self._set(number, state=state)
+        else:
+            whole = told.whole if len(told.whole) <= RESULT_CHARS else told.shown
+            shown = None if told.shown == whole else told.shown
+            self._set(number, state=state, result=whole, shown=shown, finished_s=self.clock.time())
+        self._event("tool.finished", {"step": number, "tool": step.tool, "state": state})
+        if step.approval_id is not None:
+            after: ApprovalState = "unknown" if told is None else "done" if ok else "failed"
+            self._moves.append(Move(step.approval_id, "executing", after))
+        self._note(self.steps[number], "finished", decision=state)
+        try:
+            await self._later()
+        except GatewayError:
+            await self.late(number, "It was stopped; how far it came is not known." if told is None else told.whole)
+            raise
+
+    async def late(self, number: int, what: str) -> None:
+        """Tells beside the step what this worker saw of a call whose run is somebody else's by now."""
+        step, what = self.steps[number], what[:LATE_CHARS]
+        log.error("run %s was lost; step %d (%s), %s: %s", step.run_id, number, step.tool, step.state, what[:200])
+        self._events.clear()
+        self._audit.clear()
+        self._event("tool.late", {"step": number, "tool": step.tool, "late": what})
+        self._note(step, "late", decision=step.state)
+        try:
+            told = replace(step, late=f"{step.state}, after {self.keeper.owner} had lost the run: {what}")
+            await self.store.late(told, events=tuple(self._events), audit=tuple(self._audit))
+        except StoreError as error:
+            log.error("run %s: what came late cannot be written down: %s", step.run_id, error)
+        self.wrote()
+
+    def ended(self, number: int, state: StepState, result: str | None) -> None:
+        """A call that will not run, and what the model is told of it, if anything."""
+        self._set(number, state=state, result=result)
+
+    async def park(self, state: RunState, *, error: GatewayError | None = None) -> None:
+        """Nobody drives the run from here on, for this error if there is one. Raises GatewayError."""
+        if error is not None and self.run is not None:
+            self.run = replace(self.run, error_code=error.code, error=error.message)
+        with self._or_not(()):
+            self._event("run.parked", {"state": state})
+            await self._before(state)
+
+    async def leave(self, *, stopping: bool) -> None:
+        """Nobody reads the run any more, or its process stops. Raises GatewayError, StoreError."""
+        if self.run is None or self._is_new or self.run.owner is None:
+            return
+        if stopping or self.run.state != "running":  # it was taken up, and nothing has come of that yet
+            await self._commit(self._change(self.run.state, driven=False))
+        elif any(step.state == "requested" for step in self.steps):  # whoever was asked may still answer
+            await self.park("awaiting_approval")
+        else:
+            await self.end("interrupted")
+
+    async def end(self, state: RunState, *, answer: bytes | None = None, error: GatewayError | None = None) -> None:
+        """The run is over, if it was ever begun."""
+        if self.run is None:
+            return
+        self.run = replace(self.run, answer=answer)
+        if error is not None:
+            self.run = replace(self.run, error_code=error.code, error=error.message)
+        self._event("run.finished", {"state": state})
+        with suppress(*([GatewayError] if state == "cancelled" else [])):  # whoever cancelled the run was first
+            await self._later(state)
+
+    def _set(self, number: int, **facts: object) -> None:
+        self.steps[number] = replace(self.steps[number], **facts)  # type: ignore[arg-type]
+        self._unwritten.add(number)
+
+    def _note(self, step: StoredStep, event: str, *, by: str = "", decision: str | None = None) -> None:
+        caller = self.exchange.caller
+        self._audit.append(
+            AuditLine(
+                tenant=caller.tenant,
+                caller=caller.name,
+                run_id=step.run_id,
+                step=step.number,
+                event=event,
+                tool=step.tool,
+                sha256=step.sha256,
+                decision=step.decision if decision is None else decision,
+                basis=step.basis,
+                rule=step.rule,
+                by=by,
+                created_s=self.clock.time(),
+            )
+        )
+
+    def _event(self, kind: str, facts: Json) -> None:
+        exchange, now_s = self.exchange, self.clock.time()
+        data = orjson.dumps({"run_id": exchange.id, **facts})
+        event = RunEvent(tenant=exchange.caller.tenant, run_id=exchange.id, type=kind, data=data, created_s=now_s)
+        self._events.append(event)
+
+    @contextmanager
+    def _or_not(self, numbers: Sequence[int]) -> Iterator[None]:
+        """What is noted inside is as if it had not been when it cannot be written."""
+        steps = [self.steps[number] for number in numbers]
+        events, moves, audit = len(self._events), len(self._moves), len(self._audit)
+        try:
+            yield
+        except (GatewayError, AskedAlreadyError):
+            for step in steps:
+                self.steps[step.number] = step
+            del self._events[events:], self._moves[moves:], self._audit[audit:]
+            raise
+
+    async def _before(
+        self, state: RunState, *, approvals: tuple[Approval, ...] = (), asks_once: bool = False, effects: bool = False
+    ) -> None:
+        """Writes before an effect."""
+        try:
+            change = self._change(state, effects=effects)
+            await self._commit(replace(change, approvals=approvals, asks_once=asks_once))
+        except StoreError as error:
+            log.error("run %s cannot be written down: %s", self.exchange.id, error)
+            raise unwritten(error, "The gateway cannot write down what it does next, so it does nothing.") from None
+
+    async def _later(self, state: RunState = "running") -> None:
+        """Writes behind an effect."""
+        change = self._change(state, durable=False)
+        try:
+            await self._commit(change)
+        except StoreError as error:
+            log.error("run %s: what it did cannot be written down yet: %s", self.exchange.id, error)
+            if state != "running":  # no next line will bring it
+                self.keeper.owe(change)
+
+    def _sent(self, writing: "asyncio.Future[None]") -> None:
+        self._is_doubtful |= not writing.cancelled() and isinstance(writing.exception(), UncertainError)
+
+    async def _commit(self, change: Change) -> None:
+        """Writes, whole: who is cancelled meanwhile hears of it afterwards. Raises GatewayError, StoreError."""
+        writing = asyncio.ensure_future(self.store.write(change))
+        writing.add_done_callback(self._sent)
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            await asyncio.wait({writing})
+            failure = asyncio.CancelledError() if writing.cancelled() else writing.exception()
+            if type(failure) is ConflictError:  # which is why it is cancelled, or will be
+                raise lost(self.exchange.id) from None
+            if failure is None:
+                self._written(change)
+            raise
+        except AskedAlreadyError:
+            raise
+        except ConflictError:
+            raise lost(self.exchange.id) from None
+        self._written(change)
+
+    def _change(
+        self,
+        state: RunState,
+        *,
+        effects: bool = False,
+        durable: bool = True,
+        driven: bool = True,
+    ) -> Change:
+        now_s, driven = self.clock.time(), driven and state == "running"
+        if driven:
+            self._age.begin()
+        else:
+            self.drop()
+        before = self.run or first_of(self.exchange, now_s=now_s)
+        run = replace(
+            before,
+            state=state,
+            effects=effects or before.effects,
+            updated_s=now_s,
+            progress=orjson.dumps(self.progress()),
+            owner=self.keeper.owner if driven else None,
+            lease_s=now_s + LEASE_S if driven else 0.0,
+        )
+        return Change(
+            run=run,
+            new=self._is_new,
+            repeats=self._is_doubtful,
+            durable=durable,
+            steps=tuple(self.steps[number] for number in sorted(self._unwritten)),
+            moves=tuple(self._moves),
+            events=tuple(self._events),
+            audit=tuple(self._audit),
+        )
+
+    def _written(self, change: Change) -> None:
+        self.run, is_new, self._is_new, self._is_doubtful = change.run, self._is_new, False, False
+        self._unwritten.clear()
+        del self._events[: len(change.events)], self._moves[: len(change.moves)], self._audit[: len(change.audit)]
+        if is_new:
+            self.hold()
+        self.wrote()

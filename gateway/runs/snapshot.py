@@ -1,0 +1,72 @@
+"""What a run begins with, as it is kept for a restart: what the client asked for, without anything that is secret."""
+
+from typing import Literal
+
+import orjson
+
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Exchange, Resume
+from gateway.contracts.journal import StoredRun
+
+
+def request_of(exchange: Exchange) -> bytes:
+    """What of an exchange a run needs to go on after a restart. No header and no credential is ever stored."""
+    return orjson.dumps(
+        {
+            "body": exchange.body,
+            "scopes": sorted(exchange.caller.scopes),
+            "prompt": exchange.prompt,
+            "user": exchange.user,
+            "only_tools": exchange.only_tools,
+            "approvals": exchange.approvals,
+            "events": exchange.events,
+            "workflow": exchange.workflow,
+            "credential": bool(exchange.credential),
+            "credential_header": exchange.credential_header.decode("latin-1"),
+        }
+    )
+
+
+def exchange_of(
+    resume: Resume, *, approvals: Literal["hold", "turn", "reject"], header: bytes = b"", credential: bytes = b""
+) -> Exchange:
+    """The exchange of a run on record that goes on; what was never stored comes from the request that brings it."""
+    run, asked = resume.run, orjson.loads(resume.run.request)
+    return Exchange(
+        id=run.id,
+        body=asked["body"],
+        caller=Caller(run.caller, run.tenant, frozenset(asked["scopes"])),
+        chain=run.chain,
+        prompt=asked["prompt"],
+        conversation=run.conversation,
+        user=asked.get("user"),
+        only_tools=tuple(asked["only_tools"]),
+        approvals=approvals,
+        fingerprint=run.fingerprint,
+        idempotency_key=run.idempotency_key,
+        resume=resume,
+        events=asked["events"],
+        workflow=asked.get("workflow"),
+        header=header,
+        credential=credential,
+        credential_header=asked["credential_header"].encode("latin-1"),
+    )
+
+
+def first_of(exchange: Exchange, *, now_s: float) -> StoredRun:
+    """Returns the record of a run that begins."""
+    return StoredRun(
+        id=exchange.id,
+        tenant=exchange.caller.tenant,
+        caller=exchange.caller.name,
+        kind="chat" if exchange.workflow is None else "workflow",
+        chain=exchange.chain,
+        conversation=exchange.conversation,
+        fingerprint=exchange.fingerprint,
+        idempotency_key=exchange.idempotency_key,
+        state="running",
+        effects=False,
+        created_s=now_s,
+        updated_s=now_s,
+        request=request_of(exchange),
+    )

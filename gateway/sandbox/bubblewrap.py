@@ -1,0 +1,26 @@
+"""The command line of bubblewrap for one order: an empty root with the system read-only and the folder writable."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from gateway.sandbox.order import DEVICES, SYSTEM, Order
+
+
+def arguments(order: Order, program: Sequence[str], *, status: int, seccomp: int | None) -> list[str]:
+    """What to run instead of `program`; both numbers are open descriptors that it inherits."""
+    found = [order.bubblewrap, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    found += ["--json-status-fd", str(status)]
+    if seccomp is not None:
+        found += ["--seccomp", str(seccomp)]
+    found.append("--clearenv")
+    for name, value in order.environment.items():
+        found += ["--setenv", name, value]
+    for path in (*SYSTEM, *order.readable):
+        if Path(path).is_symlink() and Path(path).is_dir():
+            found += ["--symlink", str(Path(path).readlink()), path]
+        else:
+            found += ["--ro-bind-try", path, path]
+    for path in DEVICES:
+        found += ["--dev-bind-try", path, path]
+    found += ["--bind", order.cwd, order.cwd, "--remount-ro", "/", "--chdir", order.cwd]
+    return [*found, "--", *program]

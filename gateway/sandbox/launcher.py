@@ -1,0 +1,154 @@
+"""The process between the gateway and a command: confines the command, watches it, and ends all that came of it.
+
+It is a program of its own, so that nothing of the gateway (threads, descriptors, memory) is in it. It reads an order
+from its standard input and keeps that open: its end means that the command is to end. The outcome goes to the
+descriptor named by its last argument. Standard output and error belong to the command.
+
+1. A step of the confinement that fails ends the attempt, before the command runs, and is told.
+2. When the launcher has told the outcome, no process of the command is left.
+"""
+
+import json
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
+from typing import Final, NoReturn
+
+from gateway.sandbox import process_tree as family, namespaces, setup
+from gateway.sandbox.kernel import PR_SET_CHILD_SUBREAPER, prctl
+from gateway.sandbox.memory import held_bytes
+from gateway.sandbox.order import End, Order, Outcome
+from gateway.sandbox.programs import PATH, program
+
+_CONTROL: Final = 0
+#: How often the processes are counted at most, and the part of one CPU that counting may take.
+_WATCH_S, _WATCH_PART = 0.05, 0.05
+#: Generations of processes that belong to the sandbox and not to the command.
+_FRAME: Final = {"bubblewrap": 2, "namespaces": 1, "landlock": 0, "none": 0}
+#: More than bubblewrap ever tells about itself.
+_STATUS_BYTES: Final = 1 << 16
+
+
+def main() -> None:
+    answer = int(sys.argv[-1])
+    os.set_inheritable(answer, False)
+    line = b""
+    while not line.endswith(b"\n"):
+        piece = os.read(_CONTROL, 1 << 16)
+        if not piece:
+            return  # the gateway changed its mind, or is gone
+        line += piece
+    outcome = carry_out(Order.from_line(line))
+    with suppress(BrokenPipeError):
+        os.write(answer, outcome.to_line())
+
+
+def carry_out(order: Order) -> Outcome:
+    """Runs the command to its end. Turns this process into one that does nothing else."""
+    name = order.argv[0]
+    path = name if "/" in name else program(name)
+    if path is None:
+        return Outcome("not_started", 127, f"{name!r}: not found in {' and '.join(PATH)}")
+    try:
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+        base_processes = family.tasks_of_this_user()
+        if order.level == "namespaces":
+            namespaces.enter()
+    except OSError as error:
+        return Outcome("unconfined", detail=f"{order.level}: {error.strerror or error}")
+    woken = _wake_on_children()
+    status, status_end = os.pipe()
+    report, report_end = os.pipe()
+    pid = setup.fork(
+        _become(order, path, base_processes=base_processes, report=report_end, status=status_end),
+        report=report_end,
+    )
+    os.close(report_end)
+    os.close(status_end)
+    with os.fdopen(report, "rb") as told:
+        failure = told.readline()
+    if failure:
+        family.end(grace_s=0)
+        return Outcome.from_line(failure)
+    end, codes = _watch(order, pid, woken=woken)
+    grace_s = 0.0 if end == "exited" else order.grace_s
+    codes |= family.end(grace_s=grace_s, spared=1 if order.level == "bubblewrap" else 0)
+    if order.level == "bubblewrap" and end == "exited":
+        return _as_bubblewrap_tells(status)
+    return Outcome(end, codes.get(pid, 0))
+
+
+def _become(order: Order, path: str, *, base_processes: int, report: int, status: int) -> Callable[[], NoReturn]:
+    def become() -> NoReturn:
+        if order.level == "bubblewrap":
+            setup.in_bubblewrap(order, path, base_processes=base_processes, status=status)
+        if order.level == "namespaces":
+            setup.in_namespaces(order, path, base_processes=base_processes, report=report)
+        if order.level == "landlock":
+            setup.in_landlock(order, path, base_processes=base_processes)
+        setup.unconfined(order, path, base_processes=base_processes)
+
+    return become
+
+
+def _watch(order: Order, pid: int, *, woken: int) -> tuple[End, dict[int, int]]:
+    """Until the child `pid` ends or something else ends it; the exit codes of children that ended meanwhile."""
+    poller = select.poll()
+    poller.register(_CONTROL, select.POLLIN)
+    poller.register(woken, select.POLLIN)
+    deadline = time.monotonic() + order.timeout_s
+    codes: dict[int, int] = {}
+    pause_s = _WATCH_S
+    while True:
+        left_s = deadline - time.monotonic()
+        ready = [descriptor for descriptor, _ in poller.poll(max(0.0, min(left_s, pause_s)) * 1000)]
+        if woken in ready:
+            os.read(woken, 1 << 12)
+        codes |= family.reap()
+        if pid in codes:
+            return "exited", codes
+        if _CONTROL in ready and not os.read(_CONTROL, 1):
+            return "cancelled", codes
+        if time.monotonic() >= deadline:
+            return "timeout", codes
+        started = time.monotonic()
+        excess = _excess(order)
+        if excess is not None:
+            return excess, codes
+        pause_s = max(_WATCH_S, (time.monotonic() - started) / _WATCH_PART)
+
+
+def _excess(order: Order) -> End | None:
+    members = [m for m in family.members() if m.depth > _FRAME[order.level]]
+    if sum(m.tasks for m in members) > order.limits.processes:
+        return "processes"
+    if held_bytes([m.pid for m in members], filtered=order.level != "none") > order.limits.memory_bytes:
+        return "memory"
+    return None
+
+
+def _wake_on_children() -> int:
+    """A descriptor that becomes readable when a child ends."""
+    readable, writable = os.pipe()
+    os.set_blocking(writable, False)
+    signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, _heard)
+    return readable
+
+
+def _heard(_number: int, _frame: FrameType | None) -> None:
+    """A signal needs a handler to wake anybody."""
+
+
+def _as_bubblewrap_tells(status: int) -> Outcome:
+    """Its own failures have an exit code, too; the command's is the one that it wrote down."""
+    lines = os.read(status, _STATUS_BYTES).splitlines()
+    codes = [told["exit-code"] for told in map(json.loads, lines) if "exit-code" in told]
+    if not codes:
+        return Outcome("unconfined", detail="bubblewrap could not set up the sandbox")
+    return Outcome("exited", codes[0])

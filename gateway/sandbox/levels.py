@@ -1,0 +1,58 @@
+"""Which confinement this machine has: found out by trying, strongest first, and never weaker than was asked for."""
+
+import dataclasses
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from gateway.sandbox.order import Level, Order
+from gateway.sandbox.run import run
+
+Sandbox = Literal["auto", "bubblewrap", "landlock", "none"]
+
+#: The levels that each choice of an operator accepts, strongest first.
+ACCEPTED: Final[Mapping[Sandbox, tuple[Level, ...]]] = {
+    "auto": ("bubblewrap", "namespaces", "landlock"),
+    "bubblewrap": ("bubblewrap",),
+    "landlock": ("namespaces", "landlock"),
+    "none": ("none",),
+}
+_TRIAL_S: Final = 5.0
+_TRIAL_BYTES: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The level to use, or None and why not."""
+
+    level: Level | None
+    reason: str = ""
+
+
+async def strongest(sandbox: Sandbox, order: Order) -> Choice:
+    """Tries the accepted levels with a command that does nothing, in the folder and with the limits of `order`."""
+    reasons: list[str] = []
+    for level in ACCEPTED[sandbox]:
+        reason = await _tried(at(order, level=level))
+        if reason is None:
+            return Choice(level)
+        reasons.append(f"{level}: {reason}")
+    return Choice(None, "; ".join(reasons))
+
+
+def at(order: Order, *, level: Level) -> Order:
+    """The same order at another level."""
+    bubblewrap = (shutil.which("bwrap") or "") if level == "bubblewrap" else ""
+    return dataclasses.replace(order, level=level, bubblewrap=bubblewrap)
+
+
+async def _tried(order: Order) -> str | None:
+    if order.level == "bubblewrap" and not order.bubblewrap:
+        return "the program bwrap is not installed"
+    trial = dataclasses.replace(order, argv=("/bin/sh", "-c", ":"), timeout_s=_TRIAL_S)
+    finished = await run(trial, stdout_bytes=_TRIAL_BYTES, stderr_bytes=_TRIAL_BYTES, flood_bytes=_TRIAL_BYTES)
+    if finished.outcome.end == "exited" and finished.outcome.code == 0:
+        return None
+    said = " ".join((finished.outcome.detail or finished.outcome.end, finished.stderr.strip()[-200:]))
+    return said.strip()

@@ -1,0 +1,71 @@
+"""The memory that some processes hold, counted by what the kernel tells of each: an upper bound that no process lowers.
+
+Resident memory alone is no bound. Pages of shared memory stay when no process has mapped them any more, and bytes that
+wait in a socket belong to no process. `gateway.sandbox.seccomp` refuses what could not be counted here (memfd, SysV,
+anonymous shared mappings); what is left is a shared mapping of /dev/zero, which nobody can bound once part of it is
+unmapped, and sockets.
+"""
+
+import os
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+#: The numbers of proc_pid_status(5); memory is in KiB.
+_NUMBERS: Final = re.compile(rb"^(RssAnon|RssFile|RssShmem|HugetlbPages|VmSize|FDSize):\s+(\d+)", re.MULTILINE)
+_RESIDENT: Final = (b"RssAnon", b"RssFile", b"RssShmem", b"HugetlbPages")
+_SHARED_ZERO: Final = b"/dev/zero (deleted)"
+#: More than any limit: the end of a command.
+UNBOUNDED: Final = 1 << 62
+#: What a pair of sockets may hold for each of its ends: twice net.core.wmem_max (socket(7), SO_SNDBUF).
+_WMEM_MAX: Final = Path("/proc/sys/net/core/wmem_max")
+_USUAL_WMEM_BYTES: Final = 212_992
+
+
+def held_bytes(pids: Sequence[int], *, filtered: bool) -> int:
+    """Returns the memory of these processes in bytes; UNBOUNDED if one of them shares memory that cannot be counted.
+
+    `filtered`: their system calls are, so that an ordinary program has no anonymous shared memory.
+    """
+    total, sockets, unseen = 0, set[str](), 0
+    for pid in pids:
+        try:
+            status = dict(_NUMBERS.findall(_read(f"/proc/{pid}/status")))
+            total += sum(int(status.get(name, 0)) << 10 for name in _RESIDENT)
+        except OSError:  # it has ended meanwhile
+            continue
+        try:
+            if filtered and _SHARED_ZERO in _read(f"/proc/{pid}/maps"):
+                return UNBOUNDED
+            sockets |= _sockets(f"/proc/{pid}/fd")
+        except PermissionError:  # it hides (PR_SET_DUMPABLE, a program that cannot be read): count what it could hold
+            total += int(status.get(b"VmSize", 0)) << 10
+            unseen += int(status.get(b"FDSize", 0))
+        except OSError:
+            continue
+    return total + (len(sockets) + unseen) * _socket_bytes()
+
+
+def _read(place: str) -> bytes:
+    with open(place, "rb", buffering=0) as file:  # noqa: PTH123 (a path object costs as much as the reading)
+        return file.readall()
+
+
+def _sockets(folder: str) -> set[str]:
+    """The sockets that a process has open, by their names in /proc (`socket:[inode]`)."""
+    found = set()
+    for name in os.listdir(folder):  # noqa: PTH208
+        with suppress(FileNotFoundError):
+            link = os.readlink(f"{folder}/{name}")  # noqa: PTH115
+            if link.startswith("socket:"):
+                found.add(link)
+    return found
+
+
+def _socket_bytes() -> int:
+    try:
+        return 2 * int(_WMEM_MAX.read_text())
+    except (OSError, ValueError):  # not there in every network namespace
+        return 2 * _USUAL_WMEM_BYTES

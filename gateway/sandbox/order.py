@@ -1,0 +1,83 @@
+"""What the gateway tells the launcher, and what the launcher answers: facts that travel as one line of JSON each."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+from gateway.sandbox.programs import PATH
+
+#: How much a command is confined, strongest first.
+Level = Literal["bubblewrap", "namespaces", "landlock", "none"]
+
+#: How a command ended: by itself; by one of the limits; never begun, since the confinement or the program failed.
+End = Literal["exited", "timeout", "cancelled", "processes", "memory", "output", "unconfined", "not_started"]
+
+#: What commands may read and run besides their folder: programs and what those need, and nothing that is configured.
+SYSTEM: Final = (
+    *("/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/usr/libexec", "/usr/share"),
+    *("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"),
+    *("/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime"),
+)
+DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """`cpu_s`, `file_bytes` and `open_files` hold for each process; `processes` and `memory_bytes` for all together.
+
+    `memory_bytes` is the address space of each process besides.
+    """
+
+    cpu_s: int = 30
+    memory_bytes: int = 1 << 30
+    file_bytes: int = 64 << 20
+    processes: int = 64
+    open_files: int = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """One command: `argv` in the folder `cwd` (absolute), `readable` besides SYSTEM."""
+
+    argv: tuple[str, ...]
+    cwd: str
+    level: Level
+    timeout_s: float
+    grace_s: float = 0.5  # from SIGTERM to SIGKILL
+    limits: Limits = field(default_factory=Limits)
+    readable: tuple[str, ...] = ()
+    settings: tuple[tuple[str, str], ...] = ()  # variables besides PATH and HOME
+    bubblewrap: str = ""  # the program, for the level of that name
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return MappingProxyType({**dict(self.settings), "PATH": ":".join(PATH), "HOME": self.cwd})
+
+    def to_line(self) -> bytes:
+        return json.dumps(asdict(self)).encode() + b"\n"
+
+    @classmethod
+    def from_line(cls, line: bytes) -> "Order":
+        facts: dict[str, Any] = json.loads(line)
+        limits = Limits(**facts.pop("limits"))
+        argv, readable = tuple(facts.pop("argv")), tuple(facts.pop("readable"))
+        settings = tuple((name, value) for name, value in facts.pop("settings"))
+        return cls(argv=argv, readable=readable, settings=settings, limits=limits, **facts)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`code` as shells count: 128 and the signal for what a signal ended. `detail` says why it could not begin."""
+
+    end: End
+    code: int = 0
+    detail: str = ""
+
+    def to_line(self) -> bytes:
+        return json.dumps(asdict(self)).encode() + b"\n"
+
+    @classmethod
+    def from_line(cls, line: bytes) -> "Outcome":
+        return cls(**json.loads(line))

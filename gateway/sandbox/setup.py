@@ -1,0 +1,158 @@
+"""The steps by which a freshly forked process becomes a confined command; none of them returns to the caller.
+
+Every step that fails is told through the `report` descriptor, which closes by itself once the program runs.
+"""
+
+import os
+import resource
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, NoReturn
+
+from gateway.sandbox import bubblewrap, landlock, namespaces, seccomp
+from gateway.sandbox.kernel import PR_SET_NO_NEW_PRIVS, PR_SET_PDEATHSIG, drop_capabilities, prctl
+from gateway.sandbox.order import DEVICES, SYSTEM, End, Limits, Order, Outcome
+
+#: Never reached by a command: the process ends before exec with it.
+_FAILED: Final = 125
+#: The gateway's own answers come first, on the CPU and when memory runs out.
+_NICE, _OOM_SCORE = 5, "500"
+#: Files of a command are nobody else's to write, whatever the gateway's own mask is.
+_UMASK: Final = 0o022
+
+
+class _StepError(Exception):
+    """Carries the outcome of a step that failed."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome)
+        self.outcome = outcome
+
+
+def fork(become: Callable[[], NoReturn], *, report: int) -> int:
+    """A child that runs `become`; whatever it raises goes to `report`."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        become()
+    except _StepError as failed:
+        os.write(report, failed.outcome.to_line())
+    except BaseException as error:
+        os.write(report, Outcome("unconfined", detail=f"setting up: {error!r}").to_line())
+    finally:
+        os._exit(_FAILED)
+
+
+def in_bubblewrap(order: Order, program: str, *, base_processes: int, status: int) -> NoReturn:
+    """`status` is where bubblewrap tells how the command ended."""
+    _ordinary(order, base_processes=base_processes)
+    with _step("bubblewrap"):
+        filter_file = None
+        if seccomp.known_machine():
+            filter_file = os.memfd_create("filter", 0)
+            os.write(filter_file, seccomp.program(seccomp.ALWAYS))
+            os.lseek(filter_file, 0, os.SEEK_SET)
+        os.set_inheritable(status, True)
+        argv = bubblewrap.arguments(order, (program, *order.argv[1:]), status=status, seccomp=filter_file)
+        os.execve(order.bubblewrap, argv, {})  # noqa: S606 (no shell is meant)
+    raise AssertionError("exec does not return")
+
+
+def in_namespaces(order: Order, program: str, *, base_processes: int, report: int) -> NoReturn:
+    """Becomes the first process of the namespaces, which reaps there and ends with the command."""
+    signal.set_wakeup_fd(-1)
+    with _step("read-only mounts"):
+        namespaces.make_read_only_except(order.cwd)
+
+    def command() -> NoReturn:
+        _ordinary(order, base_processes=base_processes)
+        with _step("Landlock and seccomp"):
+            _landlocked(order)
+            seccomp.install(seccomp.ALWAYS + _missing_truncate())
+        _execute(order, program)
+
+    pid = fork(command, report=report)
+    os.close(report)
+    while True:
+        ended, status = os.wait()
+        if ended == pid:
+            code = os.waitstatus_to_exitcode(status)
+            os._exit(code if code >= 0 else 128 - code)
+
+
+def in_landlock(order: Order, program: str, *, base_processes: int) -> NoReturn:
+    _ordinary(order, base_processes=base_processes)
+    with _step("Landlock and seccomp"):
+        _landlocked(order)
+        signals = seccomp.SIGNALS if landlock.abi() < landlock.SIGNALS_ABI else ()
+        seccomp.install(seccomp.ALWAYS + seccomp.METADATA + signals + _missing_truncate())
+    _execute(order, program)
+
+
+def unconfined(order: Order, program: str, *, base_processes: int) -> NoReturn:
+    _ordinary(order, base_processes=base_processes)
+    _execute(order, program)
+
+
+def _landlocked(order: Order) -> None:
+    if not seccomp.known_machine():
+        raise OSError(f"no filter of system calls for {os.uname().machine!r}")
+    landlock.restrict(readable=(*SYSTEM, *order.readable), writable=(order.cwd,), devices=DEVICES)
+    drop_capabilities()
+
+
+def _missing_truncate() -> tuple[seccomp.Refused, ...]:
+    return seccomp.TRUNCATE if landlock.abi() < landlock.TRUNCATE_ABI else ()
+
+
+def _ordinary(order: Order, *, base_processes: int) -> None:
+    """What every command gets: a session of its own, limits, no input, no privileges to gain."""
+    os.setsid()
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)  # Python ignores them, and what is ignored stays so over exec
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
+    os.nice(_NICE)
+    os.umask(_UMASK)
+    with _step("the folder", end="not_started"):
+        os.chdir(order.cwd)
+    with _step("limits"):
+        _limit(order.limits, base_processes=base_processes)
+        prctl(PR_SET_NO_NEW_PRIVS, 1)
+
+
+def _limit(limits: Limits, *, base_processes: int) -> None:
+    for kind, wanted in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_CPU, limits.cpu_s),
+        (resource.RLIMIT_AS, limits.memory_bytes),
+        (resource.RLIMIT_FSIZE, limits.file_bytes),
+        (resource.RLIMIT_NOFILE, limits.open_files),
+        # It counts all tasks of the user, and does not hold for root: the launcher counts besides.
+        (resource.RLIMIT_NPROC, base_processes + limits.processes),
+    ):
+        hard = resource.getrlimit(kind)[1]
+        value = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        # A process that handles SIGXCPU is killed a second later.
+        above = value + 1 if kind == resource.RLIMIT_CPU and hard == resource.RLIM_INFINITY else value
+        resource.setrlimit(kind, (value, above))
+
+
+def _execute(order: Order, program: str) -> NoReturn:
+    with _step(f"{order.argv[0]!r}", end="not_started"):
+        os.execve(program, order.argv, dict(order.environment))  # noqa: S606 (no shell is meant)
+    raise AssertionError("exec does not return")
+
+
+@contextmanager
+def _step(name: str, *, end: End = "unconfined") -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _StepError(Outcome(end, detail=f"{name}: {error.strerror or error}")) from error

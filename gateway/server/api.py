@@ -1,0 +1,93 @@
+"""The pages of one worker's context lane, put together: each request looks up the configuration in use."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+from gateway.server.context_lane import Assembled, Shared
+from gateway.contracts.caller import Caller
+from gateway.api.site import Route
+from gateway.api.approvals import ApprovalPages
+from gateway.api.request import caller_with
+from gateway.api.chat import ChatPages, Identify, head_of
+from gateway.api.description.page import description_routes
+from gateway.api.events.pages import EventPages
+from gateway.api.explain import ExplainPages
+from gateway.api.memories import MemoryPages
+from gateway.lanes.local import note
+from gateway.api.prompts import PromptPages
+from gateway.api.remembered import RememberedPages
+from gateway.context.resumption import Resumption
+from gateway.api.runs import RunPages
+from gateway.api.mcp_services import ServicePages
+from gateway.api.events.socket import SocketPages
+from gateway.api.workflow_runs import WorkflowRuns
+from gateway.api.workflows import WorkflowPages
+from gateway.approvals.approvals import Desk
+
+
+@dataclass(slots=True, kw_only=True)
+class Rooms:
+    """What pages need of the gateway. `held_open` end the answers that would never end by themselves."""
+
+    shared: Shared
+    resumption: Resumption
+    current: Callable[[], Assembled]
+    identify: Identify
+    admit: Callable[[], None]
+    held_open: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+
+    def of_context(self) -> Sequence[Route]:
+        """Chat, its explanation, prompts and workflows, and the description of all pages."""
+        current, identify, admit = self.current, self.identify, self.admit
+        chat = ChatPages(
+            current=lambda: (current().lane, current().core),
+            resumption=self.resumption,
+            identify=identify,
+            admit=admit,
+        )
+        explain = ExplainPages(current=lambda: current().explainer, identify=identify, admit=admit)
+        prompts = PromptPages(
+            prompts=lambda: current().prompts, enhancer=lambda: current().enhancer, authorise=self._authorise
+        )
+        workflows = WorkflowPages(
+            workflows=lambda: current().lane.workflows,
+            store=self.shared.store,
+            authorise=self._authorise,
+            begin=WorkflowRuns(current=lambda: (current().lane, current().core), identify=identify, admit=admit),
+        )
+        return [*chat.routes(), *explain.routes(), *prompts.routes(), *workflows.routes(), *description_routes()]
+
+    def of_runs(self) -> Sequence[Route]:
+        """Approvals, runs and what happens to them."""
+        shared, resume, authorise = self.shared, self.resumption.decided, self._authorise
+
+        def desk() -> Desk:
+            return self.current().lane.desk
+
+        store, tail, clock = shared.store, shared.tail, shared.clock
+        approvals = ApprovalPages(desk=desk, store=store, tail=tail, authorise=authorise, resume=resume, clock=clock)
+        runs = RunPages(store=store, tail=tail, authorise=authorise, resume=resume, clock=clock)
+        remembered = RememberedPages(remembered=lambda: desk().remembered, authorise=authorise)
+        events = EventPages(store=store, tail=tail, authorise=authorise)
+        socket = SocketPages(desk=desk, store=store, tail=tail, authorise=authorise, resume=resume, in_use=self.current)
+        self.held_open += [approvals.close, events.close, socket.close]
+        memories = MemoryPages(store=store, authorise=authorise)
+        return [
+            *approvals.routes(),
+            *remembered.routes(),
+            *memories.routes(),
+            *runs.routes(),
+            *events.routes(),
+            *socket.routes(),
+        ]
+
+    def of_services(self) -> Sequence[Route]:
+        """MCP services, which may have an address of their own."""
+        return ServicePages(fleet=lambda: self.shared.fleet, authorise=self._authorise).routes()
+
+    def _authorise(self, request: web.Request, *scopes: str) -> Caller:
+        caller = caller_with(scopes, lambda scope: self.identify(head_of(request), True, scope).caller)
+        note(request, key=caller.name)
+        return caller

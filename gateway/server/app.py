@@ -1,0 +1,398 @@
+"""The composition root: configuration becomes pools, routes, pages and a listener. Only the processes import it."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+
+from aiohttp import web
+
+from gateway.server.context_lane import Assembled, Shared, SystemClock, assemble_context, make_fleet, open_store
+from gateway.server.backlog import Backlog
+from gateway.server.passthrough_lane import ADMIN_PATHS, CONTEXT_PATHS, ROOT_PATHS, build_admin_entry, build_entry
+from gateway.config import ConfigError, Loaded, Problem, redactable, replacing
+from gateway.config.schema.tools import Notify
+from gateway.telemetry.counters import ContextCounters
+from gateway.telemetry.exposition import Exposition
+from gateway.contracts.journal import StoredRun
+from gateway.api.site import Pages, Readiness, Route, page_log
+from gateway.api.request import caller_with
+from gateway.api.chat import head_of
+from gateway.lanes.connection import ClientConnection
+from gateway.lanes.router import Entry
+from gateway.lanes.listener import Listener
+from gateway.context.resumption import Resumption
+from gateway.lanes.wrong_keys import WrongKeys
+from gateway.telemetry.logs import LogSink, access_record
+from gateway.telemetry.metrics import Metrics
+from gateway.approvals.webhooks import Notices, webhooks_of
+from gateway.server.api import Rooms
+from gateway.lanes.door import Door
+from gateway.lanes.keys import Identity
+from gateway.runs.leases import Keeper
+from gateway.runs.live import LiveRuns
+from gateway.server.pruning import Pruner
+from gateway.runs.event_feed import Tail
+from gateway.contracts.store import Store, StoreError
+from gateway.tools.catalog import obstacles_of
+from gateway.tools.in_use import InUse
+from gateway.tools.results import Results
+from gateway.http.request_head import RequestHead
+
+log = logging.getLogger("gateway")
+
+#: aiohttp's own bounds of a head, out of the way: ours were applied before a handler sees it.
+HEAD_BOUND_BYTES, FIELDS_BOUND = 1 << 20, 10_000
+#: How often workers look for each other's changes; a single one, and one whose store failed, looks this rarely.
+LOOK_S, STORE_PAUSE_S = 0.2, 10.0
+
+DATA, ADMIN = "listen", "admin.listen"
+
+
+class Gateway:
+    """One worker's object graph. `load` reads the configuration anew; `exposition` is that of all workers."""
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        *,
+        load: Callable[[], Loaded],
+        sink: LogSink,
+        metrics: Metrics,
+        exposition: Exposition | None = None,
+        index: int = 0,
+        agree: Callable[[bool], Awaitable[bool]] | None = None,
+    ) -> None:
+        self._loaded = loaded
+        self._load = load
+        self._sink = sink
+        self._metrics = metrics
+        self._index = index
+        self._agree = agree or _alone
+        self._exposition = exposition or Exposition(metrics)
+        self._stack = AsyncExitStack()
+        self._listeners: dict[str, Listener] = {}
+        self._demo_url: str | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._notices: Notices | None = None
+        self._told: Sequence[Notify] = ()
+        self._held_open: list[Callable[[], Awaitable[None]]] = []
+        self._counters = ContextCounters()
+        self._clock = SystemClock()
+        self._backlog = Backlog(self._clock)
+        self._wrong_keys = WrongKeys(clock=self._clock.monotonic)
+        self._runs = LiveRuns(clock=self._clock)
+        self._shared: Shared | None = None
+        self._resumption: Resumption | None = None
+        self._context: Assembled | None = None
+        self._reloading: asyncio.Task[None] | None = None
+        self._reloads_due = 0
+
+    async def start(self) -> None:
+        """Builds everything; afterwards `connection_factory` serves."""
+        settings = self._loaded.settings
+        if not settings.upstreams:
+            # Imported here because nothing else needs the demo model, and it costs start-up time.
+            from gateway.demo.app import start_demo
+
+            demo = await start_demo()
+            self._stack.push_async_callback(demo.close)
+            self._demo_url = demo.base_url
+        await self._exposition.start()
+        self._stack.push_async_callback(self._exposition.close)
+        store = await open_store(settings, folder=self._loaded.folder)
+        self._stack.push_async_callback(store.close)
+        self._share(store)
+        await self._follow_services()
+        entry = self._entry()
+        self._context = await self._assemble(self._loaded, entry)
+        self._stack.push_async_callback(self._retire)
+        rooms, admin = self._rooms(), settings.admin.listen
+        services = rooms.of_services()
+        pages = [*rooms.of_context(), *rooms.of_runs(), *(services if admin is None else ())]
+        self._held_open = rooms.held_open
+        self._listeners[DATA] = listener = await self._listener(entry, pages)
+        assert self._shared is not None
+        further = (self._wrong_keys.families, self._backlog.families, self._shared.fleet.families)
+        self._metrics.sources += [listener.families, *further]
+        self._metrics.further.append(self._counters.counted)
+        if admin is not None:
+            self._listeners[ADMIN] = await self._listener(build_admin_entry(settings, metrics=self._metrics), services)
+        for listener in self._listeners.values():
+            listener.start()
+        loop = asyncio.get_running_loop()
+        await self._tell_of_approvals()
+        pruner = Pruner(store, owner=self._shared.keeper.owner, clock=self._clock)
+        self._tasks += map(loop.create_task, (self._keep_house(), self._shared.keeper.run(), pruner.run()))
+        self._metrics.last_reload_success_s = time.time()
+
+    def _share(self, store: Store) -> None:
+        """What requests of all configurations have in common."""
+
+        async def resume(run: StoredRun) -> None:
+            assert self._resumption is not None
+            await self._resumption.go_on(run)
+
+        tail = Tail(store)
+        keeper = Keeper(store, clock=self._clock, resume=resume)
+        in_use = InUse(lambda: self._current().equipment)
+        fleet = make_fleet(store, worker=keeper.owner, counters=self._counters, clock=self._clock)
+        self._shared = Shared(store, self._runs, tail, keeper, self._counters, self._clock, fleet, in_use, Results())
+        self._resumption = Resumption(
+            lane=lambda: self._current().lane,
+            runs=self._runs,
+            keeper=keeper,
+            tail=tail,
+            store=store,
+            clock=self._clock,
+        )
+        self._stack.push_async_callback(fleet.close)
+        self._stack.push_async_callback(tail.close)
+        self._stack.push_async_callback(self._end_notices)
+        self._stack.push_async_callback(keeper.close)
+        self._stack.push_async_callback(self._runs.close)
+
+    async def _tell_of_approvals(self) -> None:
+        """One worker of each gateway is a candidate. A change of webhooks tells again what is still pending."""
+        approvals, shared = self._loaded.settings.approvals, self._shared
+        assert shared is not None
+        if self._index == 0 and approvals.notify != self._told:
+            old, self._told = self._notices, approvals.notify
+            # There is no page yet that a link could lead to.
+            told = (approvals.notify, None, shared.clock, shared.counters)
+            self._notices = Notices(shared.store, shared.tail, *told, owner=shared.keeper.owner)
+            if old is not None:
+                await old.close()
+            await self._notices.start()
+
+    async def _end_notices(self) -> None:
+        if self._notices is not None:
+            await self._notices.close()
+
+    def connection_factory(self, name: str) -> Callable[[], ClientConnection]:
+        return self._listeners[name].connection
+
+    def reload_soon(self) -> None:
+        """Starts a reload; one that is asked for during another follows it."""
+        self._reloads_due += 1
+        if self._reloading is None or self._reloading.done():
+            self._reloading = asyncio.get_running_loop().create_task(self._reload_until_done())
+
+    async def drain(self) -> None:
+        """Waits for requests under way, at most `limits.drain`; who only listens is sent away at once.
+
+        A stream that is held for a person becomes a turn that says how to answer: the run waits in the store.
+        """
+        if self._shared is not None:
+            self._shared.tail.leave()
+        await asyncio.gather(*(close() for close in self._held_open))
+        limit_s = self._loaded.settings.limits.drain
+        await asyncio.gather(*(listener.drain(limit_s) for listener in self._listeners.values()))
+
+    async def close(self) -> None:
+        """Ends everything at once. Idempotent."""
+        for listener in self._listeners.values():
+            listener.stop()
+        ending = tuple(self._tasks)
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)  # a check of the sandbox ends its process first
+        await self._runs.close()  # before the tools that they use
+        await self._stack.aclose()
+
+    async def _keep_house(self) -> None:
+        """Looks for what other workers changed."""
+        assert self._shared is not None
+        store = self._shared.store
+        while True:
+            try:
+                await self._current().prompts.refresh()
+                await self._shared.fleet.refresh()
+                await self._current().lane.desk.expire()
+                await self._backlog.look(store)
+            except StoreError as error:
+                log.error("the store failed: %s", error)
+                await asyncio.sleep(STORE_PAUSE_S)
+            await asyncio.sleep(LOOK_S if self._loaded.settings.workers > 1 else STORE_PAUSE_S)
+
+    async def reload(self) -> None:
+        """Reads the configuration and swaps to it; on any error the old one stays in use."""
+        try:
+            loaded = replacing(await asyncio.to_thread(self._load), old=self._loaded)
+            if not loaded.settings.upstreams and self._demo_url is None:
+                log.warning("reload: no upstreams are left; the demo model starts only at start-up")
+            entry, context = await self._prepared(loaded)
+            self._listeners[DATA].swap(entry)
+            if ADMIN in self._listeners:
+                self._listeners[ADMIN].swap(build_admin_entry(loaded.settings, metrics=self._metrics))
+            retired, self._context = self._context, context
+        except ConfigError as error:
+            self._metrics.reloads["failure"] += 1
+            log.error("reload failed, the old configuration stays in use: %s", error)
+        except Exception:
+            self._metrics.reloads["failure"] += 1
+            log.exception("reload failed, the old configuration stays in use")
+        else:
+            self._metrics.reloads["success"] += 1
+            self._metrics.last_reload_success_s = time.time()
+            self._sink.secrets = tuple(redactable(loaded.settings))
+            access_log = self._access if loaded.settings.logging.access else None
+            for listener in self._listeners.values():
+                listener.access_log = access_log
+            logging.getLogger().setLevel(loaded.settings.logging.level.upper())
+            log.info("configuration reloaded")
+            await self._follow_reload(retired)
+
+    async def _follow_reload(self, retired: Assembled | None) -> None:
+        """What comes behind a reload; none of it takes the new configuration back."""
+        try:
+            if retired is not None:
+                await retired.lane.retire()
+            await self._tell_of_approvals()
+            await self._follow_services()
+        except Exception:
+            log.exception("the new configuration is in use, but not all that follows from it was done")
+
+    async def _prepared(self, loaded: Loaded) -> tuple[Entry, Assembled]:
+        """Returns the way in and the context lane of a configuration that every worker could put together.
+
+        Raises ConfigError, or what went wrong; then nothing has changed, here as in the other workers.
+        """
+        old, self._loaded = self._loaded, loaded
+        able = False
+        try:
+            webhooks_of(loaded.settings.approvals.notify)
+            entry = self._entry()
+            context = await self._assemble(loaded, entry)
+            able = True
+        finally:
+            used = await self._agree(able)
+            if not used:
+                self._loaded = old
+        if not used:
+            entry.close()
+            await context.lane.retire()
+            raise ConfigError((Problem("configuration", "", "not every worker could use it: their lines say why"),))
+        return entry, context
+
+    async def _follow_services(self) -> None:
+        """What the store does not tell now, it tells when the house is kept."""
+        assert self._shared is not None
+        self._shared.fleet.configure(self._loaded.settings.mcp.servers)
+        try:
+            await self._shared.fleet.refresh()
+        except StoreError as error:
+            log.error("the store failed: %s", error)
+
+    async def _reload_until_done(self) -> None:
+        while self._reloads_due:
+            self._reloads_due = 0
+            await self.reload()
+
+    def _entry(self) -> Entry:
+        settings = self._loaded.settings
+        return build_entry(
+            settings,
+            metrics=self._metrics,
+            clock=asyncio.get_running_loop().time,
+            demo_url=self._demo_url,
+            own_paths=ROOT_PATHS | CONTEXT_PATHS | (frozenset() if settings.admin.listen else ADMIN_PATHS),
+        )
+
+    async def _assemble(self, loaded: Loaded, entry: Entry) -> Assembled:
+        assert self._shared is not None
+        assembled = await assemble_context(
+            loaded.settings, folder=loaded.folder, pools=entry.pools, metrics=self._metrics, shared=self._shared
+        )
+        warning = asyncio.get_running_loop().create_task(warn_of_obstacles(assembled))
+        self._tasks.append(warning)
+        warning.add_done_callback(self._tasks.remove)
+        return assembled
+
+    def _current(self) -> Assembled:
+        assert self._context is not None
+        return self._context
+
+    async def _retire(self) -> None:
+        if self._context is not None:
+            await self._context.lane.retire()
+
+    def _rooms(self) -> Rooms:
+        assert self._shared is not None and self._resumption is not None
+        return Rooms(
+            shared=self._shared,
+            resumption=self._resumption,
+            current=self._current,
+            identify=self._identify,
+            admit=lambda: self._listeners[DATA].admit_own(),
+        )
+
+    def _identify(self, head: RequestHead, has_key: bool, scope: str) -> Identity:
+        """By the keys of the configuration in use, on whichever address."""
+        return self._listeners[DATA].entry.identify(head, upstream_has_key=has_key, scope=scope)
+
+    async def _listener(self, entry: Entry, further: Sequence[Route]) -> Listener:
+        exposition = self._exposition.page if self._loaded.settings.metrics.enabled else None
+        pages = Pages(
+            exposition=exposition,
+            ready=self._ready,
+            door=self._door,
+            recognise=self._recognise,
+            read_metrics=self._read_metrics,
+            wrong_keys=self._wrong_keys,
+            further=further,
+        )
+        runner = web.AppRunner(
+            pages.application(),
+            access_log=None,
+            logger=page_log(),
+            auto_decompress=False,
+            handler_cancellation=True,
+            keepalive_timeout=0,
+            max_line_size=HEAD_BOUND_BYTES,
+            max_field_size=HEAD_BOUND_BYTES,
+            max_headers=FIELDS_BOUND,
+        )
+        await runner.setup()
+        self._stack.push_async_callback(runner.cleanup)
+        assert runner.server is not None
+        return Listener(
+            loop=asyncio.get_running_loop(),
+            entry=entry,
+            metrics=self._metrics,
+            new_handler=runner.server,
+            wrong_keys=self._wrong_keys,
+            access_log=self._access if self._loaded.settings.logging.access else None,
+        )
+
+    def _recognise(self, request: web.Request) -> None:
+        self._listeners[DATA].entry.recognise(head_of(request))
+
+    def _read_metrics(self, request: web.Request) -> None:
+        if not self._loaded.settings.metrics.public:
+            head = head_of(request)
+            caller_with(("metrics", "admin"), lambda scope: self._identify(head, True, scope).caller)
+
+    def _door(self) -> Door:
+        return self._listeners[DATA].entry.door
+
+    def _ready(self) -> Readiness:
+        if any(listener.draining for listener in self._listeners.values()):
+            return "draining"
+        assert self._shared is not None
+        return "ready" if self._shared.store.lost() is None else "store_lost"
+
+    def _access(self, **facts: object) -> None:
+        self._sink.put(access_record(facts))
+
+
+async def _alone(able: bool) -> bool:
+    """A worker that has no others uses what it can."""
+    return able
+
+
+async def warn_of_obstacles(assembled: Assembled) -> None:
+    """Logs why tools of this configuration cannot run on this machine; beside the start, which need not wait for it."""
+    async for obstacle in obstacles_of(assembled.explainer.judge.catalog.sources):
+        log.warning("%s", obstacle)

@@ -1,0 +1,298 @@
+"""Puts the context lane of one configuration together: tools, gate, stages, chains, and what plugins are given."""
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from gateway.server.context_tools import SQLITE, built, database_url, gate_of, load_tools
+from gateway.contracts.caller import Caller
+from gateway.config import ConfigError, Problem, Settings
+from gateway.config.schema.context import StageUse
+from gateway.workflows.folder import load_workflows
+from gateway.workflows.definition import Workflow
+from gateway.contracts.exchange import Clock, Counters, Enhancer, Host, Runs, Tools
+from gateway.errors import contained
+from gateway.contracts.journal import StoredRun
+from gateway.context.approval_mode import ApprovalModes
+from gateway.context.lane import AGENT_LOOP, ContextLane
+from gateway.api.explain import Explainer
+from gateway.contracts.managed import ManagedService
+from gateway.telemetry.metrics import Metrics
+from gateway.agent.stage import Agents, Crew
+from gateway.context.chain import Chain, Link, fold
+from gateway.context.metering import metered
+from gateway.context.model import ModelCore
+from gateway.context.prompts import BasePrompts
+from gateway.agent.round import Consent
+from gateway.context.target import Target
+from gateway.agent.unlooped import unlooped
+from gateway.registry.find import PluginProblem, build_plugin
+from gateway.runs.asking import Asking
+from gateway.approvals.approvals import Desk
+from gateway.runs.leases import Keeper
+from gateway.runs.live import JOINABLE_S, LiveRuns, mismatch
+from gateway.runs.event_feed import Tail
+from gateway.contracts.store import Store, StoreError
+from gateway.tools.catalog import Catalog
+from gateway.mcp.servers import Fleet
+from gateway.tools.in_use import Equipment, InUse
+from gateway.tools.judge import Judge
+from gateway.tools.results import Results
+from gateway.tools.runner import Runner
+from gateway.upstream.pool import Pool
+
+log = logging.getLogger("gateway")
+
+#: The plugin that makes a service of an MCP server.
+MCP = "mcp"
+
+
+class SystemClock:
+    """The clock that everything but tests uses."""
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def time(self) -> float:
+        return time.time()
+
+
+@dataclass(slots=True)
+class PluginHost:
+    """What plugins are built with; `contracts.Host`. Tools and runs exist once tools are built."""
+
+    prompts: BasePrompts
+    store: Store
+    counters: Counters
+    clock: Clock
+    tools: Tools
+    runs: Runs
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What one worker has once, whatever its configuration becomes."""
+
+    store: Store
+    runs: LiveRuns
+    tail: Tail
+    keeper: Keeper
+    counters: Counters
+    clock: Clock
+    fleet: Fleet
+    in_use: InUse
+    results: Results
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """The context lane of one configuration, and what its other pages show of it."""
+
+    lane: ContextLane
+    core: ModelCore
+    enhancer: Enhancer | None
+    prompts: BasePrompts
+    explainer: Explainer
+    equipment: Equipment
+
+
+async def open_store(settings: Settings, *, folder: Path) -> Store:
+    """The store of the configuration, ready for use. Raises ConfigError: a damaged one must not look empty."""
+    url = settings.store.reveal()
+    if not url.startswith(SQLITE):
+        raise ConfigError(
+            (Problem("configuration", "store", f"this version keeps things in SQLite: write {SQLITE}FILE"),)
+        )
+    store: Store = build_plugin("stores", "sqlite", {"url": database_url(url, folder)}, None)
+    try:
+        await store.open()
+    except StoreError as error:
+        raise ConfigError((Problem("configuration", "store", str(error)),)) from None
+    return store
+
+
+def make_fleet(store: Store, *, worker: str, counters: Counters, clock: Clock) -> Fleet:
+    """The services of one worker; none until it is configured."""
+    prompts = BasePrompts({}, store, clock=clock)
+    host = PluginHost(prompts, store, counters, clock, Catalog(()), NoRuns())
+
+    def build(name: str, options: Mapping[str, object]) -> ManagedService:
+        try:
+            service: ManagedService = build_plugin("tools", MCP, {"name": name, **options}, host)
+        except PluginProblem as problem:
+            raise ValueError(problem.message) from None
+        return service
+
+    return Fleet(store, build=build, worker=worker, counters=counters, clock=clock)
+
+
+async def assemble_context(
+    settings: Settings, *, folder: Path, pools: Sequence[Pool], metrics: Metrics, shared: Shared
+) -> Assembled:
+    """Builds everything, or raises ConfigError with everything that cannot be built."""
+    problems: list[Problem] = []
+    store, counters, clock = shared.store, shared.counters, shared.clock
+    prompts = BasePrompts(_prompt_texts(settings, problems), store, clock=clock)
+    host = PluginHost(prompts, store, counters, clock, Catalog(()), NoRuns())
+    catalog = await load_tools(settings, folder, host, shared.results, problems, services=shared.fleet.services)
+    gate = gate_of(settings, host, problems, at_hand=True)
+    host.tools = catalog
+    judge, runner = Judge(catalog, gate), Runner(shared.results, counters=counters, clock=clock)
+    crew = _crew(settings, shared)
+    host.runs = Agents(crew)
+    core = _core(settings, _targets(settings, pools, metrics), clock)
+    model = metered(core, counters)
+    chains: dict[str, Chain] = {}
+    for name, uses in settings.chains.items():
+        links = _links(name, uses, host, problems, folder=settings.plugins.folder)
+        answering = model if any(link.name == AGENT_LOOP for link in links) else unlooped(model)
+        chains[name] = fold(name, links, answering, counters=counters, clock=clock)
+
+    workflows, context, limits = _workflows(settings, problems), settings.context, settings.limits
+    if problems:
+        await _close(catalog)
+        raise ConfigError(tuple(problems))
+    lane = ContextLane(
+        chains=chains,
+        chain=context.chain,
+        prompt=context.prompt,
+        prompt_text=lambda prompt_id, tenant: prompts.text(prompt_id, tenant=tenant),
+        prompt_names=lambda tenant: prompts.names(tenant=tenant),
+        keepalive_s=context.stream.keepalive,
+        status_wait_s=context.stream.status_wait,
+        body_bytes=limits.context_body,
+        body_values=limits.context_values,
+        approvals=_approval_modes(settings),
+        desk=crew.desk,
+        tool_names=catalog.names,
+        runs=shared.runs,
+        earlier=_earlier(store, clock),
+        close=partial(_close, catalog),
+        plain=unlooped(model),
+        tasks=context.tasks,
+        workflows=workflows,
+    )
+    try:
+        await prompts.refresh()  # a first look later would drop what was enhanced by then
+    except StoreError as error:
+        log.error("the store failed: %s", error)
+    shows = (link.stage for link in chains[context.chain].links if isinstance(link.stage, Enhancer))
+    explainer = Explainer(lane=lane, core=core, model=context.model, judge=judge, counters=counters, clock=clock)
+    return Assembled(lane, core, next(shows, None), prompts, explainer, Equipment(judge, runner, lane.hold))
+
+
+def _crew(settings: Settings, shared: Shared) -> Crew:
+    """Who runs what models ask for, and asks people about it."""
+    asking = settings.approvals
+    desk = Desk(
+        shared.store,
+        shared.tail,
+        shared.in_use,
+        counters=shared.counters,
+        clock=shared.clock,
+        expires_s=asking.expires,
+        on_reject=asking.on_reject,
+        remembered_s=asking.remembered,
+        deciders=_deciders(settings),
+    )
+    return Crew(
+        in_use=shared.in_use,
+        desk=desk,
+        tail=shared.tail,
+        keeper=shared.keeper,
+        consent=Consent(inline_wait_s=asking.inline_wait, on_reject=asking.on_reject),
+        store=shared.store,
+        counters=shared.counters,
+        clock=shared.clock,
+    )
+
+
+async def _close(catalog: Catalog) -> None:
+    """Ends what tools hold open; one that cannot be closed holds up neither the others nor a reload."""
+    for source in catalog.sources:
+        try:
+            with contained(f"closing {type(source).__name__}"):
+                await source.close()
+        except Exception:
+            log.exception("tools of %s could not be closed", type(source).__name__)
+
+
+def _core(settings: Settings, targets: Sequence[Target], clock: Clock) -> ModelCore:
+    chosen = settings.context
+    return ModelCore(targets, fixed=chosen.upstream, model=chosen.model, clock=clock.monotonic)
+
+
+def _approval_modes(settings: Settings) -> ApprovalModes:
+    of_keys = {key.name: key.approvals for key in settings.keys if key.approvals is not None}
+    return ApprovalModes(settings.approvals.mode, of_keys, settings.approvals.chains)
+
+
+def _deciders(settings: Settings) -> Mapping[str, Sequence[str]]:
+    deciders: dict[str, list[str]] = {}
+    for key in settings.keys:
+        if "approve" in key.scopes:
+            deciders.setdefault(key.tenant_name, []).append(key.name)
+    return deciders
+
+
+def _earlier(store: Store, clock: Clock) -> Callable[[Asking, Caller], Awaitable[StoredRun | None]]:
+    async def earlier(asking: Asking, caller: Caller) -> StoredRun | None:
+        """The newest run on record that a request repeats, if it says that it repeats one."""
+        if asking.idempotency_key is not None:
+            key = asking.idempotency_key[2]
+            found = await store.runs_with_key(key, tenant=caller.tenant, caller=caller.name)
+            if any(run.fingerprint != asking.fingerprint for run in found):
+                raise mismatch()
+            return next(iter(found), None)
+        if not asking.repeats:
+            return None
+        since_s = clock.time() - JOINABLE_S
+        return next(iter(await store.runs_like(asking.fingerprint, tenant=caller.tenant, since_s=since_s)), None)
+
+    return earlier
+
+
+class NoRuns:
+    """While tools are built there is nothing to run them."""
+
+    def stage(self, limits: object) -> Any:
+        raise ValueError(f"a tool cannot run agent loops ({limits!r})")
+
+
+def _workflows(settings: Settings, problems: list[Problem]) -> Mapping[str, Workflow]:
+    try:
+        found = load_workflows(settings.workflows)
+    except ConfigError as error:
+        problems += error.problems
+        return {}
+    for warning in found.warnings:
+        log.warning("%s", warning)
+    return found.workflows
+
+
+def _prompt_texts(settings: Settings, problems: list[Problem]) -> dict[str, str]:
+    texts = {}
+    for prompt_id, prompt in settings.prompts.items():
+        try:
+            texts[prompt_id] = Path(prompt.file).read_text(encoding="utf-8") if prompt.file else prompt.text or ""
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            problems.append(Problem("configuration", f"prompts.{prompt_id}.file", f"cannot be read: {reason}"))
+    return texts
+
+
+def _links(chain: str, uses: Sequence[StageUse], host: Host, problems: list[Problem], *, folder: Path) -> list[Link]:
+    links = []
+    for i, use in enumerate(uses):
+        stage = built("stages", use.use, use.with_, host, f"chains.{chain}[{i}]", problems, folder=folder)
+        links.append(Link(use.use, stage, use.on_error))
+    return links
+
+
+def _targets(settings: Settings, pools: Sequence[Pool], metrics: Metrics) -> list[Target]:
+    models = {upstream.name: upstream.models for upstream in settings.upstreams}
+    return [Target(p, tuple(models.get(p.endpoint.name, ())), metrics.upstream(p.endpoint.name)) for p in pools]

@@ -1,0 +1,160 @@
+"""Configuration as the facts that the lanes work with: endpoints, routes, keys, limits, our own names and pages."""
+
+import ipaddress
+import ssl
+from collections.abc import Callable, Collection
+from urllib.parse import urlsplit
+
+from gateway.contracts.caller import Caller
+from gateway.config import ConfigError, Problem, Settings
+from gateway.config.schema.http import Upstream
+from gateway.lanes.router import Entry, Limits, Timeouts
+from gateway.telemetry.metrics import Metrics
+from gateway.approvals.webhooks import webhooks_of
+from gateway.lanes.classify import PROMPTS, SERVICES, WORKFLOWS
+from gateway.lanes.door import Door
+from gateway.lanes.keys import Key, KeyRing
+from gateway.lanes.routes import Route
+from gateway.upstream.endpoint import Endpoint
+from gateway.upstream.pool import Pool
+from gateway.http.request_head import HeadLimits
+
+ROOT_PATHS = frozenset((b"/", b"/openapi.json"))
+ADMIN_PATHS = frozenset((b"/health/live", b"/health/ready", b"/metrics", SERVICES))
+#: Ours, whatever an upstream has there.
+CONTEXT_PATHS = frozenset((PROMPTS, WORKFLOWS))
+
+
+def build_entry(
+    settings: Settings,
+    *,
+    metrics: Metrics,
+    clock: Callable[[], float],
+    demo_url: str | None,
+    own_paths: Collection[bytes],
+) -> Entry:
+    """The data listener's way in."""
+    upstreams = settings.upstreams
+    if not upstreams and demo_url is not None:
+        upstreams = (Upstream(name="demo", base_url=demo_url),)
+    endpoints = [endpoint(upstream) for upstream in upstreams]
+    prefixes = [upstream.paths or settings.passthrough.paths for upstream in upstreams]
+    routes = [Route(prefix.encode(), i) for i, paths in enumerate(prefixes) for prefix in paths]
+    return Entry(
+        routes=routes,
+        pools=[Pool(e, clock=clock) for e in endpoints],
+        keys=KeyRing(_keys(settings)),
+        metrics=metrics,
+        door=door(settings),
+        own_paths={path for path in own_paths if path in CONTEXT_PATHS or not any(r.matches(path) for r in routes)},
+        limits=_limits(settings),
+        timeouts=_timeouts(settings),
+        context_upstream=next((i for i, one in enumerate(upstreams) if one.name == settings.context.upstream), None),
+    )
+
+
+def build_admin_entry(settings: Settings, *, metrics: Metrics) -> Entry:
+    """The way in of `admin.listen`: our own pages and nothing else."""
+    return Entry(
+        routes=(),
+        pools=(),
+        keys=KeyRing(()),
+        metrics=metrics,
+        door=door(settings),
+        own_paths=ADMIN_PATHS | {b"/"},
+        limits=_limits(settings),
+        timeouts=_timeouts(settings),
+    )
+
+
+def door(settings: Settings) -> Door:
+    """The names that are ours: the listen addresses and `allowed_hosts`; and the other pages that may ask."""
+    listens = [listen.host for listen in (settings.listen, settings.admin.listen) if listen is not None]
+    named = [f"[{host}]" if ":" in host else host for host in listens if not _is_wildcard(host)]
+    return Door.of(
+        [*named, *settings.allowed_hosts], origins=settings.cors, any_address=any(map(_is_wildcard, listens))
+    )
+
+
+def check_files(settings: Settings) -> None:
+    """Raises ConfigError for TLS files that cannot be used, and for secrets that cannot sign."""
+    problems = []
+    for i, upstream in enumerate(settings.upstreams):
+        try:
+            endpoint(upstream)
+        except OSError as error:
+            reason = (isinstance(error, ssl.SSLError) and error.reason) or error.strerror or "unusable"
+            problems.append(Problem("configuration", f"upstreams[{i}].tls", f"its files cannot be used: {reason}"))
+    if problems:
+        raise ConfigError(tuple(problems))
+    webhooks_of(settings.approvals.notify)
+
+
+def endpoint(upstream: Upstream) -> Endpoint:
+    """Raises OSError (ssl.SSLError) if the TLS files cannot be used."""
+    url = urlsplit(upstream.base_url)
+    secure = url.scheme == "https"
+    host = url.hostname or ""
+    port = url.port or (443 if secure else 80)
+    return Endpoint(
+        name=upstream.name,
+        host=host,
+        port=port,
+        authority=url.netloc.encode(),
+        base_path=url.path.rstrip("/").encode(),
+        api_key=upstream.api_key.reveal().encode() if upstream.api_key else None,
+        auth_header=upstream.auth_header.lower().encode() if upstream.auth_header else None,
+        tls=_tls(upstream) if secure else None,
+        server_name=upstream.tls.server_name or host,
+        connect_s=upstream.timeouts.connect,
+        first_byte_s=upstream.timeouts.first_byte,
+        idle_s=upstream.timeouts.idle,
+        stream=upstream.stream,
+    )
+
+
+def _is_wildcard(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def _tls(upstream: Upstream) -> ssl.SSLContext:
+    tls = upstream.tls
+    context = ssl.create_default_context(cafile=tls.ca_file)
+    context.set_alpn_protocols(["http/1.1"])
+    # A connection that ends without close_notify was cut: it must not look like the end of an answer.
+    context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
+    if not tls.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if tls.cert_file:
+        context.load_cert_chain(tls.cert_file, tls.key_file)
+    return context
+
+
+def _keys(settings: Settings) -> list[Key]:
+    return [
+        Key(bytes.fromhex(key.sha256), Caller(key.name, key.tenant_name, frozenset(key.scopes)))
+        for key in settings.keys
+    ]
+
+
+def _limits(settings: Settings) -> Limits:
+    limits = settings.limits
+    return Limits(
+        head=HeadLimits(bytes=limits.head, fields=limits.headers),
+        connections=limits.connections,
+        concurrent=limits.concurrent,
+    )
+
+
+def _timeouts(settings: Settings) -> Timeouts:
+    limits = settings.limits
+    return Timeouts(
+        head_s=limits.head_timeout,
+        body_idle_s=limits.body_idle,
+        write_s=limits.write,
+        keepalive_s=limits.keepalive,
+    )

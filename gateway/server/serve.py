@@ -1,0 +1,177 @@
+"""`gateway run`: from a checked configuration to serving processes, and to their orderly end."""
+
+import asyncio
+import logging
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from gateway.server.app import ADMIN, DATA, Gateway
+from gateway.server.banner import banner
+from gateway.config import ConfigError, Loaded, Problem, redactable, replacing
+from gateway.telemetry.exposition import Exposition
+from gateway.server.handover import Handover
+from gateway.telemetry.logs import DirectSink, LogSink, install, wants_json
+from gateway.telemetry.metrics import Metrics
+from gateway.server.systemd import notify
+from gateway.telemetry.shared_counts import SharedCounts
+from gateway.server.sockets import Listening, listen
+from gateway.server.supervisor import Supervisor
+from gateway.server.worker import HANDLED, run_worker
+
+log = logging.getLogger("gateway")
+
+#: How much longer than `limits.drain` the processes may take to end before they are killed.
+GRACE_S = 5.0
+#: How long workers wait for each other at a reload, on the old configuration, and how often they look.
+AGREE_S = 10.0
+AGREE_LOOK_S = 0.01
+
+
+@dataclass(slots=True)
+class Server:
+    """One `gateway run`. `load` reads the configuration anew for a reload; `proposed`: workers look at it still."""
+
+    loaded: Loaded
+    load: Callable[[], Loaded]
+    join: bool
+    proposed: Loaded | None = None
+
+    def run(self) -> int:
+        """Serves until told to stop; the exit code. Raises ListenError."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
+        settings = self.loaded.settings
+        addresses = {DATA: settings.listen}
+        if settings.admin.listen is not None:
+            addresses[ADMIN] = settings.admin.listen
+        listening = {
+            name: listen(address.host, address.port, workers=settings.workers, join=self.join)
+            for name, address in addresses.items()
+        }
+        if settings.workers == 1:
+            self._worker(0, lambda: self._announce(listening), listening, folder=None, load=self.load)
+            return 0
+        as_json = wants_json(settings.logging.format)
+        install(DirectSink(sys.stderr, as_json=as_json, secrets=redactable(settings)), level=settings.logging.level)
+        folder, handover = Path(tempfile.mkdtemp(prefix="gateway-")), Handover(workers=settings.workers)
+        counts = [SharedCounts() for _ in range(settings.workers)]
+
+        def work(index: int, ready: Callable[[], None]) -> None:
+            self._settle(handover)
+            agree = partial(_agree, handover, index)
+            self._worker(index, ready, listening, folder=folder, counts=counts, load=handover.take, agree=agree)
+
+        try:
+            return Supervisor(
+                work,
+                count=settings.workers,
+                on_ready=lambda: self._announce(listening),
+                on_reload=lambda: self._reload(handover),
+                on_stop=lambda: _stop(listening),
+                limit_s=settings.limits.drain + GRACE_S,
+            ).run()
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _reload(self, handover: Handover) -> None:
+        """Reads the configuration once, for all workers; one that is started again begins with what they agreed on."""
+        self._settle(handover)
+        outcome: Loaded | ConfigError
+        try:
+            outcome = self.proposed = replacing(self.load(), old=self.loaded)
+        except ConfigError as error:
+            outcome = error  # each worker logs and counts it
+        except Exception:
+            log.exception("the configuration could not be read")
+            outcome = ConfigError((Problem("configuration", "", "it could not be read; the line above says why"),))
+        handover.give(outcome)
+
+    def _settle(self, handover: Handover) -> None:
+        """Takes over what was proposed last, if all workers use it."""
+        if self.proposed is not None and handover.settle():
+            self.loaded = self.proposed
+        self.proposed = None
+
+    def _worker(
+        self,
+        index: int,
+        ready: Callable[[], None],
+        listening: dict[str, Listening],
+        *,
+        folder: Path | None,
+        counts: Sequence[SharedCounts] = (),
+        load: Callable[[], Loaded],
+        agree: Callable[[bool], Awaitable[bool]] | None = None,
+    ) -> None:
+        """One worker process, from its log to its end."""
+        metrics, chosen = Metrics(), self.loaded.settings.logging
+        sink = LogSink(
+            sys.stderr,
+            as_json=wants_json(chosen.format),
+            secrets=redactable(self.loaded.settings),
+            dropped=metrics.log_line_dropped,
+        )
+        install(sink, level=chosen.level)
+        mine: dict[str, socket.socket] = {}
+        for name, address in listening.items():
+            for i, sock in enumerate(address.sockets):
+                if i == index:
+                    mine[name] = sock
+                else:
+                    sock.close()
+        try:
+            run_worker(
+                lambda: Gateway(
+                    self.loaded,
+                    load=load,
+                    sink=sink,
+                    metrics=metrics,
+                    exposition=Exposition(metrics, shared=counts, folder=folder, index=index),
+                    index=index,
+                    agree=agree,
+                ),
+                mine,
+                shared=len(listening[DATA].sockets) if self.join else 0,
+                on_ready=ready,
+            )
+        except ConfigError as error:
+            if folder is None:
+                raise
+            if index == 0:  # the others say the same
+                print(error, file=sys.stderr)
+            sys.exit(1)
+        finally:
+            sink.close()
+
+    def _announce(self, listening: dict[str, Listening]) -> None:
+        """Says where to point a client, on standard output, and tells systemd."""
+        metrics_url = listening.get(ADMIN, listening[DATA]).url
+        print("\n".join(banner(self.loaded, url=listening[DATA].url, metrics_url=metrics_url)), flush=True)
+        notify("READY=1")
+
+
+async def _agree(handover: Handover, index: int, able: bool) -> bool:
+    """Says whether a worker could put a configuration together; returns whether all of them could, and so use it."""
+    handover.say(index, able=able)
+    waited_until_s = time.monotonic() + AGREE_S
+    while (is_used := handover.is_used()) is None:
+        if time.monotonic() > waited_until_s:
+            log.error("reload: not all workers were through with the configuration after %.0f s", AGREE_S)
+            handover.settle()
+        await asyncio.sleep(AGREE_LOOK_S)
+    return is_used
+
+
+def _stop(listening: dict[str, Listening]) -> None:
+    """Lets go of the sockets, so that none of them keeps taking connections that nobody accepts."""
+    notify("STOPPING=1")
+    for address in listening.values():
+        for sock in address.sockets:
+            sock.close()

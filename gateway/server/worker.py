@@ -1,0 +1,145 @@
+"""One worker process on its event loop: listens, reloads, drains, ends."""
+
+import asyncio
+import contextlib
+import ctypes
+import gc
+import logging
+import resource
+import signal
+import socket
+from collections.abc import Callable
+
+import uvloop
+
+from gateway.server.app import Gateway
+from gateway.server.systemd import notify
+from gateway.server.sockets import steer_to_successor, stop_steering
+
+log = logging.getLogger("gateway")
+
+#: Blocked from the start of a process until its handlers are there: none of them must end it unhandled.
+HANDLED = frozenset((signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD))
+
+#: How long half-done handshakes may take to end before a socket that is shared with another gateway is closed.
+HAND_OVER_S = 0.25
+#: How often a gateway that joined a port ends what steering its predecessor left behind.
+SPREAD_S = 10.0
+#: So many new objects before the collector looks for cycles among them: requests leave none (docs/decisions/0014), and
+#: each look at what is under way costs more than it finds.
+YOUNG_OBJECTS = 50_000
+#: Pending connections that the kernel keeps for us.
+BACKLOG = 4096
+
+
+class Worker:
+    """Runs a Gateway on listening sockets until it is told to stop. `on_ready` is called once it serves.
+
+    `shared`: another gateway may listen on the same ports, where we have so many sockets each; 0 if none may.
+    """
+
+    def __init__(
+        self, gateway: Gateway, sockets: dict[str, socket.socket], *, shared: int, on_ready: Callable[[], None]
+    ) -> None:
+        self._shared = shared
+        self._gateway = gateway
+        self._sockets = sockets
+        self._on_ready = on_ready
+        self._stopping = asyncio.Event()
+        self._stop_fast = asyncio.Event()
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        await self._gateway.start()
+        servers = []
+        for name, sock in self._sockets.items():
+            # A copy keeps the socket open past the server's end, so that what it had not accepted yet is not reset.
+            spare = sock.dup()
+            factory = self._gateway.connection_factory(name)
+            servers.append((await loop.create_server(factory, sock=sock, backlog=BACKLOG), spare, factory))
+        loop.add_signal_handler(signal.SIGTERM, self._terminate)
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # a supervisor passes Ctrl-C on
+            loop.add_signal_handler(signal.SIGINT, self._terminate)
+        loop.add_signal_handler(signal.SIGHUP, self._gateway.reload_soon)
+        # What was built for the start lives as long as the process: the collector need not look at it again.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(YOUNG_OBJECTS)
+        _return_memory()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
+        self._on_ready()
+        if self._shared:
+            await self._share([spare for _, spare, _ in servers])
+        else:
+            await self._stopping.wait()
+        for server, spare, factory in servers:
+            server.close()
+            await _accept_rest(loop, spare, factory)
+        drained = asyncio.ensure_future(self._gateway.drain())
+        stopped = asyncio.ensure_future(self._stop_fast.wait())
+        await asyncio.wait({drained, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (drained, stopped):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        await self._gateway.close()
+
+    async def _share(self, sockets: list[socket.socket]) -> None:
+        """Until told to stop; then connections go to the successor, and ours are accepted while they still come."""
+        while not self._stopping.is_set():
+            for sock in sockets:
+                stop_steering(sock)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), SPREAD_S)
+        for sock in sockets:
+            steer_to_successor(sock, ours=self._shared)
+        await asyncio.sleep(HAND_OVER_S)
+
+    def _terminate(self) -> None:
+        """The first signal drains, the second ends at once."""
+        if self._stopping.is_set():
+            self._stop_fast.set()
+        else:
+            notify("STOPPING=1")
+            log.info("draining: no new connections, requests under way go on")
+            self._stopping.set()
+
+
+def _return_memory() -> None:
+    """Gives the system back what the start took and freed: 0.9 MB. Only the C library of GNU offers that."""
+    if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
+        libc.malloc_trim(0)
+
+
+async def _accept_rest(
+    loop: asyncio.AbstractEventLoop, sock: socket.socket, factory: Callable[[], asyncio.Protocol]
+) -> None:
+    """Serves the connections that the kernel had queued, then closes the socket for good."""
+    sock.setblocking(False)
+    accepted: list[socket.socket] = []
+    with contextlib.suppress(OSError):
+        while len(accepted) < BACKLOG:
+            accepted.append(sock.accept()[0])
+    sock.close()
+    for connection in accepted:
+        with contextlib.suppress(OSError):
+            await loop.connect_accepted_socket(factory, connection)
+
+
+def run_worker(
+    make: Callable[[], Gateway], sockets: dict[str, socket.socket], *, shared: int, on_ready: Callable[[], None]
+) -> None:
+    """Runs one worker to its end on a uvloop event loop."""
+    raise_file_limit()
+
+    async def main() -> None:
+        await Worker(make(), sockets, shared=shared, on_ready=on_ready).run()
+
+    uvloop.run(main())
+
+
+def raise_file_limit() -> None:
+    """As many open files as the system allows, and no core dumps: they would hold keys."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

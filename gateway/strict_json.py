@@ -1,0 +1,72 @@
+"""JSON with one reading: no repeated keys, no NaN or Infinity, bounded in depth and values; all else is refused."""
+
+import json
+import re
+from typing import Any
+
+import orjson
+
+from gateway.json_values import VALUES_LIMIT, holds_more
+
+#: Deepest nesting of arrays and objects.
+DEPTH_LIMIT = 128
+_NESTING = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[{}\[\]]', re.DOTALL)
+
+
+class StrictJsonError(ValueError):
+    """The text is not strict JSON; the message says why and where (characters from the start), for whoever wrote it."""
+
+
+class RepeatedKeyError(StrictJsonError):
+    """An object has a key twice: two readers may take two values."""
+
+
+def loads(text: str) -> Any:
+    """The value. Raises StrictJsonError, RepeatedKeyError where that is all that is wrong up to there."""
+    if holds_more(text.encode("utf-8", "surrogatepass"), VALUES_LIMIT):
+        raise StrictJsonError(f"it holds more than {VALUES_LIMIT} values")
+    if nesting(text) > DEPTH_LIMIT:
+        raise StrictJsonError(f"it is nested more than {DEPTH_LIMIT} levels deep")
+    try:
+        value = json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant, parse_float=_float)
+        orjson.dumps(value)
+    except json.JSONDecodeError as error:
+        raise StrictJsonError(f"{error.msg} (character {error.pos + 1})") from None
+    except StrictJsonError:
+        raise
+    except (ValueError, TypeError, RecursionError):
+        raise StrictJsonError("a number is too large, or a text is not valid Unicode") from None
+    return value
+
+
+def nesting(text: str) -> int:
+    """How deep braces and brackets are nested, at most; those within strings are no nesting. Linear."""
+    depth = deepest = 0
+    for token in _NESTING.finditer(text):
+        character = text[token.start()]
+        if character in "{[":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif character != '"':
+            depth -= 1
+    return deepest
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        repeated = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise RepeatedKeyError(f"the key {repeated[:64]!r} is there twice")
+    return found
+
+
+def _refuse_constant(name: str) -> Any:
+    raise StrictJsonError(f"{name} is not JSON")
+
+
+def _float(text: str) -> float:
+    number = float(text)
+    if number in (float("inf"), float("-inf")):
+        raise StrictJsonError("a number is too large")
+    return number

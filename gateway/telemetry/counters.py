@@ -1,0 +1,111 @@
+"""Counts of the context lane: a closed table of names and labels, and values by label.
+
+Labels are stages, tools, workflows, chains and closed words, all from the configuration: never what a client sent.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+from gateway.telemetry.metrics import DURATION_BUCKETS_S, OVERHEAD_BUCKETS_S, Facts, Histogram
+from gateway.telemetry.shared_counts import Counted
+
+#: Beyond so many combinations of label values all share one, `other`. However many tools are configured, this makes
+#: at most 101 + 16 x 17 + 10 x (15 + 17 + 17) + 37 series beside those of `gateway.telemetry.metrics`.
+COUNTER_LIMIT, HISTOGRAM_LIMIT = 16, 9
+#: Of these there are more.
+LIMITS: Mapping[str, int] = MappingProxyType({"tokens": 100})
+OTHER = "other"
+
+
+#: By the name without `gateway_` and `_total`.
+COUNTERS: Mapping[str, Facts] = MappingProxyType(
+    {
+        "agent_parse_failures": Facts("Answers of a model with a tool call that could not be read"),
+        "agent_runs": Facts("Agent runs by outcome", ("outcome",)),
+        "approvals": Facts("Approvals by what was decided, and by which way", ("decision", "via")),
+        "intent": Facts("Requests by recognised intent and the layer that decided", ("intent", "layer")),
+        "mcp_server_restarts": Facts("Times that an MCP server was started again after it had failed", ("server",)),
+        "model_retries": Facts("Times that a run asked its model again after a failure of the upstream"),
+        "notices": Facts("Notices of approvals to webhooks, by what became of them", ("outcome",)),
+        "prompt_cache_invalidations": Facts("Times that the cached prompts were dropped, by reason", ("reason",)),
+        "prompt_cache_requests": Facts("Enhanced prompts by cache result", ("result",)),
+        "prompt_truncations": Facts("Enhanced prompts in which tools were shortened or left out"),
+        "doubted_calls": Facts("Calls that ask because the model may only repeat or describe them", ("rule",)),
+        "risk_decisions": Facts("Verdicts of the gate by basis", ("decision", "basis")),
+        "stage_skips": Facts("Failed stages that were skipped", ("stage",)),
+        "late_outcomes": Facts("Outcomes of tool calls that came when their run was somebody else's", ("tool",)),
+        "store_waits": Facts("Times that a run with a question or a decision waited for the store", ("outcome",)),
+        "unknown_outcomes": Facts("Tool calls that were started and of which nobody knows what became", ("tool",)),
+        "tokens": Facts("Tokens of model calls in the context lane, by the key of the caller", ("key", "type")),
+        "tool_calls": Facts("Tool calls by tool and outcome", ("tool", "outcome")),
+        "workflow_runs": Facts("Runs of workflows by outcome", ("workflow", "outcome")),
+    }
+)
+#: By the name without `gateway_`.
+HISTOGRAMS: Mapping[str, Facts] = MappingProxyType(
+    {
+        "agent_run_steps": Facts("Tool calls of a run", bounds=(0, 1, 2, 3, 5, 8, 10, 15, 20)),
+        "approval_wait_seconds": Facts(
+            "Time from asking a person to the decision",
+            bounds=(1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 14400, 86400),
+        ),
+        "mcp_client_operation_duration_seconds": Facts(
+            "Time that a request to an MCP server took",
+            ("mcp_method_name", "network_transport", "error_type"),
+            DURATION_BUCKETS_S,
+        ),
+        "prompt_tokens": Facts(
+            "Estimated tokens of enhanced prompts", bounds=(256, 1024, 2048, 4096, 8192, 16384, 32768)
+        ),
+        "stage_duration_seconds": Facts(
+            "Time that a stage itself took before its reply began", ("stage",), OVERHEAD_BUCKETS_S
+        ),
+        "tool_duration_seconds": Facts("Time that a tool took", ("tool",), DURATION_BUCKETS_S),
+    }
+)
+#: By the name without `_total`.
+CONTEXT_FACTS: Mapping[str, Facts] = MappingProxyType(
+    {f"gateway_{name}": facts for name, facts in {**COUNTERS, **HISTOGRAMS}.items()}
+)
+
+
+class ContextCounters:
+    """One process's counts; `contracts.Counters`. A name or label that is not in the tables is a KeyError."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, defaultdict[tuple[str, ...], int]] = {name: defaultdict(int) for name in COUNTERS}
+        self._histograms: dict[str, dict[tuple[str, ...], Histogram]] = {name: {} for name in HISTOGRAMS}
+
+    def count(self, name: str, by: int = 1, /, **labels: str) -> None:
+        counts = self._counts[name]
+        counts[_values(COUNTERS[name], labels, counts, LIMITS.get(name, COUNTER_LIMIT))] += by
+
+    def observe(self, name: str, value: float, **labels: str) -> None:
+        histograms, facts = self._histograms[name], HISTOGRAMS[name]
+        values = _values(facts, labels, histograms, HISTOGRAM_LIMIT)
+        histogram = histograms.get(values)
+        if histogram is None:
+            histogram = histograms[values] = Histogram(facts.bounds)
+        histogram.observe(value)
+
+    def counted(self) -> Iterator[Counted]:
+        """What was counted until now."""
+        for name, counts in self._counts.items():
+            family = f"gateway_{name}"
+            for values, count in counts.items():
+                yield (family, values), (count,)
+        for name, histograms in self._histograms.items():
+            family = f"gateway_{name}"
+            for values, histogram in histograms.items():
+                yield (family, values), histogram.values()
+
+
+def _values(
+    facts: Facts, labels: Mapping[str, str], known: Mapping[tuple[str, ...], object], limit: int
+) -> tuple[str, ...]:
+    """The values in the order of the table, or `other` for each once there are too many."""
+    if len(labels) != len(facts.labels):
+        raise KeyError(f"the labels are {facts.labels}, not {tuple(labels)}")
+    values = tuple(labels[name] for name in facts.labels)
+    return values if values in known or len(known) < limit else (OTHER,) * len(values)

@@ -1,0 +1,189 @@
+"""The /metrics page: the counts of all worker processes, and their gauges as they are now.
+
+Counts stand in memory that the workers share (`shared_counts`): whichever worker is scraped reads those of all, also of
+one that was killed or stands still. Gauges it asks the others for, on a unix socket in a private folder. Counts are
+summed, and so are gauges, but for those where a sum means nothing.
+"""
+
+import asyncio
+import contextlib
+import logging
+import platform
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import aiohttp
+import orjson
+from prometheus_client import ProcessCollector
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from gateway import __version__
+from gateway.telemetry.counters import CONTEXT_FACTS
+from gateway.telemetry.metrics import HTTP_FACTS, RELOADS, Facts, Metrics
+from gateway.telemetry.page_text import Gauge, PageText
+from gateway.telemetry.shared_counts import Counted, Counts, Key, SharedCounts
+
+log = logging.getLogger("gateway")
+
+#: How long another worker may take to give its gauges; those of one that does not answer are left out of this scrape.
+PEER_TIMEOUT_S = 2.0
+#: How often a worker writes down what it has counted: one that is killed takes this much with it.
+WRITE_S = 0.05
+
+_LARGEST = frozenset(
+    (
+        "gateway_approvals_oldest_seconds",
+        "gateway_approvals_pending",
+        "gateway_build_info",
+        RELOADS,
+        "gateway_runs",
+        "gateway_runs_stuck",
+        "gateway_store_bytes",
+        "process_max_fds",
+    )
+)
+_SMALLEST = frozenset(
+    (
+        "gateway_upstream_up",
+        "gateway_mcp_server_up",
+        "gateway_store_up",
+        "gateway_config_last_reload_success_timestamp_seconds",
+        "process_start_time_seconds",
+    )
+)
+
+
+class Exposition:
+    """The page of one worker, the one at `index` of those that share their counts; `shared` is empty with one worker.
+
+    `folder` holds the sockets of all of them.
+    """
+
+    def __init__(
+        self, metrics: Metrics, *, shared: Sequence[SharedCounts] = (), folder: Path | None = None, index: int = 0
+    ) -> None:
+        self._metrics = metrics
+        self._shared = shared
+        self._folder = folder
+        self._path = folder / f"{index}.sock" if folder else None
+        self._own = shared[index] if shared else None
+        self._process = ProcessCollector(registry=None)
+        self._facts: dict[str, Facts] = {**HTTP_FACTS, **CONTEXT_FACTS}
+        self._text = PageText(self._facts)
+        self._server: asyncio.Server | None = None
+        self._writing: asyncio.Task[None] | None = None
+        self._told_full = False
+
+    async def start(self) -> None:
+        """Takes over what a worker counted that was here before."""
+        if self._own is not None and self._path is not None:
+            self._own.adopt()
+            self._path.unlink(missing_ok=True)
+            self._server = await asyncio.start_unix_server(self._give, self._path)
+            self._writing = asyncio.get_running_loop().create_task(self._write_on())
+
+    async def close(self) -> None:
+        """Writes the last counts down. Idempotent."""
+        if self._server is not None and self._path is not None and self._writing is not None:
+            self._server.close()
+            self._path.unlink(missing_ok=True)
+            self._writing.cancel()
+            await asyncio.wait({self._writing})
+            self._look()
+
+    async def page(self) -> bytes:
+        """The exposition in Prometheus text format, over all workers."""
+        counts, gauges = self._look()
+        if self._folder is not None:
+            others = [path for path in self._folder.glob("*.sock") if path != self._path]
+            told = await asyncio.gather(*(_ask(path) for path in others))
+            counts = merged_counts(one.read() for one in self._shared)
+            gauges = merged_gauges([gauges, *told])
+        return self._text.of(counts, gauges)
+
+    def _look(self) -> tuple[Counts, list[Gauge]]:
+        """The numbers of this process; where others may ask for its counts, they have them now."""
+        counted, gauges = list(self._metrics.counted()), []
+        for family in self._families():
+            for sample in family.samples:
+                if family.type != "counter":
+                    name, labels = sample.name, sorted(sample.labels.items())
+                    gauges.append((name, family.documentation, labels, float(sample.value)))
+                elif sample.name.endswith("_total"):
+                    self._facts.setdefault(family.name, Facts(family.documentation, tuple(sample.labels)))
+                    counted.append(((family.name, tuple(sample.labels.values())), (sample.value,)))
+        return self._write(counted), gauges
+
+    def _families(self) -> Iterator[Metric]:
+        info = GaugeMetricFamily("gateway_build_info", "Versions in use", labels=["version", "python", "aiohttp"])
+        info.add_metric([__version__, platform.python_version(), aiohttp.__version__], 1)
+        yield info
+        for source in self._metrics.sources:
+            yield from source()
+        yield from self._process.collect()
+
+    def _write(self, counted: Iterable[Counted]) -> Counts:
+        if self._own is None:
+            return {key: tuple(values) for key, values in counted}
+        self._own.write(counted)
+        if self._own.full and not self._told_full:
+            self._told_full = True
+            log.error("/metrics lacks counts of this worker: there are more series than it has room for")
+        return {}
+
+    async def _write_on(self) -> None:
+        while True:
+            self._write(self._metrics.counted())
+            await asyncio.sleep(WRITE_S)
+
+    async def _give(self, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        _, gauges = self._look()
+        writer.write(orjson.dumps(gauges))
+        with contextlib.suppress(ConnectionError):
+            await writer.drain()
+        writer.close()
+
+
+async def _ask(path: Path) -> list[Gauge]:
+    """Another worker's gauges; none if it does not answer in time, or breaks off."""
+    try:
+        async with asyncio.timeout(PEER_TIMEOUT_S):
+            reader, writer = await asyncio.open_unix_connection(path)
+            try:
+                raw = orjson.loads(await reader.read(-1))
+            finally:
+                writer.close()
+        return [
+            (str(name), str(text), [(str(k), str(v)) for k, v in labels], float(x)) for name, text, labels, x in raw
+        ]
+    except (OSError, TimeoutError, ValueError, TypeError):
+        return []
+
+
+def merged_counts(all_counts: Iterable[Counts]) -> Counts:
+    """The counts of all workers: sums, but of what all of them count alike."""
+    merged: dict[Key, tuple[float, ...]] = {}
+    for counts in all_counts:
+        for key, values in counts.items():
+            known = merged.get(key)
+            if known is None:
+                merged[key] = values
+            else:
+                merged[key] = tuple(map(max if key[0] in _LARGEST else float.__add__, known, values))
+    return merged
+
+
+def merged_gauges(all_gauges: Iterable[Iterable[Gauge]]) -> list[Gauge]:
+    """The gauges of all workers: sums, or the largest or smallest where a sum means nothing."""
+    merged: dict[tuple[str, tuple[tuple[str, str], ...]], Gauge] = {}
+    for name, text, labels, value in (gauge for gauges in all_gauges for gauge in gauges):
+        key = (name, tuple(labels))
+        known = merged.get(key)
+        merged[key] = (name, text, labels, value if known is None else _combined(name, known[3], value))
+    return list(merged.values())
+
+
+def _combined(name: str, one: float, other: float) -> float:
+    if name in _LARGEST:
+        return max(one, other)
+    return min(one, other) if name in _SMALLEST else one + other

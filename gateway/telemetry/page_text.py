@@ -1,0 +1,77 @@
+"""Counts and gauges as text in Prometheus' format. What stands in front of a value is written once and kept."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+
+from gateway.telemetry.metrics import Facts
+from gateway.telemetry.shared_counts import Counts, Key
+
+#: Name, help, labels in their order, value.
+Gauge = tuple[str, str, list[tuple[str, str]], float]
+_Labels = Iterable[tuple[str, str]]
+
+
+class PageText:
+    """Writes pages. `facts` names what there is to count, in the order of the page; it may grow."""
+
+    def __init__(self, facts: Mapping[str, Facts]) -> None:
+        self._facts = facts
+        self._heads: dict[Key, Sequence[str]] = {}
+
+    def of(self, counts: Counts, gauges: Iterable[Gauge]) -> bytes:
+        """One page."""
+        lines: list[str] = []
+        by_family: defaultdict[str, list[Key]] = defaultdict(list)
+        for key in counts:
+            by_family[key[0]].append(key)
+        for family, facts in self._facts.items():
+            keys = by_family.get(family, ())
+            if keys:
+                lines.append(_title(family if facts.bounds else f"{family}_total", facts))
+            for key in keys:
+                heads = self._heads.get(key)
+                if heads is None:
+                    heads = self._heads[key] = _heads(key, facts)
+                values: Sequence[float] = counts[key]
+                if facts.bounds:
+                    *buckets, total = values
+                    below = list(accumulate(buckets))
+                    values = (*below, below[-1], total)
+                lines += [f"{head}{value!r}\n" for head, value in zip(heads, map(float, values), strict=True)]
+        return "".join((*lines, *_gauge_lines(gauges))).encode()
+
+
+def _title(name: str, facts: Facts) -> str:
+    kind = "histogram" if facts.bounds else "counter"
+    return f"# HELP {name} {_escaped(facts.help)}\n# TYPE {name} {kind}\n"
+
+
+def _heads(key: Key, facts: Facts) -> Sequence[str]:
+    """What stands in front of each value of a counter, or of a histogram's buckets, count and sum."""
+    family, values = key
+    labels = list(zip(facts.labels, values, strict=True))
+    if not facts.bounds:
+        return (_head(f"{family}_total", labels),)
+    bounds = (*map(str, facts.bounds), "+Inf")
+    buckets = [_head(f"{family}_bucket", [*labels, ("le", bound)]) for bound in bounds]
+    return (*buckets, _head(f"{family}_count", labels), _head(f"{family}_sum", labels))
+
+
+def _gauge_lines(gauges: Iterable[Gauge]) -> Iterable[str]:
+    by_name: defaultdict[str, list[str]] = defaultdict(list)
+    for name, text, labels, value in gauges:
+        if name not in by_name:
+            by_name[name].append(f"# HELP {name} {_escaped(text)}\n# TYPE {name} gauge\n")
+        by_name[name].append(f"{_head(name, labels)}{value!r}\n")
+    return (line for lines in by_name.values() for line in lines)
+
+
+def _head(name: str, labels: _Labels) -> str:
+    inside = ",".join(f'{label}="{_escaped(value, quote=True)}"' for label, value in sorted(labels))
+    return f"{name}{{{inside}}} " if inside else f"{name} "
+
+
+def _escaped(text: str, *, quote: bool = False) -> str:
+    text = text.replace("\\", "\\\\").replace("\n", "\\n")
+    return text.replace('"', '\\"') if quote else text

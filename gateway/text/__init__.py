@@ -1,0 +1,1 @@
+"""Words in what people typed."""

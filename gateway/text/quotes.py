@@ -1,0 +1,72 @@
+"""Where a message only shows text instead of saying it: code blocks, quotations, quoted lines."""
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from gateway.text.phrases import Spans, mentions
+
+#: A quotation is no longer than this; what opens without closing is not one.
+QUOTE_LIMIT = 1000
+
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})", re.MULTILINE)
+_QUOTED_LINE = re.compile(r"^ {0,3}>.*", re.MULTILINE)
+_OPENING = re.compile(r"[“‘「『`]|(?<![0-9a-z])\"|(?<![a-z0-9_])'(?=\S)")
+_CLOSING = {
+    "“": re.compile("”"),
+    "‘": re.compile("’"),
+    "「": re.compile("」"),
+    "『": re.compile("』"),
+    "`": re.compile("`"),
+    '"': re.compile('"'),
+    "'": re.compile(r"(?<=\S)'(?![a-z0-9_])"),
+}
+_AROUND = " \t\r\n.。!?…"
+
+
+def code_blocks(text: str) -> Spans:
+    """The fenced blocks of folded `text`; one that is not closed lasts to the end."""
+    return Spans(_blocks(text))
+
+
+def shown_text(text: str) -> Spans:
+    """Code blocks, inline code, quotes and quoted lines; but not a message that is one quotation as a whole."""
+    quoted = _QUOTED_LINE.finditer(text) if ">" in text else ()
+    return Spans([*_blocks(text), *_quotes(text), *(line.span() for line in quoted)])
+
+
+def _blocks(text: str) -> Iterator[tuple[int, int]]:
+    if not mentions(text, ("```", "~~~")):
+        return
+    opened: re.Match[str] | None = None
+    for fence in _FENCE.finditer(text):
+        if opened is None:
+            opened = fence
+        elif fence[1].startswith(opened[1]):
+            yield opened.start(), fence.end()
+            opened = None
+    if opened is not None:
+        yield opened.start(), len(text)
+
+
+def _quotes(text: str) -> Iterator[tuple[int, int]]:
+    if not mentions(text, _CLOSING):
+        return
+    stripped = text.strip(_AROUND)
+    first = text.find(stripped)
+    closings: dict[str, list[int]] = {}
+    after = 0
+    for opening in _OPENING.finditer(text):
+        start = opening.start()
+        if start < after:
+            continue
+        if opening[0] not in closings:
+            closings[opening[0]] = [mark.start() for mark in _CLOSING[opening[0]].finditer(text)]
+        ends = closings[opening[0]]
+        i = bisect_left(ends, start + 1)
+        if i == len(ends) or ends[i] - start > QUOTE_LIMIT:
+            continue
+        if (start, ends[i] + 1) == (first, first + len(stripped)):
+            continue
+        yield start, ends[i] + 1
+        after = ends[i] + 1

@@ -1,0 +1,191 @@
+"""What people have said for more than one call: approvals for the future, and conversations that ask before each call.
+
+Both end by themselves, can be listed, and can be taken back by whoever may decide in their tenant.
+"""
+
+import logging
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Clock, Exchange, Json, Verdict
+from gateway.errors import GatewayError
+from gateway.contracts.journal import Approval, AskBefore, AuditLine, Grant, Journal, StoredStep, Via
+from gateway.contracts.store import StoreError
+from gateway.contracts.ask_id import ask_id
+
+log = logging.getLogger("gateway")
+
+#: How long a conversation is remembered unless the configuration says otherwise.
+REMEMBERED_S = 30 * 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What an approval holds for besides the call itself: these SHA-256 (hex) are still the same when it is used."""
+
+    definition: str
+    policy: str
+
+
+class Judges(Protocol):
+    """What the desk asks of the tools and the gate of the configuration in use."""
+
+    def binding(self, tool: str) -> Binding | None:
+        """None: there is no such tool."""
+        ...
+
+    def edited(self, tool: str, arguments: Json) -> Verdict:
+        """The verdict on a call whose arguments a person has put in the place of the model's."""
+        ...
+
+
+class Remembered:
+    """What is remembered of one configuration's people, for `kept_s` where it is remembered for a conversation."""
+
+    def __init__(self, store: Journal, judges: Judges, *, clock: Clock, kept_s: float) -> None:
+        self._store = store
+        self._judges = judges
+        self._clock = clock
+        self._kept_s = kept_s
+
+    async def grant(self, step: StoredStep, exchange: Exchange) -> Grant | None:
+        """A remembered approval that clears this call now. Raises StoreError."""
+        grant = await self._store.grant(
+            tenant=step.tenant,
+            caller=exchange.caller.name,
+            run_id=step.run_id,
+            conversation=exchange.conversation,
+            sha256=step.sha256,
+            now_s=self._clock.time(),
+        )
+        if grant is None or self._judges.binding(step.tool) != Binding(grant.definition_sha256, grant.policy_sha256):
+            return None
+        return grant
+
+    def granted(self, approval: Approval, *, of_run: bool, sha256: str, by: Caller) -> Grant:
+        """The grant that a decision leaves; nothing is written. Raises GatewayError (invalid_field)."""
+        if not of_run and approval.conversation is None:
+            raise GatewayError(
+                "invalid_field",
+                "The run has no conversation (X-Context-Conversation) to remember this in; use 'run'.",
+                param="remember",
+            )
+        now_s = self._clock.time()
+        return Grant(
+            id="grant_" + secrets.token_hex(12),
+            tenant=approval.tenant,
+            caller=approval.caller,
+            run_id=approval.run_id if of_run else None,
+            conversation=None if of_run else approval.conversation,
+            tool=approval.tool,
+            sha256=sha256,
+            definition_sha256=approval.definition_sha256,
+            policy_sha256=approval.policy_sha256,
+            created_s=now_s,
+            granted_by=by.name,
+            expires_s=None if of_run else now_s + self._kept_s,
+        )
+
+    async def ask_before(self, exchange: Exchange) -> None:
+        """The user of this conversation, if it is one, wants to be asked before each call of it. Raises StoreError."""
+        if exchange.conversation is not None:
+            caller, now_s = exchange.caller, self._clock.time()
+            ask = AskBefore(
+                id=ask_id(caller.tenant, caller.name, exchange.conversation),
+                tenant=caller.tenant,
+                caller=caller.name,
+                conversation=exchange.conversation,
+                created_s=now_s,
+                expires_s=now_s + self._kept_s,
+            )
+            await self._store.ask_before(ask)
+
+    async def asks_before(self, exchange: Exchange) -> bool:
+        """Whether the user wants to be asked before each call of this conversation; if nobody can tell: yes."""
+        try:
+            return await self.ask_of(exchange) is not None
+        except StoreError as error:
+            log.error("the store failed, so every call of run %s needs approval: %s", exchange.id, error)
+            return True
+
+    async def ask_of(self, exchange: Exchange) -> str | None:
+        """Returns the id under which this conversation's wish to be asked is known; None: there is none.
+
+        Raises StoreError.
+        """
+        if exchange.conversation is None:
+            return None
+        caller, now_s = exchange.caller, self._clock.time()
+        ask = await self._store.ask(
+            tenant=caller.tenant, caller=caller.name, conversation=exchange.conversation, now_s=now_s
+        )
+        return None if ask is None else ask.id
+
+    async def grants(self, *, tenant: str, after: str | None = None, limit: int) -> Sequence[Grant] | None:
+        """Returns those that hold, oldest first, behind the one of the id `after`; None: there is no such one.
+
+        Raises StoreError.
+        """
+        found = await self._store.grants(tenant=tenant, now_s=self._clock.time(), after=after, limit=limit)
+        if not found and after is not None and await self._store.grant_by_id(after, tenant=tenant) is None:
+            return None
+        return found
+
+    async def asks(self, *, tenant: str, after: str | None = None, limit: int) -> Sequence[AskBefore] | None:
+        """Returns those that hold, oldest first, behind the one of the id `after`; None: there is no such one.
+
+        Raises StoreError.
+        """
+        found = await self._store.asks(tenant=tenant, now_s=self._clock.time(), after=after, limit=limit)
+        if not found and after is not None and await self._store.ask_by_id(after, tenant=tenant) is None:
+            return None
+        return found
+
+    async def revoke_grant(self, grant_id: str, *, by: Caller, via: Via) -> bool:
+        """Whether there was one; no call that has not started uses it any more. Raises StoreError."""
+        found = await self._store.grant_by_id(grant_id, tenant=by.tenant)
+        if found is None or self._has_expired(found):
+            return False
+        line = self._revoked(found, by=by, via=via, run_id=found.run_id or "", tool=found.tool, sha256=found.sha256)
+        return await self._store.delete_grant(grant_id, tenant=by.tenant, audit=[line])
+
+    async def revoke_ask(self, ask_id: str, *, by: Caller, via: Via) -> bool:
+        """Whether there was one; the next run of the conversation asks only where the gate does. Raises StoreError."""
+        found = await self._store.ask_by_id(ask_id, tenant=by.tenant)
+        if found is None or self._has_expired(found):
+            return False
+        line = self._revoked(found, by=by, via=via, rule="asked_for")
+        return await self._store.delete_ask(found, audit=[line])
+
+    def _has_expired(self, what: Grant | AskBefore) -> bool:
+        return what.expires_s is not None and what.expires_s <= self._clock.time()
+
+    def _revoked(
+        self,
+        what: Grant | AskBefore,
+        *,
+        by: Caller,
+        via: Via,
+        run_id: str = "",
+        tool: str = "",
+        sha256: str = "",
+        rule: str = "",
+    ) -> AuditLine:
+        return AuditLine(
+            tenant=what.tenant,
+            caller=what.caller,
+            run_id=run_id,
+            step=-1,  # none: no call as such
+            event="revoked",
+            tool=tool,
+            sha256=sha256,
+            decision="revoked",
+            basis="",
+            rule=rule,
+            by=by.name,
+            via=via,
+            created_s=self._clock.time(),
+        )

@@ -1,1 +1,0 @@
-"""Bytes to meaning and back, without sockets: heads, bodies, answers."""

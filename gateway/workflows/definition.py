@@ -1,0 +1,78 @@
+"""What a workflow is: typed parameters, and steps in order without branches, as its file defines them."""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from gateway.config.values.value import JsonObject, Leaf
+from gateway.config.values.scalars import Flag, Label, Text, parse_text
+from gateway.config.schema.section import Section
+
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}\Z")
+
+
+def parse_workflow_name(value: object) -> str:
+    text = parse_text(value)
+    if not _NAME.match(text):
+        raise ValueError("expected 1 to 64 of a-z, 0-9, '_' and '-', beginning with a letter")
+    return text
+
+
+WorkflowName = Annotated[str, Leaf(kind="name", parse=parse_workflow_name)]
+
+
+class Parameter(Section):
+    """What a user gives a workflow."""
+
+    type: Literal["string", "integer", "number", "boolean", "array", "object"] = Field(
+        default="string", description="JSON type of the value."
+    )
+    required: Flag = Field(default=False, description="Whether the workflow cannot begin without it.")
+    default: object = Field(default=None, description="Value when none is given; null: the parameter is absent then.")
+    description: Text | None = Field(default=None, description="One sentence for the form.")
+    enum: tuple[object, ...] | None = Field(default=None, description="The only values that it may have.")
+
+    def schema_of(self, name: str) -> JsonObject:
+        """JSON Schema (draft 2020-12)."""
+        schema: JsonObject = {"type": self.type, "title": name.replace("_", " ").replace("-", " ").capitalize()}
+        for key, value in (("description", self.description), ("default", self.default)):
+            if value is not None:
+                schema[key] = value
+        return schema if self.enum is None else {**schema, "enum": list(self.enum)}
+
+
+class Step(Section):
+    """One step: a call of a tool, one call of the model without tools, or a text. Its result has its name."""
+
+    name: WorkflowName = Field(description="Name of the step, and of its result for later steps.")
+    tool: Text | None = Field(default=None, description="Name of the tool to call.")
+    with_: Mapping[str, object] = Field(default_factory=dict, alias="with", description="Arguments of the tool.")
+    model: Text | None = Field(default=None, description="What the model is asked.")
+    prompt: Text | None = Field(default=None, description="The text that is the result.")
+
+
+class Workflow(Section):
+    """One workflow, as its file defines it and as its runs keep it."""
+
+    name: WorkflowName = Field(description="Name, and the word behind `/` in a chat.")
+    category: Label = Field(default="general", description="Group in the list of workflows.")
+    description: Text = Field(description="What it does, for users.")
+    parameters: Mapping[WorkflowName, Parameter] = Field(default_factory=dict, description="What users give it.")
+    steps: tuple[Step, ...] = Field(description="What it does, in order.")
+
+    def schema(self) -> JsonObject:  # type: ignore[override]  # pydantic's own is deprecated since 2.0
+        """The JSON Schema of its parameters, for a form and for checking them."""
+        return {
+            "type": "object",
+            "title": self.name,
+            "description": self.description,
+            "properties": {name: parameter.schema_of(name) for name, parameter in self.parameters.items()},
+            "required": [name for name, parameter in self.parameters.items() if parameter.required],
+            "additionalProperties": False,
+        }
+
+    def definition(self) -> JsonObject:
+        """The workflow as JSON; `Workflow.model_validate` makes one of it again."""
+        return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)

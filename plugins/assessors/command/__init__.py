@@ -1,0 +1,81 @@
+"""Judges `execute_command`: a plain text of sh in which every command and option is known to change nothing.
+
+`literal` knows the requirement's own list, `standard` the longer everyday list, `hardened` besides asks for what reads
+secrets, never ends, waits for input, or prints the whole machine.
+"""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from gateway.contracts.exchange import Host, Json, Plugin, Verdict
+from gateway.plugin.shell.parser import Script
+from .hardening import harden
+from gateway.plugin.shell.objection import Objection
+from gateway.plugin.shell.reading import Reading, read_command
+
+Profile = Literal["literal", "standard", "hardened"]
+
+#: Arguments besides `command` that do not change what it does.
+_BESIDE = {"timeout": (int, float), "background": (bool,), "description": (str,)}
+
+
+class Config(BaseModel):
+    """What the assessor of commands is set to."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    profile: Profile = Field(default="standard", description="Which commands are known to be harmless.")
+
+
+class CommandAssessor:
+    """Verdicts on the arguments of `execute_command`."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._literal = profile == "literal"
+        self._hardened = profile == "hardened"
+
+    def assess(self, arguments: Json) -> Verdict:
+        """auto (whitelist) for harmless commands, confirm (default) for everything else."""
+        try:
+            self._judge(arguments)
+        except Objection as objection:
+            return Verdict("confirm", "default", objection.rule, str(objection))
+        return Verdict("auto", "whitelist", "harmless_command", "Every command in it only reads or computes.")
+
+    def _judge(self, arguments: Json) -> None:
+        command = arguments.get("command")
+        if not isinstance(command, str):
+            raise Objection("shape", "The argument 'command' is not a text.")
+        for name, value in arguments.items():
+            if name == "command" or value is None:
+                continue
+            if name not in _BESIDE or not isinstance(value, _BESIDE[name]):
+                raise Objection("shape", f"The argument {name!r} may change what the command does.")
+            if self._hardened and name == "background" and value:
+                raise Objection("background", "The command would go on in the background.")
+        script, readings = read_command(command)
+        if self._literal:
+            _only_core(script, readings)
+        if self._hardened:
+            harden(readings, looping="construct" in script.extras)
+
+
+def _only_core(script: Script, readings: tuple[Reading, ...]) -> None:
+    """Objects to what is not on the requirement's own list."""
+    if script.extras:
+        raise Objection("not_plain", f"The command holds {', '.join(sorted(script.extras))}.")
+    for reading in readings:
+        if not reading.listed.core or reading.use.runs:
+            raise Objection("command", f"{reading.name!r} is not on the list of harmless commands.")
+        if reading.use.options & reading.listed.extended:
+            raise Objection("option", f"{reading.name} is not known to be harmless with these options.")
+
+
+def build(config: Config, host: Host) -> CommandAssessor:
+    """The assessor needs nothing of the host."""
+    del host
+    return CommandAssessor(config.profile)
+
+
+PLUGIN = Plugin(Config, build)

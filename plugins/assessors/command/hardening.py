@@ -1,0 +1,161 @@
+"""What is harmless to the machine but not to a secret, or not to whoever waits for the end: the hardened profile."""
+
+import re
+
+from gateway.plugin.shell.git import prints_contents
+from gateway.plugin.shell.grammars import find_paths, is_narrow
+from gateway.plugin.shell.objection import Objection
+from gateway.plugin.paths import concern, glob_concern, place_concern, resolved
+from gateway.plugin.shell.reading import Reading
+from gateway.plugin.shell.words import Word
+
+#: More numbers than a person wants to read.
+_MOST_NUMBERS = 1_000_000
+#: As many steps up may end at the root.
+_FAR_UP = 3
+#: Folders of which nobody reads everything that is below them without meeting secrets; homes go by the tilde.
+_WIDE_PLACES = frozenset({"/etc", "/home", "/users", "/var", "/run", "/sys", "/proc", "/mnt", "/media"})
+#: Patterns that every line matches.
+_EVERYTHING = re.compile(r"[.^$*+?]*+")
+_GLOB = re.compile(r"[*?\[{]")
+_VARIABLE = re.compile(r"\$\{?[A-Za-z_]")
+_HOME = re.compile(r"\$(?:HOME|\{HOME\})(?=/|\Z)")
+_HERE = re.compile(r"\$(?:PWD|\{PWD\})(?=/|\Z)")
+
+
+def harden(readings: tuple[Reading, ...], *, looping: bool) -> None:
+    """Raises Objection; `looping`: the commands may run several times, or not at all."""
+    folder = ""  # where `cd` went, as far as it can be told
+    for reading in readings:
+        if reading.name == "cd":
+            if looping:
+                raise Objection("sensitive_path", "The command changes its folder in a loop or a branch.")
+            folder = _moved(folder, reading.use.operands)
+        _harden(reading, folder)
+
+
+def _harden(reading: Reading, folder: str) -> None:
+    name, use, listed, step = reading.name, reading.use, reading.listed, reading.step
+    if use.options & listed.endless:
+        raise Objection("endless", f"{name} would not end by itself.")
+    if name in ("env", "printenv"):
+        raise Objection("sensitive_path", f"{name} would print the environment.")
+    if use.runs and not (listed.grammar == "xargs" or all(_prints_names(words) for words in use.runs)):
+        raise Objection("sensitive_path", f"{name} would read files whose names nobody knows.")
+    text = 0 if use.options & listed.pattern_options else listed.text
+    paths = _paths(reading, text)
+    _judge_paths(reading, paths, folder)
+    walks = bool(listed.walks or use.options & listed.recursive)
+    waits = len(use.operands) < listed.reads - listed.text + text and not walks
+    if (waits or any(word.text == "-" for word in use.operands)) and not (step.piped or step.inputs):
+        raise Objection("waits_for_input", f"{name} would wait for input.")
+    if walks:
+        _judge_walk(reading, paths, folder)
+    if name == "seq" and any(_counts_far(word.text) for word in use.operands):
+        raise Objection("large_output", "seq would print too many numbers.")
+
+
+def _paths(reading: Reading, text: int) -> tuple[Word, ...]:
+    """All words that may name a file: operands and the values of options that are no patterns."""
+    use, listed = reading.use, reading.listed
+    if listed.grammar == "find":
+        return find_paths(use)
+    if listed.grammar == "git":
+        values = [word for option, word in use.values if option not in ("-S", "-G", "--grep", "--author")]
+        return tuple(_committed(word) for word in (*use.operands, *values))
+    values = [word for option, word in use.values if option not in listed.patterns]
+    operands = [
+        word.after(1) if reading.name == "strings" and word.text[:1] == "@" else word for word in use.operands[text:]
+    ]
+    return (*operands, *values)
+
+
+def _committed(word: Word) -> Word:
+    """The path in `HEAD:path`, which git prints as it would a file."""
+    return word.after(word.text.rfind(":") + 1)
+
+
+def _prints_names(words: tuple[Word, ...]) -> bool:
+    return words[0].text in ("echo", "basename", "dirname", "ls", "stat", "du", "realpath", "readlink")
+
+
+def _judge_paths(reading: Reading, paths: tuple[Word, ...], folder: str) -> None:
+    name, step = reading.name, reading.step
+    names = reading.name == "cd" or (reading.listed.names and not step.inputs)
+    if reading.listed.grammar == "git" and not prints_contents(reading.use):
+        names = True
+    for word in (*paths, *step.inputs):
+        why = _listing_concern(word, folder) if names else _concern(word, folder)
+        if why is not None:
+            raise Objection("sensitive_path", f"{name} would read {word.text!r}: {why}.")
+
+
+def _concern(word: Word, folder: str) -> str | None:
+    """Why the path needs a person, by itself or below the folder that an earlier `cd` went to."""
+    spelled = _spelled_out(word)
+    if word.expands and _VARIABLE.search(spelled):
+        return "its variable may be anything"
+    judge = glob_concern if _GLOB.search(spelled) and word.expands else concern
+    return judge(spelled) or judge(_joined(folder, spelled))
+
+
+def _listing_concern(word: Word, folder: str) -> str | None:
+    """The same for a command that shows names and facts: processes have secrets in theirs."""
+    place = _joined(folder, _spelled_out(word))
+    parts = resolved(place)
+    outside = place.startswith(("/", "..")) or "/../" in place
+    if outside and parts and (parts[0] == "proc" or (word.splits and re.search(r"[*?\[]", parts[0]))):
+        return place_concern(place) or ("it lists processes" if len(parts) == 1 else None)
+    return None
+
+
+def _judge_walk(reading: Reading, paths: tuple[Word, ...], folder: str) -> None:
+    name, use, listed = reading.name, reading.use, reading.listed
+    places = [_joined(folder, _spelled_out(word)) for word in paths] or [folder]
+    narrow = listed.grammar == "find" and is_narrow(use)
+    if any(_is_root(place) for place in places) and not narrow:
+        raise Objection("large_output", f"{name} would print the whole machine.")
+    if listed.names:
+        return
+    if any(_is_wide(place) for place in places):
+        raise Objection("sensitive_path", f"{name} would read all files below {places[0]!r}.")
+    patterns = [word for option, word in use.values if option in listed.patterns]
+    patterns += use.operands[:1] if not use.options & listed.pattern_options else []
+    if any(not word.expands and _EVERYTHING.fullmatch(word.text) for word in patterns):
+        raise Objection("sensitive_path", f"{name} would print all that is in its files.")
+
+
+def _is_root(place: str) -> bool:
+    parts = resolved(place)
+    if place.startswith("/"):
+        return not parts or parts == ["*"]
+    return not parts and place.count("..") >= _FAR_UP
+
+
+def _is_wide(place: str) -> bool:
+    parts = resolved(place.lower())
+    if place.startswith("~"):
+        return len(parts) <= 1
+    absolute = place.startswith("/")
+    return absolute and ("/" + "/".join(parts) in _WIDE_PLACES or (len(parts) == 2 and parts[0] in ("home", "users")))
+
+
+def _moved(folder: str, operands: tuple[Word, ...]) -> str:
+    """Where `cd` goes from there; what nobody can tell may be the home folder."""
+    target = operands[0] if operands else None
+    return "~" if target is None or target.splits or target.text == "-" else _joined(folder, _spelled_out(target))
+
+
+def _joined(folder: str, path: str) -> str:
+    return path if not folder or path.startswith(("/", "~")) else f"{folder}/{path}"
+
+
+def _spelled_out(word: Word) -> str:
+    """The path with a home folder or the present one in front, which are absolute, in place of their variables."""
+    if not word.expands:
+        return word.text
+    return _HERE.sub(".", _HOME.sub("~", word.text, count=1), count=1)
+
+
+def _counts_far(text: str) -> bool:
+    return len(text) > len(str(_MOST_NUMBERS)) or abs(float(text)) > _MOST_NUMBERS

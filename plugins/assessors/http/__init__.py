@@ -1,0 +1,225 @@
+"""Assessor of HTTP requests: a plain reading request to a public host runs by itself, everything else asks.
+
+It judges spelling only. The addresses that are connected to, and each redirect, are checked by the tool.
+"""
+
+import re
+from typing import Final, Literal
+from urllib.parse import unquote
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from gateway.contracts.exchange import Host, Json, Plugin, Verdict
+from .headers import carries_credential, doubtful
+from .secret_values import is_secret_value, names_credential
+from .urls import MAX_CHARS, MAX_PARAMETERS, Url, embedded_urls, split
+from gateway.plugin.words import words
+
+_READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+#: Parameters that make a server take the request for another method.
+_OVERRIDES: Final = words("""
+    _method _http_method _httpmethod _http_method_override x-http-method x-http-method-override x-method-override
+    http_method_override method_override httpmethod $httpmethod $method
+""")
+#: In any parameter whose name ends in `method`, as in `?method=delete` of a graph API.
+_WRITING: Final = words("post put patch delete")
+#: Arguments that may be there as long as they are empty.
+_BODIES: Final = words("body data json form files content payload")
+_BESIDE: Final = words("""
+    timeout timeout_s timeout_ms timeout_seconds connect_timeout read_timeout follow_redirects allow_redirects
+    max_redirects max_bytes max_size max_chars encoding response_format accept user_agent http_version retries
+    description reason purpose risk_level
+""")
+_TLS: Final = words("verify verify_ssl ssl_verify verify_tls tls_verify check_certificate verify_certificate")
+_INSECURE: Final = words("insecure skip_verify insecure_skip_verify ignore_ssl_errors ignore_certificate")
+_PROXIES: Final = words("proxy proxies proxy_url http_proxy https_proxy")
+_CREDENTIALS: Final = words("auth cookies cookie bearer_token token api_key username password")
+#: A longer path and query may carry a conversation away.
+_MAX_TARGET_CHARS: Final = 1_024
+_MAX_HEADERS: Final = 64
+#: Where servers begin another parameter, and what PHP makes an underscore in a name.
+_PAIRS: Final = re.compile("[;&?\0\r\n]")
+_AS_UNDERSCORE: Final = re.compile("[. ]")
+_WEB_PORTS: Final = frozenset({80, 443, 3000, 5000, 8000, 8008, 8080, 8081, 8443, 8888, 9443})
+
+
+class Config(BaseModel):
+    """How much is known to be harmless."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    profile: Literal["literal", "standard", "hardened"] = Field(
+        "standard",
+        description="literal and standard: GET, HEAD and OPTIONS in plain form; hardened: private networks, "
+        "proxies, skipped certificate checks, credentials, unusual ports, long queries and URLs that lead on ask, too.",
+    )
+    private_networks: bool = Field(False, description="Whether hosts in private networks are as good as public ones.")
+    hosts: tuple[str, ...] = Field(
+        (), description="Hosts that need no asking; `*.example.com` are those below it. Empty: there is no such list."
+    )
+
+
+class _Doubt(Exception):  # noqa: N818 - a doubt is no error
+    def __init__(self, rule: str, reason: str) -> None:
+        super().__init__(rule, reason)
+        self.verdict = Verdict("confirm", "default", f"http.{rule}", reason)
+
+
+class HttpAssessor:
+    """Judges `{"method": text, "url": text, "headers": object, ...}`."""
+
+    def __init__(self, config: Config) -> None:
+        self._hardened = config.profile == "hardened"
+        self._private_networks = config.private_networks
+        self._hosts = tuple(host.lower().removesuffix(".") for host in config.hosts)
+
+    def assess(self, arguments: Json) -> Verdict:
+        try:
+            self._method(arguments.get("method"))
+            url = self._url(arguments.get("url"))
+            for name, value in arguments.items():
+                if name not in ("method", "url") and value is not None:
+                    self._beside(str(name), value)
+            if self._hardened:
+                self._hardened_url(url)
+        except _Doubt as doubt:
+            return doubt.verdict
+        return Verdict("auto", "whitelist", "http.reading", "It is a plain reading request.")
+
+    def _method(self, method: object) -> None:
+        if not isinstance(method, str):
+            raise _Doubt("arguments", "The argument 'method' is missing or is not a text.")
+        if not method.isascii() or method.upper() not in _READING:
+            raise _Doubt("method", f"The method {method[:20]!r} is not one that only reads.")
+
+    def _url(self, text: object) -> Url:
+        if not isinstance(text, str):
+            raise _Doubt("arguments", "The argument 'url' is missing or is not a text.")
+        url = split(text)
+        if isinstance(url, str):
+            raise _Doubt("url", f"The URL is unusual: {url}.")
+        if url.host.reach == "metadata":
+            raise _Doubt("metadata", "The host is a metadata service or link-local: these hand out credentials.")
+        if self._hosts and not self._listed(url.host.name):
+            raise _Doubt("hosts", "The host is not on the list of hosts that need no asking.")
+        self._parameters((*url.query, *((piece, "") for piece in unquote(url.path).split("/"))))
+        return url
+
+    def _parameters(self, query: tuple[tuple[str, str], ...]) -> None:
+        if any(_overrides(f"{name}={value}") for name, value in query):
+            raise _Doubt("override", "A parameter of the URL may replace the method.")
+
+    def _listed(self, name: str) -> bool:
+        return any(
+            name.endswith(pattern[1:]) if pattern.startswith("*.") else name == pattern for pattern in self._hosts
+        )
+
+    # Arguments beside method and URL.
+
+    def _beside(self, name: str, value: object) -> None:
+        if name == "headers":
+            self._headers(value)
+        elif name in ("params", "query"):
+            self._extra_query(value)
+        elif name in _BODIES:
+            if value not in ("", {}, []):
+                raise _Doubt("body", "A reading request with a body may do more than read.")
+        elif name in _TLS | _INSECURE:
+            if value is not (name in _TLS):
+                self._hardening("certificate", "The certificate of the host would not be checked.")
+        elif name in _PROXIES:
+            self._hardening("proxy", "The request would go through a proxy that the model chose.")
+        elif name in _CREDENTIALS:
+            self._hardening("credentials", "The request carries credentials.")
+        elif name not in _BESIDE or not isinstance(value, str | int | float):
+            raise _Doubt("arguments", f"The argument {name[:40]!r} may change what happens.")
+        elif isinstance(value, str) and doubtful("accept", value):
+            raise _Doubt("arguments", f"The argument {name[:40]!r} has unusual characters.")
+
+    def _hardening(self, rule: str, reason: str) -> None:
+        if self._hardened:
+            raise _Doubt(rule, reason)
+
+    def _headers(self, headers: object) -> None:
+        if not isinstance(headers, dict):
+            raise _Doubt("headers", "The headers are not an object of names and texts.")
+        if len(headers) > _MAX_HEADERS:
+            raise _Doubt("headers", f"There are more than {_MAX_HEADERS} headers.")
+        for name, value in headers.items():
+            if not isinstance(name, str) or not isinstance(value, str | int):
+                raise _Doubt("headers", "The headers are not an object of names and texts.")
+            problem = doubtful(name, _text(value))
+            if problem:
+                raise _Doubt("headers", f"In the headers, {problem}.")
+            if carries_credential(name) or is_secret_value(_text(value)):
+                self._hardening("credentials", "The request carries credentials.")
+
+    def _extra_query(self, value: object) -> None:
+        if not isinstance(value, dict) or not all(isinstance(each, str | int | float) for each in value.values()):
+            raise _Doubt("arguments", "The query is not an object of names and texts.")
+        query = tuple((str(name), _text(each)) for name, each in value.items())
+        if len(query) > MAX_PARAMETERS or sum(len(name) + len(each) for name, each in query) > MAX_CHARS:
+            raise _Doubt("arguments", "The query is too long.")
+        self._parameters(query)
+        if self._hardened:
+            self._leads_on("", query)
+            _carries("", query)
+
+    # What only the hardened profile asks about.
+
+    def _hardened_url(self, url: Url) -> None:
+        vouched = self._listed(url.host.name)
+        if url.host.reach == "private" and not self._private_networks and not vouched:
+            raise _Doubt("private_network", "The host is in a private network, or is this machine.")
+        if url.host.disguised and not vouched:
+            raise _Doubt("disguised", "The host is an address in an unusual spelling.")
+        if url.port is not None and url.port not in _WEB_PORTS and not vouched:
+            raise _Doubt("port", f"Port {url.port} is not a usual one of the web.")
+        if url.target_chars > _MAX_TARGET_CHARS and not vouched:
+            raise _Doubt("long_target", "Its path and query are long enough to carry a conversation away.")
+        self._leads_on(url.path, url.query)
+        _carries(url.path, url.query)
+
+    def _leads_on(self, path: str, query: tuple[tuple[str, str], ...]) -> None:
+        """A URL inside the URL: the server may redirect to it, or fetch it."""
+        redirects = "redirect" in path.lower()
+        for text in (path, *(value for _, value in query)):
+            for inner in embedded_urls(text):
+                if text is path and inner.startswith("//"):
+                    continue  # two slashes in a path are a slip
+                target = split(f"http:{inner}" if inner.startswith("//") else inner)
+                if redirects or isinstance(target, str) or target.host.reach != "public" or target.host.disguised:
+                    raise _Doubt("leads_on", "The URL holds another one, to which the server may lead on.")
+
+
+def _carries(path: str, query: tuple[tuple[str, str], ...]) -> None:
+    """A credential in a URL is one that every log on the way keeps."""
+    if is_secret_value(unquote(path)) or any(names_credential(name) or is_secret_value(value) for name, value in query):
+        raise _Doubt("credentials", "The URL carries credentials.")
+
+
+def _overrides(parameter: str) -> bool:
+    """Whether a server may read a parameter that replaces the method in `NAME=VALUE`.
+
+    Some take `;` for `&`, `_method[]` for `_method`, and PHP takes `.method` and ` method` for `_method`.
+    """
+    for piece in _PAIRS.split(parameter):
+        key, _, value = piece.partition("=")
+        name = key.partition("[")[0].strip().lower()
+        if name in _OVERRIDES or _AS_UNDERSCORE.sub("_", name) in _OVERRIDES:
+            return True
+        if name.endswith("method") and value.strip().lower() in _WRITING:
+            return True
+    return False
+
+
+def _text(value: str | int | float) -> str:
+    # Python refuses to write integers of more than 4,300 digits.
+    return value if isinstance(value, str) else "0" if isinstance(value, int) else repr(value)
+
+
+def build(config: Config, host: Host) -> HttpAssessor:  # noqa: ARG001 - what every plugin is built with
+    return HttpAssessor(config)
+
+
+PLUGIN = Plugin(Config, build)

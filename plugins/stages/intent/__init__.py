@@ -1,0 +1,210 @@
+"""The intent stage: what the last user message asks of the gateway itself, and the tools of services that it asks for.
+
+The first kind that matches wins: explicit calls of tools and services, trigger keywords of services, a request about
+memories, a wish to be asked before anything is done, else normal (requirement MCP Intent Recognition). All tools and
+services that one message names are offered. Answers to pending approvals are recognised before any chain runs.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from gateway.contracts.exchange import Exchange, Handler, Host, Intent, Plugin, Reply, Service
+from gateway.dialects.chat_request import client_tools
+from .ask_before import asks_before
+from .calls import Call, find_calls
+from gateway.text.memory_requests import memory_request
+from .names import Named, NamedService, NameIndex, model_name, name_index, phrase_set
+from gateway.text.quotes import code_blocks, shown_text
+from gateway.text.phrases import Folded, Hit, Spans, fold, last_user_text
+
+#: One sentence of a tool's description, at most.
+_SENTENCE_CHARS = 200
+#: Of what cannot be had, a prompt says so much at most.
+_REPLIES = 5
+_SENTENCE = re.compile(r".*?(?:[.!?](?=\s|\Z)|[。！？]|\Z)", re.DOTALL)
+_BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
+
+_AVAILABLE = "These tools can be called now, in the JSON format for tool calls:"
+_GO_ON = "Say so in a friendly way, and help without it as far as you can."
+
+
+class Config(BaseModel):
+    """The `with:` of `use: intent`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    exclude_keywords: list[str] = Field(
+        default=[],
+        description="Phrases inside which no trigger keyword counts, for false friends such as `under the weather`.",
+    )
+    max_described: int = Field(
+        default=64, ge=1, description="How many tools of a service are described in a prompt, one line each."
+    )
+
+
+class IntentStage:
+    """Sets `exchange.intent`, and adds one line per matched tool to the notes; without a match, nothing of services."""
+
+    def __init__(self, config: Config, host: Host) -> None:
+        self._config = config
+        self._host = host
+
+    async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply:
+        text = last_user_text(exchange.body.get("messages"))
+        services = self._host.tools.services()
+        offered = (spec.name for spec in self._host.tools.offered(exchange))
+        own = frozenset(name.casefold() for name in (*offered, *client_tools(exchange.body)))
+        intent = recognise(text, services, own=own, exclude_keywords=self._config.exclude_keywords)
+        self._host.counters.count("intent", intent=intent.kind, layer=layer(intent))
+        note = mcp_note(intent, services, limit=self._config.max_described)
+        notes = (*exchange.notes, note) if note else exchange.notes
+        reply = await call_next(replace(exchange, intent=intent, notes=notes))
+        return replace(reply, intent=intent)
+
+
+def recognise(
+    text: str, services: Sequence[Service], *, own: Collection[str] = (), exclude_keywords: Sequence[str] = ()
+) -> Intent:
+    """Returns what `text` asks for. Never raises; linear in the text, of which the first 20,000 characters count.
+
+    The first match decides the rule; the tools are those of all matches: one message may name several services.
+    `own`: folded names of tools that are no service's: the model has them anyway, so naming one is nothing special.
+    """
+    folded = fold(text)
+    index = name_index(tuple(NamedService(s.name, s.trigger_keywords, tuple(s.tools)) for s in services))
+    hits = tuple(index.phrases.hits(folded.text))
+    code, shown = code_blocks(folded.text), shown_text(folded.text)
+    found: list[Intent] = []
+    refused: set[int] = set()
+    called: list[tuple[int, int]] = []
+    for call in find_calls(text, folded, index, hits, shown=shown):
+        if call.refused:
+            refused.update(named.service for named in call.named)
+        elif call.named or call.name.casefold() not in own:
+            found.append(_explicit(call, folded, services))
+            called.append((call.start, call.end))
+    excluded = Spans((hit.start, hit.end) for hit in phrase_set(tuple(exclude_keywords)).hits(folded.text))
+    covering = (excluded, code, Spans(called))
+    counting = [hit for hit in hits if not any(spans.cover(hit.start, hit.end) for spans in covering)]
+    named = {intent.service for intent in found}
+    usable = frozenset(i for i, s in enumerate(services) if s.running and i not in refused and s.name not in named)
+    keywords = _keywords(counting, index, usable, shown, folded, services)
+    found += [intent for intent, quoted in keywords if not quoted] or (
+        [intent for intent, _ in keywords[:1]] if not found else []
+    )
+    return _merged(found) if found else _request(folded, shown)
+
+
+def _merged(found: Sequence[Intent]) -> Intent:
+    """The first, with the tools of all and all that cannot be had."""
+    tools = tuple(dict.fromkeys(tool for intent in found for tool in intent.tools))
+    replies = [*dict.fromkeys(intent.reply for intent in found if intent.reply is not None)]
+    return replace(found[0], tools=tools, reply="\n".join(replies[:_REPLIES]) or None)
+
+
+def _explicit(call: Call, folded: Folded, services: Sequence[Service]) -> Intent:
+    span = folded.span(call.start, call.end)
+    if not call.named:
+        absent = f"The {call.kind or 'tool'} {call.name!r} is not available: no such one is registered. {_GO_ON}"
+        return Intent("mcp", "explicit:unknown", span, None, (call.name,), absent)
+
+    def preference(named: Named) -> tuple[bool, bool, bool]:
+        return named.weak, not services[named.service].running, (named.tool is None) != (call.kind == "service")
+
+    named = min(call.named, key=preference)
+    service = services[named.service]
+    what = "tool" if named.tool else "service"
+    tools = tuple(f"{service.name}.{tool}" for tool in ([named.tool] if named.tool else service.tools))
+    reply: str | None = None
+    if not service.running:
+        reply = f"The {what} {named.tool or service.name!r} is not available: its service is not running. {_GO_ON}"
+        tools = tools if named.tool else ()
+    rule = "explicit:keyword" if named.weak and not named.tool else f"explicit:{what}"
+    return Intent("mcp", rule, span, service.name, tools, reply)
+
+
+def _keywords(
+    hits: Sequence[Hit],
+    index: NameIndex,
+    usable: frozenset[int],
+    shown: Spans,
+    folded: Folded,
+    services: Sequence[Service],
+) -> list[tuple[Intent, bool]]:
+    """One intent for each service that is meant, and whether its keyword is quoted.
+
+    A keyword means the first service that has it, and counts only where no longer one covers it. Those that are not
+    quoted come first, then the longest, then the earliest.
+    """
+    found = sorted(
+        (shown.cover(hit.start, hit.end), hit.start - hit.end, hit.start, i, keyword)
+        for hit in hits
+        for i, keyword in [pair for pair in index.keywords.get(hit.phrase, ()) if pair[0] in usable][:1]
+    )
+    longest = Spans((start, start - size) for _, size, start, *_ in found)
+    intents: dict[int, tuple[Intent, bool]] = {}
+    for quoted, size, start, i, keyword in found:
+        covered = longest.cover(start - 1, start - size) or longest.cover(start, start - size + 1)
+        if i not in intents and not covered:
+            service = services[i]
+            tools = tuple(f"{service.name}.{tool}" for tool in service.tools)
+            span = folded.span(start, start - size)
+            intents[i] = (Intent("mcp", f"keyword:{keyword}", span, service.name, tools), quoted)
+    return list(intents.values())
+
+
+def _request(folded: Folded, shown: Spans) -> Intent:
+    memory = memory_request(folded.text, shown=shown)
+    if memory is not None:
+        return Intent("memory", f"memory:{memory.action}", folded.span(memory.start, memory.end))
+    ask = asks_before(folded.text, shown=shown)
+    if ask is not None:
+        return Intent("hitl", "hitl:ask_before", folded.span(*ask))
+    return Intent("normal", "normal")
+
+
+def layer(intent: Intent) -> str:
+    """What decided, as a label: explicit, keyword, phrase or none."""
+    how = intent.rule.partition(":")[0]
+    return {"explicit": "explicit", "keyword": "keyword", "normal": "none"}.get(how, "phrase")
+
+
+def mcp_note(intent: Intent, services: Sequence[Service], *, limit: int) -> str | None:
+    """What the prompt says of an mcp intent: name and one sentence per tool, or that there is none; never a schema."""
+    if intent.kind != "mcp":
+        return None
+    matched = frozenset(intent.tools)
+    lines = [line for service in services if service.running for line in _described(service, matched, limit=limit)]
+    absent = [] if intent.reply is None else [intent.reply]
+    return "\n".join([*([_AVAILABLE, *lines] if lines else ()), *absent]) or None
+
+
+def _described(service: Service, matched: Collection[str], *, limit: int) -> Iterator[str]:
+    """The service and those of its tools that are matched, at most `limit` of them."""
+    tools = [tool for tool in service.tools if f"{service.name}.{tool}" in matched]
+    if tools and service.description not in ("", service.name):
+        yield f"{service.name}: {one_sentence(service.description)}"
+    for tool in tools[:limit]:
+        accepted = "" if tool in service.changed else service.tools[tool]  # who wrote the other one is not known
+        said = one_sentence(accepted) or one_sentence(service.description) or service.name
+        yield f"- {model_name(f'{service.name}.{tool}')}: {said}"
+    if len(tools) > limit:
+        yield f"... and {len(tools) - limit} more of this service."
+
+
+def one_sentence(description: str) -> str:
+    """The first sentence on one line: descriptions come from services, and must not add lines to a prompt."""
+    flat = _BLANK.sub(" ", description[: 4 * _SENTENCE_CHARS]).strip()
+    match = _SENTENCE.match(flat)
+    sentence = match[0] if match else flat
+    return sentence if len(sentence) <= _SENTENCE_CHARS else sentence[: _SENTENCE_CHARS - 1].rstrip() + "…"
+
+
+def build(config: Config, host: Host) -> IntentStage:
+    return IntentStage(config, host)
+
+
+PLUGIN = Plugin(Config, build)

@@ -1,0 +1,90 @@
+"""What services and their tools can be called by, and what they are called towards models."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from hashlib import sha256
+
+from gateway.text.phrases import Phrases, fold_phrase
+
+#: OpenAI-compatible models take names of this many letters, digits, `_` and `-`.
+MODEL_NAME_LIMIT = 64
+
+_PLAIN = re.compile(f"[A-Za-z0-9_-]{{1,{MODEL_NAME_LIMIT}}}")
+_FOREIGN = re.compile("[^A-Za-z0-9_-]")
+
+
+def model_name(name: str) -> str:
+    """`name` as models write it: `a.b` is `a__b`, and what cannot be written so gets 8 hex digits to stay unique."""
+    plain = name.replace(".", "__")
+    if _PLAIN.fullmatch(plain):
+        return plain
+    digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return _FOREIGN.sub("_", plain)[: MODEL_NAME_LIMIT - 9] + "_" + digest
+
+
+@dataclass(frozen=True, slots=True)
+class NamedService:
+    """The words of one service; hashable, so that an index is built once for each set of services."""
+
+    name: str
+    keywords: tuple[str, ...]
+    tools: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What a word names: the service at `service` in the configured order, and its tool if it names one.
+
+    `weak`: it does so only with a word like "tool" or "service" behind it.
+    """
+
+    service: int
+    tool: str | None = None
+    weak: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NameIndex:
+    """`called`: what an explicit call may name; `keywords`: the services of each keyword, and how they write it."""
+
+    called: Mapping[str, tuple[Named, ...]]
+    keywords: Mapping[str, tuple[tuple[int, str], ...]]
+    phrases: Phrases
+
+
+@lru_cache(maxsize=8)
+def name_index(services: tuple[NamedService, ...]) -> NameIndex:
+    """The last 8 are kept: the running configuration's, and a few while it changes."""
+    called: dict[str, list[Named]] = {}
+    keywords: dict[str, list[tuple[int, str]]] = {}
+    for i, service in enumerate(services):
+        for tool in service.tools:
+            named = Named(i, tool)
+            qualified = (f"{service.name}.{tool}", f"{service.name}__{tool}", model_name(f"{service.name}.{tool}"))
+            _add(called, {tool, tool.replace("_", "-"), *qualified}, named)
+            _add(called, {tool.replace("_", " ")}, Named(i, tool, weak=True))
+        _add(called, {service.name, service.name.replace("_", "-")}, Named(i))
+        _add(called, {service.name.replace("_", " "), *service.keywords}, Named(i, weak=True))
+        for keyword in service.keywords:
+            folded = fold_phrase(keyword)
+            if folded:
+                keywords.setdefault(folded, []).append((i, keyword))
+    return NameIndex(
+        {word: tuple(named) for word, named in called.items()},
+        {word: tuple(found) for word, found in keywords.items()},
+        Phrases({*called, *keywords}),
+    )
+
+
+@lru_cache(maxsize=8)
+def phrase_set(phrases: tuple[str, ...]) -> Phrases:
+    return Phrases(phrases)
+
+
+def _add(called: dict[str, list[Named]], words: Iterable[str], named: Named) -> None:
+    for folded in {fold_phrase(word) for word in words} - {""}:
+        known = called.setdefault(folded, [])
+        if replace(named, weak=False) not in known:
+            known.append(named)

@@ -1,0 +1,250 @@
+"""The prompt enhancer: one system message in front of a request, made of base prompt, tools, context and notes.
+
+It is what the requirements call SystemPromptEnhancerService.
+Rule 1: the order is fixed and what can be cached comes first, so that the caches of upstreams hit, too.
+Rule 2: nothing awaits between the look into the cache and the entry made for it, so concurrent misses compute once.
+Rule 3: the client's body is copied, never changed.
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, TypeAlias
+
+from cachetools import TTLCache
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from gateway.contracts.exchange import Caller, EnhancedPrompt, Exchange, Handler, Host, Json, Plugin, Reply
+from gateway.errors import GatewayError
+from gateway.dialects.chat_request import client_tools, wants_text
+from gateway.units import positive_seconds
+from .mermaid import MERMAID
+from .tool_prompt import INSTRUCTIONS, estimated_tokens, size_of
+from .selection import ToolText, select, tool_texts, whole_text
+
+log = logging.getLogger("gateway")
+
+_BYTES_PER_TOKEN = 4
+_SEPARATOR = "\n\n"
+#: Distinct warnings about the size until tools or prompts change: each message may rank the tools in its own way.
+_WARNINGS = 64
+_NOBODY = Caller(name="", tenant="", scopes=frozenset())
+
+_Key: TypeAlias = tuple[str | None, str | None, str, bool, bool]
+
+
+class Config(BaseModel):
+    """`with:` of the stage."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tools: bool = Field(default=True, description="Tell the model how to call tools, and which there are.")
+    mermaid: bool = Field(default=False, description="Tell the model when and how to draw Mermaid diagrams.")
+    custom_context: str | None = Field(default=None, description="A text for every request; null: none.")
+    cache_ttl: Annotated[float, BeforeValidator(positive_seconds)] = Field(
+        default=300.0, description="How long an enhanced prompt is kept, such as 5m."
+    )
+    cache_size: int = Field(default=1024, ge=1, le=1_000_000, description="Enhanced prompts that are kept at once.")
+    max_tokens: int = Field(
+        default=8000, ge=1, description="Estimated tokens beyond which tools are shortened, then left out."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What can be cached of a prompt: `text` is `before`, the whole text of `tools`, and `after`."""
+
+    before: str
+    tools: tuple[ToolText, ...]
+    after: str
+    text: str
+    size_bytes: int
+    tools_bytes: int
+    made_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A prompt as it goes out, with the names of the tools that are shortened or missing because of its size."""
+
+    text: str
+    size_bytes: int
+    truncated: bool = False
+    shortened: tuple[str, ...] = ()
+    omitted: tuple[str, ...] = ()
+
+
+class PromptEnhancer:
+    """The stage, and the `Enhancer` behind GET /v1/system-prompts/{id}/enhanced."""
+
+    def __init__(self, config: Config, host: Host) -> None:
+        self._config = config
+        self._host = host
+        # Toggles are no part of the key: a stage has one configuration for life.
+        self._parts: TTLCache[_Key, Part] = TTLCache(config.cache_size, config.cache_ttl, timer=host.clock.monotonic)
+        self._all_tools: tuple[ToolText, ...] | None = None
+        self._versions: tuple[str, int] | None = None
+        self._warned: set[tuple[tuple[str, ...], tuple[str, ...]]] = set()
+
+    async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply:
+        base = None
+        if exchange.prompt is not None:
+            base = await self._host.prompts.text(exchange.prompt, tenant=exchange.caller.tenant)
+            if base is None:
+                raise GatewayError(
+                    "prompt_not_found",
+                    "No system prompt has this id; GET /v1/system-prompts lists those there are.",
+                    param="x-context-prompt",
+                )
+        fitted = self._fit(self._part(exchange, base), notes=exchange.notes, body=exchange.body)
+        self._account(fitted)
+        if not fitted.text:
+            return await call_next(exchange)
+        return await call_next(replace(exchange, body=with_system(exchange.body, fitted.text)))
+
+    async def enhanced(self, prompt_id: str, *, tenant: str) -> EnhancedPrompt | None:
+        """What every plain request of the tenant with this base prompt gets. None: there is no such prompt."""
+        base = await self._host.prompts.text(prompt_id, tenant=tenant)
+        if base is None:
+            return None
+        plain = Exchange(id="", body={"messages": []}, caller=_NOBODY, chain="", prompt=prompt_id)
+        part = self._part(plain, base)
+        fitted = self._fit(part, notes=(), body=plain.body)
+        age_s = self._host.clock.monotonic() - part.made_s
+        return EnhancedPrompt(fitted.text, max(0.0, self._config.cache_ttl - age_s), fitted.omitted)
+
+    def _part(self, exchange: Exchange, base: str | None) -> Part:
+        """From the cache, or made now. The tools of a narrowed request are its own: they are not kept."""
+        self._drop_outdated()
+        with_tools = self._config.tools and wants_text(exchange.body)
+        # The intent layer adds the tools of a service as notes; they are called in the same format.
+        service = with_tools and exchange.intent is not None and bool(exchange.intent.tools)
+        # Tenants share no entry unless their texts are equal: the text itself is part of the key.
+        key = (exchange.prompt, base, self._host.tools.version, with_tools, service)
+        part = None if exchange.only_tools else self._kept(key)
+        self._host.counters.count("prompt_cache_requests", result="miss" if part is None else "hit")
+        if part is None:
+            tools = self._tools(exchange) if with_tools else ()
+            part = self._made(base, tools, instructed=bool(tools) or service)
+            if not exchange.only_tools:
+                self._parts[key] = part
+        clashes = _clashes(exchange.body, part.tools)
+        if not clashes:
+            return part
+        rest = tuple(tool for tool in part.tools if tool.name not in clashes)
+        return self._made(base, rest, instructed=bool(rest) or service)
+
+    def _kept(self, key: _Key) -> Part | None:
+        try:
+            return self._parts[key]
+        except KeyError:
+            return None
+
+    def _tools(self, exchange: Exchange) -> tuple[ToolText, ...]:
+        """The texts of the tools offered; those of an exchange that narrows nothing are made once and shared."""
+        if exchange.only_tools:
+            return tool_texts(self._host.tools.offered(exchange))
+        if self._all_tools is None:
+            self._all_tools = tool_texts(self._host.tools.offered(exchange))
+        return self._all_tools
+
+    def _drop_outdated(self) -> None:
+        versions = (self._host.tools.version, self._host.prompts.version)
+        if versions == self._versions:
+            return
+        if self._versions is not None:
+            for reason, now, before in zip(("tools", "prompts"), versions, self._versions, strict=True):
+                if now != before:
+                    self._host.counters.count("prompt_cache_invalidations", reason=reason)
+        self._parts.clear()
+        self._all_tools = None
+        self._warned.clear()
+        self._versions = versions
+
+    def _made(self, base: str | None, tools: tuple[ToolText, ...], *, instructed: bool) -> Part:
+        before = _joined((base, INSTRUCTIONS if instructed else None))
+        after = _joined((MERMAID if self._config.mermaid else None, self._config.custom_context))
+        listed = whole_text(tools)
+        text = _joined((before, listed, after))
+        made_s = self._host.clock.monotonic()
+        return Part(before, tools, after, text, size_of(text), size_of(listed), made_s)
+
+    def _fit(self, part: Part, *, notes: Sequence[str], body: Json) -> Fitted:
+        text, size_bytes = part.text, part.size_bytes
+        if notes:
+            text = _joined((text, *notes))
+            size_bytes = size_of(text)
+        limit_bytes = self._config.max_tokens * _BYTES_PER_TOKEN
+        if size_bytes <= limit_bytes:
+            return Fitted(text, size_bytes)
+        room_bytes = limit_bytes - (size_bytes - part.tools_bytes)
+        chosen = select(part.tools, question=_last_question(body), room_bytes=room_bytes)
+        text = _joined((part.before, chosen.text, part.after, *notes))
+        return Fitted(text, size_of(text), truncated=True, shortened=chosen.shortened, omitted=chosen.omitted)
+
+    def _account(self, fitted: Fitted) -> None:
+        self._host.counters.observe("prompt_tokens", estimated_tokens(fitted.size_bytes))
+        if not fitted.truncated:
+            return
+        self._host.counters.count("prompt_truncations")
+        names = (fitted.shortened, fitted.omitted)
+        if names in self._warned or len(self._warned) >= _WARNINGS:
+            return
+        self._warned.add(names)
+        log.warning(
+            "an enhanced prompt is larger than max_tokens (%d): shortened %s, left out %s; it has about %d tokens now: "
+            "raise max_tokens, shorten descriptions or offer fewer tools",
+            self._config.max_tokens,
+            _listed(fitted.shortened),
+            _listed(fitted.omitted),
+            estimated_tokens(fitted.size_bytes),
+        )
+
+
+def with_system(body: Json, text: str) -> Json:
+    """A copy of `body` with one system message: `text`, then what the client's own say."""
+    own: list[str] = []
+    rest: list[object] = []
+    for message in _messages(body):
+        if isinstance(message, dict) and message.get("role") in ("system", "developer"):
+            own.append(_text_of(message))
+        else:
+            rest.append(message)
+    return {**body, "messages": [{"role": "system", "content": _joined((text, *own))}, *rest]}
+
+
+def _last_question(body: Json) -> str:
+    for message in reversed(_messages(body)):
+        if isinstance(message, dict) and message.get("role") == "user":
+            return _text_of(message)
+    return ""
+
+
+def _messages(body: Json) -> list[object]:
+    messages = body.get("messages")
+    return messages if isinstance(messages, list) else []
+
+
+def _text_of(message: Json) -> str:
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    texts = [part.get("text") for part in parts if isinstance(part, dict) and part.get("type") == "text"]
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def _clashes(body: Json, tools: Sequence[ToolText]) -> frozenset[str]:
+    """Names of ours that the client gives to tools of its own: the client's win."""
+    return client_tools(body) & {tool.name for tool in tools}
+
+
+def _joined(texts: Iterable[str | None]) -> str:
+    return _SEPARATOR.join(text for text in texts if text)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names)) or "nothing"
+
+
+PLUGIN = Plugin(Config, PromptEnhancer)

@@ -1,0 +1,220 @@
+"""Tools as text for a model: the instructions for the JSON call format, and one `<tool>` element for each tool.
+
+Total for any JSON object as a schema: what is not understood is left out or called `any`. An element is never cut:
+texts are shortened before they are escaped.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from gateway.contracts.risk import CHOICES, MEANING, RISK_LEVEL
+
+INSTRUCTIONS = """\
+# Tools
+
+When you need to use a tool, output ONLY a JSON object in this exact format:
+{
+  "tool": "tool_name",
+  "parameters": { "param1": "value1", "param2": "value2" },
+  "terminate": false
+}
+
+All three fields are required. Set "terminate" to false if you need to continue working after the tool result: you get \
+the result and go on. Set "terminate" to true if this is your final action: the result of the tool is the answer, and \
+you are not asked again.
+The object is strict JSON, with no text before or after it. Several calls at once are one JSON array of such objects.
+Every tool takes the optional parameter "risk_level": "low" runs automatically, "medium" and "high" wait until a \
+person confirms. If you are unsure, set "high" or ask the user in text first.
+If you need no tool, answer with text.
+
+Example, for a tool "get_weather" that takes a "city":
+{"tool": "get_weather", "parameters": {"city": "Paris"}, "terminate": false}"""
+
+_SHORT_DESCRIPTION_CHARS = 80
+_SHORT_PARAMETER_CHARS = 40
+_SHORT_VALUE_CHARS = 100
+_LISTED_VALUES = 40
+_LISTED_FIELDS = 20
+# How far a type is looked into: arrays of arrays, unions of unions, references to references.
+_DEEPEST = 2
+_BRANCHES = 6
+_REFERENCES = 4
+# Control characters and what is no character have no place in a prompt; a lone surrogate cannot be sent at all.
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_ENDINGS = (".", "!", "?", "。", "！", "？")
+_SENTENCE_END = re.compile(r"[.!?](?=\s)|[。！？]")
+
+
+class ToolFacts(Protocol):
+    """What a prompt needs of a tool; `gateway.contracts.exchange.ToolSpec` has it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def parameters(self) -> Mapping[str, Any]: ...
+    @property
+    def category(self) -> str: ...
+    @property
+    def priority(self) -> int: ...
+
+
+def estimated_tokens(size_bytes: int) -> int:
+    """Of a text of so many UTF-8 bytes: a quarter, rounded up."""
+    return -(-size_bytes // 4)
+
+
+def size_of(text: str) -> int:
+    """UTF-8 bytes; a lone surrogate counts as the three that its replacement takes."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def escape(text: str) -> str:
+    """`text` as content or attribute value of an element."""
+    text = _UNPRINTABLE.sub("\ufffd", text)
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+
+
+def shorten(text: str, limit: int) -> str:
+    """At most `limit` characters of `text`: whole sentences if one fits, else whole words and `...`."""
+    if len(text) <= limit:
+        return text
+    ends = [match.end() for match in _SENTENCE_END.finditer(text, 0, limit + 1) if match.end() <= limit]
+    if ends:
+        return text[: ends[-1]]
+    kept = text[: limit - 3]
+    return (kept.rpartition(" ")[0] or kept) + "..."
+
+
+def tool_element(tool: ToolFacts, *, short: bool = False) -> str:
+    """The `<tool>` element. `short`: abbreviated descriptions, all parameters."""
+    description = _one_line(tool.description)
+    if short:
+        description = shorten(description, _SHORT_DESCRIPTION_CHARS)
+    lines = ["<tool>", f"  <name>{escape(tool.name)}</name>", f"  <description>{escape(description)}</description>"]
+    lines.append("  <parameters>")
+    root = tool.parameters
+    properties = _mapping(root.get("properties"))
+    required = _names(root.get("required"))
+    for name, schema in properties.items():
+        resolved = _resolved(schema, root)
+        about = _about(resolved, root, short=short)
+        lines.append(_parameter(name, _type_of(resolved, root), required=name in required, about=about))
+    if RISK_LEVEL not in properties:
+        about = CHOICES if short else f"{CHOICES}. {MEANING}"
+        lines.append(_parameter(RISK_LEVEL, "string", required=False, about=about))
+    lines += ["  </parameters>", "</tool>"]
+    return "\n".join(lines)
+
+
+def category_tags(category: str) -> tuple[str, str]:
+    """What stands before and behind the tools of a category."""
+    return f'<tools category="{escape(_one_line(category))}">', "</tools>"
+
+
+def by_category(elements: Sequence[tuple[str, str]]) -> str:
+    """The text of (category, element) pairs: categories in the order in which they first appear."""
+    groups: dict[str, list[str]] = {}
+    for category, element in elements:
+        groups.setdefault(category, []).append(element)
+    lines: list[str] = []
+    for category, members in groups.items():
+        opening, closing = category_tags(category)
+        lines += [opening, *members, closing]
+    return "\n".join(lines)
+
+
+def _parameter(name: str, type_name: str, *, required: bool, about: str) -> str:
+    need = "true" if required else "false"
+    attributes = f'name="{escape(name)}" type="{escape(type_name)}" required="{need}"'
+    return f"    <parameter {attributes}>{escape(about)}</parameter>"
+
+
+def _about(schema: Mapping[str, Any], root: Mapping[str, Any], *, short: bool) -> str:
+    """The description, and what a model must know besides: the values, the fields, the default."""
+    said = _one_line(schema.get("description"))
+    said = shorten(said, _SHORT_PARAMETER_CHARS) if short else said
+    told = [said] if said else []
+    values = schema.get("enum", [schema["const"]] if "const" in schema else None)
+    if isinstance(values, list) and values:
+        named = [_value(value) for value in values[:_LISTED_VALUES]]
+        told.append(f"One of: {', '.join(named)}" + (" and more" if len(values) > _LISTED_VALUES else ""))
+    fields = _fields(schema, root)
+    if fields:
+        told.append(f"Fields: {fields}")
+    text = " ".join(part if part.endswith(_ENDINGS) else f"{part}." for part in told[:-1])
+    text = f"{text} {told[-1]}".lstrip() if told else ""
+    if schema.get("default") is not None and "default" not in said.casefold():
+        text = f"{text} (default: {_value(schema['default'])})".lstrip()
+    return text
+
+
+def _fields(schema: Mapping[str, Any], root: Mapping[str, Any]) -> str:
+    """The fields of an object, or of the objects in an array."""
+    if "items" in schema:
+        schema = _resolved(schema["items"], root)
+    required = _names(schema.get("required"))
+    told = []
+    for name, field in list(_mapping(schema.get("properties")).items())[:_LISTED_FIELDS]:
+        need = ", required" if name in required else ""
+        told.append(f"{_one_line(name)} ({_type_of(_resolved(field, root), root)}{need})")
+    return ", ".join(told)
+
+
+def _type_of(schema: object, root: Mapping[str, Any], depth: int = 0) -> str:
+    known = _resolved(schema, root)
+    declared = known.get("type")
+    if depth > _DEEPEST:
+        return "any"
+    if declared == "array" and "items" in known:
+        inner = _type_of(known["items"], root, depth + 1)
+        return "array" if inner == "any" else f"array of {inner}"
+    if isinstance(declared, str):
+        return _one_line(declared) or "any"
+    if isinstance(declared, list):
+        return "|".join(_one_line(name) for name in declared[:_BRANCHES] if isinstance(name, str)) or "any"
+    for word in ("anyOf", "oneOf"):
+        branches = known.get(word)
+        if isinstance(branches, list) and branches:
+            names = dict.fromkeys(_type_of(branch, root, depth + 1) for branch in branches[:_BRANCHES])
+            return "any" if "any" in names else "|".join(names)
+    values = known.get("enum", [known.get("const")])
+    if isinstance(values, list) and values and all(isinstance(value, str) for value in values):
+        return "string"
+    return "object" if _mapping(known.get("properties")) else "any"
+
+
+def _resolved(schema: object, root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schema with its references inside the document followed; what stands beside one is kept."""
+    known = _mapping(schema)
+    for _ in range(_REFERENCES):
+        reference = known.get("$ref")
+        if not isinstance(reference, str) or not reference.startswith("#/"):
+            break
+        target: object = root
+        for step in reference[2:].split("/")[:_REFERENCES]:
+            target = _mapping(target).get(step.replace("~1", "/").replace("~0", "~"))
+        known = {**_mapping(target), **{word: value for word, value in known.items() if word != "$ref"}}
+    return known
+
+
+def _value(value: object) -> str:
+    """A value as a model would write it, in bounds."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return shorten(_one_line(text), _SHORT_VALUE_CHARS)
+
+
+def _one_line(text: object) -> str:
+    return " ".join(text.split()) if isinstance(text, str) else ""
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _names(value: object) -> frozenset[str]:
+    names = value if isinstance(value, list | tuple) else ()
+    return frozenset(name for name in names if isinstance(name, str))

@@ -1,0 +1,353 @@
+"""The store in one SQLite file: the methods of `Store`, on a thread that writes and one that reads.
+
+1. What changes together is one transaction (`gateway.plugins.stores.sqlite.journal_transactions`).
+2. A durable `write`, and `rule`, `cancel`, `reissue`, `late` and what deletes, return once they are on disk.
+3. Memories that nobody has changed since they were read need neither thread.
+"""
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TypeAlias, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from . import journal_transactions as transactions
+from gateway.contracts.exchange import Host, Plugin
+from gateway.contracts.journal import Approval, AskBefore, AuditLine, AuditRow, Change, ConflictError, Grant, Ruled, Ruling, RunEvent, RunState, StoredRun, StoredStep
+from .journal_transactions import APPROVALS, ASKS, AUDIT, EVENTS, GRANTS, RUNS, STEPS
+from .memories import SqliteMemories
+from gateway.contracts.store import HiddenTurn, Standing, StoredPrompt, StoredService, StoreError, UncertainError, WorkerService
+from . import journal_statements as journal
+from . import statements as kept
+from .journal_statements import chosen
+from .migrations import MIGRATIONS, Migration
+from .check import SqliteCheck
+from .file import IN_MEMORY, connect, open_file
+from .rows import Rows
+from .thread import SqliteThread
+from .commits import Lasts, LoggedTransactions, PlainTransactions, SqliteTransactions
+from .watch import SqliteWatch
+
+PREFIX = "sqlite:///"
+BATCH = 256  # writes in one transaction
+CHECK_ENDS_S = 0.5  # for a check in the background, once the store is closed
+
+PROMPTS, SERVICES, TOLD = Rows(StoredPrompt), Rows(StoredService), Rows(WorkerService)
+HIDDEN = Rows(HiddenTurn)
+
+Values: TypeAlias = Sequence[str | float | None]
+T = TypeVar("T")
+FactT = TypeVar("FactT")
+
+
+class Config(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    url: str = Field("sqlite:///./gateway.db", description="The file: `sqlite:///FILE` or `sqlite:///:memory:`.")
+
+    @field_validator("url")
+    @classmethod
+    def _names_a_file(cls, url: str) -> str:
+        if url.startswith(PREFIX) and url != PREFIX and "\0" not in url:
+            return url
+        raise ValueError("a SQLite store is named sqlite:///FILE, for example sqlite:///./gateway.db")
+
+
+class SqliteStore(SqliteMemories):
+    """`gateway.contracts.exchange.Store` on one file, or in memory; `open` comes first."""
+
+    def __init__(self, place: str, *, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+        super().__init__(place)
+        self.place = place
+        self._migrations = migrations
+        self._writer: SqliteThread | None = None
+        self._reader: SqliteThread | None = None
+        self._watch: SqliteWatch | None = None
+        self._checking: SqliteCheck | None = None
+
+    def __repr__(self) -> str:
+        return f"SqliteStore({self.place!r})"
+
+    async def open(self) -> None:
+        """Raises StoreError if the file cannot be used; `close` is right after that, too."""
+        thread = partial(
+            SqliteThread, place=self.place, failure=StoreError, uncertain=UncertainError, refusal=ConflictError
+        )
+        self._writer = thread(self._writing, batch=BATCH)
+        await self._writer.open()
+        self._reader = self._writer
+        if self.place != IN_MEMORY:  # where another connection would see another database
+            self._reader = thread(self._reading, batch=1)
+            await self._reader.open()
+        self.open_memories()
+        if self._watch is not None and self._watch.is_check_due:
+            self._checking = SqliteCheck(self.place, connect=lambda: connect(self.place, mode="ro"))
+            self._checking.start()
+
+    def _writing(self) -> SqliteTransactions:
+        connection = open_file(self.place, migrations=self._migrations)
+        if self.place == IN_MEMORY:
+            return PlainTransactions(connection, begin="BEGIN IMMEDIATE")
+        self._watch = SqliteWatch(self.place)
+        return LoggedTransactions(connection, watch=self._watch, mark=kept.MARK)
+
+    def _reading(self) -> SqliteTransactions:
+        return PlainTransactions(connect(self.place, mode="ro"), begin="BEGIN")
+
+    def lost(self) -> str | None:
+        return None if self._watch is None else self._watch.lost()
+
+    async def close(self) -> None:
+        self.close_memories()
+        if self._checking is not None:
+            await asyncio.to_thread(self._checking.close, wait_s=CHECK_ENDS_S)
+        self._watch = None
+        for thread in (self._reader, self._writer):
+            if thread is not None:
+                await thread.close()
+
+    async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return await self._thread(self._reader).do(work)
+
+    async def _write(self, work: Callable[[sqlite3.Connection], T], *, lasts: Lasts = Lasts.AS_LONG_AS_THE_SYSTEM) -> T:
+        return await self._thread(self._writer).do(work, lasts=lasts)
+
+    def _thread(self, thread: SqliteThread | None) -> SqliteThread:
+        if thread is None:
+            raise StoreError(f"the store {self.place!r} is not open")
+        return thread
+
+    # Prompts and services.
+
+    async def all_prompts(self) -> Sequence[StoredPrompt]:
+        return await self._all(PROMPTS, kept.ALL_PROMPTS, ())
+
+    async def prompts(self, *, tenant: str, after: str = "", limit: int) -> Sequence[StoredPrompt]:
+        return await self._all(PROMPTS, kept.PROMPTS, (tenant, after, limit))
+
+    async def prompt(self, prompt_id: str, *, tenant: str) -> StoredPrompt | None:
+        return await self._first(PROMPTS, kept.PROMPT, (tenant, prompt_id))
+
+    async def put_prompt(self, prompt_id: str, text: str, *, tenant: str, now_s: float) -> StoredPrompt:
+        return PROMPTS.fact(await self._write(lambda c: kept.put_prompt(c, (prompt_id, tenant, text, now_s))))
+
+    async def delete_prompt(self, prompt_id: str, *, tenant: str) -> bool:
+        return await self._write(lambda c: kept.delete_prompt(c, prompt_id, tenant=tenant))
+
+    async def generation(self) -> int:
+        return int(await self._read(lambda c: c.execute(kept.GENERATION).fetchone()[0]))
+
+    async def services(self) -> Sequence[StoredService]:
+        found = await self._all(SERVICES, kept.SERVICES, ())
+        return [replace(service, pins=json.loads(str(service.pins))) for service in found]
+
+    async def put_service(self, service: StoredService, *, expected: int) -> bool:
+        row = replace(service, pins=json.dumps(dict(service.pins)))  # type: ignore[arg-type]  # as the table has them
+        return await self._write(
+            lambda c: kept.put_service(c, SERVICES.values(row), expected=expected), lasts=Lasts.FOR_SURE
+        )
+
+    async def delete_service(self, name: str) -> bool:
+        return await self._write(lambda c: kept.delete_service(c, name), lasts=Lasts.FOR_SURE)
+
+    async def tell_services(self, worker: str, services: Sequence[WorkerService]) -> None:
+        await self._write(lambda c: kept.tell_services(c, worker, map(TOLD.values, services)))
+
+    async def told_services(self, *, since_s: float) -> Sequence[WorkerService]:
+        return await self._all(TOLD, kept.TOLD, (since_s,))
+
+    # Hidden turns; memories are those of `SqliteMemories`.
+
+    async def put_hidden(
+        self, turn: HiddenTurn, *, key: str, own_keys: Sequence[str], tenant: str, now_s: float
+    ) -> None:
+        put = partial(kept.put_hidden, turn=HIDDEN.values(turn), key=key, own_keys=own_keys)
+        await self._write(lambda c: put(c, tenant=tenant, now_s=now_s))
+
+    async def hidden(self, keys: Sequence[str], *, tenant: str) -> Mapping[str, HiddenTurn]:
+        rows = await self._read(lambda c: kept.hidden(c, keys, tenant=tenant))
+        return {key: HIDDEN.fact(row) for key, row in rows.items()}
+
+    async def prune(self, *, before_s: float, limit: int) -> int:
+        return await self._write(partial(journal.prune, before_s=before_s, limit=limit))
+
+    async def take_duty(self, name: str, *, owner: str, now_s: float, until_s: float) -> bool:
+        which = (name, owner, now_s, until_s)
+        return await self._write(lambda c: c.execute(journal.TAKE_DUTY, which).rowcount > 0)
+
+    # Runs.
+
+    async def write(self, change: Change) -> None:
+        await self._write(partial(transactions.write, change=change), lasts=_lasts(change))
+
+    async def run(self, run_id: str, *, tenant: str) -> StoredRun | None:
+        return await self._first(RUNS, journal.RUN, (tenant, run_id))
+
+    async def runs(
+        self,
+        *,
+        tenant: str,
+        state: str | None = None,
+        conversation: str | None = None,
+        after: str | None = None,
+        limit: int,
+    ) -> Sequence[StoredRun]:
+        columns, behind = {"state": state, "conversation": conversation}, (journal.BEHIND_RUN, after)
+        which = chosen(journal.RUNS_LISTED, tenant, columns, order=journal.RUNS_ORDER, limit=limit, behind=behind)
+        return await self._all(RUNS, *which)
+
+    async def runs_like(self, fingerprint: str, *, tenant: str, since_s: float) -> Sequence[StoredRun]:
+        return await self._all(RUNS, journal.RUNS_LIKE, (tenant, fingerprint, since_s))
+
+    async def runs_with_key(self, idempotency_key: str, *, tenant: str, caller: str) -> Sequence[StoredRun]:
+        return await self._all(RUNS, journal.RUNS_WITH_KEY, (tenant, caller, idempotency_key))
+
+    async def steps(self, run_id: str, *, tenant: str) -> Sequence[StoredStep]:
+        return await self._all(STEPS, journal.STEPS, (tenant, run_id))
+
+    async def claim(
+        self, *, owner: str, now_s: float, until_s: float, states: Sequence[RunState], run_id: str | None, limit: int
+    ) -> Sequence[StoredRun]:
+        statement = journal.CLAIMABLE if run_id is None else journal.CLAIMABLE_RUN
+        which = (json.dumps(list(states)), now_s, limit, *(() if run_id is None else (run_id,)))
+        taken = partial(transactions.claim, statement=statement, values=which, owner=owner, until_s=until_s)
+        return await self._write(taken)
+
+    async def renew(self, *, owner: str, run_ids: Sequence[str], until_s: float) -> Sequence[str]:
+        which = (until_s, owner, json.dumps(list(run_ids)))
+        return await self._write(lambda c: [row[0] for row in c.execute(journal.RENEW, which).fetchall()])
+
+    async def release(self, *, owner: str) -> int:
+        return await self._write(lambda c: c.execute(journal.RELEASE, (owner,)).rowcount)
+
+    async def late(self, step: StoredStep, *, events: Sequence[RunEvent], audit: Sequence[AuditLine]) -> None:
+        await self._write(partial(transactions.late, step=step, events=events, audit=audit), lasts=Lasts.FOR_SURE)
+
+    async def cancel(
+        self, run_id: str, *, tenant: str, now_s: float, events: Sequence[RunEvent], audit: Sequence[AuditLine]
+    ) -> bool:
+        cancel = partial(transactions.cancel, tenant=tenant, run_id=run_id, now_s=now_s, events=events, audit=audit)
+        return await self._write(cancel, lasts=Lasts.FOR_SURE)
+
+    # Approvals.
+
+    async def approval(self, approval_id: str, *, tenant: str) -> Approval | None:
+        return await self._first(APPROVALS, journal.ONE_APPROVAL, (tenant, approval_id))
+
+    async def approvals(
+        self,
+        *,
+        tenant: str,
+        state: str | None = None,
+        conversation: str | None = None,
+        run_id: str | None = None,
+        sha256: str | None = None,
+        after: str | None = None,
+        limit: int,
+    ) -> Sequence[Approval]:
+        columns = {"state": state, "conversation": conversation, "run_id": run_id, "sha256": sha256}
+        behind = (journal.BEHIND_APPROVAL, after)
+        which = chosen(journal.APPROVALS, tenant, columns, order=journal.OLDEST_FIRST, limit=limit, behind=behind)
+        return await self._all(APPROVALS, *which)
+
+    async def rule(self, ruling: Ruling) -> tuple[Ruled, Approval | None]:
+        return (await self.rule_all([ruling]))[0]
+
+    async def rule_all(self, rulings: Sequence[Ruling]) -> Sequence[tuple[Ruled, Approval | None]]:
+        return await self._write(partial(transactions.rule, rulings=rulings), lasts=Lasts.FOR_SURE)
+
+    async def reissue(self, old_id: str, approval: Approval, *, events: Sequence[RunEvent]) -> bool:
+        reissue = partial(transactions.reissue, old_id=old_id, approval=approval, events=events)
+        return await self._write(reissue, lasts=Lasts.FOR_SURE)
+
+    async def expire(self, *, now_s: float) -> Sequence[Approval]:
+        return await self._write(partial(transactions.expire, now_s=now_s))
+
+    async def standing(self, *, stuck_before_s: float) -> Standing:
+        def read(connection: sqlite3.Connection) -> Standing:
+            pending, oldest_s, size_bytes = connection.execute(journal.STANDING).fetchone()
+            alive = connection.execute(journal.ALIVE_RUNS, (stuck_before_s,)).fetchall()
+            runs, stuck = {state: count for state, count, _ in alive}, sum(late for _, _, late in alive)
+            return Standing(pending=pending, oldest_s=oldest_s, stuck=stuck, runs=runs, size_bytes=size_bytes)
+
+        return await self._read(read)
+
+    # Grants, and conversations that ask before every call.
+
+    async def grants(self, *, tenant: str, now_s: float, after: str | None = None, limit: int) -> Sequence[Grant]:
+        if after is None:
+            return await self._all(GRANTS, journal.GRANTS, (tenant, now_s, limit))
+        return await self._all(GRANTS, journal.GRANTS_BEHIND, (tenant, now_s, tenant, after, limit))
+
+    async def grant(
+        self, *, tenant: str, caller: str, run_id: str, conversation: str | None, sha256: str, now_s: float
+    ) -> Grant | None:
+        return await self._first(GRANTS, journal.ONE_GRANT, (tenant, now_s, caller, sha256, run_id, conversation))
+
+    async def grant_by_id(self, grant_id: str, *, tenant: str) -> Grant | None:
+        return await self._first(GRANTS, journal.GRANT_BY_ID, (tenant, grant_id))
+
+    async def delete_grant(self, grant_id: str, *, tenant: str, audit: Sequence[AuditLine]) -> bool:
+        return await self._revoke(journal.DELETE_GRANT, (tenant, grant_id), audit)
+
+    async def ask_before(self, ask: AskBefore) -> None:
+        await self._write(lambda c: c.execute(journal.ADD_ASK, ASKS.values(ask)).rowcount, lasts=Lasts.FOR_SURE)
+
+    async def asks(self, *, tenant: str, now_s: float, after: str | None = None, limit: int) -> Sequence[AskBefore]:
+        if after is None:
+            return await self._all(ASKS, journal.ASKS, (tenant, now_s, limit))
+        return await self._all(ASKS, journal.ASKS_BEHIND, (tenant, now_s, tenant, after, limit))
+
+    async def ask(self, *, tenant: str, caller: str, conversation: str, now_s: float) -> AskBefore | None:
+        return await self._first(ASKS, journal.ONE_ASK, (tenant, now_s, caller, conversation))
+
+    async def ask_by_id(self, ask_id: str, *, tenant: str) -> AskBefore | None:
+        return await self._first(ASKS, journal.ASK_BY_ID, (tenant, ask_id))
+
+    async def delete_ask(self, ask: AskBefore, *, audit: Sequence[AuditLine]) -> bool:
+        return await self._revoke(journal.DELETE_ASK, (ask.tenant, ask.caller, ask.conversation), audit)
+
+    async def _revoke(self, statement: str, values: Values, audit: Sequence[AuditLine]) -> bool:
+        revoke = partial(transactions.revoke, statement=statement, values=values, audit=audit)
+        return await self._write(revoke, lasts=Lasts.FOR_SURE)
+
+    # Events and the audit log.
+
+    async def events(
+        self, *, after: int, tenant: str | None = None, run_id: str | None = None, limit: int
+    ) -> Sequence[RunEvent]:
+        columns = {"tenant": tenant, "run_id": run_id}
+        return await self._all(EVENTS, *chosen(journal.EVENTS, after, columns, order=journal.IN_ORDER, limit=limit))
+
+    async def last_event(self) -> int:
+        return await self._read(lambda c: next((int(row[0]) for row in c.execute(journal.LAST_EVENT)), 0))
+
+    async def audit(self, *, after: int, limit: int) -> Sequence[AuditRow]:
+        which = (after, limit)
+        return await self._read(
+            lambda c: [AuditRow(n, AUDIT.fact(line), hash_) for n, *line, hash_ in c.execute(journal.AUDIT_ROWS, which)]
+        )
+
+    async def _all(self, rows: Rows[FactT], statement: str, values: Values) -> Sequence[FactT]:
+        return await self._read(lambda c: [rows.fact(row) for row in c.execute(statement, values)])
+
+    async def _first(self, rows: Rows[FactT], statement: str, values: Values) -> FactT | None:
+        return next(iter(await self._all(rows, statement, values)), None)
+
+
+def _lasts(change: Change) -> Lasts:
+    """A question that was refused must be nobody's to answer; a call that was refused is only looked at again."""
+    if not change.durable:
+        return Lasts.AS_LONG_AS_THE_SYSTEM
+    return Lasts.FOR_SURE if change.approvals else Lasts.ON_DISK
+
+
+def build(config: Config, _host: Host) -> SqliteStore:
+    return SqliteStore(config.url.removeprefix(PREFIX))
+
+
+PLUGIN = Plugin(Config, build)

@@ -1,0 +1,80 @@
+"""What was read from a SQLite file, for as long as nobody has written to the file.
+
+Whether somebody has is asked on the event loop: it takes microseconds and waits for nobody, where the thread that reads
+costs a tenth of a millisecond and more, most of it for being woken.
+"""
+
+import sqlite3
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from contextlib import suppress
+from typing import Generic, NamedTuple, TypeVar
+
+from cachetools import LRUCache
+
+from .file import IN_MEMORY, SqliteError, connect
+
+T = TypeVar("T")
+#: What each list costs besides what is in it, roughly, in bytes.
+_OVERHEAD = 500
+
+
+class _Kept(NamedTuple, Generic[T]):
+    version: int
+    found: Sequence[T]
+    size: int
+
+
+class SqliteCache(Generic[T]):
+    """Lists of one file; of a database in memory nothing is kept. `limit` is for the sum of `size_of` of each.
+
+    What it gives is never older than the last commit, of this process or of any other: `PRAGMA data_version` changes
+    with each.
+    """
+
+    def __init__(self, place: str, *, limit: int, size_of: Callable[[T], int]) -> None:
+        self._place = place
+        self._limit = limit
+        self._connection: sqlite3.Connection | None = None
+        self._kept: LRUCache[Hashable, _Kept[T]] = LRUCache(limit, getsizeof=lambda kept: kept.size)
+        self._size_of = size_of
+
+    def open(self) -> None:
+        """Behind whoever made the file. Where it cannot be looked at, nothing is kept."""
+        if self._place != IN_MEMORY:
+            with suppress(SqliteError, sqlite3.Error):
+                self._connection = connect(self._place, mode="ro")
+                self._connection.execute("PRAGMA busy_timeout = 0")
+
+    def close(self) -> None:
+        """Idempotent."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    async def get(self, key: Hashable, read: Callable[[], Awaitable[Sequence[T]]], *, nothing: Hashable) -> Sequence[T]:
+        """Returns what `read` gives, or gave since the last commit.
+
+        `nothing` is what all keys have in common for which `read` gives an empty list as soon as it does for one.
+        """
+        version = self._version()
+        if version is None:
+            return await read()
+        for known in (nothing, key):
+            kept = self._kept.get(known)
+            if kept is not None and kept.version == version:
+                return kept.found
+        found = await read()  # what is committed meanwhile changes the version once more
+        size = _OVERHEAD + sum(map(self._size_of, found))
+        if size <= self._limit:
+            self._kept[key if found else nothing] = _Kept(version, found, size)
+        return found
+
+    def _version(self) -> int | None:
+        """None: nobody can tell now."""
+        if self._connection is None:
+            return None
+        try:
+            version: int = self._connection.execute("PRAGMA data_version").fetchone()[0]
+        except sqlite3.Error:
+            return None
+        return version

@@ -1,0 +1,213 @@
+"""Transactions on one SQLite connection, and what becomes of one that failed.
+
+1. A commit that fails leaves nothing behind before its callers hear of it. SQLite forgets the frames that it has put
+   into the log by then, the mark of the commit included, and whoever plays the log back after a crash does not: so
+   another commit is written over them at once.
+2. Where that fails, too, nobody knows what a crash would bring back. That is told as such (`SqliteUncertainError`),
+   and nothing more is written until it is settled.
+3. After a failed fsync nothing counts as on disk that was not written once more.
+4. Nothing is written to files that are not those that were opened.
+"""
+
+import ctypes
+import sqlite3
+from contextlib import suppress
+from enum import IntEnum
+from typing import Protocol
+
+from .file import BUSY_S, SqliteError
+from .watch import SqliteWatch
+
+#: About a thousand pages of four kilobytes, SQLite's own measure: in commits, and in rows that were changed.
+CHECKPOINT_COMMITS, CHECKPOINT_ROWS = 100, 1000
+#: A log of so many pages begins anew as soon as nobody reads it; whoever would write waits so long for that.
+LONG_PAGES, ANEW_MS = 4000, 20
+#: What is left of a log that had to grow, because somebody read for long, once it begins anew.
+LOG_BYTES = 64 << 20
+
+
+class Lasts(IntEnum):
+    """What a transaction outlives once it is committed."""
+
+    AS_LONG_AS_THE_SYSTEM = 0  # `kill -9`, and no power cut
+    ON_DISK = 1  # a power cut, too; others may see it before that is sure, and where it fails nobody knows
+    FOR_SURE = 2  # the same; nobody sees it before, and where it fails it is undone
+
+
+class SqliteUncertainError(Exception):
+    """A commit failed, and may take effect after a crash all the same."""
+
+
+class SqliteTransactions(Protocol):
+    """Of one connection, one at a time."""
+
+    @property
+    def connection(self) -> sqlite3.Connection: ...
+
+    def begin(self, *, lasts: Lasts) -> None:
+        """Raises sqlite3.Error and SqliteError: nothing has happened."""
+        ...
+
+    def commit(self, *, lasts: Lasts) -> None:
+        """Raises SqliteUncertainError; sqlite3.Error: it is undone for good."""
+        ...
+
+    def roll_back(self) -> None: ...
+
+    def rest(self) -> None:
+        """Nobody waits for what is done now."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class PlainTransactions:
+    """Of a connection that only reads, or whose database is in memory: there is no log that a failure could be in."""
+
+    def __init__(self, connection: sqlite3.Connection, *, begin: str) -> None:
+        self.connection = connection
+        self._begin = begin
+
+    def begin(self, *, lasts: Lasts) -> None:
+        del lasts
+        self.connection.execute(self._begin)
+
+    def commit(self, *, lasts: Lasts) -> None:
+        del lasts
+        try:
+            self.connection.execute("COMMIT")
+        except sqlite3.Error:
+            self.roll_back()
+            raise
+
+    def roll_back(self) -> None:
+        with suppress(sqlite3.Error):  # some failures have rolled back already
+            self.connection.execute("ROLLBACK")
+
+    def rest(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+class LoggedTransactions(PlainTransactions):
+    """Of the connection that writes a file in WAL mode.
+
+    `mark` is a statement that changes something of no meaning to a random value.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, *, watch: SqliteWatch, mark: str) -> None:
+        super().__init__(connection, begin="BEGIN IMMEDIATE")
+        self._watch = watch
+        self._mark = mark
+        self._synchronous = ""
+        self._commits = 0
+        self._rows = 0
+        #: A log that was found may be of a process whose last fsync failed.
+        self._is_settled = not watch.has_log
+        # SQLite's own checkpoints keep their failures to themselves.
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
+
+    def begin(self, *, lasts: Lasts) -> None:
+        if self._watch.check():
+            self._write_mark()
+            self._watch.check()
+        if not self._is_settled:
+            self._settle()
+        self._begin_with("FULL" if lasts is Lasts.FOR_SURE else "NORMAL")
+
+    def commit(self, *, lasts: Lasts) -> None:
+        try:
+            super().commit(lasts=lasts)
+        except sqlite3.Error as error:
+            self._is_settled = False
+            try:
+                self._settle()
+            except (sqlite3.Error, SqliteError) as further:
+                raise SqliteUncertainError(f"{error}; then, while that was undone: {further}") from error
+            raise
+        self._commits += 1
+        if lasts is Lasts.ON_DISK:
+            self._sync()
+        elif lasts is Lasts.FOR_SURE:
+            try:
+                self._watch.check()
+            except SqliteError as error:
+                raise SqliteUncertainError(str(error)) from error
+
+    def _sync(self) -> None:
+        """Waits for the disk without the lock of writers: processes that write wait for it at the same time.
+
+        What came before in the log is on disk then as well, whoever wrote it. Raises SqliteUncertainError: then
+        everybody sees the commit, and nobody knows whether a power cut leaves it.
+        """
+        try:
+            try:
+                self._watch.sync_log()
+            except OSError:  # written once more, it is there, or nobody knows
+                self._is_settled = False
+                self._settle()
+            self._watch.check()
+        except (sqlite3.Error, SqliteError) as error:
+            raise SqliteUncertainError(str(error)) from error
+
+    def rest(self) -> None:
+        """Plays the log into the database now and then."""
+        rows = self.connection.total_changes
+        if self._commits >= CHECKPOINT_COMMITS or rows - self._rows >= CHECKPOINT_ROWS:
+            self._commits, self._rows = 0, rows
+            try:
+                self._watch.check()
+                _, pages, _ = self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+                if pages >= LONG_PAGES:
+                    self._begin_log_anew()
+            except (sqlite3.Error, SqliteError):  # the next transaction says so
+                self._is_settled = False
+
+    def _begin_log_anew(self) -> None:
+        """Where several processes write all the time, one of them always has something in the log that is not played.
+
+        Does nothing while somebody reads.
+        """
+        self.connection.execute(f"PRAGMA busy_timeout = {ANEW_MS}")
+        try:
+            self.connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+        finally:
+            self.connection.execute(f"PRAGMA busy_timeout = {int(BUSY_S * 1000)}")
+
+    def close(self) -> None:
+        if self._watch.may_close:
+            super().close()
+        else:  # until the process ends: Python would close it with the last reference
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.connection))
+        self._watch.close()
+
+    def _settle(self) -> None:
+        """Raises sqlite3.Error and SqliteError."""
+        self._watch.check()
+        self._write_mark()
+        self._begin_with("FULL")
+        try:
+            self._watch.write_log_anew()
+        except OSError as error:
+            raise SqliteError(f"the log of the store cannot be written: {error}") from None
+        finally:
+            self.roll_back()
+        self._is_settled = True
+
+    def _write_mark(self) -> None:
+        self._begin_with("FULL")
+        try:
+            self.connection.execute(self._mark)
+        except sqlite3.Error:
+            self.roll_back()
+            raise
+        super().commit(lasts=Lasts.FOR_SURE)
+
+    def _begin_with(self, synchronous: str) -> None:
+        if synchronous != self._synchronous:
+            self.connection.execute(f"PRAGMA synchronous = {synchronous}")
+            self._synchronous = synchronous
+        self.connection.execute(self._begin)

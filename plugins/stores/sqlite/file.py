@@ -1,0 +1,154 @@
+"""The file of a SQLite store: how it comes to be, how it is checked, migrated and copied.
+
+1. A file that is damaged, empty, foreign or newer stops the start, and stays as it is, with all that lies beside it.
+2. A new file appears whole, with its tables, or not at all.
+"""
+
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+from .migrations import APPLICATION_ID, Migration, carry_out
+from .check import REMEDY, damaged, defect, finding_of, is_small, note_end
+
+IN_MEMORY = ":memory:"
+BUSY_S = 5.0  # how long another process may hold the file
+
+
+class SqliteError(Exception):
+    """The file cannot be used as it is; the text says what to do."""
+
+
+def open_file(place: str, *, migrations: Sequence[Migration]) -> sqlite3.Connection:
+    """The writing connection to a file that is whole and of this version: made or migrated where needed."""
+    if place == IN_MEMORY:
+        connection = sqlite3.connect(IN_MEMORY, isolation_level=None)
+        _migrate(connection, place, migrations=migrations)
+        return connection
+    _check_rights(place)
+    if not os.path.lexists(place):
+        _create(place, migrations=migrations)
+    with closing(connect(place, mode=mode_to_look(place))) as reader:
+        _check(reader, place, migrations=migrations)
+    note_end(place)
+    connection = connect(place, mode="rw")
+    try:
+        _migrate(connection, place, migrations=migrations)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def connect(place: str, *, mode: str) -> sqlite3.Connection:
+    if not Path(place).is_file():
+        raise SqliteError(f"the store {place!r} is not a file: move it away, or change `store`")
+    uri = f"{Path(place).absolute().as_uri()}?mode={mode}"
+    connection = sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None)
+    connection.execute("PRAGMA foreign_keys = ON")
+    return connection
+
+
+def _check_rights(place: str) -> None:
+    """SQLite would say no more than that it cannot open the file, or nothing before the first write."""
+    file = Path(place).resolve()
+    for path in (file.parent, file):
+        if path.exists() and not os.access(path, os.R_OK | os.W_OK):
+            raise SqliteError(
+                f"the store {place!r} cannot be used, because {str(path)!r} cannot be written: "
+                "let the gateway's user write it, or change `store`"
+            )
+
+
+def mode_to_look(place: str) -> str:
+    """Returns the mode of a connection that leaves the files as they are.
+
+    One that may write plays the log beside the file into it at its end; any other leaves an empty log.
+    """
+    return "ro" if _has_log(place) else "rw"
+
+
+def _has_log(place: str) -> bool:
+    """Whether changes lie beside the file that are not in it."""
+    log = Path(f"{place}-wal")
+    return log.exists() and log.stat().st_size > 0
+
+
+def _create(place: str, *, migrations: Sequence[Migration]) -> None:
+    folder = Path(place).absolute().parent
+    if not folder.is_dir():
+        raise SqliteError(f"the store {place!r} has no folder: create {str(folder)!r}, or change `store`")
+    if _has_log(place) and not Path(place).exists():
+        raise SqliteError(
+            f"the store {place!r} is gone, but its {place + '-wal'!r} is there: put both back, or move that away"
+        )
+    with _draft(place) as draft:
+        with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
+            _migrate(connection, place, migrations=migrations)
+        with suppress(FileExistsError):  # another process was faster
+            os.link(draft, place)
+
+
+@contextmanager
+def _draft(place: str) -> Iterator[str]:
+    """A file of mode 0600 beside the store, gone afterwards unless it was renamed."""
+    descriptor, draft = tempfile.mkstemp(prefix=f"{Path(place).name}.new-", dir=Path(place).absolute().parent)
+    os.close(descriptor)
+    try:
+        yield draft
+    finally:
+        Path(draft).unlink(missing_ok=True)
+
+
+def _check(connection: sqlite3.Connection, place: str, *, migrations: Sequence[Migration]) -> None:
+    """The whole file only where it is small: a large one is checked while it is used, if a check is due at all."""
+    if Path(place).stat().st_size == 0:
+        raise SqliteError(f"the store {place!r} is empty, which no store is: {REMEDY}")
+    if found := finding_of(place):
+        raise SqliteError(damaged(place, found))
+    application, version, found = 0, 0, None
+    try:
+        application, version = _pragma(connection, "application_id"), _pragma(connection, "user_version")
+    except sqlite3.OperationalError:
+        raise  # locked, unreadable: says nothing about the content
+    except sqlite3.DatabaseError as error:
+        found = str(error)
+    if found is None and is_small(place):
+        found = defect(connection)
+    if found is not None:
+        raise SqliteError(f"the store {place!r} is damaged ({found}): {REMEDY}")
+    if application != APPLICATION_ID:
+        raise SqliteError(f"{place!r} is a database of another program: name another file under `store`")
+    if version > len(migrations):
+        raise SqliteError(
+            f"the store {place!r} has version {version}, but this program knows only {len(migrations)}: "
+            "start the newer program, or put back a copy from before it"
+        )
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def _migrate(connection: sqlite3.Connection, place: str, *, migrations: Sequence[Migration]) -> None:
+    """All steps or none, and never without a copy of a store that is in use."""
+    connection.execute("BEGIN IMMEDIATE")
+    version = _pragma(connection, "user_version")
+    if version < len(migrations):
+        if version:
+            _copy(place, f"{place}.v{version}")
+        carry_out(migrations[version:], connection)
+        connection.execute(f"PRAGMA user_version = {len(migrations)}")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute("COMMIT")
+    connection.execute("PRAGMA journal_mode = WAL")  # a file that has it already needs no lock for this
+
+
+def _copy(place: str, name: str) -> None:
+    with _draft(place) as draft:
+        with closing(connect(place, mode="ro")) as source, closing(sqlite3.connect(draft)) as target:
+            source.backup(target)
+        Path(draft).replace(name)

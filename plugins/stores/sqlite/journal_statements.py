@@ -1,0 +1,239 @@
+"""The statements of the SQLite store on the tables of the journal (`gateway.plugins.stores.sqlite.migrations` makes them).
+
+Columns stand in the order of the dataclass whose rows they are. Every key begins with the tenant; only what an owner
+or a clock asks for goes over all of them.
+"""
+
+# ruff: noqa: S608 - what is put together here are constants of this file, and names of columns
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+
+#: Whether something may follow the state of a run, in the words of the partial indexes, which fit no other words.
+ALIVE = "(state = 'running' OR state = 'awaiting_approval' OR state = 'awaiting_client' OR state = 'unknown')"
+ENDED = """(state = 'completed' OR state = 'rejected' OR state = 'expired' OR state = 'failed' OR state = 'interrupted'
+    OR state = 'cancelled')"""
+
+
+def _insert(table: str, columns: Sequence[str]) -> str:
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+
+
+def _words(text: str) -> Sequence[str]:
+    return tuple(text.replace(",", " ").split())
+
+
+def chosen(
+    select: str,
+    first: str | int,
+    columns: Mapping[str, str | None],
+    *,
+    order: str,
+    limit: int,
+    behind: tuple[str, str | None] = ("", None),
+) -> tuple[str, Sequence[str | int]]:
+    """Returns a statement and its values: `select` with its first value, narrowed by the columns that are not None.
+
+    `behind`: a condition (`BEHIND_RUN`, `BEHIND_APPROVAL`) and the id of the row behind which the rows are wanted, or
+    None.
+    """
+    condition, row_id = behind
+    given = {column: value for column, value in columns.items() if value is not None}
+    conditions = "".join(f" AND {column} = ?" for column in given)
+    values: tuple[str | int, ...] = (first, *given.values())
+    if row_id is not None:
+        conditions, values = conditions + condition, (*values, first, row_id)
+    return f"{select}{conditions} ORDER BY {order} LIMIT ?", (*values, limit)
+
+
+OLDEST_FIRST, NEWEST_FIRST, IN_ORDER = "created_s, rowid", "created_s DESC, rowid DESC", "seq"
+
+# Runs.
+
+#: What a run begins with; what of it changes; where it is.
+NEW_RUN = _words("""id, tenant, caller, kind, chain, conversation, fingerprint, idempotency_key, state, effects,
+    created_s, updated_s, progress, answer, error_code, error, owner, lease_s, fence""")
+CHANGED_RUN = _words(
+    "state, effects, updated_s, progress, answer, error_code, error, owner, lease_s, tenant, id, fence"
+)
+ADD_RUN = _insert("runs", NEW_RUN) + " ON CONFLICT (tenant, id) DO NOTHING"
+ADD_REQUEST = _insert("requests", ("tenant", "run_id", "request"))
+#: The lease may have been renewed since its owner read the run: it is only given up, never shortened.
+PUT_RUN = f"""UPDATE runs SET state = ?1, effects = ?2, updated_s = ?3, progress = ?4, answer = ?5, error_code = ?6,
+    error = ?7, owner = ?8, lease_s = CASE WHEN ?8 IS NULL THEN ?9 ELSE max(lease_s, ?9) END
+    WHERE tenant = ?10 AND id = ?11 AND fence = ?12 AND {ALIVE}"""
+#: The same for a run that goes on as it was, with its owner: SQLite writes the indexes of all columns that are set.
+PUT_RUN_ON = """UPDATE runs SET effects = ?2, updated_s = ?3, progress = ?4, answer = ?5, error_code = ?6, error = ?7,
+    lease_s = max(lease_s, ?9) WHERE tenant = ?10 AND id = ?11 AND fence = ?12 AND state = ?1 AND owner = ?8"""
+
+
+def _runs(*, request: str, progress: str, answer: str) -> str:
+    return f"""SELECT id, tenant, caller, kind, chain, conversation, fingerprint, idempotency_key, state, effects,
+        created_s, updated_s, {request} AS request, {progress} AS progress, {answer} AS answer, error_code, error,
+        owner, lease_s, fence FROM runs WHERE tenant = ?"""
+
+
+RUNS = _runs(
+    request="coalesce((SELECT request FROM requests q WHERE q.tenant = runs.tenant AND q.run_id = runs.id), x'')",
+    progress="progress",
+    answer="answer",
+)
+#: Without what may be large: request, progress and answer.
+RUNS_LISTED = _runs(request="x''", progress="NULL", answer="NULL")
+#: In an order that whoever joins two lists of runs can keep: a run shows its id and not its row.
+RUNS_ORDER = "created_s DESC, id DESC"
+BEHIND_RUN = " AND (created_s, id) < (SELECT created_s, id FROM runs WHERE tenant = ? AND id = ?)"
+RUN = RUNS + " AND id = ?"
+RUNS_LIKE = f"{RUNS} AND fingerprint = ? AND updated_s >= ? ORDER BY {NEWEST_FIRST}"
+RUNS_WITH_KEY = f"{RUNS} AND caller = ? AND idempotency_key = ? ORDER BY {NEWEST_FIRST}"
+
+#: It waits for no person; in the words of the partial index.
+_UNASKED = "(pending = 0 OR state <> 'awaiting_approval')"
+_WANTED = "state IN (SELECT value FROM json_each(?1))"
+#: Runs that nobody has, longest untouched first, and runs of those who did not renew their lease, some of each.
+CLAIMABLE = f"""SELECT tenant, id FROM (
+    SELECT * FROM (SELECT tenant, id, updated_s FROM runs INDEXED BY runs_free
+        WHERE {_WANTED} AND owner IS NULL AND {ALIVE} AND {_UNASKED} ORDER BY updated_s LIMIT ?3)
+    UNION ALL
+    SELECT * FROM (SELECT tenant, id, updated_s FROM runs INDEXED BY runs_by_owner
+        WHERE owner > '' AND {ALIVE} AND lease_s < ?2 AND {_WANTED} AND {_UNASKED} LIMIT ?3))
+    ORDER BY updated_s LIMIT ?3"""
+CLAIMABLE_RUN = f"""SELECT tenant, id FROM runs WHERE id = ?4 AND {ALIVE} AND {_WANTED}
+    AND (owner IS NULL OR lease_s < ?2) AND {_UNASKED} ORDER BY updated_s, rowid LIMIT ?3"""
+CLAIM = "UPDATE runs SET owner = ?, lease_s = ?, fence = fence + 1 WHERE tenant = ? AND id = ?"
+#: Also shortens it: a clock that was set back must not leave a lease of hours behind.
+RENEW = f"""UPDATE runs SET lease_s = ?
+    WHERE owner = ? AND id IN (SELECT value FROM json_each(?)) AND {ALIVE} RETURNING id"""
+#: As far as these runs have not ended, they are the next one's who wants them.
+RELEASE = f"UPDATE runs SET owner = NULL, lease_s = 0, fence = fence + 1 WHERE owner = ? AND {ALIVE}"
+NEXT_FENCE = "UPDATE runs SET fence = fence + 1 WHERE tenant = ? AND id = ?"
+CANCEL_RUN = f"""UPDATE runs SET state = 'cancelled', updated_s = ?, owner = NULL, lease_s = 0, fence = fence + 1
+    WHERE tenant = ? AND id = ? AND {ALIVE}"""
+
+# Steps.
+
+STEP = _words("""run_id, tenant, number, round, call_id, tool, model_name, arguments, sha256, terminate, decision,
+    basis, rule, reason, state, approval_id, result, shown, started_s, finished_s, risk_level, tainted, late""")
+#: What a worker saw of a step after it had lost the run stays, whatever the run's owner writes.
+PUT_STEP = f"""{_insert("steps", STEP)} ON CONFLICT (tenant, run_id, number) DO UPDATE
+    SET {", ".join(f"{column} = excluded.{column}" for column in STEP[3:] if column != "late")}"""
+LATE_STEP = "UPDATE steps SET late = ? WHERE tenant = ? AND run_id = ? AND number = ?"
+STEPS = f"SELECT {', '.join(STEP)} FROM steps WHERE tenant = ? AND run_id = ? ORDER BY number"
+
+# Approvals.
+
+APPROVAL = _words("""id, tenant, caller, conversation, run_id, step, tool, arguments, sha256, definition_sha256,
+    policy_sha256, basis, rule, reason, state, created_s, expires_s, decided_s, decided_by, via, comment, edited,
+    remember, secret, user""")
+ADD_APPROVAL = _insert("approvals", APPROVAL) + " ON CONFLICT (tenant, id) DO NOTHING"
+APPROVALS = f"SELECT {', '.join(APPROVAL)} FROM approvals WHERE tenant = ?"
+ONE_APPROVAL = APPROVALS + " AND id = ?"
+BEHIND_APPROVAL = " AND (created_s, rowid) > (SELECT created_s, rowid FROM approvals WHERE tenant = ? AND id = ?)"
+#: What makes two calls the same question, and since when one that still waits is over.
+ASKED = _words("tenant, sha256, caller, conversation, user, run_id, created_s")
+ASKED_ALREADY = """SELECT 1 FROM approvals WHERE tenant = ? AND sha256 = ? AND state = 'pending' AND caller = ?
+    AND conversation IS ? AND user IS ? AND run_id <> ? AND expires_s > ? LIMIT 1"""
+MOVE = "UPDATE approvals SET state = ? WHERE tenant = ? AND id = ? AND state = ?"
+#: The same where an earlier line may have moved it already, or its call may be on record as one that runs.
+MOVE_AGAIN = "UPDATE approvals SET state = ?1 WHERE tenant = ?2 AND id = ?3 AND state IN (?4, ?1, 'executing')"
+DECIDE = f"""UPDATE approvals
+    SET state = ?, decided_s = ?, decided_by = ?, via = ?, comment = ?, edited = ?, remember = ?
+    WHERE tenant = ? AND id = ? AND state = 'pending' RETURNING {", ".join(APPROVAL)}"""
+#: Those whose calls will not run any more.
+CANCEL_APPROVALS = f"""UPDATE approvals SET state = 'cancelled'
+    WHERE tenant = ? AND run_id = ? AND (state = 'pending' OR state = 'approved') RETURNING {", ".join(APPROVAL)}"""
+_RETURNING = f"RETURNING {', '.join(APPROVAL)}"
+EXPIRE = f"UPDATE approvals SET state = 'expired' WHERE state = 'pending' AND expires_s <= ? {_RETURNING}"
+EXPIRE_ONE = f"""UPDATE approvals SET state = 'expired' WHERE tenant = ? AND id = ? AND state = 'pending'
+    AND expires_s <= ? {_RETURNING}"""
+REPLACE_APPROVAL = "UPDATE steps SET approval_id = ? WHERE tenant = ? AND run_id = ? AND number = ? AND approval_id = ?"
+#: All approvals expire after the same time: the one that expires first is the oldest.
+STANDING = """SELECT (SELECT count(*) FROM approvals INDEXED BY approvals_pending WHERE state = 'pending'),
+    (SELECT created_s FROM approvals INDEXED BY approvals_pending WHERE state = 'pending' ORDER BY expires_s LIMIT 1),
+    (SELECT page_count FROM pragma_page_count()) * (SELECT page_size FROM pragma_page_size())"""
+ALIVE_RUNS = f"""SELECT state, count(*), sum(state = 'running' AND lease_s < ?) FROM runs INDEXED BY runs_by_owner
+    WHERE {ALIVE} GROUP BY state"""
+
+# Grants, and conversations that ask before every call.
+
+GRANT = _words("""id, tenant, caller, run_id, conversation, tool, sha256, definition_sha256, policy_sha256, created_s,
+    granted_by, expires_s""")
+ADD_GRANT = _insert("grants", GRANT)
+_GRANTS = f"SELECT {', '.join(GRANT)} FROM grants WHERE tenant = ?"
+GRANT_BY_ID = f"{_GRANTS} AND id = ?"
+_VALID_GRANTS = f"{_GRANTS} AND coalesce(expires_s > ?, TRUE)"
+GRANTS = f"{_VALID_GRANTS} ORDER BY {OLDEST_FIRST} LIMIT ?"
+GRANTS_BEHIND = f"""{_VALID_GRANTS}
+    AND (created_s, rowid) > (SELECT created_s, rowid FROM grants WHERE tenant = ? AND id = ?)
+    ORDER BY {OLDEST_FIRST} LIMIT ?"""
+#: A grant for a run is not one for its conversation.
+ONE_GRANT = f"""{_VALID_GRANTS} AND caller = ? AND sha256 = ? AND (run_id = ? OR (run_id IS NULL AND conversation = ?))
+    ORDER BY {NEWEST_FIRST} LIMIT 1"""
+DELETE_GRANT = "DELETE FROM grants WHERE tenant = ? AND id = ?"
+ASK = _words("id, tenant, caller, conversation, created_s, expires_s")
+ADD_ASK = f"""{_insert("asks", ASK)}
+    ON CONFLICT (tenant, caller, conversation) DO UPDATE SET expires_s = excluded.expires_s"""
+_ASKS = f"SELECT {', '.join(ASK)} FROM asks WHERE tenant = ?"
+ASK_BY_ID = f"{_ASKS} AND id = ?"
+_VALID_ASKS = f"{_ASKS} AND expires_s > ?"
+#: The table has no rowid: of those of the same moment the order is that of its key.
+_ASKS_ORDER = "created_s, caller, conversation"
+ASKS = f"{_VALID_ASKS} ORDER BY {_ASKS_ORDER} LIMIT ?"
+ASKS_BEHIND = f"""{_VALID_ASKS} AND ({_ASKS_ORDER}) > (SELECT {_ASKS_ORDER} FROM asks WHERE tenant = ? AND id = ?)
+    ORDER BY {_ASKS_ORDER} LIMIT ?"""
+ONE_ASK = f"{_VALID_ASKS} AND caller = ? AND conversation = ?"
+DELETE_ASK = "DELETE FROM asks WHERE tenant = ? AND caller = ? AND conversation = ?"
+
+# Events.
+
+EVENT = _words("tenant, run_id, type, data, created_s, seq")
+ADD_EVENT = _insert("events", EVENT[:-1])
+EVENTS = f"SELECT {', '.join(EVENT)} FROM events WHERE seq > ?"
+LAST_EVENT = "SELECT seq FROM sqlite_sequence WHERE name = 'events'"
+
+# The audit log.
+
+AUDIT = _words("""tenant, caller, run_id, step, event, tool, sha256, decision, basis, rule, "by", via, created_s""")
+ADD_AUDIT = _insert("audit", ("seq", *AUDIT, "hash"))
+LAST_AUDIT = "SELECT seq, hash FROM audit ORDER BY seq DESC LIMIT 1"
+AUDIT_ROWS = f"SELECT seq, {', '.join(AUDIT)}, hash FROM audit WHERE seq > ? ORDER BY seq LIMIT ?"
+
+# Pruning: what belongs to ended runs of that age, then the runs; some rows at a time.
+
+OLD_RUNS = f"SELECT tenant, id FROM runs WHERE updated_s < ? AND {ENDED} ORDER BY updated_s LIMIT ?"
+PRUNE_PARTS = tuple(
+    f"DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE tenant = ? AND run_id = ? LIMIT ?)"
+    for table in ("requests", "steps", "approvals", "grants", "events")
+)
+PRUNE_RUN = "DELETE FROM runs WHERE tenant = ? AND id = ?"
+PRUNE_OLD = tuple(
+    f"DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM {table} WHERE {time} < ? LIMIT ?)"
+    for table, key, time in (
+        ("hidden_keys", "tenant, key", "created_s"),
+        ("hidden", "rowid", "created_s"),
+        ("grants", "rowid", "expires_s"),
+        ("asks", "tenant, caller, conversation", "expires_s"),
+        # What workers that are long gone said of services.
+        ("worker_services", "worker, name", "updated_s"),
+    )
+)
+TAKE_DUTY = """INSERT INTO duties (name, owner, until_s) VALUES (?1, ?2, ?4) ON CONFLICT (name) DO UPDATE
+    SET owner = ?2, until_s = ?4 WHERE owner = ?2 OR until_s < ?3 OR until_s > ?4"""
+
+
+def prune(connection: sqlite3.Connection, *, before_s: float, limit: int) -> int:
+    """How many rows are gone."""
+    left = limit
+    for run in connection.execute(OLD_RUNS, (before_s, limit)).fetchall():
+        for statement in PRUNE_PARTS:
+            left -= connection.execute(statement, (*run, left)).rowcount
+            if left <= 0:
+                return limit
+        left -= connection.execute(PRUNE_RUN, run).rowcount
+        if left <= 0:
+            return limit
+    for statement in PRUNE_OLD:
+        left -= connection.execute(statement, (before_s, left)).rowcount
+        if left <= 0:
+            return limit
+    return limit - left

@@ -1,0 +1,213 @@
+"""Transactions of the journal on a SQLite connection: what changes together, with its events and audit lines.
+
+1. The condition of a change stands in the statement that makes it; ConflictError where it does not hold.
+2. What a run began with stays as it was inserted; its lease is never shortened by a change, only given up.
+3. An approval that nobody decided on leaves an event and an audit line when it ends: only here it is known for sure.
+4. Each line of the audit log is chained to the last one in the transaction of what it tells.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from operator import attrgetter
+
+from gateway.contracts.journal import APPROVED, ENDED, Approval, AskBefore, AskedAlreadyError, AuditLine, Change, ConflictError, Grant, Ruled, Ruling, RunEvent, StoredRun, StoredStep
+from . import journal_statements as journal
+from gateway.contracts.audit_chain import FIRST_HASH, link
+from .rows import Rows
+
+RUNS, STEPS = Rows(StoredRun), Rows(StoredStep)
+APPROVALS, GRANTS, EVENTS, AUDIT = Rows(Approval), Rows(Grant), Rows(RunEvent), Rows(AuditLine)
+ASKS = Rows(AskBefore)
+_ASKED = attrgetter(*journal.ASKED)
+_NEW_RUN, _CHANGED_RUN = attrgetter(*journal.NEW_RUN), attrgetter(*journal.CHANGED_RUN)
+
+
+def write(connection: sqlite3.Connection, *, change: Change) -> None:
+    run = change.run
+    if change.new and connection.execute(journal.ADD_RUN, _NEW_RUN(run)).rowcount:
+        connection.execute(journal.ADD_REQUEST, (run.tenant, run.id, run.request))
+    elif change.new and not change.repeats:
+        raise ConflictError(f"the run {run.id!r} is there already")
+    else:
+        _put_run(connection, run)
+    if change.passes_on:
+        connection.execute(journal.NEXT_FENCE, (run.tenant, run.id))
+    for move in change.moves:
+        values = (move.to, run.tenant, move.approval_id, move.expected)
+        if not connection.execute(journal.MOVE_AGAIN if change.repeats else journal.MOVE, values).rowcount:
+            raise ConflictError(f"the approval {move.approval_id!r} is not {move.expected!r}")
+    connection.executemany(journal.PUT_STEP, map(STEPS.values, change.steps))
+    for approval in change.approvals:
+        if change.asks_once and connection.execute(journal.ASKED_ALREADY, _ASKED(approval)).fetchone():
+            raise AskedAlreadyError(f"another run waits for the call of the approval {approval.id!r}")
+        _add_approval(connection, approval)
+    if run.state in ENDED:
+        _undecided(connection, journal.CANCEL_APPROVALS, (run.tenant, run.id), now_s=run.updated_s)
+    _append(connection, change.events, change.audit)
+
+
+def _put_run(connection: sqlite3.Connection, run: StoredRun) -> None:
+    values = _CHANGED_RUN(run)
+    if run.state == "running" and connection.execute(journal.PUT_RUN_ON, values).rowcount:
+        return
+    if not connection.execute(journal.PUT_RUN, values).rowcount:
+        raise ConflictError(f"the run {run.id!r} has ended, or is somebody else's: its fence is not {run.fence}")
+
+
+def rule(connection: sqlite3.Connection, *, rulings: Sequence[Ruling]) -> Sequence[tuple[Ruled, Approval | None]]:
+    found = [_may_decide(connection, ruling) for ruling in rulings]
+    if any(ruled not in ("decided", "same") for ruled, _ in found):
+        return [("held" if ruled == "decided" else ruled, approval) for ruled, approval in found]
+    ruled = [
+        (how, _decide(connection, ruling) if how == "decided" else approval)
+        for (how, approval), ruling in zip(found, rulings, strict=True)
+    ]
+    for other in (other for ruling in rulings for other in ruling.others):
+        if _may_decide(connection, other)[0] == "decided":
+            _decide(connection, other)
+    return ruled
+
+
+def _may_decide(connection: sqlite3.Connection, ruling: Ruling) -> tuple[Ruled, Approval | None]:
+    """What the ruling would be on the approval as it is; one whose time is over expires."""
+    key = (ruling.tenant, ruling.approval_id)
+    row = connection.execute(journal.ONE_APPROVAL, key).fetchone()
+    if row is None:
+        return "absent", None
+    approval = APPROVALS.fact(row)
+    if approval.state != "pending":
+        return _again(approval, ruling), approval
+    if approval.expires_s <= ruling.now_s:
+        _undecided(connection, journal.EXPIRE_ONE, (*key, ruling.now_s), now_s=ruling.now_s)
+        return "expired", replace(approval, state="expired")
+    return "decided", approval
+
+
+def _decide(connection: sqlite3.Connection, ruling: Ruling) -> Approval:
+    """Decides on a pending approval."""
+    key = (ruling.tenant, ruling.approval_id)
+    decision = (ruling.now_s, ruling.by, ruling.via, ruling.comment, ruling.edited, ruling.remember)
+    state = "approved" if ruling.approve else "rejected"
+    decided = APPROVALS.fact(connection.execute(journal.DECIDE, (state, *decision, *key)).fetchone())
+    if ruling.grant is not None:
+        connection.execute(journal.ADD_GRANT, GRANTS.values(ruling.grant))
+    _append(connection, ruling.events, ruling.audit)
+    return decided
+
+
+def _again(approval: Approval, ruling: Ruling) -> Ruled:
+    """What a ruling is on an approval that is not pending any more."""
+    if approval.state == "expired":
+        return "expired"
+    agreed = approval.state in APPROVED and ruling.edited in (None, approval.edited)
+    return "same" if (agreed if ruling.approve else approval.state == "rejected") else "other"
+
+
+def claim(
+    connection: sqlite3.Connection, *, statement: str, values: Sequence[object], owner: str, until_s: float
+) -> Sequence[StoredRun]:
+    """The runs that `statement` finds, as they are once they are the owner's."""
+    found = connection.execute(statement, values).fetchall()
+    for key in found:
+        connection.execute(journal.CLAIM, (owner, until_s, *key))
+    return [RUNS.fact(row) for key in found for row in connection.execute(journal.RUN, key)]
+
+
+def cancel(
+    connection: sqlite3.Connection,
+    *,
+    tenant: str,
+    run_id: str,
+    now_s: float,
+    events: Sequence[RunEvent],
+    audit: Sequence[AuditLine],
+) -> bool:
+    if not connection.execute(journal.CANCEL_RUN, (now_s, tenant, run_id)).rowcount:
+        return False
+    _undecided(connection, journal.CANCEL_APPROVALS, (tenant, run_id), now_s=now_s)
+    _append(connection, events, audit)
+    return True
+
+
+def late(
+    connection: sqlite3.Connection, *, step: StoredStep, events: Sequence[RunEvent], audit: Sequence[AuditLine]
+) -> None:
+    connection.execute(journal.LATE_STEP, (step.late, step.tenant, step.run_id, step.number))
+    _append(connection, events, audit)
+
+
+def revoke(
+    connection: sqlite3.Connection, *, statement: str, values: Sequence[object], audit: Sequence[AuditLine]
+) -> bool:
+    """Whether there was what `statement` deletes; only then there is something to tell."""
+    was_there = connection.execute(statement, values).rowcount > 0
+    _append(connection, (), audit if was_there else ())
+    return was_there
+
+
+def reissue(connection: sqlite3.Connection, *, old_id: str, approval: Approval, events: Sequence[RunEvent]) -> bool:
+    tenant = approval.tenant
+    if not connection.execute(journal.MOVE, ("cancelled", tenant, old_id, "pending")).rowcount:
+        return False
+    _add_approval(connection, approval)
+    place = (tenant, approval.run_id, approval.step, old_id)
+    connection.execute(journal.REPLACE_APPROVAL, (approval.id, *place))
+    now_s = approval.created_s
+    old = _resolved(tenant, approval.run_id, old_id, state="cancelled", now_s=now_s)
+    _append(connection, (old, *events), [_line(replace(approval, state="cancelled"), now_s=now_s)])
+    return True
+
+
+def expire(connection: sqlite3.Connection, *, now_s: float) -> Sequence[Approval]:
+    return _undecided(connection, journal.EXPIRE, (now_s,), now_s=now_s)
+
+
+def _undecided(
+    connection: sqlite3.Connection, statement: str, values: Sequence[object], *, now_s: float
+) -> Sequence[Approval]:
+    """Ends approvals that nobody decided on, oldest first, and writes that down; those."""
+    rows = connection.execute(statement, values).fetchall()
+    ended = sorted(map(APPROVALS.fact, rows), key=attrgetter("created_s", "id"))
+    events = [_resolved(a.tenant, a.run_id, a.id, state=a.state, now_s=now_s) for a in ended]
+    _append(connection, events, [_line(approval, now_s=now_s) for approval in ended])
+    return ended
+
+
+def _line(approval: Approval, *, now_s: float) -> AuditLine:
+    """What became of an approval without a person."""
+    return AuditLine(
+        tenant=approval.tenant,
+        caller=approval.caller,
+        run_id=approval.run_id,
+        step=approval.step,
+        event=approval.state,
+        tool=approval.tool,
+        sha256=approval.sha256,
+        decision=approval.state,
+        basis=approval.basis,
+        rule=approval.rule,
+        created_s=now_s,
+    )
+
+
+def _add_approval(connection: sqlite3.Connection, approval: Approval) -> None:
+    if not connection.execute(journal.ADD_APPROVAL, APPROVALS.values(approval)).rowcount:
+        raise ConflictError(f"the approval {approval.id!r} is there already")
+
+
+def _resolved(tenant: str, run_id: str, approval_id: str, *, state: str, now_s: float) -> RunEvent:
+    data = json.dumps({"approval_id": approval_id, "state": state}).encode()
+    return RunEvent(tenant=tenant, run_id=run_id, type="approval.resolved", data=data, created_s=now_s)
+
+
+def _append(connection: sqlite3.Connection, events: Iterable[RunEvent], audit: Sequence[AuditLine]) -> None:
+    connection.executemany(journal.ADD_EVENT, (EVENTS.values(event)[:-1] for event in events))
+    if not audit:
+        return
+    seq, last_hash = connection.execute(journal.LAST_AUDIT).fetchone() or (0, FIRST_HASH)
+    for number, line in enumerate(audit, seq + 1):
+        values = AUDIT.values(line)
+        last_hash = link(last_hash, dict(zip(AUDIT.names, values, strict=True)))
+        connection.execute(journal.ADD_AUDIT, (number, *values, last_hash))

@@ -1,0 +1,191 @@
+"""Memories in the SQLite store: statements and transactions on a connection.
+
+1. A memory is found by its words. Triggers keep an index of them (`memory_words`) and count how many memories of an
+   owner have each (`memory_word_counts`), so the cost of a look does not grow with the number of memories.
+2. Work that grows with it, such as forgetting all of an owner, is done in steps of `STEP` memories, each a transaction
+   of its own: runs are written in between.
+3. `number` orders memories by age.
+"""
+
+import heapq
+import json
+import math
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from gateway.text.memory_words import words_of
+
+Row: TypeAlias = Sequence[Any]
+
+#: Memories that one transaction deletes, or reads the words of.
+STEP = 50
+#: Entries of the index that one look reads. Beyond, of a word that many memories have, the newest count.
+_READ = 512
+#: The best of what was found by the index, of which all words are compared.
+_COMPARED = 64
+
+OWNER = "SELECT id, memories FROM memory_owners WHERE tenant = ? AND owner = ?"
+_ADD_OWNER = """INSERT INTO memory_owners (tenant, owner) VALUES (?, ?) ON CONFLICT (tenant, owner)
+    DO UPDATE SET owner = excluded.owner RETURNING id"""
+_ADD = """INSERT INTO memories (owner_id, conversation, id, text, created_s, words) VALUES (?, ?, ?, ?, ?, ?)
+    ON CONFLICT DO NOTHING"""
+DROP_OLDEST = """DELETE FROM memories WHERE number IN (SELECT number FROM memories WHERE owner_id = ? ORDER BY number
+    LIMIT ?)"""
+
+#: Columns in the order of the fields of `gateway.contracts.store.Memory`, then the number and the words.
+_ROWS = """SELECT memories.id, tenant, owner, nullif(conversation, '') AS conversation, text, created_s, number, words
+    FROM memories JOIN memory_owners AS owners ON owners.id = owner_id WHERE """
+SOME = _ROWS + "number IN (SELECT value FROM json_each(?))"  # noqa: S608 - constants
+NEWEST = _ROWS + "owner_id = ? AND conversation = ? ORDER BY number DESC LIMIT ?"
+PAGE = _ROWS + "tenant = ? AND owner = ? AND number < ? ORDER BY number DESC LIMIT ?"
+
+COUNTS = """SELECT word, sum(memories) FROM memory_word_counts
+    WHERE owner_id = ? AND conversation IN ('', ?) AND word IN (SELECT value FROM json_each(?)) GROUP BY word"""
+HAVING = """SELECT number FROM memory_words WHERE owner_id = ? AND conversation = ? AND word = ?
+    ORDER BY number DESC LIMIT ?"""
+
+FORGET = """DELETE FROM memories WHERE id IN (SELECT value FROM json_each(?)) AND owner_id IN
+    (SELECT id FROM memory_owners WHERE tenant = ? AND owner = coalesce(?, owner))"""
+FORGET_ALL = """DELETE FROM memories WHERE number IN (SELECT number FROM memories WHERE owner_id =
+    (SELECT id FROM memory_owners WHERE tenant = ? AND owner = ?) LIMIT ?)"""
+FORGET_IN = """DELETE FROM memories WHERE number IN (SELECT number FROM memories WHERE owner_id =
+    (SELECT id FROM memory_owners WHERE tenant = ? AND owner = ?) AND conversation IN ('', ?) LIMIT ?)"""
+UNREAD = "SELECT number, text FROM memories WHERE words IS NULL LIMIT ?"
+_READ_WORDS = "UPDATE memories SET words = ? WHERE number = ?"
+
+
+def remember(connection: sqlite3.Connection, row: Row, *, limit: int) -> tuple[bool, bool]:
+    """Adds a memory; returns whether it is new, and whether more than a step of old ones is still to go.
+
+    `row` has the fields of `gateway.contracts.store.Memory`. The oldest of the same owner go.
+    """
+    memory_id, tenant, owner, conversation, text, created_s = row
+    ((owner_id,),) = connection.execute(_ADD_OWNER, (tenant, owner)).fetchall()
+    values = (owner_id, conversation or "", memory_id, text, created_s, _json_words(text))
+    is_new = connection.execute(_ADD, values).rowcount > 0
+    return is_new, drop_oldest(connection, tenant=tenant, owner=owner, limit=limit)
+
+
+def drop_oldest(connection: sqlite3.Connection, *, tenant: str, owner: str, limit: int) -> bool:
+    """Deletes up to a step of what is more than `limit`; returns whether there is still more."""
+    owner_id, kept = connection.execute(OWNER, (tenant, owner)).fetchone()
+    surplus = kept - max(limit, 0)
+    if surplus > 0:
+        connection.execute(DROP_OLDEST, (owner_id, min(surplus, STEP)))
+    return bool(surplus > STEP)
+
+
+def is_unread(connection: sqlite3.Connection) -> bool:
+    """Whether there are memories whose words nobody has read yet."""
+    return bool(connection.execute(UNREAD, (1,)).fetchall())
+
+
+def read_words(connection: sqlite3.Connection) -> int:
+    """Puts up to a step of memories into the index whose words nobody has read yet; returns how many."""
+    unread = connection.execute(UNREAD, (STEP,)).fetchall()
+    connection.executemany(_READ_WORDS, [(_json_words(text), number) for number, text in unread])
+    return len(unread)
+
+
+def recall(
+    connection: sqlite3.Connection, text: str, *, tenant: str, owner: str, conversation: str | None, limit: int
+) -> list[tuple[Row, float]]:
+    """Returns the rows of memories, and how much of what `text` tells each has: the best first, then the newest.
+
+    The weight of a word is the larger the fewer memories have it.
+    """
+    whose = connection.execute(OWNER, (tenant, owner)).fetchone()
+    if whose is None or not whose[1]:
+        return []
+    owner_id, kept = whose
+    places = ("",) if conversation is None else ("", conversation)
+    words = sorted(words_of(text))
+    counts = dict(connection.execute(COUNTS, (owner_id, conversation or "", json.dumps(words))))
+    weights = {word: math.log(1 + kept / (counts.get(word) or 0.5)) for word in words}
+    scores, cut = _scores(connection, owner_id, places, weights, counts)
+    best = heapq.nlargest(max(_COMPARED, limit), scores, key=lambda number: (scores[number], number))
+    found = sorted(_compared(connection, best, scores, weights, cut), key=lambda each: (-each[1], -each[0][6]))
+    whole = sum(weights.values())
+    told = [(row[:6], round(score / whole, 6)) for row, score in found[:limit]]
+    return [*told, *_newest(connection, owner_id, places, known=scores, limit=limit - len(told))]
+
+
+def _scores(
+    connection: sqlite3.Connection,
+    owner_id: int,
+    places: Sequence[str],
+    weights: Mapping[str, float],
+    counts: Mapping[str, int],
+) -> tuple[dict[int, float], dict[str, frozenset[int]]]:
+    """The weight that memories, by number, have in common with the text, as far as the index was read.
+
+    Rare words come first. Of the words of which not all was read there is what was.
+    """
+    scores: dict[int, float] = {}
+    cut: dict[str, frozenset[int]] = {}
+    room = _READ
+    for word in sorted(counts, key=lambda word: (counts[word], word)):
+        numbers = [
+            number for place in places for (number,) in connection.execute(HAVING, (owner_id, place, word, room))
+        ]
+        for number in numbers:
+            scores[number] = scores.get(number, 0.0) + weights[word]
+        if len(numbers) < counts[word]:
+            cut[word] = frozenset(numbers)
+        room = max(0, room - len(numbers))
+    return scores, cut
+
+
+def _compared(
+    connection: sqlite3.Connection,
+    numbers: Sequence[int],
+    scores: Mapping[int, float],
+    weights: Mapping[str, float],
+    cut: Mapping[str, frozenset[int]],
+) -> Iterator[tuple[Row, float]]:
+    """The rows of these memories with their whole scores."""
+    for *row, words in connection.execute(SOME, (json.dumps(numbers),)):
+        score = scores[row[6]]
+        if cut:
+            has = frozenset(json.loads(words))
+            score += sum(weights[word] for word, read in cut.items() if word in has and row[6] not in read)
+        yield tuple(row), round(score, 9)  # the same words in another order are a tie
+
+
+def _newest(
+    connection: sqlite3.Connection, owner_id: int, places: Iterable[str], *, known: Mapping[int, float], limit: int
+) -> list[tuple[Row, float]]:
+    """Up to `limit` of those that have nothing in common with the text."""
+    if limit <= 0:
+        return []
+    rows = [
+        row
+        for place in places
+        for row in connection.execute(NEWEST, (owner_id, place, limit + len(known)))
+        if row[6] not in known
+    ]
+    rows.sort(key=lambda row: -row[6])
+    return [(row[:6], 0.0) for row in rows[:limit]]
+
+
+def page(connection: sqlite3.Connection, *, tenant: str, owner: str, before: int | None, limit: int) -> list[Row]:
+    """Up to `limit` rows, the newest first, and behind each its number: those of all conversations."""
+    which = (tenant, owner, (1 << 63) - 1 if before is None else before, limit)
+    return [row[:7] for row in connection.execute(PAGE, which)]
+
+
+def forget(connection: sqlite3.Connection, ids: Sequence[str], *, tenant: str, owner: str | None) -> int:
+    """Returns how many were there. `owner` None: whoever's of the tenant."""
+    return connection.execute(FORGET, (json.dumps(list(ids)), tenant, owner)).rowcount
+
+
+def forget_step(connection: sqlite3.Connection, *, tenant: str, owner: str, places: Sequence[str] | None) -> int:
+    """Deletes a step of an owner's memories, of these places or of all; returns how many they were."""
+    if places is None:
+        return connection.execute(FORGET_ALL, (tenant, owner, STEP)).rowcount
+    return connection.execute(FORGET_IN, (tenant, owner, places[-1], STEP)).rowcount
+
+
+def _json_words(text: str) -> str:
+    return json.dumps(sorted(words_of(text)), ensure_ascii=False)

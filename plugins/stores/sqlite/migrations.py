@@ -1,0 +1,238 @@
+"""The tables of the SQLite store, as the steps that lead to them.
+
+`user_version` counts the steps that a file has seen. A step that was released is never changed; a new one is put
+behind it. Every key begins with the tenant, so that an id that somebody guessed or chose names nothing of another.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from gateway.contracts.ask_id import ask_id
+from .memory_tables import MEMORIES_OF_USERS
+
+Migration: TypeAlias = Sequence[str]
+
+#: "Twol": tells a store from any other SQLite file (PRAGMA application_id).
+APPLICATION_ID = 0x54776F6C
+
+#: What lets the audit log only grow, by name.
+AUDIT_TRIGGERS: Mapping[str, str] = {
+    "audit_is_not_changed": """CREATE TRIGGER audit_is_not_changed BEFORE UPDATE ON audit BEGIN
+            SELECT raise(ABORT, 'a line of the audit log is never changed'); END""",
+    "audit_is_not_deleted": """CREATE TRIGGER audit_is_not_deleted BEFORE DELETE ON audit BEGIN
+            SELECT raise(ABORT, 'a line of the audit log is never deleted'); END""",
+    # INSERT OR REPLACE deletes without asking a trigger.
+    "audit_grows_at_its_end": """CREATE TRIGGER audit_grows_at_its_end BEFORE INSERT ON audit
+            WHEN NEW.seq <> 1 + (SELECT coalesce(max(seq), 0) FROM audit) BEGIN
+            SELECT raise(ABORT, 'a line of the audit log comes right behind the last one'); END""",
+}
+
+MIGRATIONS: Sequence[Migration] = (
+    (
+        "CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
+        "INSERT INTO counters VALUES ('generation', 0)",
+        """CREATE TABLE prompts (
+            id TEXT PRIMARY KEY, text TEXT NOT NULL, version INTEGER NOT NULL, updated_s REAL NOT NULL)""",
+        """CREATE TABLE memories (
+            tenant TEXT NOT NULL, caller TEXT NOT NULL, id TEXT NOT NULL, conversation TEXT, text TEXT NOT NULL,
+            created_s REAL NOT NULL, PRIMARY KEY (tenant, caller, id))""",
+        "CREATE INDEX memories_by_age ON memories (tenant, caller, created_s)",
+        """CREATE TABLE hidden (
+            tenant TEXT NOT NULL, prefix TEXT NOT NULL, messages TEXT NOT NULL, created_s REAL NOT NULL,
+            PRIMARY KEY (tenant, prefix))""",
+        "CREATE INDEX hidden_by_age ON hidden (created_s)",
+        """CREATE TABLE runs (
+            tenant TEXT NOT NULL, id TEXT NOT NULL, caller TEXT NOT NULL, chain TEXT NOT NULL,
+            fingerprint TEXT NOT NULL, idempotency_key TEXT, state TEXT NOT NULL, effects INTEGER NOT NULL,
+            created_s REAL NOT NULL, updated_s REAL NOT NULL, answer BLOB, error_code TEXT,
+            PRIMARY KEY (tenant, id))""",
+        "CREATE INDEX runs_by_fingerprint ON runs (tenant, fingerprint, updated_s)",
+        "CREATE INDEX runs_by_key ON runs (tenant, caller, idempotency_key) WHERE idempotency_key IS NOT NULL",
+        "CREATE INDEX runs_by_age ON runs (updated_s)",
+    ),
+    (
+        "ALTER TABLE runs ADD COLUMN kind TEXT NOT NULL DEFAULT 'chat'",
+        "ALTER TABLE runs ADD COLUMN conversation TEXT",
+        "ALTER TABLE runs ADD COLUMN progress BLOB NOT NULL DEFAULT x''",
+        "ALTER TABLE runs ADD COLUMN error TEXT",
+        "ALTER TABLE runs ADD COLUMN owner TEXT",
+        "ALTER TABLE runs ADD COLUMN lease_s REAL NOT NULL DEFAULT 0",
+        "ALTER TABLE runs ADD COLUMN fence INTEGER NOT NULL DEFAULT 0",
+        # Nothing was kept that such a run could go on from.
+        "UPDATE runs SET state = 'interrupted' WHERE state = 'running'",
+        # A run is written twice a step: its time stands in no index until it has ended.
+        "DROP INDEX runs_by_age",
+        "DROP INDEX runs_by_fingerprint",
+        "DROP INDEX runs_by_key",
+        "CREATE INDEX runs_by_fingerprint ON runs (tenant, fingerprint, created_s)",
+        """CREATE INDEX runs_by_key ON runs (tenant, caller, idempotency_key, created_s)
+            WHERE idempotency_key IS NOT NULL""",
+        # Each OR stands for an IN, which costs 50 us a write, because SQLite makes a table of its values each time.
+        """CREATE INDEX runs_ended ON runs (updated_s) WHERE state = 'completed' OR state = 'rejected'
+            OR state = 'expired' OR state = 'failed' OR state = 'interrupted' OR state = 'cancelled'""",
+        """CREATE INDEX runs_alive ON runs (state) WHERE state = 'running' OR state = 'awaiting_approval'
+            OR state = 'awaiting_client' OR state = 'unknown'""",
+        """CREATE INDEX runs_by_owner ON runs (owner) WHERE state = 'running' OR state = 'awaiting_approval'
+            OR state = 'awaiting_client' OR state = 'unknown'""",
+        "CREATE INDEX runs_by_id ON runs (id)",
+        "CREATE INDEX runs_by_begin ON runs (tenant, created_s)",
+        "CREATE INDEX runs_by_state ON runs (tenant, state, created_s)",
+        "CREATE INDEX runs_by_conversation ON runs (tenant, conversation, created_s) WHERE conversation IS NOT NULL",
+        # The request of a run, which never changes and may be large, is not written again with every step.
+        """CREATE TABLE requests (
+            tenant TEXT NOT NULL, run_id TEXT NOT NULL, request BLOB NOT NULL, PRIMARY KEY (tenant, run_id))""",
+        """CREATE TABLE steps (
+            run_id TEXT NOT NULL, tenant TEXT NOT NULL, number INTEGER NOT NULL, round INTEGER NOT NULL,
+            call_id TEXT NOT NULL, tool TEXT NOT NULL, model_name TEXT NOT NULL, arguments TEXT NOT NULL,
+            sha256 TEXT NOT NULL, terminate INTEGER NOT NULL, decision TEXT NOT NULL, basis TEXT NOT NULL,
+            rule TEXT NOT NULL, reason TEXT NOT NULL, state TEXT NOT NULL, approval_id TEXT, result TEXT, shown TEXT,
+            started_s REAL, finished_s REAL, PRIMARY KEY (tenant, run_id, number))""",
+        """CREATE TABLE approvals (
+            id TEXT NOT NULL, tenant TEXT NOT NULL, caller TEXT NOT NULL, conversation TEXT, run_id TEXT NOT NULL,
+            step INTEGER NOT NULL, tool TEXT NOT NULL, arguments TEXT NOT NULL, sha256 TEXT NOT NULL,
+            definition_sha256 TEXT NOT NULL, policy_sha256 TEXT NOT NULL, basis TEXT NOT NULL, rule TEXT NOT NULL,
+            reason TEXT NOT NULL, state TEXT NOT NULL, created_s REAL NOT NULL, expires_s REAL NOT NULL,
+            decided_s REAL, decided_by TEXT, via TEXT, comment TEXT, edited TEXT, remember TEXT NOT NULL,
+            PRIMARY KEY (tenant, id))""",
+        "CREATE INDEX approvals_by_begin ON approvals (tenant, created_s)",
+        "CREATE INDEX approvals_by_state ON approvals (tenant, state, created_s)",
+        "CREATE INDEX approvals_by_run ON approvals (tenant, run_id, created_s)",
+        """CREATE INDEX approvals_by_conversation ON approvals (tenant, conversation, created_s)
+            WHERE conversation IS NOT NULL""",
+        "CREATE INDEX approvals_pending ON approvals (expires_s) WHERE state = 'pending'",
+        """CREATE TABLE grants (
+            id TEXT NOT NULL, tenant TEXT NOT NULL, caller TEXT NOT NULL, run_id TEXT, conversation TEXT,
+            tool TEXT NOT NULL, sha256 TEXT NOT NULL, definition_sha256 TEXT NOT NULL, policy_sha256 TEXT NOT NULL,
+            created_s REAL NOT NULL, granted_by TEXT NOT NULL, PRIMARY KEY (tenant, id))""",
+        "CREATE INDEX grants_by_call ON grants (tenant, caller, sha256, created_s)",
+        "CREATE INDEX grants_by_run ON grants (tenant, run_id)",
+        """CREATE TABLE asks (
+            tenant TEXT NOT NULL, caller TEXT NOT NULL, conversation TEXT NOT NULL, created_s REAL NOT NULL,
+            PRIMARY KEY (tenant, caller, conversation)) WITHOUT ROWID""",
+        # AUTOINCREMENT: a number is not given again after its event was pruned, so nobody waits behind it for ever.
+        """CREATE TABLE events (
+            tenant TEXT NOT NULL, run_id TEXT NOT NULL, type TEXT NOT NULL, data BLOB NOT NULL,
+            created_s REAL NOT NULL, seq INTEGER PRIMARY KEY AUTOINCREMENT)""",
+        "CREATE INDEX events_by_tenant ON events (tenant)",
+        "CREATE INDEX events_by_run ON events (tenant, run_id)",
+        """CREATE TABLE audit (
+            seq INTEGER PRIMARY KEY, tenant TEXT NOT NULL, caller TEXT NOT NULL, run_id TEXT NOT NULL,
+            step INTEGER NOT NULL, event TEXT NOT NULL, tool TEXT NOT NULL, sha256 TEXT NOT NULL,
+            decision TEXT NOT NULL, basis TEXT NOT NULL, rule TEXT NOT NULL, "by" TEXT NOT NULL, via TEXT NOT NULL,
+            created_s REAL NOT NULL, hash TEXT NOT NULL)""",
+        *AUDIT_TRIGGERS.values(),
+    ),
+    (
+        # `config` is the JSON object of a service that was registered, as it was sent: with its secrets.
+        """CREATE TABLE services (
+            name TEXT PRIMARY KEY, config BLOB, stopped INTEGER NOT NULL, restarts INTEGER NOT NULL,
+            pins TEXT NOT NULL, version INTEGER NOT NULL, updated_s REAL NOT NULL)""",
+        """CREATE TABLE worker_services (
+            worker TEXT NOT NULL, name TEXT NOT NULL, state TEXT NOT NULL, error TEXT, updated_s REAL NOT NULL,
+            PRIMARY KEY (worker, name)) WITHOUT ROWID""",
+        "CREATE INDEX worker_services_by_age ON worker_services (updated_s)",
+    ),
+    (
+        # A prompt was everybody's: each tenant that the store has seen gets it as its own.
+        "ALTER TABLE prompts RENAME TO prompts_of_all",
+        """CREATE TABLE prompts (
+            tenant TEXT NOT NULL, id TEXT NOT NULL, text TEXT NOT NULL, version INTEGER NOT NULL,
+            updated_s REAL NOT NULL, PRIMARY KEY (tenant, id))""",
+        """INSERT INTO prompts SELECT tenants.tenant, id, text, version, updated_s FROM prompts_of_all,
+            (SELECT 'local' AS tenant UNION SELECT tenant FROM runs UNION SELECT tenant FROM memories
+            UNION SELECT tenant FROM hidden UNION SELECT tenant FROM audit) AS tenants""",
+        "DROP TABLE prompts_of_all",
+    ),
+    (
+        # What the model said of the risk, whether strangers wrote the result, what came after the run was lost.
+        "ALTER TABLE steps ADD COLUMN risk_level TEXT",
+        "ALTER TABLE steps ADD COLUMN tainted INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE steps ADD COLUMN late TEXT",
+        # A kept turn of before says nothing of who wrote its results: it counts as a stranger's.
+        "ALTER TABLE hidden ADD COLUMN tainted INTEGER NOT NULL DEFAULT 1",
+        # What is remembered for a conversation ends; what was remembered before, thirty days after it began.
+        "ALTER TABLE grants ADD COLUMN expires_s REAL",
+        "UPDATE grants SET expires_s = created_s + 2592000 WHERE run_id IS NULL",
+        "ALTER TABLE asks ADD COLUMN expires_s REAL NOT NULL DEFAULT 0",
+        "UPDATE asks SET expires_s = created_s + 2592000",
+        "CREATE INDEX grants_by_end ON grants (expires_s)",
+        "CREATE INDEX asks_by_end ON asks (expires_s)",
+    ),
+    (
+        # Hidden turns were found by how a client wrote its messages: no client's next request would match them.
+        "DROP TABLE hidden",
+        """CREATE TABLE hidden (
+            tenant TEXT NOT NULL, id TEXT NOT NULL, run_id TEXT NOT NULL, "start" INTEGER NOT NULL,
+            "end" INTEGER NOT NULL, "before" TEXT NOT NULL, behind TEXT NOT NULL, tainted INTEGER NOT NULL,
+            created_s REAL NOT NULL, PRIMARY KEY (tenant, id))""",
+        "CREATE INDEX hidden_by_age ON hidden (created_s)",
+        # `turn` is NULL where the key came to mean two of them.
+        """CREATE TABLE hidden_keys (
+            tenant TEXT NOT NULL, key TEXT NOT NULL, turn TEXT, created_s REAL NOT NULL,
+            PRIMARY KEY (tenant, key)) WITHOUT ROWID""",
+        "CREATE INDEX hidden_keys_by_age ON hidden_keys (created_s)",
+    ),
+    (
+        # What the check words of chat decisions are derived from.
+        "ALTER TABLE approvals ADD COLUMN secret TEXT NOT NULL DEFAULT ''",
+        "UPDATE approvals SET secret = lower(hex(randomblob(16)))",
+    ),
+    (
+        # Whether the same call is asked for already.
+        "CREATE INDEX approvals_by_call ON approvals (tenant, sha256, state, created_s)",
+    ),
+    (
+        # How many of its approvals are pending: a run that waits for a person is not looked at until it is none.
+        "ALTER TABLE runs ADD COLUMN pending INTEGER NOT NULL DEFAULT 0",
+        """UPDATE runs SET pending = (SELECT count(*) FROM approvals a
+            WHERE a.tenant = runs.tenant AND a.run_id = runs.id AND a.state = 'pending')
+            WHERE state = 'running' OR state = 'awaiting_approval' OR state = 'awaiting_client' OR state = 'unknown'""",
+        """CREATE TRIGGER approvals_are_asked AFTER INSERT ON approvals WHEN NEW.state = 'pending' BEGIN
+            UPDATE runs SET pending = pending + 1 WHERE tenant = NEW.tenant AND id = NEW.run_id; END""",
+        """CREATE TRIGGER approvals_are_resolved AFTER UPDATE OF state ON approvals
+            WHEN OLD.state = 'pending' AND NEW.state <> 'pending' BEGIN
+            UPDATE runs SET pending = pending - 1 WHERE tenant = NEW.tenant AND id = NEW.run_id; END""",
+        "DROP INDEX runs_alive",
+        """CREATE INDEX runs_free ON runs (state, updated_s) WHERE owner IS NULL
+            AND (state = 'running' OR state = 'awaiting_approval' OR state = 'awaiting_client' OR state = 'unknown')
+            AND (pending = 0 OR state <> 'awaiting_approval')""",
+    ),
+    (
+        # What one process does for all of them, and which one.
+        "CREATE TABLE duties (name TEXT PRIMARY KEY, owner TEXT NOT NULL, until_s REAL NOT NULL) WITHOUT ROWID",
+    ),
+    MEMORIES_OF_USERS,
+    (
+        # The end user who asked; of what waits it stands in the request of its run.
+        "ALTER TABLE approvals ADD COLUMN user TEXT",
+        """UPDATE approvals SET user = (SELECT json_extract(CAST(request AS TEXT), '$.user') FROM requests
+            WHERE requests.tenant = approvals.tenant AND requests.run_id = approvals.run_id
+            AND json_valid(CAST(request AS TEXT))) WHERE state = 'pending'""",
+    ),
+    (
+        # An ask is found by its id. A gateway of an older version that still writes the store names none: SQLite does.
+        "ALTER TABLE asks RENAME TO asks_without_ids",
+        """CREATE TABLE asks (
+            id TEXT NOT NULL DEFAULT ('ask_' || lower(hex(randomblob(12)))), tenant TEXT NOT NULL,
+            caller TEXT NOT NULL, conversation TEXT NOT NULL, created_s REAL NOT NULL, expires_s REAL NOT NULL,
+            PRIMARY KEY (tenant, caller, conversation)) WITHOUT ROWID""",
+        """INSERT INTO asks SELECT ask_id(tenant, caller, conversation), tenant, caller, conversation, created_s,
+            expires_s FROM asks_without_ids""",
+        "DROP TABLE asks_without_ids",
+        "CREATE INDEX asks_by_end ON asks (expires_s)",
+        # UNIQUE: otherwise SQLite looks for an id in the next index, through all rows of the tenant.
+        "CREATE UNIQUE INDEX asks_by_id ON asks (tenant, id)",
+        # With all columns: a list passes over those that have expired without a look at the table.
+        "CREATE INDEX asks_by_begin ON asks (tenant, created_s, caller, conversation, expires_s, id)",
+        "CREATE INDEX grants_by_begin ON grants (tenant, created_s)",
+    ),
+)
+
+
+def carry_out(migrations: Iterable[Migration], connection: sqlite3.Connection) -> None:
+    """Executes the statements one by one. They may call `ask_id`, which SQLite does not have."""
+    connection.create_function("ask_id", 3, ask_id, deterministic=True)
+    for migration in migrations:
+        for statement in migration:
+            connection.execute(statement)

@@ -1,0 +1,113 @@
+"""What the SQLite store keeps besides its journal: statements and transactions on a connection.
+
+Rule 1: a change of prompts and services counts the generation on in its own transaction: others notice it by that.
+Rule 2: a service is changed only as the version that its reader saw.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+Row: TypeAlias = Sequence[Any]
+
+GENERATION = "SELECT value FROM counters WHERE name = 'generation'"
+NEXT_GENERATION = "UPDATE counters SET value = value + 1 WHERE name = 'generation'"
+
+#: Means nothing, and is never the same.
+MARK = """INSERT INTO counters VALUES ('mark', random())
+    ON CONFLICT (name) DO UPDATE SET value = excluded.value"""
+
+# Columns stand in the order of the dataclasses in `gateway.contracts.exchange`.
+
+_PROMPTS = "SELECT id, tenant, text, version, updated_s FROM prompts"
+ALL_PROMPTS = f"{_PROMPTS} ORDER BY id, tenant"
+PROMPTS = f"{_PROMPTS} WHERE tenant = ? AND id > ? ORDER BY id LIMIT ?"
+PROMPT = f"{_PROMPTS} WHERE tenant = ? AND id = ?"
+PUT_PROMPT = """INSERT INTO prompts (id, tenant, text, version, updated_s) VALUES (?, ?, ?, 1, ?)
+    ON CONFLICT (tenant, id) DO UPDATE
+    SET text = excluded.text, version = version + 1, updated_s = excluded.updated_s
+    RETURNING id, tenant, text, version, updated_s"""
+DELETE_PROMPT = "DELETE FROM prompts WHERE tenant = ? AND id = ?"
+
+SERVICES = "SELECT name, config, stopped, restarts, pins, version, updated_s FROM services ORDER BY name"
+ADD_SERVICE = """INSERT INTO services (name, config, stopped, restarts, pins, version, updated_s)
+    VALUES (?1, ?2, ?3, ?4, ?5, 1, ?7) ON CONFLICT (name) DO NOTHING"""
+CHANGE_SERVICE = """UPDATE services
+    SET config = ?2, stopped = ?3, restarts = ?4, pins = ?5, version = version + 1, updated_s = ?7
+    WHERE name = ?1 AND version = ?8"""
+DELETE_SERVICE = "DELETE FROM services WHERE name = ?"
+
+FORGET_TOLD = "DELETE FROM worker_services WHERE worker = ?"
+TELL = "INSERT OR REPLACE INTO worker_services (worker, name, state, error, updated_s) VALUES (?, ?, ?, ?, ?)"
+TOLD = """SELECT worker, name, state, error, updated_s FROM worker_services WHERE updated_s >= ?
+    ORDER BY name, worker"""
+
+PUT_HIDDEN = """INSERT OR REPLACE INTO hidden
+    (id, run_id, "start", "end", "before", behind, tainted, tenant, created_s) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+PUT_KEY = "INSERT OR REPLACE INTO hidden_keys (tenant, key, turn, created_s) VALUES (?, ?, ?, ?)"
+PUT_OWN_KEY = """INSERT INTO hidden_keys (tenant, key, turn, created_s) VALUES (?, ?, ?, ?)
+    ON CONFLICT (tenant, key) DO UPDATE SET turn = CASE WHEN turn = excluded.turn THEN turn END,
+    created_s = excluded.created_s"""
+HIDDEN_KEYS = """SELECT key, turn FROM hidden_keys
+    WHERE tenant = ? AND turn IS NOT NULL AND key IN (SELECT value FROM json_each(?))"""
+HIDDEN = """SELECT id, run_id, "start", "end", "before", behind, tainted FROM hidden
+    WHERE tenant = ? AND id IN (SELECT value FROM json_each(?))"""
+
+
+def put_prompt(connection: sqlite3.Connection, facts: Row) -> Row:
+    """The prompt's row as it is then; `facts` are its id, tenant, text and time."""
+    (row,) = connection.execute(PUT_PROMPT, facts).fetchall()
+    connection.execute(NEXT_GENERATION)
+    return tuple(row)
+
+
+def delete_prompt(connection: sqlite3.Connection, prompt_id: str, *, tenant: str) -> bool:
+    """Whether there was one."""
+    return _counted(connection, DELETE_PROMPT, (tenant, prompt_id))
+
+
+def put_service(connection: sqlite3.Connection, row: Row, *, expected: int) -> bool:
+    """Whatever version the row says. False: the service is not of version `expected` any more."""
+    if expected == 0:
+        return _counted(connection, ADD_SERVICE, row)
+    return _counted(connection, CHANGE_SERVICE, (*row, expected))
+
+
+def delete_service(connection: sqlite3.Connection, name: str) -> bool:
+    """Whether there was one."""
+    return _counted(connection, DELETE_SERVICE, (name,))
+
+
+def tell_services(connection: sqlite3.Connection, worker: str, rows: Iterable[Row]) -> None:
+    """These are no changes that a process would have to notice: nothing is counted."""
+    connection.execute(FORGET_TOLD, (worker,))
+    connection.executemany(TELL, rows)
+
+
+def _counted(connection: sqlite3.Connection, statement: str, values: Row) -> bool:
+    changed = connection.execute(statement, values).rowcount > 0
+    if changed:
+        connection.execute(NEXT_GENERATION)
+    return changed
+
+
+def put_hidden(
+    connection: sqlite3.Connection, turn: Row, *, key: str, own_keys: Iterable[str], tenant: str, now_s: float
+) -> None:
+    """`turn` is a row as `hidden` gives it."""
+    turn_id, run_id, start, end, before, behind, tainted = turn
+    values = (turn_id, run_id, start, end, json.dumps(before), json.dumps(behind), tainted, tenant, now_s)
+    connection.execute(PUT_HIDDEN, values)
+    connection.execute(PUT_KEY, (tenant, key, turn_id, now_s))
+    connection.executemany(PUT_OWN_KEY, [(tenant, own, turn_id, now_s) for own in own_keys])
+
+
+def hidden(connection: sqlite3.Connection, keys: Sequence[str], *, tenant: str) -> dict[str, Row]:
+    """The rows of hidden turns by those of the keys that mean one; each turn is read once."""
+    meant = dict(connection.execute(HIDDEN_KEYS, (tenant, json.dumps(keys))))
+    if not meant:
+        return {}
+    found = connection.execute(HIDDEN, (tenant, json.dumps(sorted(set(meant.values())))))
+    turns = {row[0]: (*row[:4], json.loads(row[4]), json.loads(row[5]), row[6]) for row in found}
+    return {key: turns[turn] for key, turn in meant.items() if turn in turns}

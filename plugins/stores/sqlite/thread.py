@@ -1,0 +1,186 @@
+"""The thread that owns a SQLite connection, from opening to closing; its callers wait on the event loop.
+
+1. Work that was queued is carried out, whether or not its caller waits on; a caller hears of it after the commit.
+2. Work that waits together is one transaction, and one fsync. What fails or is refused takes no other with it.
+3. Work that failed is undone for good, or its caller gets an error that says that nobody knows.
+"""
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias, TypeVar
+
+from .file import SqliteError
+from .commits import Lasts, SqliteTransactions, SqliteUncertainError
+
+T = TypeVar("T")
+Settle: TypeAlias = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """`run` does the work and returns what tells the caller; `fail` tells it what went wrong."""
+
+    run: Callable[[sqlite3.Connection], Settle]
+    fail: Callable[[Exception], None]
+    lasts: Lasts
+
+
+class SqliteThread:
+    """One connection and its thread.
+
+    Work that raises `refusal` is undone alone, and its caller gets just that; whatever else goes wrong is a `failure`:
+    nothing has happened; or `uncertain`: a crash may bring it back.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], SqliteTransactions],
+        *,
+        place: str,
+        batch: int,
+        failure: type[Exception],
+        uncertain: type[Exception],
+        refusal: type[Exception],
+    ) -> None:
+        self._connect = connect
+        self._place = place
+        self._batch = batch
+        self._failure = failure
+        self._uncertain = uncertain
+        self._refusal = refusal
+        self._loop = asyncio.get_running_loop()
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._opened: asyncio.Future[None] = self._loop.create_future()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._closing = False
+
+    async def open(self) -> None:
+        # A daemon: a process that dies without closing its store must not hang on this thread.
+        threading.Thread(target=self._live, name="store", daemon=True).start()
+        await asyncio.shield(self._opened)
+
+    async def do(self, work: Callable[[sqlite3.Connection], T], *, lasts: Lasts = Lasts.AS_LONG_AS_THE_SYSTEM) -> T:
+        """`work` may be repeated, after a rollback."""
+        if self._closing:
+            raise self._failure(f"the store {self._place!r} is closed")
+        answer: asyncio.Future[T] = self._loop.create_future()
+
+        def run(connection: sqlite3.Connection) -> Settle:
+            return partial(_resolve, answer, work(connection))
+
+        self._jobs.put(_Job(run, partial(_fail, answer), lasts))
+        return await answer
+
+    async def close(self) -> None:
+        """Idempotent; what was queued before is carried out."""
+        if not self._closing:
+            self._closing = True
+            self._jobs.put(None)
+        await asyncio.shield(self._ended)
+
+    def _live(self) -> None:
+        try:
+            transactions = self._connect()
+        except Exception as error:  # a damaged file can fail in any way, and who opens the store must hear of it
+            self._closing = True
+            self._tell(partial(_fail, self._opened, self._error(error)))
+        else:
+            with closing(transactions):
+                self._tell(partial(_resolve, self._opened, None))
+                more = True
+                while more and (job := self._jobs.get()) is not None:
+                    more, batch = self._join(job)
+                    self._attempt(transactions, batch)
+                    transactions.rest()
+        self._tell(partial(_resolve, self._ended, None))
+
+    def _join(self, job: _Job) -> tuple[bool, list[_Job]]:
+        """The jobs that wait already, and whether more can come."""
+        batch = [job]
+        with suppress(queue.Empty):
+            while len(batch) < self._batch:
+                if (following := self._jobs.get_nowait()) is None:
+                    return False, batch
+                batch.append(following)
+        return True, batch
+
+    def _attempt(self, transactions: SqliteTransactions, batch: Sequence[_Job]) -> None:
+        lasts = max(job.lasts for job in batch)
+        try:
+            transactions.begin(lasts=lasts)
+        except (sqlite3.Error, SqliteError) as error:  # whoever holds the file: one by one they would each wait as long
+            self._fail(batch, error)
+            return
+        try:
+            if len(batch) == 1:
+                settled = [batch[0].run(transactions.connection)]
+            else:
+                settled = [self._beside(transactions.connection, job) for job in batch]
+        except Exception as error:  # whatever a job raises must reach its caller, and not end the thread
+            transactions.roll_back()
+            self._one_by_one(transactions, batch, error)
+            return
+        try:
+            transactions.commit(lasts=lasts)
+        except SqliteUncertainError as error:
+            self._fail(batch, error)
+        except sqlite3.Error as error:
+            self._one_by_one(transactions, batch, error)
+        else:
+            self._tell(*settled)
+
+    def _one_by_one(self, transactions: SqliteTransactions, batch: Sequence[_Job], error: Exception) -> None:
+        """After a failure of them together."""
+        if len(batch) == 1:
+            self._fail(batch, error)
+            return
+        for job in batch:
+            self._attempt(transactions, [job])
+
+    def _fail(self, batch: Sequence[_Job], error: Exception) -> None:
+        self._tell(*(partial(job.fail, self._error(error)) for job in batch))
+
+    def _beside(self, connection: sqlite3.Connection, job: _Job) -> Settle:
+        """Does one job of several, so that a refusal undoes it alone."""
+        connection.execute("SAVEPOINT job")
+        try:
+            settle = job.run(connection)
+        except self._refusal as refusal:
+            connection.execute("ROLLBACK TO job")
+            settle = partial(job.fail, refusal)
+        connection.execute("RELEASE job")
+        return settle
+
+    def _tell(self, *settled: Settle) -> None:
+        with suppress(RuntimeError):  # the event loop is gone, and with it everybody who waited
+            self._loop.call_soon_threadsafe(_all, settled)
+
+    def _error(self, error: Exception) -> Exception:
+        if isinstance(error, self._failure | self._refusal):
+            return error
+        if isinstance(error, SqliteError):
+            return self._failure(str(error))
+        if isinstance(error, SqliteUncertainError):
+            return self._uncertain(f"the store {self._place!r} failed: {error}")
+        return self._failure(f"the store {self._place!r} failed: {error}")
+
+
+def _all(settled: Sequence[Settle]) -> None:
+    for settle in settled:
+        settle()
+
+
+def _resolve(answer: "asyncio.Future[T]", result: T) -> None:
+    if not answer.done():
+        answer.set_result(result)
+
+
+def _fail(answer: "asyncio.Future[T]", error: Exception) -> None:
+    if not answer.done():
+        answer.set_exception(error)

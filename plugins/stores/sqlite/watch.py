@@ -1,0 +1,140 @@
+"""The three files of a store that is open (database, log, index of the log): whether they are still those, and whole.
+
+SQLite goes on writing to a file that was deleted, replaced or cut, and says that all is well: it is found out at the
+next start. No file but the log is opened here: closing one would drop the locks that SQLite has on it.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from .check import damaged, finding_of
+from .file import SqliteError
+
+#: What a log begins with, by the byte order of its checksums; and how long its head is.
+_MAGIC, _HEAD_BYTES = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83"), 32
+_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A log that begins anew has another head."""
+
+    database_bytes: int
+    log_bytes: int
+    head: bytes
+
+
+class SqliteWatch:
+    """Made once the database is open for writing, so that its log is there; raises OSError if it is not."""
+
+    def __init__(self, place: str) -> None:
+        self._database, self._log, self._index = Path(place), Path(f"{place}-wal"), Path(f"{place}-shm")
+        files = (self._database, self._log, self._index)
+        found = [file.stat() for file in files]
+        self._files = [(file, stat.st_dev, stat.st_ino) for file, stat in zip(files, found, strict=True)]
+        self._descriptor = os.open(self._log, os.O_RDONLY | os.O_CLOEXEC)
+        self._seen = _Look(found[0].st_size, found[1].st_size, self._head())
+        fcntl.flock(self._descriptor, fcntl.LOCK_SH)  # somebody has the store open (`sqlite_check.note_end`)
+        self.is_check_due = finding_of(place) is not None
+
+    @property
+    def has_log(self) -> bool:
+        """Whether there was anything in the log when it was last seen."""
+        return self._seen.log_bytes > 0
+
+    def lost(self) -> str | None:
+        """The reason why nothing that is written now would be there after a restart, and the next step."""
+        try:
+            self._look()
+        except SqliteError as error:
+            return str(error)
+        return None
+
+    def check(self) -> bool:
+        """Raises SqliteError if anything is lost. True: the log is empty and was not.
+
+        That is a checkpoint of another program, or a log that was cut: only the next commit tells, which begins the
+        log with a head in the first case, and leaves a hole there in the other.
+        """
+        before, self._seen = self._seen, self._look()
+        return self._seen.log_bytes == 0 < before.log_bytes
+
+    def sync_log(self) -> None:
+        """Writes the log through to the disk. Raises OSError."""
+        os.fdatasync(self._descriptor)
+
+    def write_log_anew(self) -> None:
+        """Writes the log over itself and through to the disk; the caller holds the lock of writers.
+
+        After an fsync that failed the system takes what it could not write for written: only what is written once
+        more is tried once more. Raises OSError.
+        """
+        with _opened(self._log) as log:
+            offset = 0
+            while chunk := os.pread(log, _CHUNK_BYTES, offset):
+                offset += os.pwrite(log, chunk, offset)
+            os.fsync(log)
+
+    @property
+    def may_close(self) -> bool:
+        """Whether SQLite may end in order, where it plays its log into the database and deletes the log by its name.
+
+        It still has a log that was deleted, and saves what is in it; whatever else was lost, it would do harm.
+        """
+        if self.lost() is None:
+            return True
+        _, *identity = self._files[0]
+        try:
+            found = self._database.stat()
+        except OSError:
+            return False
+        return [found.st_dev, found.st_ino] == identity and not os.path.lexists(self._log)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+    def _look(self) -> _Look:
+        """As it is now. Raises SqliteError if that is not what was opened."""
+        sizes = []
+        for file, device, inode in self._files:
+            try:
+                found = file.stat()
+            except OSError as error:
+                raise self._lost(file, f"is gone ({error.strerror})") from None
+            if (found.st_ino, found.st_dev) != (inode, device):
+                raise self._lost(file, "was replaced")
+            sizes.append(found.st_size)
+        if self.is_check_due:
+            finding = finding_of(str(self._database))
+            if finding:
+                raise SqliteError(damaged(str(self._database), finding))
+            self.is_check_due = finding is not None
+        look, seen = _Look(sizes[0], sizes[1], self._head()), self._seen
+        if look.database_bytes < seen.database_bytes:
+            raise self._lost(self._database, "was cut")
+        is_cut = 0 < look.log_bytes < seen.log_bytes and look.head == seen.head
+        if is_cut or (look.log_bytes and not look.head.startswith(_MAGIC)):
+            raise self._lost(self._log, "was cut")
+        return look
+
+    def _lost(self, file: Path, what: str) -> SqliteError:
+        return SqliteError(
+            f"the store {str(self._database)!r} takes nothing: {str(file)!r} {what} while the gateway runs: "
+            "stop the gateway, put back what belongs there, and start it again"
+        )
+
+    def _head(self) -> bytes:
+        return os.pread(self._descriptor, _HEAD_BYTES, 0)
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[int]:
+    descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,264 @@
+"""The tool `execute_command`: runs a command in a sandbox and says how it ended and what it printed.
+
+A plain command, one program with its arguments, runs without a shell. Every other text goes to the shell that texts are
+judged for, as it stands, in the same sandbox and environment.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from gateway.sandbox.levels import Choice, Sandbox, at, strongest
+from gateway.sandbox.order import Level, Limits, Order
+from gateway.sandbox.programs import program, shell
+from gateway.sandbox.run import Finished, run
+from gateway.contracts.exchange import Exchange, Host, Json, Plugin, ToolCall, ToolResult, ToolSpec
+from gateway.units import positive_seconds
+from gateway.plugin.shell.parser import parse
+from .environment import ALWAYS, HARMLESS, Settings
+from gateway.plugin.shell.git import GIT_FUNCTION
+from gateway.plugin.shell.objection import Objection
+from gateway.plugin.shell.reading import read_command
+from .workflow_command import command_with
+from gateway.workflows.templates import Values, filled_object
+
+_DEFAULT_CWD: Final = "work"
+#: Linux takes no longer argument (MAX_ARG_STRLEN is 128 KiB).
+_COMMAND_BYTES: Final = 100_000
+#: A command that prints more than this is ended: nobody reads it, and reading it costs the gateway.
+_FLOOD_BYTES: Final = 64 << 20
+_NOT_EXECUTABLE, _NOT_FOUND, _SIGNALLED = 126, 127, 128
+
+
+Seconds = Annotated[float, BeforeValidator(positive_seconds)]
+
+
+class CommandLimits(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    cpu_s: int = Field(default=30, ge=1, description="CPU time of each process, in seconds.")
+    memory_bytes: int = Field(default=1 << 30, ge=1 << 24, description="Memory of all processes together.")
+    file_bytes: int = Field(default=64 << 20, ge=0, description="Largest file that a command writes.")
+    processes: int = Field(default=64, ge=1, description="Processes at the same time.")
+    open_files: int = Field(default=256, ge=16, description="Files that each process has open.")
+
+
+class Config(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    cwd: str = Field(
+        default=_DEFAULT_CWD,
+        description="Folder in which commands run, and the only one they may write; the default is made when missing.",
+    )
+    timeout: Seconds = Field(default=30.0, description="Longest run of a command.")
+    sandbox: Sandbox = Field(
+        default="auto", description="What confines a command; auto: the strongest that this machine has."
+    )
+    readable: tuple[str, ...] = Field(default=(), description="Further files and folders that commands may read.")
+    max_output_bytes: int = Field(default=256 << 10, ge=1024, description="How much of the output is kept.")
+    limits: CommandLimits = Field(default=CommandLimits(), description="What a command may use.")
+    requires_approval: bool = Field(default=False, description="Ask a person before every call, whatever its risk.")
+    untrusted: bool = Field(default=False, description="Its results come from strangers and taint the run.")
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a command runs: the words to execute, none where no shell is there to read it, and its environment."""
+
+    argv: tuple[str, ...]
+    settings: Settings
+
+
+class ExecuteCommand:
+    """Runs each command as a process of its own, and leaves none behind."""
+
+    def __init__(self, config: Config, *, cwd: Path) -> None:
+        self._config = config
+        self._cwd = cwd
+        self._choice = Choice(None, "not tried yet")
+        self._choosing = asyncio.Lock()
+
+    @property
+    def sandbox(self) -> Level | None:
+        """What confines the commands; None: nothing does, so none is run, or it was not tried yet."""
+        return self._choice.level
+
+    async def list_tools(self) -> Sequence[ToolSpec]:
+        return (_spec(self._config),)
+
+    async def refusal(self, call: ToolCall, exchange: Exchange) -> str | None:  # noqa: ARG002 (as for `call`)
+        """What is no command, and any command where nothing confines it."""
+        if problem := _problem(call.arguments.get("command")):
+            return f"The command was not run: {problem}."
+        if not way_to_run(call.arguments["command"]).argv:
+            return "The command was not run: this machine has none of dash, bash and busybox to read it."
+        choice = await self.choose()
+        if choice.level is None:
+            return (
+                f"The command was not run: this machine cannot confine it ({choice.reason}). The operator can install "
+                "bubblewrap, or set execute_command.sandbox."
+            )
+        return None
+
+    async def obstacle(self) -> str | None:
+        """See `CheckedSource`."""
+        choice = await self.choose()
+        if choice.level is not None:
+            return None
+        return (
+            f"execute_command runs nothing: this machine cannot confine commands ({choice.reason}). Install "
+            "bubblewrap, or set tools.execute_command.sandbox"
+        )
+
+    async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:
+        if refusal := await self.refusal(call, exchange):
+            return ToolResult(refusal, ok=False)
+        level = (await self.choose()).level
+        assert level is not None  # once found it stays
+        order = at(self._order(way_to_run(call.arguments["command"])), level=level)
+        kept_bytes = self._config.max_output_bytes
+        finished = await run(
+            order, stdout_bytes=kept_bytes * 3 // 4, stderr_bytes=kept_bytes // 4, flood_bytes=_FLOOD_BYTES
+        )
+        return _result(finished, order)
+
+    def bound(self, arguments: Json, values: Values) -> Json:
+        """See `Binder`: a value is a word of the command, or a part of one."""
+        return filled_object(arguments, values, writers={"command": command_with})
+
+    async def choose(self) -> Choice:
+        """The confinement, found out once; a machine that had none is asked again the next time."""
+        async with self._choosing:
+            if self._choice.level is None:
+                with suppress(OSError):
+                    self._cwd.mkdir(mode=0o755, exist_ok=True)
+                self._choice = await strongest(self._config.sandbox, self._order(Way((), ALWAYS)))
+            return self._choice
+
+    async def close(self) -> None:
+        """Every command ends with its call."""
+
+    def _order(self, way: Way) -> Order:
+        return Order(
+            argv=way.argv,
+            settings=way.settings,
+            cwd=str(self._cwd),
+            level="none",
+            timeout_s=self._config.timeout,
+            limits=Limits(**self._config.limits.model_dump()),
+            readable=tuple(os.path.realpath(path) for path in self._config.readable),
+        )
+
+
+def way_to_run(command: str) -> Way:
+    """The same for the same text, whoever allowed it: what is known to be harmless is held to it by its environment."""
+    try:
+        script, _ = read_command(command)
+    except Objection:
+        return Way(_arguments(command, prelude=""), ALWAYS)
+    git = any(step.words[0].text == "git" for step in script.steps)
+    return Way(_arguments(command, prelude=GIT_FUNCTION if git else ""), HARMLESS)
+
+
+def _arguments(command: str, *, prelude: str) -> tuple[str, ...]:
+    """The words of a plain command whose program is there; everything else through the shell."""
+    with suppress(Objection):
+        argv = None if prelude else parse(command).argv
+        if argv is not None and program(argv[0]) is not None:
+            return argv
+    interpreter = shell()
+    return (*interpreter, "-c", prelude + command) if interpreter else ()
+
+
+def build(config: Config, host: Host) -> ExecuteCommand:  # noqa: ARG001 (the contract's signature)
+    cwd = Path(config.cwd).resolve()
+    if not cwd.is_dir() and not (config.cwd == _DEFAULT_CWD and not cwd.exists()):
+        raise ValueError(f"execute_command.cwd: no folder {str(cwd)!r}: make it with mkdir, or name another")
+    if cwd == Path(cwd.root):
+        raise ValueError("execute_command.cwd: '/' is the whole machine: name a folder")
+    return ExecuteCommand(config, cwd=cwd)
+
+
+PLUGIN = Plugin(Config, build)
+
+
+def _problem(command: object) -> str | None:
+    if not isinstance(command, str) or not command.strip():
+        return "'command' must be a text such as 'ls -l'"
+    try:
+        size_bytes = len(command.encode())
+    except UnicodeEncodeError:
+        return "'command' is not valid text"
+    if "\0" in command:
+        return "'command' contains a NUL character"
+    if size_bytes > _COMMAND_BYTES:
+        return f"'command' has {size_bytes} bytes, at most {_COMMAND_BYTES} are possible"
+    return None
+
+
+def _spec(config: Config) -> ToolSpec:
+    return ToolSpec(
+        name="execute_command",
+        description=(
+            "Runs a command of a Unix shell in a folder of its own and returns exit code and output; "
+            f"it has no input and at most {config.timeout:g} seconds."
+        ),
+        parameters={
+            "type": "object",
+            "properties": {
+                "command": {"type": "string", "minLength": 1, "description": "The command line, such as 'ls -l'."}
+            },
+            "required": ["command"],
+            "additionalProperties": False,
+        },
+        category="system",
+        untrusted=config.untrusted,
+        requires_approval=config.requires_approval,
+    )
+
+
+def _result(finished: Finished, order: Order) -> ToolResult:
+    outcome = finished.outcome
+    if outcome.end == "unconfined":
+        said = " ".join((outcome.detail, finished.stderr[-500:].strip())).strip()
+        return ToolResult(f"The command was not run: its sandbox failed ({said}).", ok=False)
+    if outcome.end == "not_started":
+        return ToolResult(f"The command was not run: {outcome.detail}.", ok=False)
+    if outcome.end == "exited":
+        first, ok = f"exit code {outcome.code}{_meaning(outcome.code)}", outcome.code < _NOT_EXECUTABLE
+    else:
+        first, ok = f"stopped: {_excess(finished, order)}", False
+    parts = [first]
+    if finished.stdout:
+        parts.append(f"stdout:\n{finished.stdout}")
+    if finished.stderr:
+        parts.append(f"stderr:\n{finished.stderr}")
+    return ToolResult("\n".join(parts if len(parts) > 1 else [first, "(no output)"]), ok=ok)
+
+
+def _meaning(code: int) -> str:
+    if code == _NOT_EXECUTABLE:
+        return " (found, but it cannot be run)"
+    if code == _NOT_FOUND:
+        return " (command not found)"
+    if code > _SIGNALLED:
+        with suppress(ValueError):
+            return f" (killed by {signal.Signals(code - _SIGNALLED).name})"
+    return ""
+
+
+def _excess(finished: Finished, order: Order) -> str:
+    limits = order.limits
+    return {
+        "timeout": f"it ran longer than {order.timeout_s:g} seconds",
+        "processes": f"it had more than {limits.processes} processes at the same time",
+        "memory": f"it used more than {limits.memory_bytes >> 20} MiB of memory",
+        "output": f"it printed more than {_FLOOD_BYTES >> 20} MiB",
+    }.get(finished.outcome.end, "it was cancelled")

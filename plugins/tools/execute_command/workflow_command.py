@@ -1,0 +1,102 @@
+"""Puts the values of a workflow into a shell command as words, of which a shell reads nothing as its own language.
+
+A value is quoted for the place where its reference stands: outside quotes, within single or within double quotes. Every
+other place (a substitution, an expansion, arithmetic, a here-document, a comment, behind a backslash) is refused.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from gateway.workflows.templates import Value
+
+_Place = Literal["outside", "single", "double", "comment"]
+#: What begins a language within the language, in which quotes mean something else. `$'` is no quote to every shell.
+_OPENERS = ("`", "$(", "${", "$[", "$'", '$"', "<<", "((")
+
+
+def command_with(pieces: Sequence[str | Value]) -> str:
+    """Returns the command. Raises ValueError for a reference where no value can stand."""
+    parts: list[str] = []
+    reader = _Reader()
+    for piece in pieces:
+        if isinstance(piece, str):
+            reader.read(piece)
+            parts.append(piece)
+        elif piece.absent and reader.is_between_words:
+            continue
+        else:
+            parts.append(_quoted(piece, reader))
+            reader.in_word, reader.behind_dollar = True, False
+    return "".join(parts)
+
+
+def _quoted(value: Value, reader: "_Reader") -> str:
+    if reader.nested is not None:
+        raise ValueError(
+            f"{{{{{value.name}}}}} stands behind {reader.nested!r}, where its value could run: move it out"
+        )
+    if reader.behind_dollar and reader.place == "outside":
+        raise ValueError(f"{{{{{value.name}}}}} stands behind '$', which gives quotes another meaning: quote the '$'")
+    if reader.escaped or reader.place == "comment":
+        raise ValueError(f"{{{{{value.name}}}}} stands in a comment or behind a backslash: make it a word of its own")
+    inside_single = value.text.replace("'", "'\\''")
+    if reader.place == "single":
+        return inside_single
+    if reader.place == "double":
+        return f"\"'{inside_single}'\""
+    return f"'{inside_single}'"
+
+
+class _Reader:
+    """Where in a command the next character stands, as a POSIX shell reads it (XCU 2.2, 2.3)."""
+
+    def __init__(self) -> None:
+        self.place: _Place = "outside"
+        self.escaped = False
+        self.in_word = False  # so that `#` begins no comment
+        self.nested: str | None = None  # what began another language
+        self._last, self._last_mark = " ", " "  # the last character, and the last one that is no blank
+        self.behind_dollar = False  # `$` and a quote are `$'...'` to some shells, where a backslash escapes
+
+    @property
+    def is_between_words(self) -> bool:
+        """Whether nothing here is no word: it joins no two characters, and no redirection takes the next word."""
+        return self.place == "outside" and self._last in " \t\n" and self._last_mark not in "<>"
+
+    def read(self, text: str) -> None:
+        for index, character in enumerate(text):
+            if self.nested is None and self.place in ("outside", "double") and not self.escaped:
+                self.nested = self._opener(text, index)
+            self.behind_dollar = character == "$" and self.place == "outside" and not self.escaped
+            self._step(character)
+            self._last = character
+            self._last_mark = self._last_mark if character in " \t" else character
+
+    def _opener(self, text: str, index: int) -> str | None:
+        outside_only = ("<<", "((", "$'", '$"')
+        found = next((opener for opener in _OPENERS if text.startswith(opener, index)), None)
+        return None if found in outside_only and self.place == "double" else found
+
+    def _step(self, character: str) -> None:
+        if self.place == "single":
+            self.place = "outside" if character == "'" else "single"
+        elif self.place == "comment":
+            self.place = "outside" if character == "\n" else "comment"
+            self.in_word = False
+        elif self.escaped:
+            self.escaped = False
+        elif character == "\\":
+            self.escaped = self.in_word = True
+        elif self.place == "double":
+            self.place = "outside" if character == '"' else "double"
+        else:
+            self._outside(character)
+
+    def _outside(self, character: str) -> None:
+        if character == "'":
+            self.place = "single"
+        elif character == '"':
+            self.place = "double"
+        elif character == "#" and not self.in_word:
+            self.place = "comment"
+        self.in_word = character not in " \t\n;&|<>()"

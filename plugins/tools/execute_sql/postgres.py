@@ -1,0 +1,266 @@
+"""PostgreSQL: a connection and a transaction for each statement, and what the server itself says of one.
+
+1. A statement that was judged harmless runs in a read-only transaction that is rolled back, right behind another look.
+2. To look runs and plans nothing of the statement: the server parses and analyses it, and the catalogue is read.
+"""
+
+import asyncio
+import math
+import re
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any, Final, Protocol, cast
+
+import asyncpg
+
+from .engine import Doubt, Statement, StatementError
+from .postgres_catalog import Catalogue, Fetch, Known
+from .postgres_values import bound
+from .postgres_refusals import refused_by_postgres
+from .rows import SqlRows
+
+CLOSE_S: Final = 0.5  # for telling PostgreSQL to stop
+LOOK_S: Final = 2  # for one look, on the server
+ROWS_AT_ONCE: Final = 10  # few, as each can be large
+MAX_RECEIVED_BYTES: Final = 32 << 20  # in one call
+
+#: What lets a role of PostgreSQL out of the database, whatever the transaction.
+POWERS: Final = """SELECT rolsuper
+    OR pg_has_role(oid, 'pg_read_server_files', 'MEMBER') OR pg_has_role(oid, 'pg_write_server_files', 'MEMBER')
+    OR pg_has_role(oid, 'pg_execute_server_program', 'MEMBER') FROM pg_roles WHERE rolname = session_user"""
+#: How the server reads quotes, whatever its configuration or the role's says.
+_READING: Final = {
+    "application_name": "twolane",
+    "standard_conforming_strings": "on",
+    "backslash_quote": "safe_encoding",
+    "row_security": "on",
+    # Compiling our questions to the catalogue takes a hundred times as long as answering them.
+    "jit": "off",
+}
+#: Of the connection that looks: the same questions again and again, planned once.
+_LOOKING: Final = {"default_transaction_read_only": "on", "plan_cache_mode": "force_generic_plan"}
+#: A setting's value, by a text that can be read in one way only.
+_SHOW: Final = re.compile(r"\s*+show\s++\w++(?:[. ]\w++)*+\s*+;?\s*+", re.IGNORECASE)
+#: EXPLAIN, and its options where they are none but words.
+_EXPLAIN: Final = re.compile(
+    r"\s*+explain\s++(?:(?P<runs>analy[sz]e)\s++)?(?:verbose\s++)?(?P<options>\([\w\s,]*+\)\s*+)?", re.IGNORECASE
+)
+_ANALYZES: Final = re.compile(r"\banaly[sz]e\b(?!\s++(?:off|false|0)\b)", re.IGNORECASE)
+_PLANNED: Final = re.compile(r"(?:insert|update|delete|merge)\b", re.IGNORECASE)
+#: A query that names a column, table, function or operator that is not there (SQLSTATE): it fails in any form.
+_NAMES_NOTHING: Final = ("42703", "42P01", "42883")
+_CURSOR: Final = "DECLARE looked_at CURSOR FOR "
+
+
+class _Attribute(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+class _Cursor(Protocol):
+    async def fetch(self, n: int) -> Sequence[Sequence[object]]: ...
+
+
+class _Prepared(Protocol):
+    """What is used of asyncpg's prepared statement; asyncpg has no types of its own."""
+
+    def get_attributes(self) -> Sequence[_Attribute]: ...
+
+    def get_parameters(self) -> Sequence[_Attribute]: ...
+
+    async def fetch(self, *params: object) -> object: ...
+
+    def get_statusmsg(self) -> str: ...
+
+    async def cursor(self, *params: object) -> _Cursor: ...
+
+
+class _Connection(Protocol):
+    _transport: asyncio.Transport
+
+    async def fetch(self, sql: str, *params: object) -> Sequence[Sequence[Any]]: ...
+
+    async def fetchval(self, sql: str) -> object: ...
+
+    async def prepare(self, sql: str, *, name: str | None = None) -> _Prepared: ...
+
+    def transaction(self, *, readonly: bool) -> Any: ...
+
+    def is_closed(self) -> bool: ...
+
+    async def close(self, *, timeout: float) -> None: ...
+
+
+class Postgres:
+    """The engine of one database. The connection that looks stays open; each statement has one of its own."""
+
+    def __init__(self, url: str, *, read_only: bool, timeout_s: float) -> None:
+        self._url = url
+        self._read_only = read_only
+        self._settings = {
+            **_READING,
+            "default_transaction_read_only": "on" if read_only else "off",
+            "statement_timeout": str(math.ceil(timeout_s * 1000)),
+        }
+        self._looks = asyncio.Lock()
+        self._looking: _Connection | None = None
+        self._known = Known()
+
+    async def run(self, statement: Statement, table: SqlRows) -> None:
+        reading = self._read_only or statement.harmless
+        connection = await _connected(self._url, self._settings, cached=0)
+        meter = _Meter(connection._transport)  # asyncpg reads a row of 1 GB into memory: it has no limit of its own
+        try:
+            with _failures(meter):
+                transaction = connection.transaction(readonly=reading)
+                await transaction.start()
+                # Also the first query of the transaction: after it, no statement can make it writable again.
+                if await connection.fetchval(POWERS) is not False:
+                    raise StatementError(
+                        "the role of this database may leave it: the operator has to give one that may not"
+                    )
+                if statement.harmless and (doubt := await _looked(connection, statement.sql, Known())) is not None:
+                    raise StatementError(f"it was let through as a statement that only reads, but: {doubt.reason}")
+                await self._step(await connection.prepare(statement.sql), statement, table)
+                await (transaction.rollback() if reading else transaction.commit())
+        finally:
+            # It tells the server to stop, if that still works.
+            await asyncio.shield(_ended(connection))
+
+    async def refused(self, statement: Statement) -> str | None:
+        return refused_by_postgres(statement.sql, read_only=self._read_only)
+
+    async def doubt(self, statement: Statement) -> Doubt | None:
+        async with self._look() as connection:
+            with _failures():
+                try:
+                    return await _looked(connection, statement.sql, self._known)
+                except asyncpg.PostgresError as error:
+                    if error.sqlstate in _NAMES_NOTHING:
+                        return None
+                with suppress(asyncpg.PostgresError):  # what the server cannot analyse at all cannot run either
+                    await connection.prepare(statement.sql, name="")
+                    return Doubt("engine", "PostgreSQL does not read it as a query that changes nothing.")
+                return None
+
+    async def close(self) -> None:
+        connection, self._looking = self._looking, None
+        if connection is not None:
+            await _ended(connection)
+
+    @asynccontextmanager
+    async def _look(self) -> AsyncIterator[_Connection]:
+        """The connection that looks, for one look at a time; it is left where a look was cut short."""
+        async with self._looks:
+            connection, self._looking = self._looking, None
+            if connection is None or connection.is_closed():
+                settings = {**self._settings, **_LOOKING}
+                settings["statement_timeout"] = settings["lock_timeout"] = str(LOOK_S * 1000)
+                connection, self._known = await _connected(self._url, settings, cached=10), Known()
+            try:
+                yield connection
+                self._looking, connection = connection, None
+            finally:
+                if connection is not None:
+                    await asyncio.shield(_ended(connection))
+
+    async def _step(self, prepared: _Prepared, statement: Statement, table: SqlRows) -> None:
+        params = _bound(prepared, statement.params)
+        table.columns = [attribute.name for attribute in prepared.get_attributes()]
+        if not table.columns:
+            await prepared.fetch(*params)
+            *_, count = prepared.get_statusmsg().split(" ")
+            table.changed = int(count) if count.isdecimal() and not self._read_only else None
+            return
+        cursor = await prepared.cursor(*params)
+        while rows := await cursor.fetch(ROWS_AT_ONCE):
+            if not all(table.add(tuple(row)) for row in rows):
+                return
+
+
+async def _looked(connection: _Connection, sql: str, known: Known) -> Doubt | None:
+    """What the server makes of the statement. Raises its error where it cannot analyse it as a query."""
+    doubt = await Catalogue(cast(Fetch, connection.fetch), known).doubt(sql)
+    if doubt is not None or _SHOW.fullmatch(sql):
+        return doubt
+    explained = _EXPLAIN.match(sql)
+    if explained is not None:
+        sql = sql[explained.end() :]
+        runs = explained["runs"] or _ANALYZES.search(explained["options"] or "")
+        if not runs and _PLANNED.match(sql):
+            await connection.prepare(f"EXPLAIN {sql}", name="")
+            return None
+    # A cursor reads: the grammar takes nothing but a query, its analysis no writing WITH. Nothing is opened.
+    await connection.prepare(_CURSOR + sql, name="")
+    return None
+
+
+def _bound(prepared: _Prepared, params: Sequence[object]) -> Sequence[object]:
+    """The values as the server's types want them. Raises StatementError."""
+    types = prepared.get_parameters()
+    if len(types) != len(params):
+        raise StatementError(f"it has {len(types)} parameters, and `params` has {len(params)} values")
+    found = []
+    for number, (value, kind) in enumerate(zip(params, types, strict=True), start=1):
+        try:
+            found.append(bound(value, kind.name))
+        except (ValueError, ArithmeticError):
+            raise StatementError(f"the value of ${number} is no {kind.name}") from None
+    return found
+
+
+async def _connected(url: str, settings: dict[str, str], *, cached: int) -> _Connection:
+    """Raises StatementError."""
+    try:
+        connection: _Connection = await asyncpg.connect(url, statement_cache_size=cached, server_settings=settings)
+    except (OSError, ValueError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        raise StatementError(f"the database cannot be reached ({type(error).__name__})") from None
+    return connection
+
+
+async def _ended(connection: _Connection) -> None:
+    with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        await connection.close(timeout=CLOSE_S)
+
+
+class _Meter(asyncio.Protocol):
+    """Stands between a transport and its protocol, and ends a connection that brings too much."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._protocol = cast(asyncio.Protocol, transport.get_protocol())
+        self._room_bytes = MAX_RECEIVED_BYTES
+        transport.set_protocol(self)
+
+    @property
+    def full(self) -> bool:
+        return self._room_bytes < 0
+
+    def data_received(self, data: bytes) -> None:
+        self._room_bytes -= len(data)
+        if self.full:
+            self._transport.abort()
+        else:
+            self._protocol.data_received(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._protocol.connection_lost(error)
+
+    def pause_writing(self) -> None:
+        self._protocol.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._protocol.resume_writing()
+
+
+@contextmanager
+def _failures(meter: _Meter | None = None) -> Iterator[None]:
+    """Whatever goes wrong between us and the server, as StatementError."""
+    try:
+        yield
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
+        full = meter is not None and meter.full
+        raise StatementError("its rows are too large" if full else " ".join(str(error).split()).rstrip(".")) from None
+    except (OSError, ValueError, OverflowError) as error:
+        reason = f"a value of its rows cannot be read ({type(error).__name__}): cast it to text"
+        raise StatementError(reason) from None

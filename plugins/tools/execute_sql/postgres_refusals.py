@@ -1,0 +1,40 @@
+"""What PostgreSQL refuses by the first words of a statement alone, in its own words; nothing is sent to find out."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from gateway.plugin.sql.lexer import TRAITS, Token, lex
+from gateway.plugin.words import words
+
+_WRITES: Final = words("insert update delete merge grant revoke comment")
+_DEFINES: Final = words("create alter drop")
+_DEFINED: Final = words("table index view sequence schema function procedure trigger role database type domain")
+
+
+def refused_by_postgres(sql: str, *, read_only: bool) -> str | None:
+    """The server's error for several statements, and for writing in a read-only transaction, where that is certain."""
+    tokens = lex(sql, traits=TRAITS["postgresql"], dialect="postgresql").tokens
+    while tokens and tokens[0] == ("punct", ";"):
+        tokens = tokens[1:]
+    if not tokens or tokens[0].kind != "word" or tokens[-1].kind in ("error", "unterminated"):
+        return None
+    # The body of a function, or of a rule, has semicolons of its own.
+    if tokens[0].text != "create" and _several(tokens):
+        return "cannot insert multiple commands into a prepared statement"
+    tag = _tag(tokens) if read_only else None
+    return tag and f"cannot execute {tag} in a read-only transaction"
+
+
+def _several(tokens: Sequence[Token]) -> bool:
+    ends = [index for index, token in enumerate(tokens) if token == ("punct", ";")]
+    return bool(ends) and any(token != ("punct", ";") for token in tokens[ends[0] :])
+
+
+def _tag(tokens: Sequence[Token]) -> str | None:
+    """The name of the command as the server says it; None: it reads, or its name depends on more than two words."""
+    first, second = tokens[0].text, tokens[1].text if len(tokens) > 1 else ""
+    if first in _WRITES and second:
+        return first.upper()
+    if first == "truncate" and second:
+        return "TRUNCATE TABLE"
+    return f"{first} {second}".upper() if first in _DEFINES and second in _DEFINED else None

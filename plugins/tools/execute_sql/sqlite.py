@@ -1,0 +1,197 @@
+"""SQLite: one file, a connection and a thread for each statement, and what SQLite's own parser says of one.
+
+1. A statement stops between two steps of SQLite's machine. One step takes about a second at most (`sqlite_bounds`);
+   what is left of it goes on alone, to no effect.
+2. A harmless statement runs under the rules that it was examined under: there is no gap between look and run.
+"""
+
+import asyncio
+import re
+import sqlite3
+import threading
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from .engine import Doubt, Statement, StatementError
+from .sqlite_bounds import PATTERN_BYTES, VALUE_BYTES, Bound, bound_of
+from .sqlite_rules import ACTING_STEPS, READABLE, Authorize, reads, runs
+from .rows import SqlRows
+
+THREADS: Final = 8  # statements at the same time
+BUSY_S: Final = 2.0  # how long a locked file is waited for; nothing can interrupt that
+STEPS: Final = 1000  # of SQLite's machine between two looks at whether to stop: less than 1 ms
+GRACE_S: Final = 0.5  # for a thread to end
+MAX_SQL_BYTES: Final = 400_000
+
+#: What one statement may take; without ATTACH there is one file only.
+_LIMITS: Final = {
+    sqlite3.SQLITE_LIMIT_LENGTH: VALUE_BYTES,
+    sqlite3.SQLITE_LIMIT_SQL_LENGTH: MAX_SQL_BYTES,
+    sqlite3.SQLITE_LIMIT_ATTACHED: 0,
+    sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 200,
+    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: PATTERN_BYTES,
+    sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
+}
+_FAILURES: Final = (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError, MemoryError)
+#: What cannot be compiled behind another EXPLAIN.
+_EXPLAINS: Final = re.compile(r"(?:\s|--[^\n]*+|/\*(?>.*?\*/))*+explain\b", re.IGNORECASE | re.DOTALL)
+
+
+class Sqlite:
+    """The engine of one file."""
+
+    def __init__(self, place: str, *, read_only: bool) -> None:
+        self._place = place
+        self._read_only = read_only
+        self._free = asyncio.Semaphore(THREADS)
+
+    async def run(self, statement: Statement, table: SqlRows) -> None:
+        await self._free.acquire()  # its turn is part of a call's time
+        stop, committing = threading.Event(), threading.Event()
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[StatementError | None] = loop.create_future()
+
+        def end(error: StatementError | None) -> None:
+            self._free.release()
+            ended.set_result(error)
+
+        def live() -> None:
+            error = self._run(statement, table, stop, committing)
+            with suppress(RuntimeError):  # the event loop is gone, and with it who waited
+                loop.call_soon_threadsafe(end, error)
+
+        # A daemon: the gateway need not wait for a long step before it exits.
+        threading.Thread(target=live, name="execute_sql", daemon=True).start()
+        try:
+            error = await asyncio.shield(ended)
+        except asyncio.CancelledError:
+            stop.set()
+            # The thread says that it commits before it looks at `stop`: one of the two always sees the other.
+            await asyncio.wait((ended,), timeout=None if committing.is_set() else GRACE_S)
+            raise
+        if error is not None:
+            raise error
+
+    async def refused(self, statement: Statement) -> str | None:
+        return await asyncio.to_thread(self._refused, statement)
+
+    async def doubt(self, statement: Statement) -> Doubt | None:
+        return await asyncio.to_thread(self._doubt, statement)
+
+    async def close(self) -> None:
+        """Nothing outlives a call."""
+
+    def _run(
+        self, statement: Statement, table: SqlRows, stop: threading.Event, committing: threading.Event
+    ) -> StatementError | None:
+        if not Path(self._place).is_file():
+            return StatementError(f"there is no database {self._place!r}: the operator can begin with an empty file")
+        reading, denied, bound = self._read_only or statement.harmless, list[str](), Bound()
+        try:
+            with closing(self._connected(BUSY_S, reading=reading)) as connection:
+                authorize = self._rules(connection, statement, denied)
+                connection.set_progress_handler(stop.is_set, STEPS)
+                connection.execute("BEGIN" if reading else "BEGIN IMMEDIATE")
+                connection.execute("SELECT 1 FROM sqlite_schema").close()  # from here on the schema stays as it is
+                connection.set_authorizer(authorize)
+                bound = bound_of(_compiled(connection, statement))
+                connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, bound.value_bytes)
+                _step(connection, statement, table, counts=not reading)
+                connection.set_authorizer(None)
+                committing.set()
+                connection.execute("ROLLBACK" if stop.is_set() or statement.harmless else "COMMIT")
+        except _FAILURES as error:
+            if denied:
+                return StatementError(f"it was let through as a statement that only reads, but it {denied[0]}")
+            return StatementError(bound.explained(_text(error)))
+        return None
+
+    def _refused(self, statement: Statement) -> str | None:
+        denied: list[int] = []
+        rules = runs(read_only=self._read_only)
+
+        def authorize(action: int, *about: str | None) -> int:
+            answer = rules(action, *about)
+            denied.extend([action] if answer == sqlite3.SQLITE_DENY else [])
+            return answer
+
+        try:
+            with closing(self._connected(0, reading=True)) as connection:
+                connection.set_authorizer(authorize)
+                _compiled(connection, statement)
+        except _FAILURES as error:
+            # Whatever else is wrong, such as a table that is not there yet, may be right when the call's turn comes.
+            return _text(error) if denied or "one statement" in str(error) else None
+        return None
+
+    def _doubt(self, statement: Statement) -> Doubt | None:
+        denied: list[str] = []
+        try:
+            with closing(self._connected(0, reading=True)) as connection:
+                connection.set_authorizer(reads(_prepared(connection, statement.sql), denied))
+                with suppress(*_FAILURES):
+                    steps = ACTING_STEPS.intersection(step[1] for step in _compiled(connection, statement))
+                    denied += [f"runs the step {step!r}" for step in sorted(steps)]
+        except sqlite3.Error as error:
+            raise StatementError(_text(error)) from None
+        return Doubt("engine", f"To SQLite the statement {denied[0]}.") if denied else None
+
+    def _rules(self, connection: sqlite3.Connection, statement: Statement, denied: list[str]) -> Authorize:
+        if statement.harmless:
+            return reads(_prepared(connection, statement.sql), denied)
+        return runs(read_only=self._read_only)
+
+    def _connected(self, busy_s: float, *, reading: bool) -> sqlite3.Connection:
+        uri = f"{Path(self._place).absolute().as_uri()}?mode={'ro' if self._read_only else 'rw'}"
+        connection = sqlite3.connect(uri, uri=True, timeout=busy_s, isolation_level=None)
+        for limit, most in _LIMITS.items():
+            connection.setlimit(limit, most)
+        connection.text_factory = lambda text: text.decode("utf-8", "replace")
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA foreign_keys = ON")
+        if reading:
+            connection.execute("PRAGMA query_only = ON")
+        return connection
+
+
+def _prepared(connection: sqlite3.Connection, sql: str) -> frozenset[str]:
+    """Opens the virtual tables that `sql` may read, which prepare statements of their own then; returns all modules."""
+    tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage = 0").fetchall()
+    text = sql.lower()
+    for name in (*(name for (name,) in tables), *(name for name in READABLE if name in text)):
+        with suppress(sqlite3.Error):  # of a module that is not there
+            connection.execute('SELECT 1 FROM "{}" LIMIT 0'.format(name.replace('"', '""')))  # noqa: S608 - quoted
+    return frozenset(name.lower() for (name,) in connection.execute("SELECT name FROM pragma_module_list"))
+
+
+def _compiled(connection: sqlite3.Connection, statement: Statement) -> Sequence[tuple[Any, ...]]:
+    """Has the statement compiled, and returns its steps as EXPLAIN tells them; EXPLAIN does nothing else. Raises."""
+    params = _bound(statement.params)
+    if _EXPLAINS.match(statement.sql):
+        connection.execute(statement.sql, params).close()
+        return ()
+    return connection.execute(f"EXPLAIN {statement.sql}", params).fetchall()
+
+
+def _step(connection: sqlite3.Connection, statement: Statement, table: SqlRows, *, counts: bool) -> None:
+    with closing(connection.execute(statement.sql, _bound(statement.params))) as cursor:
+        table.columns = [str(column[0]) for column in cursor.description or ()]
+        for row in cursor:
+            if not table.add(row):
+                break
+        if counts and cursor.rowcount >= 0:
+            table.changed = cursor.rowcount
+
+
+def _bound(params: Sequence[object]) -> Sequence[object]:
+    """The values as SQLite takes them. Raises ValueError."""
+    for number, value in enumerate(params, start=1):
+        if not isinstance(value, str | int | float | None):
+            raise ValueError(f"the parameter {number} is a list or an object: SQLite binds text, numbers and null")
+    return params
+
+
+def _text(error: Exception) -> str:
+    return str(error).rstrip(".") or type(error).__name__

@@ -1,0 +1,125 @@
+"""Puts the values of a workflow into an SQL statement as parameters, which the driver binds: none becomes SQL.
+
+A reference outside quotes becomes a placeholder, and so does one that fills a string. One within a longer string
+becomes a placeholder that `||` joins to the rest. No value can stand in a comment, a quoted name or any other literal.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from gateway.workflows.templates import Value
+
+Dialect = Literal["sqlite", "postgres"]
+
+#: What is no plain SQL, up to its end or that of the text. Strings that a dialect reads in another way than `'...'` are
+#: `other`, as are names; nested comments of PostgreSQL are found by `_comment_end`.
+_PIECES = {
+    "sqlite": re.compile(
+        r"""(?P<string>'(?:[^']++|'')*+(?:'|\Z))|(?P<other>"[^"]*+(?:"|\Z)|`[^`]*+(?:`|\Z)|\[[^\]]*+(?:\]|\Z)|--[^\n]*+)"""
+        r"""|(?P<comment>/\*)"""
+    ),
+    "postgres": re.compile(
+        r"""(?P<other>(?<![\w$])(?:[eEbBxXnN]|[uU]&)'(?:[^'\\]++|\\.|'')*+(?:'|\Z)|"[^"]*+(?:"|\Z)|--[^\n\r]*+"""
+        r"""|(?<![\w$])(?P<tag>\$(?:[^\W\d]\w*+)?\$).*?(?:(?P=tag)|\Z))|(?P<string>'(?:[^']++|'')*+(?:'|\Z))|(?P<comment>/\*)""",
+        re.DOTALL,
+    ),
+}
+_COMMENT_EDGE = re.compile(r"/\*|\*/")
+#: Characters that are in no statement a person writes: they stand for a value while the text is read.
+_MARK = re.compile("\ue000([0-9]+)\ue001")
+_WORD = re.compile(r"[\w$@:#\ue000\ue001]")
+
+
+class _Writer:
+    """One statement as it is written."""
+
+    def __init__(self, values: Sequence[Value], dialect: Dialect) -> None:
+        self._values = values
+        self._sign = "?" if dialect == "sqlite" else "$"
+        self._postgres = dialect == "postgres"
+        self.bound: list[object] = []
+
+    def plain(self, text: str) -> str:
+        """SQL outside quotes: a value as it is, of its type; an object or a list as JSON."""
+        for found in _MARK.finditer(text):
+            if _WORD.match(text[found.end() : found.end() + 1]) or _WORD.match(text[found.start() - 1 : found.start()]):
+                raise self._refused(found, "as a part of a word")
+        return _MARK.sub(lambda found: self._placeholder(_bindable(self._of(found))), text)
+
+    def string(self, literal: str) -> str:
+        """A string `'...'`: its values are texts."""
+        inside = literal[1:-1]
+        if (whole := _MARK.fullmatch(inside)) is not None:
+            return self._placeholder(self._of(whole).text)
+        parts, at = [], 0
+        for found in _MARK.finditer(inside):
+            cast = "::text" if self._postgres else ""
+            parts += [f"'{inside[at : found.start()]}'", self._placeholder(self._of(found).text) + cast]
+            at = found.end()
+        rest = f"'{inside[at:]}'"
+        return f"({' || '.join([*parts, rest])})" if parts else literal
+
+    def other(self, text: str) -> str:
+        """A comment, a name, a literal of another kind: as it is, without values."""
+        if (found := _MARK.search(text)) is not None:
+            raise self._refused(found, "in a comment, a quoted name or an unusual literal")
+        return text
+
+    def _of(self, found: re.Match[str]) -> Value:
+        return self._values[int(found[1])]
+
+    def _placeholder(self, value: object) -> str:
+        self.bound.append(value)
+        return f"{self._sign}{len(self.bound)}"
+
+    def _refused(self, found: re.Match[str], where: str) -> ValueError:
+        name = self._of(found).name
+        return ValueError(f"{{{{{name}}}}} stands {where} of the statement, where no value can: move it out")
+
+
+def statement_with(pieces: Sequence[str | Value], *, dialect: Dialect) -> tuple[str, list[object]]:
+    """Returns the statement and what is bound to its placeholders, in their order.
+
+    Raises ValueError for a reference where no value can stand.
+    """
+    values: list[Value] = []
+    text = ""
+    for piece in pieces:
+        if isinstance(piece, str):
+            if "\ue000" in piece or "\ue001" in piece:
+                raise ValueError("the statement has characters of private use (U+E000, U+E001)")
+            text += piece
+        else:
+            text += f"\ue000{len(values)}\ue001"
+            values.append(piece)
+    writer = _Writer(values, dialect)
+    return _written(text, writer, dialect), writer.bound
+
+
+def _written(text: str, writer: _Writer, dialect: Dialect) -> str:
+    parts, at = [], 0
+    while (found := _PIECES[dialect].search(text, at)) is not None:
+        parts.append(writer.plain(text[at : found.start()]))
+        at = found.end()
+        if found["string"] is not None and found[0][1:].endswith("'"):
+            parts.append(writer.string(found[0]))
+            continue
+        if found["comment"] is not None:
+            at = _comment_end(text, at, nests=dialect == "postgres")
+        parts.append(writer.other(text[found.start() : at]))
+    return "".join((*parts, writer.plain(text[at:])))
+
+
+def _comment_end(text: str, at: int, *, nests: bool) -> int:
+    depth = 1
+    for edge in _COMMENT_EDGE.finditer(text, at):
+        depth += -1 if edge[0] == "*/" else nests
+        if not depth:
+            return edge.end()
+    return len(text)
+
+
+def _bindable(value: Value) -> object:
+    """A value that a driver takes: what JSON has besides objects and lists, which are texts."""
+    return value.text if isinstance(value.value, dict | list) else value.value

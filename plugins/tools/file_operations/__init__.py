@@ -1,0 +1,229 @@
+"""The tool `file_operations`: reads, lists, looks for and writes files beneath the operator's folders."""
+
+import asyncio
+import codecs
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from .beneath import RefusedError, components
+from .folder import Content, Entry, Folder
+from gateway.contracts.exchange import Exchange, Host, Json, Plugin, ToolCall, ToolResult, ToolSpec
+from .workflow_path import path_with
+from gateway.workflows.templates import Values, filled_object
+
+_DEFAULT_ROOTS: Final = ("work",)
+#: A NUL this early means that a file is not text.
+_PROBE_BYTES: Final = 8192
+_SHOWN_BYTES: Final = 16
+
+
+class Config(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    roots: tuple[str, ...] = Field(
+        default=_DEFAULT_ROOTS,
+        min_length=1,
+        description="Folders that the tool may see; they must exist, but for the default, which the first write makes.",
+    )
+    write: bool = Field(default=False, description="Allow writing at all.")
+    max_read_bytes: int = Field(default=1 << 20, ge=1, description="How much of a file is read.")
+    max_write_bytes: int = Field(default=1 << 20, ge=1, description="Largest file that is written.")
+    max_entries: int = Field(default=1000, ge=1, description="How many entries of a folder are listed.")
+    requires_approval: bool = Field(default=False, description="Ask a person before every call, whatever its risk.")
+    untrusted: bool = Field(default=False, description="Its results come from strangers and taint the run.")
+
+
+class FileOperations:
+    """Runs each operation in a thread; a write that is cancelled has either happened whole or not at all."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._folders = tuple((root, _folder(root)) for root in config.roots)
+
+    async def list_tools(self) -> Sequence[ToolSpec]:
+        return (_spec(self._config),)
+
+    async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:  # noqa: ARG002 (the contract's signature)
+        stop = threading.Event()
+        try:
+            return await asyncio.to_thread(self._answer, call.arguments, stop)
+        except asyncio.CancelledError:
+            stop.set()
+            raise
+
+    def bound(self, arguments: Json, values: Values) -> Json:
+        """See `Binder`: a value stays below the place of its reference."""
+        return filled_object(arguments, values, writers={"path": path_with})
+
+    async def refusal(self, call: ToolCall, exchange: Exchange) -> str | None:  # noqa: ARG002 (as for `call`)
+        """Paths outside and through links, writing where it is off: nobody needs to be asked about these."""
+        return await asyncio.to_thread(self._refusal, call.arguments)
+
+    async def close(self) -> None:
+        """Holds nothing open."""
+
+    def _refusal(self, arguments: Json) -> str | None:
+        try:
+            operation, path = self._checked(arguments)
+            if operation != "write":
+                self._found(path)
+                return None
+            for folder, names in self._candidates(path):
+                folder.find(names)
+        except (RefusedError, OSError) as error:
+            return _said(error)
+        return self._unwritable(arguments)
+
+    def _answer(self, arguments: Json, stop: threading.Event) -> ToolResult:
+        try:
+            operation, path = self._checked(arguments)
+            if operation == "write":
+                if problem := self._unwritable(arguments):
+                    return ToolResult(problem, ok=False)
+                return self._write(path, arguments["content"], stop)
+            folder, names, found = self._found(path)
+            if operation == "exists":
+                return ToolResult(f"{path!r}: {_described(found) if found else 'does not exist'}")
+            if found is None and (names or operation == "read"):
+                return ToolResult(f"{path!r}: no such file or folder", ok=False)
+            if operation == "read":
+                return ToolResult(_text(folder.read(names, limit_bytes=self._config.max_read_bytes)))
+            return ToolResult(_listing(*folder.entries(names, limit=self._config.max_entries)))
+        except (RefusedError, OSError) as error:
+            return ToolResult(_said(error), ok=False)
+
+    def _checked(self, arguments: Json) -> tuple[str, str]:
+        operation, path = arguments.get("operation"), arguments.get("path")
+        if operation not in _operations(self._config):
+            raise RefusedError(f"'operation' must be one of {', '.join(_operations(self._config))}")
+        if not isinstance(path, str) or not path:
+            raise RefusedError("'path' must be a text such as 'notes/today.txt'")
+        return str(operation), path
+
+    def _unwritable(self, arguments: Json) -> str | None:
+        content, limit_bytes = arguments.get("content"), self._config.max_write_bytes
+        if not isinstance(content, str):
+            return "'content' must be a text: what the file is to contain"
+        try:
+            size_bytes = len(content.encode())
+        except UnicodeEncodeError:
+            return "'content' is not valid text: it holds half of a surrogate pair"
+        if size_bytes > limit_bytes:
+            return f"too large: {size_bytes} bytes, at most {limit_bytes} can be written"
+        return None
+
+    def _write(self, path: str, content: str, stop: threading.Event) -> ToolResult:
+        candidates = self._candidates(path)
+        # A file that is there is replaced; a new one goes where the path says, or beneath the first root.
+        existing = [(folder, names) for folder, names in candidates if folder.find(names) is not None]
+        spelled = candidates[len(self._folders) :] if not path.startswith("/") else []
+        folder, names = (existing or spelled or candidates)[0]
+        data = content.encode()
+        created = folder.write(names, data, stopped=stop.is_set)
+        return ToolResult(f"{'wrote' if created else 'replaced'} {path!r}: {len(data)} bytes")
+
+    def _found(self, path: str) -> tuple[Folder, tuple[str, ...], Entry | None]:
+        candidates = self._candidates(path)
+        for folder, names in candidates:
+            if (found := folder.find(names)) is not None:
+                return folder, names, found
+        return (*candidates[0], None)
+
+    def _candidates(self, path: str) -> list[tuple[Folder, tuple[str, ...]]]:
+        """Where `path` may be: beneath each root, and where it begins with a root's own spelling, beneath that."""
+        found = []
+        if not path.startswith("/"):
+            names = components(path)
+            found = [(folder, names) for _, folder in self._folders]
+        for root, folder in self._folders:
+            for spelling in dict.fromkeys((root.rstrip("/"), str(folder.path))):
+                if spelling not in ("", ".") and (path == spelling or path.startswith(f"{spelling}/")):
+                    found.append((folder, components(path[len(spelling) :].lstrip("/"))))
+        if not found:
+            raise RefusedError("the path is outside the folders of this tool: use one like 'notes/today.txt'")
+        return found
+
+
+def build(config: Config, host: Host) -> FileOperations:  # noqa: ARG001 (the contract's signature)
+    return FileOperations(config)
+
+
+PLUGIN = Plugin(Config, build)
+
+
+def _folder(root: str) -> Folder:
+    path = Path(os.path.abspath(root))  # noqa: PTH100 (resolve() would follow links, and hide how it was spelled)
+    may_make = root in _DEFAULT_ROOTS
+    if not path.is_dir() and not (may_make and not path.exists()):
+        raise ValueError(f"file_operations.roots: no folder {str(path)!r}: make it with mkdir, or name another")
+    return Folder(path, may_make=may_make)
+
+
+def _operations(config: Config) -> tuple[str, ...]:
+    return ("read", "list", "exists", "write") if config.write else ("read", "list", "exists")
+
+
+def _spec(config: Config) -> ToolSpec:
+    several = f" The folders are {', '.join(config.roots)}." if len(config.roots) > 1 else ""
+    properties: Json = {
+        "operation": {"type": "string", "enum": list(_operations(config)), "description": "What to do."},
+        "path": {"type": "string", "description": "A relative path such as 'notes/today.txt'; '.' is the folder."},
+    }
+    if config.write:
+        properties["content"] = {"type": "string", "description": "For write: the whole new text of the file."}
+    return ToolSpec(
+        name="file_operations",
+        description=f"Works with the text files of a folder: {', '.join(_operations(config))}.{several}",
+        parameters={
+            "type": "object",
+            "properties": properties,
+            "required": ["operation", "path"],
+            "additionalProperties": False,
+        },
+        category="files",
+        untrusted=config.untrusted,
+        requires_approval=config.requires_approval,
+    )
+
+
+def _text(content: Content) -> str:
+    if b"\0" in content.data[:_PROBE_BYTES]:
+        return f"a binary file of {content.size_bytes} bytes that begins with {content.data[:_SHOWN_BYTES].hex(' ')}"
+    whole = len(content.data) >= content.size_bytes
+    text = codecs.getincrementaldecoder("utf-8")(errors="replace").decode(content.data, final=whole)
+    if whole:
+        return text
+    return f"{text}\n[... the file has {content.size_bytes} bytes; these were the first {len(content.data)} ...]"
+
+
+def _listing(entries: Sequence[Entry], count: int) -> str:
+    lines = [_line(entry) for entry in entries]
+    if count > len(entries):
+        lines.append(f"[... {count} entries; these were the first {len(entries)} ...]")
+    return "\n".join(lines) or "(empty)"
+
+
+def _line(entry: Entry) -> str:
+    name = "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in entry.name)
+    if entry.kind == "folder":
+        return f"{name}/"
+    return f"{name}  ({_described(entry)})"
+
+
+def _described(entry: Entry) -> str:
+    if entry.kind == "file":
+        return f"file, {entry.size_bytes} bytes"
+    return {"folder": "folder", "link": "link, not followed"}.get(entry.kind, "no ordinary file")
+
+
+def _said(error: RefusedError | OSError) -> str:
+    if isinstance(error, RefusedError):
+        return f"refused: {error}"
+    if isinstance(error, FileNotFoundError):
+        return "no such file or folder"
+    return f"failed: {error.strerror or 'the system refused'}"

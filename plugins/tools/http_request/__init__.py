@@ -1,0 +1,263 @@
+"""The tool `http_request`: one request to a web server that the model names, and what it answered as text.
+
+1. Where a connection goes is decided on the address of its socket, at connect, for every connection: names that change
+   their address, spellings of an address and redirects all end there.
+2. Nothing is kept from one request to the next: no connections, cookies, or addresses of names.
+3. Time and decoded size are bounded; every failure is a text for the model.
+"""
+
+import asyncio
+import errno
+import ipaddress
+import socket
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated
+
+import aiohttp
+from aiohappyeyeballs import AddrInfoType
+from aiohttp.abc import AbstractResolver
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from yarl import URL
+
+from gateway.contracts.exchange import Exchange, Host, Json, Plugin, ToolCall, ToolResult, ToolSpec
+from gateway.http.public_address import is_public
+from gateway.units import positive_seconds
+from .request import METHODS, PORTS, TOOL_HEADER, RefusedError, WebRequest, allowed_host, plain_host, readable, redirected, web_request
+from .workflow_body import body_with
+from gateway.workflows.templates import Values, filled_object
+from .workflow_url import url_with
+
+MAX_REDIRECTS = 5
+MAX_SHOWN = 500  # characters of one header
+SHOWN_HEADERS = (
+    "content-type",
+    "location",
+    "last-modified",
+    "etag",
+    "retry-after",
+    "allow",
+    "link",
+    "www-authenticate",
+)
+NOT_PUBLIC = "its address is not on the public internet, and only public servers are asked"
+
+
+Seconds = Annotated[float, BeforeValidator(positive_seconds)]
+
+
+class Config(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    requires_approval: bool = Field(default=False, description="Ask a person before every call, whatever its risk.")
+    untrusted: bool = Field(default=True, description="Its results come from strangers and taint the run.")
+    private_networks: bool = Field(
+        default=False, description="Allow loopback, private and link-local addresses, and any port."
+    )
+    hosts: tuple[str, ...] = Field(
+        default=(), description="Hosts to ask; ports 80 and 443 unless one is named; empty: all."
+    )
+    timeout: Seconds = Field(default=30.0, description="Longest time for a call, redirects included.")
+    max_bytes: int = Field(default=1 << 20, gt=0, description="How much of an answer is read, decoded.")
+
+    @field_validator("hosts")
+    @classmethod
+    def _are_hosts(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        for host in hosts:
+            allowed_host(host)
+        return hosts
+
+
+class _NotPublicError(OSError):
+    def __init__(self) -> None:
+        super().__init__(errno.EACCES, NOT_PUBLIC)
+
+
+class HttpRequest:
+    """The source of this one tool."""
+
+    def __init__(self, config: Config, *, resolver: AbstractResolver | None = None) -> None:
+        self._config = config
+        self._hosts = frozenset(allowed_host(host) for host in config.hosts)
+        self._resolver = resolver
+        self._session: aiohttp.ClientSession | None = None
+
+    async def list_tools(self) -> Sequence[ToolSpec]:
+        only = f" Only these hosts: {', '.join(self._config.hosts)}." if self._config.hosts else ""
+        spec = replace(_SPEC, untrusted=self._config.untrusted, requires_approval=self._config.requires_approval)
+        return (replace(spec, description=spec.description + only),)
+
+    def bound(self, arguments: Json, values: Values) -> Json:
+        """See `Binder`: a value is data in the URL, and in a body of JSON or of a form."""
+        headers = arguments.get("headers")
+        named = headers.items() if isinstance(headers, dict) else ()
+        kind = next((str(text) for name, text in named if str(name).lower() == "content-type"), None)
+        return filled_object(arguments, values, writers={"url": url_with, "body": body_with(kind)})
+
+    async def refusal(self, call: ToolCall, exchange: Exchange) -> str | None:  # noqa: ARG002 - as for `call`
+        """What can be told without a look-up: asking for the addresses of a name would tell its server that name."""
+        try:
+            request = web_request(call.arguments)
+            self._check(request.url, hop=0)
+        except RefusedError as refusal:
+            return _refused(refusal)
+        if not self._config.private_networks and _is_inside(request.url.host or ""):
+            return _failed(request, NOT_PUBLIC)
+        return None
+
+    async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:  # noqa: ARG002 - the same for every run
+        try:
+            request = web_request(call.arguments)
+            async with asyncio.timeout(self._config.timeout):
+                return await self._follow(request)
+        except RefusedError as refusal:
+            return ToolResult(_refused(refusal), ok=False)
+        except TimeoutError:
+            return ToolResult(f"No complete answer within {self._config.timeout:g} seconds.", ok=False)
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            return ToolResult(_failed(request, _reason(error)), ok=False)
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def _follow(self, request: WebRequest) -> ToolResult:
+        for hop in range(MAX_REDIRECTS + 1):
+            self._check(request.url, hop=hop)
+            # Leaving this block closes the connection, whatever was read of it, also when the call is cancelled.
+            async with self._opened().request(
+                request.method, request.url, headers=request.headers, data=request.body, allow_redirects=False
+            ) as response:
+                location = response.headers.get("Location")
+                following = redirected(request, status=response.status, location=location)
+                if following is None:
+                    return await self._told(response, final=request.url if hop else None)
+            request = following
+        raise RefusedError(f"more than {MAX_REDIRECTS} redirects, the last one to {request.url.host!r}")
+
+    def _check(self, url: URL, *, hop: int) -> None:
+        what = f"{'the redirect to' if hop else 'the host'} {url.host!r}"
+        host, port, usual = plain_host(url.host or ""), url.port, PORTS[url.scheme]
+        if self._hosts:
+            if (host, port) not in self._hosts and (port != usual or (host, None) not in self._hosts):
+                raise RefusedError(f"{what}, port {port}, is not one of the hosts that the operator allows")
+        elif port not in PORTS.values() and not self._config.private_networks:
+            raise RefusedError(f"{what} has port {port}, which is not a port of the web (80, 443)")
+
+    def _opened(self) -> aiohttp.ClientSession:
+        """Made by the first call: it wants a running event loop."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    socket_factory=self._socket, resolver=self._resolver, use_dns_cache=False, force_close=True
+                ),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(total=None),  # the timeout of the call covers all of its requests
+                trust_env=False,
+                headers={"User-Agent": "twolane", TOOL_HEADER: "http_request"},
+            )
+        return self._session
+
+    def _socket(self, address: AddrInfoType) -> socket.socket:
+        family, kind, protocol, _, place = address
+        if not self._config.private_networks and not is_public(str(place[0])):
+            raise _NotPublicError
+        return socket.socket(family=family, type=kind, proto=protocol)
+
+    async def _told(self, response: aiohttp.ClientResponse, *, final: URL | None) -> ToolResult:
+        lines = [f"HTTP {response.status} {_shown(response.reason or '')}".rstrip()]
+        if final is not None:
+            lines.append(f"url: {final}")
+        lines += [f"{name}: {_shown(response.headers[name])}" for name in SHOWN_HEADERS if name in response.headers]
+        body, whole = await self._read(response)
+        content_type = response.content_type if "Content-Type" in response.headers else None
+        text = readable(body, content_type=content_type, charset=response.charset)
+        if text is None:
+            text = f"[{'' if whole else 'more than '}{len(body)} bytes that are not text: not shown]"
+        elif not whole:
+            text += f"\n[... cut after {len(body)} bytes]"
+        return ToolResult("\n".join((*lines, "", text)), ok=response.status < 400)
+
+    async def _read(self, response: aiohttp.ClientResponse) -> tuple[bytes, bool]:
+        """As much as is wanted, and whether that is all: a bomb is unpacked no further."""
+        body = bytearray()
+        async for piece in response.content.iter_any():
+            body += piece
+            if len(body) > self._config.max_bytes:
+                response.close()
+                return bytes(body[: self._config.max_bytes]), False
+        return bytes(body), True
+
+
+def _refused(refusal: RefusedError) -> str:
+    return f"Refused: {refusal}."
+
+
+def _failed(request: WebRequest, reason: str) -> str:
+    return f"The request to {request.url.host!r} failed: {reason}."
+
+
+def _is_inside(host: str) -> bool:
+    """Whether the text of a host alone says that it is none of the public internet."""
+    name = plain_host(host)
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return name == "localhost" or name.endswith(".localhost")
+    return not is_public(name)
+
+
+def _shown(header: str) -> str:
+    """aiohttp keeps bytes that are not UTF-8 as lone surrogates, which no JSON can carry."""
+    return header[:MAX_SHOWN].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _reason(error: Exception) -> str:
+    """Without the addresses that a name stands for."""
+    if NOT_PUBLIC in str(error):
+        return NOT_PUBLIC
+    match error:
+        case aiohttp.InvalidURL():
+            return "its name is neither a host name nor an address in its usual spelling"
+        case aiohttp.ClientConnectorDNSError():
+            return "its name cannot be resolved"
+        case aiohttp.ClientSSLError():
+            return "its certificate or its TLS is not valid"
+        case aiohttp.ClientConnectorError():
+            return "it does not accept connections"
+        case aiohttp.ClientPayloadError():
+            return "its answer is cut short, or cannot be decoded"
+        case aiohttp.ClientResponseError():
+            return "its answer is not valid HTTP"
+        case aiohttp.ClientConnectionError() | ConnectionError():
+            return "it closed the connection without an answer"
+    return type(error).__name__
+
+
+_SPEC = ToolSpec(
+    name="http_request",
+    description="Sends one HTTP request and returns status, some headers and the body as text; follows redirects.",
+    parameters={
+        "type": "object",
+        "properties": {
+            "url": {"type": "string", "description": "Address, with http:// or https://."},
+            "method": {"type": "string", "enum": list(METHODS), "default": "GET"},
+            "headers": {
+                "type": "object",
+                "additionalProperties": {"type": "string"},
+                "description": "Header fields to send, as text by their names.",
+            },
+            "body": {"type": "string", "description": "Text to send; name its Content-Type in `headers`."},
+        },
+        "required": ["url"],
+        "additionalProperties": False,
+    },
+    category="web",
+)
+
+
+def build(config: Config, host: Host) -> HttpRequest:  # noqa: ARG001 - every plugin is built with a host
+    return HttpRequest(config)
+
+
+PLUGIN = Plugin(Config, build)

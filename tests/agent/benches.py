@@ -1,0 +1,234 @@
+"""An agent loop around a scripted model and a real store: what the tests of runs stand on."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import orjson
+from tools.doubles import Does, Doubts, ExaminingSource, Refuses, Source, spec
+
+from gateway.contracts.exchange import Caller, Exchange, Json, LoopLimits, Reply, Resume, RiskAssessor, ToolCall, ToolResult, Verdict
+from gateway.telemetry.counters import ContextCounters
+from gateway.contracts.journal import Approval, RunState, StoredRun, StoredStep
+from gateway.agent.stage import Agents, Crew
+from gateway.agent.round import Consent
+from gateway.approvals.approvals import Desk, Wish
+from gateway.runs.leases import Keeper
+from gateway.runs.snapshot import exchange_of
+from gateway.runs.event_feed import Tail
+from gateway.testing.clock import ManualClock
+from gateway.tools.catalog import Configured, load_catalog
+from gateway.tools.gate import Gate, Policy, Rule
+from gateway.tools.in_use import Equipment, InUse
+from gateway.tools.judge import Judge
+from gateway.tools.results import Results
+from gateway.tools.runner import Runner
+from gateway.plugins.stores.sqlite import SqliteStore
+from tests.telling import reply_of, told, whole
+
+from .doubles import Clock
+from .models import chunk
+
+USAGE = {"prompt_tokens": 10, "completion_tokens": 4, "total_tokens": 14}
+CALLER = Caller("c", "t", frozenset(("context", "approve")))
+BODY: Json = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+
+
+def call(tool: str = "look", *, terminate: bool = False, risk_level: str = "low", **parameters: object) -> str:
+    asked = {"tool": tool, "parameters": {"risk_level": risk_level, **parameters}, "terminate": terminate}
+    return orjson.dumps(asked).decode()
+
+
+def answer(*texts: str, usage: Json | None = USAGE, **last: object) -> list[Json]:
+    told = [] if usage is None else [{"choices": [], "usage": usage}]
+    return [*map(chunk, texts), chunk(finish="stop", **last), *told]
+
+
+def group(*calls: str) -> list[Json]:
+    """Calls that come together."""
+    return answer(f"[{', '.join(calls)}]")
+
+
+def workflow(*steps: Json, **parameters: object) -> Json:
+    """`contracts.Exchange.workflow` of these steps."""
+    return {"definition": {"name": "w", "description": "x", "steps": list(steps)}, "parameters": parameters}
+
+
+class Harmless:
+    """An assessor that lets every call run."""
+
+    def assess(self, arguments: Json) -> Verdict:
+        return Verdict("auto", "whitelist", "harmless", f"{len(arguments)} arguments")
+
+
+def texts(told: list[Json]) -> str:
+    return "".join(c["delta"].get("content", "") for one in told for c in one["choices"])
+
+
+def behind_question(told: list[Json]) -> str:
+    """What a held answer says behind its question, which it tells once."""
+    text = texts(told)
+    assert text.startswith(("This call waits for your approval.", "These ")) and text.count("To answer, ") == 0
+    assert text.count("Or, as soon as your program lets you,") == 1
+    return text.partition(": reason`.")[2].removeprefix("\n\n")
+
+
+def consent(*, inline_wait_s: float = 5.0, on_reject: Literal["abort", "continue"] = "abort") -> Consent:
+    return Consent(inline_wait_s=inline_wait_s, on_reject=on_reject)
+
+
+async def _works(asked: ToolCall) -> ToolResult:
+    return ToolResult(f"looked at {asked.arguments}")
+
+
+def _never(_call: ToolCall) -> str | None:
+    return None
+
+
+async def _agrees(_call: ToolCall) -> Verdict | None:
+    return None
+
+
+@dataclass
+class Bench:
+    """An agent loop around `answers` of a model, one after the other; an exception is raised in its place.
+
+    Its tools are `look`, and `peek`, which may run twice.
+    """
+
+    answers: Sequence[list[Json] | BaseException]
+    does: Does = _works
+    refuses: Refuses = _never
+    doubts: Doubts = _agrees
+    limits: LoopLimits = field(default_factory=LoopLimits)
+    asks: Consent = field(default_factory=consent)
+    untrusted: bool = False  # `look` reads what strangers wrote
+    policy: Policy = field(default_factory=lambda: Policy(trust_llm="always", default="confirm"))
+    assessors: dict[str, RiskAssessor] = field(default_factory=dict)
+    rules: dict[str, Rule] = field(default_factory=dict)
+    store: SqliteStore = field(default_factory=lambda: SqliteStore(":memory:"))
+    clock: ManualClock = field(default_factory=ManualClock)
+    counters: ContextCounters = field(default_factory=ContextCounters)
+    asked: list[Exchange] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
+    released: int = 0
+    on_call: Callable[[], None] = lambda: None
+    is_open: bool = False
+
+    async def agents(self) -> Agents:
+        """As a process would have them that has just begun."""
+        if not self.is_open:
+            await self.store.open()
+            self.is_open = True
+        clock = Clock(self.clock)
+        schema = {"type": "object", "properties": {"x": {}}}
+        look = ExaminingSource(spec(parameters=schema), does=self._does, refuses=self.refuses, doubts=self.doubts)
+        peek = Source(spec("peek", parameters=schema, idempotent=True), does=self._does)
+        judge = Judge(
+            await load_catalog({"look": Configured(look, untrusted=self.untrusted), "peek": Configured(peek)}),
+            Gate(self.policy, self.assessors, rules=self.rules),
+        )
+        self.tail = Tail(self.store)
+        self.keeper = Keeper(self.store, clock=clock, resume=_unexpected)
+        self.equipment = Equipment(judge, Runner(Results(), counters=self.counters, clock=clock), _hold)
+        in_use = InUse(lambda: self.equipment)
+        self.desk = Desk(
+            self.store,
+            self.tail,
+            in_use,
+            counters=self.counters,
+            clock=clock,
+            expires_s=3600.0,
+            on_reject=self.asks.on_reject,
+        )
+        self.crew = Crew(
+            in_use=in_use,
+            desk=self.desk,
+            tail=self.tail,
+            keeper=self.keeper,
+            consent=self.asks,
+            store=self.store,
+            counters=self.counters,
+            clock=clock,
+        )
+        return Agents(self.crew)
+
+    def reload(self, **rules: Rule) -> None:
+        """From now on these rules are in use, whatever a run began with."""
+        self.rules, now = rules, self.equipment
+        self.equipment = replace(now, judge=Judge(now.judge.catalog, Gate(self.policy, self.assessors, rules=rules)))
+
+    async def reply(self, **facts: object) -> Reply:
+        given: dict[str, object] = {"body": BODY, "caller": CALLER, "chain": "main", **facts}
+        exchange = Exchange(id="run_1", **given)  # type: ignore[arg-type]
+        return await (await self.agents()).stage(self.limits)(exchange, self._model)
+
+    async def run(self, **facts: object) -> list[Json]:
+        """What the client is told; marks that are none of its business are left out."""
+        return await told_by(await self.reply(**facts))
+
+    async def resumed(self, *states: RunState, messages: list[Json] | None = None, **facts: object) -> list[Json]:
+        """What comes of the run in another process, or in the request that brings a decision."""
+        agents = await self.agents()
+        self.clock.advance(60.0)  # whoever had the run before is gone
+        run = await self.keeper.claim("run_1", *(states or ("running", "awaiting_approval")))
+        assert run is not None, await self.stored()
+        exchange = replace(exchange_of(Resume(run, messages), approvals="turn"), **facts)  # type: ignore[arg-type]
+        return await told_by(await agents.stage(self.limits)(exchange, self._model))
+
+    async def stored(self) -> StoredRun:
+        run = await self.store.run("run_1", tenant="t")
+        assert run is not None
+        return run
+
+    async def steps(self) -> list[StoredStep]:
+        return list(await self.store.steps("run_1", tenant="t"))
+
+    async def approvals(self) -> list[Approval]:
+        return list(await self.store.approvals(tenant="t", run_id="run_1", limit=100))
+
+    async def decide(self, *, approve: bool = True, index: int = -1, **wish: object) -> Approval:
+        asked = (await self.approvals())[index]
+        return await self.desk.rule(
+            asked.id,
+            Wish(approve=approve, via="rest", **wish),  # type: ignore[arg-type]
+            caller=CALLER,
+        )
+
+    async def close(self) -> None:
+        await self.tail.close()
+        await self.store.close()
+
+    async def _does(self, asked: ToolCall) -> ToolResult:
+        self.calls.append(asked)
+        return await self.does(asked)
+
+    async def _model(self, exchange: Exchange) -> Reply:
+        self.asked.append(exchange)
+        self.on_call()
+        said = self.answers[len(self.asked) - 1]
+        if isinstance(said, BaseException):
+            raise said
+        return reply_of(*said, release=self._release)
+
+    async def _release(self) -> None:
+        self.released += 1
+
+
+async def told_by(reply: Reply) -> list[Json]:
+    try:
+        return [one for one in map(whole, await told(reply)) if "choices" in one]
+    finally:
+        await reply.release()
+
+
+def _hold() -> Callable[[], Awaitable[None]]:
+    return _let_go
+
+
+async def _let_go() -> None:
+    """Nobody closes these tools."""
+
+
+async def _unexpected(run: StoredRun) -> None:
+    raise AssertionError(f"nobody takes up runs here: {run.id}")

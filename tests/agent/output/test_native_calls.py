@@ -1,0 +1,142 @@
+"""Native tool calls, put together from their pieces."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.agent.output.native_calls import NativeCalls
+from gateway.agent.output.tool_calls import Calls, FoundCall, Malformed, Prose
+
+
+def native(*deltas: object, limit: int = 1 << 20, finish_reason: str | None = "tool_calls") -> Any:
+    calls = NativeCalls(limit=limit)
+    for delta in deltas:
+        calls.feed(delta)
+    return calls.outcome(finish_reason=finish_reason)
+
+
+def piece(arguments: object = None, name: object = None, **keys: object) -> dict[str, object]:
+    function = {key: value for key, value in (("name", name), ("arguments", arguments)) if value is not None}
+    return {**keys, "function": function}
+
+
+def found(outcome: Any) -> list[tuple[str, dict[str, Any], str | None]]:
+    assert isinstance(outcome, Calls), outcome
+    return [(call.tool, call.parameters, call.id) for call in outcome.calls]
+
+
+def test_native_calls_are_put_together_by_index() -> None:
+    """Pieces of parallel calls may be mixed; the order is that of the index."""
+    outcome = native(
+        piece("", "b", index=1, id="2"),
+        piece('{"x"', "a", index=0, id="1"),
+        piece("{}", index=1),
+        piece(":1}", index=0),
+    )
+    assert found(outcome) == [("a", {"x": 1}, "1"), ("b", {}, "2")]
+
+
+def test_native_calls_without_an_index() -> None:
+    """Whole calls each, or continued by id or by order."""
+    assert found(native(piece("{}", "a", id="1"), piece("{}", "b", id="2"))) == [("a", {}, "1"), ("b", {}, "2")]
+    assert found(native(piece("{", "a", id="1"), piece("}", id="1"))) == [("a", {}, "1")]
+    assert found(native(piece("{", "a", id="1"), piece("}"))) == [("a", {}, "1")]
+    assert found(native(piece("{}", "a"), piece("{}", "b"))) == [("a", {}, None), ("b", {}, None)]
+
+
+def test_native_calls_that_share_an_index() -> None:
+    """Some upstreams give 0 to all: a new id with a name is a new call."""
+    both = native(piece("{}", "a", index=0, id="1"), piece('{"x":1}', "b", index=0, id="2"))
+    assert found(both) == [("a", {}, "1"), ("b", {"x": 1}, "2")]
+
+
+def test_an_id_or_name_with_every_piece() -> None:
+    """A repeated name is one name; another id without a name is no other call."""
+    pieces = [piece("{", "get", index=0, id="1"), piece("", "get", index=0, id="1"), piece("}", index=0, id="9")]
+    assert found(native(*pieces)) == [("get", {}, "1")]
+
+
+@pytest.mark.parametrize("arguments", ["", " ", None, "{}", {}])
+def test_native_calls_without_arguments(arguments: object) -> None:
+    """No arguments are none."""
+    assert found(native(piece(arguments, "a", index=0, id="1"))) == [("a", {}, "1")]
+
+
+def test_native_arguments_as_an_object() -> None:
+    """Some upstreams send the object itself."""
+    assert found(native(piece({"x": [1]}, "a", index=0))) == [("a", {"x": [1]}, None)]
+
+
+@pytest.mark.parametrize(
+    "arguments", ['{"path":"a.t', "[]", "null", '"{}"', '{"a":1,"a":2}', "{} {}", [], 0, False, "x"]
+)
+def test_bad_native_arguments_are_never_none(arguments: object) -> None:
+    """What is not an object runs nothing."""
+    outcome = native(piece(arguments, "a", index=0, id="1"))
+    assert isinstance(outcome, Malformed)
+    assert "'a'" in outcome.reason
+
+
+def test_a_native_call_that_was_cut() -> None:
+    """The model is told that its answer was cut."""
+    outcome = native(piece('{"path":"a.t', "a", index=0), finish_reason="length")
+    assert isinstance(outcome, Malformed)
+    assert "cut off" in outcome.reason
+
+
+@pytest.mark.parametrize("name", [None, "", "  ", 3])
+def test_a_native_call_needs_a_name(name: object) -> None:
+    """Without one it is malformed."""
+    assert native(piece("{}", name, index=0)) == Malformed("A tool call has no name.")
+
+
+def test_native_calls_are_bounded() -> None:
+    """More than the limit is malformed and not kept."""
+    outcome = native(*[piece("x" * 50, "a", index=0) for _ in range(100)], limit=1000)
+    assert outcome == Malformed("The tool calls are longer than 1000 characters.")
+    assert isinstance(native(*[piece("", "a", index=n) for n in range(100)], limit=1000), Malformed)
+    assert len(found(native(*[piece("", "a", index=n) for n in range(10)], limit=1000))) == 10
+
+
+def test_no_native_calls() -> None:
+    """Nothing, and what is no call at all, is text."""
+    assert native() == Prose()
+    assert native(None, "x", 3, []) == Prose()
+
+
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["index", "id", "function", "name", "arguments"]), inner, max_size=5)
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.lists(JUNK, max_size=6))
+def test_any_native_pieces_are_taken(deltas: list[object]) -> None:
+    """No exception, whatever an upstream sends."""
+    assert isinstance(native(*deltas), Calls | Malformed | Prose)
+
+
+def test_the_older_function_call() -> None:
+    """One call in pieces, without an id; where `tool_calls` are there as well, they count."""
+    calls = NativeCalls(limit=1000)
+    for piece_ in ({"name": "a", "arguments": ""}, {"arguments": '{"x"'}, {"arguments": ": 1}"}, None, 3):
+        calls.feed_older(piece_)
+    assert calls.outcome(finish_reason="function_call") == Calls((FoundCall("a", {"x": 1}, terminate=False),))
+    calls.feed(piece("{}", "b", id="1"))
+    assert found(calls.outcome(finish_reason="tool_calls")) == [("b", {}, "1")]
+    calls.feed_older({"arguments": "x" * 1000})
+    assert isinstance(calls.outcome(finish_reason="stop"), Malformed)
+
+
+def test_a_level_beside_an_older_function_call() -> None:
+    """It may raise the risk, as beside any other call."""
+    calls = NativeCalls(limit=1000)
+    calls.feed_older({"name": "a", "arguments": "{}", "risk_level": "high"})
+    outcome = calls.outcome(finish_reason="stop")
+    assert isinstance(outcome, Calls) and outcome.calls[0].beside == "high"

@@ -1,0 +1,124 @@
+"""What pieces of an answer are."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.agent.output.tool_calls import Calls, FoundCall, Malformed, Prose, judge, looks_like_call
+
+CALL = '{"tool": "a", "parameters": {"x": 1}, "terminate": true}'
+FOUND = FoundCall("a", {"x": 1}, terminate=True)
+
+
+def test_valid_json_tool_call() -> None:
+    """The three fields make a call; others beside them are no part of it."""
+    assert judge(CALL) == Calls((FOUND,))
+    assert judge(CALL[:-1] + ', "risk_level": "low"}') == Calls((FOUND,))
+
+
+def test_the_format_of_mcp() -> None:
+    """`tool_call` with name and arguments; it never terminates, and null is none."""
+    assert judge('{"tool_call": {"name": "t", "arguments": {"a": 1}}}') == Calls((FoundCall("t", {"a": 1}, False),))
+    assert judge('{"response": "hi", "tool_call": {"name": "t", "arguments": {}}}') == Calls(
+        (FoundCall("t", {}, False),)
+    )
+    assert judge('{"response": "hi", "tool_call": null}') == Prose()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"tool": "a", "parameters": {}, "terminate": false, "tool_call": {"name": "b", "arguments": {}}}',
+        '{"tool_call": {"name": "b", "arguments": {}}, "terminate": true}',
+        '{"tool": "a", "parameters": {}, "terminate": false, "name": "b", "arguments": {}}',
+        '{"tool_call": {"name": "b", "arguments": {}, "parameters": {}}}',
+        '{"tool_call": {"tool": "a", "parameters": {}, "terminate": false}}',
+        '{"name": "a", "arguments": {}, "parameters": {}}',
+        '{"name": "a", "arguments": {}, "tool_call": {"name": "b", "arguments": {}}}',
+    ],
+)
+def test_the_keys_of_two_formats(text: str) -> None:
+    """Two readings are none, and the model is told so; null is no key."""
+    outcome = judge(text, named=True)
+    assert isinstance(outcome, Malformed) and "two formats" in outcome.reason
+    assert judge(CALL[:-1] + ', "tool_call": null}') == Calls((FOUND,))
+
+
+def test_an_array_of_calls_is_a_group() -> None:
+    """All of it are calls, or it is malformed, or none is."""
+    assert judge(f"[{CALL}, {CALL}]") == Calls((FOUND, FOUND))
+    assert judge(f"[{CALL}]") == Calls((FOUND,))
+    assert isinstance(judge(f'[{CALL}, {{"a": 1}}]'), Malformed)
+    assert isinstance(judge(f'[{CALL}, {{"tool": "b", "parameters": {{}}}}]'), Malformed)
+    assert judge('[{"a": 1}, 2]') == Prose()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": 1}',
+        "[]",
+        '{"tool": "hammer", "price": 10}',
+        '{"terminate": true}',
+        '{"schema": {"tool": "a", "parameters": {}, "terminate": false}}',
+        '{"a": 1,}',
+        "{tool: hammer}",
+        "{'tool': 'hammer'}",
+        '{"text": "its keys are tool: and parameters: ", oops}',
+    ],
+)
+def test_what_is_no_call(text: str) -> None:
+    """Other JSON, and what is neither JSON nor has two keys of a call."""
+    assert judge(text) == Prose()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"tool": "a", "parameters": {}, "terminate": 1}', "'terminate'"),
+        ('{"tool": "a", "parameters": {}}', "'terminate'"),
+        ('{"tool": "a", "parameters": [], "terminate": true}', "'parameters'"),
+        ('{"tool": " ", "parameters": {}, "terminate": true}', "'tool'"),
+        ('{"tool_call": {"name": "t"}}', "'arguments'"),
+        ('{"tool_call": []}', "'name'"),
+        ('{"tool": "a", "parameters": {}, "terminate": false,}', "JSON"),
+        ("{'tool': 'a', 'parameters': {}, 'terminate': False}", "JSON"),
+        ('{tool: "a", parameters: {}, terminate: false}', "JSON"),
+        ("{“tool”: “a”, “parameters”: {}, “terminate”: false}", "JSON"),
+        ('{"tool"："a"，"parameters"：{}，"terminate"：false}', "JSON"),
+        ('{\\"tool\\": \\"a\\", \\"parameters\\": {}}', "JSON"),
+        ('{"thought": "one\ntwo", "tool": "a", "parameters": {}, "terminate": false}', "JSON"),
+        ('{"tool": "a", "parameters": {"x": 1, "x": 2}, "terminate": false}', "'x' is there twice"),
+        ('{"tool": "a", "parameters": {"x": ' + "[" * 200 + "]" * 200 + '}, "terminate": false}', "deep"),
+        ('[{"tool": "a", "parameters": {}, "terminate": false},]', "JSON"),
+    ],
+)
+def test_handle_malformed_json(text: str, reason: str) -> None:
+    """An attempt says what is wrong with it."""
+    outcome = judge(text)
+    assert isinstance(outcome, Malformed)
+    assert reason in outcome.reason
+
+
+@pytest.mark.parametrize(
+    "text", ['{"tool": "a', '{"tool"', "{'parameters': ", "[ {tool: x", '{"why": 1, "tool": "a", "parameters": {"']
+)
+def test_a_cut_attempt_looks_like_a_call(text: str) -> None:
+    """Its first key, or two of its keys, tell."""
+    assert looks_like_call(text)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"name": "x', '{"a": 1, "tool": "x', "{tools: ", '{"toolbox": [', '{"a": "the tool: x']
+)
+def test_other_cut_texts_do_not(text: str) -> None:
+    """A similar word is none."""
+    assert not looks_like_call(text)
+
+
+@given(st.text("{}[]\",:\\'tol_cparmeni \n", max_size=80))
+def test_any_text_is_judged(text: str) -> None:
+    """No exception; only JSON is ever a call."""
+    assert not isinstance(judge(text), Calls) or json.loads(text)

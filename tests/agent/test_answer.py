@@ -1,0 +1,179 @@
+"""One answer as it streams: what the client gets of it at once, and what the loop gets at its end."""
+
+import pytest
+
+from gateway.contracts.exchange import Chunk, Json
+from gateway.errors import GatewayError
+from gateway.agent.answer import Answer, PlainAnswer
+from gateway.dialects.usage import Usage
+from gateway.runs.transcript import ANSWER_CHARS
+from gateway.agent.output.scanner import Calls, Malformed, Outcome, Prose
+from tests.telling import reply_of, whole
+
+from .benches import USAGE, call
+from .models import chunk
+
+
+async def read(*chunks: Json, spoken: list[str] | None = None) -> tuple[list[Json], Answer, str, Outcome, Usage]:
+    """What came out of it: chunks, the answer, its rest and what it was."""
+    usage, said = Usage(), [] if spoken is None else spoken
+
+    def tell(text: str) -> str:
+        said.append(text)
+        return text
+
+    async def release() -> None:
+        raise AssertionError("whoever has the reply releases it")
+
+    answer = Answer(usage=usage, spoken=tell)
+    out: list[Chunk] = []
+    await answer.read(reply_of(*chunks, release=release), out.append)
+    rest, found = answer.finish()
+    return [whole(one) for one in out], answer, rest, found, usage
+
+
+def deltas(told: list[Json]) -> list[Json]:
+    return [one["choices"][0]["delta"] for one in told]
+
+
+async def test_text_flows_on_as_it_comes() -> None:
+    """Each piece at once; it is told as it was shown."""
+    spoken: list[str] = []
+    out, answer, rest, found, _ = await read(chunk("Hel"), chunk("lo"), chunk(finish="length"), spoken=spoken)
+    assert deltas(out) == [{"content": "Hel"}, {"content": "lo"}] and rest == ""
+    assert (answer.content, answer.reason, spoken) == ("Hello", "length", ["Hel", "lo"])
+    assert isinstance(found, Prose)
+
+
+async def test_a_call_never_flows_on() -> None:
+    """However it was cut; the text before it does."""
+    text = f"Let me see. {call(x=1)}"
+    for size in (1, 3, 1000):
+        pieces = [chunk(text[i : i + size]) for i in range(0, len(text), size)]
+        out, answer, rest, found, _ = await read(*pieces, chunk(finish="stop"))
+        assert "".join(delta["content"] for delta in deltas(out)) + rest == answer.content == "Let me see. "
+        assert isinstance(found, Calls) and found.calls[0].parameters == {"risk_level": "low", "x": 1}
+
+
+async def test_what_was_held_back_and_is_text_comes_at_the_end() -> None:
+    """It is spoken like any other."""
+    spoken: list[str] = []
+    out, answer, rest, found, _ = await read(chunk('See {"tool'), chunk(finish="stop"), spoken=spoken)
+    assert answer.content == "".join(spoken) == "".join(d["content"] for d in deltas(out)) + rest
+    assert isinstance(found, Prose | Malformed)
+
+
+async def test_thoughts_flow_on_beside_the_text() -> None:
+    """Under either name; they are no part of the answer, and no call is looked for in them."""
+    thought = {"choices": [{"index": 0, "delta": {"reasoning_content": call(), "content": "Hi"}}]}
+    other = {"choices": [{"index": 0, "delta": {"reasoning": "Hm."}}]}
+    empty = {"choices": [{"index": 0, "delta": {"reasoning": "", "reasoning_content": None}}]}
+    out, answer, _, found, _ = await read(thought, other, empty, chunk(finish="stop"))
+    assert deltas(out) == [{"reasoning_content": call()}, {"content": "Hi"}, {"reasoning": "Hm."}]
+    assert answer.content == "Hi" and isinstance(found, Prose)
+
+
+async def test_native_calls_are_collected() -> None:
+    """In pieces, none of which the client sees."""
+    pieces = [
+        {"index": 0, "id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"x"'}},
+        {"index": 0, "function": {"arguments": ":1}"}},
+    ]
+    out, _, rest, found, _ = await read(
+        *({"choices": [{"index": 0, "delta": {"tool_calls": [piece]}}]} for piece in pieces),
+        chunk(finish="tool_calls"),
+    )
+    assert (out, rest) == ([], "")
+    assert isinstance(found, Calls)
+    (asked,) = found.calls
+    assert (asked.tool, asked.parameters, asked.id) == ("look", {"x": 1}, "c1")
+
+
+ODD = pytest.mark.parametrize(
+    "odd",
+    [
+        {},
+        {"choices": None},
+        {"choices": []},
+        {"choices": [{}]},
+        {"choices": [{"delta": None}]},
+        {"choices": [{"index": 1, "delta": {"content": "other"}, "finish_reason": "length"}]},
+        {"choices": [{"index": 0, "delta": {"role": "assistant"}}]},
+        {"choices": [{"index": 0, "delta": {"content": ""}}]},
+        {"choices": [{"index": 0, "delta": {"content": None, "refusal": None}}]},
+        {"choices": [{"index": 0, "delta": {"content": [1, None, {"type": "text"}, {"type": "text", "text": 5}]}}]},
+        {"choices": [{"index": 0, "delta": {"reasoning": {}, "images": []}}]},
+        {"choices": [{"index": 0, "delta": {"tool_calls": []}}]},
+        {"object": "error", "message": None},
+    ],
+)
+
+
+@ODD
+async def test_what_is_nothing_makes_nothing(odd: Json) -> None:
+    """Upstreams send such chunks; the rest of the answer is what it was."""
+    out, answer, _, _, _ = await read(odd, chunk("Hi"), chunk(finish="stop"))
+    assert deltas(out) == [{"content": "Hi"}] and (answer.content, answer.reason) == ("Hi", "stop")
+
+
+async def test_tokens_are_read_from_wherever_they_come() -> None:
+    """Without choices at the end, or beside text."""
+    for last in ([chunk(finish="stop"), {"choices": [], "usage": USAGE}], [chunk(finish="stop", usage=USAGE)]):
+        *_, usage = await read(chunk("Hi"), *last)
+        assert usage.chunk()["usage"] == USAGE
+
+
+# Of a step of a workflow.
+
+
+async def plainly(*chunks: Chunk) -> tuple[PlainAnswer, Usage, list[Chunk]]:
+    """The answer, its tokens, what was told of it."""
+    usage, told = Usage(), list[Chunk]()
+    answer = PlainAnswer(usage=usage)
+    await answer.read(reply_of(*chunks), told.append)
+    return answer, usage, told
+
+
+@pytest.mark.parametrize("text", ["Hello", call(x=1), f"```json\n{call(x=1)}\n```", '{"tool', "<think>Hm.</think> Yes"])
+async def test_a_plain_answer_is_its_text_whatever_it_looks_like(text: str) -> None:
+    """However it was cut. Nobody is told of it, nothing of it is held back, and it asks for nothing."""
+    for size in (1, 7, 1000):
+        pieces = [text[i : i + size] for i in range(0, len(text), size)]
+        for told_as in (pieces, [chunk(piece) for piece in pieces]):
+            answer, _, told = await plainly(*told_as, chunk(finish="length"))
+            assert (answer.content, answer.reason, told) == (text, "length", [])
+            assert answer.finish() == ("", Prose())
+
+
+async def test_a_plain_answer_has_neither_thoughts_nor_native_calls() -> None:
+    """Nobody offered it tools."""
+    delta = {"reasoning_content": "Hm.", "content": "Hi", "tool_calls": [{"index": 0, "function": {"name": "look"}}]}
+    answer, _, _ = await plainly({"choices": [{"index": 0, "delta": delta}]}, chunk(finish="tool_calls"))
+    assert (answer.content, answer.reason) == ("Hi", "tool_calls") and answer.finish() == ("", Prose())
+
+
+@ODD
+async def test_what_is_nothing_makes_nothing_of_a_plain_answer(odd: Json) -> None:
+    """Either."""
+    answer, _, _ = await plainly(odd, chunk("Hi"), chunk(finish="stop"))
+    assert (answer.content, answer.reason) == ("Hi", "stop")
+
+
+async def test_tokens_of_a_plain_answer_count() -> None:
+    """Or are estimated."""
+    _, usage, _ = await plainly(chunk("Hi"), chunk(finish="stop"), {"choices": [], "usage": USAGE})
+    assert usage.chunk()["usage"] == USAGE
+    usage = Usage()
+    usage.asked({"messages": []})
+    await PlainAnswer(usage=usage).read(reply_of(chunk("12345"), chunk(finish="stop")), print)
+    assert usage.chunk()["usage"]["completion_tokens"] == 2
+
+
+async def test_a_plain_answer_has_a_longest_length() -> None:
+    """Nobody reads it meanwhile, so nothing else would stop it."""
+    half = "x" * (ANSWER_CHARS // 2)
+    answer, _, _ = await plainly(half, half)
+    assert len(answer.content) == ANSWER_CHARS
+    with pytest.raises(GatewayError, match="grew over") as error:
+        await plainly(half, half, "y")
+    assert error.value.code == "upstream_error"

@@ -1,0 +1,162 @@
+"""The time of a run: what it spends, what a person's thinking costs, and what happens when it is over."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from gateway.errors import GatewayError
+from gateway.agent.budget import Budget
+from gateway.testing.clock import ManualClock
+from tests.agent.doubles import Clock
+
+
+def over() -> GatewayError:
+    return GatewayError("agent_timeout", "Too long.")
+
+
+def budget(limit_s: float, *, spent_s: float = 0.0, clock: ManualClock | None = None) -> Budget:
+    made = Budget(limit_s, clock=Clock(clock or ManualClock()), expiry=over)
+    made.restore(spent_s)
+    return made
+
+
+async def _soon(reached: Callable[[], bool]) -> None:
+    async with asyncio.timeout(120):
+        while not reached():
+            await asyncio.sleep(0)
+
+
+def test_what_is_spent_is_gone() -> None:
+    """Also what was spent by another process."""
+    clock = ManualClock()
+    time = budget(100.0, spent_s=30.0, clock=clock)
+    assert (time.left_s, time.spent_s) == (70, 30)
+    clock.advance(50)
+    assert (time.left_s, time.spent_s) == (20, 80)
+    clock.advance(50)
+    assert (time.left_s, time.spent_s) == (-30, 130)
+
+
+async def test_the_end_is_told_once() -> None:
+    """At once where nothing was left to begin with."""
+    calls: list[str] = []
+    time = budget(10.0, spent_s=10.0)
+    time.start(lambda: calls.append("over"))
+    await _soon(lambda: bool(calls))
+    await asyncio.sleep(0.01)
+    assert calls == ["over"]
+
+
+async def test_a_stopped_budget_tells_nothing() -> None:
+    """Twice is once, and before the start it is nothing."""
+    calls: list[str] = []
+    time = budget(0.0)
+    time.stop()
+    time.start(lambda: calls.append("over"))
+    time.stop()
+    time.stop()
+    await asyncio.sleep(0.01)
+    assert calls == []
+
+
+async def test_a_persons_thinking_costs_nothing() -> None:
+    """Nor does it end the run; afterwards the time goes on as before."""
+    clock, calls = ManualClock(), list[str]()
+    time = budget(0.02, clock=clock)
+    time.start(lambda: calls.append("over"))
+    with time.paused():
+        clock.advance(1000)
+        assert time.left_s == pytest.approx(0.02)
+        await asyncio.sleep(0.04)
+        assert calls == []
+    assert time.left_s == pytest.approx(0.02) and time.spent_s == pytest.approx(0)
+    await _soon(lambda: calls == ["over"])
+    time.stop()
+
+
+async def test_a_pause_that_fails_is_over_too() -> None:
+    """Whatever was raised in it, the time goes on; several pauses add up."""
+    clock = ManualClock()
+    time = budget(100.0, clock=clock)
+    time.start(lambda: None)
+
+    def thinks_and_fails() -> None:
+        with time.paused():
+            clock.advance(30)
+            raise KeyError
+
+    for _ in range(2):
+        with pytest.raises(KeyError):
+            thinks_and_fails()
+    clock.advance(1)
+    assert time.left_s == 99
+    time.stop()
+
+
+async def test_work_within_the_time_is_what_it_was() -> None:
+    """Its result, and its own error, even a timeout of its own."""
+    time = budget(10.0)
+
+    async def works() -> int:
+        return 7
+
+    async def fails() -> int:
+        raise TimeoutError("its own")
+
+    assert await time.within(works()) == 7
+    with pytest.raises(TimeoutError, match="its own"):
+        await time.within(fails())
+
+
+async def test_work_that_takes_longer_is_cancelled() -> None:
+    """And the error says that the time is over."""
+    ended = asyncio.Event()
+
+    async def endless() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    with pytest.raises(GatewayError) as failed:
+        await budget(0.01).within(endless())
+    assert failed.value.code == "agent_timeout" and ended.is_set()
+
+
+async def test_work_that_is_cancelled_is_no_timeout() -> None:
+    """Whoever cancelled it hears just that."""
+    work = asyncio.create_task(budget(10.0).within(asyncio.Event().wait()))
+    await asyncio.sleep(0)
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+
+
+async def test_work_can_be_interrupted() -> None:
+    """It ends as if the time were over, which it is not; nothing is interrupted where nothing is awaited."""
+    time = budget(10.0)
+    time.interrupt()
+    work = asyncio.create_task(time.within(asyncio.Event().wait()))
+    await asyncio.sleep(0)
+    time.interrupt()
+    time.interrupt()
+    with pytest.raises(GatewayError):
+        await work
+    time.interrupt()
+    assert time.left_s == 10
+
+
+async def test_an_interruption_beside_the_end_is_harmless() -> None:
+    """Both may come in one turn of the event loop."""
+    time = budget(0.0)
+
+    async def slow_to_end() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            time.interrupt()
+            raise
+
+    with pytest.raises(GatewayError):
+        await time.within(slow_to_end())

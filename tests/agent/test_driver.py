@@ -1,0 +1,276 @@
+"""Runs over a scripted model: usage of all its answers, one budget, and what a client is told on the way."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import orjson
+import pytest
+
+from gateway.contracts.exchange import Json, LoopLimits, Reply, Tell, ToolCall, ToolResult
+from gateway.errors import GatewayError
+from gateway.contracts.journal import Change
+from gateway.runs.live import EFFECTS, RECORDED
+from gateway.contracts.store import HiddenTurn, StoreError
+from gateway.plugins.stores.sqlite import SqliteStore
+
+from .benches import USAGE, Bench, Harmless, answer, call, consent, texts, workflow
+from .doubles import samples
+from .models import chunk
+
+
+class Forgetful(SqliteStore):
+    """A store that keeps no hidden turns."""
+
+    async def put_hidden(
+        self, turn: HiddenTurn, *, key: str, own_keys: Sequence[str], tenant: str, now_s: float
+    ) -> None:
+        raise StoreError(f"the disk is full: {turn}, {key}, {own_keys}, {tenant}, {now_s}")
+
+    async def hidden(self, keys: Sequence[str], *, tenant: str) -> Mapping[str, HiddenTurn]:
+        raise StoreError(f"the disk is gone: {keys}, {tenant}")
+
+
+class Full(SqliteStore):
+    """A store that takes no line of a run."""
+
+    async def write(self, change: Change) -> None:
+        raise StoreError(f"the disk is full: {change.run.id}")
+
+
+def usage_of(told: list[Json]) -> Json:
+    (usage,) = [one for one in told if "usage" in one]
+    return usage
+
+
+# Usage.
+
+
+async def test_usage_is_summed_over_all_answers_of_a_turn() -> None:
+    """Told once, at the end."""
+    bench = Bench([answer(call()), answer("Done.")])
+    told = await bench.run()
+    assert told[-1] == {"choices": [], "usage": {"prompt_tokens": 20, "completion_tokens": 8, "total_tokens": 28}}
+    assert texts(told) == "Done."
+
+
+async def test_what_a_model_does_not_say_is_estimated_and_marked() -> None:
+    """UTF-8 bytes / 4, rounded up, of what was sent and of what came."""
+    bench = Bench([answer("12345", usage=None)])
+    told = usage_of(await bench.run())
+    sent = len(orjson.dumps(bench.asked[0].body["messages"]))
+    assert told["usage"]["prompt_tokens"] == -(-sent // 4)
+    assert told["usage"]["completion_tokens"] == 2
+    assert told["context"] == {"usage_estimated": True}
+
+
+async def test_a_running_total_in_every_chunk_counts_once() -> None:
+    """Some upstreams tell their tokens so far with each chunk."""
+    said = [chunk("a", usage={**USAGE, "completion_tokens": 1}), chunk("b", finish="stop", usage=USAGE)]
+    assert usage_of(await Bench([said]).run())["usage"] == USAGE
+
+
+# One answer.
+
+
+async def test_a_turn_is_one_clean_answer() -> None:
+    """Text as it comes, no call of ours, one finish reason; text before a call stays."""
+    bench = Bench([answer("Let me ", "look. ", call(x=1)), answer("Found ", "it.")])
+    told = await bench.run()
+    assert texts(told) == "Let me look. Found it."
+    reasons = [c.get("finish_reason") for one in told for c in one["choices"] if c.get("finish_reason")]
+    assert reasons == ["stop"]
+    assert not any("tool" in c["delta"] for one in told for c in one["choices"])
+    second = bench.asked[1].body["messages"]
+    assert [message["role"] for message in second] == ["user", "assistant", "tool"]
+    assert second[2]["content"] == "looked at {'x': 1}"  # without the risk level
+    assert bench.released == 2
+
+
+async def test_an_answer_in_json_is_the_clients() -> None:
+    """With `response_format` nothing is looked for in it, and nothing of ours is added."""
+    bench = Bench([answer(call())])
+    body: Json = {"messages": [{"role": "user", "content": "Hi"}], "response_format": {"type": "json_object"}}
+    assert texts(await bench.run(body=body)) == call()
+    assert bench.asked[0].body == body
+
+
+async def test_the_limits_are_those_of_the_stage() -> None:
+    """`max_tool_calls`: one more question, then the error, counted by its outcome."""
+    bench = Bench([answer(call(x=i)) for i in range(3)], limits=LoopLimits(max_tool_calls=2))
+    with pytest.raises(GatewayError) as failed:
+        await bench.run()
+    assert failed.value.code == "agent_iteration_limit" and len(bench.asked) == 3
+    assert samples(bench.counters)["gateway_agent_runs_total", ("limit",)] == 1
+
+
+# The budget.
+
+
+async def test_each_call_of_the_model_gets_what_is_left() -> None:
+    """Of the run's own limit or of the request's, whichever is less."""
+    bench = Bench([answer(call()), answer("Done.")], limits=LoopLimits(timeout_s=100))
+    bench.on_call = lambda: bench.clock.advance(30)
+    await bench.run(budget_s=80.0)
+    assert [exchange.budget_s for exchange in bench.asked] == [80, 50]
+
+
+async def test_a_tool_that_takes_too_long_ends_the_run() -> None:
+    """It is cancelled; after an effect no client tries again."""
+    ended = asyncio.Event()
+
+    async def endless(_asked: ToolCall) -> ToolResult:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        raise AssertionError
+
+    bench = Bench([answer(call())], does=endless, limits=LoopLimits(timeout_s=0.05))
+    with pytest.raises(GatewayError) as failed:
+        await bench.run()
+    error = failed.value
+    assert (error.code, error.facts.status, error.settled) == ("agent_timeout", 422, True)
+    assert "0.05 s" in error.message and "run_1" in error.message
+    assert ended.is_set()
+
+
+async def test_a_failure_before_any_effect_may_be_tried_again() -> None:
+    """The model's own error, as it came; behind a tool it is one that nobody repeats."""
+    broken = GatewayError("upstream_rejected", "It broke.").with_status(409)
+    for answers, status in (([broken], 409), ([answer(call()), broken], 422)):
+        bench = Bench(answers)  # type: ignore[arg-type]
+        with pytest.raises(GatewayError) as failed:
+            await bench.run()
+        assert (failed.value.code, failed.value.facts.status) == ("upstream_rejected", status)
+        assert samples(bench.counters)["gateway_agent_runs_total", ("error",)] == 1
+
+
+# Events.
+
+
+async def test_events_tell_what_happens() -> None:
+    """Only where they were asked for; each with an empty delta and without arguments or results."""
+    answers = [answer(call(x="secret")), answer("Done.")]
+    plain = await Bench(list(answers)).run()
+    assert not any("type" in one.get("context", {}) for one in plain)
+    told = await Bench(list(answers)).run(events=True)
+    events = [one["context"] for one in told if "type" in one.get("context", {})]
+    kinds = [event["type"] for event in events]
+    assert kinds[0] == "run.started" and kinds.index("tool.started") < kinds.index("tool.finished")
+    assert {event["tool"] for event in events if event["type"].startswith("tool.")} == {"look"}
+    assert b"secret" not in orjson.dumps(events)
+    assert all(c["delta"] == {} for one in told if "context" in one for c in one["choices"])
+
+
+# Hidden turns.
+
+
+@pytest.mark.parametrize(
+    ("store", "roles"),
+    [
+        (SqliteStore, ["user", "assistant", "tool", "assistant", "user"]),
+        (Forgetful, ["user", "assistant", "user"]),
+    ],
+)
+async def test_what_the_client_does_not_see_is_put_back_into_the_next_request(
+    store: type[SqliteStore], roles: list[str]
+) -> None:
+    """Call and result stand in front of the answer that they led to; a store that fails costs only that."""
+    bench = Bench([answer(call(x=1)), answer("Done."), answer("Again.")], store=store(":memory:"))
+    await bench.run()
+    later = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "Done."},
+        {"role": "user", "content": "And?"},
+    ]
+    assert texts(await bench.run(body={"messages": later})) == "Again."
+    assert [message["role"] for message in bench.asked[2].body["messages"]] == roles
+
+
+# Workflows: a script stands where a loop stands.
+
+LOOK: Json = {"name": "seen", "tool": "look", "with": {"x": "{{params.x}}"}}
+SAY: Json = {"name": "said", "model": "What of {{steps.seen}}?"}
+END: Json = {"name": "end", "prompt": "{{steps.said}}!"}
+
+
+def harmless(*answers: list[Json] | BaseException, **facts: object) -> Bench:
+    """A bench whose tool may always be called."""
+    return Bench(list(answers), assessors={"look": Harmless()}, **facts)  # type: ignore[arg-type]
+
+
+async def marks_of(reply: Reply) -> list[str]:
+    """The marks for whoever keeps the run, in order."""
+    marks: list[str] = []
+
+    def tell(one: str | Json) -> None:
+        if isinstance(one, dict):
+            marks.extend(mark for mark in (RECORDED, EFFECTS) if mark in one)
+
+    stream: Callable[[Tell], Awaitable[None]] = reply.stream
+    await stream(tell)
+    await reply.release()
+    return marks
+
+
+async def test_a_workflow_is_told_by_its_result_alone() -> None:
+    """One text, one finish reason, the usage of its model; neither the conversation nor its tools go to the model."""
+    bench = harmless(answer("It is ", "good"))
+    asked = {"model": "m", "tools": [], "messages": [{"role": "user", "content": "/w x=1"}], "temperature": 0}
+    told = await bench.run(body=asked, workflow=workflow(LOOK, SAY, END, x=1))
+    assert texts(told) == "It is good!" and usage_of(told)["usage"] == USAGE
+    assert [c["finish_reason"] for one in told for c in one["choices"] if c.get("finish_reason")] == ["stop"]
+    said = {"role": "user", "content": "What of looked at {'x': 1}?"}
+    assert bench.asked[0].body == {"model": "m", "temperature": 0, "messages": [said]}
+    assert [asked.arguments for asked in bench.calls] == [{"x": 1}]
+    assert samples(bench.counters)["gateway_workflow_runs_total", ("w", "completed")] == 1
+    assert ("gateway_agent_runs_total", ("completed",)) not in samples(bench.counters)
+    stored = await bench.stored()
+    assert (stored.kind, stored.state) == ("workflow", "completed")
+
+
+async def test_a_workflow_is_on_record_before_its_first_step() -> None:
+    """Also one that has no effect; whoever keeps the run is told, and of an effect only behind it."""
+    bench = harmless(answer("Good"), answer("Good"))
+    assert await marks_of(await bench.reply(workflow=workflow({"name": "said", "model": "Hi"}))) == [RECORDED]
+    assert not (await bench.stored()).effects
+    other = harmless()
+    assert await marks_of(await other.reply(workflow=workflow(LOOK, x=1))) == [RECORDED, EFFECTS]
+
+
+async def test_a_workflow_that_cannot_be_written_down_does_nothing() -> None:
+    """Neither a tool nor a model: 507."""
+    bench = harmless(store=Full(":memory:"))
+    with pytest.raises(GatewayError) as failed:
+        await bench.run(workflow=workflow(LOOK, SAY, x=1))
+    assert (failed.value.code, failed.value.facts.status) == ("store_full", 507)
+    assert (bench.calls, bench.asked) == ([], [])
+
+
+async def test_a_model_that_fails_names_the_step() -> None:
+    """Before an effect it may be tried again; behind one it may not."""
+    broken = GatewayError("upstream_rejected", "It broke.").with_status(409)
+    for steps, status in (((SAY,), 409), ((LOOK, SAY), 422)):
+        bench = harmless(broken)
+        with pytest.raises(GatewayError, match=r"It broke\. That was the step 'said' of the workflow 'w'") as failed:
+            await bench.run(workflow=workflow(*steps, x=1))
+        assert (failed.value.code, failed.value.facts.status) == ("upstream_rejected", status)
+        stored = await bench.stored()
+        assert (stored.state, stored.error_code) == ("failed", "upstream_rejected") and "'said'" in (stored.error or "")
+
+
+async def test_a_workflow_does_not_go_on_without_a_step() -> None:
+    """Whatever people's rejections do to the runs of models (`on_reject: continue`)."""
+    bench = Bench([answer("Never.")], asks=consent(on_reject="continue"))
+    assert "approve ap_" in texts(await bench.run(workflow=workflow(LOOK, SAY, x=1)))
+    await bench.decide(approve=False)
+    assert "was rejected" in texts(await bench.resumed())
+    assert ((await bench.stored()).state, bench.calls, bench.asked) == ("rejected", [], [])
+
+
+async def test_an_answer_that_wants_json_is_a_workflows_all_the_same() -> None:
+    """`response_format` is about what a client's own model says; a workflow's result is what it is."""
+    body = {"model": "m", "messages": [], "response_format": {"type": "json_object"}}
+    bench = harmless(answer("Good"))
+    assert texts(await bench.run(body=body, workflow=workflow({"name": "said", "model": "Hi"}))) == "Good"
+    assert "response_format" not in bench.asked[0].body

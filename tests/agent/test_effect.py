@@ -1,0 +1,179 @@
+"""From the line that a call starts to its result: what is looked at, and what is told when it is cut short."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from gateway.contracts.exchange import ToolCall, ToolResult
+from gateway.errors import GatewayError
+from gateway.contracts.journal import Change
+from gateway.runs import leases as keeping
+from gateway.runs.lease import LEASE_S
+from gateway.runs.live import STOPPING
+from gateway.tools.gate import Rule
+from gateway.plugins.stores.sqlite import SqliteStore
+from tests.telling import told
+
+from .benches import Bench, answer, call, group, texts
+from .doubles import samples
+
+
+def risky(x: int, tool: str = "look") -> str:
+    return call(tool, risk_level="high", x=x)
+
+
+def xs(bench: Bench) -> list[object]:
+    return [made.arguments["x"] for made in bench.calls]
+
+
+class Stopped(SqliteStore):
+    """A store whose process is told to stop while the start of a call is written."""
+
+    driving: "asyncio.Task[object] | None" = None
+
+    async def write(self, change: Change) -> None:
+        starts = any(step.state == "started" for step in change.steps)
+        if starts and self.driving is not None:
+            driving, self.driving = self.driving, None
+            driving.cancel(STOPPING)
+        await super().write(change)
+
+
+async def test_a_call_that_was_approved_outlives_the_stop_of_its_process(tmp_path: Path) -> None:
+    """Told to stop while its start is written, the gateway runs nothing; the next process runs it, once."""
+    store = Stopped(str(tmp_path / "gateway.db"))
+    bench = Bench([answer(risky(1)), answer("Done.")], store=store)
+    await bench.run()
+    await bench.decide()
+    store.driving = going = asyncio.ensure_future(bench.resumed())
+    await asyncio.wait({going})
+    assert going.cancelled() and bench.calls == []
+    (step,), (approval,) = await bench.steps(), await bench.approvals()
+    assert (step.state, approval.state, (await bench.stored()).state) == ("requested", "approved", "running")
+    assert texts(await bench.resumed()) == "Done." and xs(bench) == [1]
+    (approval,) = await bench.approvals()
+    assert approval.state == "done"
+    await bench.close()
+
+
+@pytest.mark.parametrize("rule", ["deny", "confirm"])
+@pytest.mark.parametrize("first", ["approved", "auto"])
+async def test_a_reload_within_a_group_holds_for_the_next_call(rule: Rule, first: str) -> None:
+    """What is denied does not run, whoever cleared it before; what asks by now is asked for, whoever approved it."""
+
+    async def reloads(asked: ToolCall) -> ToolResult:
+        if asked.arguments["x"] == 1:
+            bench.reload(look=rule)
+        return ToolResult("did it")
+
+    calls = (risky(1, "peek"), risky(2)) if first == "approved" else (call("peek", x=1), call(x=2))
+    bench = Bench([group(*calls), answer("Done.")], does=reloads)
+    said = texts(await bench.run())
+    if first == "approved":
+        for index in range(2):
+            await bench.decide(index=index)
+        said = texts(await bench.resumed())
+    assert xs(bench) == [1]
+    if rule == "deny":
+        assert said == "Done." and "refused by policy" in (await bench.steps())[1].result  # type: ignore[operator]
+    else:
+        assert "approve ap_" in said and (await bench.approvals())[-1].state == "pending"
+        await bench.decide()
+        assert texts(await bench.resumed()) == "Done." and xs(bench) == [1, 2]
+    await bench.close()
+
+
+async def test_a_grant_that_is_revoked_during_a_group_clears_nothing_more() -> None:
+    """Though it did when the group was asked for."""
+
+    async def revokes(asked: ToolCall) -> ToolResult:
+        if asked.arguments["x"] == 2:
+            (kept,) = await bench.store.grants(tenant="t", now_s=0.0, limit=2)
+            assert await bench.store.delete_grant(kept.id, tenant="t", audit=())
+        return ToolResult("did it")
+
+    answers = [answer(risky(1)), group(call("peek", x=2), risky(1)), answer("Done.")]
+    bench = Bench(answers, does=revokes)
+    await bench.run()
+    await bench.decide(remember="run")
+    assert "approve ap_" in texts(await bench.resumed()) and xs(bench) == [1, 2]
+    await bench.close()
+
+
+@pytest.mark.parametrize("ends", ["done", "stopped"])
+async def test_what_a_zombie_did_is_told(ends: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its run is somebody else's: it gets no time, and what came of its call stands beside the step, and in the log."""
+    monkeypatch.setattr(keeping, "LOOK_S", 0.005)
+    place, began, go = str(tmp_path / "gateway.db"), asyncio.Event(), asyncio.Event()
+
+    async def hangs(_asked: ToolCall) -> ToolResult:
+        began.set()
+        await go.wait()
+        return ToolResult("it is done")
+
+    one = Bench([answer(call(x=1)), answer("never")], does=hangs, store=SqliteStore(place))
+    two = Bench([answer("Done.")], store=SqliteStore(place), clock=one.clock)
+    running = asyncio.ensure_future(one.run())
+    await asyncio.wait_for(began.wait(), 120)
+    assert "unknown" in texts(await two.resumed("running"))
+    if ends == "done":
+        go.set()
+    looking = asyncio.ensure_future(one.keeper.run())
+    await asyncio.wait({running})
+    looking.cancel()
+    await asyncio.wait({looking})
+    assert isinstance(running.exception(), GatewayError)
+    (step,) = await two.steps()
+    assert step.state == "unknown" and step.late is not None
+    assert ("it is done" if ends == "done" else "how far it came is not known") in step.late
+    lines = [row.line for row in await two.store.audit(after=0, limit=99)]
+    assert [line.decision for line in lines if line.event == "late"] == ["finished" if ends == "done" else "unknown"]
+    assert "tool.late" in {event.type for event in await two.store.events(after=0, limit=99)}
+    assert samples(one.counters)["gateway_late_outcomes_total", ("look",)] == 1
+    await one.close()
+    await two.close()
+
+
+class Frozen(SqliteStore):
+    """A store whose process stands still behind the line of a start, for longer than a lease; another takes the run."""
+
+    bench: Bench | None = None
+    taken: object = None
+
+    async def write(self, change: Change) -> None:
+        await super().write(change)
+        if self.bench is not None and any(step.state == "started" for step in change.steps):
+            bench, self.bench = self.bench, None
+            bench.clock.advance(LEASE_S + 1)
+            now_s = 1_767_225_600.0 + bench.clock()
+            self.taken = await self.claim(
+                owner="other", now_s=now_s, until_s=now_s + 5, states=["running"], run_id="run_1", limit=1
+            )
+
+
+async def test_who_slept_behind_the_start_runs_nothing_and_says_so() -> None:
+    """The lease is looked at right before the effect: the call is not run, and its new owner can read that."""
+    store = Frozen(":memory:")
+    bench = Bench([answer(call(x=1))], store=store)
+    store.bench = bench
+    with pytest.raises(GatewayError) as lost:
+        await told(await bench.reply())
+    assert lost.value.code == "run_cancelled" and store.taken and bench.calls == []
+    (step,) = await bench.steps()
+    assert step.state == "started" and step.late is not None and "did not run" in step.late
+    await bench.close()
+
+
+async def test_who_slept_behind_the_start_and_was_missed_by_nobody_runs_it_once() -> None:
+    """Nobody has taken the run meanwhile."""
+
+    class Slow(SqliteStore):
+        async def write(self, change: Change) -> None:
+            await super().write(change)
+            if any(step.state == "started" for step in change.steps):
+                bench.clock.advance(LEASE_S + 1)
+
+    bench = Bench([answer(call(x=1)), answer("Done.")], store=Slow(":memory:"))
+    assert texts(await bench.run()) == "Done." and xs(bench) == [1]
+    await bench.close()

@@ -1,0 +1,351 @@
+"""The agent loop's state machine: every answer of the model, every set of results, and what follows."""
+
+import itertools
+from collections.abc import Callable
+
+import orjson
+import pytest
+
+from gateway.contracts.exchange import Json, LoopLimits, ToolCall, Verdict
+from gateway.errors import GatewayError
+from gateway.agent.loop import Action, Ask, Execute, Finish, Loop, Planned, Told
+from gateway.agent.output.scanner import Calls, FoundCall, Malformed, Prose
+
+AUTO = Verdict("auto", "whitelist", "harmless")
+BAD = Malformed("The tool call is not valid JSON: it is not complete.")
+
+
+def found(
+    tool: str = "look", *, terminate: bool = False, call_id: str | None = None, **parameters: object
+) -> FoundCall:
+    return FoundCall(tool, parameters, terminate, call_id)
+
+
+class Run:
+    """A loop whose tools are all allowed but `forbidden`, which is refused, and `theirs`, the client's."""
+
+    def __init__(self, **limits: object) -> None:
+        numbers = itertools.count(1)
+        self.loop = Loop(
+            limits=LoopLimits(**limits),  # type: ignore[arg-type]
+            plan=self._plan,
+            client_tools=frozenset(("theirs",)),
+            new_id=lambda: f"call_{next(numbers)}",
+            run_id="run_1",
+        )
+
+    @staticmethod
+    def _plan(call: FoundCall, call_id: str) -> Planned:
+        asked = ToolCall(id=call_id, tool=call.tool, arguments=call.parameters, terminate=call.terminate)
+        return Planned(asked, None, AUTO, "Not run." if call.tool == "forbidden" else None)
+
+    def called(self, *calls: FoundCall, content: str = "") -> Action:
+        return self.loop.answered(content, Calls(calls), finish_reason="stop")
+
+    def told(self, action: Action, *, whole: str | None = None) -> Action:
+        """What follows once the planned calls are done; each says `shown N`, or its refusal."""
+        assert isinstance(action, Execute)
+        results = [Told(p.refusal or f"shown {i}", whole or f"whole {i}") for i, p in enumerate(action.planned)]
+        return self.loop.executed(action.planned, results)
+
+    def round(self, *calls: FoundCall, content: str = "") -> Action:
+        return self.told(self.called(*calls, content=content))
+
+
+def refused(code: str, act: Callable[[], Action]) -> GatewayError:
+    with pytest.raises(GatewayError) as error:
+        act()
+    assert (error.value.code, error.value.facts.status) == (code, 422)
+    assert "run_1" in error.value.message
+    return error.value
+
+
+# Text ends the turn.
+
+
+@pytest.mark.parametrize(
+    ("told", "reason"),
+    [
+        ("stop", "stop"),
+        ("length", "length"),
+        ("content_filter", "content_filter"),
+        (None, "stop"),
+        ("tool_calls", "stop"),
+        ("eos", "stop"),
+    ],
+)
+def test_an_answer_in_text_ends_the_turn(told: str | None, reason: str) -> None:
+    """With the model's own reason where it is one that clients know; its text was streamed already."""
+    run = Run()
+    assert run.loop.answered("Hello.", Prose(), finish_reason=told) == Finish("", reason)  # type: ignore[arg-type]
+    assert run.loop.messages == ()
+
+
+# A call, its result, the next question.
+
+
+def test_a_call_is_executed_and_its_result_goes_to_the_model() -> None:
+    """As a pair of an assistant message with `tool_calls` and a tool message of the same id."""
+    run = Run()
+    action = run.called(found(path="a"), content="Let me look.")
+    assert isinstance(action, Execute)
+    assert [p.call for p in action.planned] == [ToolCall(id="call_1", tool="look", arguments={"path": "a"})]
+    asked = run.told(action)
+    assert asked == Ask(run.loop.messages)
+    assert isinstance(asked, Ask)
+    call: Json = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": '{"path":"a"}'}}
+    assert list(asked.messages) == [
+        {"role": "assistant", "content": "Let me look.", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_1", "name": "look", "content": "shown 0"},
+    ]
+
+
+def test_the_model_sees_the_shortened_result() -> None:
+    """Not the whole one."""
+    run = Run()
+    run.told(run.called(found()), whole="x" * 100_000)
+    assert run.loop.messages[1]["content"] == "shown 0"
+    assert run.loop.messages[0]["content"] is None
+
+
+def test_a_native_calls_own_id_is_kept() -> None:
+    """The pair that the model sees is the pair that it began."""
+    run = Run()
+    run.round(found(call_id="call_of_the_model"))
+    assert run.loop.messages[1]["tool_call_id"] == "call_of_the_model"
+
+
+def test_a_group_is_executed_in_order() -> None:
+    """One assistant message with all calls, one result for each; a refused call's result is its refusal."""
+    run = Run()
+    action = run.called(found("a"), found("forbidden"), found("b"))
+    assert isinstance(action, Execute)
+    assert [p.call.tool for p in action.planned] == ["a", "forbidden", "b"]
+    asked = run.told(action)
+    assert isinstance(asked, Ask)
+    question, *results = asked.messages
+    assert [call["id"] for call in question["tool_calls"]] == [result["tool_call_id"] for result in results]
+    assert [result["content"] for result in results] == ["shown 0", "Not run.", "shown 2"]
+
+
+def test_rounds_follow_each_other() -> None:
+    """Each stays in the history, in order."""
+    run = Run()
+    for tool in ("a", "b", "c"):
+        run.round(found(tool))
+    names = [message["name"] for message in run.loop.messages if message["role"] == "tool"]
+    assert names == ["a", "b", "c"]
+    assert run.loop.answered("Done.", Prose(), finish_reason="stop") == Finish("", "stop")
+
+
+def test_results_for_models_without_the_tool_role() -> None:
+    """`result_role: user`: what the model wrote, then what came of it, as plain messages."""
+    run = Run(result_role="user")
+    run.round(found("a", x=1), content="I look.")
+    run.round(found("a", x=1), found("b"))
+    first, told, group, both = run.loop.messages
+    assert first["role"] == group["role"] == "assistant" and told["role"] == both["role"] == "user"
+    said, _, call = first["content"].partition("\n")
+    assert said == "I look."
+    assert orjson.loads(call) == {"tool": "a", "parameters": {"x": 1}, "terminate": False}
+    assert [one["tool"] for one in orjson.loads(group["content"])] == ["a", "b"]
+    assert told["content"] == "Result of the tool a:\nshown 0"
+    assert both["content"] == "Result of the tool a:\nshown 0\n\nResult of the tool b:\nshown 1"
+
+
+# terminate.
+
+
+def test_terminate_makes_the_result_the_answer() -> None:
+    """The whole of it, without another question to the model; the pair is kept for later turns."""
+    run = Run()
+    assert run.told(run.called(found(terminate=True)), whole="everything") == Finish("everything", "stop")
+    assert [message["role"] for message in run.loop.hidden] == ["assistant", "tool"]
+
+
+def test_terminate_on_a_call_that_did_not_run_goes_back_to_the_model() -> None:
+    """It may do better."""
+    run = Run()
+    assert isinstance(run.round(found("forbidden", terminate=True)), Ask)
+
+
+def test_several_terminating_calls_are_one_answer() -> None:
+    """One behind the other; results of calls that do not terminate are not part of it."""
+    run = Run()
+    action = run.round(found("a", terminate=True), found("b"), found("c", terminate=True))
+    assert action == Finish("whole 0\nwhole 2", "stop")
+
+
+# The client's own tools.
+
+
+def test_a_call_of_the_clients_tool_is_the_clients() -> None:
+    """The turn ends with `tool_calls`, each in one piece, with an index; nothing runs, nothing is hidden."""
+    run = Run()
+    action = run.called(found("theirs", x=1), found("theirs", call_id="call_m"))
+    assert isinstance(action, Finish)
+    assert (action.text, action.reason) == ("", "tool_calls")
+    assert list(action.tool_calls) == [
+        {"index": 0, "id": "call_1", "type": "function", "function": {"name": "theirs", "arguments": '{"x":1}'}},
+        {"index": 1, "id": "call_m", "type": "function", "function": {"name": "theirs", "arguments": "{}"}},
+    ]
+    assert run.loop.messages == () and run.loop.asked == 0
+
+
+@pytest.mark.parametrize("terminate", [False, True])
+def test_a_mixed_answer_runs_ours_and_returns_theirs(terminate: bool) -> None:
+    """Ours stays in the run's own history; the model is not asked again."""
+    run = Run()
+    action = run.called(found("look", terminate=terminate), found("theirs"))
+    assert isinstance(action, Execute)
+    assert [p.call.tool for p in action.planned] == ["look"]
+    ended = run.told(action)
+    assert isinstance(ended, Finish)
+    assert (ended.text, ended.reason) == ("", "tool_calls")
+    assert [call["function"]["name"] for call in ended.tool_calls] == ["theirs"]
+    assert [call["function"]["name"] for call in run.loop.hidden[0]["tool_calls"]] == ["look"]
+
+
+# Answers that cannot be read.
+
+
+def test_a_malformed_call_is_explained_and_not_kept() -> None:
+    """The model gets the reason and the format; its answer is not in the history."""
+    run = Run()
+    action = run.loop.answered("I will {", BAD, finish_reason="stop")
+    assert isinstance(action, Ask)
+    (complaint,) = action.messages
+    assert complaint["role"] == "user"
+    assert BAD.reason in complaint["content"] and '{"tool": "<name>", "parameters": {...}' in complaint["content"]
+    assert run.loop.hidden == []
+
+
+def test_the_third_malformed_answer_in_a_row_ends_the_run() -> None:
+    """Two extra questions, then the reason."""
+    run = Run()
+    for _ in range(2):
+        assert isinstance(run.loop.answered("", BAD, finish_reason="stop"), Ask)
+    error = refused("agent_malformed_tool_call", lambda: run.loop.answered("", BAD, finish_reason="stop"))
+    assert "3 times" in error.message and BAD.reason in error.message
+
+
+def test_a_valid_call_forgives_malformed_ones() -> None:
+    """The count begins anew, and the complaints are gone."""
+    run = Run()
+    for _ in range(3):
+        for _ in range(2):
+            assert isinstance(run.loop.answered("", BAD, finish_reason="stop"), Ask)
+        asked = run.round(found("a"))
+        assert isinstance(asked, Ask)
+        assert not any(message["role"] == "user" for message in asked.messages)
+        assert run.loop.malformed == 0
+
+
+def test_complaints_stand_behind_earlier_results() -> None:
+    """And disappear when the model answers in text."""
+    run = Run()
+    run.round(found("a"))
+    asked = run.loop.answered("", BAD, finish_reason="stop")
+    assert isinstance(asked, Ask)
+    assert [message["role"] for message in asked.messages] == ["assistant", "tool", "user"]
+    run.loop.answered("Fine.", Prose(), finish_reason="stop")
+    assert [message["role"] for message in run.loop.messages] == ["assistant", "tool"]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5])
+def test_the_limit_of_malformed_answers_is_the_operators(limit: int) -> None:
+    """`max_malformed`."""
+    run = Run(max_malformed=limit)
+    for _ in range(limit - 1):
+        run.loop.answered("", BAD, finish_reason="stop")
+    refused("agent_malformed_tool_call", lambda: run.loop.answered("", BAD, finish_reason="stop"))
+
+
+# The limit of calls.
+
+
+def test_after_the_last_call_the_model_is_asked_once_more() -> None:
+    """For its text; if it calls again, the run ends."""
+    run = Run(max_tool_calls=3)
+    for i in range(3):
+        assert isinstance(run.round(found(i=i)), Ask)
+    error = refused("agent_iteration_limit", lambda: run.called(found(i=3)))
+    assert "3 tools" in error.message
+
+
+def test_text_after_the_last_call_is_a_normal_end() -> None:
+    """The limit itself is no failure."""
+    run = Run(max_tool_calls=1)
+    run.round(found())
+    assert run.loop.answered("Done.", Prose(), finish_reason="stop") == Finish("", "stop")
+
+
+def test_a_client_tool_after_the_last_call_is_the_clients() -> None:
+    """It is none of ours."""
+    run = Run(max_tool_calls=1)
+    run.round(found())
+    assert isinstance(run.called(found("theirs")), Finish)
+
+
+def test_a_group_that_crosses_the_limit_is_refused_whole() -> None:
+    """None of its calls runs; the model is told, and the next call ends the run."""
+    run = Run(max_tool_calls=3)
+    run.round(found("a"), found("b"))
+    action = run.called(found("c"), found("d", terminate=True))
+    assert isinstance(action, Execute)
+    assert all(p.refusal and "limit" in p.refusal for p in action.planned)
+    asked = run.told(action)
+    assert isinstance(asked, Ask)
+    assert [m["content"] for m in asked.messages[-2:]] == [p.refusal for p in action.planned]
+    refused("agent_iteration_limit", lambda: run.called(found("e")))
+
+
+def test_calls_that_were_refused_count() -> None:
+    """What the model asks for, executed or answered with an error."""
+    run = Run(max_tool_calls=2)
+    run.round(found("forbidden", i=1))
+    run.round(found("forbidden", i=2))
+    refused("agent_iteration_limit", lambda: run.called(found("forbidden", i=3)))
+
+
+def test_malformed_answers_do_not_count_as_calls() -> None:
+    """They have a limit of their own."""
+    run = Run(max_tool_calls=1, max_malformed=5)
+    for _ in range(3):
+        run.loop.answered("", BAD, finish_reason="stop")
+    assert isinstance(run.round(found()), Ask)
+
+
+# The same call again.
+
+
+def test_the_third_same_call_in_a_row_is_told_and_the_fifth_ends_the_run() -> None:
+    """Whatever the order of its arguments."""
+    run = Run()
+    notes = []
+    for i in range(4):
+        arguments = {"x": 1, "y": 2} if i % 2 else {"y": 2, "x": 1}
+        asked = run.round(FoundCall("look", arguments, terminate=False))
+        assert isinstance(asked, Ask)
+        notes.append("same arguments" in asked.messages[-1]["content"])
+    assert notes == [False, False, True, True]
+    assert "number 4" in run.loop.messages[-1]["content"]
+    error = refused("agent_iteration_limit", lambda: run.called(found(x=1, y=2)))
+    assert "'look'" in error.message and "5 times" in error.message
+
+
+def test_another_call_in_between_starts_the_count_again() -> None:
+    """Other arguments are another call, and so is another tool."""
+    run = Run(max_tool_calls=100)
+    for _ in range(10):
+        run.round(found(x=1))
+        run.round(found(x=1))
+        run.round(found(x=2))
+        run.round(found("other", x=2))
+    assert not any("same arguments" in str(message["content"]) for message in run.loop.messages)
+
+
+def test_repetition_within_a_group_counts() -> None:
+    """Five at once are five in a row: none of them runs."""
+    refused("agent_iteration_limit", lambda: Run().called(*[found(x=1)] * 5))
+    assert isinstance(Run().called(*[found(x=1)] * 4), Execute)

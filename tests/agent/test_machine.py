@@ -1,0 +1,75 @@
+"""The machine of a run, and what it is fed with."""
+
+from gateway.contracts.exchange import Exchange, Json, LoopLimits
+from gateway.agent.machine import new_machine
+from gateway.agent.progress import Progress
+from gateway.dialects.usage import Usage
+from gateway.agent.loop import Ask, Execute, Loop
+from gateway.agent.workflow_loop import Script
+from gateway.agent.output.scanner import Calls, FoundCall
+
+from .benches import BODY, CALLER, Bench, answer, call, texts, workflow
+from .doubles import samples
+
+FUNCTION = {"name": "theirs", "parameters": {"type": "object"}}
+
+
+async def machine_of(bench: Bench, **facts: object) -> Loop | Script:
+    await bench.agents()
+    given: dict[str, object] = {"body": BODY, "caller": CALLER, "chain": "main", **facts}
+    exchange = Exchange(id="run_1", **given)  # type: ignore[arg-type]
+    return new_machine(bench.crew, LoopLimits(), exchange, Progress(Usage()))
+
+
+async def test_a_chat_is_a_loop_whose_calls_are_judged_and_counted() -> None:
+    """By the judge in use; each call has an id of its own."""
+    bench = Bench([])
+    machine = await machine_of(bench)
+    assert isinstance(machine, Loop) and isinstance(machine.begin(), Ask)
+    found = Calls((FoundCall("look", {"x": 1}, terminate=False), FoundCall("look", {"x": 2}, terminate=False)))
+    action = machine.answered("", found, finish_reason="stop")
+    assert isinstance(action, Execute)
+    assert [planned.verdict.decision for planned in action.planned] == ["confirm", "confirm"]
+    assert len({planned.call.id for planned in action.planned}) == 2
+    assert samples(bench.counters)["gateway_risk_decisions_total", ("confirm", "default")] == 2
+    await bench.close()
+
+
+async def test_a_workflow_is_a_script() -> None:
+    """Its steps are filled with its parameters by the tool that they call."""
+    bench = Bench([])
+    use = workflow({"name": "a", "tool": "look", "with": {"x": "{{params.what}}"}}, what="a door")
+    machine = await machine_of(bench, workflow=use)
+    assert isinstance(machine, Script)
+    action = machine.begin()
+    assert isinstance(action, Execute) and action.planned[0].call.arguments == {"x": "a door"}
+    await bench.close()
+
+
+async def test_each_verdict_is_counted() -> None:
+    """By its basis; a doubted call by its rule as well."""
+    bench = Bench([answer(call(x=1)), answer(f"For example:\n{call(x=2)}")])
+    await bench.run()
+    counted = samples(bench.counters)
+    assert counted["gateway_risk_decisions_total", ("auto", "llm")] == 1
+    assert counted["gateway_risk_decisions_total", ("confirm", "default")] == 1
+    assert counted["gateway_doubted_calls_total", ("example",)] == 1
+
+
+async def test_a_workflow_is_no_models_word() -> None:
+    """Its calls are not doubted, whatever a message holds."""
+    body: Json = {"model": "m", "messages": [{"role": "user", "content": call(x=1)}]}
+    bench = Bench([])
+    told = await bench.run(workflow=workflow({"name": "a", "tool": "look", "with": {"x": 1}}), body=body)
+    assert not any("doubted_calls" in name for name, *_ in samples(bench.counters)), texts(told)
+
+
+async def test_a_client_of_functions_gets_one_call() -> None:
+    """It knows one at a time; the model is asked for the others in the next turn."""
+    both = [{"index": i, "id": str(i), "function": {"name": "theirs", "arguments": "{}"}} for i in range(2)]
+    chunk: Json = {"choices": [{"index": 0, "delta": {"tool_calls": both}, "finish_reason": None}]}
+    body: Json = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "functions": [FUNCTION]}
+    told = await Bench([[chunk, *answer()]]).run(body=body)
+    deltas = [choice["delta"] for one in told for choice in one["choices"]]
+    assert [d["function_call"] for d in deltas if "function_call" in d] == [{"name": "theirs", "arguments": "{}"}]
+    assert [c["finish_reason"] for one in told for c in one["choices"] if c.get("finish_reason")] == ["function_call"]

@@ -1,0 +1,427 @@
+"""Groups of calls: who is asked, what runs, in which order, and what is written down around it."""
+
+import asyncio
+import re
+
+import pytest
+
+from gateway.contracts.exchange import Chunk, Json, ToolCall, ToolResult, Verdict
+from gateway.errors import GatewayError
+from gateway.contracts.journal import RunState
+from gateway.approvals.approvals import word_of
+from gateway.tools.gate import Policy
+from tests.telling import told, whole
+
+from .benches import Bench, Harmless, answer, behind_question, call, consent, group, texts
+from .doubles import samples
+
+RISKY = "high"
+
+
+def risky(x: int = 1) -> str:
+    return call(risk_level=RISKY, x=x)
+
+
+def context_of(told: list[Json]) -> Json:
+    """What stands beside the answer."""
+    merged: Json = {}
+    for one in told:
+        if "type" not in one.get("context", {}):
+            merged |= one.get("context", {})
+    return merged
+
+
+def deltas(told: list[Json]) -> list[Json]:
+    return [choice["delta"] for one in told for choice in one["choices"]]
+
+
+def events_of(told: list[Json]) -> list[str]:
+    return [one["context"]["type"] for one in told if "type" in one.get("context", {})]
+
+
+async def until_asked(bench: Bench) -> None:
+    async with asyncio.timeout(120):
+        while not bench.is_open or not await bench.approvals():
+            await asyncio.sleep(0.005)
+
+
+# A turn that waits.
+
+
+async def test_a_turn_ends_with_the_question() -> None:
+    """Nothing ran; the text says exactly what would, and how to answer; the run is in the store."""
+    bench = Bench([answer("I will look. ", risky())])
+    told = await bench.run()
+    (approval,) = await bench.approvals()
+    assert bench.calls == [] and approval.state == "pending"
+    said = texts(told)
+    assert said.startswith("I will look. ") and f"approve {approval.id}" in said and "x: 1" in said
+    context = context_of(told)
+    assert (context["status"], context["run_id"]) == ("awaiting_approval", "run_1")
+    assert [one["id"] for one in context["approvals"]] == [approval.id]
+    run = await bench.stored()
+    assert (run.state, run.effects, run.owner) == ("awaiting_approval", False, None)
+    await bench.close()
+
+
+async def test_an_approved_call_runs_once_and_the_run_goes_on() -> None:
+    """In another process, from what is in the store alone."""
+    bench = Bench([answer("Let me see. ", risky()), answer("It is fine.")])
+    await bench.run()
+    await bench.decide()
+    told = await bench.resumed()
+    assert texts(told) == "It is fine." and [c.arguments for c in bench.calls] == [{"x": 1}]
+    sent = bench.asked[1].body["messages"]
+    assert [m["role"] for m in sent] == ["user", "assistant", "tool"]
+    assert sent[1]["content"] == "Let me see. " and sent[2]["content"] == "looked at {'x': 1}"
+    (approval,) = await bench.approvals()
+    assert (approval.state, approval.via, approval.decided_by) == ("done", "rest", "c")
+    run = await bench.stored()
+    assert (run.state, run.effects, run.owner) == ("completed", True, None)
+    assert await bench.keeper.claim("run_1", "running", "awaiting_approval") is None
+    await bench.close()
+
+
+async def test_a_rejection_ends_the_run_and_says_what_did_not_run() -> None:
+    """The calls behind it do not run either (default)."""
+    bench = Bench([group(call(x=0), risky(1), call(x=2)), answer("never")])
+    told = await bench.run()
+    assert [c.arguments for c in bench.calls] == [{"x": 0}], "what came first has run"
+    await bench.decide(approve=False, comment="not today")
+    told = await bench.resumed()
+    assert "rejected" in texts(told) and "not today" in texts(told) and len(bench.calls) == 1
+    assert (await bench.stored()).state == "rejected"
+    assert [step.state for step in await bench.steps()] == ["finished", "rejected", "planned"]
+    assert len(bench.asked) == 1
+    assert samples(bench.counters)["gateway_agent_runs_total", ("rejected",)] == 1
+    await bench.close()
+
+
+async def test_a_rejection_can_be_told_to_the_model() -> None:
+    """`on_reject: continue`: the other calls of the group run, and the model reads what the person said."""
+    bench = Bench([group(risky(1), risky(2)), answer("Then not.")], asks=consent(on_reject="continue"))
+    await bench.run()
+    await bench.decide(approve=False, index=0, comment="no")
+    await bench.decide(index=1)
+    assert texts(await bench.resumed()) == "Then not."
+    assert [c.arguments for c in bench.calls] == [{"x": 2}]
+    results = [m["content"] for m in bench.asked[1].body["messages"] if m["role"] == "tool"]
+    assert "rejected" in results[0] and "no" in results[0] and results[1] == "looked at {'x': 2}"
+    await bench.close()
+
+
+async def test_calls_of_a_group_are_asked_for_at_once() -> None:
+    """And one rejection ends them all."""
+    bench = Bench([group(risky(1), risky(2))])
+    told = await bench.run()
+    first, second = await bench.approvals()
+    assert f"approve {first.id} {word_of(first)} {second.id} {word_of(second)}" in texts(told)
+    await bench.decide(approve=False, index=1)
+    assert [a.state for a in await bench.approvals()] == ["rejected", "rejected"]
+    assert "rejected" in texts(await bench.resumed()) and bench.calls == []
+    await bench.close()
+
+
+async def test_a_group_goes_on_only_once_all_of_it_is_decided() -> None:
+    """Nobody takes it up before."""
+    bench = Bench([group(risky(1), risky(2)), answer("Both.")])
+    await bench.run()
+    await bench.decide(index=0)
+    assert await bench.keeper.claim("run_1", "awaiting_approval") is None
+    await bench.decide(index=1)
+    assert texts(await bench.resumed()) == "Both."
+    assert [c.arguments for c in bench.calls] == [{"x": 1}, {"x": 2}]
+    await bench.close()
+
+
+async def test_an_expired_approval_ends_the_run() -> None:
+    """Nothing ran."""
+    bench = Bench([answer(risky())])
+    await bench.run()
+    bench.clock.advance(3601)
+    await bench.desk.expire()
+    with pytest.raises(GatewayError) as refused:
+        await bench.decide()
+    assert refused.value.code == "approval_expired"
+    assert "in time" in texts(await bench.resumed())
+    assert bench.calls == [] and (await bench.stored()).state == "expired"
+    await bench.close()
+
+
+async def test_nobody_is_asked_where_that_is_not_wanted() -> None:
+    """`approvals: reject`: a normal answer that says what was refused."""
+    bench = Bench([answer(risky())])
+    told = await bench.run(approvals="reject")
+    assert "nobody is asked here" in texts(told) and bench.calls == []
+    assert await bench.approvals() == [] and (await bench.stored()).state == "rejected"
+    await bench.close()
+
+
+# A stream that is held.
+
+
+async def test_a_held_stream_goes_on_when_the_call_is_approved() -> None:
+    """The question is the beginning of the answer, with one event for programs; the rest comes in the same stream."""
+    bench = Bench([answer(risky()), answer("Done.")])
+    running = asyncio.create_task(bench.run(approvals="hold"))
+    await until_asked(bench)
+    await bench.decide()
+    told = await running
+    assert behind_question(told) == "Done." and len(bench.calls) == 1
+    assert events_of(told) == ["approval.required", "approval.resolved"]
+    assert "gateway approvals approve ap_" in texts(told) and not any("reasoning_content" in d for d in deltas(told))
+    await bench.close()
+
+
+async def test_a_held_stream_becomes_a_turn() -> None:
+    """After a while, with a word that it did: the question stands there already."""
+    bench = Bench([answer(risky()), answer("Done.")], asks=consent(inline_wait_s=0.02))
+    told = await bench.run(approvals="hold")
+    assert behind_question(told).startswith("Nobody has decided so far")
+    assert (await bench.stored()).state == "awaiting_approval"
+    await bench.decide()
+    assert texts(await bench.resumed()) == "Done."
+    await bench.close()
+
+
+async def test_waiting_for_a_person_costs_no_time_of_the_run() -> None:
+    """The budget stands still meanwhile."""
+    bench = Bench([answer(risky()), answer("Done.")])
+    reply = await bench.reply(approvals="hold", budget_s=50.0)
+    asked, rest = asyncio.Event(), list[Json]()
+
+    def tell(one: Chunk) -> None:
+        if "choices" in whole(one):
+            rest.append(whole(one))
+        if events_of([whole(one)]) == ["approval.required"]:
+            asked.set()
+
+    running = asyncio.create_task(reply.stream(tell))
+    await asked.wait()
+    await asyncio.sleep(0.01)  # until it waits
+    bench.clock.advance(1000)
+    await bench.decide()
+    await running
+    await reply.release()
+    assert behind_question(rest) == "Done."
+    assert bench.asked[1].budget_s == 50
+    await bench.close()
+
+
+async def test_a_held_run_whose_client_leaves_stays_in_the_store() -> None:
+    """And can be approved later."""
+    bench = Bench([answer(risky()), answer("Done.")])
+    running = asyncio.create_task(bench.run(approvals="hold"))
+    await until_asked(bench)
+    running.cancel()
+    await asyncio.wait({running})
+    assert (await bench.stored()).state == "awaiting_approval"
+    await bench.decide()
+    assert texts(await bench.resumed()) == "Done."
+    await bench.close()
+
+
+# What an approval holds for.
+
+
+async def test_an_edited_call_runs_as_it_was_edited() -> None:
+    """And the model is told."""
+    bench = Bench([answer(risky(1)), answer("Fine.")])
+    await bench.run()
+    await bench.decide(arguments={"x": 7})
+    await bench.resumed()
+    assert [c.arguments for c in bench.calls] == [{"x": 7}]
+    result = bench.asked[1].body["messages"][-1]["content"]
+    assert "A person changed the arguments" in result and "looked at {'x': 7}" in result
+    (step,) = await bench.steps()
+    assert step.arguments == '{"x":7}'
+    await bench.close()
+
+
+async def test_an_edit_that_does_not_fit_the_tool_is_refused() -> None:
+    """Nothing is decided by it."""
+    bench = Bench([answer(call(tool="look", risk_level=RISKY))], policy=Policy(trust_llm="always", default="deny"))
+    await bench.run()
+    with pytest.raises(GatewayError) as refused:
+        await bench.decide(arguments={"x": 1})
+    assert refused.value.code == "edit_refused"
+    assert (await bench.approvals())[0].state == "pending"
+    await bench.close()
+
+
+async def test_an_approval_does_not_hold_for_another_policy() -> None:
+    """It is asked for anew, and the old one is of no use."""
+    bench = Bench([answer(risky()), answer("Fine.")])
+    await bench.run()
+    bench.policy = Policy(trust_llm="never", default="confirm")
+    await bench.agents()
+    with pytest.raises(GatewayError) as stale:
+        await bench.decide()
+    assert stale.value.code == "approval_stale"
+    old, new = await bench.approvals()
+    assert (old.state, new.state) == ("cancelled", "pending") and new.id in stale.value.message
+    await bench.decide()
+    assert texts(await bench.resumed()) == "Fine." and len(bench.calls) == 1
+    await bench.close()
+
+
+async def test_a_policy_that_changes_behind_the_decision_asks_again() -> None:
+    """What was approved under the old one does not run."""
+    bench = Bench([answer(risky()), answer("Fine.")])
+    await bench.run()
+    await bench.decide()
+    bench.policy = Policy(trust_llm="never", default="confirm")
+    assert "approve ap_" in texts(await bench.resumed())
+    assert bench.calls == []
+    assert [a.state for a in await bench.approvals()] == ["cancelled", "pending"]
+    await bench.close()
+
+
+async def test_a_remembered_approval_clears_the_same_call_only() -> None:
+    """In its run: the same tool with the same arguments, and nothing else."""
+    bench = Bench([answer(risky(1)), answer(risky(1)), answer(risky(2)), answer("never")])
+    await bench.run()
+    await bench.decide(remember="run")
+    told = await bench.resumed()
+    assert [c.arguments for c in bench.calls] == [{"x": 1}, {"x": 1}]
+    assert "x: 2" in texts(told)
+    await bench.close()
+
+
+async def test_nobody_is_asked_about_a_call_that_its_tool_refuses() -> None:
+    """The model is told at once."""
+    bench = Bench([answer(risky()), answer("I see.")], refuses=lambda _: "outside of the roots")
+    assert texts(await bench.run()) == "I see."
+    assert bench.asked[1].body["messages"][-1]["content"] == "Error: outside of the roots"
+    assert bench.calls == []
+    await bench.close()
+
+
+async def test_what_the_engine_doubts_asks_in_its_place_in_the_group() -> None:
+    """The assessor's auto is not enough; what ran is marked as judged harmless, what was approved is not."""
+
+    async def doubts(call: ToolCall) -> Verdict | None:
+        return Verdict("confirm", "default", "engine", "it writes") if call.arguments["x"] == 2 else None
+
+    bench = Bench([group(call(x=1, risk_level=""), call(x=2, risk_level="")), answer("Done.")], doubts=doubts)
+    bench.assessors = {"look": Harmless()}
+    await bench.run()
+    assert [(asked.arguments, asked.harmless) for asked in bench.calls] == [({"x": 1}, True)]
+    assert [(step.state, step.rule, step.reason) for step in await bench.steps()] == [
+        ("finished", "harmless", "1 arguments"),
+        ("requested", "engine", "it writes"),
+    ]
+    rows = await bench.store.audit(after=0, limit=10)
+    assert [row.line.decision for row in rows if row.line.event == "verdict"] == ["auto", "auto", "confirm"]
+    await bench.decide()
+    assert texts(await bench.resumed()) == "Done."
+    assert [(asked.arguments, asked.harmless) for asked in bench.calls][1:] == [({"x": 2}, False)]
+    await bench.close()
+
+
+async def test_policy_may_refuse_without_asking() -> None:
+    """`risk.default: deny`; it is in the audit log, though nothing ran."""
+    bench = Bench([answer('{"tool": "look", "parameters": {"x": 1}, "terminate": false}'), answer("I see.")])
+    bench.policy = Policy(trust_llm="always", default="deny")
+    assert texts(await bench.run()) == "I see." and bench.calls == []
+    rows = await bench.store.audit(after=0, limit=10)
+    assert [(row.line.event, row.line.decision) for row in rows] == [("verdict", "deny")]
+    await bench.close()
+
+
+async def test_every_decision_is_in_the_audit_log() -> None:
+    """Who let it run, on which basis, and under which hash."""
+    bench = Bench([group(call(x=1), risky(2)), answer("Done.")])
+    await bench.run()
+    await bench.decide()
+    await bench.resumed()
+    rows = await bench.store.audit(after=0, limit=20)
+    lines = [(r.line.step, r.line.event, r.line.decision, r.line.basis, r.line.by, r.line.via) for r in rows]
+    assert lines == [
+        (0, "verdict", "auto", "llm", "", ""),
+        (1, "verdict", "confirm", "llm", "", ""),
+        (0, "started", "auto", "llm", "", ""),
+        (0, "finished", "finished", "llm", "", ""),
+        (1, "decision", "approved", "llm", "c", "rest"),
+        (1, "started", "confirm", "llm", "", ""),
+        (1, "finished", "finished", "llm", "", ""),
+    ]
+    assert all(re.fullmatch("[0-9a-f]{64}", r.line.sha256) for r in rows)
+    await bench.close()
+
+
+# Tools that are stopped.
+
+
+async def _left_in_the_tool(bench: Bench, began: asyncio.Event, *, message: str | None = None) -> None:
+    running = asyncio.create_task(told(await bench.reply()))
+    await asyncio.wait_for(began.wait(), 120)
+    running.cancel(message)
+    await asyncio.wait({running})
+
+
+@pytest.mark.parametrize(("message", "state"), [(None, "interrupted"), ("stopping", "running")])
+async def test_a_tool_may_end_by_itself_when_its_client_leaves(message: str | None, state: RunState) -> None:
+    """Within its grace; what it did is known. A process that stops leaves the run to the next one."""
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(_asked: ToolCall) -> ToolResult:
+        began.set()
+        await go_on.wait()
+        return ToolResult("was done")
+
+    bench = Bench([answer(call()), answer("Done.")], does=slow)
+    asyncio.get_running_loop().call_later(0.05, go_on.set)
+    await _left_in_the_tool(bench, began, message=message)
+    (step,) = await bench.steps()
+    assert (step.state, step.result) == ("finished", "was done")
+    run = await bench.stored()
+    assert (run.state, run.owner) == (state, None)
+    if state == "running":
+        assert texts(await bench.resumed()) == "Done."
+    await bench.close()
+
+
+async def test_a_tool_that_does_not_end_leaves_an_unknown_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is stopped, and never run again by itself."""
+    monkeypatch.setattr("gateway.agent.effect.TOOL_GRACE_S", 0.02)
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def endless(_asked: ToolCall) -> ToolResult:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        raise AssertionError
+
+    bench = Bench([answer(call())], does=endless)
+    await _left_in_the_tool(bench, began)
+    assert ended.is_set()
+    (step,) = await bench.steps()
+    assert step.state == "unknown" and (await bench.stored()).state == "interrupted"
+    assert samples(bench.counters)["gateway_unknown_outcomes_total", ("look",)] == 1
+    await bench.close()
+
+
+async def test_a_held_stream_does_not_ask_again_for_what_was_approved_meanwhile() -> None:
+    """The second of two, while the first one ran: its client reads one question, and that each call is answered."""
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(asked: ToolCall) -> ToolResult:
+        if asked.arguments["x"] == 1:
+            began.set()
+            await go_on.wait()
+        return ToolResult("was done")
+
+    bench = Bench([group(risky(1), risky(2)), answer("Done.")], does=slow)
+    running = asyncio.create_task(bench.run(approvals="hold"))
+    await until_asked(bench)
+    await bench.decide(index=0)
+    await asyncio.wait_for(began.wait(), 120)
+    await bench.decide(index=1)
+    go_on.set()
+    told = await running
+    assert behind_question(told) == "Done." and [c.arguments["x"] for c in bench.calls] == [1, 2]
+    assert events_of(told) == ["approval.required", "approval.resolved", "approval.resolved"]
+    await bench.close()

@@ -1,0 +1,35 @@
+"""The table of operations: every page of the gateway, and every error code."""
+
+from gateway.errors import CODES
+from gateway.api.site import OPEN
+from gateway.api.description.operations import COMMON, OF_KEYS, OF_NONE, OPERATIONS
+from gateway.api.description.openapi import codes_of
+from gateway.server.api import Rooms
+from gateway.testing.local import LocalGateway
+
+
+async def routes() -> set[tuple[str, str]]:
+    """Those of a gateway, without those that a server adds by itself."""
+    async with LocalGateway({"upstreams": [], "store": "sqlite:///:memory:"}) as made:
+        rooms: Rooms = made.gateway._rooms()
+        further = [*rooms.of_context(), *rooms.of_runs(), *rooms.of_services()]
+    own = {(method, path) for path in OPEN for method in ("GET", "HEAD")}
+    return {(method, path) for method, path, _ in further} | own
+
+
+async def test_every_page_is_described_and_no_other() -> None:
+    """By method and path; `head` says where HEAD is answered."""
+    described = {(one.method, one.path) for one in OPERATIONS} | {("HEAD", one.path) for one in OPERATIONS if one.head}
+    assert described == await routes()
+    assert len(described) == len(OPERATIONS) + sum(one.head for one in OPERATIONS)
+
+
+def test_every_error_code_is_somewhere() -> None:
+    """Each that the gateway answers, with its status; those of requests that pass through besides."""
+    used = {code for one in OPERATIONS for codes in codes_of(one).values() for code in codes}
+    assert used | set(OF_NONE) == set(CODES)
+    assert not used & set(OF_NONE) - {"unknown_route"}
+    assert {*COMMON, *OF_KEYS} <= used
+    for one in OPERATIONS:
+        for status, codes in codes_of(one).items():
+            assert {CODES[code].status for code in codes} == {status}

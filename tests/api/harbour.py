@@ -1,0 +1,107 @@
+"""The pages of services behind the real listener: the fleets of two workers on one store, and keys of three callers."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from aiohttp import ClientSession, web
+from tools.managed import Managed, Yard
+
+from gateway.contracts.caller import Caller
+from gateway.config.schema.tools import McpServer
+from gateway.contracts.exchange import Json
+from gateway.telemetry.counters import ContextCounters
+from gateway.errors import GatewayError
+from gateway.api.mcp_services import ServicePages
+from gateway.mcp.servers import Fleet
+from gateway.plugins.stores.sqlite import SqliteStore
+
+from .answering import errors
+from tests.lanes.assembled import Lane, assembled
+
+KEYS: Mapping[str, Caller] = {
+    "root": Caller("root", "acme", frozenset(("admin",))),
+    "boss": Caller("bob", "acme", frozenset(("context", "approve"))),
+    "reader": Caller("rex", "acme", frozenset(("passthrough",))),
+}
+SERVICES = "/mcp/services"
+
+
+@dataclass
+class Wall:
+    """A clock that a test sets."""
+
+    now_s: float = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def time(self) -> float:
+        return self.now_s
+
+
+@dataclass
+class Harbour:
+    """A client of the pages of the first worker; `other` is a second one on the same store."""
+
+    store: SqliteStore
+    yard: Yard
+    fleet: Fleet
+    other_yard: Yard
+    other: Fleet
+    lane: Lane
+    session: ClientSession
+    clock: Wall = field(default_factory=Wall)
+
+    def service(self, name: str = "time") -> Managed:
+        return self.yard.newest(name)
+
+    async def ask(self, method: str, path: str = "", body: object = None, *, key: str = "root") -> tuple[int, Json]:
+        """Status and answer; `path` is below `/mcp/services`."""
+        url, headers = f"http://127.0.0.1:{self.lane.port}{SERVICES}{path}", {"X-Gateway-Key": key}
+        async with self.session.request(method, url, json=body, headers=headers) as response:
+            return response.status, (await response.json()) if await response.read() else {}
+
+    async def get(self, path: str = "") -> Json:
+        status, answer = await self.ask("GET", path)
+        assert status == 200, answer
+        return answer
+
+    async def refused(self, method: str, path: str = "", body: object = None, *, key: str = "root") -> tuple[int, str]:
+        status, answer = await self.ask(method, path, body, key=key)
+        return status, answer["error"]["code"]
+
+
+@asynccontextmanager
+async def moored(**servers: Mapping[str, object]) -> AsyncIterator[Harbour]:
+    """`servers` stand in the configuration of both workers."""
+    store, clock, yards = SqliteStore(":memory:"), Wall(), (Yard(), Yard())
+    await store.open()
+    counters = ContextCounters()
+    fleets = [
+        Fleet(store, build=yard.build, worker=f"w{i}", counters=counters, clock=clock) for i, yard in enumerate(yards)
+    ]
+    for fleet in fleets:
+        fleet.configure({name: McpServer.model_validate(server) for name, server in servers.items()})
+        await fleet.refresh()
+        for name in servers:
+            await fleet.settled(name)
+
+    def authorise(request: web.Request, *scopes: str) -> Caller:
+        caller = KEYS.get(request.headers.get("X-Gateway-Key", ""))
+        if caller is None:
+            raise GatewayError("missing_api_key", "No key.")
+        if not caller.scopes & set(scopes):
+            raise GatewayError("scope_missing", "Another key.")
+        return caller
+
+    app = web.Application(middlewares=[errors])
+    for method, path, handler in ServicePages(fleet=lambda: fleets[0], authorise=authorise).routes():
+        app.router.add_route(method, path, handler)
+    try:
+        async with assembled(pages=app, own_paths=(SERVICES.encode(),)) as lane, ClientSession() as session:
+            yield Harbour(store, yards[0], fleets[0], yards[1], fleets[1], lane, session, clock)
+    finally:
+        for fleet in fleets:
+            await fleet.close()
+        await store.close()

@@ -1,0 +1,224 @@
+"""The pages of approvals and runs behind the real listener, on a real store, with keys of two tenants."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from aiohttp import ClientSession, web
+
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Json, Verdict
+from gateway.telemetry.counters import ContextCounters
+from gateway.errors import GatewayError
+from gateway.contracts.journal import Approval, Change, Ruled, Ruling, RunEvent, StoredRun
+from gateway.api.approvals import ApprovalPages
+from gateway.api.events.pages import EventPages
+from gateway.api.memories import MemoryPages
+from gateway.api.remembered import RememberedPages
+from gateway.api.runs import RunPages
+from gateway.api.events.socket import SocketPages
+from gateway.approvals.approvals import Desk
+from gateway.tools.remembered import Binding
+from gateway.runs.event_feed import Tail
+from gateway.contracts.store import StoreError
+from gateway.plugins.stores.sqlite import SqliteStore
+from tests.plugins.stores.records import event, new, parked, run
+
+from .answering import errors
+from tests.lanes.assembled import Lane, assembled
+
+#: The records' time, before their approvals expire.
+NOW_S = 200.0
+BINDING = Binding("d" * 64, "b" * 64)
+
+KEYS: Mapping[str, Caller] = {
+    "boss": Caller("bob", "acme", frozenset(("context", "approve"))),
+    "agent": Caller("ann", "acme", frozenset(("context",))),
+    "console": Caller("con", "acme", frozenset(("approve",))),
+    "reader": Caller("rex", "acme", frozenset(("passthrough",))),
+    "root": Caller("root", "acme", frozenset(("admin",))),
+    "rival": Caller("eve", "other", frozenset(("context", "approve"))),
+    "spy": Caller("sly", "other", frozenset(("context",))),
+}
+
+
+@dataclass
+class Wall:
+    """A clock that a test sets."""
+
+    now_s: float = NOW_S
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def time(self) -> float:
+        return self.now_s
+
+
+class Ledger(SqliteStore):
+    """The real store; `full` is its disk."""
+
+    full = False
+
+    async def write(self, change: Change) -> None:
+        self._fail_if_full()
+        await super().write(change)
+
+    async def rule_all(self, rulings: Sequence[Ruling]) -> Sequence[tuple[Ruled, Approval | None]]:
+        self._fail_if_full()
+        return await super().rule_all(rulings)
+
+    async def events(self, **which: object) -> list[RunEvent]:  # type: ignore[override]
+        self._fail_if_full()
+        return await super().events(**which)  # type: ignore[arg-type, return-value]
+
+    def _fail_if_full(self) -> None:
+        if self.full:
+            raise StoreError("database or disk is full")
+
+
+@dataclass
+class Judges:
+    """Tools and policy: as the records' approvals are bound to them, until a test changes that."""
+
+    bound: Binding | None = BINDING
+    refuses: bool = False
+
+    def binding(self, tool: str) -> Binding | None:
+        return self.bound
+
+    def edited(self, tool: str, arguments: Json) -> Verdict:
+        return Verdict("deny" if self.refuses else "confirm", "default", "unknown_command", "it is not on the list")
+
+
+@dataclass
+class Office:
+    """What a test looks at. `resumed` are the runs that were let go on."""
+
+    store: Ledger
+    tail: Tail
+    clock: Wall = field(default_factory=Wall)
+    judges: Judges = field(default_factory=Judges)
+    keys: dict[str, Caller] = field(default_factory=lambda: dict(KEYS))
+    resumed: list[str] = field(default_factory=list)
+    resumes: bool = True
+    keepalive_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        self._keys_in_use = dict(self.keys)
+        self.desk = Desk(
+            self.store,
+            self.tail,
+            self.judges,
+            counters=ContextCounters(),
+            clock=self.clock,
+            expires_s=800.0,
+            on_reject="abort",
+        )
+        seen = {"store": self.store, "tail": self.tail, "authorise": self.authorise}
+        self.approvals = ApprovalPages(desk=lambda: self.desk, resume=self.resume, clock=self.clock, **seen)  # type: ignore[arg-type]
+        self.remembered = RememberedPages(remembered=lambda: self.desk.remembered, authorise=self.authorise)
+        self.memories = MemoryPages(store=self.store, authorise=self.authorise)
+        self.runs = RunPages(resume=self.resume, clock=self.clock, **seen)  # type: ignore[arg-type]
+        self.events = EventPages(keepalive_s=self.keepalive_s, **seen)  # type: ignore[arg-type]
+        self.sockets = SocketPages(desk=lambda: self.desk, resume=self.resume, in_use=self.in_use, **seen)  # type: ignore[arg-type]
+
+    def authorise(self, request: web.Request, *scopes: str) -> Caller:
+        caller = self.keys.get(request.headers.get("X-Gateway-Key", ""))
+        if caller is None:
+            raise GatewayError("missing_api_key", "No key.")
+        if not caller.scopes & set(scopes):
+            raise GatewayError("scope_missing", "Another key.")
+        return caller
+
+    def in_use(self) -> object:
+        """The same as long as the keys are."""
+        if self._keys_in_use != self.keys:
+            self._keys_in_use = dict(self.keys)
+        return self._keys_in_use
+
+    async def resume(self, run_id: str) -> None:
+        self.resumed.append(run_id)
+        if not self.resumes:
+            raise StoreError("not now")
+
+    async def happens(self, kind: str = "step.started", **facts: object) -> None:
+        """One more event of the run `run_1`."""
+        there = await self.store.run("run_1", tenant="acme")
+        assert there is not None
+        await self.store.write(Change(run=there, events=(event(kind, **facts),)))
+        self.tail.nudge()
+
+    async def ends(self) -> None:
+        there = await self.store.run("run_1", tenant="acme")
+        assert there is not None
+        done = StoredRun(**{**_facts(there), "state": "completed"})
+        await self.store.write(Change(run=done, events=(event("run.finished", data=b'{"state":"completed"}'),)))
+        self.tail.nudge()
+
+
+def _facts(there: StoredRun) -> dict[str, object]:
+    return {name: getattr(there, name) for name in StoredRun.__slots__}
+
+
+@dataclass
+class Desktop:
+    """A client of the pages."""
+
+    office: Office
+    lane: Lane
+    session: ClientSession
+
+    def url(self, path: str, *, scheme: str = "http") -> str:
+        return f"{scheme}://127.0.0.1:{self.lane.port}{path}"
+
+    async def ask(self, method: str, path: str, body: object = None, *, key: str = "boss") -> tuple[int, Json]:
+        """Status and answer; an error is told by `error`, without its request id."""
+        headers = {"X-Gateway-Key": key}
+        async with self.session.request(method, self.url(path), json=body, headers=headers) as response:
+            content = await response.read()
+            return response.status, (await response.json()) if content else {}
+
+    async def get(self, path: str, *, key: str = "boss") -> tuple[int, Json]:
+        return await self.ask("GET", path, key=key)
+
+    async def post(self, path: str, body: object = None, *, key: str = "boss") -> tuple[int, Json]:
+        return await self.ask("POST", path, body, key=key)
+
+
+@asynccontextmanager
+async def opened(*changes: Change, keepalive_s: float = 10.0) -> AsyncIterator[Desktop]:
+    """The office after these changes; without any, with the run `run_1` that waits for `ap_1`."""
+    store = Ledger(":memory:")
+    await store.open()
+    tail = Tail(store)
+    try:
+        for change in changes or (parked(),):
+            await store.write(change)
+        office = Office(store, tail, keepalive_s=keepalive_s)
+        app = web.Application(middlewares=[errors])
+        pages = (office.approvals, office.remembered, office.memories, office.runs, office.events, office.sockets)
+        for method, path, handler in (route for page in pages for route in page.routes()):
+            app.router.add_route(method, path, handler)
+        async with assembled(pages=app) as lane, ClientSession() as session:
+            yield Desktop(office, lane, session)
+    finally:
+        await tail.close()
+        await store.close()
+
+
+def code_of(answer: tuple[int, Json]) -> tuple[int, str]:
+    return answer[0], answer[1]["error"]["code"]
+
+
+def going(**changes: object) -> Change:
+    """The first change of a run that is under way."""
+    return new(run(**changes))
+
+
+async def until(reached: Callable[[], bool]) -> None:
+    """Returns as soon as it is so."""
+    async with asyncio.timeout(120):
+        while not reached():
+            await asyncio.sleep(0.001)

@@ -1,0 +1,378 @@
+"""The pages of approvals, asked over HTTP."""
+
+import asyncio
+import time
+
+import pytest
+
+from gateway.contracts.journal import Move
+from gateway.approvals.approvals import word_of
+from gateway.tools.remembered import Binding
+from gateway.contracts.canonical import call_sha256
+from tests.plugins.stores.records import approval, moved, new, parked, ruling, run, step
+
+from .office import Desktop, code_of, opened, until
+
+ONE = "/context/approvals/ap_1"
+BATCH = "/context/approvals/batch"
+APPROVE, REJECT = {"decision": "approve"}, {"decision": "reject"}
+
+
+def group(*ids: str) -> object:
+    """A run that waits for several approvals."""
+    return new(
+        run(state="awaiting_approval"),
+        steps=tuple(step(i, state="requested", approval_id=one) for i, one in enumerate(ids)),
+        approvals=tuple(approval(one, step=i, created_s=100.0 + i) for i, one in enumerate(ids)),
+    )
+
+
+async def test_what_waits_is_listed_with_all_that_a_person_needs() -> None:
+    """Oldest first: the call, why it was held, its hash, until when."""
+    async with opened(parked(), parked("run_2", approval_id="ap_2", created_s=90.0, conversation="c2")) as desk:
+        status, listed = await desk.get("/context/approvals?status=pending")
+        assert (status, listed["object"]) == (200, "list")
+        assert [view["id"] for view in listed["data"]] == ["ap_2", "ap_1"]
+        assert await desk.get(ONE) == (200, listed["data"][1])
+        assert listed["data"][1] == {
+            "id": "ap_1",
+            "run_id": "run_1",
+            "step": 1,
+            "conversation": "c1",
+            "tool": "execute_command",
+            "arguments": {"command": "make"},
+            "sha256": "a" * 64,
+            "check_word": word_of(approval()),
+            "basis": "default",
+            "rule": "unknown_command",
+            "reason": "make is not on the list.",
+            "state": "pending",
+            "created_at": 100.0,
+            "expires_at": 1000.0,
+            "decided_at": None,
+            "decided_by": None,
+            "via": None,
+            "comment": None,
+            "edited_arguments": None,
+            "remember": "once",
+        }
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("", ["ap_1", "ap_2"]),
+        ("?limit=1", ["ap_1"]),
+        ("?conversation=c2", ["ap_2"]),
+        ("?run=run_1", ["ap_1"]),
+        ("?status=approved", ["ap_2"]),
+        ("?status=pending&run=run_2", []),
+    ],
+)
+async def test_a_list_is_narrowed(query: str, found: list[str]) -> None:
+    """By state, conversation, run, and to so many."""
+    async with opened(parked(), parked("run_2", approval_id="ap_2", created_s=110.0, conversation="c2")) as desk:
+        await desk.office.store.rule(ruling("ap_2"))
+        _, listed = await desk.get(f"/context/approvals{query}")
+        assert [view["id"] for view in listed["data"]] == found
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "told"),
+    [
+        ("GET", "/context/approvals?state=pending", None, "unknown_field"),
+        ("GET", "/context/approvals?status=open", None, "invalid_field"),
+        ("GET", "/context/approvals?limit=0", None, "invalid_field"),
+        ("GET", "/context/approvals?limit=201", None, "invalid_field"),
+        ("GET", "/context/approvals?run=a&run=b", None, "invalid_field"),
+        ("GET", "/context/approvals?conversation=", None, "invalid_field"),
+        ("GET", f"{ONE}?wait=61", None, "invalid_field"),
+        ("GET", f"{ONE}?wait=-1", None, "invalid_field"),
+        ("GET", f"{ONE}?wait=nan", None, "invalid_field"),
+        ("GET", "/context/grants?status=pending", None, "unknown_field"),
+        ("GET", "/context/grants?after=grant_9", None, "invalid_field"),
+        ("GET", "/context/approvals?after=ap_9", None, "invalid_field"),
+        ("POST", f"{ONE}?force=1", APPROVE, "unknown_field"),
+        ("POST", ONE, {"decision": "yes"}, "invalid_field"),
+        ("POST", ONE, {}, "missing_field"),
+        ("POST", ONE, [], "invalid_json"),
+        ("POST", ONE, {**APPROVE, "force": True}, "unknown_field"),
+        ("POST", ONE, {**APPROVE, "arguments": "make"}, "invalid_field"),
+        ("POST", ONE, {**APPROVE, "remember": "ever"}, "invalid_field"),
+        ("POST", ONE, {**REJECT, "reason": "x" * 2001}, "invalid_field"),
+        ("POST", BATCH, {**APPROVE, "approvals": []}, "invalid_field"),
+        ("POST", BATCH, {**APPROVE, "approvals": [{"id": "ap_1"}] * 101}, "invalid_field"),
+        ("POST", BATCH, {**APPROVE, "approvals": [{"id": "ap_1", "x": 1}]}, "unknown_field"),
+    ],
+)
+async def test_what_is_not_understood_is_refused(method: str, path: str, body: object, told: str) -> None:
+    """With the name of what is wrong, and nothing is decided."""
+    async with opened() as desk:
+        answer = await desk.ask(method, path, body)
+        assert code_of(answer) == (400, told)
+        assert answer[1]["error"]["param"] or told == "invalid_json"
+        assert (await desk.get(ONE))[1]["state"] == "pending"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b'{"decision": "reject", "decision": "approve"}', b'{"decision": "approve"', b"\xff", b"[" * 5000, b""],
+)
+async def test_a_body_with_two_readings_is_none(body: bytes) -> None:
+    """A key twice, half an object, no UTF-8: nothing is decided."""
+    async with opened() as desk:
+        headers = {"X-Gateway-Key": "boss"}
+        async with desk.session.post(desk.url(ONE), data=body, headers=headers) as response:
+            assert (response.status, (await response.json())["error"]["code"]) == (400, "invalid_json")
+        assert (await desk.get(ONE))[1]["state"] == "pending"
+
+
+async def test_a_decision_is_written_and_the_run_goes_on() -> None:
+    """Approved by whom, when, by which way; the audit log has it."""
+    async with opened() as desk:
+        status, view = await desk.post(ONE, {**APPROVE, "sha256": "a" * 64, "reason": "fine", "remember": "run"})
+        assert status == 200
+        told = [view[key] for key in ("state", "decided_by", "decided_at", "via", "comment", "remember")]
+        assert told == ["approved", "bob", 200.0, "rest", "fine", "run"]
+        assert desk.office.resumed == ["run_1"]
+        _, log = await desk.get("/context/audit", key="root")
+        assert [(line["event"], line["decision"], line["by"], line["via"]) for line in log["data"]] == [
+            ("decision", "approved", "bob", "rest")
+        ]
+
+
+async def test_a_run_that_does_not_go_on_yet_takes_nothing_back() -> None:
+    """The decision is made; whoever looks after runs takes it up later."""
+    async with opened() as desk:
+        desk.office.resumes = False
+        status, view = await desk.post(ONE, APPROVE)
+        assert (status, view["state"]) == (200, "approved")
+
+
+@pytest.mark.parametrize(
+    ("key", "path", "expected"),
+    [
+        ("rival", ONE, (404, "approval_not_found")),
+        ("spy", ONE, (404, "approval_not_found")),
+        ("agent", ONE, (403, "scope_missing")),
+        ("reader", ONE, (403, "scope_missing")),
+        ("", ONE, (401, "missing_api_key")),
+        ("boss", "/context/approvals/ap_2", (404, "approval_not_found")),
+    ],
+)
+async def test_who_may_decide(key: str, path: str, expected: tuple[int, str]) -> None:
+    """Another tenant is told that there is nothing; a key without the scope may not; nothing runs (A4)."""
+    async with opened() as desk:
+        assert code_of(await desk.post(path, APPROVE, key=key)) == expected
+        assert desk.office.resumed == []
+        assert (await desk.get(ONE))[1]["state"] == "pending"
+
+
+@pytest.mark.parametrize(
+    ("key", "status"), [("boss", 200), ("agent", 200), ("console", 200), ("reader", 403), ("rival", 404), ("spy", 404)]
+)
+async def test_who_may_look(key: str, status: int) -> None:
+    """Whoever asks or decides in the tenant."""
+    async with opened() as desk:
+        assert (await desk.get(ONE, key=key))[0] == status
+        listed = await desk.get("/context/approvals", key=key)
+        if status == 404:
+            assert listed == (200, {"object": "list", "data": [], "next": None})
+        else:
+            assert listed[0] == status
+
+
+async def test_another_hash_decides_nothing() -> None:
+    """A hash of other arguments (A2)."""
+    async with opened() as desk:
+        assert code_of(await desk.post(ONE, {**APPROVE, "sha256": "f" * 64})) == (409, "approval_stale")
+        assert desk.office.resumed == []
+        assert (await desk.get(ONE))[1]["state"] == "pending"
+
+
+async def test_a_changed_tool_is_asked_for_anew() -> None:
+    """What was approved would not be what was shown: a new approval stands in its place (A2, A16)."""
+    async with opened() as desk:
+        desk.office.judges.bound = Binding("e" * 64, "b" * 64)
+        assert code_of(await desk.post(ONE, APPROVE)) == (409, "approval_stale")
+        _, listed = await desk.get("/context/approvals?status=pending")
+        (fresh,) = listed["data"]
+        assert fresh["id"] != "ap_1" and (await desk.get(ONE))[1]["state"] == "cancelled"
+        assert (await desk.post(f"/context/approvals/{fresh['id']}", APPROVE))[0] == 200
+
+
+async def test_the_same_decision_again_is_answered_alike() -> None:
+    """Also when its call has run since; the other decision is a conflict (A3)."""
+    async with opened() as desk:
+        first = await desk.post(ONE, APPROVE)
+        assert await desk.post(ONE, APPROVE) == first
+        assert code_of(await desk.post(ONE, REJECT)) == (409, "decision_conflict")
+        there = await desk.office.store.run("run_1", tenant="acme")
+        assert there is not None
+        await desk.office.store.write(moved(there, Move("ap_1", "approved", "executing")))
+        await desk.office.store.write(moved(there, Move("ap_1", "executing", "done")))
+        assert await desk.post(ONE, APPROVE) == first
+        assert (await desk.get(ONE))[1]["state"] == "done"
+
+
+async def test_a_hundred_decide_at_once() -> None:
+    """Each is told the same, and it was decided once; of two who disagree one is told so (A3)."""
+    async with opened(parked(), parked("run_2", approval_id="ap_2")) as desk:
+        answers = await asyncio.gather(*(desk.post(ONE, APPROVE) for _ in range(100)))
+        assert all(answer == answers[0] for answer in answers) and answers[0][0] == 200
+        _, log = await desk.get("/context/audit?limit=200", key="root")
+        assert len(log["data"]) == 1
+        two = await asyncio.gather(*(desk.post("/context/approvals/ap_2", body) for body in (APPROVE, REJECT)))
+        assert sorted(status for status, _ in two) == [200, 409]
+
+
+async def test_too_late() -> None:
+    """After the expiry, after the run was cancelled, after a rejection: nothing runs (A6)."""
+    async with opened(
+        parked(), parked("run_2", approval_id="ap_2"), parked("run_3", approval_id="ap_3", expires_s=300.0)
+    ) as desk:
+        assert (await desk.post(ONE, {**REJECT, "reason": "no"}))[1]["comment"] == "no"
+        assert (await desk.post("/context/runs/run_2/cancel"))[0] == 200
+        desk.office.clock.now_s = 300.0
+        desk.office.resumed.clear()
+        assert code_of(await desk.post(ONE, APPROVE)) == (409, "decision_conflict")
+        assert code_of(await desk.post("/context/approvals/ap_2", APPROVE)) == (409, "decision_conflict")
+        assert code_of(await desk.post("/context/approvals/ap_3", APPROVE)) == (410, "approval_expired")
+        assert desk.office.resumed == []
+
+
+async def test_an_approval_whose_time_is_over_looks_like_it() -> None:
+    """Without anybody having tried it."""
+    async with opened() as desk:
+        desk.office.clock.now_s = 1000.0
+        assert (await desk.get(ONE))[1]["state"] == "expired"
+
+
+async def test_edited_arguments() -> None:
+    """They are shown beside the model's, unless the gate refuses them."""
+    async with opened() as desk:
+        desk.office.judges.refuses = True
+        edit = {**APPROVE, "arguments": {"command": "make test"}}
+        assert code_of(await desk.post(ONE, edit)) == (422, "edit_refused")
+        desk.office.judges.refuses = False
+        _, view = await desk.post(ONE, edit)
+        assert (view["arguments"], view["edited_arguments"]) == ({"command": "make"}, {"command": "make test"})
+        _, log = await desk.get("/context/audit", key="root")
+        assert log["data"][0]["sha256"] == call_sha256("execute_command", '{"command":"make test"}')
+
+
+async def test_a_store_that_cannot_write_decides_nothing() -> None:
+    """And says so; afterwards all is well."""
+    async with opened() as desk:
+        desk.office.store.full = True
+        assert code_of(await desk.post(ONE, APPROVE)) == (507, "store_full")
+        assert desk.office.resumed == []
+        desk.office.store.full = False
+        assert (await desk.post(ONE, APPROVE))[0] == 200
+
+
+async def test_a_batch_decides_what_is_listed_and_nothing_else() -> None:
+    """Also when one more call has come since; each is answered for itself, and the runs go on once (A12)."""
+    async with opened(group("ap_1", "ap_2", "ap_3", "ap_4"), parked("run_2", approval_id="ap_5")) as desk:
+        await desk.office.store.rule(ruling("ap_4", approve=False))
+        listed = [
+            {"id": "ap_1", "sha256": "a" * 64},
+            {"id": "ap_2", "sha256": "f" * 64},
+            {"id": "ap_4"},
+            {"id": "ap_5"},
+            {"id": "ap_6"},
+            {"id": "ap_1"},
+        ]
+        status, answer = await desk.post(BATCH, {**APPROVE, "approvals": listed})
+        assert (status, answer["object"]) == (200, "list")
+        assert [(one["id"], one["status"]) for one in answer["data"]] == [
+            ("ap_1", 200),
+            ("ap_2", 409),
+            ("ap_4", 409),
+            ("ap_5", 200),
+            ("ap_6", 404),
+            ("ap_1", 200),
+        ]
+        assert answer["data"][0]["approval"]["state"] == "approved"
+        assert answer["data"][1]["error"]["code"] == "approval_stale"
+        assert "approval" not in answer["data"][1] and "error" not in answer["data"][0]
+        assert desk.office.resumed == ["run_1", "run_2"]
+        _, waiting = await desk.get("/context/approvals?status=pending")
+        assert [view["id"] for view in waiting["data"]] == ["ap_2", "ap_3"]
+
+
+async def test_a_batch_of_another_tenants_is_of_none() -> None:
+    """And a key that may not decide need not list any."""
+    async with opened() as desk:
+        body = {**APPROVE, "approvals": [{"id": "ap_1"}]}
+        _, answer = await desk.post(BATCH, body, key="rival")
+        assert [(one["status"], one["error"]["code"]) for one in answer["data"]] == [(404, "approval_not_found")]
+        assert code_of(await desk.post(BATCH, body, key="agent")) == (403, "scope_missing")
+
+
+async def waited(desk: Desktop, path: str) -> str:
+    """The state that a long poll ends with."""
+    async with asyncio.timeout(20):  # shorter than the wait that is asked for
+        _, view = await desk.get(path)
+    return str(view["state"])
+
+
+async def test_a_wait_ends_with_the_decision() -> None:
+    """At once, not at the next look; another run's decision does not end it."""
+    async with opened(parked(), parked("run_2", approval_id="ap_2")) as desk:
+        waiting = asyncio.create_task(waited(desk, f"{ONE}?wait=30"))
+        await until(lambda: bool(desk.office.approvals._waiting))
+        await desk.post("/context/approvals/ap_2", APPROVE)
+        await desk.post(ONE, REJECT)
+        assert await waiting == "rejected"
+        assert await waited(desk, f"{ONE}?wait=30") == "rejected"
+
+
+async def test_a_wait_ends_with_its_time() -> None:
+    """With what there is then; 0 is no wait."""
+    async with opened() as desk:
+        began = time.monotonic()
+        assert await waited(desk, f"{ONE}?wait=0.05") == "pending"
+        assert time.monotonic() - began >= 0.04
+        assert await waited(desk, f"{ONE}?wait=0") == "pending"
+
+
+async def test_a_wait_ends_with_the_expiry() -> None:
+    """Nobody has to try it first."""
+    async with opened(parked(expires_s=200.02)) as desk:
+        waiting = asyncio.create_task(waited(desk, f"{ONE}?wait=30"))
+        await until(lambda: bool(desk.office.approvals._waiting))
+        desk.office.clock.now_s = 201.0
+        assert await waiting == "expired"
+
+
+async def test_waits_end_when_the_gateway_stops() -> None:
+    """They are answered, and hold nothing up."""
+    async with opened() as desk:
+        waiting = asyncio.create_task(waited(desk, f"{ONE}?wait=30"))
+        await until(lambda: bool(desk.office.approvals._waiting))
+        await desk.office.approvals.close()
+        assert await waiting == "pending"
+        assert await waited(desk, f"{ONE}?wait=30") == "pending"
+        await desk.office.approvals.close()
+
+
+async def test_one_who_leaves_waits_no_more() -> None:
+    """The page notices."""
+    async with opened() as desk:
+        waiting = asyncio.create_task(desk.get(f"{ONE}?wait=30"))
+        await until(lambda: bool(desk.office.approvals._waiting))
+        waiting.cancel()
+        await until(lambda: not desk.office.approvals._waiting)
+
+
+@pytest.mark.parametrize("path", ["/context/approvals", ONE, "/context/grants"])
+async def test_head_answers_as_get_does(path: str) -> None:
+    """The same head, and no body."""
+    async with opened() as desk:
+        lengths = []
+        for method in ("GET", "HEAD"):
+            async with desk.session.request(method, desk.url(path), headers={"X-Gateway-Key": "boss"}) as response:
+                assert response.status == 200
+                lengths.append(response.headers["Content-Length"])
+        assert lengths[0] == lengths[1]

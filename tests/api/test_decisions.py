@@ -1,0 +1,66 @@
+"""Decisions carried out: written first, then the runs go on."""
+
+import logging
+
+import pytest
+
+from gateway.errors import GatewayError
+from gateway.api.request import parsed
+from gateway.api.decisions import Decision, Decisions, go_on, written
+from gateway.approvals.approvals import Wish
+from gateway.contracts.store import StoreError
+from tests.plugins.stores.records import approval, run
+
+from .office import KEYS, opened
+
+
+def test_a_decision_is_a_wish() -> None:
+    """All of what a person may say, and by which way it came."""
+    assert parsed(Decision, {"decision": "reject"}).wish("rest") == Wish(approve=False, via="rest")
+    body = {
+        "decision": "approve",
+        "sha256": "a",
+        "arguments": {"x": [1]},
+        "reason": "r",
+        "remember": "run",
+    }
+    assert parsed(Decision, body).wish("websocket") == Wish(
+        approve=True, via="websocket", sha256="a", arguments={"x": [1]}, comment="r", remember="run"
+    )
+
+
+async def test_a_decision_is_made_at_the_desk() -> None:
+    """With the desk's own refusals; a failure of the store is one, too."""
+    async with opened() as desk:
+        office = desk.office
+        decisions, wish = Decisions(lambda: office.desk), Wish(approve=True, via="rest")
+        office.store.full = True
+        with pytest.raises(GatewayError) as caught:
+            await decisions.make("ap_1", wish, caller=KEYS["boss"])
+        assert caught.value.code == "store_full"
+        office.store.full = False
+        with pytest.raises(GatewayError) as caught:
+            await decisions.make("ap_1", wish, caller=KEYS["agent"])
+        assert caught.value.code == "scope_missing"
+        assert (await decisions.make("ap_1", wish, caller=KEYS["boss"])).state == "approved"
+
+
+async def test_each_run_goes_on_once() -> None:
+    """However many of its approvals were decided; one that fails does not keep the others."""
+    asked: list[str] = []
+
+    async def resume(run_id: str) -> None:
+        asked.append(run_id)
+        if run_id == "run_1":
+            raise StoreError("not now")
+
+    await go_on(resume, approval(), approval("ap_2"), approval("ap_3", run_id="run_2"), run("run_3"))
+    assert asked == ["run_1", "run_2", "run_3"]
+
+
+def test_what_cannot_be_written_is_told_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """The store's own words are for the log."""
+    with caplog.at_level(logging.ERROR), pytest.raises(GatewayError) as caught, written("a decision"):
+        raise StoreError("disk I/O error at /var/lib")
+    assert caught.value.facts.status == 507 and "/var/lib" not in caught.value.message
+    assert "disk I/O error at /var/lib" in caplog.text

@@ -1,0 +1,303 @@
+"""The pages of services: registered, changed, stopped, started, accepted and deleted over HTTP, by admins only."""
+
+import asyncio
+import json
+
+import pytest
+
+from gateway.contracts.exchange import Json
+
+from .harbour import Harbour, moored
+
+SECRET = "sk-canary-12345"
+TIME: Json = {"command": "uvx", "args": ["mcp-server-time"], "env": {"KEY": SECRET}, "trigger_keywords": ["几点"]}
+HASH = "1" * 64
+
+
+async def registered(harbour: Harbour, name: str = "time", **settings: object) -> Json:
+    status, answer = await harbour.ask("POST", "", {"name": name, **(settings or TIME)})
+    assert status == 201, answer
+    return answer
+
+
+async def until_pinned(harbour: Harbour, name: str = "time") -> None:
+    async with asyncio.timeout(120):
+        while not any(one.pins for one in await harbour.store.services() if one.name == name):
+            await asyncio.sleep(0.005)
+
+
+async def test_a_service_is_registered_and_runs() -> None:
+    """In this worker at once, in the others at their next look; its secrets are never shown again."""
+    async with moored() as harbour:
+        view = await registered(harbour)
+        assert view.pop("settings").items() >= {"env": {"KEY": "***"}, "command": "uvx"}.items()
+        assert view == {
+            "name": "time",
+            "object": "mcp.service",
+            "source": "registered",
+            "state": "running",
+            "error": None,
+            "degraded": False,
+            "since": 100.0,
+            "transport": "stdio",
+            "protocol": "2026-07-28",
+            "restarts": 0,
+            "skipped_lines": 0,
+            "stopped": False,
+            "description": "time",
+            "trigger_keywords": ["几点"],
+            "tools": 1,
+            "changed": [],
+            "workers": [],
+        }
+        assert harbour.service().options["env"] == {"KEY": SECRET}
+        await harbour.other.refresh()
+        await harbour.other.settled("time")
+        assert harbour.other_yard.newest("time").did == ["start"]
+        everything = [await harbour.get(path) for path in ("", "/time", "/time/tools")]
+        assert SECRET not in json.dumps(everything) and [one["name"] for one in everything[0]["data"]] == ["time"]
+
+
+async def test_services_come_in_pages() -> None:
+    """By name, however they came to be: each worker may answer one page. A deleted one is no place to begin."""
+    async with moored(later={"command": "uvx"}) as harbour:
+        for name in ("time", "My Server", "clock"):
+            await registered(harbour, name)
+        first = await harbour.get("?limit=3")
+        assert ([one["name"] for one in first["data"]], first["next"]) == (["My Server", "clock", "later"], "later")
+        second = await harbour.get("?limit=3&after=later")
+        assert ([one["name"] for one in second["data"]], second["next"]) == (["time"], None)
+        assert [one["name"] for one in (await harbour.get("?after=My%20Server&limit=1"))["data"]] == ["clock"]
+        await harbour.ask("DELETE", "/clock")
+        for query in ("after=clock", "limit=0", "limit=201"):
+            status, answer = await harbour.ask("GET", f"?{query}")
+            assert (status, answer["error"]["code"]) == (400, "invalid_field")
+
+
+# 配置工具描述, 配置触发关键词, 默认值兼容.
+
+
+async def test_description_of_a_service() -> None:
+    """配置工具描述: when it is registered, and when it is changed."""
+    async with moored() as harbour:
+        assert (await registered(harbour, **TIME, description="Clocks."))["description"] == "Clocks."
+        assert harbour.service().service().description == "Clocks."
+        status, view = await harbour.ask("PUT", "/time", {**TIME, "description": "All clocks."})
+        assert (status, view["description"]) == (200, "All clocks.")
+        assert harbour.service().service().description == "All clocks."
+
+
+async def test_trigger_keywords_of_a_service() -> None:
+    """配置触发关键词: what the intent layer gets."""
+    async with moored() as harbour:
+        assert (await registered(harbour))["trigger_keywords"] == ["几点"]
+        (source,) = harbour.fleet.services()
+        assert source.source.service().trigger_keywords == ("几点",)
+        assert (await harbour.ask("PUT", "/time", {**TIME, "trigger_keywords": []}))[1]["trigger_keywords"] == []
+
+
+async def test_defaults_of_a_service() -> None:
+    """默认值兼容: its name is its description, and it has no keywords."""
+    async with moored(git={"command": "x"}) as harbour:
+        await registered(harbour, command="x")
+        for name in ("time", "git"):
+            view = await harbour.get(f"/{name}")
+            assert (view["description"], view["trigger_keywords"]) == (name, [])
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize("key", ["boss", "reader", ""])
+async def test_only_admins_see_and_change_services(key: str) -> None:
+    """Whatever is asked; nothing is done."""
+    async with moored(time=TIME) as harbour:
+        asked = [("GET", ""), ("POST", ""), ("GET", "/time"), ("PUT", "/time"), ("DELETE", "/time")]
+        asked += [
+            ("GET", "/time/tools"),
+            *(("POST", f"/time/{what}") for what in ("start", "stop", "restart", "accept")),
+        ]
+        for method, path in asked:
+            assert (await harbour.ask(method, path, {"name": "x", "command": "y"}, key=key))[0] in (401, 403)
+        assert harbour.service().did == ["start"] and len(harbour.yard.built) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "param"),
+    [
+        ({"name": "x", "comand": "y"}, "unknown_field", "comand"),
+        ({"name": "x", "command": "y", "autoApprove": []}, "unknown_field", "autoApprove"),
+        ({"command": "y"}, "invalid_field", "name"),
+        ({"name": "a\nb", "command": "y"}, "invalid_field", "name"),
+        ({"name": "x"}, "invalid_field", "command"),
+        ({"name": "x", "command": "y", "url": "http://z"}, "invalid_field", "command"),
+        ({"name": "x", "command": "y", "env": {"A": "***"}}, "invalid_field", "env.A"),
+        ({"name": "x", "url": "http://y", "headers": {"A": f"{SECRET}\n"}}, "invalid_field", "headers.A"),
+        ([], "invalid_json", None),
+    ],
+)
+async def test_settings_that_are_refused(body: object, code: str, param: str | None) -> None:
+    """With the field at fault, and without its value; nothing is kept."""
+    async with moored() as harbour:
+        status, answer = await harbour.ask("POST", "", body)
+        assert (status, answer["error"]["code"], answer["error"]["param"]) == (400, code, param)
+        assert SECRET not in json.dumps(answer) and not await harbour.store.services()
+
+
+async def test_bodies_that_are_no_json() -> None:
+    """Nor too large, nor with a key twice."""
+    async with moored() as harbour:
+        url = f"http://127.0.0.1:{harbour.lane.port}/mcp/services"
+        for body, status in ((b"{", 400), (b"\xff", 400), (b'{"name":"a","name":"b"}', 400), (b"x" * 300_000, 413)):
+            async with harbour.session.post(url, data=body, headers={"X-Gateway-Key": "root"}) as response:
+                assert response.status == status
+        assert await harbour.refused("GET", "?force=1") == (400, "unknown_field")
+
+
+async def test_a_name_is_given_once() -> None:
+    """POST never replaces; PUT does, and never what stands in the configuration."""
+    async with moored(git={"command": "x"}) as harbour:
+        await registered(harbour)
+        for name in ("time", "git"):
+            assert await harbour.refused("POST", "", {"name": name, **TIME}) == (409, "service_exists")
+        assert await harbour.refused("PUT", "/git", TIME) == (409, "service_is_configured")
+        assert await harbour.refused("DELETE", "/git") == (409, "service_is_configured")
+        assert await harbour.refused("PUT", "/time", {**TIME, "name": "other"}) == (400, "invalid_field")
+        assert harbour.service("git").options["command"] == "x"
+
+
+async def test_what_is_not_there() -> None:
+    """404, whatever is asked of it."""
+    async with moored() as harbour:
+        asked = [("GET", "/x"), ("GET", "/x/tools"), ("DELETE", "/x")]
+        asked += [("POST", f"/x/{what}") for what in ("start", "stop", "restart", "accept")]
+        for method, path in asked:
+            assert await harbour.refused(method, path) == (404, "service_not_found")
+        assert not await harbour.store.services()
+
+
+# Changed and deleted.
+
+
+async def test_a_changed_service_starts_anew() -> None:
+    """What was shown may be sent back: a mask stands for the secret that is kept."""
+    async with moored() as harbour:
+        shown = (await registered(harbour))["settings"]
+        shown["args"] = ["mcp-server-time", "--utc"]
+        assert (await harbour.ask("PUT", "/time", shown))[0] == 200
+        assert harbour.service().options["env"] == {"KEY": SECRET}
+        assert harbour.service().options["args"] == ["mcp-server-time", "--utc"]
+        assert [one.did[-1] for one in harbour.yard.built] == ["close", "start"]
+        assert (await harbour.ask("PUT", "/new", TIME))[1]["source"] == "registered"
+
+
+async def test_a_deleted_service_is_gone() -> None:
+    """With what was accepted of it: one of the same name begins anew."""
+    async with moored() as harbour:
+        await registered(harbour)
+        await until_pinned(harbour)
+        assert await harbour.ask("DELETE", "/time") == (
+            200,
+            {"name": "time", "object": "mcp.service.deleted", "deleted": True},
+        )
+        assert (await harbour.get())["data"] == [] and await harbour.refused("GET", "/time") == (
+            404,
+            "service_not_found",
+        )
+        await registered(harbour)
+        (kept,) = await harbour.store.services()
+        assert kept.version <= 2 and (await harbour.get("/time"))["changed"] == []
+
+
+async def test_any_name_has_its_page() -> None:
+    """Names are words of people."""
+    async with moored() as harbour:
+        for name, path in (("My Server 1.0", "/My%20Server%201.0"), ("时间", "/%E6%97%B6%E9%97%B4"), ("a/b", "/a%2Fb")):
+            await registered(harbour, name, command="x")
+            assert (await harbour.get(path))["name"] == name
+            assert (await harbour.ask("DELETE", path))[0] == 200
+
+
+# Stopped, started.
+
+
+async def test_stop_start_and_restart() -> None:
+    """Also of a service of the configuration; each answers once it is so here."""
+    async with moored(git={"command": "x"}) as harbour:
+        await registered(harbour)
+        for name in ("git", "time"):
+            for what, state, stopped in (
+                ("stop", "stopped", True),
+                ("stop", "stopped", True),
+                ("start", "running", False),
+                ("restart", "running", False),
+            ):
+                status, view = await harbour.ask("POST", f"/{name}/{what}", {})
+                assert (status, view["state"], view["stopped"]) == (200, state, stopped)
+            assert harbour.service(name).did == ["start", "stop", "start", "stop", "start"]
+
+
+async def test_a_service_that_its_settings_turn_off_is_not_started() -> None:
+    """Somebody wrote that down on purpose."""
+    async with moored(off={"command": "x", "enabled": False}) as harbour:
+        assert (await harbour.get("/off"))["state"] == "stopped"
+        assert await harbour.refused("POST", "/off/start") == (409, "service_not_running")
+        assert harbour.service("off").did == []
+
+
+async def test_the_worst_state_of_all_workers() -> None:
+    """With what each says; a worker that says nothing any more is left out."""
+    async with moored(time=TIME) as harbour:
+        harbour.other_yard.newest("time").becomes("error", error=f"exit code 1 {SECRET}")
+        async with asyncio.timeout(120):
+            while (view := await harbour.get("/time"))["state"] != "error":
+                await asyncio.sleep(0.005)
+        assert (view["state"], view["error"]) == ("error", "exit code 1 ***")
+        assert view["workers"] == [{"worker": "w1", "state": "error", "error": "exit code 1 ***", "updated_at": 1000.0}]
+        harbour.service().stderr = (f"my key is {SECRET}",)
+        assert (await harbour.get("/time"))["stderr"] == ["my key is ***"]
+        harbour.clock.now_s += 3600
+        assert (await harbour.get("/time"))["state"] == "running"
+
+
+# Tools, and what was accepted of them.
+
+
+async def test_tools_are_listed_with_their_definitions() -> None:
+    """Names here and towards models, schema, hash, and what was accepted; a service that is stopped has none."""
+    async with moored(time=TIME) as harbour:
+        await until_pinned(harbour)
+        await harbour.fleet.refresh()
+        assert (await harbour.get("/time/tools"))["data"] == [
+            {
+                "name": "look",
+                "object": "mcp.tool",
+                "model_name": "time__look",
+                "description": "Does look.",
+                "parameters": {"type": "object"},
+                "sha256": HASH,
+                "accepted": HASH,
+                "changed": False,
+            }
+        ]
+        await harbour.ask("POST", "/time/stop")
+        assert (await harbour.get("/time/tools"))["data"] == []
+        assert await harbour.refused("POST", "/time/accept") == (409, "service_not_running")
+
+
+async def test_a_changed_tool_is_accepted_as_it_was_looked_at() -> None:
+    """One that changed again meanwhile is not; without a word on tools all are accepted as they are."""
+    async with moored(time=TIME) as harbour:
+        await until_pinned(harbour)
+        harbour.service().becomes("running", look="2" * 64, listen="3" * 64)
+        assert (await harbour.get("/time"))["changed"] == ["look"]
+        for tools in ({"look": HASH}, {"look": "2" * 64, "nope": "x"}):
+            assert await harbour.refused("POST", "/time/accept", {"tools": tools}) == (409, "service_changed")
+        assert await harbour.refused("POST", "/time/accept", {"tool": {}}) == (400, "unknown_field")
+        status, view = await harbour.ask("POST", "/time/accept", {"tools": {"look": "2" * 64}})
+        assert (status, view["changed"]) == (200, []) and harbour.service().pins["look"] == "2" * 64
+        harbour.service().becomes("running", look="4" * 64)
+        status, view = await harbour.ask("POST", "/time/accept")
+        assert (status, view["changed"]) == (200, [])
+        await harbour.other.refresh()
+        assert harbour.other_yard.newest("time").pins["look"] == "4" * 64

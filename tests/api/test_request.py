@@ -1,0 +1,137 @@
+"""Queries and bodies, read strictly."""
+
+from collections.abc import Callable
+
+import pytest
+from aiohttp.test_utils import make_mocked_request
+from pydantic import Field
+
+from gateway.contracts.caller import Caller
+from gateway.errors import GatewayError
+from gateway.api.description.operations import OPERATIONS
+from gateway.api.request import LIMIT_MOST, Body, caller_with, limit_of, number_of, page_of, parsed, query_of, value_of, word_of
+
+
+class Order(Body):
+    """Has a name that is a keyword, and a list."""
+
+    as_: str = Field(alias="as", max_length=3)
+    places: list[int] = Field(default=[])
+
+
+def refused(ask: Callable[[], object]) -> tuple[str, str | None]:
+    with pytest.raises(GatewayError) as caught:
+        ask()
+    assert caught.value.facts.status == 400
+    return caught.value.code, caught.value.param
+
+
+def test_one_of_the_scopes_is_enough() -> None:
+    """Without any, the first refusal says why."""
+
+    def identify(scope: str) -> Caller:
+        if scope not in held:
+            raise GatewayError("scope_missing", scope)
+        return Caller("ann", "acme", frozenset(held))
+
+    held = {"approve"}
+    assert caller_with(("context", "approve"), identify).name == "ann"
+    held.clear()
+    with pytest.raises(GatewayError, match=r"^context$"):
+        caller_with(("context", "approve"), identify)
+    with pytest.raises(GatewayError, match="Nobody"):
+        caller_with((), identify)
+
+
+def test_a_query_is_what_the_page_knows() -> None:
+    """Decoded; anything else is named."""
+    request = make_mocked_request("GET", "/x?a=1%202&b=%E5%A5%BD")
+    assert query_of(request, "a", "b", "c") == {"a": "1 2", "b": "好"}
+    assert refused(lambda: query_of(request, "a")) == ("unknown_field", "b")
+    assert query_of(make_mocked_request("GET", "/x")) == {}
+
+
+@pytest.mark.parametrize("query", ["a=1&a=1", "a=", "a"])
+def test_a_parameter_comes_once_and_with_a_value(query: str) -> None:
+    """Two readers would not agree on any other."""
+    assert refused(lambda: query_of(make_mocked_request("GET", f"/x?{query}"), "a")) == ("invalid_field", "a")
+
+
+def test_the_name_of_an_unknown_parameter_is_not_told_at_any_length() -> None:
+    """It is the client's own text."""
+    _, param = refused(lambda: query_of(make_mocked_request("GET", f"/x?{'n' * 5000}=1"), "a"))
+    assert param == "n" * 100
+
+
+@pytest.mark.parametrize("text", ["-1", "+1", "1.0", "1e3", "０", " 1", "1_0", "9" * 19, "x"])
+def test_what_is_no_number(text: str) -> None:
+    """Digits are, and not too many."""
+    assert refused(lambda: number_of({"after": text}, "after", default=0)) == ("invalid_field", "after")
+
+
+def test_numbers_have_defaults_and_bounds() -> None:
+    """A limit is from 1 to 200."""
+    assert number_of({}, "after", default=7) == 7
+    assert number_of({"after": "0012"}, "after", default=7) == 12
+    assert [limit_of(query) for query in ({}, {"limit": "1"}, {"limit": "200"})] == [50, 1, 200]
+    for text in ("0", "201"):
+        assert refused(lambda text=text: limit_of({"limit": text})) == ("invalid_field", "limit")
+
+
+def test_a_word_is_one_of_the_known() -> None:
+    """Or it is not there."""
+    assert word_of({}, "state", ("a", "b")) is None
+    assert word_of({"state": "b"}, "state", ("a", "b")) == "b"
+    assert refused(lambda: word_of({"state": "A"}, "state", ("a", "b"))) == ("invalid_field", "state")
+
+
+def test_a_body_is_a_model() -> None:
+    """By the names that clients know."""
+    assert parsed(Order, {"as": "x", "places": [1]}) == Order(**{"as": "x", "places": [1]})
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ([], ("invalid_json", None)),
+        (None, ("invalid_json", None)),
+        ({}, ("missing_field", "as")),
+        ({"as": 1}, ("invalid_field", "as")),
+        ({"as": "long"}, ("invalid_field", "as")),
+        ({"as": "x", "places": [1, "2"]}, ("invalid_field", "places.1")),
+        ({"as": "x", "places": [True]}, ("invalid_field", "places.0")),
+        ({"as": "x", "as_": "y"}, ("unknown_field", "as_")),
+        ({"as": "x", "n" * 5000: 1}, ("unknown_field", "n" * 100)),
+    ],
+)
+def test_what_does_not_fit_is_named(value: object, expected: tuple[str, str | None]) -> None:
+    """Where it is, and never what it was."""
+    with pytest.raises(GatewayError) as caught:
+        parsed(Order, value)
+    assert (caught.value.code, caught.value.param) == expected
+    assert "long" not in caught.value.message and "nnn" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", '{"a": 1, "a": 2}', '{"a": NaN}', '{"a": 1e999}', '{"a": ' + "9" * 400 + "}", '"\\ud800"', "[" * 200],
+)
+def test_json_with_two_readings_is_refused(text: str) -> None:
+    """Nothing is decided on it; a key of it is not repeated."""
+    assert refused(lambda: value_of(text)) == ("invalid_json", None)
+
+
+def test_json() -> None:
+    """As it is meant."""
+    assert value_of('{"a": [1, "好", null]}') == {"a": [1, "好", None]}
+
+
+@pytest.mark.parametrize("name", ["listGrants", "listAsks", "listPrompts", "listServices", "listWorkflows"])
+def test_a_page_is_as_long_as_the_description_says(name: str) -> None:
+    """Of lists that came whole before they came in pages, it is as long as one may be."""
+    [listed] = [operation for operation in OPERATIONS if operation.name == name]
+    [default] = [one.schema["default"] for one in listed.parameters if one.name == "limit"]
+    views = [{"id": str(n)} for n in range(LIMIT_MOST + 1)]
+    page, following = page_of(views, {})
+    assert (len(page), following) == (default, views[default - 1]["id"])
+    assert page_of(views, {"after": str(following)}) == (views[default:], None)

@@ -1,0 +1,278 @@
+"""The pages of runs and of the audit log, asked over HTTP."""
+
+import asyncio
+from dataclasses import asdict
+
+import pytest
+
+from gateway.contracts.journal import Change
+from gateway.api.description.operations import OPERATIONS
+from gateway.api.request import VIEWING
+from gateway.api.runs import LOOKED_AT
+from gateway.contracts.audit_chain import verify
+from tests.plugins.stores.records import approval, audit_line, new, parked, run, step
+
+from .office import code_of, going, opened
+
+ONE = "/context/runs/run_1"
+LOST = new(
+    run(state="unknown", effects=True),
+    steps=(step(0, state="finished", result="ok"), step(1, state="unknown", started_s=150.0, approval_id="ap_1")),
+    approvals=(approval(state="unknown"),),
+)
+
+
+def held(run_id: str = "run_1", approval_id: str = "ap_1", **changes: object) -> Change:
+    """A run that waits for a person in memory."""
+    return new(
+        run(run_id, owner="worker_1", lease_s=300.0, **changes),
+        approvals=(approval(approval_id, run_id=run_id),),
+    )
+
+
+async def test_runs_are_listed() -> None:
+    """Newest first, without their steps; one that waits in memory looks like one that waits in the store."""
+    async with opened(
+        parked(), held("run_2", "ap_2", created_s=110.0), going(run_id="run_3", created_s=90.0, conversation="c9")
+    ) as desk:
+        status, listed = await desk.get("/context/runs", key="agent")
+        assert (status, listed["object"]) == (200, "list")
+        assert [(view["id"], view["state"], view["pending"]) for view in listed["data"]] == [
+            ("run_2", "awaiting_approval", 1),
+            ("run_1", "awaiting_approval", 1),
+            ("run_3", "running", 0),
+        ]
+        assert listed["data"][2] == {
+            "id": "run_3",
+            "object": "run",
+            "kind": "chat",
+            "state": "running",
+            "chain": "assistant",
+            "conversation": "c9",
+            "caller": "ann",
+            "effects": False,
+            "created_at": 90.0,
+            "updated_at": 100.0,
+            "pending": 0,
+            "lease_until": None,
+        }
+
+
+@pytest.mark.parametrize("state", ["", "&state=awaiting_approval", "&state=running", "&state=completed"])
+async def test_a_list_comes_in_pages(state: str) -> None:
+    """Page by page it is what it is at once, whatever it is narrowed by: each run once, the newest first."""
+    kinds = (
+        lambda n: going(run_id=f"run_{n}", created_s=float(n)),
+        lambda n: held(f"run_{n}", f"ap_{n}", created_s=float(n)),
+        lambda n: going(run_id=f"run_{n}", created_s=float(n), state="completed"),
+    )
+    async with opened(*(kinds[n % 3](n) for n in range(2 * LOOKED_AT))) as desk:
+        whole, after = [], ""
+        while after is not None:
+            _, page = await desk.get(f"/context/runs?limit=50{state}{after}")
+            whole += [view["id"] for view in page["data"]]
+            after = None if page["next"] is None else f"&after={page['next']}"
+    wanted = {"": (0, 1, 2), "&state=running": (0,), "&state=awaiting_approval": (1,), "&state=completed": (2,)}[state]
+    assert whole == [f"run_{n}" for n in reversed(range(2 * LOOKED_AT)) if n % 3 in wanted]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("?limit=1", ["run_2"]),
+        ("?state=awaiting_approval", ["run_2", "run_1"]),
+        ("?state=awaiting_approval&limit=1", ["run_2"]),
+        ("?state=running", ["run_3"]),
+        ("?state=completed", ["run_4"]),
+        ("?conversation=c9", ["run_3"]),
+        ("?state=running&conversation=c1", []),
+    ],
+)
+async def test_a_list_is_narrowed(query: str, found: list[str]) -> None:
+    """By the state that is shown, by conversation, to so many."""
+    async with opened(
+        parked(),
+        held("run_2", "ap_2", created_s=110.0),
+        going(run_id="run_3", created_s=90.0, conversation="c9"),
+        going(run_id="run_4", created_s=80.0, state="completed"),
+    ) as desk:
+        _, listed = await desk.get(f"/context/runs{query}")
+        assert [view["id"] for view in listed["data"]] == found
+
+
+async def test_a_run_is_shown_with_all_that_is_on_record() -> None:
+    """Steps, approvals, its answer, or why there is none: for who comes back with its id (N27)."""
+    done = new(
+        run(
+            state="completed",
+            answer=b'{"content":"Done.","finish_reason":"stop"}',
+        ),
+        steps=(step(0, state="finished", result="whole", shown="sho", started_s=110.0, finished_s=120.0),),
+    )
+    async with opened(
+        done, parked("run_2"), going(run_id="run_3", state="failed", error_code="agent_timeout", error="Too long.")
+    ) as desk:
+        _, view = await desk.get(ONE, key="agent")
+        assert view["answer"] == {"content": "Done.", "finish_reason": "stop"} and view["error"] is None
+        assert view["steps"] == [
+            {
+                "number": 0,
+                "round": 1,
+                "call_id": "call_1",
+                "tool": "execute_command",
+                "arguments": {"command": "make"},
+                "sha256": "a" * 64,
+                "decision": "confirm",
+                "basis": "default",
+                "rule": "unknown_command",
+                "reason": "",
+                "state": "finished",
+                "approval_id": None,
+                "result": "whole",
+                "tainted": False,
+                "late": None,
+                "started_at": 110.0,
+                "finished_at": 120.0,
+            }
+        ]
+        _, view = await desk.get("/context/runs/run_2")
+        assert (view["pending"], [one["id"] for one in view["approvals"]], view["answer"]) == (1, ["ap_1"], None)
+        assert view["approvals"][0] == (await desk.get("/context/approvals/ap_1"))[1]
+        _, view = await desk.get("/context/runs/run_3")
+        assert view["error"] == {"code": "agent_timeout", "message": "Too long."}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "key", "expected"),
+    [
+        ("GET", ONE, "rival", (404, "run_not_found")),
+        ("GET", "/context/runs/run_9", "boss", (404, "run_not_found")),
+        ("GET", ONE, "reader", (403, "scope_missing")),
+        ("GET", ONE, "", (401, "missing_api_key")),
+        ("POST", f"{ONE}/cancel", "rival", (404, "run_not_found")),
+        ("POST", f"{ONE}/cancel", "reader", (403, "scope_missing")),
+        ("GET", "/context/audit", "boss", (403, "scope_missing")),
+    ],
+)
+async def test_who_may_see_and_end_runs(method: str, path: str, key: str, expected: tuple[int, str]) -> None:
+    """Those of the tenant; to another there is none. The audit log is for administrators."""
+    async with opened() as desk:
+        assert code_of(await desk.ask(method, path, key=key)) == expected
+        assert (await desk.get("/context/runs", key="rival")) == (200, {"object": "list", "data": [], "next": None})
+        assert (await desk.get(ONE))[1]["state"] == "awaiting_approval"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "told"),
+    [
+        ("GET", "/context/runs?status=running", None, "unknown_field"),
+        ("GET", "/context/runs?state=lost", None, "invalid_field"),
+        ("GET", "/context/runs?limit=many", None, "invalid_field"),
+        ("GET", "/context/runs?after=run_9", None, "invalid_field"),
+        ("GET", f"{ONE}?steps=1", None, "unknown_field"),
+        ("GET", "/context/audit?after=-1", None, "invalid_field"),
+        ("POST", f"{ONE}/cancel?x=1", None, "unknown_field"),
+        ("POST", f"{ONE}/resume", {"step": 1}, "missing_field"),
+        ("POST", f"{ONE}/resume", {"step": "1", "as": "done"}, "invalid_field"),
+        ("POST", f"{ONE}/resume", {"step": -1, "as": "done"}, "invalid_field"),
+        ("POST", f"{ONE}/resume", {"step": True, "as": "done"}, "invalid_field"),
+        ("POST", f"{ONE}/resume", {"step": 1, "as": "maybe"}, "invalid_field"),
+        ("POST", f"{ONE}/resume", {"step": 1, "outcome": "done", "as": "done"}, "unknown_field"),
+        ("POST", f"{ONE}/resume", {"step": 1, "as": "retry", "result": "x"}, "invalid_field"),
+        ("POST", f"{ONE}/resume", {"step": 1, "as": "done", "result": "x" * 32_769}, "invalid_field"),
+    ],
+)
+async def test_what_is_not_understood_is_refused(method: str, path: str, body: object, told: str) -> None:
+    """And nothing changes."""
+    async with opened(LOST) as desk:
+        key = "root" if "audit" in path else "boss"
+        assert code_of(await desk.ask(method, path, body, key=key)) == (400, told)
+        assert (await desk.get(ONE))[1]["state"] == "unknown"
+
+
+async def test_a_run_is_cancelled() -> None:
+    """Its approvals are, too; again is no mistake, and after another end it is one."""
+    async with opened(parked(), going(run_id="run_2", state="completed")) as desk:
+        first = await desk.post(f"{ONE}/cancel", key="agent")
+        assert (first[0], first[1]["state"], first[1]["pending"]) == (200, "cancelled", 0)
+        assert await desk.post(f"{ONE}/cancel") == first
+        assert (await desk.get("/context/approvals/ap_1"))[1]["state"] == "cancelled"
+        assert code_of(await desk.post("/context/runs/run_2/cancel")) == (409, "run_ended")
+
+
+async def test_a_word_about_a_call_lets_the_run_go_on() -> None:
+    """The call was done, the run is under way again."""
+    async with opened(LOST) as desk:
+        status, view = await desk.post(f"{ONE}/resume", {"step": 1, "as": "done", "result": "3 rows"})
+        assert (status, view["state"]) == (200, "running")
+        assert desk.office.resumed == ["run_1"]
+        _, whole = await desk.get(ONE)
+        assert (whole["steps"][1]["state"], whole["steps"][1]["result"]) == ("finished", "3 rows")
+        assert whole["approvals"][0]["state"] == "done"
+        _, log = await desk.get("/context/audit", key="root")
+        assert [(line["event"], line["decision"], line["by"]) for line in log["data"]] == [("resolved", "done", "bob")]
+        assert code_of(await desk.post(f"{ONE}/resume", {"step": 1, "as": "done"})) == (409, "run_not_waiting")
+
+
+@pytest.mark.parametrize(("key", "expected"), [("agent", 200), ("boss", 200), ("reader", 403), ("rival", 404)])
+async def test_who_may_let_a_run_go_on(key: str, expected: int) -> None:
+    """Whoever may look: nothing runs that nobody allowed. OpenAPI names the same scopes."""
+    async with opened(going(state="awaiting_client", request=b'{"credential": false}')) as desk:
+        status, _ = await desk.post(f"{ONE}/resume", {}, key=key)
+        assert status == expected
+        assert desk.office.resumed == (["run_1"] if expected == 200 else [])
+    (operation,) = [one for one in OPERATIONS if one.name == "settleStep"]
+    assert operation.scopes == VIEWING
+
+
+@pytest.mark.parametrize(
+    ("key", "step_number", "expected"),
+    [
+        ("rival", 1, (404, "run_not_found")),
+        ("spy", 1, (404, "run_not_found")),
+        ("agent", 1, (403, "scope_missing")),
+        ("boss", 0, (409, "run_not_waiting")),
+        ("boss", 5, (400, "invalid_field")),
+    ],
+)
+async def test_who_may_settle_what(key: str, step_number: int, expected: tuple[int, str]) -> None:
+    """A person with the scope, a call of which nobody knows."""
+    async with opened(LOST) as desk:
+        assert code_of(await desk.post(f"{ONE}/resume", {"step": step_number, "as": "retry"}, key=key)) == expected
+        assert desk.office.resumed == []
+
+
+async def test_a_store_that_cannot_write_settles_nothing() -> None:
+    """And says so. Once it can write, the same word is taken: the one that was not written holds nothing."""
+    async with opened(LOST) as desk:
+        desk.office.store.full = True
+        assert code_of(await desk.post(f"{ONE}/resume", {"step": 1, "as": "retry"})) == (507, "store_full")
+        assert desk.office.resumed == []
+        desk.office.store.full = False
+        assert (await desk.post(f"{ONE}/resume", {"step": 1, "as": "retry"}))[0] == 200
+
+
+async def test_the_audit_log_can_be_followed_and_checked() -> None:
+    """Page by page; each hash covers the line as it is shown and the hash before."""
+    lines = tuple(audit_line(created_s=100.0 + i) for i in range(5))
+    async with opened(new(audit=lines)) as desk:
+        rows, after, sizes = [], "0", []
+        while after is not None:
+            _, page = await desk.get(f"/context/audit?after={after}&limit=2", key="root")
+            rows += page["data"]
+            sizes.append(len(page["data"]))
+            after = page["next"]
+        assert sizes == [2, 2, 1]
+        assert (await desk.get("/context/audit?after=3&limit=2", key="root"))[1]["next"] is None, "just two are left"
+        names = set(asdict(lines[0]))
+        assert verify([(row["seq"], {name: row[name] for name in names}, row["hash"]) for row in rows]) is None
+        assert [row["created_s"] for row in rows] == [100.0, 101.0, 102.0, 103.0, 104.0]
+
+
+async def test_many_cancel_at_once() -> None:
+    """It is cancelled once; each is told the same."""
+    async with opened() as desk:
+        answers = await asyncio.gather(*(desk.post(f"{ONE}/cancel") for _ in range(30)))
+        assert all(answer == answers[0] for answer in answers) and answers[0][0] == 200
+        lines = (await desk.get("/context/audit", key="root"))[1]["data"]
+        assert [line["event"] for line in lines] == ["cancelled", "decision"], "the question, and the run"

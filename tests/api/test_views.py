@@ -1,0 +1,91 @@
+"""Runs and steps as clients see them."""
+
+from dataclasses import replace
+
+import orjson
+
+from gateway.errors import GatewayError
+from gateway.contracts.journal import AuditRow
+from gateway.api.views import audit_view, decided_view, error_view, json_answer, list_answer, run_view, shown_state, step_view, whole_run_view
+from tests.plugins.stores.records import approval, audit_line, run, step
+
+
+def test_nothing_of_a_run_that_is_not_for_clients() -> None:
+    """Neither what it was begun with, nor who drives it."""
+    secret = run(request=b'{"secret":1}', progress=b"secret", owner="secret", idempotency_key="secret")
+    assert "secret" not in str(whole_run_view(secret, steps=[step()], approvals=[approval()]))
+
+
+def test_a_run_that_waits_in_memory() -> None:
+    """Looks like one that waits in the store; a run that has ended looks as it ended."""
+    assert shown_state(run(), pending=1) == "awaiting_approval"
+    assert shown_state(run(), pending=0) == "running"
+    assert shown_state(run(state="failed"), pending=1) == "failed"
+    assert run_view(run(), pending=2)["pending"] == 2
+
+
+def test_a_run_under_way_shows_its_lease() -> None:
+    """One that is over says that its worker died, or cannot write to the store; nobody drives one that waits."""
+    assert run_view(run(owner="w1", lease_s=105.0), pending=0)["lease_until"] == 105.0
+    assert run_view(run(), pending=0)["lease_until"] is None
+    assert run_view(run(state="awaiting_approval", owner="w1", lease_s=105.0), pending=1)["lease_until"] is None
+
+
+def test_a_whole_run_counts_what_it_waits_for() -> None:
+    """Of its approvals, those that are pending."""
+    view = whole_run_view(run(), steps=[], approvals=[approval(), approval("ap_2", state="done")])
+    assert (view["pending"], view["state"], len(view["approvals"])) == (1, "awaiting_approval", 2)
+
+
+def test_a_run_of_a_workflow_has_its_words() -> None:
+    """Its name, its result, and its calls under the names of their steps; nothing of what its author wrote in them."""
+    steps = [
+        {"name": "rows", "tool": "a", "with": {"x": "secret"}},
+        {"name": "said", "model": "secret"},
+        {"name": "put", "tool": "b"},
+    ]
+    use = {"definition": {"name": "report", "steps": steps}, "parameters": {"text": "secret"}}
+    there = run(kind="workflow", request=orjson.dumps({"workflow": use}))
+    view = whole_run_view(there, steps=[step(), step(1)], approvals=[])
+    assert (view["workflow"], view["result"]) == ("report", None)
+    assert [one["name"] for one in view["steps"]] == ["rows", "put"] and "secret" not in str(view)
+    view = whole_run_view(replace(there, answer=b'{"content":"Done."}'), steps=[step()], approvals=[])
+    assert (view["result"], len(view["steps"])) == ("Done.", 1)
+    assert "workflow" not in whole_run_view(run(), steps=[step()], approvals=[])
+
+
+def test_arguments_are_objects() -> None:
+    """As the model wrote them, not text of text."""
+    assert step_view(step())["arguments"] == {"command": "make"}
+
+
+def test_a_decision_is_told_and_not_what_came_of_it() -> None:
+    """So that it is told alike each time."""
+    states = ("approved", "executing", "done", "failed", "unknown")
+    assert [decided_view(approval(state=state))["state"] for state in states] == ["approved"] * 5
+    assert decided_view(approval(state="rejected"))["state"] == "rejected"
+
+
+def test_a_line_of_the_audit_log_is_whole() -> None:
+    """All that its hash covers."""
+    view = audit_view(AuditRow(7, audit_line(by="bob"), "f" * 64))
+    assert (view["seq"], view["by"], view["hash"], view["created_s"]) == (7, "bob", "f" * 64, 100.0)
+
+
+def test_errors() -> None:
+    """An error within an answer has what an error has."""
+    error = GatewayError("decision_conflict", "It is rejected already.", param="id")
+    assert error_view(error) == {
+        "message": "It is rejected already.",
+        "type": "invalid_request_error",
+        "param": "id",
+        "code": "decision_conflict",
+    }
+
+
+def test_answers_are_json() -> None:
+    """A list is an object with its entries."""
+    answer = list_answer([{"id": "好"}])
+    assert (answer.status, answer.content_type) == (200, "application/json")
+    assert isinstance(answer.body, bytes) and orjson.loads(answer.body) == {"object": "list", "data": [{"id": "好"}]}
+    assert json_answer({}, status=404).status == 404

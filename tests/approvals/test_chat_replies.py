@@ -1,0 +1,118 @@
+"""Answers to approvals: the whole message or nothing."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from measuring import Effort
+
+from gateway.approvals.check_word import new_approval_id
+from gateway.approvals.chat_replies import COMMENT_CHARS, REPLY_CHARS, REPLY_IDS, Reply, parse_reply
+
+DATA = Path(__file__).parent.parent / "data" / "replies.jsonl"
+CASES = [json.loads(line) for line in DATA.read_text().splitlines()]
+ID = "ap_a2b3c4d5e6f7g2h3i4j5k6l7mq"
+IDS = st.text("abcdefghijklmnopqrstuvwxyz234567", min_size=26, max_size=26).map("ap_{}".format)
+#: Some of it may stand around a command.
+DECORATION = re.compile(r"[\s`.。:：/]*")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["why"])
+def test_a_message_is_an_answer_as_a_whole_or_not_at_all(case: dict[str, Any]) -> None:
+    """Each case says why it is one, or not."""
+    expected = case["reply"]
+    if expected is not None:
+        expected = Reply(
+            expected["approve"],
+            tuple(expected["ids"]),
+            expected["comment"],
+            tuple((each, word) for each, word in expected.get("words", [])),
+        )
+    assert parse_reply(case["text"]) == expected
+
+
+@given(
+    st.sampled_from(["approve", "reject", "批准", "同意", "拒绝", "Approve:", "/REJECT"]),
+    st.lists(IDS, min_size=1, max_size=5, unique=True),
+)
+def test_every_command_is_understood(verb: str, ids: list[str]) -> None:
+    """Whatever the ids are."""
+    reply = parse_reply(f"{verb} {' '.join(ids)}")
+    assert reply is not None
+    assert reply.ids == tuple(ids)
+    assert reply.approve == (verb in ("approve", "批准", "同意", "Approve:"))
+
+
+@given(st.text(max_size=50), st.text(max_size=50), st.sampled_from(["approve", "reject", "批准", "拒绝"]))
+def test_anything_else_around_a_command_makes_it_text(before: str, after: str, verb: str) -> None:
+    """A command within something else is not one; only a rejection may go on, behind a colon."""
+    reason = verb in ("reject", "拒绝") and re.match(r"[\s`.。]*[:：]", after)
+    if DECORATION.fullmatch(before) and (DECORATION.fullmatch(after) or reason):
+        return
+    assert parse_reply(f"{before}{verb} {ID}{after}") is None
+
+
+@given(st.text() | st.text("aprove jct:`.。、,\n批准拒绝_27") | st.text().map(lambda text: f"reject {ID}{text}"))
+def test_no_text_is_too_odd(text: str) -> None:
+    """Never an exception; ids have the form of ids; only a rejection has a reason."""
+    reply = parse_reply(text)
+    if reply is not None:
+        assert reply.ids
+        assert all(re.fullmatch("ap_[a-z2-7]{26}", approval_id) for approval_id in reply.ids)
+        assert reply.comment is None or not reply.approve
+
+
+def test_lone_surrogates_are_text() -> None:
+    """JSON can say them, UTF-8 cannot."""
+    assert parse_reply(f"approve {ID}\ud800") is None
+    assert parse_reply("\udfff") is None
+
+
+def test_a_long_message_is_no_answer() -> None:
+    """Nor one that white space stretches: what it was cut from is not known here."""
+    assert parse_reply(f"approve {ID}".ljust(REPLY_CHARS)) is not None
+    assert parse_reply(f"approve {ID}".ljust(REPLY_CHARS + 1)) is None
+
+
+def test_the_number_of_ids_and_the_reason_are_bounded() -> None:
+    """64 ids, 2000 characters."""
+    ids = [new_approval_id() for _ in range(REPLY_IDS + 1)]
+    assert parse_reply("approve " + " ".join(ids[:-1])) == Reply(True, tuple(ids[:-1]))
+    assert parse_reply("approve " + " ".join(ids)) is None
+    assert parse_reply(f"reject {ID}: {'x' * 3000}") == Reply(False, (ID,), "x" * COMMENT_CHARS)
+
+
+def test_new_ids_are_ids_and_differ() -> None:
+    """26 characters of lower-case base32; 1000 of them are all different, in every bit that counts."""
+    ids = {new_approval_id() for _ in range(1000)}
+    assert len(ids) == 1000
+    assert all(re.fullmatch("ap_[a-z2-7]{26}", approval_id) for approval_id in ids)
+    assert len({approval_id[3] for approval_id in ids}) == 32
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a" + "\u0301\u0323" * 4000,
+        "\u0f73" * 8000,
+        "\ufdfa" * 8000,
+        "`" * 8000,
+        "approve" + " " * 7990,
+        "批准" + " " * 7000 + "x",
+        f"reject {ID}" + " ," * 3900 + ":",
+        ":" * 8000,
+        "approve " + f"{ID} " * 260,
+        f"approve `{ID}` " * 200,
+    ],
+    ids=lambda text: text[:12],
+)
+def test_hostile_messages_take_no_time(text: str) -> None:
+    """No expression backtracks far, and marks are not sorted: 100 of them take well under a second."""
+    effort = Effort()
+    for _ in range(100):
+        parse_reply(text[:REPLY_CHARS])
+    assert effort.cpu_s < 1

@@ -1,0 +1,53 @@
+"""What clients are told of approvals: the text of a turn, and the facts beside it."""
+
+import orjson
+
+from gateway.approvals.approvals import approval_view, word_of
+from gateway.approvals.chat_texts import shown, still_pending_text, turn_text, waiting
+from tests.plugins.stores.records import approval
+
+FIRST = approval("ap_1", created_s=100.0, expires_s=1000.0)
+SECOND = approval("ap_2", step=2, arguments='{"command":"rm x"}', created_s=130.0, expires_s=850.0)
+
+
+def test_an_approval_is_shown_with_what_would_run() -> None:
+    """Arguments as JSON, why it is held, and by which rule."""
+    told = shown(FIRST)
+    assert (told.id, told.tool, told.arguments) == ("ap_1", "execute_command", {"command": "make"})
+    assert (told.reason, told.rule) == (FIRST.reason, FIRST.rule)
+
+
+def test_a_turn_that_waits_says_the_same_each_time() -> None:
+    """It depends on nothing but the approvals: the text is part of the conversation from then on."""
+    text = turn_text([FIRST, SECOND], language="en")
+    assert text == turn_text([FIRST, SECOND], language="en")
+    words = f"ap_1 {word_of(FIRST)} ap_2 {word_of(SECOND)}"
+    assert f"approve {words}" in text and f"reject {words}" in text
+    assert "make" in text and "rm x" in text and FIRST.reason in text
+    assert "12 minutes from now" in text, "the first that expires, from the last question on"
+    assert "批准 ap_1" in turn_text([FIRST], language="zh")
+    assert "http" not in text, "there is no page to link to"
+
+
+def test_a_partial_decision_names_what_is_still_waited_for() -> None:
+    """And what was decided; nothing else can be answered any more."""
+    text = still_pending_text([SECOND], ["ap_1"], language="en", now_s=250.0)
+    assert "`ap_1`" in text and "approve ap_2" in text and "approve ap_1" not in text
+    assert "10 minutes from now" in text
+
+
+def test_the_facts_are_those_of_the_api() -> None:
+    """One object for each approval, in their order; it is JSON."""
+    told = waiting("run_1", [FIRST, SECOND])
+    assert (told["run_id"], told["status"]) == ("run_1", "awaiting_approval")
+    assert told["approvals"] == [approval_view(FIRST), approval_view(SECOND)]
+    assert orjson.loads(orjson.dumps(told)) == told
+
+
+def test_arguments_that_a_person_changed_are_told_beside_the_models() -> None:
+    """Null where nobody changed anything."""
+    changed = approval(edited='{"command":"make -n"}', state="approved", decided_by="bob", via="rest")
+    view = approval_view(changed)
+    assert (view["arguments"], view["edited_arguments"]) == ({"command": "make"}, {"command": "make -n"})
+    assert approval_view(FIRST)["edited_arguments"] is None
+    assert "caller" not in view and "definition_sha256" not in view

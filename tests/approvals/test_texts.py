@@ -1,0 +1,218 @@
+"""What a person reads about approvals says what runs, why it waits, until when and how to answer."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from gateway.approvals.texts import Answering, Shown, approval_link, cancelled_text, expired_text, language_of, refused_here_text, rejected_text, resumed_elsewhere_text, turn_text, unknown_text
+from gateway.approvals.chat_replies import Reply, parse_reply
+from gateway.approvals.escaping import Language
+
+NOW_S = 1763789100.0
+ID, OTHER = "ap_a2b3c4d5e6f7g2h3i4j5k6l7mq", "ap_z7y6x5w4v3u2t7s6r5q4p3o2na"
+CALL = Shown(
+    id=ID,
+    word="KFMQTR",
+    tool="execute_command",
+    arguments={"command": "rm -rf build"},
+    reason="it deletes files",
+    rule="command.rm",
+)
+SECOND = Shown(id=OTHER, word="BCDFGH", tool="http_request", arguments={"url": "https://a.example", "method": "POST"})
+BLOCK = re.compile(r"^(`{3,})text\n(.*?)\n\1$", re.DOTALL | re.MULTILINE)
+LANGUAGES: tuple[Language, ...] = ("en", "zh")
+
+
+def turn(*approvals: Shown, public_url: str | None = None, left_s: float = 900.0, language: Language = "en") -> str:
+    return turn_text(approvals, public_url=public_url, expires_s=NOW_S + left_s, now_s=NOW_S, language=language)
+
+
+def blocks(text: str) -> list[str]:
+    return [block[2] for block in BLOCK.finditer(text)]
+
+
+def test_a_turn_says_what_will_run_why_it_waits_and_how_to_answer() -> None:
+    """As a whole."""
+    assert turn(CALL) == (
+        "This call waits for your approval. It has not run yet:\n\n"
+        "```text\n"
+        "execute_command\n"
+        '  command: "rm -rf build"\n'
+        "held because: it deletes files [command.rm]\n"
+        "```\n\n"
+        "To answer, send one of these lines as your whole message, until 2025-11-22 05:40:00 UTC"
+        " (15 minutes from now):\n\n"
+        "```text\n"
+        f"approve {ID} KFMQTR\n"
+        "```\n\n"
+        "```text\n"
+        f"reject {ID} KFMQTR\n"
+        "```\n\n"
+        f"A rejection may give a reason: `reject {ID} KFMQTR: reason`."
+    )
+
+
+def test_a_turn_in_chinese() -> None:
+    """The same in Chinese, with Chinese words to answer with."""
+    text = turn(CALL, language="zh")
+    assert "需要您批准" in text and "2025-11-22 05:40:00 UTC（15 分钟后）" in text
+    assert blocks(text) == [
+        'execute_command\n  command: "rm -rf build"\n暂缓原因：it deletes files [command.rm]',
+        f"批准 {ID} KFMQTR",
+        f"拒绝 {ID} KFMQTR",
+    ]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_each_line_to_answer_with_is_understood(language: Language) -> None:
+    """Sent back as they stand, with and without the backticks they are shown in."""
+    both = (ID, OTHER)
+    words = ((ID, "kfmqtr"), (OTHER, "bcdfgh"))
+    *_, approve, reject = blocks(turn(CALL, SECOND, language=language))
+    assert parse_reply(approve) == Reply(True, both, words=words)
+    assert parse_reply(reject) == Reply(False, both, words=words)
+    spans = re.findall("`[^`\n]+`", BLOCK.sub("", turn(CALL, SECOND, language=language)))
+    assert parse_reply(spans[0]) == Reply(True, (ID,), words=words[:1])
+    reasoned = parse_reply(spans[1].strip("`"))
+    assert reasoned is not None and not reasoned.approve and reasoned.comment and reasoned.words == words[:1]
+
+
+def test_a_group_names_each_call_with_its_id() -> None:
+    """Numbered, each in its own block, and all ids in one line."""
+    text = turn(CALL, SECOND)
+    assert text.startswith("These 2 calls wait for your approval.")
+    first, second, approve, reject = blocks(text)
+    assert first.startswith(f"1. execute_command ({ID})\n")
+    assert second == f'2. http_request ({OTHER})\n  method: "POST"\n  url: "https://a.example"'
+    assert approve == f"approve {ID} KFMQTR {OTHER} BCDFGH"
+    assert reject == f"reject {ID} KFMQTR {OTHER} BCDFGH"
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_turn_itself_is_no_answer(language: Language) -> None:
+    """A client that sends it back as a user's message approves nothing."""
+    assert parse_reply(turn(CALL, language=language)) is None
+
+
+def test_a_link_is_there_only_with_a_public_address() -> None:
+    """The ids are in its fragment, which no server logs."""
+    assert "http" not in turn(CALL)
+    assert f"<https://gw.example/console#{ID}>" in turn(CALL, public_url="https://gw.example/")
+    assert approval_link("https://gw.example/x", [ID, OTHER]) == f"https://gw.example/x/console#{ID},{OTHER}"
+
+
+def commands(text: str) -> list[str]:
+    """What the copy buttons copy that is one line: each stands in a block of its own."""
+    return [block for block in re.findall(r"```text\n(.*)\n```", text) if " ap_" in block]
+
+
+def asking(answering: Answering, *, language: Language = "en") -> str:
+    return turn_text(
+        [CALL], public_url=None, expires_s=NOW_S + 600, now_s=NOW_S, language=language, answering=answering
+    )
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_held_answer_says_where_to_decide(language: Language) -> None:
+    """In another window first: no program sends a message while an answer is open; then how to, once it is not."""
+    text = asking(Answering(held_s=120.0), language=language)
+    approve, reject = ("approve", "reject") if language == "en" else ("批准", "拒绝")
+    assert commands(text) == [
+        f"gateway approvals approve {ID}",
+        f"gateway approvals reject {ID}",
+        f"{approve} {ID} KFMQTR",
+        f"{reject} {ID} KFMQTR",
+    ]
+    assert f"`POST /context/approvals/{ID}`" in text
+    assert ("2 minutes at most" in text) == (language == "en")
+
+
+@pytest.mark.parametrize("held_s", [None, 120.0])
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_reader_who_may_not_decide_is_told_who_may(language: Language, held_s: float | None) -> None:
+    """No line to send, which would be refused: the keys that may, how their holders do it, and what to do then."""
+    text = asking(Answering(held_s=held_s, may_decide=False, tenant="te`am", deciders=["an`na"]), language=language)
+    assert commands(text) == [f"gateway approvals approve {ID}", f"gateway approvals reject {ID}"]
+    assert '``"an`na"``' in text and '``"te`am"``' in text and "KFMQTR" not in text
+    nobody = asking(Answering(may_decide=False, tenant="team"), language=language)
+    assert ("No key has it yet" if language == "en" else "目前没有这样的密钥") in nobody
+
+
+def test_a_rejection_says_what_was_rejected_and_that_nothing_ran() -> None:
+    """With the reason, if there is one."""
+    assert rejected_text("execute_sql", None) == "The call of `execute_sql` was rejected. Nothing ran."
+    assert rejected_text("execute_sql", "use `dev`") == (
+        "The call of `execute_sql` was rejected, because: `` use `dev` ``. Nothing ran."
+    )
+    assert rejected_text("execute_sql", "不对", language="zh") == (
+        "对 `execute_sql` 的调用已被拒绝，原因：`不对`。没有执行任何操作。"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        lambda ran, language: rejected_text("execute_sql", None, ran_before=ran, language=language),
+        lambda ran, language: expired_text("execute_sql", ran_before=ran, language=language),
+        lambda ran, language: cancelled_text("execute_sql", ran_before=ran, language=language),
+        lambda ran, language: refused_here_text(
+            Shown(id=ID, tool="execute_sql", arguments={}), ran_before=ran, language=language
+        ),
+    ],
+    ids=["rejected", "expired", "cancelled", "refused"],
+)
+def test_what_did_not_run_is_said_truthfully(text: Callable[[int, Language], str]) -> None:
+    """`Nothing ran` only where nothing did."""
+    assert "Nothing ran." in text(0, "en") and "没有执行任何操作。" in text(0, "zh")
+    assert "1 earlier call of this run had run." in text(1, "en") and "Nothing ran" not in text(1, "en")
+    assert "2 earlier calls" in text(2, "en")
+    assert "此前已执行 2 个调用" in text(2, "zh") and "没有执行任何操作。" not in text(2, "zh")
+    assert "execute_sql" in text(0, "en") and "execute_sql" in text(0, "zh")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_refusal_shows_the_call_and_asks_nobody(language: Language) -> None:
+    """No line to answer with."""
+    text = refused_here_text(CALL, language=language)
+    assert 'command: "rm -rf build"' in text and "it deletes files" in text
+    assert ID not in text
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_an_unknown_outcome_says_what_to_do(language: Language) -> None:
+    """The route and what to send there."""
+    text = unknown_text("execute_sql", run_id="run_7", step=3, language=language)
+    assert "`POST /context/runs/run_7/resume`" in text
+    assert '`{"step": 3, "as": "done"}`' in text and "`retry`" in text and "`failed`" in text
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_run_that_goes_on_elsewhere_is_named(language: Language) -> None:
+    """By its id."""
+    assert "`run_7`" in resumed_elsewhere_text("run_7", language=language)
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("", "en"),
+        ("delete the build folder", "en"),
+        ("删除构建目录", "zh"),
+        ("请帮我运行 execute_command 工具", "zh"),
+        ("用git提交", "zh"),
+        ("translate 你好 to English", "en"),
+        ("what does 拒绝 mean here?", "en"),
+        (f"批准 {ID}", "zh"),
+        (f"approve {ID}", "en"),
+        ("ファイルを削除して", "en"),
+        ("파일을 삭제해", "en"),
+        ("удали папку", "en"),
+        ("123 !?", "en"),
+        ("中" * 2000 + "a " * 100_000, "zh"),
+    ],
+    ids=lambda value: value[:20],
+)
+def test_the_language_is_that_of_the_message(text: str, language: Language) -> None:
+    """Chinese where most of it is."""
+    assert language_of(text) == language

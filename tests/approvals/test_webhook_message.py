@@ -1,0 +1,102 @@
+"""Notices are signed as receivers expect it."""
+
+import base64
+import hashlib
+import hmac
+
+import orjson
+import pytest
+
+from gateway.approvals.texts import Shown
+from gateway.approvals.webhook_message import approval_notice, webhook_headers, webhook_key
+
+#: The example of the reference implementations of Standard Webhooks.
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+ID = "ap_a2b3c4d5e6f7g2h3i4j5k6l7mq"
+
+
+def test_the_signature_is_that_of_the_reference_implementations() -> None:
+    """Their published example."""
+    headers = webhook_headers(
+        b'{"test": 2432232314}',
+        message_id="msg_p5jXN8AQM9LWM0D4loKWxJek",
+        key=webhook_key(SECRET),
+        now_s=1614265330.9,
+    )
+    assert headers == {
+        "content-type": "application/json",
+        "webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek",
+        "webhook-timestamp": "1614265330",
+        "webhook-signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
+    }
+
+
+def test_a_receiver_can_check_it() -> None:
+    """From the header lines and the bytes of the body alone; a second attempt differs in time and signature only."""
+    key, body = webhook_key("a secret of our own"), b"{}\n"
+    first = webhook_headers(body, message_id=ID, key=key, now_s=1000.0)
+    again = webhook_headers(body, message_id=ID, key=key, now_s=1060.0)
+    for headers in (first, again):
+        signed = b".".join((headers["webhook-id"].encode(), headers["webhook-timestamp"].encode(), body))
+        digest = hmac.new(b"a secret of our own", signed, hashlib.sha256).digest()
+        assert headers["webhook-signature"] == "v1," + base64.b64encode(digest).decode()
+    assert first["webhook-id"] == again["webhook-id"]
+    assert first["webhook-signature"] != again["webhook-signature"]
+
+
+def test_a_secret_is_base64_or_text() -> None:
+    """By its prefix; bytes of the environment that are not UTF-8 are kept."""
+    assert webhook_key("whsec_" + base64.b64encode(b"\x00\xff" * 12).decode()) == b"\x00\xff" * 12
+    assert webhook_key("plain ü") == "plain ü".encode()
+    assert webhook_key("\udcff") == b"\xff"
+
+
+@pytest.mark.parametrize("secret", ["", "whsec_", "whsec_c2VjcmV0 c2VjcmV0", "whsec_abc", "whsec_ü", "\ud800secret"])
+def test_a_secret_that_is_none_is_refused_and_not_repeated(secret: str) -> None:
+    """The text says what to do, and never what the secret was."""
+    with pytest.raises(ValueError, match="webhook secret") as raised:
+        webhook_key(secret)
+    assert secret.removeprefix("whsec_") == "" or secret.removeprefix("whsec_") not in str(raised.value)
+
+
+def test_a_notice_says_what_waits() -> None:
+    """Arguments as a person is shown them, when it expires, where it can be decided."""
+    call = Shown(
+        id=ID,
+        tool="execute_command",
+        arguments={"command": "ls\u202e", "timeout_s": 5},
+        reason="not on the\nwhitelist",
+        rule="command.unknown",
+    )
+    body = approval_notice(
+        call,
+        run_id="run_7",
+        sha256="ab" * 32,
+        expires_s=1763790000.5,
+        now_s=1763789100.0,
+        link=f"https://gw.example/console#{ID}",
+    )
+    assert orjson.loads(body) == {
+        "type": "approval.required",
+        "timestamp": "2025-11-22T05:25:00Z",
+        "data": {
+            "id": ID,
+            "run_id": "run_7",
+            "tool": "execute_command",
+            "arguments": 'command: "ls\\u{202e}"\ntimeout_s: 5',
+            "sha256": "ab" * 32,
+            "reason": "not on the\\nwhitelist",
+            "rule": "command.unknown",
+            "expires": "2025-11-22T05:40:00Z",
+            "link": f"https://gw.example/console#{ID}",
+        },
+    }
+
+
+def test_a_notice_without_a_link() -> None:
+    """No public address, no link; odd text raises nothing."""
+    call = Shown(id=ID, tool="t\ud800", arguments={"a\ud800": "\udfff"}, reason="\ud800")
+    notice = orjson.loads(approval_notice(call, run_id="run_7", sha256="", expires_s=1e300, now_s=0.0, link=None))
+    assert notice["data"]["link"] is None
+    assert notice["data"]["expires"] == "9999-12-31T23:59:59Z"
+    assert notice["data"]["reason"] == "\\u{d800}"

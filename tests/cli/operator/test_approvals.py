@@ -1,0 +1,145 @@
+"""`gateway approvals`: what waits is shown as it would run, and decisions arrive."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from api.office import opened
+from operating import remote, told
+
+from gateway.cli.operator.approvals import all_decided, decided, listed, one
+from gateway.contracts.journal import Change
+from gateway.cli.operator.remote import PAGE, RemoteError
+from tests.plugins.stores.records import approval, new, parked, ruling, run, step
+
+HASH = "a" * 64
+
+
+def group(*ids: str) -> Change:
+    """A run that waits for several approvals."""
+    return new(
+        run(state="awaiting_approval"),
+        steps=tuple(step(i, state="requested", approval_id=one) for i, one in enumerate(ids)),
+        approvals=tuple(approval(one, step=i, created_s=100.0 + i) for i, one in enumerate(ids)),
+    )
+
+
+async def test_what_waits_is_listed() -> None:
+    """With the call, why it is held, and until when; oldest first."""
+    async with opened(parked(), parked("run_2", approval_id="ap_2", created_s=90.0, rule="")) as desk:
+        assert await told(lambda: listed(remote(desk), status="pending", as_json=False)) == [
+            "ap_2  pending, until 1970-01-01 00:16:40 UTC",
+            '  execute_command {"command":"make"}',
+            "  held because: make is not on the list.",
+            "",
+            "ap_1  pending, until 1970-01-01 00:16:40 UTC",
+            '  execute_command {"command":"make"}',
+            "  held because: make is not on the list. [unknown_command]",
+        ]
+
+
+async def test_a_list_is_of_one_state_or_of_all() -> None:
+    """And says so when it is empty."""
+    async with opened(parked(), parked("run_2", approval_id="ap_2")) as desk:
+        await desk.office.store.rule(ruling("ap_2"))
+        for status, ids in (("approved", ["ap_2"]), (None, ["ap_1", "ap_2"])):
+            lines = await told(lambda status=status: listed(remote(desk), status=status, as_json=True))
+            assert [json.loads(line)["id"] for line in lines] == ids
+        assert await told(lambda: listed(remote(desk), status="expired", as_json=False)) == ["none"]
+        assert await told(lambda: listed(remote(desk), status="expired", as_json=True)) == []
+
+
+async def test_a_long_list_is_shown_whole() -> None:
+    """More than a gateway sends at once."""
+    async with opened(group(*(f"ap_{i}" for i in range(PAGE + 1)))) as desk:
+        lines = await told(lambda: listed(remote(desk), status="pending", as_json=True))
+        assert [json.loads(line)["id"] for line in lines] == [f"ap_{i}" for i in range(PAGE + 1)]
+
+
+async def test_one_approval_is_shown_whole() -> None:
+    """And how to decide on exactly what is shown."""
+    async with opened() as desk:
+        assert await told(lambda: one(remote(desk), "ap_1", as_json=False)) == [
+            "ap_1  pending",
+            "  execute_command",
+            '    command: "make"',
+            "held because  make is not on the list. [unknown_command]",
+            "basis         default",
+            "run           run_1, step 1",
+            "conversation  c1",
+            f"sha256        {HASH}",
+            "asked         1970-01-01 00:01:40 UTC",
+            "expires       1970-01-01 00:16:40 UTC",
+            f"to approve    gateway approvals approve ap_1 --sha256 {HASH}",
+            "to reject     gateway approvals reject ap_1",
+        ]
+        (line,) = await told(lambda: one(remote(desk), "ap_1", as_json=True))
+        assert json.loads(line)["arguments"] == {"command": "make"}
+
+
+async def test_approve_lets_the_call_run() -> None:
+    """The decision is made with all that was said, and the run goes on."""
+    async with opened() as desk:
+        lines = await told(lambda: decided(remote(desk), "ap_1", "approve", sha256=HASH, remember="run"))
+        assert lines == ['ap_1  approved  execute_command {"command":"make"}']
+        assert desk.office.resumed == ["run_1"]
+        _, view = await desk.get("/context/approvals/ap_1")
+        assert (view["state"], view["decided_by"], view["remember"]) == ("approved", "bob", "run")
+
+
+async def test_approve_with_other_arguments() -> None:
+    """What is told is what runs."""
+    async with opened() as desk:
+        lines = await told(lambda: decided(remote(desk), "ap_1", "approve", arguments={"command": "make -n"}))
+        assert lines == ['ap_1  approved  execute_command {"command":"make -n"}']
+        assert (await told(lambda: one(remote(desk), "ap_1", as_json=False)))[-4:] == [
+            "decided       1970-01-01 00:03:20 UTC by bob (cli)",
+            "edited: what was approved is",
+            "  execute_command",
+            '    command: "make -n"',
+        ]
+
+
+async def test_reject_gives_the_reason() -> None:
+    """Which the run is told."""
+    async with opened() as desk:
+        lines = await told(lambda: decided(remote(desk), "ap_1", "reject", reason="not today"))
+        assert lines == ['ap_1  rejected  execute_command {"command":"make"}']
+        assert "reason        not today" in await told(lambda: one(remote(desk), "ap_1", as_json=False))
+
+
+@pytest.mark.parametrize(
+    ("key", "approval_id", "sha256", "message"),
+    [
+        ("boss", "ap_1", "f" * 64, "answered 409: sha256: The hash is of another call than the one that waits"),
+        ("boss", "ap_9", None, "answered 404: There is no such approval"),
+        ("boss", "../runs/run_1/cancel", None, "answered 404"),
+        ("agent", "ap_1", None, "answered 403: Your key may not decide on approvals"),
+        (None, "ap_1", None, "answered 401: No key"),
+        ("schlüssel", "ap_1", None, "GATEWAY_API_KEY has characters that no key has"),
+    ],
+)
+async def test_what_is_refused_says_why(key: str | None, approval_id: str, sha256: str | None, message: str) -> None:
+    """In the words of the gateway, and nothing was decided."""
+    async with opened() as desk:
+        with pytest.raises(RemoteError, match=message):
+            await told(lambda: decided(remote(desk, key=key), approval_id, "approve", sha256=sha256))
+        assert (await desk.get("/context/approvals/ap_1"))[1]["state"] == "pending"
+        assert (await desk.get("/context/runs/run_1"))[1]["state"] == "awaiting_approval"
+
+
+async def test_several_are_decided_together() -> None:
+    """Before their run goes on; those that cannot be are named, behind what was done."""
+    async with opened(group("ap_1", "ap_2", "ap_3")) as desk:
+        lines: list[str] = []
+
+        def some() -> Iterator[str]:
+            for line in all_decided(remote(desk), ["ap_1", "ap_9", "ap_3"], "approve"):
+                lines.append(line)
+                yield line
+
+        with pytest.raises(RemoteError, match=r"^ap_9: There is no such approval\.$"):
+            await told(some)
+        assert [line.split()[:2] for line in lines] == [["ap_1", "approved"], ["ap_3", "approved"]]
+        assert desk.office.resumed == ["run_1"]
+        assert (await desk.get("/context/approvals/ap_2"))[1]["state"] == "pending"

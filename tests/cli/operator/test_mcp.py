@@ -1,0 +1,97 @@
+"""`gateway mcp`: services from their registration to their end, as an operator sees them."""
+
+import asyncio
+import json
+
+import pytest
+from api.harbour import Harbour, moored
+from operating import told
+
+from gateway.cli.operator.mcp import accepted, added, listed, operated, removed, tools
+from gateway.cli.operator.remote import Remote, RemoteError
+from gateway.cli.formatting import CommandError
+
+TIME = {"command": "uvx", "args": ["mcp-server-time"]}
+
+
+def remote(harbour: Harbour) -> Remote:
+    return Remote(f"http://127.0.0.1:{harbour.lane.port}", "root")
+
+
+async def until_pinned(harbour: Harbour) -> None:
+    async with asyncio.timeout(120):
+        while not any(one.pins for one in await harbour.store.services()):
+            await asyncio.sleep(0.005)
+
+
+async def test_services_are_listed() -> None:
+    """With what went wrong, escaped; a script gets all of it."""
+    async with moored() as harbour:
+        asked = remote(harbour)
+        assert await told(lambda: listed(asked, as_json=False)) == ["none"]
+        assert await told(lambda: added(asked, "time", settings=TIME)) == [
+            "time  running  registered, stdio, 1 tool",
+        ]
+        harbour.service().restarts = 3
+        harbour.service().becomes("error", error="exit\x1b[31m code 1")
+        assert await told(lambda: listed(asked, as_json=False)) == [
+            "time  error  registered, stdio, 0 tools, restarted 3 times by itself",
+            "  exit\\u{1b}[31m code 1",
+        ]
+        (line,) = await told(lambda: listed(asked, as_json=True))
+        assert json.loads(line)["settings"]["args"] == ["mcp-server-time"]
+        with pytest.raises(RemoteError, match="answered 409: name: There is a service of this name"):
+            await told(lambda: added(asked, "time", settings=TIME))
+
+
+async def test_stop_start_restart_and_remove() -> None:
+    """Each tells how the service is then."""
+    async with moored() as harbour:
+        asked = remote(harbour)
+        await told(lambda: added(asked, "My Server", settings=TIME))
+        for what, state in (("stop", "stopped"), ("start", "running"), ("restart", "running")):
+            (line,) = await told(lambda what=what: operated(asked, "My Server", what))
+            assert f"  {state}  " in line
+        await told(lambda: removed(asked, "My Server"))
+        with pytest.raises(RemoteError, match="answered 404: There is no such service"):
+            await told(lambda: removed(asked, "My Server"))
+
+
+async def test_tools_are_shown_and_accepted() -> None:
+    """What changed is accepted as it was shown; a name that is none is told."""
+    async with moored(time=TIME) as harbour:
+        asked = remote(harbour)
+        await until_pinned(harbour)
+        assert await told(lambda: accepted(asked, "time", wanted=())) == ["nothing to accept: no tool has changed"]
+        harbour.service().becomes("running", look="2" * 64, listen="3" * 64)
+        lines = await told(lambda: tools(asked, "time", as_json=False))
+        assert lines[:2] == [
+            f"look  {'2' * 64}  changed since it was accepted: each call asks a person",
+            "  Does look.",
+        ]
+        assert (await told(lambda: listed(asked, as_json=False)))[1].startswith(
+            "  changed since they were accepted: look"
+        )
+        with pytest.raises(CommandError, match="has no tool 'nope' just now"):
+            await told(lambda: accepted(asked, "time", wanted=("nope",)))
+        assert await told(lambda: accepted(asked, "time", wanted=())) == [f"look  {'2' * 64}", "  Does look."]
+        (line, _) = await told(lambda: tools(asked, "time", as_json=True))
+        assert json.loads(line)["changed"] is False
+        harbour.service().tools = {}
+        assert await told(lambda: tools(asked, "time", as_json=False)) == ["none: the service runs, and lists no tools"]
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+async def test_tools_of_a_service_that_does_not_run(as_json: bool) -> None:
+    """A failure, with the reason and the next step: a script must not take it for a service without tools."""
+    async with moored(time=TIME) as harbour:
+        asked = remote(harbour)
+        await until_pinned(harbour)
+        harbour.service().becomes("error", error="its program ended\x1b[31m")
+        with pytest.raises(
+            CommandError, match=r"'time' does not run \(state error\): its program ended.u\{1b\}\[31m; "
+        ):
+            await told(lambda: tools(asked, "time", as_json=as_json))
+        await told(lambda: operated(asked, "time", "stop"))
+        with pytest.raises(CommandError, match=r"does not run \(state stopped\).*; gateway mcp start 'time'"):
+            await told(lambda: tools(asked, "time", as_json=as_json))

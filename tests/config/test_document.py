@@ -1,0 +1,97 @@
+"""The configuration while it is put together."""
+
+from pathlib import Path
+
+import pytest
+
+from gateway.config.document import Draft
+from gateway.config.problems import ConfigError, KeyPath, Place
+from gateway.config.reading.yaml_reader import parse
+
+TEXT = "a: &x {b: 1, c: null}\nd: *x\ne: [{n: p}, {n: q}]\nf: ${NOPE}\n"
+ENV = Place("GATEWAY__X")
+
+
+def draft(text: str = TEXT) -> Draft:
+    source = parse(text, environ={})
+    source.faults.clear()
+    return Draft(source, file="f.yaml", folder=Path("/"))
+
+
+def messages(of: Draft) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        of.raise_problems()
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_values_are_found_by_path() -> None:
+    """What is not there, null, or below a single value is None."""
+    subject = draft()
+    assert subject.get("e", 1, "n") == "q"
+    for path in (("a", "c"), ("nope",), ("e", 2), ("e", "n"), ("a", "b", "deeper"), ("a", 0)):
+        assert subject.get(*path) is None
+
+
+def test_a_value_is_put_without_touching_what_an_alias_shares() -> None:
+    """The tree of the file is never changed in place; sections and lists on the way are made."""
+    subject = draft()
+    subject.put(("d", "b"), 2, place=ENV)
+    subject.put(("e", 2, "n"), "r", place=ENV)
+    subject.put(("new", "list", 0), "s", place=ENV)
+    assert (subject.get("a", "b"), subject.get("d", "b")) == (1, 2)
+    assert (subject.get("e", 2), subject.get("new")) == ({"n": "r"}, {"list": ["s"]})
+
+
+def test_a_place_is_that_of_the_nearest_part_that_has_one() -> None:
+    """The file's line and column, until something else is put over it; then that, and all below it."""
+    subject = draft()
+    assert str(subject.place_of(("a", "b"))) == "f.yaml:1:11"
+    assert str(subject.place_of(("a", "b"), key=True)) == "f.yaml:1:8"
+    assert str(subject.place_of(("d", "b"))) == "f.yaml:2:4"
+    assert str(subject.place_of(("a", "nope"))) == "f.yaml:1:4"
+    subject.put(("a",), {"b": 3}, place=ENV)
+    assert subject.place_of(("a", "b")) == ENV
+    assert str(subject.place_of(("z", "y"))) == "f.yaml:1:1"
+
+
+def test_patterns_find_what_is_there() -> None:
+    """`*` is any key or index; null is not there."""
+    subject = draft()
+    assert list(subject.matches("e", "*", "n")) == [("e", 0, "n"), ("e", 1, "n")]
+    assert list(subject.matches("a", "*")) == [("a", "b")]
+    assert list(subject.matches("nope", "*")) == []
+
+
+def test_a_key_can_be_dropped() -> None:
+    """With its places; one that is not there is no matter."""
+    subject = draft()
+    subject.drop(("a", "b"))
+    for nothing in (("a", "nope"), ("nope", "x"), ("e", "n")):
+        subject.drop(nothing)
+    assert subject.get("a") == {"c": None} and subject.get("d", "b") == 1
+    assert str(subject.place_of(("a", "b"))) == "f.yaml:1:4"
+
+
+def test_problems_come_in_the_order_of_the_file() -> None:
+    """Then variables and flags; one that is said twice is said once; a broken value is not complained about again."""
+    subject = draft()
+    subject.put(("v",), {"w": 1}, place=ENV)
+    said: list[tuple[KeyPath, str]] = [(("v",), "v"), (("v", "w"), "w"), (("e", 0), "e"), (("a", "b"), "b")]
+    for path, message in [*said, said[-1], (("f",), "not again")]:
+        subject.complain(path, message)
+    subject.complain_about("--flag", "no")
+    assert messages(subject) == [
+        "f.yaml:1:11 a.b: b",
+        "f.yaml:3:5 e[0]: e",
+        "GATEWAY__X: v",
+        "GATEWAY__X v.w: w",
+        "--flag: no",
+    ]
+
+
+def test_without_problems_nothing_is_raised() -> None:
+    """Warnings are no problems."""
+    subject = draft()
+    subject.warn(("a", "b"), "ignored")
+    subject.raise_problems()
+    assert subject.warnings() == ("f.yaml:1:8 a.b: ignored",)

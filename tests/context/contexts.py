@@ -1,0 +1,134 @@
+"""A context lane whose chain a test plays, and a server whose page answers with its runs."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from aiohttp import ClientSession, web
+from aiohttp.test_utils import TestServer
+from agent.doubles import Clock
+
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Exchange, Intent, Json, Reply, StoredRun, Tell
+from gateway.telemetry.counters import ContextCounters
+from gateway.context.approval_mode import ApprovalModes
+from gateway.context.lane import ContextLane
+from gateway.context.chain import Chain
+from gateway.lanes.keys import LOCAL, Identity
+from gateway.runs.asking import Asking
+from gateway.approvals.approvals import Desk
+from gateway.runs.live import LiveRuns
+from gateway.runs.event_feed import Tail
+from gateway.testing.clock import ManualClock
+from gateway.tools.catalog import Catalog
+from gateway.tools.gate import Gate, Policy
+from gateway.tools.judge import Judge
+from gateway.http.request_head import RequestHead
+from gateway.plugins.stores.sqlite import SqliteStore
+
+from tests.lanes.assembled import read
+
+BODY: Json = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+NOBODY = Identity(LOCAL, frozenset((b"x-gateway-key",)))
+
+
+#: Status, header, body.
+Told = tuple[int, Mapping[str, str], bytes]
+
+
+def head(*lines: bytes) -> RequestHead:
+    return read(b"\r\n".join((b"POST /context/v1/chat/completions HTTP/1.1", b"Host: gw", *lines, b"", b"")))
+
+
+@dataclass
+class World:
+    """A lane whose chain `main` streams what a test puts into `chunks`; None ends the answer."""
+
+    lane: ContextLane = field(init=False)
+    chunks: asyncio.Queue[Json | Exception | None] = field(default_factory=asyncio.Queue)
+    closed: int = 0
+    released: int = 0
+    intent: Intent | None = None
+    approvals: ApprovalModes = field(default_factory=ApprovalModes)
+
+    def __post_init__(self) -> None:
+        clock = Clock(ManualClock())
+        self.lane = ContextLane(
+            tool_names=lambda: ("read_note", "now"),
+            chains={name: Chain(name, (), self._handle, ()) for name in ("main", "other")},
+            chain="main",
+            prompt="default",
+            prompt_text=self._prompt,
+            prompt_names=self._prompt_names,
+            keepalive_s=10.0,
+            status_wait_s=10.0,
+            body_bytes=1000,
+            body_values=1000,
+            approvals=self.approvals,
+            desk=self._desk(clock),
+            runs=LiveRuns(clock=clock),
+            earlier=self._earlier,
+            close=self._close,
+            plain=self._handle,
+        )
+
+    async def exchange(self, *lines: bytes, **body: object) -> Exchange:
+        return await self.lane.exchange(head(*lines), {**BODY, **body}, identity=NOBODY, run_id="run_7")
+
+    async def _handle(self, _exchange: Exchange) -> Reply:
+        return Reply(self._stream, self._release, self.intent)
+
+    async def _stream(self, tell: Tell) -> None:
+        while (chunk := await self.chunks.get()) is not None:
+            if isinstance(chunk, Exception):
+                raise chunk
+            if (pause := tell(chunk)) is not None:
+                await pause()
+
+    async def _release(self) -> None:
+        self.released += 1
+
+    async def _close(self) -> None:
+        self.closed += 1
+
+    @staticmethod
+    async def _prompt(prompt_id: str, _tenant: str) -> str | None:
+        return "You help." if prompt_id in ("default", "pirate") else None
+
+    @staticmethod
+    async def _prompt_names(_tenant: str) -> Sequence[str]:
+        return ["default", "pirate"]
+
+    @staticmethod
+    async def _earlier(_asking: Asking, _caller: Caller) -> StoredRun | None:
+        return None
+
+    @staticmethod
+    def _desk(clock: Clock) -> Desk:
+        """Nobody is asked in these chains."""
+        store = SqliteStore(":memory:")
+        judge = Judge(Catalog(()), Gate(Policy(trust_llm="never", default="confirm"), {}))
+        return Desk(
+            store, Tail(store), judge, counters=ContextCounters(), clock=clock, expires_s=60.0, on_reject="abort"
+        )
+
+
+@asynccontextmanager
+async def asking(world: World, **body: object) -> AsyncIterator[Callable[[], Coroutine[None, None, Told]]]:
+    """A server whose one page answers with a run of this body; what is given asks it and reads the whole answer."""
+
+    async def page(request: web.Request) -> web.StreamResponse:
+        run = world.lane.begin(await world.exchange(**body), Asking("f" * 64, None, repeats=False))
+        return await world.lane.answer(request, run)
+
+    app = web.Application()
+    app.router.add_post("/", page)
+    async with TestServer(app) as server, ClientSession() as session:
+
+        async def ask() -> Told:
+            async with session.post(server.make_url("/")) as response:
+                return response.status, response.headers, await response.read()
+
+        yield ask
+        await world.lane.runs.close()

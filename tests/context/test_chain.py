@@ -1,0 +1,107 @@
+"""A chain is an onion: first listed outermost; a stage that fails fails loudly, unless its chain says otherwise."""
+
+from dataclasses import replace
+
+import pytest
+
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Chunk, Exchange, Handler, Reply
+from gateway.telemetry.counters import ContextCounters
+from gateway.errors import GatewayError
+from gateway.context.chain import Link, fold
+from gateway.testing.clock import ManualClock
+from tests.telling import reply_of, told
+
+from tests.agent.doubles import Clock, samples
+
+ASKED = Exchange(id="run_1", body={"messages": []}, caller=Caller("c", "t", frozenset()), chain="main")
+
+
+async def core(exchange: Exchange) -> Reply:
+    return reply_of(*exchange.notes)
+
+
+class Noting:
+    """A stage that adds its name to what goes down."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply:
+        return await call_next(replace(exchange, notes=(*exchange.notes, self.name)))
+
+
+class Failing:
+    def __init__(self, error: Exception, *, after: bool = False) -> None:
+        self.error, self.after = error, after
+
+    async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply:
+        if self.after:
+            await call_next(exchange)
+        raise self.error
+
+
+async def notes_of(handler: Handler) -> list[Chunk]:
+    return await told(await handler(ASKED))
+
+
+async def test_stages_run_in_the_order_of_the_file() -> None:
+    """Outermost first; the exchange that came is not changed."""
+    links = [Link(name, Noting(name)) for name in "abc"]
+    chain = fold("main", links, core, counters=ContextCounters(), clock=Clock(ManualClock()))
+    assert await notes_of(chain.handler) == ["a", "b", "c"]
+    assert ASKED.notes == ()
+    assert [link.name for link in chain.links] == ["a", "b", "c"]
+
+
+async def test_a_failed_stage_fails_the_request() -> None:
+    """Whatever it raised comes out."""
+    links = [Link("a", Noting("a")), Link("b", Failing(KeyError("x")))]
+    chain = fold("main", links, core, counters=ContextCounters(), clock=Clock(ManualClock()))
+    with pytest.raises(KeyError):
+        await chain.handler(ASKED)
+
+
+async def test_a_stage_may_be_skipped_where_the_operator_says_so() -> None:
+    """The request goes on without it, the skip is counted."""
+    counters = ContextCounters()
+    links = [Link("a", Noting("a")), Link("b", Failing(KeyError("x")), "skip"), Link("c", Noting("c"))]
+    chain = fold("main", links, core, counters=counters, clock=Clock(ManualClock()))
+    assert await notes_of(chain.handler) == ["a", "c"]
+    assert samples(counters)["gateway_stage_skips_total", ("b",)] == 1
+
+
+@pytest.mark.parametrize(
+    "failing",
+    [Failing(GatewayError("invalid_json", "No.")), Failing(KeyError("x"), after=True)],
+    ids=["refusal", "late"],
+)
+async def test_a_refusal_and_a_late_failure_are_never_skipped(failing: Failing) -> None:
+    """A refusal is an answer; and the model is not called twice."""
+    calls = 0
+
+    async def counted(exchange: Exchange) -> Reply:
+        nonlocal calls
+        calls += 1
+        return await core(exchange)
+
+    chain = fold("main", [Link("x", failing, "skip")], counted, counters=ContextCounters(), clock=Clock(ManualClock()))
+    with pytest.raises(type(failing.error)):
+        await chain.handler(ASKED)
+    assert calls == failing.after
+
+
+async def test_a_stages_own_time_is_observed() -> None:
+    """Without that of what is below it."""
+    clock = ManualClock()
+
+    class Slow:
+        async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply:
+            clock.advance(0.02)
+            return await call_next(exchange)
+
+    counters = ContextCounters()
+    chain = fold("main", [Link("out", Slow()), Link("in", Slow())], core, counters=counters, clock=Clock(clock))
+    await chain.handler(ASKED)
+    sums = {stage: total for (name, (stage,)), total in samples(counters).items() if name.endswith("_sum")}
+    assert sums == {"out": pytest.approx(0.02), "in": pytest.approx(0.02)}

@@ -1,0 +1,280 @@
+"""The context lane: what a request may say, what of it goes on, and how its run is answered."""
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+from agent.doubles import Clock
+
+from gateway.contracts.exchange import Exchange, Handler, Intent, Json, Reply, Stage
+from gateway.telemetry.counters import ContextCounters
+from gateway.errors import GatewayError
+from gateway.context.lane import AGENT_LOOP, forwarded, new_run_id
+from gateway.context.chain import Link, fold
+from gateway.lanes.keys import LOCAL
+from gateway.runs.asking import Asking
+from gateway.testing.clock import ManualClock
+from tests.telling import reply_of
+
+from .contexts import BODY, NOBODY, World, asking, head
+
+
+async def test_headers_steer_the_exchange() -> None:
+    """Chain, prompt, conversation, tools, events; what is not said has the configuration's value."""
+    world = World()
+    plain = await world.exchange()
+    assert (plain.chain, plain.prompt, plain.conversation, plain.only_tools, plain.events) == (
+        "main",
+        "default",
+        None,
+        (),
+        False,
+    )
+    assert (plain.id, plain.caller, plain.body) == ("run_7", LOCAL, BODY)
+    lines = (
+        b"X-Context-Chain: other",
+        b"X-Context-Prompt: pirate",
+        b"X-Context-Conversation: c1",
+        b"X-Context-Tools: read_*, now",
+        b"X-Context-Events: 1",
+    )
+    steered = await world.exchange(*lines)
+    assert (steered.chain, steered.prompt, steered.conversation) == ("other", "pirate", "c1")
+    assert (steered.only_tools, steered.events) == (("read_*", "now"), True)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("line", "expected"), [((), "turn"), ((b"X-Context-Approvals: hold",), "hold")])
+async def test_a_header_chooses_how_a_person_is_waited_for(
+    line: tuple[bytes, ...], expected: str, *, stream: bool
+) -> None:
+    """For streams as for other answers; `gateway.context.approval_mode` has the rest."""
+    assert (await World().exchange(*line, stream=stream)).approvals == expected
+
+
+async def test_unknown_chains_and_prompts_are_refused() -> None:
+    """With the header, what came, the nearest name, and the names that there are."""
+    world = World()
+    for line, code, param, words in (
+        (b"X-Context-Chain: mian", "invalid_header", "x-context-chain", ("'mian'", "'main'?", "main, other")),
+        (b"X-Context-Prompt: pirat", "prompt_not_found", "x-context-prompt", ("'pirat'", "'pirate'?", "default")),
+    ):
+        with pytest.raises(GatewayError) as error:
+            await world.exchange(line)
+        assert (error.value.code, error.value.param) == (code, param)
+        assert all(word in error.value.message for word in words), error.value.message
+
+
+@pytest.mark.parametrize("role", ["system", "developer"])
+async def test_a_client_with_a_system_message_gets_no_base_prompt(role: str) -> None:
+    """Unless it names one."""
+    world = World()
+    messages = [{"role": role, "content": "Be terse."}, *BODY["messages"]]
+    assert (await world.exchange(messages=messages)).prompt is None
+    assert (await world.exchange(b"X-Context-Prompt: pirate", messages=messages)).prompt == "pirate"
+
+
+def test_run_ids_are_of_our_form_and_new() -> None:
+    """`run_` and 24 hex digits."""
+    ids = {new_run_id() for _ in range(100)}
+    assert len(ids) == 100 and all(len(one) == 28 and one.startswith("run_") for one in ids)
+
+
+# What goes on.
+
+
+def test_the_clients_headers_go_on_but_for_those_of_its_message_and_ours() -> None:
+    """In order, byte for byte; credentials apart."""
+    kept = (
+        b"User-Agent: openai",
+        b"X-Stainless-Lang: py",
+        b"traceparent: 00-1",
+        b"OpenAI-Organization:  o ",
+        b"X-Odd:",
+    )
+    dropped = (
+        b"Content-Type: application/json",
+        b"Transfer-Encoding: chunked",
+        b"Content-Encoding: gzip",
+        b"Accept: application/json",
+        b"Accept-Encoding: gzip, br",
+        b"Expect: 100-continue",
+        b"Idempotency-Key: k",
+        b"Cookie: session=1",
+        b"Origin: http://localhost",
+        b"Connection: keep-alive, X-Nominated",
+        b"X-Nominated: 1",
+        b"Keep-Alive: timeout=5",
+        b"Trailer: X-Checked",
+        b"Content-Digest: sha-256=:x:",
+        b"Accept_Encoding: br",
+        b"TE: trailers",
+        b"X-Context-Chain: main",
+        b"X-Gateway-Key: gw-key",
+    )
+    credentials = (b"authorization: Bearer sk-client", b"X-API-Key: sk-client")
+    mixed = [line for group in zip(dropped[:5], kept, dropped[5:10], strict=True) for line in group]
+    lines, credential = forwarded(head(*mixed, *dropped[10:], *credentials), NOBODY.consumed)
+    assert lines == b"".join(line + b"\r\n" for line in kept)
+    assert credential == b"".join(line + b"\r\n" for line in credentials)
+
+
+@pytest.mark.parametrize("name", [b"authorization", b"x-api-key"])
+def test_the_gateways_own_key_never_goes_on(name: bytes) -> None:
+    """In whichever header it came."""
+    asked = head(name + b": Bearer gw-key", b"X-Gateway-Key: gw-key")
+    assert forwarded(asked, frozenset((name, b"x-gateway-key"))) == (b"", b"")
+
+
+# Retirement.
+
+
+async def test_a_retired_lane_closes_when_its_last_request_is_over() -> None:
+    """Not before, and once."""
+    world = World()
+    async with world.lane.in_use():
+        async with world.lane.in_use():
+            await world.lane.retire()
+            await world.lane.retire()
+        assert world.closed == 0
+    assert world.closed == 1
+
+
+async def test_an_idle_lane_closes_as_it_retires() -> None:
+    """Twice is once."""
+    world = World()
+    async with world.lane.in_use():
+        pass
+    assert world.closed == 0
+    await world.lane.retire()
+    await world.lane.retire()
+    assert world.closed == 1
+
+
+async def test_a_request_that_fails_is_over_too() -> None:
+    """Whatever it raised."""
+    world = World()
+
+    async def fails() -> None:
+        async with world.lane.in_use():
+            await world.lane.retire()
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        await fails()
+    assert world.closed == 1
+
+
+# The answer.
+
+
+def frames(raw: bytes) -> list[Json]:
+    return [json.loads(line[6:]) for line in raw.split(b"\n\n") if line and line != b"data: [DONE]"]
+
+
+def text(content: str) -> Json:
+    return {"choices": [{"index": 0, "delta": {"content": content}}]}
+
+
+END: Json = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+
+
+async def test_an_answer_names_its_run_chain_and_intent() -> None:
+    """Streamed or not; the completion's id is the run's."""
+    for stream in (False, True):
+        world = World(intent=Intent("memory", "remember"))
+        for chunk in (text("Hel"), text("lo"), END, None):
+            world.chunks.put_nowait(chunk)
+        async with asking(world, stream=stream) as ask:
+            status, headers, raw = await ask()
+        assert status == 200
+        assert headers["X-Context-Run-Id"] == headers["x-request-id"] == "run_7"
+        assert (headers["X-Context-Chain"], headers["X-Context-Intent"]) == ("main", "memory")
+        if stream:
+            assert headers["Content-Type"].startswith("text/event-stream")
+            assert headers["Cache-Control"] == "no-cache, no-transform" and headers["X-Accel-Buffering"] == "no"
+            assert raw.endswith(b"data: [DONE]\n\n")
+            content = "".join(frame["choices"][0]["delta"].get("content", "") for frame in frames(raw))
+            assert {frame["id"] for frame in frames(raw)} == {"chatcmpl-7"}
+        else:
+            assert headers["Content-Type"] == "application/json"
+            answer = json.loads(raw)
+            content = answer["choices"][0]["message"]["content"]
+            assert answer["id"] == "chatcmpl-7"
+        assert content == "Hello"
+        assert world.released == 1
+
+
+@pytest.mark.parametrize(
+    ("failure", "code"),
+    [(GatewayError("upstream_error", "It broke."), "upstream_error"), (KeyError("secret"), "internal_error")],
+)
+async def test_what_fails_within_a_stream_is_told_in_it_and_never_looks_like_an_end(
+    failure: Exception, code: str
+) -> None:
+    """One frame in OpenAI's error shape, with the request id; no finish reason, no [DONE]."""
+    world = World()
+    for chunk in (text("Hel"), failure):
+        world.chunks.put_nowait(chunk)
+    async with asking(world, stream=True) as ask:
+        status, _, raw = await ask()
+    assert status == 200 and b"[DONE]" not in raw and b"secret" not in raw
+    *told, last = frames(raw)
+    assert all(frame["choices"][0]["finish_reason"] is None for frame in told)
+    assert last.keys() == {"error"} and last["error"]["code"] == code and "run_7" in last["error"]["message"]
+    assert world.released == 1
+
+
+async def test_silence_in_a_stream_is_filled() -> None:
+    """With chunks of nothing, and with none behind the end."""
+    world = World()
+    world.lane.keepalive_s, world.lane.status_wait_s = 0.02, 0.0
+    async with asking(world, stream=True) as ask:
+        answering = asyncio.create_task(ask())
+        await asyncio.sleep(0.2)
+        for chunk in (text("late"), END, None):
+            world.chunks.put_nowait(chunk)
+        _, _, raw = await answering
+    deltas = [frame["choices"][0]["delta"] for frame in frames(raw)]
+    assert deltas[0] == {"role": "assistant", "content": ""} and deltas[-2:] == [{"content": "late"}, {}]
+    assert 3 <= deltas[1:-2].count({}) == len(deltas) - 3 <= 12
+
+
+async def test_two_requests_of_one_asking_are_one_run() -> None:
+    """The second may have waited while the first began it."""
+    world = World()
+    asked = Asking("f" * 64, ("local", "local", "k"), repeats=False)
+    run = world.lane.begin(await world.exchange(), asked)
+    assert world.lane.begin(await world.exchange(), asked) is run
+    await world.lane.runs.close()
+
+
+async def test_a_workflow_begins_where_the_chain_runs_tools() -> None:
+    """Nothing above its agent loop has a say; a chain without one executes nothing, and says so."""
+    world, asked = World(), Asking("f" * 64, None, repeats=False)
+    use: Json = {"definition": {}, "parameters": {}}
+    with pytest.raises(GatewayError, match="'main' runs no tools: add 'agent_loop' to it") as error:
+        world.lane.begin(replace(await world.exchange(), workflow=use), asked)
+    assert (error.value.code, error.value.facts.status) == ("workflow_failed", 422)
+    assert world.lane.looping("main") is None and world.lane.looping("nope") is None
+    heard: list[str] = []
+
+    def hears(name: str) -> Stage:
+        async def stage(exchange: Exchange, call_next: Handler) -> Reply:
+            heard.append(name)
+            return await call_next(exchange)
+
+        return stage
+
+    async def core(_exchange: Exchange) -> Reply:
+        return reply_of()
+
+    links = [Link(name, hears(name)) for name in ("intent", AGENT_LOOP)]
+    chain = fold("main", links, core, counters=ContextCounters(), clock=Clock(ManualClock()))
+    world.lane.chains = {"main": chain}
+    await world.lane.begin(replace(await world.exchange(), workflow=use), asked).ended()
+    assert heard == [AGENT_LOOP] and world.lane.looping("main") is chain.handlers[1]
+    await world.lane.begin(await world.exchange(), Asking("e" * 64, None, repeats=False)).ended()
+    assert heard[1:] == ["intent", AGENT_LOOP]
+    await world.lane.runs.close()

@@ -1,0 +1,73 @@
+"""Tokens of model calls: what the model says, or an estimate; also of answers that break off."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Chunk, Exchange, Pause, Reply, Tell
+from gateway.telemetry.counters import ContextCounters
+from gateway.context.metering import metered
+
+from tests.agent.doubles import samples
+
+ASKED = [{"role": "user", "content": "x" * 25}]  # 53 bytes as JSON: 14 tokens
+
+
+async def spent(chunks: Sequence[Chunk], *, fails: bool = False) -> tuple[dict[str, float], list[Chunk]]:
+    """What is counted by type for an answer of these chunks, and what is handed on of it."""
+    counters, told = ContextCounters(), list[Chunk]()
+
+    async def stream(tell: Tell) -> None:
+        for chunk in chunks:
+            tell(chunk)
+        if fails:
+            raise ConnectionError
+
+    async def release() -> None:
+        pass
+
+    async def core(_: Exchange) -> Reply:
+        return Reply(stream, release)
+
+    def tell(chunk: Chunk) -> Pause | None:
+        told.append(chunk)
+        return None
+
+    caller = Caller("ci", "acme", frozenset())
+    exchange = Exchange(id="run_1", body={"messages": ASKED}, caller=caller, chain="c")
+    reply = await metered(core, counters)(exchange)
+    try:
+        await reply.stream(tell)
+    except ConnectionError:
+        assert fails
+    counted = samples(counters)
+    assert all(name == "gateway_tokens_total" and labels[0] == "ci" for name, labels in counted)
+    return {labels[1]: value for (_, labels), value in counted.items()}, told
+
+
+@pytest.mark.parametrize(
+    ("usage", "counted"),
+    [
+        ({"prompt_tokens": 11, "completion_tokens": 7}, {"prompt": 11, "completion": 7}),
+        ({"prompt_tokens": 11, "completion_tokens": 0}, {"prompt": 11}),
+        ({"prompt_tokens": "11", "completion_tokens": -1}, {}),
+        ({"prompt_tokens": 1.5, "completion_tokens": 10**300}, {}),
+        ({}, {}),
+    ],
+)
+async def test_the_last_word_of_the_model_counts(usage: object, counted: dict[str, float]) -> None:
+    """However wild it is; the answer goes on as it came."""
+    chunks: list[Chunk] = ["Hi", {"choices": [], "usage": {"prompt_tokens": 1}}, {"choices": [], "usage": usage}]
+    assert await spent(chunks) == (counted, chunks)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_what_a_model_does_not_say_is_estimated(fails: bool) -> None:
+    """Also of an answer that broke off: what came was paid for."""
+    assert (await spent(["Hello ", "there"], fails=fails))[0] == {"prompt": 14, "completion": 3}
+
+
+async def test_an_answer_that_never_began_costs_nothing() -> None:
+    """Nobody knows whether the model read anything."""
+    assert (await spent([], fails=True))[0] == {}

@@ -1,0 +1,218 @@
+"""Base prompts: where a text comes from, what may change it, and when a change is seen."""
+
+import asyncio
+
+import pytest
+from shelf import Shelf, Wall
+
+from gateway.config.values.scalars import parse_name
+from gateway.context.prompts import TEXT_LIMIT_BYTES, BasePrompts, ConfiguredPromptError, ListedPrompt, PromptError, PromptIdError, PromptTextError
+from gateway.contracts.store import StoredService, StoreError
+from gateway.plugins.stores.sqlite import SqliteStore
+
+
+def prompts(shelf: Shelf, **configured: str) -> BasePrompts:
+    return BasePrompts(configured, shelf, clock=Wall())
+
+
+async def test_a_text_comes_from_the_configuration_or_the_store() -> None:
+    """An id of neither is None; the configuration wins."""
+    shelf = Shelf()
+    await shelf.put_prompt("default", "stored", tenant="acme", now_s=1.0)
+    await shelf.put_prompt("mine", "Mine.", tenant="acme", now_s=1.0)
+    both = prompts(shelf, default="Configured.")
+    assert [await both.text(name, tenant="acme") for name in ("default", "mine", "gone")] == [
+        "Configured.",
+        "Mine.",
+        None,
+    ]
+    assert [(p.id, p.text, p.source) for p in await both.some(tenant="acme", limit=9)] == [
+        ("default", "Configured.", "configured"),
+        ("mine", "Mine.", "stored"),
+    ]
+
+
+async def test_a_prompt_is_found_with_its_facts() -> None:
+    """Version and time of the stored, none of the configured."""
+    both = prompts(Shelf(), default="D")
+    await both.put("mine", "one", tenant="acme")
+    assert await both.put("mine", "two", tenant="acme") == ListedPrompt("mine", "two", "stored", 2, 1_700_000_000.5)
+    assert await both.find("mine", tenant="acme") == ListedPrompt("mine", "two", "stored", 2, 1_700_000_000.5)
+    assert await both.find("default", tenant="acme") == ListedPrompt("default", "D", "configured")
+    assert await both.find("gone", tenant="acme") is None
+    assert await both.find("no/name", tenant="acme") is None
+
+
+async def test_the_store_is_asked_once() -> None:
+    """Whether the prompt is there or not, and however many ask at once."""
+    shelf = Shelf()
+    await shelf.put_prompt("mine", "Mine.", tenant="acme", now_s=1.0)
+    base = prompts(shelf)
+    shelf.gate.clear()
+    asking = [asyncio.create_task(base.text("mine", tenant="acme")) for _ in range(10)]
+    await asyncio.sleep(0)
+    shelf.gate.set()
+    assert set(await asyncio.gather(*asking)) == {"Mine."}
+    assert await base.text("gone", tenant="acme") is None
+    assert await base.text("gone", tenant="acme") is None
+    assert shelf.asked == ["mine", "gone"]
+
+
+async def test_a_cancelled_reader_takes_nobody_with_it() -> None:
+    """The next in line asks the store itself."""
+    shelf = Shelf()
+    await shelf.put_prompt("mine", "Mine.", tenant="acme", now_s=1.0)
+    base = prompts(shelf)
+    shelf.gate.clear()
+    first, second = (asyncio.create_task(base.text("mine", tenant="acme")) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.sleep(0)
+    shelf.gate.set()
+    assert await second == "Mine."
+    assert first.cancelled()
+
+
+async def test_a_change_is_seen_at_once() -> None:
+    """The text, and the version that stands for it."""
+    base = prompts(Shelf())
+    assert await base.text("mine", tenant="acme") is None
+    versions = [base.version]
+    await base.put("mine", "one", tenant="acme")
+    versions.append(base.version)
+    assert await base.text("mine", tenant="acme") == "one"
+    assert await base.delete("mine", tenant="acme") is True
+    versions.append(base.version)
+    assert await base.text("mine", tenant="acme") is None
+    assert await base.delete("mine", tenant="acme") is False
+    assert len(set(versions)) == 3
+
+
+async def test_a_read_under_way_keeps_nothing_outdated() -> None:
+    """What was read before a change is not what is answered after it."""
+    shelf = Shelf()
+    base = prompts(shelf)
+    await base.put("mine", "old", tenant="acme")
+    shelf.gate.clear()
+    reading = asyncio.create_task(base.text("mine", tenant="acme"))
+    await asyncio.sleep(0)
+    changing = asyncio.create_task(base.put("mine", "new", tenant="acme"))
+    await asyncio.sleep(0)
+    shelf.gate.set()
+    assert await reading == "old"
+    await changing
+    assert await base.text("mine", tenant="acme") == "new"
+
+
+async def test_a_change_of_another_process_is_seen_after_a_refresh() -> None:
+    """The generation of the store tells; without a change nothing is read again."""
+    shelf = Shelf()
+    base = prompts(shelf)
+    await base.refresh()
+    assert await base.text("mine", tenant="acme") is None
+    await shelf.put_prompt("mine", "theirs", tenant="acme", now_s=1.0)
+    version = base.version
+    assert await base.refresh() is True
+    assert base.version != version
+    assert await base.text("mine", tenant="acme") == "theirs"
+    asked = len(shelf.asked)
+    assert await base.refresh() is False
+    assert await base.text("mine", tenant="acme") == "theirs"
+    assert len(shelf.asked) == asked
+
+
+async def test_what_is_no_prompt_changes_none() -> None:
+    """Services and grants share the store's generation: whatever was made of prompts still holds."""
+    store = SqliteStore(":memory:")
+    await store.open()
+    base = BasePrompts({}, store, clock=Wall())
+    await store.put_prompt("mine", "text", tenant="acme", now_s=1.0)
+    await base.refresh()
+    version = base.version
+    assert await store.put_service(StoredService(name="time", updated_s=2.0), expected=0)
+    assert await base.refresh() is False and base.version == version
+    assert await store.delete_prompt("mine", tenant="acme") and await store.put_prompt(
+        "mine", "other", tenant="acme", now_s=3.0
+    )
+    assert await base.refresh() is True and base.version != version
+    await store.close()
+
+
+async def test_configured_prompts_cannot_be_changed() -> None:
+    """Neither stored over nor deleted; the text says where to change them."""
+    shelf = Shelf()
+    base = prompts(shelf, default="D")
+    for change in (base.put("default", "x", tenant="acme"), base.delete("default", tenant="acme")):
+        with pytest.raises(ConfiguredPromptError, match=r"prompt 'default' stands in the configuration: change it"):
+            await change
+    assert shelf.changes == 0
+    assert issubclass(ConfiguredPromptError, PromptError) and issubclass(PromptError, ValueError)
+
+
+@pytest.mark.parametrize("prompt_id", ["", ".x", "-x", "a/b", "a b", "a\n", "ä", "x" * 65, "../x", "a\0"])
+async def test_ids_follow_the_rule_of_names(prompt_id: str) -> None:
+    """As in the configuration; what cannot be a prompt is not even looked for."""
+    with pytest.raises(ValueError, match="letters, digits"):
+        parse_name(prompt_id)
+    shelf = Shelf()
+    base = prompts(shelf)
+    with pytest.raises(PromptIdError, match="letters, digits"):
+        await base.put(prompt_id, "x", tenant="acme")
+    assert await base.text(prompt_id, tenant="acme") is None
+    assert await base.delete(prompt_id, tenant="acme") is False
+    assert (shelf.asked, shelf.changes) == ([], 0)
+
+
+async def test_a_text_has_a_limit() -> None:
+    """In bytes of UTF-8, and what fits is kept."""
+    base = prompts(Shelf())
+    await base.put("mine", "x" * TEXT_LIMIT_BYTES, tenant="acme")
+    with pytest.raises(PromptTextError, match="262146 bytes"):
+        await base.put("mine", "字" * (TEXT_LIMIT_BYTES // 3 + 1), tenant="acme")
+    assert len(await base.text("mine", tenant="acme") or "") == TEXT_LIMIT_BYTES
+
+
+async def test_the_cache_has_a_limit() -> None:
+    """A text larger than all of it is read each time; thousands of ids that do not exist cost little."""
+    shelf = Shelf()
+    base = prompts(shelf)
+    await shelf.put_prompt("huge", "x" * (5 << 20), tenant="acme", now_s=1.0)
+    assert (
+        len(await base.text("huge", tenant="acme") or "")
+        == len(await base.text("huge", tenant="acme") or "")
+        == 5 << 20
+    )
+    assert shelf.asked == ["huge", "huge"]
+    for i in range(40_000):
+        assert await base.text(f"id{i}", tenant="acme") is None
+    assert await base.text("id0", tenant="acme") is None
+    assert shelf.asked.count("id0") == 2
+
+
+async def test_a_failure_of_the_store_is_told_and_nothing_is_kept() -> None:
+    """StoreError; afterwards the store is asked again, also where a change may have happened before it failed."""
+    shelf = Shelf()
+    base = prompts(shelf)
+    assert await base.text("mine", tenant="acme") is None
+    shelf.broken = True
+    with pytest.raises(StoreError):
+        await base.text("other", tenant="acme")
+    with pytest.raises(StoreError):
+        await base.put("mine", "x", tenant="acme")
+    shelf.broken = False
+    assert await base.text("mine", tenant="acme") == "x"
+
+
+async def test_a_stored_prompt_belongs_to_a_tenant() -> None:
+    """No other tenant reads, lists, changes or deletes it; the same id may be another prompt there."""
+    base = prompts(Shelf(), default="D")
+    await base.put("mine", "of acme", tenant="acme")
+    assert await base.text("mine", tenant="rival") is None
+    assert await base.find("mine", tenant="rival") is None
+    assert [one.id for one in await base.some(tenant="rival", limit=9)] == ["default"]
+    assert await base.delete("mine", tenant="rival") is False
+    await base.put("mine", "of rival", tenant="rival")
+    assert await base.text("mine", tenant="acme") == "of acme"
+    assert await base.text("mine", tenant="rival") == "of rival"
+    assert await base.delete("mine", tenant="rival") is True
+    assert await base.text("mine", tenant="acme") == "of acme"

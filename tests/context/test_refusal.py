@@ -1,0 +1,53 @@
+"""What an upstream's error answer becomes (over real sockets: test_model.py)."""
+
+import pytest
+
+from gateway.errors import GatewayError
+from gateway.context.refusal import no_answer, outcome_of, refusal
+from gateway.http.response_head import ResponseHead, ResponseHeads
+from tests.context.test_target import target
+
+
+def head(status: int, *lines: bytes) -> ResponseHead:
+    (found,) = ResponseHeads(b"POST").feed(
+        b"HTTP/1.1 %d x\r\n%b\r\n" % (status, b"".join(b"%b\r\n" % one for one in lines))
+    )
+    return found
+
+
+@pytest.mark.parametrize(("status", "told"), [(400, 400), (404, 404), (418, 418), (500, 500), (529, 529), (302, 502)])
+def test_a_status_stays_what_it_is(status: int, told: int) -> None:
+    """What is none for a client is a bad gateway."""
+    assert refusal(head(status), b"", target()).facts.status == told
+
+
+@pytest.mark.parametrize(
+    ("base_path", "hint"),
+    [
+        (b"", "look at its base_url"),
+        (b"/v1", "look at its base_url"),
+        (b"/v1beta/openai", "look at its base_url"),
+        (b"/api", "perhaps its base_url must end in '/api/v1'"),
+        (b"/v1x2/api", "perhaps its base_url must end in '/v1x2/api/v1'"),
+    ],
+)
+def test_where_a_base_url_goes_wrong(base_path: bytes, hint: str) -> None:
+    """Mostly `/v1` is missing."""
+    url = f"http://h.example{(base_path or b'/v1').decode()}/chat/completions"
+    wrong = target(base_path=base_path)
+    page = no_answer(head(200, b"Content-Type: text/html"), wrong).message
+    gone = refusal(head(404), b"<html>", wrong).message
+    assert all(url in text and hint in text for text in (page, gone)) and "'text/html'" in page
+    assert "no content type" in no_answer(head(200), wrong).message
+    assert url not in refusal(head(404), b'{"error": {"message": "no such model"}}', wrong).message
+
+
+def test_the_word_of_the_metric() -> None:
+    """An error that clients made is no failure of the upstream."""
+    errors = [
+        GatewayError("upstream_timeout", ""),
+        GatewayError("upstream_error", ""),
+        GatewayError("upstream_limited", ""),
+    ]
+    assert [outcome_of(error) for error in errors] == ["timeout", "error", "ok"]
+    assert outcome_of(KeyError()) == "cancelled"

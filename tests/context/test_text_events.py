@@ -1,0 +1,109 @@
+"""Events that differ in their text only are read as a parser reads them."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from gateway.context.text_events import TextEvents
+
+
+class Parser:
+    """Reads `{"id": ..., "delta": {"content": TEXT}}`, and counts how often it was asked."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, data: bytes) -> str | None:
+        self.count += 1
+        try:
+            event = json.loads(data)
+        except ValueError:
+            return None
+        delta = event.get("delta") if isinstance(event, dict) and event.keys() <= {"id", "delta"} else None
+        text = delta.get("content") if isinstance(delta, dict) and len(delta) == 1 else None
+        return text if isinstance(text, str) else None
+
+
+def read(events: list[bytes]) -> tuple[list[str | None], int]:
+    """The texts of these events as one answer, and how many parses they took."""
+    parser, texts = Parser(), []
+    answer = TextEvents(parser)
+    for data in events:
+        text = answer.text_of(data)
+        if text is None:
+            text = parser(data)
+            if text is not None:
+                answer.learn(data, text)
+        texts.append(text)
+    return texts, parser.count
+
+
+def written(text: str, **about: Any) -> bytes:
+    return json.dumps({"id": "a", **about, "delta": {"content": text}}, ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize("separators", [(", ", ": "), (",", ":")])
+def test_alike_events_are_parsed_twice(separators: tuple[str, str]) -> None:
+    """Two of them and the proof; then none, in both spellings of JSON."""
+    words = ["It", " is", " ", "", "é你好", " x"] * 20
+    events = [
+        json.dumps({"id": "a", "delta": {"content": w}}, ensure_ascii=False, separators=separators) for w in words
+    ]
+    texts, parses = read([event.encode() for event in events])
+    assert texts == words
+    assert parses == 3
+
+
+@pytest.mark.parametrize("text", ['"', "\\", 'a"b', "\n", "\x7f", "\u2028", 'x"},"delta":{"content":"y', "\\n"])
+def test_a_text_with_escapes_is_read_alone(text: str) -> None:
+    """Its event is not parsed, nor are those behind it."""
+    texts, parses = read([written(word) for word in ("a", "b", text, "c", text, "d")])
+    assert texts == ["a", "b", text, "c", text, "d"]
+    assert parses == 3
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        b'{"id": "a", "delta": {"content": "',
+        b'{"id": "a", "delta": {"content": "}}',
+        b'{"id": "a", "delta": {"content": "\xff"}}',
+        b'{"id": "a", "delta": {"content": "a\nb"}}',
+        b'{"id": "a", "delta": {"content": "\\"}}',
+        b'{"id": "a", "delta": {"content": "a", "b": "c"}}',
+    ],
+)
+def test_what_is_no_such_event_is_none(broken: bytes) -> None:
+    """Cut, not UTF-8, a control character, an open escape, another key."""
+    assert read([written("a"), written("b"), broken, written("c")])[0] == ["a", "b", None, "c"]
+
+
+def test_events_that_are_never_alike_are_left_alone() -> None:
+    """Each has another id: it is parsed once, and 16 of them are looked at."""
+    texts, parses = read([written("a", id=str(number)) for number in range(100)])
+    assert texts == ["a"] * 100
+    assert parses == 100
+
+
+TEXT = st.text('"\\content:{},x \n\u2028é') | st.text()
+EVENTS = st.lists(
+    st.builds(written, TEXT)
+    | st.builds(written, TEXT, id=TEXT | st.just({"content": "x"}))
+    | st.builds(lambda text: written(text).replace(b'"delta"', b'"content": "a", "delta"'), TEXT)
+    | st.builds(
+        lambda text, key: written(text)[:-2] + b', "%b": "b"}}' % key, TEXT, st.sampled_from([b"content", b"n"])
+    )
+    | st.builds(lambda text, at: written(text)[:at], TEXT, st.integers(0, 60)),
+    max_size=12,
+)
+
+
+@given(EVENTS)
+@example([written('"'), written('"'), written("a")])
+@example([written("x", id={"content": "x"})] * 3 + [written("a", id={"content": "x"})])
+def test_texts_are_those_of_the_parser(events: list[bytes]) -> None:
+    """Whatever comes before and behind them, whatever they hold."""
+    assert read([event for event in events for _ in range(2)])[0] == [Parser()(e) for e in events for _ in range(2)]

@@ -1,0 +1,11 @@
+"""What a fleet asks of a service: known by what a service offers, without a base class."""
+
+from gateway.contracts.managed import ManagedService
+from gateway.tools.results import Results
+from gateway.mcp.broken_server import Unbuilt
+
+
+def test_a_service_is_known_by_what_it_offers() -> None:
+    """A source of tools that nobody can start is no managed service."""
+    assert isinstance(Unbuilt("time", error="no such module", transport="http", since_s=5.0), ManagedService)
+    assert not isinstance(Results(), ManagedService)

@@ -1,0 +1,22 @@
+"""The chunks that the gateway makes itself: one choice each, as a client's SDK reads them."""
+
+import pytest
+
+from gateway.contracts.exchange import Json
+from gateway.dialects.chat_reply import Turn
+from gateway.dialects import chat_chunks as chunks
+
+
+@pytest.mark.parametrize(
+    ("chunk", "piece", "told"),
+    [
+        (chunks.delta({"reasoning_content": "Hm"}), {"reasoning_content": "Hm"}, None),
+        (chunks.event({"type": "run.started"}), {}, {"type": "run.started"}),
+        (chunks.finish("stop"), {}, None),
+    ],
+)
+def test_what_is_made_is_what_is_rendered(chunk: Json, piece: Json, told: Json | None) -> None:
+    """Its delta and its event; only the last one says why the answer ends."""
+    turn = Turn("id", "m", 0)
+    assert turn.take(chunk) == (piece, told)
+    assert turn.finish == ("stop" if chunk == chunks.finish("stop") else None)

@@ -1,0 +1,62 @@
+"""What a request says of tools and formats is read in one way, however odd it is."""
+
+import pytest
+
+from gateway.dialects.chat_request import client_tools, knows_functions_only, wants_text, whole_text
+
+
+def test_the_tools_of_a_client_are_known_by_name() -> None:
+    """And what is none is passed over."""
+    tools = [{"function": {"name": "a"}}, {"function": {"name": 3}}, {"function": None}, {}, "x", {"function": {}}]
+    assert client_tools({"tools": tools}) == {"a"}
+    assert client_tools({"functions": [{"name": "b"}, {}, 3], "tools": tools}) == {"a", "b"}
+    assert client_tools({}) == client_tools({"tools": None}) == client_tools({"tools": {"name": "a"}}) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text"),
+    [(None, True), ({"type": "text"}, True), ({"type": "json_object"}, False), ({}, False), ("text", False)],
+)
+def test_only_text_is_text(wanted: object, *, text: bool) -> None:
+    """Nothing said is text, too."""
+    assert wants_text({"response_format": wanted}) is text
+    assert wants_text({})
+
+
+TEXT = {"type": "text", "text": "Hi"}
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("Hi", "Hi"),
+        ([TEXT], "Hi"),
+        ([TEXT, {"type": "text", "text": "you"}], "Hi\nyou"),
+        ([TEXT, {"type": "image_url", "image_url": {"url": "x"}}], ""),
+        ([TEXT, {"text": "without a type"}], ""),
+        ([TEXT, "bare"], ""),
+        ([], ""),
+        (None, ""),
+    ],
+)
+def test_a_message_is_text_as_a_whole(content: object, text: str) -> None:
+    """A picture beside the text, and the text is not all that its user said."""
+    assert whole_text({"messages": [{"role": "user", "content": content}]}) == text
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [None, [], ["Hi"], [{"role": "tool", "content": "Hi"}], [{"role": "user", "content": "Hi"}, {"role": "assistant"}]],
+)
+def test_only_a_user_at_the_end_says_something(messages: object) -> None:
+    """What a tool or the model said is nobody's word."""
+    assert whole_text({"messages": messages}) == ""
+
+
+def test_a_client_of_functions() -> None:
+    """It brought functions, and no tools."""
+    function = {"name": "a"}
+    assert knows_functions_only({"functions": [function]})
+    assert not knows_functions_only({"functions": [function], "tools": [{"type": "function", "function": function}]})
+    others: list[dict[str, object]] = [{}, {"functions": []}, {"functions": "a"}, {"tools": []}]
+    assert not any(map(knows_functions_only, others))

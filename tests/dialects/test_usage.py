@@ -1,0 +1,58 @@
+"""The tokens of a turn are those of all its model calls."""
+
+from gateway.dialects.usage import Usage
+
+BODY = {"messages": [{"role": "user", "content": "hello"}]}
+
+
+def test_usage_is_summed_over_the_calls() -> None:
+    """As the models say it."""
+    usage = Usage()
+    for prompt, completion in ((10, 2), (15, 3)):
+        usage.asked(BODY)
+        usage.said("abc")
+        usage.read({"choices": []})
+        usage.read({"usage": {"prompt_tokens": prompt, "completion_tokens": completion}})
+    assert usage.chunk() == {
+        "choices": [],
+        "usage": {"prompt_tokens": 25, "completion_tokens": 5, "total_tokens": 30},
+    }
+
+
+def test_what_a_model_does_not_say_is_estimated_and_marked() -> None:
+    """UTF-8 bytes / 4, rounded up; odd numbers count as none."""
+    usage = Usage()
+    usage.asked(BODY)
+    usage.said("中文ab")
+    usage.asked(BODY)
+    usage.read({"usage": {"prompt_tokens": "many", "completion_tokens": -1}})
+    chunk = usage.chunk()
+    assert chunk["context"] == {"usage_estimated": True}
+    assert chunk["usage"]["completion_tokens"] == 2
+    assert chunk["usage"]["prompt_tokens"] == -(-len(b'[{"role":"user","content":"hello"}]') // 4)
+
+
+def test_details_are_summed_whatever_they_are_called() -> None:
+    """Numbers are added, other words replaced; what is no number is none, and nothing is as deep as it wants."""
+    usage = Usage()
+    for cached, tier in ((3, "default"), (4, "flex")):
+        usage.asked(BODY)
+        huge, deep = 1 << 63, {"a": {"b": {"c": {"d": 1}}}}
+        details = {"cached_tokens": cached, "is_hit": True, "none": None, "list": [1]}
+        usage.read(
+            {"usage": {"prompt_tokens": 1, "prompt_tokens_details": details, "tier": tier, "deep": deep, "huge": huge}}
+        )
+    restored = Usage()
+    restored.restore(usage.snapshot())
+    for one in (usage, restored):
+        told = one.chunk()["usage"]
+        assert told["prompt_tokens_details"] == {"cached_tokens": 7, "is_hit": True}
+        assert "huge" not in told  # the sum could not be written
+        assert (told["tier"], told["deep"]) == ("flex", {"a": {}})
+
+
+def test_a_snapshot_of_an_earlier_version() -> None:
+    """It knows no details."""
+    usage = Usage()
+    usage.restore({"prompt": 3, "completion": 4, "estimated": False})
+    assert usage.chunk()["usage"] == {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}

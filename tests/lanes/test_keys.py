@@ -1,0 +1,229 @@
+"""Credentials are read in one place, by the hash of the whole key, in every spelling; no gateway key ever goes on."""
+
+import hashlib
+from itertools import permutations
+
+import pytest
+
+from gateway.contracts.caller import Caller
+from gateway.errors import GatewayError
+from gateway.lanes.keys import LOCAL, Identity, Key, KeyRing
+from gateway.http.request_head import HeadLimits, RequestHead, parse_request_head
+
+ALICE = b"gw-alice-7b1f0c22d94e4f6c8a35"
+BOB = b"gw-bob-0d6c1a9e55b84c3f9e02"
+UPSTREAM = b"sk-upstream-aaaaaaaaaaaaaaaaaaaa"
+CALLERS = {
+    ALICE: Caller("alice", "team-a", frozenset(("passthrough", "context"))),
+    BOB: Caller("bob", "team-b", frozenset(("context",))),
+}
+RING = KeyRing(Key(hashlib.sha256(key).digest(), caller) for key, caller in CALLERS.items())
+
+
+def asking(*fields: bytes) -> RequestHead:
+    return parse_request_head(b"\r\n".join((b"GET /v1/models HTTP/1.1", b"Host: h", *fields, b"", b"")), HeadLimits())
+
+
+def identify(
+    *fields: bytes, upstream_has_key: bool = True, scope: str = "passthrough", ring: KeyRing = RING
+) -> Identity:
+    return ring.identify(asking(*fields), upstream_has_key=upstream_has_key, scope=scope)
+
+
+def refusal(
+    *fields: bytes, upstream_has_key: bool = True, scope: str = "passthrough", ring: KeyRing = RING
+) -> tuple[int, str]:
+    """Status and code. No credential is in the text."""
+    with pytest.raises(GatewayError) as refused:
+        identify(*fields, upstream_has_key=upstream_has_key, scope=scope, ring=ring)
+    error = refused.value
+    for secret in (ALICE, BOB, UPSTREAM, b"guess"):
+        assert secret.decode() not in f"{error.message} {error.param} {error!r}"
+    return error.facts.status, error.code
+
+
+def leftovers(identity: Identity, *fields: bytes) -> bytes:
+    """The credential headers that would go on."""
+    return b"".join(field.line for field in asking(*fields).fields if field.name not in identity.consumed)
+
+
+# Who calls.
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        *(b"X-Gateway-Key: " + ALICE, b"x-gateway-key:" + ALICE, b"X-GATEWAY-KEY: \t" + ALICE + b" "),
+        *(b"Authorization: Bearer " + ALICE, b"authorization: bearer " + ALICE, b"AUTHORIZATION: BEARER  " + ALICE),
+        *(b"x-api-key: " + ALICE, b"X-Api-Key:" + ALICE),
+    ],
+)
+def test_every_spelling_means_the_same_caller(field: bytes) -> None:
+    """K1: one function reads them all, so that the scopes hold for all."""
+    assert identify(field).caller == CALLERS[ALICE]
+    assert refusal(field, scope="admin") == (403, "scope_missing")
+    assert refusal(field.replace(ALICE, BOB)) == (403, "scope_missing")
+    assert refusal(field.replace(ALICE, ALICE + b"x")) == (401, "invalid_api_key")
+
+
+def test_a_scope_is_held_or_not() -> None:
+    """The text names the scope that is missing."""
+    assert identify(b"X-Gateway-Key: " + BOB, scope="context").caller.tenant == "team-b"
+    with pytest.raises(GatewayError, match="lacks the scope 'approve'"):
+        identify(b"X-Gateway-Key: " + BOB, scope="approve")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        (),
+        (b"X-Gateway-Key:",),
+        (b"Authorization: Bearer",),
+        (b"Authorization: Bearer  ",),
+        (b"Authorization:",),
+        (b"Authorization: Basic " + ALICE,),
+        (b"Authorization: " + ALICE,),
+        (b"Authorization: Bearer\t" + ALICE,),
+        (b"x-api-key:",),
+        (b"api-key: " + ALICE,),
+        (b"Cookie: x-gateway-key=" + ALICE,),
+        (b"X-Gateway-Key: ", b"Authorization: Basic x"),
+    ],
+)
+def test_no_key_is_401(fields: tuple[bytes, ...]) -> None:
+    """Empty, of another scheme, or in another place: there is no key."""
+    assert refusal(*fields) == (401, "missing_api_key")
+
+
+def test_the_text_says_where_a_key_belongs() -> None:
+    """Which header depends on whether Authorization is the upstream's."""
+    with pytest.raises(GatewayError, match="Authorization: Bearer <key>"):
+        identify()
+    with pytest.raises(GatewayError, match="in the header X-Gateway-Key"):
+        identify(upstream_has_key=False)
+
+
+def test_x_gateway_key_comes_before_authorization_and_that_before_x_api_key() -> None:
+    """A wrong key in the first place is wrong, whatever the next one holds."""
+    gateway, bearer, api = b"X-Gateway-Key: %b", b"Authorization: Bearer %b", b"x-api-key: %b"
+    for first, second in ((gateway, bearer), (gateway, api), (bearer, api)):
+        for fields in permutations((first % ALICE, second % BOB)):
+            assert identify(*fields).caller.name == "alice"
+        for fields in permutations((first % b"guess", second % ALICE)):
+            assert refusal(*fields) == (401, "invalid_api_key")
+    assert identify(b"X-Gateway-Key:", bearer % ALICE).caller.name == "alice"
+
+
+def test_without_a_key_of_the_upstream_only_x_gateway_key_counts() -> None:
+    """Authorization and x-api-key are the client's credential for the upstream."""
+    for field in (b"Authorization: Bearer " + ALICE, b"x-api-key: " + ALICE):
+        assert refusal(field, upstream_has_key=False) == (401, "missing_api_key")
+    fields = (b"Authorization: Bearer " + UPSTREAM, b"X-Gateway-Key: " + ALICE)
+    identity = identify(*fields, upstream_has_key=False)
+    assert identity.caller.name == "alice"
+    assert leftovers(identity, *fields) == b"Host: h\r\nAuthorization: Bearer " + UPSTREAM + b"\r\n"
+
+
+@pytest.mark.parametrize("name", [b"X-Gateway-Key", b"Authorization", b"x-api-key"])
+@pytest.mark.parametrize("values", [(ALICE, ALICE), (ALICE, BOB), (b"", ALICE), (ALICE, b"")])
+@pytest.mark.parametrize("upstream_has_key", [True, False])
+def test_a_credential_that_comes_twice_is_refused(
+    name: bytes, values: tuple[bytes, bytes], upstream_has_key: bool
+) -> None:
+    """Whoever would have read which, in any case of the name; the header is named, its values are not."""
+    fields = [spelled + b": Bearer " + value for spelled, value in zip((name, name.swapcase()), values, strict=True)]
+    for others in ((), (b"X-Gateway-Key: " + ALICE,)):
+        if name == b"X-Gateway-Key" or others:
+            with pytest.raises(GatewayError) as refused:
+                identify(*fields, *others, upstream_has_key=upstream_has_key)
+            assert (refused.value.code, refused.value.facts.status) == ("invalid_header", 400)
+            assert refused.value.param in (name.decode().lower(), "x-gateway-key")
+
+
+# By the whole hash.
+
+
+@pytest.mark.parametrize("shared", [0, 1, 20, len(ALICE) - 1])
+def test_a_guess_that_shares_a_beginning_is_as_wrong_as_any(shared: int) -> None:
+    """K3: the look-up is by SHA-256 of the whole key, so that a prefix brings nobody closer."""
+    for guess in (
+        ALICE[:shared],
+        ALICE[:shared] + b"guess",
+        ALICE[:shared] + bytes(len(ALICE) - shared).replace(b"\0", b"z"),
+    ):
+        if guess:
+            assert refusal(b"X-Gateway-Key: " + guess) == (401, "invalid_api_key")
+
+
+def test_a_hash_that_differs_in_one_byte_is_another_key() -> None:
+    """Neither a part of the digest nor the digest itself is a key."""
+    digest = hashlib.sha256(ALICE).digest()
+    near = [digest[:-1] + bytes((digest[-1] ^ 1,)), bytes((digest[0] ^ 1,)) + digest[1:], digest[:31], digest[:20], b""]
+    ring = KeyRing(Key(one, CALLERS[ALICE]) for one in near)
+    assert refusal(b"X-Gateway-Key: " + ALICE, ring=ring) == (401, "invalid_api_key")
+    assert refusal(b"X-Gateway-Key: " + digest.hex().encode()) == (401, "invalid_api_key")
+
+
+@pytest.mark.parametrize(
+    "odd", [b"\xff\xfe\x80", "ключ".encode(), b"a b\tc", b"x" * 30_000, b'"' + ALICE + b'"', ALICE.upper()]
+)
+def test_odd_keys_are_wrong_keys(odd: bytes) -> None:
+    """Bytes beyond ASCII, white space, great length: 401 like any other guess, never an error of ours."""
+    assert refusal(b"X-Gateway-Key: " + odd) == (401, "invalid_api_key")
+    assert refusal(b"Authorization: Bearer " + odd) == (401, "invalid_api_key")
+
+
+def test_a_key_may_have_bytes_beyond_ascii() -> None:
+    """Keys are bytes."""
+    key = "schlüssel-大".encode()
+    ring = KeyRing([Key(hashlib.sha256(key).digest(), CALLERS[ALICE])])
+    assert identify(b"X-Gateway-Key: " + key, ring=ring).caller.name == "alice"
+
+
+def test_the_ring_keeps_no_key() -> None:
+    """What is kept is the hash and the caller."""
+    assert ALICE not in repr(vars(RING)).encode() and ALICE.hex() not in repr(vars(RING))
+
+
+# What goes on.
+
+
+@pytest.mark.parametrize("upstream_has_key", [True, False])
+@pytest.mark.parametrize(
+    "copy",
+    [
+        *(b"Authorization: Bearer %b", b"authorization:bearer %b ", b"x-api-key: %b", b"X-API-KEY: \t%b"),
+        *(b"Authorization: %b", b"Authorization: Token %b", b"x-api-key: Bearer %b", b"Authorization: Bearer\t%b"),
+    ],
+)
+def test_the_gateways_key_never_goes_on(copy: bytes, upstream_has_key: bool) -> None:
+    """However many of the credential headers it came in, and however it was spelled there."""
+    fields = (b"X-Gateway-Key: " + ALICE, copy % ALICE)
+    identity = identify(*fields, upstream_has_key=upstream_has_key)
+    assert ALICE not in leftovers(identity, *fields)
+
+
+@pytest.mark.parametrize("copy", [b"Authorization: Bearer %b", b"x-api-key: %b"])
+def test_another_key_of_the_gateway_does_not_go_on_either(copy: bytes) -> None:
+    """It is somebody's key to this gateway, and no upstream's business."""
+    fields = (b"X-Gateway-Key: " + ALICE, copy % BOB)
+    assert BOB not in leftovers(identify(*fields, upstream_has_key=False), *fields)
+
+
+def test_credentials_of_the_upstream_go_on() -> None:
+    """Only what is the gateway's is taken away."""
+    fields = (b"x-api-key: " + UPSTREAM, b"Authorization: Basic dTpw", b"Cookie: a=b", b"X-Gateway-Key: " + ALICE)
+    identity = identify(*fields, upstream_has_key=False)
+    assert leftovers(identity, *fields) == b"Host: h\r\n" + b"".join(field + b"\r\n" for field in fields[:3])
+
+
+# Without keys.
+
+
+def test_without_keys_everybody_is_local_with_every_scope() -> None:
+    """The gateway then listens on loopback only; X-Gateway-Key is still ours, and everything else goes on."""
+    fields = (b"X-Gateway-Key: x", b"Authorization: Bearer " + UPSTREAM, b"x-api-key: y")
+    for scope in ("passthrough", "context", "approve", "admin"):
+        identity = identify(*fields, ring=KeyRing([]), scope=scope, upstream_has_key=False)
+        assert identity.caller == LOCAL and scope in LOCAL.scopes
+    assert leftovers(identity, *fields) == b"Host: h\r\n" + b"".join(field + b"\r\n" for field in fields[1:])

@@ -1,0 +1,20 @@
+"""Each page of ours is counted under one of four routes."""
+
+import pytest
+
+from gateway.api.chat import CHAT_PATHS, MODEL_PATHS
+from gateway.lanes.own_routes import route_of_own
+
+
+@pytest.mark.parametrize(
+    ("paths", "route"),
+    [
+        (CHAT_PATHS, ("chat", "context")),
+        (("/", "/metrics", "/health/live", "/health/ready"), ("health", "own")),
+        (("/context/runs", "/context/runs/run_1/events", "/context/approvals/ap_1", "/context/ws"), ("polling", "own")),
+        ((*MODEL_PATHS, "/workflows/x/runs", "/v1/system-prompts", "/mcp/services", "/x"), ("pages", "own")),
+    ],
+)
+def test_the_route_and_mode_of_a_page(paths: tuple[str, ...], route: tuple[str, str]) -> None:
+    """By its path alone, whatever it answers."""
+    assert {route_of_own(path.encode()) for path in paths} == {route}

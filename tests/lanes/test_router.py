@@ -1,0 +1,198 @@
+"""The way in: what is decided once may be remembered for equal heads, and for nothing else."""
+
+import itertools
+import random
+
+import pytest
+
+from gateway.errors import GatewayError
+from gateway.lanes.router import Entry
+from gateway.lanes.plan import Plan
+from gateway.lanes.plans import HEAD_LIMIT_BYTES
+
+from .assembled import endpoint, entry, keyring, read
+
+HEAD = b"POST /v1/x HTTP/1.1\r\nHost: gw\r\nContent-Length: 12\r\nX: 1"
+
+
+def decided(way_in: Entry, raw: bytes) -> tuple[Plan, bytes]:
+    found = way_in.decide(read(raw + b"\r\n\r\n"), raw)
+    assert found is not None
+    return found
+
+
+def sent(found: tuple[Plan, bytes]) -> tuple[object, ...]:
+    """All that a plan makes of a request."""
+    plan, digits = found
+    length = int(digits) if digits else plan.length
+    traits = (
+        plan.chunked,
+        plan.minor,
+        plan.keep_alive,
+        plan.expects_continue,
+        plan.websocket,
+        plan.repeatable,
+        plan.plain,
+    )
+    return plan.before + digits + plan.after, length, plan.method, plan.path, plan.caller, plan.pool.endpoint, traits
+
+
+def test_an_equal_head_finds_its_plan() -> None:
+    """With the same body behind it or another one."""
+    way_in = entry(endpoint())
+    assert way_in.recall(HEAD + b"\r\n\r\n", len(HEAD)) is None
+    plan, digits = decided(way_in, HEAD)
+    assert (plan.before + digits + plan.after).startswith(
+        b"POST /v1/x HTTP/1.1\r\nHost: up.example\r\nContent-Length: 12\r\nX: 1"
+    )
+    for body in (b"", b"x" * 12, b"\r\n\r\n"):
+        found = way_in.recall(HEAD + b"\r\n\r\n" + body, len(HEAD))
+        assert found is not None and found[0] is plan and found[1] == b"12"
+
+
+@pytest.mark.parametrize("digits", [b"0", b"1", b"13", b"012", b"999999999999999999"])
+def test_other_digits_find_the_same_plan(digits: bytes) -> None:
+    """Clients send the same head again and again, with bodies of other sizes."""
+    way_in = entry(endpoint())
+    plan, _ = decided(way_in, HEAD)
+    raw = HEAD.replace(b"12", digits)
+    found = way_in.recall(raw, len(raw))
+    assert found is not None and found[0] is plan and found[1] == digits
+
+
+OTHERS = [
+    HEAD.replace(b"POST", b"PUT"),
+    HEAD.replace(b"/v1/x", b"/v1/y"),
+    HEAD.replace(b"X: 1", b"X: 2"),
+    HEAD.replace(b"X: 1", b"X:1"),
+    HEAD.replace(b"X: 1", b"x: 1"),
+    HEAD.replace(b"X: 1", b"X: 1\r\nX: 1"),
+    HEAD.replace(b"\r\nX: 1", b""),
+    HEAD.replace(b"HTTP/1.1", b"HTTP/1.0"),
+    HEAD.replace(b"Host: gw", b"Host: gx"),
+    HEAD.replace(b"Content-Length", b"content-length"),
+    HEAD.replace(b": 12", b":12"),
+    HEAD.replace(b": 12", b": 1 2"),
+    HEAD.replace(b": 12", b": 12 "),
+    HEAD.replace(b": 12", b":  12"),
+    HEAD.replace(b": 12", b": +12"),
+    HEAD.replace(b": 12", b": 12, 12"),
+    HEAD.replace(b": 12", b": "),
+    HEAD.replace(b": 12", b": 0x12"),
+    HEAD.replace(b": 12", b": \xb2"),
+    HEAD.replace(b": 12", b": 1234567890123456789"),
+    HEAD.replace(b": 12", b": 12\r\nContent-Length: 12"),
+    HEAD.replace(b": 12", b": 12\r\nTransfer-Encoding: chunked"),
+    b"POST /v1/x HTTP/1.1\r\nHost: gw\r\nX: 1\r\nContent-Length: 12",
+    HEAD + b"\r\nContent-Length: 12",
+    HEAD + b"\r\ncontent-length: 3",
+    HEAD + b" ",
+    b"\r\n" + HEAD,
+]
+
+
+@pytest.mark.parametrize("raw", OTHERS, ids=range(len(OTHERS)))
+def test_another_head_never_finds_it(raw: bytes) -> None:
+    """One byte is enough."""
+    way_in = entry(endpoint())
+    decided(way_in, HEAD)
+    assert way_in.recall(raw + b"\r\n\r\n", len(raw)) is None
+
+
+def test_a_remembered_plan_is_the_plan_that_would_be_made() -> None:
+    """Heads in thousands of variations, in any order: what is recalled does what a fresh decision does."""
+    words = [
+        (b"POST", b"GET"),
+        (b"1.1", b"1.0"),
+        (b"Content-Length: ", b"content-length: ", b"Content-Length:", b"X-Content-Length: ", b"X: Content-Length: "),
+        (b"0", b"5", b"12", b"007", b"5 ", b" 5"),
+        (b"", b"\r\nConnection: close", b"\r\nExpect: 100-continue", b"\r\nConnection: Upgrade\r\nUpgrade: websocket"),
+        (b"", b"\r\ncontent-length: 9", b"\r\nX: content-length: 9"),
+    ]
+    heads = [
+        b"%b /v1/x HTTP/%b\r\nHost: gw\r\nA: b\r\n%b%b%b%b" % choice for choice in itertools.product(*words)
+    ]  # fmt: skip
+    random.Random(5).shuffle(heads)
+    way_in = entry(endpoint())
+    recalled = 0
+    for raw in heads * 2:
+        try:
+            fresh = decided(entry(endpoint()), raw)
+        except GatewayError:
+            assert way_in.recall(raw, len(raw)) is None
+            continue
+        found = way_in.recall(raw, len(raw))
+        recalled += found is not None
+        assert sent(found or decided(way_in, raw)) == sent(fresh), raw
+    assert recalled > len(heads) // 4
+
+
+def test_a_revoked_key_is_not_remembered_after_a_reload() -> None:
+    """A reload is another Entry: it knows nothing of the old one's plans; neither does another key find them."""
+    raw = HEAD + b"\r\nAuthorization: Bearer old"
+    way_in = entry(endpoint(api_key=b"sk"), keys=keyring("old"))
+    decided(way_in, raw)
+    assert way_in.recall(raw, len(raw)) is not None
+    wrong = raw.replace(b"old", b"odl")
+    assert way_in.recall(wrong, len(wrong)) is None
+    reloaded = entry(endpoint(api_key=b"sk"), keys=keyring("new"))
+    assert reloaded.recall(raw, len(raw)) is None
+    with pytest.raises(GatewayError, match="not valid"):
+        reloaded.decide(read(raw + b"\r\n\r\n"), raw)
+    assert reloaded.recall(raw, len(raw)) is None
+
+
+def test_what_was_declined_is_decided_each_time() -> None:
+    """Errors are not remembered, and leave nothing behind."""
+    way_in = entry(endpoint(), keys=keyring("k"))
+    for raw in (HEAD, HEAD.replace(b"/v1/x", b"/v9/x"), HEAD.replace(b"POST", b"TRACE")):
+        for _ in range(2):
+            assert way_in.recall(raw, len(raw)) is None
+            with pytest.raises(GatewayError):
+                way_in.decide(read(raw + b"\r\n\r\n"), raw)
+
+
+def test_large_heads_are_not_kept() -> None:
+    """They would fill the memory with what does not come again."""
+    way_in = entry(endpoint())
+    raw = HEAD + b"\r\nBig: " + b"x" * HEAD_LIMIT_BYTES
+    decided(way_in, raw)
+    assert way_in.recall(raw, len(raw)) is None
+
+
+def test_seven_thousand_clients_are_each_planned_once() -> None:
+    """However they take turns: heads of 600 bytes, each with a key of its own."""
+    way_in = entry(endpoint())
+    heads = [HEAD + b"\r\nX-Gateway-Key: %d\r\nY: %b" % (i, b"y" * 500) for i in range(7000)]
+    for raw in heads:
+        decided(way_in, raw)
+    for _ in range(3):
+        assert all(way_in.recall(raw, len(raw)) is not None for raw in heads)
+
+
+def test_own_paths_are_no_passthrough() -> None:
+    """None says so; an alias is what it stands for."""
+    way_in = entry(endpoint())
+    raw = b"GET /own HTTP/1.1\r\nHost: gw"
+    assert way_in.decide(read(raw + b"\r\n\r\n"), raw) is None
+    plan, _ = decided(way_in, b"GET /chat/completions?a HTTP/1.1\r\nHost: gw")
+    assert plan.before.startswith(b"GET /v1/chat/completions?a HTTP/1.1\r\n") and plan.path == b"/v1/chat/completions"
+
+
+def test_each_prefix_has_its_pool() -> None:
+    """And its endpoint's base path."""
+    way_in = entry(endpoint(name="a"), endpoint(name="b", base_path=b"/base"))
+    one, _ = decided(way_in, b"GET /v1/x HTTP/1.1\r\nHost: gw")
+    two, _ = decided(way_in, b"GET /v2/x HTTP/1.1\r\nHost: gw")
+    assert (one.pool.endpoint.name, two.pool.endpoint.name) == ("a", "b")
+    assert two.before.startswith(b"GET /base/x HTTP/1.1\r\n")
+
+
+@pytest.mark.parametrize("method", [b"CONNECT", b"TRACE"])
+def test_methods_that_would_leave_the_http_contract_are_405(method: bytes) -> None:
+    """CONNECT tunnels, TRACE echoes, `*` is nobody's path."""
+    way_in = entry(endpoint())
+    raw = method + b" /v1/x HTTP/1.1\r\nHost: gw"
+    with pytest.raises(GatewayError) as caught:
+        way_in.decide(read(raw + b"\r\n\r\n"), raw)
+    assert caught.value.facts.status == 405

@@ -1,0 +1,378 @@
+"""One connection, against a server that says exactly what a test wants."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from typing import Any
+
+import anyio
+import pytest
+from mcp.client._transport import TransportStreams
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCRequest, jsonrpc_message_adapter
+
+from gateway.contracts.exchange import Json
+from gateway.mcp.calls import AnsweredError, LostError
+from gateway.mcp.connection import Link, open_link
+
+MODERN, OLDER = "2026-07-28", "2025-11-25"
+SCHEMA: Json = {"type": "object", "properties": {"a": {"type": "string"}}}
+FRESH: Json = {"ttlMs": 0, "cacheScope": "private", "resultType": "complete"}
+
+
+class RefusedError(Exception):
+    """What the server answers with an error of this code."""
+
+    def __init__(self, code: int, message: str = "no", data: Any = None) -> None:
+        super().__init__(code, message, data)
+        self.error = {"code": code, "message": message} | ({} if data is None else {"data": data})
+
+
+Answer = Json | Exception | Callable[[Json], Json]
+
+
+def discovers(**capabilities: Any) -> Json:
+    return {"supportedVersions": [MODERN], "capabilities": {"tools": {}, **capabilities}, **FRESH}
+
+
+def initializes(**_: Any) -> Json:
+    server = {"name": "s", "version": "1"}
+    return {"protocolVersion": OLDER, "capabilities": {"tools": {}}, "serverInfo": server}
+
+
+class Told:
+    """`facts.Channel` to a server that answers each method so; one that it does not know, it does not answer."""
+
+    skipped_lines = 0
+    stderr = ()
+    returncode = None
+
+    def __init__(self, answers: Mapping[str, Answer]) -> None:
+        self.asked: list[Json] = []
+        self._answers = answers
+        self._open = AsyncExitStack()
+
+    @property
+    def methods(self) -> list[str]:
+        return [message["method"] for message in self.asked if message["method"] != "notifications/initialized"]
+
+    async def __aenter__(self) -> TransportStreams:
+        self._send, read = anyio.create_memory_object_stream[SessionMessage | Exception](10)
+        write, self._requests = anyio.create_memory_object_stream[SessionMessage](10)
+        serving = asyncio.create_task(self._serve())
+        self._open.push_async_callback(asyncio.wait, {serving})
+        for stream in (self._send, read, write, self._requests):
+            self._open.callback(stream.close)
+        return read, write
+
+    async def __aexit__(self, *failure: Any) -> None:
+        await self._open.aclose()
+
+    def end(self) -> None:
+        self._send.close()
+
+    async def say(self, message: Json) -> None:
+        await self._send.send(SessionMessage(jsonrpc_message_adapter.validate_python({"jsonrpc": "2.0", **message})))
+
+    async def _serve(self) -> None:
+        try:
+            async for outgoing in self._requests:
+                message = outgoing.message.model_dump(by_alias=True, exclude_unset=True)
+                self.asked.append(message)
+                if isinstance(outgoing.message, JSONRPCRequest) and message["method"] in self._answers:
+                    await self._answer(message)
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+            pass
+
+    async def _answer(self, message: Json) -> None:
+        answer = self._answers[message["method"]]
+        if callable(answer):
+            try:
+                answer = answer(message.get("params", {}))
+            except RefusedError as refused:
+                answer = refused
+        part = {"error": answer.error} if isinstance(answer, RefusedError) else {"result": answer}
+        await self.say({"id": message["id"], **part})
+
+
+def newer(**answers: Answer) -> Told:
+    return Told(
+        {"server/discover": discovers(), **{name.replace("_", "/"): answer for name, answer in answers.items()}}
+    )
+
+
+async def called(link: Link, arguments: Json | None = None) -> Json:
+    return await link.call("dig", arguments or {}, progressed=lambda: None)
+
+
+async def test_the_newer_era_comes_first() -> None:
+    """One question is enough."""
+    told = newer()
+    async with open_link(told, probe_s=1.0) as link:
+        assert (link.protocol, told.methods) == (MODERN, ["server/discover"])
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        RefusedError(-32601),
+        RefusedError(-32602),
+        RefusedError(-32000, "Connection closed?"),
+        {"odd": True},
+        {**discovers(), "supportedVersions": [OLDER]},
+    ],
+    ids=["unknown", "refused", "closed", "odd", "older"],
+)
+async def test_whatever_is_not_the_newer_era_is_the_older_one(answer: Answer) -> None:
+    """Servers say so in many ways."""
+    told = Told({"server/discover": answer, "initialize": initializes()})
+    async with open_link(told, probe_s=1.0) as link:
+        assert (link.protocol, told.methods) == (OLDER, ["server/discover", "initialize"])
+
+
+async def test_a_server_that_does_not_answer_the_question() -> None:
+    """It is asked for the other era after a while, on the same connection."""
+    told = Told({"initialize": initializes()})
+    async with open_link(told, probe_s=0.05) as link:
+        assert link.protocol == OLDER
+
+
+async def test_a_server_that_is_known_is_not_asked() -> None:
+    """Some do not survive the question."""
+    told = Told({"initialize": initializes()})
+    async with open_link(told, probe_s=None) as link:
+        assert (link.protocol, told.methods) == (OLDER, ["initialize"])
+
+
+async def test_a_slow_server_of_the_newer_era() -> None:
+    """It took the first question for the choice of an era: then that is it."""
+    unsupported = RefusedError(-32022, "unsupported", {"supported": [MODERN], "requested": OLDER})
+    asked: list[int] = []
+
+    def discover(_: Json) -> Json:
+        asked.append(1)
+        if len(asked) == 1:
+            raise RefusedError(-32001, "too slow")
+        return discovers()
+
+    told = Told({"server/discover": discover, "initialize": unsupported})
+    async with open_link(told, probe_s=1.0) as link:
+        assert link.protocol == MODERN
+
+
+async def test_a_server_without_a_version_in_common() -> None:
+    """Its operator reads what it said."""
+    told = Told({"initialize": {**initializes(), "protocolVersion": "1999-01-01"}})
+    with pytest.raises(BaseExceptionGroup) as raised:
+        async with open_link(told, probe_s=None):
+            pass
+    assert raised.group_contains(AnsweredError, match="1999-01-01")
+
+
+async def test_what_the_gateway_says_of_itself() -> None:
+    """Its name; it samples nothing, asks no user, and has no roots."""
+    told = newer()
+    async with open_link(told, probe_s=1.0):
+        meta = told.asked[0]["params"]["_meta"]
+    assert meta["io.modelcontextprotocol/clientInfo"]["name"] == "twolane"
+    assert meta["io.modelcontextprotocol/clientCapabilities"] == {}
+
+
+async def test_sampling_elicitation_and_roots_are_refused() -> None:
+    """A server that asks anyway gets an error, and the connection goes on."""
+    told = Told({"initialize": initializes(), "tools/list": {"tools": []}})
+    async with open_link(told, probe_s=None) as link:
+        sampling = {"messages": [], "maxTokens": 5}
+        await told.say({"id": "s", "method": "sampling/createMessage", "params": sampling})
+        await told.say({"id": "r", "method": "roots/list"})
+        assert await link.tools() == ([], [])
+
+
+async def test_all_pages_are_read() -> None:
+    """In their order, as the server wrote them."""
+    pages = {None: ("a", "2"), "2": ("b", "3"), "3": ("c", None)}
+
+    def page(params: Json) -> Json:
+        name, following = pages[params.get("cursor")]
+        tool = {"name": name, "inputSchema": SCHEMA, "extra": "kept"}
+        return {"tools": [tool], **FRESH, **({"nextCursor": following} if following else {})}
+
+    async with open_link(newer(tools_list=page), probe_s=1.0) as link:
+        tools, problems = await link.tools()
+    assert [tool["name"] for tool in tools] == ["a", "b", "c"] and not problems
+    assert tools[0] == {"name": "a", "inputSchema": SCHEMA, "extra": "kept"}
+
+
+async def test_one_bad_tool_does_not_spoil_the_list() -> None:
+    """All of them are handed on; what is wrong with one is told elsewhere."""
+    good: Json = {"name": "good", "inputSchema": SCHEMA}
+    bad: list[Any] = [{"name": "bad", "inputSchema": "none"}, {"inputSchema": SCHEMA}, "odd", None]
+    async with open_link(newer(tools_list={"tools": [*bad, good], **FRESH}), probe_s=1.0) as link:
+        assert await link.tools() == ([*bad, good], [])
+
+
+async def test_a_tool_whose_headers_are_not_valid_is_left_out() -> None:
+    """As the protocol wants it (2026-07-28, x-mcp-header)."""
+    schema = {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "not valid\r\n"}}}
+    tools = [{"name": "bad", "inputSchema": schema}, {"name": "good", "inputSchema": SCHEMA}]
+    async with open_link(newer(tools_list={"tools": tools, **FRESH}), probe_s=1.0) as link:
+        listed, problems = await link.tools()
+    assert [tool["name"] for tool in listed] == ["good"]
+    assert problems == ["the tool 'bad' is left out: its x-mcp-header is not valid"]
+
+
+@pytest.mark.parametrize("pages", ["the same", "new"])
+async def test_a_list_without_end(pages: str) -> None:
+    """M12: it is read so far, and named."""
+    count = iter(range(10_000))
+
+    def page(_: Json) -> Json:
+        number = next(count)
+        cursor = "again" if pages == "the same" else str(number)
+        return {"tools": [{"name": f"t{number}", "inputSchema": SCHEMA}], "nextCursor": cursor, **FRESH}
+
+    async with open_link(newer(tools_list=page), probe_s=1.0) as link:
+        tools, problems = await link.tools()
+    assert (len(tools), problems) == (
+        (2, ["its list of tools has no end: the pages come again"])
+        if pages == "the same"
+        else (100, ["its list of tools is longer than 500 tools or 100 pages: the rest is left out"])
+    )
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"content": [{"type": "text", "text": "x"}], "structuredContent": {"sum": "no number"}, "isError": False},
+        {"content": [{"type": "hologram", "data": 1}]},
+        {"content": "just text"},
+        {"structuredContent": [1, 2]},
+        {},
+    ],
+)
+async def test_a_result_is_handed_on_as_the_server_wrote_it(result: Json) -> None:
+    """It may fit neither its own output schema nor the protocol: its text is worth keeping all the same."""
+    schema = {"type": "object", "properties": {"sum": {"type": "number"}}, "required": ["sum"]}
+    tool = {"name": "dig", "inputSchema": SCHEMA, "outputSchema": schema}
+    told = newer(tools_list={"tools": [tool], **FRESH}, tools_call=result)
+    async with open_link(told, probe_s=1.0) as link:
+        await link.tools()
+        assert await called(link) == result
+
+
+async def test_a_tool_that_wants_more_input() -> None:
+    """There is nobody here who could give it."""
+    async with open_link(newer(tools_call={"resultType": "input_required", "inputRequests": {}}), probe_s=1.0) as link:
+        with pytest.raises(AnsweredError, match="asks for more input"):
+            await called(link)
+
+
+async def test_an_error_is_told_in_the_words_of_the_server() -> None:
+    """Whatever its code: this one is also that of a closed connection."""
+    async with open_link(newer(tools_call=RefusedError(-32000, "out of order")), probe_s=1.0) as link:
+        with pytest.raises(AnsweredError, match=r"^out of order$"):
+            await called(link)
+
+
+async def test_a_call_that_lacks_headers_is_made_again() -> None:
+    """Nothing ran: the list is read, and the call has its headers."""
+    answers = iter([RefusedError(-32020, "header mismatch"), {"content": []}])
+
+    def call(_: Json) -> Json:
+        answer = next(answers)
+        if isinstance(answer, RefusedError):
+            raise answer
+        return answer
+
+    told = newer(tools_list={"tools": [], **FRESH}, tools_call=call)
+    async with open_link(told, probe_s=1.0) as link:
+        assert await called(link) == {"content": []}
+    assert told.methods == ["server/discover", "tools/call", "tools/list", "tools/call"]
+
+
+async def test_the_end_of_the_connection() -> None:
+    """It is told, and ends what waits for an answer."""
+    told = newer()
+    async with open_link(told, probe_s=1.0) as link:
+        call = asyncio.create_task(called(link))
+        while "tools/call" not in told.methods:
+            await asyncio.sleep(0)
+        assert not link.gone.done() and not link.stirred.is_set()
+        told.end()
+        with pytest.raises(LostError):
+            await call
+        await asyncio.wait_for(link.gone, 120)
+        assert link.stirred.is_set()
+        with pytest.raises(LostError):
+            await called(link)
+
+
+async def test_the_server_is_told_of_a_cancelled_call() -> None:
+    """So that it can stop."""
+    told = newer()
+    async with open_link(told, probe_s=1.0) as link:
+        call = asyncio.create_task(called(link))
+        while "tools/call" not in told.methods:
+            await asyncio.sleep(0)
+        call.cancel()
+        await asyncio.wait({call})
+        async with asyncio.timeout(120):
+            while told.methods[-1] != "notifications/cancelled":
+                await asyncio.sleep(0)
+        ids = {message["method"]: message for message in told.asked}
+        assert ids["notifications/cancelled"]["params"]["requestId"] == ids["tools/call"]["id"]
+
+
+async def test_progress_is_heard() -> None:
+    """Of that call only."""
+    heard: list[str] = []
+    told = newer()
+    async with open_link(told, probe_s=1.0) as link:
+        calls = {
+            asyncio.create_task(link.call(name, {}, progressed=lambda name=name: heard.append(name))) for name in "ab"
+        }
+        while told.methods.count("tools/call") < 2:
+            await asyncio.sleep(0)
+        token = told.asked[-1]["params"]["_meta"]["progressToken"]
+        await told.say({"method": "notifications/progress", "params": {"progressToken": token, "progress": 1}})
+        async with asyncio.timeout(120):
+            while not heard:
+                await asyncio.sleep(0)
+        assert heard == [told.asked[-1]["params"]["name"]]
+        for call in calls:
+            call.cancel()
+        await asyncio.wait(calls)
+
+
+async def test_changes_are_subscribed_to_where_the_server_tells_them() -> None:
+    """And once more when the subscription ends."""
+    told = Told({"server/discover": discovers(tools={"listChanged": True})})
+    async with open_link(told, probe_s=1.0) as link:
+        while "subscriptions/listen" not in told.methods:
+            await asyncio.sleep(0)
+        subscription = told.asked[-1]["id"]
+        meta = {"io.modelcontextprotocol/subscriptionId": subscription}
+        await told.say(
+            {
+                "method": "notifications/subscriptions/acknowledged",
+                "params": {"_meta": meta, "notifications": {"toolsListChanged": True}},
+            }
+        )
+        await told.say({"method": "notifications/tools/list_changed", "params": {"_meta": meta}})
+        await asyncio.wait_for(link.stirred.wait(), 120)
+        link.stirred.clear()
+        await told.say({"id": subscription, "result": {"_meta": meta, "resultType": "complete"}})
+        await asyncio.wait_for(link.stirred.wait(), 120)
+        async with asyncio.timeout(120):
+            while told.methods.count("subscriptions/listen") < 2:
+                await asyncio.sleep(0.01)
+
+
+async def test_nobody_subscribes_where_that_is_unknown() -> None:
+    """One refusal is enough."""
+    told = Told(
+        {"server/discover": discovers(tools={"listChanged": True}), "subscriptions/listen": RefusedError(-32601)}
+    )
+    async with open_link(told, probe_s=1.0) as link:
+        await asyncio.sleep(0.05)
+        assert not link.stirred.is_set() and told.methods.count("subscriptions/listen") == 1

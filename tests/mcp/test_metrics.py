@@ -1,0 +1,33 @@
+"""What is counted of operations."""
+
+import pytest
+
+from gateway.mcp.types import Server
+from gateway.mcp.metrics import Meter
+from tests.mcp.standing import Clock, Counters
+
+
+def test_an_operation_has_the_labels_of_opentelemetry() -> None:
+    """No error is an empty one."""
+    counters = Counters()
+    with Meter(Server(name="time"), counters=counters, clock=Clock()).operation("tools/call") as operation:
+        operation.error_type = ""
+    assert counters.observed == [
+        {
+            "mcp_method_name": "tools/call",
+            "network_transport": "pipe",
+            "error_type": "",
+        }
+    ]
+
+
+def test_what_breaks_off_is_cancelled() -> None:
+    """Nobody has to say so."""
+    counters, server = Counters(), Server(name="docs", transport="http")
+    with pytest.raises(KeyError), Meter(server, counters=counters, clock=Clock()).operation("tools/list"):
+        raise KeyError
+    assert counters.observed[0] == {
+        "mcp_method_name": "tools/list",
+        "network_transport": "tcp",
+        "error_type": "cancelled",
+    }

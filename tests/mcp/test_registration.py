@@ -1,0 +1,111 @@
+"""The settings of a service: as strict as the configuration, kept whole, shown without secrets."""
+
+import pytest
+
+from gateway.config.schema.tools import McpServer
+from gateway.contracts.exchange import Json
+from gateway.mcp.registration import SettingsError, checked, checked_name, options_of, shown, with_kept
+
+SECRET = "sk-canary-12345"
+STDIO: Json = {
+    "command": "uvx",
+    "args": ["mcp-server-time"],
+    "env": {"KEY": SECRET, "EMPTY": ""},
+    "cwd": "/srv",
+    "trigger_keywords": ["几点"],
+    "timeout": "5s",
+}
+OAUTH: Json = {"issuer": "https://id.example", "client_id": "gw", "client_secret": SECRET}
+HTTP: Json = {
+    "url": f"https://mcp.example:8443/{SECRET}?k=v",
+    "headers": {"Authorization": f"Bearer {SECRET}"},
+    "oauth": OAUTH,
+}
+
+
+@pytest.mark.parametrize(
+    ("settings", "param", "message", "unknown"),
+    [
+        ({}, "command", "expected either command or url", False),
+        ({"command": "x", "url": "http://x"}, "command", "expected either command or url", False),
+        ({"comand": "x"}, "comand", "there is no such field; did you mean 'command'?", True),
+        ({"command": "x", "zzz": 1}, "zzz", "there is no such field", True),
+        ({"command": 5}, "command", "expected text, found a number: put it in quotes", False),
+        ({"command": "x", "args": "y"}, "args", "expected a list", False),
+        ({"command": "x", "env": []}, "env", "expected an object", False),
+        ({"command": "x", "env": {"A": 1}}, "env.A", "expected text, found a number: put it in quotes", False),
+        ({"command": "x", "env": {"A=B": "c"}}, "env.A=B", "expected the name of an environment variable", False),
+        ({"command": "x", "timeout": "soon"}, "timeout", "expected a duration such as 500ms, 10s, 5m or 24h", False),
+        ({"command": "x", "cwd": "here"}, "cwd", "expected an absolute path", False),
+        ({"url": "ftp://x"}, "url", "expected a URL that begins with http:// or https://", False),
+        ({"url_file": "/run/url"}, "url_file", "send 'url'", False),
+        ({"command_file": "/run/x"}, "command_file", "send 'command'", False),
+        ({"url": "http://x", "headers": {"A_file": "/run/x"}}, "headers.A_file", "send 'A'", False),
+        ({"url": "http://x", "oauth": {**OAUTH, "client_secret_file": "x"}}, "oauth.client_secret_file", "send", False),
+        ({"url": "http://x", "oauth": {}}, "oauth.issuer", "field required", False),
+        ({"url": "http://x", "oauth": {**OAUTH, "x": 1}}, "oauth.x", "there is no such field", True),
+    ],
+)
+def test_settings_that_no_service_can_have(settings: Json, param: str, message: str, unknown: bool) -> None:
+    """The text names what is wrong in the words of the configuration, `param` where."""
+    with pytest.raises(SettingsError) as caught:
+        checked(settings)
+    assert (caught.value.param, caught.value.unknown) == (param, unknown) and message in str(caught.value)
+
+
+def test_no_text_repeats_a_value() -> None:
+    """A value may be a secret."""
+    for settings in ({**HTTP, "headers": {"A": f"{SECRET}\n"}}, {"url": f"ftp://{SECRET}"}, {"command": [SECRET]}):
+        with pytest.raises(SettingsError) as caught:
+            checked(settings)
+        assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["", " ", "a\nb", "x" * 129, 5, None])
+def test_names_are_of_one_line(name: object) -> None:
+    """Any other text is one."""
+    assert checked_name("My Server 1.0/ß") == "My Server 1.0/ß"
+    with pytest.raises(SettingsError) as caught:
+        checked_name(name)
+    assert caught.value.param == "name"
+
+
+def test_a_plugin_is_given_plain_values() -> None:
+    """Secrets revealed, times as seconds, and nothing that was not said."""
+    options = options_of(checked(STDIO))
+    assert {name: value for name, value in options.items() if name in STDIO} == {**STDIO, "timeout": 5.0}
+    assert not {"url", "description", "oauth", "enabled"} & options.keys()
+    secret_file = {**OAUTH, "client_secret_file": "/run/secret"}
+    options = options_of(McpServer.model_validate({**HTTP, "url_file": "/run/url", "oauth": secret_file}))
+    assert {name: options[name] for name in HTTP} == HTTP and "url_file" not in options
+
+
+def test_secrets_are_not_shown() -> None:
+    """Neither those of the environment nor those of headers; of a URL where it leads to."""
+    for settings in (STDIO, HTTP):
+        assert SECRET not in repr(shown(checked(settings)))
+    assert shown(checked(STDIO))["env"] == {"KEY": "***", "EMPTY": "***"}
+    assert shown(checked(HTTP))["url"] == "https://mcp.example:8443/***"
+    assert shown(checked({"url": "http://127.0.0.1:5/"}))["url"] == "http://127.0.0.1:5/"
+
+
+def test_what_was_shown_can_be_sent_back() -> None:
+    """Masked values stand for those that are kept; a new one takes their place."""
+    for settings in (STDIO, HTTP):
+        assert checked(with_kept(shown(checked(settings)), kept=settings)) == checked(settings)
+    changed = {"command": "y", "env": {"KEY": "***", "OTHER": "new"}}
+    assert with_kept(changed, kept=STDIO) == {"command": "y", "env": {"KEY": SECRET, "OTHER": "new"}}
+    assert with_kept({"command": "y", "env": "***"}, kept=STDIO)["env"] == "***"
+    assert with_kept(STDIO, kept=None) == STDIO
+
+
+@pytest.mark.parametrize("kept", [None, HTTP, {"newer": 1, "env": {"KEY": "x"}, "url": "https://h/x"}])
+@pytest.mark.parametrize(
+    ("settings", "param"),
+    [({"command": "x", "env": {"KEY": "***"}}, "env.KEY"), ({"url": "https://h/***"}, "url")],
+)
+def test_a_mask_of_nothing_is_refused(settings: Json, param: str, kept: Json | None) -> None:
+    """It would be taken for the secret."""
+    with pytest.raises(SettingsError, match="send the value") as caught:
+        with_kept(settings, kept=kept)
+    assert caught.value.param == param

@@ -1,0 +1,88 @@
+"""References within a schema: to places in it only, and in no circle."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from measuring import Effort
+
+from gateway.mcp.schema_references import problem_of_references
+
+NODE = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"properties": {"a": {"$ref": "#/$defs/b"}, "c": {"$ref": "#/$defs/b"}}, "$defs": {"b": {"type": "string"}}},
+        {"properties": {"a": {"$ref": "#/definitions/x~1y~0z%20"}}, "definitions": {"x/y~z ": True}},
+        {"properties": {"a": {"$ref": "#/properties/b/anyOf/1"}, "b": {"anyOf": [{}, {"type": "null"}]}}},
+        {"properties": {"a": {"$ref": "#here"}}, "$defs": {"b": {"$anchor": "here"}}},
+        {"properties": {"$ref": {"type": "string"}}},
+        {"$defs": {"a": {"items": {"$ref": "#/$defs/b"}}, "b": {"items": {"$ref": "#/$defs/c"}}, "c": {}}},
+    ],
+)
+def test_references_within_the_schema_are_fine(schema: dict[str, Any]) -> None:
+    """By pointer or by anchor, in chains, and with one place referred to from many."""
+    assert problem_of_references(schema) is None
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#"},
+        {"properties": {"a": {"$ref": "#/properties"}}},
+        {"properties": {"first": {"$ref": "#/$defs/node"}}, "$defs": {"node": NODE}},
+        {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
+        {"$defs": {"a": {"x": {"$ref": "#/$defs/b/y"}}, "b": {"y": {"items": [{"$ref": "#/$defs/a/x"}]}}}},
+        {"items": {"$anchor": "self", "items": {"$dynamicRef": "#self"}}},
+        {"$defs": {"node": {"items": {"$ref": "#/%24defs/node"}}}},
+    ],
+)
+def test_a_circle_is_found(schema: dict[str, Any]) -> None:
+    """Direct, over several places, over one that contains the other, and however it is written."""
+    assert problem_of_references(schema) == "its schema refers to itself in a circle"
+
+
+@pytest.mark.parametrize("reference", ["http://127.0.0.1:9/x", "https://x#/a", "other.json", "//x/y", "", "file:///x"])
+def test_nothing_outside_is_referred_to(reference: str) -> None:
+    """A reference to anything but a place in the schema is named; it is not even looked at."""
+    problem = problem_of_references({"properties": {"a": {"items": [{"$ref": reference}]}}})
+    assert problem == f"its schema refers to {reference!r}, and nothing outside of a schema is ever fetched"
+
+
+@pytest.mark.parametrize(
+    "reference", ["#/$defs/b", "#/$defs/a/7", "#/$defs/a/-1", "#/$defs/a/0x0", "#no", "#/$defs/s/x"]
+)
+def test_a_reference_to_nothing_is_named(reference: str) -> None:
+    """The place is not there."""
+    problem = problem_of_references({"items": {"$ref": reference}, "$defs": {"a": [{}], "s": "text"}})
+    assert problem == f"its schema refers to {reference!r}, which is not in it"
+
+
+def test_depth_and_size_cost_time_in_proportion() -> None:
+    """100,000 levels and 50,000 references to the same place are done in a second."""
+    deep: dict[str, Any] = {}
+    for _ in range(100_000):
+        deep = {"items": deep}
+    wide = {"properties": {f"p{n}": {"$ref": "#/$defs/a"} for n in range(50_000)}, "$defs": {"a": {}}}
+    effort = Effort()
+    assert problem_of_references(deep) is problem_of_references(wide) is None
+    assert effort.cpu_s < 5
+
+
+JSON = st.recursive(
+    st.none() | st.integers() | st.sampled_from(["#", "#/a", "#/$ref", "#/a/0", "x", "#b"]),
+    lambda inner: (
+        st.lists(inner) | st.dictionaries(st.sampled_from(["$ref", "a", "$anchor", "0", "$dynamicRef"]), inner)
+    ),
+)
+
+
+@given(st.dictionaries(st.sampled_from(["$ref", "a", "$defs"]), JSON))
+def test_any_json_gets_an_answer(schema: dict[str, Any]) -> None:
+    """Whatever stands where."""
+    problem = problem_of_references(schema)
+    assert problem is None or problem.startswith("its schema refers to ")

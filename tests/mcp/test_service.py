@@ -1,0 +1,215 @@
+"""The tools of an MCP server as the gateway has them."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from pydantic import ValidationError
+
+from gateway.config.schema.tools import McpServer
+from gateway.contracts.exchange import Exchange, Host, ServiceSource, ToolCall
+from gateway.contracts.managed import ManagedService
+from gateway.mcp.service import PLUGIN, Config, McpService
+from tests.mcp.misbehaving import command
+from tests.mcp.standing import Changes, Clock, Counters
+
+
+@dataclass
+class Desk:
+    """`contracts.Host`, as far as this plugin looks."""
+
+    counters: Counters = field(default_factory=Counters)
+    clock: Clock = field(default_factory=Clock)
+
+
+def built(*behaviour: object, **options: Any) -> McpService:
+    program, *args = command(*map(str, behaviour))
+    config = Config.model_validate({"name": "box", "command": program, "args": args, **options})
+    return cast("McpService", PLUGIN.build(config, cast("Host", Desk())))
+
+
+@asynccontextmanager
+async def running(*behaviour: object, **options: Any) -> AsyncIterator[McpService]:
+    service, changes = built(*behaviour, **options), Changes()
+    service.watch(changes)
+    service.start()
+    try:
+        await changes.until(lambda: service.service().running)
+        yield service
+    finally:
+        await service.close()
+
+
+async def called(service: McpService, tool: str, **arguments: Any) -> tuple[bool, str]:
+    call = ToolCall(id="c", tool=f"box.{tool}", arguments=arguments)
+    exchange = cast("Exchange", None)
+    assert await service.refusal(call, exchange) is None
+    result = await service.call(call, exchange)
+    return result.ok, result.content
+
+
+async def test_what_the_intent_layer_sees() -> None:
+    """Name, description, keywords, and one line for each tool; nothing runs before it is started."""
+    service = built("ok", description="Odds and ends.", trigger_keywords=["box", "盒子"])
+    assert isinstance(service, ManagedService) and isinstance(service, ServiceSource)
+    facts = service.service()
+    assert (facts.name, facts.description, facts.trigger_keywords) == ("box", "Odds and ends.", ("box", "盒子"))
+    assert not facts.running and not facts.tools and service.spec("echo") is None
+    assert await service.list_tools() == [] and service.condition().state == "stopped"
+    async with running("ok") as service:
+        facts = service.service()
+        assert (facts.running, facts.description) == (True, "box")
+        assert facts.tools["add"] == "Adds two numbers." and not facts.changed
+        assert service.service() is facts
+
+
+async def test_what_a_tool_is() -> None:
+    """A stranger's, of the service's category, with its schema; the operator says what may run twice."""
+    async with running("ok", idempotent=["echo"]) as service:
+        specs = {spec.name: spec for spec in await service.list_tools()}
+        echo = service.spec("echo")
+        assert echo == specs["echo"] and echo.description == "Says the text again."
+        assert echo.parameters["required"] == ["text"] and echo.category == "box"
+        assert all(spec.untrusted and not spec.requires_approval for spec in specs.values())
+        assert [name for name, spec in specs.items() if spec.idempotent] == ["echo"]
+        assert service.spec("nope") is None
+    async with running("ok", requires_approval=True) as service:
+        assert all(spec.requires_approval for spec in await service.list_tools())
+
+
+async def test_calls() -> None:
+    """By the inside name; text, structured content, pictures, failures, and what is not there."""
+    async with running("ok") as service:
+        assert await called(service, "echo", text="hello") == (True, "hello")
+        assert await called(service, "structured") == (True, '{"sum":3}')
+        assert await called(service, "image") == (True, "[image image/png, 70 bytes]\na pixel")
+        assert await called(service, "fail") == (False, "it does not work")
+        ok, text = await called(service, "nope")
+        assert not ok and "Unknown tool: nope" in text
+    assert await called(service, "echo") == (
+        False,
+        "the service 'box' is not running just now. Say so, and go on without it.",
+    )
+
+
+async def test_a_tool_that_is_not_what_was_accepted() -> None:
+    """It is changed until it is accepted; one that nobody has seen before is not."""
+    async with running("ok") as service:
+        definitions = dict(service.definitions())
+        assert len(definitions["echo"]) == 64
+        service.accept({**definitions, "add": "0" * 64})
+        assert service.service().changed == {"add"}
+        del definitions["echo"]
+        service.accept(definitions)
+        assert service.service().changed == frozenset()
+
+
+async def test_a_definition_that_changes_between_two_starts(tmp_path: Path) -> None:
+    """M14: what was pinned before does not fit any more."""
+    async with running("changed", tmp_path / "starts") as service:
+        first = service.definitions()
+    async with running("changed", tmp_path / "starts") as service:
+        service.accept(first)
+        assert service.service().changed == {"echo"}
+
+
+async def test_a_server_gets_its_own_environment_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """M18: what is configured for it, and nothing of the gateway's secrets; in its own folder."""
+    monkeypatch.setenv("OPENAI_API_KEY", "canary")
+    async with running("ok", env={"TOKEN": "mine"}, cwd=str(tmp_path)) as service:
+        _, environment = await called(service, "env")
+        assert "canary" not in environment and '"TOKEN": "mine"' in environment
+        assert await called(service, "cwd") == (True, str(tmp_path.resolve()))
+
+
+async def test_a_service_that_is_turned_off_stays_stopped() -> None:
+    """`enabled: false`."""
+    service = built("ok", enabled=False)
+    service.start()
+    assert service.condition().state == "stopped"
+    await service.stop()
+    await service.close()
+
+
+async def test_all_who_watch_are_told() -> None:
+    """Of each change of the condition."""
+    heard: list[str] = []
+    service, changes = built("ok"), Changes()
+    service.watch(lambda: heard.append(service.condition().state))
+    service.watch(changes)
+    service.start()
+    await changes.until(lambda: service.service().running)
+    await service.stop()
+    assert heard == ["starting", "running", "stopped"]
+
+
+async def test_many_servers_at_once() -> None:
+    """Each with five calls: no answer is lost, and none goes astray."""
+    services = [built("ok", start_timeout=60) for _ in range(8)]
+    changes = Changes()
+    for service in services:
+        service.watch(changes)
+        service.start()
+    try:
+        await changes.until(lambda: all(service.service().running for service in services), within_s=60)
+        asked = [(service, f"{number}/{call}") for number, service in enumerate(services) for call in range(5)]
+        answers = await asyncio.gather(*(called(service, "echo", text=text) for service, text in asked))
+        assert answers == [(True, text) for _, text in asked]
+    finally:
+        await asyncio.gather(*(service.close() for service in services))
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"command": None}, "expected either command or url"),
+        ({"url": "http://a"}, "expected either command or url"),
+        ({"timeout": "soon"}, "expected a duration"),
+        ({"tiemout": 5}, "Extra inputs are not permitted"),
+        ({"oauth": {"issuer": "https://i"}}, "client_id"),
+    ],
+)
+def test_settings_that_do_not_fit(options: dict[str, Any], problem: str) -> None:
+    """What is wrong, without a value."""
+    with pytest.raises(ValidationError, match=problem):
+        built("ok", **options)
+
+
+def test_it_takes_what_the_configuration_has() -> None:
+    """Every key of a server, but those of files that hold secrets."""
+    names = {name for name in McpServer.model_fields if not name.endswith("_file")}
+    assert Config.model_fields.keys() == names | {"name"}
+
+
+def test_secrets_do_not_show() -> None:
+    """What is logged by mistake holds no credential."""
+    config = Config.model_validate(
+        {
+            "url": "http://m/?key=canary",
+            "headers": {"Authorization": "canary"},
+            "oauth": {"issuer": "https://i", "client_id": "c", "client_secret": "canary"},
+        }
+    )
+    service = PLUGIN.build(config, cast("Host", Desk()))
+    assert "canary" not in repr(config) + repr(service) and repr(service) == "<McpService 'mcp'>"
+    assert service.condition().transport == "http"
+
+
+def test_the_sdk_is_needed_by_the_first_server_only() -> None:
+    """Its import costs seconds and tens of megabytes."""
+    code = "import sys, gateway.mcp.service; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"mcp", "mcp_types", "httpx2", "anyio", "starlette"} & set(loaded)
+
+
+def test_without_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What to install."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"pip install 'twolane\[mcp\]'"):
+        built("ok")

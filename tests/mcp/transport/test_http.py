@@ -1,0 +1,201 @@
+"""Servers over streamable HTTP: what they get, and what becomes of each failure."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from aiohttp import web
+from pytest_aiohttp import AiohttpServer
+
+from gateway.mcp.calls import AnsweredError, LostError
+from gateway.mcp.types import Channel, Credentials, Endpoint, Server
+from gateway.mcp.transport.http import HttpTransport
+from gateway.mcp.connection import open_link
+from tests.mcp.standing import Clock, Stand
+from tests.mcp.webserver import serving
+
+KINDS = pytest.mark.parametrize("options", [{}, {"json_response": True}, {"stateless_http": True}], ids=str)
+
+
+@KINDS
+async def test_a_server_of_the_newer_era(options: dict[str, bool]) -> None:
+    """Its tools are listed and called; it gets the headers that are configured for it."""
+    async with serving(**options) as site, site.stands(headers={"X-Api-Key": "secret"}) as stand:
+        await stand.running()
+        assert (stand.session.condition().protocol, stand.session.condition().transport) == ("2026-07-28", "http")
+        assert list(stand.session.definitions.tools) == ["echo", "work", "grow"]
+        assert await stand.said("echo", text="hello") == "hello"
+        assert {head["x-api-key"] for head in site.heads} == {"secret"}
+        assert {head["accept-encoding"] for head in site.heads} == {"identity"}
+
+
+@pytest.mark.parametrize("options", [{}, {"json_response": True}], ids=str)
+async def test_a_server_of_the_older_era(options: dict[str, bool]) -> None:
+    """With a session of its own, which is ended."""
+    async with serving(**options) as site:
+        transport = HttpTransport(Endpoint(url=site.url), lost=lambda _: None, clock=Clock())
+        async with open_link(transport, probe_s=None) as link:
+            answer = await link.call("echo", {"text": "hello"}, progressed=lambda: None)
+            assert answer["content"][0]["text"] == "hello" and link.protocol == "2025-11-25"
+        sessions = {head.get("mcp-session-id") for head in site.heads}
+        assert len(sessions) == 2 and None in sessions
+
+
+@KINDS
+async def test_a_hundred_calls_at_once(options: dict[str, bool]) -> None:
+    """None is lost, and none has another one's answer."""
+    async with serving(**options) as site, site.stands() as stand:
+        await stand.running()
+        texts = [str(number) for number in range(100)]
+        assert await asyncio.gather(*(stand.said("echo", text=text) for text in texts)) == texts
+
+
+async def test_progress_gives_a_tool_more_time() -> None:
+    """Over HTTP as well; and a tool that tells nothing ends in time."""
+    async with serving() as site, site.stands(timeout_s=0.5, max_timeout_s=3) as stand:
+        await stand.running()
+        assert await stand.said("work", steps=20) == "done"
+        assert "did not answer within 3 s" in await stand.said("work", steps=1000)
+
+
+async def test_changed_tools_are_listed_again() -> None:
+    """By a subscription, as the newer era wants it."""
+    async with serving() as site, site.stands() as stand:
+        await stand.running()
+        async with asyncio.timeout(120):
+            while "grown" not in stand.session.definitions.tools:
+                await stand.said("grow")  # the first one may come before the subscription does
+
+
+async def test_a_server_that_goes_down_in_mid_call_and_comes_back() -> None:
+    """The call fails before its time is over; the end is noticed without a call, and so is the new beginning."""
+    async with serving() as site, site.stands() as stand:
+        await stand.running()
+        call = asyncio.create_task(stand.said("work", steps=1000))
+        await stand.said("echo", text="after it")
+        await site.down()
+        assert "ended while it ran the tool 'work'" in await call
+        await stand.changes.until(lambda: not stand.session.running)
+        assert stand.session.condition().error == "it does not accept connections"
+        await site.up()
+        await stand.running()
+        assert await stand.said("echo", text="hello") == "hello"
+
+
+async def test_a_server_that_is_not_there_at_its_start() -> None:
+    """It is told what is wrong, not where the protocol's library stumbled; it is used once it is there."""
+    async with serving() as site:
+        await site.down()
+        async with site.stands() as stand:
+            await stand.changes.until(lambda: stand.session.condition().state == "error")
+            assert stand.session.condition().error == "it does not accept connections"
+            await site.up()
+            await stand.running()
+            assert await stand.said("echo", text="hello") == "hello"
+
+
+async def test_a_session_that_the_server_forgot() -> None:
+    """A server that was restarted knows no session of before: there is a new one."""
+    lost: list[str] = []
+    async with serving() as site:
+        transport = HttpTransport(Endpoint(url=site.url), lost=lost.append, clock=Clock())
+        async with open_link(transport, probe_s=None) as link:
+            await site.down()
+            await site.up()
+            with pytest.raises((AnsweredError, LostError)):
+                await link.call("echo", {"text": "x"}, progressed=lambda: None)
+            async with asyncio.timeout(120):
+                await link.gone
+    assert lost and lost[0] in ("the server has ended the session", "it does not accept connections")
+
+
+def stands_at(url: str, *, oauth: Credentials | None = None) -> Stand:
+    def make_channel(lost: Callable[[str], None]) -> Channel:
+        return HttpTransport(Endpoint(url=url, oauth=oauth), lost=lost, clock=Clock())
+
+    return Stand(Server(name="web", transport="http", start_timeout_s=12.0), make_channel)
+
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+async def refuses(_: web.Request) -> web.Response:
+    return web.Response(status=403, text="no")
+
+
+async def leads_elsewhere(_: web.Request) -> web.Response:
+    return web.Response(status=307, headers={"Location": "http://127.0.0.2/mcp"})
+
+
+async def is_a_page(_: web.Request) -> web.Response:
+    return web.Response(text="<html>", content_type="text/html")
+
+
+async def is_no_json(_: web.Request) -> web.Response:
+    return web.Response(text="{", content_type="application/json")
+
+
+@pytest.mark.parametrize(
+    ("handler", "error"),
+    [
+        (refuses, "it answered with HTTP 403"),
+        (leads_elsewhere, "Redirect to http://127.0.0.2/mcp not followed"),
+        (is_a_page, "Unexpected content type: text/html"),
+        (is_no_json, "Failed to parse JSON response"),
+    ],
+)
+async def test_what_is_no_mcp_server(handler: Handler, error: str, aiohttp_server: AiohttpServer) -> None:
+    """Its condition says what it is instead."""
+    app = web.Application()
+    app.router.add_route("*", "/mcp", handler)
+    site = await aiohttp_server(app)
+    async with stands_at(str(site.make_url("/mcp"))) as stand:
+        await stand.changes.until(lambda: stand.session.condition().state == "error")
+        assert error in (stand.session.condition().error or "")
+
+
+async def test_tokens_of_an_issuer(aiohttp_server: AiohttpServer) -> None:
+    """They are sent to the server, and asked for anew when it does not take them any more."""
+    issued: list[str] = []
+    seen: list[str | None] = []
+    app = web.Application()
+
+    async def metadata(request: web.Request) -> web.Response:
+        origin = f"http://{request.host}"
+        return web.json_response({"issuer": origin, "token_endpoint": f"{origin}/token"})
+
+    async def token(_: web.Request) -> web.Response:
+        issued.append(f"token-{len(issued) + 1}")
+        return web.json_response({"access_token": issued[-1], "token_type": "Bearer", "expires_in": 3600})
+
+    async def mcp(request: web.Request) -> web.Response:
+        seen.append(request.headers.get("Authorization"))
+        return web.Response(status=401 if seen[-1] != "Bearer token-2" else 403)
+
+    app.router.add_get("/.well-known/oauth-authorization-server", metadata)
+    app.router.add_post("/token", token)
+    app.router.add_post("/mcp", mcp)
+    site = await aiohttp_server(app)
+    oauth = Credentials(issuer=str(site.make_url("")).rstrip("/"), client_id="gateway", client_secret="s")
+    async with stands_at(str(site.make_url("/mcp")), oauth=oauth) as stand:
+        await stand.changes.until(lambda: stand.session.condition().state == "error")
+        assert stand.session.condition().error == "it answered with HTTP 403"
+    assert seen[:2] == ["Bearer token-1", "Bearer token-2"] and issued == ["token-1", "token-2"]
+
+
+async def test_an_issuer_that_gives_no_token(aiohttp_server: AiohttpServer) -> None:
+    """Nothing is sent to the server then."""
+    asked: list[str] = []
+    app = web.Application()
+
+    async def mcp(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        return web.Response(status=500)
+
+    app.router.add_post("/mcp", mcp)
+    site = await aiohttp_server(app)
+    oauth = Credentials(issuer=str(site.make_url("")).rstrip("/"), client_id="gateway", client_secret="canary")
+    async with stands_at(str(site.make_url("/mcp")), oauth=oauth) as stand:
+        await stand.changes.until(lambda: stand.session.condition().state == "error")
+        error = stand.session.condition().error or ""
+    assert error.startswith("no token for it: the issuer has no metadata") and "canary" not in error and not asked

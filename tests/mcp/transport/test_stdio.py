@@ -1,0 +1,261 @@
+"""The connection to a server on standard input and output, with the SDK's own client on top."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from anyio import move_on_after
+from mcp import MCPError
+from mcp.client.client import Client
+from mcp_types import CallToolResult, TextContent
+
+from gateway.mcp.transport.process import Program, StartError
+from gateway.mcp.transport.stdio import StdioTransport
+from gateway.testing.processes import living_process
+from gateway.json_values import SERVICE_VALUES_LIMIT
+from tests.mcp.transport.test_process import program
+
+
+class Connection:
+    """A client and its transport."""
+
+    def __init__(self, client: Client, transport: StdioTransport) -> None:
+        self.client, self.transport = client, transport
+
+    async def call(self, tool: str, **arguments: Any) -> str:
+        """What the tool says; MCPError for an error."""
+        async with asyncio.timeout(120):
+            result = await self.client.call_tool(tool, arguments)
+        assert isinstance(result, CallToolResult)
+        (block,) = result.content
+        assert isinstance(block, TextContent)
+        return block.text
+
+    async def refusal(self, tool: str, **arguments: Any) -> str:
+        """The text of the error that the call ends with, within a second."""
+        async with asyncio.timeout(120):
+            with pytest.raises(MCPError) as raised:
+                await self.client.call_tool(tool, arguments)
+        return raised.value.message
+
+
+@asynccontextmanager
+async def connected(behaviour: str, *arguments: object, **settings: Any) -> AsyncIterator[Connection]:
+    transport = StdioTransport(program(behaviour, *arguments), **settings)
+    async with Client(transport, mode="auto") as client:
+        yield Connection(client, transport)
+    assert transport.pid is not None
+    assert living_process(transport.pid) is None
+
+
+@pytest.mark.parametrize(("behaviour", "version"), [("ok", "2025-11-25"), ("modern", "2026-07-28")])
+async def test_both_eras_of_the_protocol(behaviour: str, version: str) -> None:
+    """Are spoken over it; afterwards the server has ended by itself."""
+    async with connected(behaviour) as server:
+        assert server.client.protocol_version == version
+        assert await server.call("echo", text="hi\n\u2028 ü") == "hi\n\u2028 ü"
+    assert (server.transport.returncode, server.transport.skipped_lines) == (0, 0)
+
+
+@pytest.mark.parametrize("behaviour", ["string-id", "result-last", "duplicate"])
+async def test_odd_answers_reach_their_call(behaviour: str) -> None:
+    """M8: an id as text, at the end, or twice: each call gets its own answer, the first one."""
+    async with connected(behaviour) as server:
+        for word in ("one", "two", "three"):
+            assert await server.call("echo", text=word) == word
+
+
+async def test_garbage_between_messages_is_skipped_and_counted() -> None:
+    """M6: a banner, blank lines, a traceback, colours, invalid UTF-8, NUL; valid answers still work."""
+    async with connected("garbage") as server:
+        assert await server.call("echo", text="hi") == "hi"
+    assert server.transport.skipped_lines > 20
+
+
+@pytest.mark.parametrize("behaviour", ["wrong-shape", "bad-utf8"])
+async def test_an_answer_that_is_no_message_fails_its_call_at_once(behaviour: str) -> None:
+    """M8: and only that one; it counts as skipped."""
+    async with connected(behaviour) as server:
+        assert await server.refusal("echo", text="hi") == "the answer is no JSON-RPC message"
+        assert server.transport.skipped_lines == 1
+        assert (await server.client.list_tools()).tools
+
+
+@pytest.mark.parametrize("behaviour", ["wrong-id", "null-id"])
+async def test_an_answer_for_nobody_is_for_nobody(behaviour: str) -> None:
+    """M8: no other call gets it, and the connection goes on."""
+    async with connected(behaviour) as server:
+        calls = [asyncio.create_task(server.client.call_tool("echo", {"text": "hi"})) for _ in range(3)]
+        assert (await server.client.list_tools()).tools
+        done, _ = await asyncio.wait(calls, timeout=0.2)
+        assert not done
+        for call in calls:
+            call.cancel()
+        await asyncio.wait(calls)
+
+
+async def test_an_error_and_a_result_are_an_error() -> None:
+    """M8: for that call only."""
+    async with connected("error-and-result") as server:
+        assert await server.refusal("echo", text="hi") == "both"
+        assert (await server.client.list_tools()).tools
+
+
+@pytest.mark.parametrize("order", ["huge", "result-last"])
+async def test_a_line_that_is_too_long_fails_its_call(order: str) -> None:
+    """Wherever its id stands; what comes behind it is read."""
+    async with connected(order, 1, line_limit_bytes=100_000) as server:
+        assert await server.refusal("big", bytes=200_000) == "the answer is longer than 100,000 bytes"
+        assert (await server.client.list_tools()).tools
+        assert server.transport.skipped_lines == 1
+
+
+async def test_an_answer_of_too_many_values_fails_its_call() -> None:
+    """Others would wait while it is parsed."""
+    async with connected("many-values") as server:
+        assert await server.refusal("echo", text="hi") == f"the answer holds more than {SERVICE_VALUES_LIMIT:,} values"
+        assert (await server.client.list_tools()).tools
+    async with connected("many-values", 1000) as server:
+        assert await server.call("echo", text="hi") == "hi"
+
+
+async def test_a_result_of_30_mb_arrives() -> None:
+    """It is shorter than the longest line."""
+    async with connected("huge") as server:
+        assert len(await server.call("echo", text="hi")) == 30 << 20
+
+
+async def test_a_flood_takes_no_memory() -> None:
+    """A line of 100 MB before the answer is thrown away as it comes."""
+    async with connected("flood", 100, line_limit_bytes=1 << 20) as server:
+        Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
+        before_kib = peak_kib()
+        assert await server.call("echo", text="hi") == "hi"
+        assert server.transport.skipped_lines == 1
+        assert peak_kib() - before_kib < 16 << 10
+
+
+def peak_kib() -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+
+
+async def test_a_flood_without_an_end_does_not_stand_in_the_way() -> None:
+    """Of leaving, and of the loop: the server is gone, and others went on meanwhile."""
+    async with connected("ok") as other, connected("flood-open", 1000) as server:
+        call = asyncio.create_task(server.client.call_tool("echo", {"text": "hi"}))
+        for _ in range(20):
+            assert await other.call("echo", text="hi") == "hi"
+        call.cancel()
+        await asyncio.wait((call,))
+
+
+async def test_a_crash_in_a_call_is_noticed_at_once() -> None:
+    """M3: all pending calls fail within a second, and it is known how the server ended."""
+    async with connected("ok") as server:
+        waiting = [asyncio.create_task(server.refusal("sleep", seconds=60)) for _ in range(3)]
+        assert await server.refusal("crash") == "Connection closed"
+        assert await asyncio.gather(*waiting) == ["Connection closed"] * 3
+    assert server.transport.returncode == 9
+
+
+async def test_a_kill_in_a_call_is_noticed_at_once() -> None:
+    """M3: from outside, too."""
+    async with connected("ok") as server:
+        waiting = asyncio.create_task(server.refusal("sleep", seconds=60))
+        os.kill(int(await server.call("pid")), signal.SIGKILL)
+        assert await waiting == "Connection closed"
+    assert server.transport.returncode == 128 + signal.SIGKILL
+
+
+async def test_a_closed_output_is_the_end() -> None:
+    """Though the server lives on: nothing can come of it any more."""
+    told: list[str] = []
+    async with connected("closes-stdout", lost=told.append) as server:
+        assert await server.refusal("echo", text="hi") == "Connection closed"
+        assert told == ["it closed its standard output"]
+
+
+async def test_a_server_that_reads_nothing_is_given_up() -> None:
+    """No call waits for ever to be written, and none that was written for an answer."""
+    told: list[str] = []
+    async with connected("deaf", write_limit_s=0.3, lost=told.append) as server:
+        calls = [server.client.call_tool("echo", {"text": "x" * 300_000}) for _ in range(3)]
+        async with asyncio.timeout(120):
+            failures = await asyncio.gather(*calls, return_exceptions=True)
+        assert {str(failure) for failure in failures} == {"Connection closed"}
+    assert told == ["it read nothing of its input for 0.3 s"]
+    assert server.transport.returncode is None
+
+
+async def test_a_call_that_is_no_json_fails_alone() -> None:
+    """Half of a surrogate pair has no UTF-8."""
+    async with connected("ok") as server:
+        assert await server.refusal("echo", text="\ud800") == "the call cannot be written as JSON"
+        assert await server.call("echo", text="hi") == "hi"
+
+
+async def test_a_hundred_calls_at_once_are_not_crossed() -> None:
+    """Each gets its own answer."""
+    async with connected("ok") as server:
+        words = [f"word {number}" for number in range(100)]
+        assert await asyncio.gather(*(server.call("echo", text=word) for word in words)) == words
+
+
+async def test_a_cancelled_call_is_told_to_the_server() -> None:
+    """And the connection goes on."""
+    async with connected("ok") as server:
+        call = asyncio.create_task(server.client.call_tool("sleep", {"seconds": 60}))
+        while await server.call("calls") == "1":
+            continue  # the sleeping one has not arrived yet
+        call.cancel()
+        await asyncio.wait((call,))
+        assert await server.call("cancelled") == "1"
+
+
+async def test_progress_arrives() -> None:
+    """In its order, before the answer."""
+    told: list[float] = []
+
+    async def progressed(progress: float, total: float | None, message: str | None) -> None:
+        told.append(progress)
+
+    async with connected("ok") as server:
+        await server.client.call_tool("progress", {"steps": 3, "pause": 0.01}, progress_callback=progressed)
+    assert sorted(told) == [1, 2, 3]
+
+
+async def test_what_it_says_on_standard_error_is_kept() -> None:
+    """For whoever wants to know why it ended at once."""
+    transport = StdioTransport(program("exits", 3))
+    async with transport as (read, _):
+        with pytest.raises(StopAsyncIteration):
+            await read.__anext__()
+    assert (transport.returncode, transport.stderr) == (3, ("misbehaving: cannot go on",))
+
+
+async def test_a_program_that_is_not_there_is_named() -> None:
+    """On entering; there is nothing to leave."""
+    transport = StdioTransport(Program("no-such-server"))
+    with pytest.raises(StartError, match="'no-such-server' is not in PATH"):
+        await transport.__aenter__()
+    assert (transport.pid, transport.returncode, transport.stderr) == (None, None, ())
+
+
+async def test_leaving_ends_a_server_that_ignores_everything() -> None:
+    """Also under a cancel that comes again and again, and with a call that is waiting."""
+    told: list[str] = []
+    began, transport = time.monotonic(), StdioTransport(program("ignores-term"), lost=told.append)
+    with move_on_after(2):
+        async with Client(transport) as client:
+            await client.call_tool("sleep", {"seconds": 60})
+    assert time.monotonic() - began > 4
+    assert transport.pid is not None
+    assert living_process(transport.pid) is None
+    assert (transport.returncode, told) == (None, [])

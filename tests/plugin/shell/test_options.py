@@ -1,0 +1,107 @@
+"""Options and operands are read as GNU reads them; what is not in the table is objected to."""
+
+import re
+
+import pytest
+
+from gateway.plugin.shell.parser import parse
+from gateway.plugin.shell.objection import Objection
+from gateway.plugin.shell.options import Listed, Use, long_names, options, read_use
+
+TOOL = Listed(
+    short="ab",
+    valued="n",
+    attached="I",
+    long=long_names("all color"),
+    long_valued=options("width"),
+    numeric=True,
+)
+
+
+def use(text: str, listed: Listed = TOOL) -> Use:
+    return read_use("tool", parse(f"tool {text}").steps[0].words[1:], listed)
+
+
+def values(text: str) -> list[tuple[str, str]]:
+    return [(option, word.text) for option, word in use(text).values]
+
+
+def test_options_and_operands_come_in_any_order() -> None:
+    """Options count behind operands, too, until `--`; `-` is an operand."""
+    read = use("x -ab y --all -5 -- -n --nope")
+    assert read.options == {"-a", "-b", "--all"}
+    assert [word.text for word in read.operands] == ["x", "y", "-n", "--nope"]
+    assert [word.text for word in use("-").operands] == ["-"]
+
+
+def test_values_stand_in_the_word_or_behind_it() -> None:
+    """`-n1`, `-n 1`, `-an1`, `--width=1` and `--width 1` say the same."""
+    assert values("-n1") == values("-n 1") == values("-an1") == [("-n", "1")]
+    assert values("--width=1") == values("--width 1") == [("--width", "1")]
+    assert values("-n -x") == [("-n", "-x")]
+    assert values("--color=auto") == [("--color", "auto")]
+    assert values("-Iseconds") == []
+
+
+@pytest.mark.parametrize("text", ["-x", "-ax", "--alll", "--al", "--widt=1", "-n", "--width", "--=x", "-aé"])
+def test_what_is_not_in_the_table_is_objected_to(text: str) -> None:
+    """Unknown letters and names, abbreviations, and values that are missing."""
+    with pytest.raises(Objection):
+        use(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "*",
+        "[-]x",
+        "$USER",
+        '"$LANG"',
+        "{a,b}",
+        "-*",
+        "-a*",
+        "--*",
+        "--al*",
+        "-n *",
+        "-n*",
+        "x$USER",
+        '-n"$USER" x',
+        "-n$USER",
+        "-- $USER",
+        "$HOME/x",
+        "--color=$USER",
+        "a$USER-b",
+    ],
+)
+def test_what_may_expand_to_an_option_is_objected_to(text: str) -> None:
+    """A glob in front of which nothing is fixed may be any option of a command that is not open."""
+    with pytest.raises(Objection):
+        use(text)
+
+
+def test_a_fixed_beginning_or_the_end_of_options_makes_a_glob_safe() -> None:
+    """`./*`, `a*` and `-- *` are operands whatever they match; so is everything for an open command."""
+    for text in ("./*", "a*", "-- *", "~/*", 'a"$HOME"', '-- "$HOME"'):
+        assert len(use(text).operands) == 1
+    assert len(use("* -n *", Listed(valued="n", open=True)).operands) == 1
+
+
+def test_an_odd_command_has_only_what_every_way_of_reading_agrees_on() -> None:
+    """xxd and tree do not read their words as getopt does: where they may differ from the table, they ask."""
+    odd = Listed(odd=True, short="ap", valued="l", long_valued=options("sort"), operands=1)
+    for text in ("-ap f", "-l 5 f", "-l5 f", "-l -5 f", "-l x f", "--sort x f"):
+        assert len(use(text, odd).operands) == 1
+    for text in ("-al 5 f", "-lp f", "-l -p f", "--sort -p f", "f -a", "f -l", "-- f -a"):
+        with pytest.raises(Objection):
+            use(text, odd)
+
+
+def test_operands_are_counted_and_matched() -> None:
+    """A limit holds against globs, too; a pattern holds for every operand."""
+    one = Listed(operands=1, operand=re.compile("[a-z]+"))
+    assert len(use("abc", one).operands) == 1
+    for text in ("a b", "a*", "./*", "A", "-- a b"):
+        with pytest.raises(Objection):
+            use(text, one)
+    with pytest.raises(Objection):
+        use("-o environ", Listed(valued="o", value=re.compile("[a-d]+")))

@@ -1,0 +1,69 @@
+"""Versions, awk, printf, tar and xargs: only what lists, prints or computes."""
+
+import pytest
+
+from gateway.plugin.shell.parser import parse
+from gateway.plugin.shell.objection import Objection
+from gateway.plugin.shell.programs import PROGRAMS, read_awk, read_line, read_printf, read_tar, read_xargs
+from gateway.plugin.shell.words import Word
+
+
+def arguments(text: str) -> tuple[Word, ...]:
+    return parse(text).steps[0].words[1:]
+
+
+def test_a_line_is_matched_as_a_whole() -> None:
+    """No word more, and none that expands or hides a blank."""
+    read_line("go", arguments("go version"), PROGRAMS["go"])
+    for text in ("go", "go version x", "go 'version x'", "go versio*", "go version $HOME"):
+        with pytest.raises(Objection):
+            read_line("go", arguments(text), PROGRAMS["go"])
+
+
+def test_xargs_runs_a_command_with_any_words() -> None:
+    """Whether they stand behind or in the place of braces."""
+    (run,) = read_xargs(arguments("xargs -0 -n 1 basename -a")).runs
+    assert [(word.text, word.wild) for word in run] == [("basename", False), ("-a", False), ("{}", True)]
+    (run,) = read_xargs(arguments("xargs -I {} echo a{}b")).runs
+    assert [word.wild for word in run] == [False, True, True]
+    (run,) = read_xargs(()).runs
+    assert run[0].text == "echo"
+
+
+@pytest.mark.parametrize("program", ["{print $1}", "NR>1", "/a|b/ {n++} END {print n}", "{for (k in a) print k}"])
+def test_awk_may_print(program: str) -> None:
+    """And compare, count and split."""
+    assert len(read_awk("awk", arguments(f"awk -F: -v n=0 '{program}' f ./*")).operands) == 3
+
+
+@pytest.mark.parametrize(
+    "program",
+    ["{print > f}", "{print | c}", "{print $1}; $2>1", "BEGIN {while (1);}", "{system(c)}", "{c | getline}", "@f()",
+     "{for (i = 0; ; i++);}", "BEGIN {ARGV[1] = a}", "sys\\\ntem(c)", "{printf \"%9999999d\", 1}"],
+)  # fmt: skip
+def test_awk_may_not_send_run_or_loop(program: str) -> None:
+    """Nor hide any of that."""
+    with pytest.raises(Objection):
+        read_awk("awk", arguments(f"awk '{program}' f"))
+
+
+def test_printf_and_tar_have_one_plain_form() -> None:
+    """A format that is written out; a list of one file of this machine."""
+    read_printf(arguments("printf '%s %5d' a $HOME *"))
+    read_tar(arguments("tar -tvzf a.tgz b"))
+    for text in ("printf", "printf -v a", "printf $HOME", "printf '%*d' 9 9"):
+        with pytest.raises(Objection):
+            read_printf(arguments(text))
+    for text in ("tar tf a:b", "tar xf a", "tar tf *", "tar tf a --to-command=b", "tar tft a", "tar f a"):
+        with pytest.raises(Objection):
+            read_tar(arguments(text))
+
+
+@pytest.mark.parametrize("piece", ["print", "for (", "for  ", "%5", "|", "while", "{"])
+def test_a_long_program_costs_no_more_than_its_length(piece: str) -> None:
+    """It is searched once for each thing."""
+    word = Word(piece * (200_000 // len(piece)), 200_000, 0)
+    try:
+        read_awk("awk", (Word(word.text, len(word.text), len(word.text)),))
+    except Objection:
+        return

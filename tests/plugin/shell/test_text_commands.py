@@ -1,0 +1,20 @@
+"""The longer list's commands for texts: none of the core, none open that has an option with an effect."""
+
+from gateway.plugin.shell.options import options
+from gateway.plugin.shell.text_commands import TEXT_COMMANDS
+
+
+def test_they_are_all_of_the_longer_list() -> None:
+    """The requirement's own list stands elsewhere."""
+    assert not any(listed.core for listed in TEXT_COMMANDS.values())
+
+
+def test_those_with_dangerous_options_take_no_leading_glob() -> None:
+    """sort -o, uniq IN OUT, rg --pre and their like stay closed."""
+    opened = {name for name, listed in TEXT_COMMANDS.items() if listed.open}
+    assert opened == options("cut nl tac rev paste comm join fold fmt expand unexpand")
+
+
+def test_uniq_has_one_operand() -> None:
+    """The second one would be overwritten."""
+    assert TEXT_COMMANDS["uniq"].operands == 1

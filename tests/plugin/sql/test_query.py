@@ -1,0 +1,99 @@
+"""The walk over one query."""
+
+import pytest
+
+from gateway.plugin.sql.lexer import lex
+from gateway.plugin.sql.query import MAX_DEPTH, Doubt, QueryWalk
+
+
+def walk(sql: str, *, write: bool = False) -> QueryWalk:
+    walk = QueryWalk(lex(sql).tokens, write=write)
+    walk.run()
+    return walk
+
+
+@pytest.mark.parametrize(
+    ("sql", "rule"),
+    [
+        ("SELECT delete_user(5)", "function"),
+        ("SELECT a.lower(b)", "function"),
+        ('SELECT "lower"(b)', "function"),
+        ("SELECT users_seq.nextval", "function"),
+        ("SELECT NEXT VALUE FOR s", "function"),
+        ("SELECT @f(1)", "unclear_text"),
+        ("SELECT 1 INTO t", "into"),
+        ("SELECT 1 DROP TABLE t", "statement"),
+        ("SELECT a FROM t SHUTDOWN", "statement"),
+        ("SELECT 1 KILL 53", "statement"),
+        ("SELECT 1 ; SELECT 2", "stacked"),
+        ("SELECT * FROM 'f'", "file_as_table"),
+        ('SELECT * FROM "a/b"', "file_as_table"),
+        ('SELECT * FROM "a.csv"', "file_as_table"),
+        ("SELECT * FROM a.b.c.d", "linked_server"),
+        ("SELECT 'a", "unclear_text"),
+        ("SELECT " + "(" * (MAX_DEPTH + 1), "too_deep"),
+    ],
+)
+def test_doubts(sql: str, rule: str) -> None:
+    """What is not known to be harmless is doubted, by name of the rule."""
+    with pytest.raises(Doubt) as raised:
+        walk(sql)
+    assert raised.value.rule == rule
+
+
+@pytest.mark.parametrize(
+    ("sql", "marks"),
+    [
+        ("SELECT a FROM t", set()),
+        ("SELECT a FROM t FOR UPDATE", {"lock"}),
+        ("SELECT a FROM t FOR UPDATE OF t SKIP LOCKED", {"lock"}),
+        ("SELECT a FROM t FOR UPDATE NOWAIT", {"lock"}),
+        ("SELECT a FROM t FOR NO KEY UPDATE", {"lock"}),
+        ("SELECT a FROM t FOR SHARE", {"lock"}),
+        ("SELECT a FROM t FOR KEY SHARE", {"lock"}),
+        ("SELECT a FROM t LOCK IN SHARE MODE", {"lock"}),
+        ("SELECT a FROM t WITH (UPDLOCK)", {"lock"}),
+        ("SELECT a FROM t WITH (NOLOCK)", set()),
+        ("SELECT @a := 1", {"assignment"}),
+        ("SELECT @a = 1", {"assignment"}),
+        ("SELECT 1 WHERE a = @a", set()),
+        ("SELECT * FROM pg_shadow", {"sensitive_read"}),
+        ("SELECT * FROM mysql.user", {"sensitive_read"}),
+        ("SELECT * FROM pg_catalog.pg_authid a", {"sensitive_read"}),
+        ("SELECT * FROM app.user", set()),
+    ],
+)
+def test_marks(sql: str, marks: set[str]) -> None:
+    """Locks, assignments and sensitive tables are noted, and nothing is broken."""
+    done = walk(sql)
+    assert (done.marks, done.broken, done.complete) == (marks, None, True)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT (1",
+        "SELECT 1)",
+        "SELECT 1 2",
+        "SELECT a b c",
+        "SELECT 1 (2)",
+        "SELECT 1 SELECT 2",
+        "SELECT 1 lower(a)",
+        "SELECT * FROM t WHERE",
+        "SELECT a,",
+        "SELECT [1)",
+        "SELECT = . a",
+    ],
+)
+def test_what_is_no_query(sql: str) -> None:
+    """Operands without operators, open parentheses and missing ends are broken, which is not the same as doubted."""
+    assert walk(sql).broken
+
+
+def test_a_write_that_is_planned() -> None:
+    """With `write` the words of INSERT, UPDATE and DELETE are read over; the functions in them are not."""
+    assert walk("INSERT INTO s.t (a) SELECT lower(a) FROM u", write=True).broken is None
+    with pytest.raises(Doubt):
+        walk("UPDATE t SET a = sleep(1)", write=True)
+    with pytest.raises(Doubt):
+        walk("DELETE FROM t DROP TABLE t", write=True)

@@ -1,0 +1,114 @@
+"""What a spelling tells: characters that nobody sees, paths that hold secrets."""
+
+import pytest
+from measuring import Effort
+
+from gateway.plugin.paths import concern, glob_concern, unseen
+
+
+@pytest.mark.parametrize("text", ["", "a\tb\nc", "你好，世界", "é e\u0301", "⚠\ufe0f 👍🏽", "完成\u3000了", "مرحبا"])
+def test_what_a_person_sees_is_no_concern(text: str) -> None:
+    """Letters of every script, marks, emoji, tabs and line ends show."""
+    assert unseen(text) is None
+
+
+@pytest.mark.parametrize(
+    "character",
+    ["\0", "\x1b", "\r", "\x7f", "\x85", "\xa0", "\xad", "\u200b", "\u200d", "\u2028", "\u202e", "\u2066", "\u3164",
+     "\ufeff", "\ufe01", "\ue000", "\ud800", "\U000e0041", "\U000e0101", "\U0001ffff", "\u2800"],
+)  # fmt: skip
+def test_what_nobody_sees_is_named(character: str) -> None:
+    """Controls, blanks in disguise, directions, tags and surrogates are named by their code point."""
+    assert unseen(f"a{character}b") == f"U+{ord(character):04X}"
+    assert unseen(f"你{character}b") == f"U+{ord(character):04X}"
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        (".env", "secrets"),
+        ("a/b/.SSH/config", "secrets"),
+        ("../../etc/shadow", "secrets"),
+        ("x/../../root/a", "private place"),
+        ("/root", "private place"),
+        ("/proc/self/maps", "processes"),
+        ("/procfs/../proc/1/mem", "processes"),
+        ("/dev/sda", "device"),
+        ("\\\\server\\share", "another machine"),
+        ("file:///a", "URL"),
+    ],
+)
+def test_a_concern_says_why(path: str, why: str) -> None:
+    """Dot segments, separators and case are seen through."""
+    assert why in str(concern(path))
+
+
+@pytest.mark.parametrize(
+    "path", ["", ".", "/", "a.py", "/proc/cpuinfo", "/proc", "C:\\a", "2024-01-01T00:00", "/rooted"]
+)
+def test_ordinary_paths_are_no_concern(path: str) -> None:
+    """Nothing in them says secret."""
+    assert concern(path) is None
+
+
+def test_a_glob_may_match_secrets_where_secrets_are() -> None:
+    """In system folders, home, and wherever a name that it matches is one of a secret."""
+    paths = (
+        "/etc/*", "~/*", "a/.*", ".e?v", "/*/shadow", "/proc/*/environ", "*", "a/*", "server.ke?", "s[ae]cret",
+        "id_*",
+        "*.pem", "{a,x}.key", "a.{c,key}", "a/.ss?/b", "/usr/../pr*c/x", "cred*.json", "?env.env", "*y", "[i]d_rsa",
+    )  # fmt: skip
+    assert [path for path in paths if not glob_concern(path)] == []
+    paths = (
+        "*.py",
+        "./*.c",
+        "../*.md",
+        "/tmp/*.txt",
+        "a/*/b",
+        "*.{js,ts}",
+        "*.json",
+        "test_*.py",
+        ".github/*.yml",
+        "**/*.go",
+    )
+    assert [path for path in paths if glob_concern(path)] == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["id_rsa.bak", ".env~", ".env-prod", ".env_local", "kubeconfig", "kubeconfig.yaml", ".kubeconfig", "x.key.old",
+    ".id_rsa.swp",
+     "#a.pem#", "id_ed25519_sk", "server.key.1", "aws-credentials.json", "API_KEY.txt", "private-key", "tokens.json",
+     "~root/x", "~root"],
+)  # fmt: skip
+def test_copies_and_relatives_of_secrets_are_secrets(name: str) -> None:
+    """By any suffix of a backup."""
+    assert concern(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "id_rsa.pub",
+        ".env.example",
+        ".env-sample",
+        ".environment",
+        "monkey.py",
+        "keys.md",
+        "tokenizer.py",
+        "a.bak",
+        "~/x",
+    ],
+)
+def test_other_names_are_not(name: str) -> None:
+    """Nor the templates that stand beside them."""
+    assert concern(name) is None
+
+
+def test_long_paths_cost_no_more_than_their_length() -> None:
+    """No pattern goes back over what it read."""
+    effort = Effort()
+    for piece in ("../", "a/", ".env", ".", "\\", "a.b", "id_rsa", "x_"):
+        concern(piece * 20_000)
+        glob_concern(piece * 20_000)
+    assert effort.cpu_s < 2

@@ -1,0 +1,58 @@
+"""Headers that may go out unasked."""
+
+import pytest
+
+from gateway.plugins.assessors.http.headers import carries_credential, doubtful
+
+
+@pytest.mark.parametrize("name", ["Accept", "user-agent", "If-None-Match", "RANGE", "X-Request-Id", "accept_language"])
+def test_harmless_headers(name: str) -> None:
+    """Content negotiation, conditions, ranges and tracing, in any letter case."""
+    assert doubtful(name, "x; y=1, \t*/*") is None
+    assert not carries_credential(name)
+
+
+@pytest.mark.parametrize("name", ["Authorization", "Cookie", "X-Api-Key", "x_api_key"])
+def test_credentials(name: str) -> None:
+    """Credentials are not doubtful by themselves, but told apart."""
+    assert doubtful(name, "Bearer x") is None
+    assert carries_credential(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "X-HTTP-Method-Override",
+        "x-http-method",
+        "X_HTTP_METHOD_OVERRIDE",
+        "Host",
+        "Transfer-Encoding",
+        "Content-Length",
+        "Connection",
+        "Upgrade",
+        "Proxy-Authorization",
+        "X-Forwarded-For",
+        "X-Original-URL",
+        "X-Rewrite-URL",
+        "Metadata-Flavor",
+        "X-aws-ec2-metadata-token-ttl-seconds",
+        "Metadata",
+        "Destination",
+        "X-Unknown",
+        "",
+        "A B",
+        "A:",
+        "Accept\r\n",
+        "Accept ",
+        "Äccept",
+    ],
+)
+def test_doubtful_names(name: str) -> None:
+    """Overrides, routing, framing, metadata services and everything unknown."""
+    assert doubtful(name, "x")
+
+
+@pytest.mark.parametrize("value", ["a\r\nB: c", "a\n", "a\x00", "\x7f", "\u010d\u010a", "值", "x" * 5_000])
+def test_doubtful_values(value: str) -> None:
+    """Line ends, control characters and what may turn into them."""
+    assert doubtful("Accept", value)

@@ -1,0 +1,54 @@
+"""Names find what they mean, and are written so that models may say them."""
+
+import re
+
+import pytest
+
+from gateway.plugins.stages.intent.names import Named, NamedService, model_name, name_index
+
+SERVICES = (
+    NamedService("git", ("提交记录", "", "Git"), ("git_log", "log")),
+    NamedService("my_map", ("git",), ("log",)),
+)
+
+
+@pytest.mark.parametrize(
+    ("word", "named"),
+    [
+        ("git_log", (Named(0, "git_log"),)),
+        ("git-log", (Named(0, "git_log"),)),
+        ("git log", (Named(0, "git_log", weak=True),)),
+        ("git.log", (Named(0, "log"),)),
+        ("my_map__log", (Named(1, "log"),)),
+        ("log", (Named(0, "log"), Named(1, "log"))),
+        ("my-map", (Named(1),)),
+        ("提交记录", (Named(0, weak=True),)),
+    ],
+)
+def test_every_spelling_of_a_name_is_known(word: str, named: tuple[Named, ...]) -> None:
+    """With `_`, `-` or a blank, alone or behind its service; a keyword only with "tool" or "service" behind it."""
+    assert name_index(SERVICES).called[word] == named
+
+
+def test_keywords_keep_their_order_and_spelling() -> None:
+    """The first service that has one comes first; empty ones are ignored."""
+    assert name_index(SERVICES).keywords == {"提交记录": ((0, "提交记录"),), "git": ((0, "Git"), (1, "git"))}
+
+
+def test_an_index_is_built_once_for_equal_services() -> None:
+    """Whoever asks, in whatever tuple."""
+    assert name_index(tuple(NamedService(s.name, s.keywords, s.tools) for s in SERVICES)) is name_index(SERVICES)
+
+
+@pytest.mark.parametrize("name", ["地图.查询", "a" * 40 + "." + "b" * 40, "a b.c", "s.\ud800", ""])
+def test_every_name_can_be_written_by_a_model(name: str) -> None:
+    """At most 64 letters, digits, `_` and `-`, ending in 8 digits of its own."""
+    written = model_name(name)
+    assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", written)
+    assert re.search(r"_[0-9a-f]{8}\Z", written)
+    assert written != model_name(name + "地")
+
+
+def test_a_plain_name_stays_as_it_is() -> None:
+    """`service__tool`."""
+    assert model_name("git.git_log") == "git__git_log"

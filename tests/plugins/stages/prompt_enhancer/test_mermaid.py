@@ -1,0 +1,18 @@
+"""What a model is told about diagrams."""
+
+import re
+
+from gateway.plugins.stages.prompt_enhancer.mermaid import MERMAID
+
+
+def test_inject_mermaid_instructions() -> None:
+    """Instructions, syntax examples, and when to use diagrams (and when not)."""
+    assert "Use a diagram when" in MERMAID and "Do not use one" in MERMAID
+    examples = re.findall(r"^```mermaid\n(.*?)\n```$", MERMAID, re.MULTILINE | re.DOTALL)
+    assert [example.split()[0] for example in examples] == ["flowchart", "sequenceDiagram"]
+    assert MERMAID.count("```") == 2 * len(examples)
+
+
+def test_they_are_short() -> None:
+    """They are sent with every request: at most 300 tokens."""
+    assert len(MERMAID.encode()) / 4 <= 300

@@ -1,0 +1,380 @@
+"""The prompt enhancer: what goes out in front of a request, what is kept, and what gives way when it is too large."""
+
+import asyncio
+import copy
+import logging
+from dataclasses import replace
+
+import pytest
+from enhancing import QUESTION, Host, exchange, names_in, sent, stage, system, tool
+from pydantic import ValidationError
+
+from gateway.contracts.exchange import Exchange, Intent, Json, Reply, ToolSpec
+from gateway.errors import GatewayError
+from gateway.plugins.stages.prompt_enhancer.mermaid import MERMAID
+from gateway.plugins.stages.prompt_enhancer.tool_prompt import INSTRUCTIONS
+from gateway.plugins.stages.prompt_enhancer import Config
+
+
+@pytest.fixture
+def host() -> Host:
+    return Host()
+
+
+# What goes out.
+
+
+async def test_context_mode_uses_enhanced_prompt(host: Host) -> None:
+    """All available tools as text, the calling convention in front of them, the base prompt before both."""
+    text = await system(stage(host), exchange())
+    assert text.startswith(f"You help.\n\n{INSTRUCTIONS}\n\n<tools")
+    assert names_in(text) == ["read_file", "now"]
+
+
+async def test_service_integrates_with_tool_registry(host: Host) -> None:
+    """It asks the registry, converts what it gets, grouped by category, and appends it to the base prompt."""
+    host.tools.specs.append(tool("write_file", category="files"))
+    text = await system(stage(host), exchange())
+    assert names_in(text) == ["read_file", "write_file", "now"]
+    assert text.index('<tools category="files">') < text.index("write_file") < text.index('<tools category="general">')
+
+
+async def test_fetch_enhanced_prompt_for_chat(host: Host) -> None:
+    """The prompt that the request names, enhanced, is the system message; nothing else of the body changes."""
+    request = exchange(prompt="other", body={"temperature": 0.5, "stream": True})
+    before = copy.deepcopy(request.body)
+    passed = await sent(stage(host), request)
+    assert passed.body["messages"][0]["content"].startswith("You joke.\n\n# Tools")
+    assert passed.body["messages"][1:] == before["messages"]
+    assert {k: v for k, v in passed.body.items() if k != "messages"} == {
+        "model": "m",
+        "temperature": 0.5,
+        "stream": True,
+    }
+    assert request.body == before
+    assert replace(passed, body=request.body) == request
+
+
+async def test_tool_definitions_are_backend_managed(host: Host) -> None:
+    """The client sends the id of a prompt and no tools; the model gets them all the same."""
+    request = exchange(prompt="default")
+    assert "tools" not in request.body
+    assert names_in(await system(stage(host), request)) == ["read_file", "now"]
+
+
+async def test_service_supports_multiple_enhancement_types(host: Host) -> None:
+    """Tools, Mermaid and custom context: each by its own switch, always in the same order, notes behind them all."""
+    sections = {"tools": "# Tools", "mermaid": MERMAID, "custom_context": "Our house rules."}
+    for tools in (True, False):
+        for mermaid in (True, False):
+            for context in (sections["custom_context"], None, ""):
+                enhancer = stage(host, tools=tools, mermaid=mermaid, custom_context=context)
+                text = await system(enhancer, exchange(notes=("The user is Ann.", "", "It rains.")))
+                on = {"tools": tools, "mermaid": mermaid, "custom_context": bool(context)}
+                assert {name: sections[name] in text for name in on} == on
+                places = [text.index(sections[name]) for name, is_on in on.items() if is_on]
+                assert places == sorted(places)
+                assert text.startswith("You help.\n\n")
+                assert text.endswith("\n\nThe user is Ann.\n\nIt rains.")
+
+
+async def test_inject_mermaid_instructions(host: Host) -> None:
+    """Behind the tools."""
+    text = await system(stage(host, mermaid=True), exchange())
+    assert text.endswith("</tools>\n\n" + MERMAID)
+
+
+async def test_mermaid_enhancement_is_optional(host: Host) -> None:
+    """And off unless it is switched on."""
+    assert "mermaid" not in (await system(stage(host), exchange())).casefold()
+
+
+async def test_the_clients_own_system_texts_follow(host: Host) -> None:
+    """One system message: ours, a blank line, then theirs in their order, wherever they stood."""
+    messages: list[Json] = [
+        {"role": "developer", "content": "First."},
+        QUESTION,
+        {
+            "role": "system",
+            "content": [{"type": "text", "text": "Second,"}, {"type": "text", "text": "third."}, {"type": "x"}],
+        },
+        {"role": "assistant", "content": "Hi."},
+        {"role": "system", "content": None},
+    ]
+    passed = await sent(stage(host, tools=False), exchange(*messages))
+    assert passed.body["messages"] == [
+        {"role": "system", "content": "You help.\n\nFirst.\n\nSecond,\nthird."},
+        QUESTION,
+        {"role": "assistant", "content": "Hi."},
+    ]
+
+
+async def test_without_a_base_the_rest_remains(host: Host) -> None:
+    """A request without a base prompt still gets the tools; with nothing to add it goes through untouched."""
+    assert (await system(stage(host), exchange(prompt=None))).startswith(INSTRUCTIONS)
+    request = exchange({"role": "system", "content": "Mine."}, QUESTION, prompt=None)
+    assert (await sent(stage(host, tools=False), request)).body is request.body
+
+
+async def test_no_tools_no_instructions(host: Host) -> None:
+    """A request to which no tools are offered hears nothing of calls."""
+    assert await system(stage(host), exchange(only_tools=("none",))) == "You help."
+    host.tools.specs = []
+    host.tools.version = "2"
+    assert await system(stage(host), exchange()) == "You help."
+
+
+async def test_tools_of_a_service_need_the_instructions(host: Host) -> None:
+    """Where the intent layer adds tools as notes, the model must know how to call them."""
+    host.tools.specs = []
+    intent = Intent("mcp", "keyword", service="time", tools=("time.now",))
+    text = await system(stage(host), exchange(intent=intent, notes=("time__now: the time",)))
+    assert text == f"You help.\n\n{INSTRUCTIONS}\n\ntime__now: the time"
+    assert await system(stage(host), exchange()) == "You help."
+
+
+@pytest.mark.parametrize(("wanted", "has_tools"), [("json_object", False), ("json_schema", False), ("text", True)])
+async def test_another_response_format_runs_without_our_tools(host: Host, wanted: str, has_tools: bool) -> None:
+    """Calls as text and an answer in JSON exclude each other."""
+    text = await system(stage(host), exchange(body={"response_format": {"type": wanted}}))
+    assert bool(names_in(text)) is has_tools
+    assert ("# Tools" in text) is has_tools
+
+
+async def test_the_clients_tool_wins_a_clash_of_names(host: Host) -> None:
+    """Ours of the same name is not mentioned to this request; all others are."""
+    enhancer = stage(host)
+    brought = {"tools": [{"type": "function", "function": {"name": "now"}}, {"type": "x"}, None]}
+    assert names_in(await system(enhancer, exchange(body=brought))) == ["read_file"]
+    assert names_in(await system(enhancer, exchange())) == ["read_file", "now"]
+
+
+async def test_an_unknown_prompt_is_told(host: Host) -> None:
+    """404, and the model is not called."""
+
+    async def never(_: Exchange) -> Reply:
+        raise AssertionError("called")
+
+    with pytest.raises(GatewayError) as caught:
+        await stage(host)(exchange(prompt="gone"), never)
+    assert (caught.value.code, caught.value.param) == ("prompt_not_found", "x-context-prompt")
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        None,
+        {},
+        "text",
+        [None, 5, "x", [], {}],
+        [{"role": ["system"]}, {"role": "system"}, {"role": "system", "content": 5}],
+        [{"role": "system", "content": [{"type": "text", "text": 5}, 7, None, {"type": "text"}]}],
+        [{"role": "user", "content": [{"type": "image_url"}, None]}],
+    ],
+)
+async def test_odd_messages_do_no_harm(host: Host, messages: object) -> None:
+    """Whatever is no system text stays; nothing fails, also when the question is looked for."""
+    for options in ({}, {"max_tokens": 1}):
+        passed = await sent(stage(host, **options), exchange(body={"messages": messages, "tools": messages}))
+        assert passed.body["messages"][0]["role"] == "system"
+
+
+# What is kept.
+
+
+async def test_cache_enhanced_prompts(host: Host) -> None:
+    """Kept for the TTL, dropped at once when tools or prompts change; the counters tell."""
+    enhancer = stage(host, cache_ttl="5m")
+    first = await system(enhancer, exchange())
+    assert await system(enhancer, exchange()) == first
+    assert host.tools.asked == 1
+    host.clock.hand.advance(299.0)
+    await system(enhancer, exchange())
+    assert host.counters.counted[("prompt_cache_requests", "hit")] == 2
+    host.clock.hand.advance(1.0)
+    await system(enhancer, exchange())
+    assert host.counters.counted[("prompt_cache_requests", "miss")] == 2
+
+    host.tools.specs.append(tool("extra"))
+    host.tools.version = "2"
+    assert names_in(await system(enhancer, exchange())) == ["read_file", "now", "extra"]
+    host.prompts.kept["default"] = "You help more."
+    host.prompts.version = 1
+    assert (await system(enhancer, exchange())).startswith("You help more.")
+    assert {k: v for k, v in host.counters.counted.items() if "invalidations" in k[0]} == {
+        ("prompt_cache_invalidations", "tools"): 1,
+        ("prompt_cache_invalidations", "prompts"): 1,
+    }
+
+
+async def test_a_new_text_is_seen_even_before_its_version(host: Host) -> None:
+    """What is kept belongs to the text it was made from."""
+    enhancer = stage(host)
+    await system(enhancer, exchange())
+    host.prompts.kept["default"] = "Changed."
+    assert (await system(enhancer, exchange())).startswith("Changed.")
+
+
+async def test_concurrent_misses_compute_once(host: Host) -> None:
+    """A hundred requests at once convert the tools once."""
+    enhancer = stage(host)
+    host.prompts.gate.clear()
+    waiting = [asyncio.create_task(system(enhancer, exchange())) for _ in range(100)]
+    await asyncio.sleep(0)
+    host.prompts.gate.set()
+    assert len(set(await asyncio.gather(*waiting))) == 1
+    assert host.tools.asked == 1
+    assert host.counters.counted[("prompt_cache_requests", "miss")] == 1
+
+
+async def test_what_belongs_to_one_request_is_not_kept(host: Host) -> None:
+    """Neither notes nor narrowed tools reach another request."""
+    enhancer = stage(host)
+    narrowed = await system(enhancer, exchange(only_tools=("now",), notes=("Secret of Ann.",)))
+    assert names_in(narrowed) == ["now"]
+    plain = await system(enhancer, exchange())
+    assert names_in(plain) == ["read_file", "now"]
+    assert "Ann" not in plain
+    assert names_in(await system(enhancer, exchange(only_tools=("read_file",)))) == ["read_file"]
+    assert host.counters.counted[("prompt_cache_requests", "miss")] == 3
+
+
+async def test_the_cache_has_a_size(host: Host) -> None:
+    """The oldest gives way."""
+    enhancer = stage(host, cache_size=1)
+    for prompt in ("default", "other", "default"):
+        await system(enhancer, exchange(prompt=prompt))
+    assert host.counters.counted[("prompt_cache_requests", "miss")] == 3
+
+
+async def test_enhanced_prompt_endpoint(host: Host) -> None:
+    """The part that is kept, ready to send, and for how long it still holds; None for an unknown prompt."""
+    enhancer = stage(host, cache_ttl=100, custom_context="Rules.")
+    text = await system(enhancer, exchange(notes=("Note.",)))
+    host.clock.hand.advance(30.0)
+    shown = await enhancer.enhanced("default", tenant="local")
+    assert shown is not None
+    assert (shown.text + "\n\nNote.", shown.max_age_s, shown.omitted) == (text, 70.0, ())
+    assert await enhancer.enhanced("gone", tenant="local") is None
+    assert host.counters.counted[("prompt_cache_requests", "hit")] == 1
+
+
+# What gives way.
+
+
+def crowd(count: int) -> list[ToolSpec]:
+    """Tools of about 200 tokens each, which a shortened description makes about half."""
+    return [tool(f"tool_{i}", f"Handles topic{i} matters. " + "More about it. " * 25) for i in range(count)]
+
+
+async def test_prompt_size_optimization(host: Host, caplog: pytest.LogCaptureFixture) -> None:
+    """Over the threshold: instructions stay, descriptions are shortened, then the least relevant tools go, whole."""
+    host.tools.specs = crowd(40)
+    enhancer = stage(host, max_tokens=3000)
+    with caplog.at_level(logging.WARNING, "gateway"):
+        text = await system(enhancer, exchange({"role": "user", "content": "What about topic33?"}))
+    assert len(text.encode()) <= 3000 * 4
+    assert text.startswith(f"You help.\n\n{INSTRUCTIONS}\n\n")
+    kept = names_in(text)
+    assert 5 < len(kept) < 40
+    assert kept == sorted(kept, key=lambda name: int(name.partition("_")[2]))
+    assert "tool_33" in kept and "tool_32" not in kept
+    assert host.counters.counted[("prompt_truncations",)] == 1
+    assert host.counters.observed == [("prompt_tokens", -(-len(text.encode()) // 4))]
+    (record,) = caplog.records
+    assert "max_tokens (3000)" in record.getMessage() and "left out" in record.getMessage()
+    for name in {spec.name for spec in host.tools.specs} - set(kept):
+        assert repr(name) in record.getMessage()
+
+
+async def test_descriptions_give_way_before_tools(host: Host, caplog: pytest.LogCaptureFixture) -> None:
+    """As long as shortening is enough, all tools are there, and the most relevant one is whole."""
+    host.tools.specs = crowd(20)
+    enhancer = stage(host, max_tokens=3500)
+    text = await system(enhancer, exchange({"role": "user", "content": [{"type": "text", "text": "topic19"}]}))
+    assert len(names_in(text)) == 20
+    assert text.count("More about it. More about it. More about it. More") >= 1
+    assert "More about it." * 2 not in text.split("<name>tool_18</name>")[1].split("</tool>")[0].replace(" ", "")[:60]
+    assert "left out nothing" in caplog.text
+
+
+async def test_the_question_ranks_in_any_script(host: Host) -> None:
+    """Chinese has no spaces between its words."""
+    host.tools.specs = [*crowd(40), tool("weather", "查询天气预报。" + "详细说明。" * 100)]
+    text = await system(stage(host, max_tokens=1500), exchange({"role": "user", "content": "今天天气怎么样?"}))
+    assert "weather" in names_in(text)
+
+
+async def test_priority_stays_longest(host: Host) -> None:
+    """What the operator marks stays before what the question names."""
+    host.tools.specs = [*crowd(40), tool("important", "A." * 100, priority=5), tool("least", "topic7", priority=-1)]
+    text = await system(stage(host, max_tokens=1500), exchange({"role": "user", "content": "topic7"}))
+    assert {"important", "tool_7"} <= set(names_in(text))
+    assert "least" not in names_in(text)
+
+
+async def test_notes_count(host: Host) -> None:
+    """A request whose notes make it too large gives way in its tools; the next one is whole again."""
+    host.tools.specs = crowd(10)
+    enhancer = stage(host, max_tokens=2800)
+    plain = await system(enhancer, exchange())
+    noted = await system(enhancer, exchange(notes=("x" * 4000,)))
+    assert len(noted.encode()) <= 2800 * 4 and noted.endswith("x" * 4000)
+    assert await system(enhancer, exchange()) == plain
+    assert host.counters.counted[("prompt_truncations",)] == 1
+
+
+async def test_a_base_that_is_too_large_alone_goes_out(host: Host, caplog: pytest.LogCaptureFixture) -> None:
+    """It is never cut; the instructions stay, and the warning says what is left out."""
+    host.prompts.kept["default"] = "x" * 5000
+    text = await system(stage(host, max_tokens=1000), exchange())
+    assert text == "x" * 5000 + "\n\n" + INSTRUCTIONS
+    assert "'read_file', 'now'" in caplog.text
+
+
+async def test_one_warning_for_each_set(host: Host, caplog: pytest.LogCaptureFixture) -> None:
+    """Not one for each request, and never an endless number."""
+    host.tools.specs = crowd(120)
+    enhancer = stage(host, max_tokens=2000)
+    for _ in range(5):
+        await system(enhancer, exchange())
+    assert len(caplog.records) == 1
+    for i in range(120):
+        await system(enhancer, exchange({"role": "user", "content": f"topic{i}"}))
+    assert 1 < len(caplog.records) <= 64
+    assert host.counters.counted[("prompt_truncations",)] == 125
+
+
+async def test_what_is_shown_tells_what_is_missing(host: Host, caplog: pytest.LogCaptureFixture) -> None:
+    """Without a question the order decides; looking is no request that is counted or warned of."""
+    host.tools.specs = crowd(40)
+    shown = await stage(host, max_tokens=2000).enhanced("default", tenant="local")
+    assert shown is not None
+    assert [*names_in(shown.text), *shown.omitted] == [spec.name for spec in host.tools.specs]
+    assert (caplog.records, host.counters.counted[("prompt_truncations",)]) == ([], 0)
+
+
+# What it is told.
+
+
+def test_the_configuration_is_that_of_the_requirements() -> None:
+    """Tools on, Mermaid off, five minutes, 8000 tokens."""
+    assert Config().model_dump() == {
+        "tools": True,
+        "mermaid": False,
+        "custom_context": None,
+        "cache_ttl": 300.0,
+        "cache_size": 1024,
+        "max_tokens": 8000,
+    }
+    assert all(known.description for known in Config.model_fields.values())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"cache_ttl": "soon"}, {"cache_ttl": 0}, {"cache_size": 0}, {"max_tokens": 0}, {"tool": True}, {"mermaid": 3}],
+)
+def test_a_mistake_in_the_configuration_is_refused(options: dict[str, object]) -> None:
+    """Unknown keys, and values that cannot be meant."""
+    with pytest.raises(ValidationError):
+        Config(**options)

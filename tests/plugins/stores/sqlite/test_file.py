@@ -1,0 +1,83 @@
+"""The file of a store, as it is opened by whoever needs no more than it (tests of the store go through the rest)."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from gateway.plugins.stores.sqlite.migrations import APPLICATION_ID
+from gateway.plugins.stores.sqlite.file import IN_MEMORY, SqliteError, connect, open_file
+
+FIRST = ("CREATE TABLE words (word TEXT)",)
+SECOND = ("ALTER TABLE words ADD COLUMN note TEXT",)
+
+
+def version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_a_new_one_has_its_tables_and_its_mark(tmp_path: Path, in_memory: bool) -> None:
+    """In a file and in memory."""
+    place = IN_MEMORY if in_memory else str(tmp_path / "x.db")
+    with closing(open_file(place, migrations=(FIRST, SECOND))) as connection:
+        connection.execute("INSERT INTO words VALUES ('a', 'b')")
+        assert version(connection) == 2
+        assert connection.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
+    assert [path.name for path in tmp_path.iterdir()] == ([] if in_memory else ["x.db"])
+
+
+def test_an_older_one_goes_through_the_steps_that_it_has_not_seen(tmp_path: Path) -> None:
+    """Its rows stay, a copy of it as it was lies beside it, and opening it again changes nothing."""
+    place = str(tmp_path / "x.db")
+    with closing(open_file(place, migrations=(FIRST,))) as connection:
+        connection.execute("INSERT INTO words VALUES ('a')")
+    for _ in range(2):
+        with closing(open_file(place, migrations=(FIRST, SECOND))) as connection:
+            assert connection.execute("SELECT * FROM words").fetchall() == [("a", None)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["x.db", "x.db.v1"]
+    with closing(connect(f"{place}.v1", mode="ro")) as before:
+        assert version(before) == 1
+
+
+def test_who_only_reads_changes_nothing(tmp_path: Path) -> None:
+    """Neither in a file nor by making one."""
+    place = str(tmp_path / "x.db")
+    with pytest.raises(SqliteError, match="is not a file"):
+        connect(place, mode="ro")
+    open_file(place, migrations=(FIRST,)).close()
+    with closing(connect(place, mode="ro")) as reader, pytest.raises(sqlite3.OperationalError, match="readonly"):
+        reader.execute("INSERT INTO words VALUES ('a')")
+
+
+def test_a_newer_one_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    """And left as it is."""
+    place = str(tmp_path / "x.db")
+    open_file(place, migrations=(FIRST, SECOND)).close()
+    before = Path(place).read_bytes()
+    with pytest.raises(SqliteError, match="has version 2, but this program knows only 1: start the newer program"):
+        open_file(place, migrations=(FIRST,))
+    assert Path(place).read_bytes() == before
+
+
+def test_a_refused_one_keeps_its_log(tmp_path: Path) -> None:
+    """What a process left that was killed is evidence, and is not played into a file that is refused."""
+    place = str(tmp_path / "gateway.db")
+    open_file(place, migrations=(FIRST,)).close()
+    with closing(connect(place, mode="rw")) as writer:
+        writer.execute("PRAGMA user_version = 7")
+        killed = tmp_path / "killed"
+        killed.mkdir()
+        for name in ("gateway.db", "gateway.db-wal"):
+            (killed / name).write_bytes((tmp_path / name).read_bytes())
+    before = {path.name: path.read_bytes() for path in killed.iterdir()}
+    with pytest.raises(SqliteError, match="version 7"):
+        open_file(str(killed / "gateway.db"), migrations=(FIRST,))
+    assert before == {path.name: path.read_bytes() for path in killed.iterdir() if path.suffix != ".db-shm"}
+
+
+def test_an_empty_log_is_in_nobodys_way(tmp_path: Path) -> None:
+    """The file that it was beside was moved away to begin anew."""
+    (tmp_path / "gateway.db-wal").touch()
+    open_file(str(tmp_path / "gateway.db"), migrations=(FIRST,)).close()

@@ -1,0 +1,138 @@
+"""Memories are found by their words at a cost that does not grow with them; their index goes with them."""
+
+import sqlite3
+from collections.abc import Callable
+
+import pytest
+
+from gateway.plugins.stores.sqlite import memory_statements as sql
+
+WHOSE = {"tenant": "t", "owner": "user:ann"}
+
+
+def keep(connection: sqlite3.Connection, *texts: str, limit: int = 1_000_000, conversation: str | None = None) -> None:
+    for i, text in enumerate(texts):
+        row = (f"mem_{conversation}_{text}", "t", "user:ann", conversation, text, float(i))
+        sql.remember(connection, row, limit=limit)
+
+
+def found(connection: sqlite3.Connection, text: str, *, limit: int = 9, conversation: str | None = None) -> list[str]:
+    rows = sql.recall(connection, text, **WHOSE, conversation=conversation, limit=limit)
+    return [row[4] for row, _ in rows]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "OWNER",
+        "SOME",
+        "NEWEST",
+        "PAGE",
+        "COUNTS",
+        "HAVING",
+        "FORGET",
+        "FORGET_ALL",
+        "FORGET_IN",
+        "UNREAD",
+        "DROP_OLDEST",
+    ],
+)
+def test_looking_up_goes_through_an_index(connection: sqlite3.Connection, name: str) -> None:
+    """However many rows there are, and in order without being sorted."""
+    statement = getattr(sql, name)
+    plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", (None,) * statement.count("?")).fetchall()
+    told = [row[3] for row in plan if "json_each" not in row[3]]
+    assert [step for step in told if step.startswith("SCAN") and "USING" not in step] == []
+    assert [step for step in told if "TEMP B-TREE FOR ORDER" in step] == []
+
+
+def test_rare_words_rank_higher(connection: sqlite3.Connection) -> None:
+    """A word that most memories have tells little; of equals, the newest is first, and behind them the newest."""
+    keep(connection, "likes tea from China", "likes tea and Rome", "likes tea", "likes tea a lot", "cats")
+    assert found(connection, "tea in Rome", limit=3) == ["likes tea and Rome", "likes tea a lot", "likes tea"]
+    newest = ["cats", "likes tea a lot", "likes tea", "likes tea and Rome", "likes tea from China"]
+    assert found(connection, "hello") == found(connection, "") == found(connection, "cats") == newest
+
+
+def test_chinese_is_found(connection: sqlite3.Connection) -> None:
+    """By pairs of characters."""
+    keep(connection, "我住在北京", "我喜欢喝茶", "我有一只猫")
+    assert found(connection, "北京天气", limit=1) == ["我住在北京"]
+
+
+def test_a_share_says_how_much_of_the_text_is_there(connection: sqlite3.Connection) -> None:
+    """All of it is 1, nothing of it is 0."""
+    keep(connection, "a blue car", "a red car", "a boat")
+    rows = sql.recall(connection, "the blue car", **WHOSE, conversation=None, limit=3)
+    (blue, red, boat) = [share for _, share in rows]
+    assert (blue, boat) == (1.0, 0.0) and 0.2 < red < 0.5
+
+
+def test_the_best_is_found_behind_words_that_all_have(connection: sqlite3.Connection) -> None:
+    """Of words that so many memories have that only the newest are read, one with a rare word has them, too."""
+    keep(connection, "wild geese like seeds", *(f"geese like number {i}" for i in range(2000)))
+    rows = sql.recall(connection, "wild geese like", **WHOSE, conversation=None, limit=2)
+    assert [(row[4], share) for row, share in rows][:1] == [("wild geese like seeds", 1.0)]
+    assert rows[1][0][4] == "geese like number 1999" and 0 < rows[1][1] < 0.5
+
+
+def test_conversations_see_their_own_and_the_general_ones(connection: sqlite3.Connection) -> None:
+    """The limit counts all of them together."""
+    keep(connection, "tea one", conversation="c1")
+    keep(connection, "tea two")
+    keep(connection, "tea three", conversation="c2")
+    seen = {place: set(found(connection, "tea", conversation=place)) for place in (None, "c1", "c2")}
+    assert seen == {None: {"tea two"}, "c1": {"tea one", "tea two"}, "c2": {"tea two", "tea three"}}
+    keep(connection, "tea four", limit=2)
+    assert found(connection, "tea", conversation="c2") == ["tea four", "tea three"]
+
+
+def test_a_text_is_kept_once(connection: sqlite3.Connection) -> None:
+    """In each conversation."""
+    row = ("m1", "t", "user:ann", None, "tea", 1.0)
+    again = [("m2", *row[1:]), ("m3", "t", "user:ann", "c1", "tea", 1.0), ("m4", "t", "user:bob", None, "tea", 1.0)]
+    assert [sql.remember(connection, each, limit=9)[0] for each in (row, *again)] == [True, False, True, True]
+
+
+def test_old_memories_go_in_steps(connection: sqlite3.Connection) -> None:
+    """A limit that was lowered deletes no more than a step at once, and says that there is more."""
+    keep(connection, *(f"thing {i}" for i in range(130)))
+    row = ("new", "t", "user:ann", None, "newest", 1.0)
+    assert sql.remember(connection, row, limit=10) == (True, True)
+    assert sql.drop_oldest(connection, **WHOSE, limit=10) is True
+    assert sql.drop_oldest(connection, **WHOSE, limit=10) is False
+    assert found(connection, "", limit=99)[0] == "newest" and len(found(connection, "", limit=99)) == 10
+
+
+class Steps:
+    """How many steps SQLite's machine makes, in hundreds."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.hundreds = 0
+        connection.set_progress_handler(self._count, 100)
+
+    def _count(self) -> int:
+        self.hundreds += 1
+        return 0
+
+    def of(self, work: Callable[[], object]) -> int:
+        """Returns the steps of `work`, in hundreds."""
+        before = self.hundreds
+        work()
+        return self.hundreds - before
+
+
+def test_a_look_costs_the_same_with_many_memories(connection: sqlite3.Connection) -> None:
+    """Also for words that all of them have; and forgetting one costs the same."""
+    texts = ("what do I like", "geese", "wild " * 90, "我" * 500, " ".join(map(str, range(500))))
+    goose = "I like wild geese of kind {} and number {}"
+    steps, few = Steps(connection), dict[str, int]()
+    keep(connection, *(goose.format(i % 97, i) for i in range(1_000)))
+    for text in texts:
+        few[text] = steps.of(lambda text=text: found(connection, text))
+    keep(connection, *(goose.format(i % 97, i) for i in range(1_000, 10_000)))
+    for text in texts:
+        assert steps.of(lambda text=text: found(connection, text)) <= 1.5 * few[text] + 10, text
+    whose = {"tenant": "t", "owner": None}
+    assert steps.of(lambda: sql.forget(connection, [f"mem_None_{goose.format(1, 1)}"], **whose)) <= 50
+    assert len(found(connection, "geese number 1", limit=3)) == 3

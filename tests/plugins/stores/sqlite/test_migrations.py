@@ -1,0 +1,105 @@
+"""The tables of the store fit what is put into them, and the audit log only grows."""
+
+import re
+import sqlite3
+from dataclasses import fields
+
+import pytest
+
+from gateway.contracts.store import StoredPrompt, StoredService, WorkerService
+from gateway.contracts.ask_id import ask_id
+from gateway.plugins.stores.sqlite.migrations import MIGRATIONS, carry_out
+
+IDS_OF_ASKS = next(steps for steps in MIGRATIONS if "DROP TABLE asks_without_ids" in steps)
+ASKED_BY = next(steps for steps in MIGRATIONS if "ALTER TABLE approvals ADD COLUMN user TEXT" in steps)
+
+
+@pytest.mark.parametrize(
+    ("table", "fact"),
+    [("prompts", StoredPrompt), ("services", StoredService), ("worker_services", WorkerService)],
+)
+def test_a_table_has_the_fields_of_its_fact(connection: sqlite3.Connection, table: str, fact: type) -> None:
+    """A field that is added to one of them is missing in the other until there is a migration."""
+    columns = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+    assert columns == {field.name for field in fields(fact)}
+
+
+LINE = ("acme", "ann", "run_1", 1, "verdict", "sh", "a", "confirm", "default", "rule", "", "", 1.0, "hash")
+
+
+def put_line(connection: sqlite3.Connection, *, seq: int, how: str = "INSERT") -> None:
+    connection.execute(f"{how} INTO audit VALUES (?{', ?' * len(LINE)})", (seq, *LINE))
+
+
+@pytest.mark.parametrize(
+    ("statement", "text"),
+    [
+        ("UPDATE audit SET rule = 'x'", "never changed"),
+        ("UPDATE audit SET seq = 5 WHERE seq = 2", "never changed"),
+        ("DELETE FROM audit WHERE seq = 2", "never deleted"),
+        ("DELETE FROM audit", "never deleted"),
+    ],
+)
+def test_the_audit_log_is_not_changed(connection: sqlite3.Connection, statement: str, text: str) -> None:
+    """Not by any program that does not take the triggers away first."""
+    for seq in (1, 2):
+        put_line(connection, seq=seq)
+    with pytest.raises(sqlite3.IntegrityError, match=text):
+        connection.execute(statement)
+    assert connection.execute("SELECT seq, rule FROM audit").fetchall() == [(1, "rule"), (2, "rule")]
+
+
+@pytest.mark.parametrize("how", ["INSERT", "INSERT OR REPLACE", "REPLACE"])
+@pytest.mark.parametrize("seq", [0, 1, 2, 4])
+def test_a_line_comes_right_behind_the_last_one(connection: sqlite3.Connection, how: str, seq: int) -> None:
+    """Never in the place of another, and never with a gap."""
+    for number in (1, 2):
+        put_line(connection, seq=number)
+    with pytest.raises(sqlite3.IntegrityError, match="right behind the last one"):
+        put_line(connection, seq=seq, how=how)
+    put_line(connection, seq=3, how=how)
+
+
+@pytest.mark.parametrize(
+    ("state", "request_body", "user"),
+    [
+        ("pending", b'{"user": "ann", "body": {}}', "ann"),
+        ("pending", b'{"user": null}', None),
+        ("pending", b"{}", None),
+        ("pending", b"no JSON", None),
+        ("done", b'{"user": "ann"}', None),
+    ],
+)
+def test_what_waits_gets_the_end_user_who_asked(state: str, request_body: bytes, user: str | None) -> None:
+    """From the request of its run, where that can be read."""
+    with sqlite3.connect(":memory:") as connection:
+        carry_out(MIGRATIONS[: MIGRATIONS.index(ASKED_BY)], connection)
+        connection.execute("INSERT INTO requests (tenant, run_id, request) VALUES ('t', 'run_1', ?)", (request_body,))
+        row = ("ap_1", "t", "key", "run_1", *["x"] * 7, state, *["x"] * 2)
+        connection.execute(
+            f"""INSERT INTO approvals (id, tenant, caller, run_id, tool, arguments, sha256, definition_sha256,
+            policy_sha256, basis, rule, state, reason, remember, step, created_s, expires_s)
+            VALUES ({", ".join("?" * len(row))}, 0, 1, 2)""",
+            row,
+        )
+        carry_out([ASKED_BY], connection)
+        assert connection.execute("SELECT user FROM approvals").fetchone() == (user,)
+    connection.close()
+
+
+OLD_ASK = "INSERT INTO asks (tenant, caller, conversation, created_s, expires_s) VALUES (?, ?, ?, 1.0, 9.0)"
+
+
+def test_asks_of_before_keep_the_ids_that_they_were_known_by() -> None:
+    """The same that was computed from their names; one that an older program adds beside gets one, too."""
+    whose = [("acme", "ann", "c1"), ("acme", "ann", "a/b?c#d"), ("acme", "bob", "快速"), ("other", "ann", "c1")]
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    carry_out(MIGRATIONS[: MIGRATIONS.index(IDS_OF_ASKS)], connection)
+    connection.executemany(OLD_ASK, whose)
+    carry_out([IDS_OF_ASKS], connection)
+    kept = connection.execute("SELECT id, tenant, caller, conversation, created_s, expires_s FROM asks").fetchall()
+    assert sorted(kept) == sorted((ask_id(*each), *each, 1.0, 9.0) for each in whose)
+    connection.executemany(OLD_ASK, [("acme", "ann", "c2"), ("acme", "ann", "c3")])
+    given = connection.execute("SELECT DISTINCT id FROM asks WHERE conversation IN ('c2', 'c3')").fetchall()
+    assert len(given) == 2 and all(re.fullmatch("ask_[0-9a-f]{24}", row[0]) for row in given)
+    connection.close()

@@ -1,0 +1,19 @@
+"""The variables that commands see."""
+
+from gateway.plugins.tools.execute_command.environment import ALWAYS, HARMLESS
+
+
+def test_each_variable_is_set_once_and_none_is_the_shells() -> None:
+    """PATH and HOME are the sandbox's; what a shell reads at its start is nobody's."""
+    names = [name for name, _ in HARMLESS]
+    assert len(set(names)) == len(names)
+    assert set(ALWAYS) <= set(HARMLESS)
+    assert not {"PATH", "HOME", "ENV", "BASH_ENV", "IFS", "SHELLOPTS", "BASHOPTS", "CDPATH", "LD_PRELOAD"} & set(names)
+
+
+def test_every_key_of_git_has_its_value() -> None:
+    """As many pairs as are counted."""
+    settings = dict(HARMLESS)
+    count = int(settings["GIT_CONFIG_COUNT"])
+    assert all(f"GIT_CONFIG_{kind}_{n}" in settings for kind in ("KEY", "VALUE") for n in range(count))
+    assert f"GIT_CONFIG_KEY_{count}" not in settings

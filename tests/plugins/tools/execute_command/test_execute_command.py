@@ -1,0 +1,248 @@
+"""The tool `execute_command` as the agent loop calls it; tests/confine has what confines the commands."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from measuring import Effort
+from pydantic import ValidationError
+
+from gateway.contracts.caller import Caller
+from gateway.sandbox.programs import shell
+from gateway.contracts.exchange import Exchange, ToolCall, ToolResult
+from gateway.plugins.tools.execute_command import PLUGIN, Config, ExecuteCommand, way_to_run
+from tests.sandbox.machine import CONFINED, survivors
+
+EXCHANGE = Exchange(id="1", body={}, caller=Caller("a", "a", frozenset()), chain="assistant")
+
+
+async def ask(tool: ExecuteCommand, command: Any) -> ToolResult:
+    return await tool.call(ToolCall(id="c1", tool="execute_command", arguments={"command": command}), EXCHANGE)
+
+
+async def refusal(tool: ExecuteCommand, command: Any) -> str | None:
+    return await tool.refusal(ToolCall(id="c1", tool="execute_command", arguments={"command": command}), EXCHANGE)
+
+
+def built(cwd: Path, **settings: Any) -> ExecuteCommand:
+    # Nothing of the host is used. `none` runs on every machine.
+    config = Config(**{"sandbox": "none", **settings, "cwd": str(cwd)})
+    return PLUGIN.build(config, None)  # type: ignore[arg-type]
+
+
+async def test_the_tool_describes_itself(tmp_path: Path) -> None:
+    """One tool with one argument."""
+    (spec,) = await built(tmp_path, requires_approval=True, untrusted=True, timeout="90s").list_tools()
+    assert (spec.name, spec.category) == ("execute_command", "system")
+    assert spec.parameters["required"] == ["command"]
+    assert (spec.requires_approval, spec.untrusted) == (True, True)
+    assert "90 seconds" in spec.description
+
+
+async def test_the_result_says_how_it_ended_and_what_it_printed(tmp_path: Path) -> None:
+    """Exit code, output, errors; an exit code of its own is no failure of the tool."""
+    tool = built(tmp_path)
+    assert await ask(tool, "echo hi") == ToolResult("exit code 0\nstdout:\nhi\n")
+    assert await ask(tool, "echo hi; echo no >&2; exit 3") == ToolResult("exit code 3\nstdout:\nhi\n\nstderr:\nno\n")
+    assert await ask(tool, "true") == ToolResult("exit code 0\n(no output)")
+
+
+@pytest.mark.parametrize(
+    ("command", "argv"),
+    [
+        ("ls", ("ls",)),
+        ("  ls\t-l  ", ("ls", "-l")),
+        ("grep -n 'a b' x.txt", ("grep", "-n", "a b", "x.txt")),
+        ("""echo "it's" 'a"b' x'y'"z" ''""", ("echo", "it's", 'a"b', "xyz", "")),
+        ("head -n 5 a,b+c@d:e_f/g", ("head", "-n", "5", "a,b+c@d:e_f/g")),
+        ("ls a\\ b # names", ("ls", "a b")),
+        ("ls é 'a\nb'", ("ls", "é", "a\nb")),
+    ],
+)
+def test_a_plain_command_runs_without_a_shell(command: str, argv: tuple[str, ...]) -> None:
+    """Words and closed quotes."""
+    assert way_to_run(command).argv == argv
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ls; id",
+        "ls && id",
+        "ls | sort",
+        "ls > f",
+        "ls < f",
+        "ls *",
+        "ls ?",
+        "ls [a]",
+        "ls ~",
+        "ls $HOME",
+        'ls "$HOME"',
+        "ls `id`",
+        "ls $(id)",
+        'ls "`id`"',
+        "ls\nid",
+        "FOO=1 id",
+        "ls {a,b}",
+        "! ls",
+        "ls 'a",
+        'ls "a',
+        "ls & id",
+        "(ls)",
+        "cd sub",
+        "export X",
+        "./ls",
+        "/bin/ls",
+        "no-such-program",
+        "'' x",
+        "ls \x0b-l",
+    ],
+)
+def test_everything_else_goes_to_the_shell_as_it_stands(command: str) -> None:
+    """T14: exactly the text that was judged."""
+    assert way_to_run(command).argv == (*(shell() or ()), "-c", command)
+
+
+@given(st.text(alphabet="ls '\"\\$-a;", max_size=30).map("printf %s_ ".__add__))
+@example("ls " + "'" * 5001)
+@example("ls " + "a" * 50_000 + ";")
+def test_splitting_is_quick_and_never_fails(command: str) -> None:
+    """For any text, from the second on: the first one looks for the shell."""
+    way_to_run("printf %s_")
+    effort = Effort()
+    assert way_to_run(command).argv
+    assert effort.cpu_s < 0.5
+
+
+async def test_words_are_what_the_shell_would_make_of_them(tmp_path: Path) -> None:
+    """A plain command and the same text given to the shell print the same."""
+    tool = built(tmp_path)
+    for words in ("a 'b c' \"d e\"", "x'y'\"z\" ''", "-n 1 'a\"b' \"c'd\""):
+        plain = await ask(tool, f"printf %s_ {words}".replace("%", "'%'"))
+        through_shell = await ask(tool, f": ; printf %s_ {words}")
+        assert plain == through_shell
+
+
+async def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """In words."""
+    answer = await ask(built(tmp_path), "no-such-program --help")
+    assert answer.ok is False
+    assert answer.content.startswith("exit code 127 (command not found)\nstderr:\n")
+
+
+async def test_a_command_that_is_killed_is_told(tmp_path: Path) -> None:
+    """With the signal."""
+    answer = await ask(built(tmp_path), "kill -9 $$")
+    assert answer == ToolResult("exit code 137 (killed by SIGKILL)\n(no output)", ok=False)
+
+
+async def test_an_endless_command_is_stopped(tmp_path: Path) -> None:
+    """With what it printed until then, and all that it started."""
+    answer = await ask(built(tmp_path, timeout="300ms"), "echo begun; sleep 61")
+    assert answer == ToolResult("stopped: it ran longer than 0.3 seconds\nstdout:\nbegun\n", ok=False)
+    assert survivors(tmp_path) == []
+
+
+async def test_an_output_bomb_is_stopped(tmp_path: Path) -> None:
+    """Its beginning and its end are kept."""
+    answer = await ask(built(tmp_path, max_output_bytes=1024), "yes")
+    assert answer.ok is False
+    assert answer.content.startswith("stopped: it printed more than 64 MiB\nstdout:\ny\n")
+    assert "bytes omitted" in answer.content and len(answer.content) < 2000
+
+
+async def test_long_output_is_cut_in_the_middle(tmp_path: Path) -> None:
+    """With the count of what is missing."""
+    answer = await ask(built(tmp_path, max_output_bytes=1024), "echo first; head -c 100000 /dev/zero; echo last")
+    assert answer.ok is True
+    assert "first" in answer.content and "last" in answer.content
+    assert "[... 99243 bytes omitted ...]" in answer.content
+
+
+async def test_there_is_no_input(tmp_path: Path) -> None:
+    """Who reads it finds its end at once."""
+    assert await ask(built(tmp_path), "cat") == ToolResult("exit code 0\n(no output)")
+
+
+async def test_cancelling_ends_the_command(tmp_path: Path) -> None:
+    """A client that is gone leaves no process behind."""
+    running = asyncio.create_task(ask(built(tmp_path), "echo x >begun; setsid sleep 61 & sleep 62"))
+    async with asyncio.timeout(120):
+        while not (tmp_path / "begun").exists():
+            await asyncio.sleep(0.01)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert survivors(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "command", [None, 1, {"x": 1}, [], "", " \n", "ls\0", "\ud800", "x" * 200_000], ids=lambda value: repr(value)[:10]
+)
+async def test_wrong_arguments_are_told(command: Any, tmp_path: Path) -> None:
+    """T25: as results, never as exceptions."""
+    tool = built(tmp_path)
+    answer = await ask(tool, command)
+    assert answer.ok is False
+    assert answer.content.startswith("The command was not run: 'command' ")
+    assert await refusal(tool, command) == answer.content
+
+
+async def test_auto_takes_the_strongest_and_says_which(tmp_path: Path) -> None:
+    """For the health of the gateway; a machine that has none runs nothing."""
+    tool = built(tmp_path, sandbox="auto")
+    assert tool.sandbox is None
+    answer = await ask(tool, "echo ran")
+    assert tool.sandbox == (CONFINED[0] if CONFINED else None)
+    assert ("ran" in answer.content) is answer.ok is bool(CONFINED)
+
+
+async def test_a_sandbox_that_is_not_there_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """T21: with the next step; nothing weaker runs instead."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    tool = built(tmp_path, sandbox="bubblewrap")
+    answer = await ask(tool, "echo x >ran")
+    assert answer == ToolResult(
+        "The command was not run: this machine cannot confine it (bubblewrap: the program bwrap is not installed). "
+        "The operator can install bubblewrap, or set execute_command.sandbox.",
+        ok=False,
+    )
+    assert await refusal(tool, "echo x >ran") == answer.content
+    assert tool.sandbox is None
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("command", ["ls", "rm -rf .", "no-such-program", "echo x >ran"])
+async def test_any_command_may_be_judged_where_it_can_be_confined(command: str, tmp_path: Path) -> None:
+    """Nothing runs to find that out."""
+    (tmp_path / "kept").touch()
+    assert await refusal(built(tmp_path), command) is None
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+async def test_the_default_folder_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the first command runs; any other must be there when the gateway starts."""
+    monkeypatch.chdir(tmp_path)
+    tool = PLUGIN.build(Config(sandbox="none"), None)  # type: ignore[arg-type]
+    assert not (tmp_path / "work").exists()
+    assert (await ask(tool, "pwd")).content == f"exit code 0\nstdout:\n{tmp_path / 'work'}\n"
+    with pytest.raises(ValueError, match=r"execute_command\.cwd: no folder '.*typo'"):
+        built(tmp_path / "typo")
+    with pytest.raises(ValueError, match="the whole machine"):
+        built(Path("/"))
+
+
+@pytest.mark.parametrize(("timeout", "seconds"), [(2, 2.0), (0.5, 0.5), ("30s", 30.0), ("2m", 120.0), ("500ms", 0.5)])
+def test_durations_are_numbers_or_texts(timeout: float | str, seconds: float) -> None:
+    """As everywhere in the configuration."""
+    assert Config(timeout=timeout).timeout == seconds  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("timeout", [0, -1, "soon", None, True])
+def test_wrong_durations_are_refused(timeout: Any) -> None:
+    """When the configuration is read."""
+    with pytest.raises(ValidationError):
+        Config(timeout=timeout)

@@ -1,0 +1,34 @@
+"""What every engine is asked, and in which words it fails."""
+
+from pathlib import Path
+
+import pytest
+
+from gateway.plugins.tools.execute_sql.engine import Doubt, Statement, StatementError
+from gateway.plugins.tools.execute_sql.sqlite import Sqlite
+from gateway.plugins.tools.execute_sql.rows import SqlRows
+
+
+async def test_an_engine_runs_what_it_has_no_doubt_about(tmp_path: Path) -> None:
+    """A doubt names its rule and gives a sentence; a failure is a text without a full stop."""
+    (tmp_path / "data.db").touch()
+    engine = Sqlite(str(tmp_path / "data.db"), read_only=False)
+    rows = SqlRows(max_rows=10, max_bytes=1000)
+    assert await engine.doubt(Statement("SELECT ?", (1,))) is None
+    await engine.run(Statement("SELECT ?", (1,), harmless=True), rows)
+    assert rows.rows == ["[1]"]
+    doubt = await engine.doubt(Statement("CREATE TABLE t (a)"))
+    assert isinstance(doubt, Doubt) and doubt.rule == "engine" and doubt.reason.endswith(".")
+    with pytest.raises(StatementError) as failed:
+        await engine.run(Statement("CREATE TABLE t (a)", harmless=True), rows)
+    assert not str(failed.value).endswith(".")
+    await engine.close()
+    await engine.close()
+
+
+async def test_a_statement_is_held_to_nothing_unless_it_was_judged_harmless(tmp_path: Path) -> None:
+    """A person may let it write."""
+    (tmp_path / "data.db").touch()
+    engine = Sqlite(str(tmp_path / "data.db"), read_only=False)
+    await engine.run(Statement("CREATE TABLE t (a)"), SqlRows(max_rows=10, max_bytes=1000))
+    assert await engine.doubt(Statement("SELECT a FROM t")) is None

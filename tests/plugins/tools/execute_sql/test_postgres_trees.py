@@ -1,0 +1,34 @@
+"""Stored expressions, as PostgreSQL 15 writes them: what they name."""
+
+from gateway.plugins.tools.execute_sql.postgres_trees import constant_calls, named
+
+#: `small(b) AND small(1)`, shortened to what is read.
+CALL_OF_A_COLUMN = (
+    "{FUNCEXPR :funcid 16401 :funcresulttype 16 :args ({VAR :varno 1 :vartype 23 :location 1}) :location 0}"
+)
+CALL_OF_A_CONSTANT = (
+    "{FUNCEXPR :funcid 16402 :funcresulttype 16 :args ({CONST :consttype 25 :constvalue 4 [ 1 0 0 0 ]}) :location 0}"
+)
+BOTH = f"{{BOOLEXPR :boolop and :args ({CALL_OF_A_COLUMN} {CALL_OF_A_CONSTANT}) :location 9}}"
+COMPARED = "{ROWCOMPARE :rctype 1 :opnos (o 97 16500) :opfamilies (o 1976 1994)}"
+SORTED = "{SORTGROUPCLAUSE :tleSortGroupRef 1 :eqop 16501 :sortop 16502 :nulls_first false}"
+CAST = "{COERCETODOMAIN :arg {VAR :vartype 16600} :resulttype 16601 :resulttypmod -1}"
+COLUMNS = "{RTE :alias <> :relid 16700 :funccoltypes (o 23 16602)}"
+
+
+def test_functions_operators_relations_and_types() -> None:
+    """By number; the type that a column has is none that a value is turned into."""
+    found = named(" ".join((BOTH, COMPARED, SORTED, CAST, COLUMNS)))
+    assert found.functions == [16401, 16402]
+    assert {16500, 16501, 16502} <= set(found.operators)
+    assert found.relations == [16700]
+    assert {16601, 16602} <= found.types and 16600 not in found.types
+
+
+def test_only_calls_without_a_variable_are_constant() -> None:
+    """The planner can make no other, and a brace in a name ends nothing."""
+    assert constant_calls(BOTH).functions == [16402]
+    outer = f"{{FUNCEXPR :funcid 16403 :name a\\}}b :args ({CALL_OF_A_COLUMN})}}"
+    assert constant_calls(outer).functions == []
+    assert constant_calls(f"{{FUNCEXPR :funcid 16403 :args ({CALL_OF_A_CONSTANT})}}").functions == [16402, 16403]
+    assert constant_calls("{FUNCEXPR :funcid 16404").functions == [16404]

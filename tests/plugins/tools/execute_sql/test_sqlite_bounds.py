@@ -1,0 +1,90 @@
+"""One step of SQLite cannot be interrupted: values are only as long as a statement's functions allow."""
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Exchange, ToolCall, ToolResult
+from gateway.plugins.tools.execute_sql import Config, ExecuteSql
+
+EXCHANGE = Exchange(id="x", body={}, caller=Caller("ann", "acme", frozenset()), chain="assistant")
+LONG_CHARACTERS = 2_000_000
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    place = tmp_path / "data.db"
+    with closing(sqlite3.connect(place)) as connection:
+        connection.execute("CREATE TABLE doc (id INTEGER PRIMARY KEY, body TEXT)")
+        connection.execute("INSERT INTO doc VALUES (1, ?)", ("a" * LONG_CHARACTERS,))
+        connection.executescript(
+            """CREATE TABLE note (body TEXT, mark TEXT);
+            CREATE VIEW trimmed AS SELECT trim(body, 'ab' || body) FROM doc;
+            CREATE TRIGGER marks AFTER INSERT ON note BEGIN
+                UPDATE note SET mark = (SELECT instr(body, body || 'b') FROM doc); END;"""
+        )
+        connection.commit()
+    return place
+
+
+async def ask(place: Path, sql: str, *params: object) -> ToolResult:
+    tool = ExecuteSql(Config(url=f"sqlite:///{place}", read_only=False, timeout=5))
+    arguments = {"sql": sql, "params": list(params)}
+    return await tool.call(ToolCall(id="c", tool="execute_sql", arguments=arguments), EXCHANGE)
+
+
+@pytest.mark.parametrize(
+    ("sql", "function", "most_bytes"),
+    [
+        ("SELECT instr(body, substr(body, 1, 1000000) || 'b') FROM doc", "instr", 262_144),
+        ("SELECT INSTR(body, 'a') FROM doc", "instr", 262_144),
+        ("SELECT replace(body, substr(body, 1, 1000000) || 'b', '') FROM doc", "replace", 262_144),
+        ("SELECT trim(body, substr(body, 1, 100000) || 'b') FROM doc", "trim", 65_536),
+        ("SELECT instr('a', 'b'), ltrim(body, substr(body, 1, 100000)) FROM doc", "ltrim", 65_536),
+        ("SELECT count(*) FROM doc GROUP BY rtrim(body, 'a')", "rtrim", 65_536),
+        ("SELECT json_patch('{}', '{\"a\": \"' || body || '\"}') FROM doc", "json_patch", 65_536),
+        ("SELECT * FROM trimmed", "trim", 65_536),
+        ("INSERT INTO note VALUES ('', '')", "instr", 262_144),
+        ("SELECT body || body || body LIKE '%b' FROM doc", "like", 2_097_152),
+        ("SELECT body || body || body GLOB '*b' FROM doc", "glob", 2_097_152),
+    ],
+)
+async def test_what_compares_each_place_with_each_place_takes_shorter_values(
+    place: Path, sql: str, function: str, most_bytes: int
+) -> None:
+    """Wherever the call stands, a view or a trigger too; the model reads which function, and how much."""
+    says = f"too big: a value has at most {most_bytes} bytes where a statement calls `{function}`."
+    result = await ask(place, sql)
+    assert not result.ok and result.content.endswith(says), result
+
+
+async def test_a_pattern_is_short_and_the_answer_says_how_short(place: Path) -> None:
+    result = await ask(place, "SELECT count(*) FROM doc WHERE body LIKE ?", "%" + "a" * 200 + "b")
+    assert result.content == "The statement failed: LIKE or GLOB pattern too complex: it has at most 128 bytes."
+
+
+async def test_a_value_that_no_statement_may_hold_is_told_with_the_bound(place: Path) -> None:
+    result = await ask(place, "SELECT length(body || body || body) FROM doc")
+    assert result.content == "The statement failed: string or blob too big: a value has at most 4194304 bytes."
+
+
+@pytest.mark.parametrize(
+    ("sql", "value"),
+    [
+        ("SELECT length(trim(body)) FROM doc", LONG_CHARACTERS),
+        ("SELECT length(upper(body)) FROM doc", LONG_CHARACTERS),
+        ("SELECT substr(body, -3) FROM doc", "aaa"),
+        ("SELECT count(*) FROM doc WHERE body LIKE '%aab%'", 0),
+        ("SELECT count(*) FROM doc WHERE body GLOB 'aa*a'", 1),
+        ("SELECT instr('needle', 'd') FROM doc", 4),
+        ("SELECT replace(id, '1', 'one') FROM doc", "one"),
+    ],
+)
+async def test_two_megabytes_are_read_searched_and_left_where_they_are(place: Path, sql: str, value: object) -> None:
+    """A bound holds for the values that a statement touches, not for those of the table."""
+    result = await ask(place, sql)
+    assert result.ok and json.loads(result.content)["rows"] == [[value]], result

@@ -1,0 +1,104 @@
+"""Files of a folder, on the disk itself; the tool's own tests have what a model sees of it."""
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gateway.plugins.tools.file_operations.beneath import RefusedError
+from gateway.plugins.tools.file_operations.folder import Content, Entry, Folder
+from tests.sandbox.machine import ROOT
+
+
+def never() -> bool:
+    return False
+
+
+def test_a_file_is_read_up_to_a_limit(tmp_path: Path) -> None:
+    """With its whole size."""
+    (tmp_path / "x").write_bytes(b"0123456789")
+    assert Folder(tmp_path, may_make=False).read(("x",), limit_bytes=4) == Content(b"0123", 10)
+
+
+def test_the_first_entries_are_listed_in_order(tmp_path: Path) -> None:
+    """With how many there are."""
+    for number in range(30):
+        (tmp_path / f"f{number:02}").touch()
+    listed, count = Folder(tmp_path, may_make=False).entries((), limit=2)
+    assert (listed, count) == ([Entry("f00", "file", 0), Entry("f01", "file", 0)], 30)
+
+
+def test_writing_replaces_a_file_at_once(tmp_path: Path) -> None:
+    """Whoever has the old file open keeps the old text; its mode stays; nothing else is left in the folder."""
+    (tmp_path / "x").write_text("old")
+    (tmp_path / "x").chmod(0o640)
+    folder = Folder(tmp_path, may_make=False)
+    with (tmp_path / "x").open() as old:
+        assert folder.write(("x",), b"new", stopped=never) is False
+        assert old.read() == "old"
+    assert (tmp_path / "x").read_text() == "new"
+    assert (tmp_path / "x").stat().st_mode & 0o777 == 0o640
+    assert folder.write(("deep", "er", "y"), b"y", stopped=never) is True
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["deep", "x"]
+
+
+def test_a_write_that_is_stopped_changes_nothing(tmp_path: Path) -> None:
+    """Nor does it leave anything."""
+    (tmp_path / "x").write_text("old")
+    with pytest.raises(RefusedError):
+        Folder(tmp_path, may_make=False).write(("x",), b"new", stopped=lambda: True)
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+    assert (tmp_path / "x").read_text() == "old"
+
+
+def test_a_write_that_does_not_fit_changes_nothing(tmp_path: Path) -> None:
+    """T5: as on a full disk, here by a limit of the process on the size of files."""
+    (tmp_path / "x").write_text("old")
+    code = (
+        "import resource, signal, pathlib; from gateway.plugins.tools.file_operations.folder import Folder\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
+        f"folder = Folder(pathlib.Path({str(tmp_path)!r}), may_make=False)\n"
+        "try:\n    folder.write(('x',), b'n' * 8192, stopped=lambda: False)\nexcept OSError:\n    print('failed')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "failed\n", done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+    assert (tmp_path / "x").read_text() == "old"
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 4096
+
+
+def test_a_missing_folder_is_made_only_where_it_may(tmp_path: Path) -> None:
+    """And only by writing."""
+    missing = tmp_path / "missing"
+    maker = Folder(missing, may_make=True)
+    assert maker.find(()) is None and maker.entries((), limit=1) == ([], 0)
+    assert not missing.exists()
+    with pytest.raises(FileNotFoundError):
+        Folder(missing, may_make=False).write(("x",), b"", stopped=never)
+    assert maker.write(("x",), b"", stopped=never) is True
+
+
+@pytest.mark.parametrize("path", ["self/environ", "sys/kernel/hostname", "meminfo", "1/status"])
+def test_files_of_the_kernel_are_no_files(path: str) -> None:
+    """Even where an operator names a folder that holds them."""
+    with pytest.raises(RefusedError):
+        Folder(Path("/proc"), may_make=False).read(path.split("/"), limit_bytes=100)
+
+
+def test_devices_are_no_files() -> None:
+    """They are not even opened."""
+    with pytest.raises(RefusedError):
+        Folder(Path("/dev"), may_make=False).read(("zero",), limit_bytes=100)
+
+
+def test_pipes_and_sockets_are_no_files(tmp_path: Path) -> None:
+    """Neither for reading nor for writing, and nobody waits for them."""
+    os.mkfifo(tmp_path / "pipe")
+    folder = Folder(tmp_path, may_make=False)
+    with pytest.raises(RefusedError):
+        folder.read(("pipe",), limit_bytes=100)
+    with pytest.raises(RefusedError):
+        folder.write(("pipe",), b"x", stopped=never)

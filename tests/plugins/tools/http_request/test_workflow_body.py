@@ -1,0 +1,53 @@
+"""Values of a workflow in the body of a request: the structure is the author's, whatever a value holds."""
+
+import json
+from urllib.parse import parse_qsl
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.plugins.tools.http_request.workflow_body import body_with
+from gateway.workflows.templates import pieces
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+TEMPLATE = '{"name": "{{params.x}}", "told": "by \\"{{params.x}}\\"", "it": {{params.x}}, "n": [{{params.n}}]}'
+
+
+def body(template: str, kind: str | None, *, steps: dict[str, object] | None = None, **params: object) -> str:
+    return body_with(kind)(pieces(template, {"params": params, "steps": steps or {}}))
+
+
+@given(x=TEXTS, n=st.none() | st.integers() | st.booleans() | st.lists(TEXTS) | st.dictionaries(TEXTS, TEXTS))
+@pytest.mark.parametrize("kind", ["application/json", "Application/JSON; charset=utf-8", "application/ld+json", None])
+def test_json_has_the_keys_of_its_author(kind: str | None, x: str, n: object) -> None:
+    """A value is a text, a part of one, or a whole value with its type."""
+    found = json.loads(body(TEMPLATE, kind, x=x, n=n))
+    assert found == {"name": x, "told": f'by "{x}"', "it": x, "n": [n]}
+
+
+@given(x=TEXTS)
+def test_a_form_has_the_fields_of_its_author(x: str) -> None:
+    written = body("name={{params.x}}&kind=a", "application/x-www-form-urlencoded", x=x)
+    assert parse_qsl(written, keep_blank_values=True) == [("name", x), ("kind", "a")]
+
+
+@pytest.mark.parametrize(
+    ("result", "value"),
+    [('{"rows":[[1]]}', {"rows": [[1]]}), ("12", 12), ("not JSON", "not JSON"), ('1}, {"a": 2', '1}, {"a": 2')],
+)
+def test_the_result_of_a_step_that_is_json_is_one_value(result: str, value: object) -> None:
+    """Whatever it holds it adds nothing beside itself."""
+    assert json.loads(body('{"found": {{steps.rows}}}', None, steps={"rows": result})) == {"found": value}
+
+
+def test_what_is_absent_is_null_and_what_is_no_json_is_text() -> None:
+    assert body('{"a": {{params.none}}, "b": "{{params.none}}"}', None) == '{"a": null, "b": ""}'
+    assert body('{"a": "{{params.x}}"}', "text/plain", x='"') == '{"a": """}'
+    assert body("Dear {{params.x}},", None, x='"Ann"') == 'Dear "Ann",'
+
+
+def test_a_backslash_takes_no_value() -> None:
+    """It would take the first character of it for an escape."""
+    with pytest.raises(ValueError, match=r"\{\{params\.x\}\}"):
+        body('{"a": "\\{{params.x}}"}', None, x="n")

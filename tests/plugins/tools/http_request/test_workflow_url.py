@@ -1,0 +1,50 @@
+"""Values of a workflow in a URL: data in their place, and nothing beside it."""
+
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.workflows.templates import pieces
+from gateway.plugins.tools.http_request.workflow_url import url_with
+
+TEMPLATE = "https://{{params.host}}.example.com/items/{{params.id}}/of?name={{params.name}}&kind=plain"
+
+
+def url(template: str, **params: object) -> str:
+    return url_with(pieces(template, {"params": params}))
+
+
+@given(name=st.text(st.characters(exclude_categories=["Cs"])), item=st.text("ab/.?#;&=@:%\\ ä", min_size=1))
+def test_a_value_stays_in_its_place(name: str, item: str) -> None:
+    """No further segment, parameter or fragment, whatever the value holds."""
+    if not item.strip("."):
+        item += "a"
+    parts = urlsplit(url(TEMPLATE, host="shop", id=item, name=name))
+    assert (parts.hostname, parts.fragment, parts.username) == ("shop.example.com", "", None)
+    assert [unquote(segment) for segment in parts.path.split("/")] == ["", "items", item, "of"]
+    assert parse_qs(parts.query, keep_blank_values=True, strict_parsing=True) == {"name": [name], "kind": ["plain"]}
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.com/", "evil.com#", "me@evil", "evil:80", "evil.com?", "a b", "\\evil", "evil%2f"]
+)
+def test_a_host_is_letters_digits_dots_and_hyphens(host: str) -> None:
+    """Anything else would end the host, or name a user."""
+    with pytest.raises(ValueError, match=r"\{\{params\.host\}\}"):
+        url(TEMPLATE, host=host, id="1", name="x")
+
+
+@pytest.mark.parametrize("dots", [".", ".."])
+def test_a_value_does_not_climb(dots: str) -> None:
+    """Clients remove dot segments (RFC 3986, section 5.2.4); in a query dots are dots."""
+    with pytest.raises(ValueError, match=r"\{\{params\.id\}\}"):
+        url(TEMPLATE, host="shop", id=dots, name="x")
+    assert url("https://a/?{{params.id}}", id=dots) == f"https://a/?{dots}"
+
+
+def test_a_scheme_is_written_out() -> None:
+    """The reason names the reference."""
+    with pytest.raises(ValueError, match=r"\{\{params\.s\}\}"):
+        url("{{params.s}}://a/", s="http")

@@ -1,0 +1,221 @@
+"""Who waits for events hears of each, from whichever process it came; nobody waits, nobody asks the store."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack
+
+import pytest
+
+from gateway.contracts.journal import Change, RunEvent
+from gateway.runs import event_feed as module
+from gateway.runs.event_feed import BATCH, Tail
+from gateway.contracts.store import StoreError
+from gateway.plugins.stores.sqlite import SqliteStore
+from tests.plugins.stores.records import event, new, run
+
+
+class Watched(SqliteStore):
+    """A store that notes how often it is asked for events; `broken`: it cannot say."""
+
+    asked = 0
+    broken = False
+
+    async def events(
+        self, *, after: int, tenant: str | None = None, run_id: str | None = None, limit: int
+    ) -> Sequence[RunEvent]:
+        self.asked += 1
+        self._check()
+        return await super().events(after=after, tenant=tenant, run_id=run_id, limit=limit)
+
+    async def last_event(self) -> int:
+        self._check()
+        return await super().last_event()
+
+    def _check(self) -> None:
+        if self.broken:
+            raise StoreError("disk I/O error")
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[Watched]:
+    made = Watched(":memory:")
+    await made.open()
+    for run_id in ("run_1", "run_2"):
+        await made.write(new(run(run_id)))
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def tail(store: Watched) -> AsyncIterator[Tail]:
+    made = Tail(store)
+    yield made
+    await made.close()
+
+
+async def happens(store: SqliteStore, *kinds: str, run_id: str = "run_1") -> None:
+    await store.write(Change(run=run(run_id), events=tuple(event(kind, run_id=run_id) for kind in kinds)))
+
+
+async def until(reached: Callable[[], bool]) -> None:
+    async with asyncio.timeout(120):
+        while not reached():
+            await asyncio.sleep(0.002)
+
+
+async def test_what_happens_is_heard_in_order(store: Watched, tail: Tail) -> None:
+    """Also where another process wrote it, which nobody here is told of; nothing of before."""
+    await happens(store, "before")
+    heard: list[str] = []
+    async with tail.listening(lambda one: heard.append(one.type)):
+        await happens(store, "a", "b")
+        await until(lambda: len(heard) == 2)
+        await happens(store, "c")
+        tail.nudge()
+        await until(lambda: len(heard) == 3)
+    assert heard == ["a", "b", "c"]
+
+
+async def test_a_nudge_is_heard_at_once(store: Watched, tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However rarely the store is looked at."""
+    monkeypatch.setattr(module, "LOOK_S", 3600.0)
+    heard = asyncio.Event()
+    async with tail.listening(lambda _: heard.set(), run_id="run_1"):
+        await happens(store, "a")
+        tail.nudge()
+        await asyncio.wait_for(heard.wait(), 120)
+
+
+async def test_who_waits_for_one_run_hears_of_no_other(store: Watched, tail: Tail) -> None:
+    """Several may wait for the same one."""
+    heard: dict[str, list[str]] = {"first": [], "second": [], "other": [], "all": []}
+    async with AsyncExitStack() as stack:
+        for name, run_id in (("first", "run_1"), ("second", "run_1"), ("other", "run_2"), ("all", None)):
+            told = heard[name]
+            await stack.enter_async_context(
+                tail.listening(lambda one, told=told: told.append(one.run_id), run_id=run_id)  # type: ignore[misc]
+            )
+        await happens(store, "a")
+        await happens(store, "b", run_id="run_2")
+        tail.nudge()
+        await until(lambda: len(heard["all"]) == 2)
+    assert heard == {"first": ["run_1"], "second": ["run_1"], "other": ["run_2"], "all": ["run_1", "run_2"]}
+
+
+async def test_many_who_wait_are_one_query(store: Watched, tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store is asked once for all of them, and each hears of everything."""
+    monkeypatch.setattr(module, "LOOK_S", 3600.0)
+    counts = [0] * 500
+
+    def counting(i: int) -> Callable[[RunEvent], None]:
+        def count(_event: RunEvent) -> None:
+            counts[i] += 1
+
+        return count
+
+    async with AsyncExitStack() as stack:
+        for i in range(len(counts)):
+            await stack.enter_async_context(tail.listening(counting(i), run_id="run_1"))
+        before = store.asked
+        await happens(store, "a", "b")
+        tail.nudge()
+        await until(lambda: counts == [2] * 500)
+        assert store.asked - before <= 2
+
+
+async def test_nobody_waits_nobody_asks(store: Watched, tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither before nor afterwards; and it begins anew for the next who waits."""
+    monkeypatch.setattr(module, "LOOK_S", 0.005)
+    assert store.asked == 0
+    async with tail.listening(lambda _: None):
+        await until(lambda: store.asked > 1)
+    await asyncio.sleep(0.03)
+    asked = store.asked
+    await asyncio.sleep(0.05)
+    assert store.asked == asked
+    heard: list[str] = []
+    await happens(store, "meanwhile")
+    async with tail.listening(lambda one: heard.append(one.type)):
+        await happens(store, "a")
+        await until(lambda: bool(heard))
+    assert heard == ["a"]
+
+
+async def test_more_than_one_query_takes_is_heard_whole(store: Watched, tail: Tail) -> None:
+    """Each once, in order."""
+    heard: list[str] = []
+    kinds = [f"e{i}" for i in range(2 * BATCH + 7)]
+    async with tail.listening(lambda one: heard.append(one.type)):
+        await happens(store, *kinds)
+        tail.nudge()
+        await until(lambda: len(heard) == len(kinds))
+    assert heard == kinds
+
+
+async def test_a_store_that_fails_for_a_while_loses_nothing(
+    store: Watched, tail: Tail, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was written meanwhile is heard afterwards; the store is left alone in between."""
+    monkeypatch.setattr(module, "STORE_PAUSE_S", 0.05)
+    monkeypatch.setattr(module, "LOOK_S", 0.002)
+    heard: list[str] = []
+    async with tail.listening(lambda one: heard.append(one.type)):
+        store.broken, asked = True, store.asked
+        await happens(store, "a")
+        await until(lambda: store.asked > asked)
+        await asyncio.sleep(0.1)
+        assert store.asked - asked <= 5 and heard == []
+        store.broken = False
+        await until(lambda: bool(heard))
+    assert heard == ["a"]
+
+
+async def test_who_cannot_begin_to_wait_is_told(store: Watched, tail: Tail) -> None:
+    """It would miss something; the next one begins as if nothing had been."""
+    store.broken = True
+    with pytest.raises(StoreError):
+        async with tail.listening(lambda _: None, run_id="run_1"):
+            raise AssertionError
+    store.broken = False
+    heard: list[str] = []
+    async with tail.listening(lambda one: heard.append(one.type), run_id="run_1"):
+        await happens(store, "a")
+        await until(lambda: bool(heard))
+
+
+async def test_one_who_fails_deafens_nobody_else(store: Watched, tail: Tail) -> None:
+    """Whatever it raised, the others go on hearing."""
+    heard: list[str] = []
+
+    def fails(_event: RunEvent) -> None:
+        raise KeyError
+
+    async with tail.listening(fails), tail.listening(lambda one: heard.append(one.type)):
+        for kind in "ab":
+            await happens(store, kind)
+            tail.nudge()
+        await until(lambda: heard == ["a", "b"])
+
+
+async def test_who_stops_waiting_in_the_middle_disturbs_nobody(store: Watched, tail: Tail) -> None:
+    """Of the same run, too."""
+    heard: list[str] = []
+    async with tail.listening(lambda one: heard.append(one.type), run_id="run_1"):
+        async with tail.listening(lambda _: None, run_id="run_1"):
+            pass
+        await happens(store, "a")
+        await until(lambda: heard == ["a"])
+
+
+async def test_a_closed_tail_is_silent(store: Watched) -> None:
+    """Twice is once, and before anybody waited it is nothing."""
+    tail = Tail(store)
+    await tail.close()
+    heard: list[str] = []
+    async with tail.listening(lambda one: heard.append(one.type)):
+        await tail.close()
+        await tail.close()
+        await happens(store, "a")
+        tail.nudge()
+        await asyncio.sleep(0.02)
+    assert heard == []

@@ -1,0 +1,398 @@
+"""Leases: a run has one driver, and one whose driver is gone gets another."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gateway.contracts.journal import Change, ConflictError, RunState, StoredRun
+from gateway.runs import leases as module
+from gateway.runs.leases import AT_ONCE, OWED, Keeper
+from gateway.runs.lease import LEASE_S
+from gateway.contracts.store import StoreError
+from gateway.testing.clock import ManualClock
+from tests.agent.doubles import Clock
+from tests.plugins.stores.records import new, parked, ruling, run
+
+from .failing import Failing
+
+ALL: tuple[RunState, ...] = ("running", "awaiting_approval")
+
+
+class Worker:
+    """A process with a keeper, on a store that others have, too. `took` are the runs that it let go on."""
+
+    def __init__(self, place: str, clock: ManualClock) -> None:
+        self.store = Failing(place)
+        self.took: list[StoredRun] = []
+        self.fails: Callable[[StoredRun], Exception | None] = lambda _: None
+        self.keeper = Keeper(self.store, clock=Clock(clock), resume=self._resume)
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self.keeper.run())
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+        await self.store.close()
+
+    async def _resume(self, taken: StoredRun) -> None:
+        if (error := self.fails(taken)) is not None:
+            raise error
+        self.took.append(taken)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def workers(tmp_path: Path, clock: ManualClock) -> AsyncIterator[tuple[Worker, Worker]]:
+    """Two processes on one file."""
+    made = [Worker(str(tmp_path / "gateway.db"), clock) for _ in range(2)]
+    for one in made:
+        await one.store.open()
+    yield made[0], made[1]
+    for one in made:
+        await one.close()
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOOK_S", 0.005)
+
+
+async def until(reached: Callable[[], bool]) -> None:
+    async with asyncio.timeout(120):
+        while not reached():
+            await asyncio.sleep(0.002)
+
+
+def now_s(clock: ManualClock) -> float:
+    return Clock(clock).time()
+
+
+async def endless() -> None:
+    await asyncio.Event().wait()
+
+
+async def test_a_run_is_never_driven_twice(workers: tuple[Worker, Worker]) -> None:
+    """However many want it at once, from whichever process."""
+    one, two = workers
+    for i in range(10):
+        await one.store.write(new(run(f"run_{i}", owner=None)))
+    wanted = [worker.keeper.claim(f"run_{i}", *ALL) for i in range(10) for worker in (one, two, one, two)]
+    got = [found for found in await asyncio.gather(*wanted) if found is not None]
+    assert sorted(found.id for found in got) == [f"run_{i}" for i in range(10)]
+    assert {found.fence for found in got} == {1}
+
+
+async def test_a_run_of_a_process_that_died_is_taken_up(workers: tuple[Worker, Worker], clock: ManualClock) -> None:
+    """Not before its lease is over, and by one; what its old owner writes afterwards is refused."""
+    one, two = workers
+    await one.store.write(new(run(owner=None)))
+    mine = await one.keeper.claim("run_1", *ALL)
+    assert mine is not None and mine.owner == one.keeper.owner
+    two.start()
+    clock.advance(LEASE_S)
+    await asyncio.sleep(0.03)
+    assert two.took == [] and await two.keeper.claim("run_1", *ALL) is None
+    clock.advance(0.1)
+    await until(lambda: bool(two.took))
+    (taken,) = two.took
+    assert (taken.owner, taken.fence) == (two.keeper.owner, mine.fence + 1)
+    with pytest.raises(ConflictError):
+        await one.store.write(Change(run=mine))
+    await two.store.write(Change(run=taken))
+
+
+async def test_a_run_that_is_held_stays_ours(workers: tuple[Worker, Worker], clock: ManualClock) -> None:
+    """For as long as it takes."""
+    one, two = workers
+    await one.store.write(new(run(owner=None)))
+    assert await one.keeper.claim("run_1", *ALL) is not None
+    task = asyncio.create_task(endless())
+    one.keeper.hold("run_1", task)
+    for worker in workers:
+        worker.start()
+    for _ in range(8):
+        clock.advance(LEASE_S * 0.9)
+        found = await one.store.run("run_1", tenant="acme")
+        while found is None or found.lease_s < now_s(clock) + LEASE_S:
+            await asyncio.sleep(0.002)
+            found = await one.store.run("run_1", tenant="acme")
+    assert one.took == two.took == [] and not task.done()
+    task.cancel()
+
+
+async def test_who_lost_a_run_is_stopped(workers: tuple[Worker, Worker], clock: ManualClock) -> None:
+    """It was taken up elsewhere, or a person ended it; other runs go on."""
+    one, two = workers
+    tasks = {}
+    for run_id in ("run_1", "run_2", "run_3"):
+        await one.store.write(new(run(run_id, owner=None)))
+        assert await one.keeper.claim(run_id, *ALL) is not None
+        tasks[run_id] = asyncio.create_task(endless())
+        one.keeper.hold(run_id, tasks[run_id])
+    clock.advance(LEASE_S + 1)  # so long it did nothing
+    assert await two.keeper.claim("run_1", *ALL) is not None
+    assert await two.store.cancel("run_2", tenant="acme", now_s=now_s(clock), events=(), audit=())
+    one.start()
+    await until(lambda: tasks["run_1"].done() and tasks["run_2"].done())
+    assert tasks["run_1"].cancelled() and tasks["run_2"].cancelled() and not tasks["run_3"].done()
+    tasks["run_3"].cancel()
+
+
+async def test_a_run_that_was_dropped_is_nobodys_loss(workers: tuple[Worker, Worker]) -> None:
+    """Its task may have other things to do."""
+    one, _ = workers
+    task = asyncio.create_task(endless())
+    one.keeper.hold("run_1", task)
+    one.keeper.drop("run_1", task)
+    one.keeper.drop("run_1", task)
+    one.keeper.drop("run_2", None)
+    one.start()
+    await asyncio.sleep(0.03)
+    assert not task.done()
+    task.cancel()
+
+
+async def test_who_drives_a_run_no_more_lets_its_next_driver_keep_it(
+    workers: tuple[Worker, Worker], clock: ManualClock
+) -> None:
+    """One that waited may be taken up before its first request has read all of its answer."""
+    one, two = workers
+    await one.store.write(new(run(owner=None)))
+    assert await one.keeper.claim("run_1", *ALL) is not None
+    first, second = asyncio.create_task(endless()), asyncio.create_task(endless())
+    one.keeper.hold("run_1", first)
+    one.keeper.hold("run_1", second)
+    one.keeper.drop("run_1", first)
+    one.start()
+    clock.advance(LEASE_S * 0.9)
+    found = None
+    async with asyncio.timeout(120):
+        while found is None or found.lease_s < now_s(clock) + LEASE_S:
+            await asyncio.sleep(0.002)
+            found = await two.store.run("run_1", tenant="acme")
+    assert not second.done()
+    for task in (first, second):
+        task.cancel()
+
+
+async def test_runs_wait_for_the_last_decision(workers: tuple[Worker, Worker]) -> None:
+    """One that waits for a person goes on by itself, once; one that waits for its client does not."""
+    one, two = workers
+    await one.store.write(parked())
+    await one.store.write(new(run("run_2", state="awaiting_client")))
+    await one.store.write(new(run("run_3", state="unknown")))
+    await one.store.write(new(run("run_4", state="interrupted")))
+    for worker in workers:
+        worker.start()
+    await asyncio.sleep(0.03)
+    assert one.took == two.took == []
+    assert (await two.store.rule(ruling()))[0] == "decided"
+    await until(lambda: bool(one.took or two.took))
+    await asyncio.sleep(0.03)
+    assert [taken.id for taken in (*one.took, *two.took)] == ["run_1"]
+
+
+async def test_many_runs_of_a_dead_process_are_shared(workers: tuple[Worker, Worker]) -> None:
+    """Each is taken up once, some at a time."""
+    one, two = workers
+    n = 3 * AT_ONCE
+    for i in range(n):
+        await one.store.write(new(run(f"run_{i}", owner="worker_dead")))
+    for worker in workers:
+        worker.start()
+    await until(lambda: len(one.took) + len(two.took) >= n)
+    await asyncio.sleep(0.03)
+    assert sorted(taken.id for taken in (*one.took, *two.took)) == sorted(f"run_{i}" for i in range(n))
+
+
+async def test_many_runs_are_taken_up_without_a_pause_of_looks(
+    workers: tuple[Worker, Worker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as the event loop keeps up, within one look; requests of clients have their turns between them."""
+    one, _ = workers
+    n = 5 * AT_ONCE
+    for i in range(n):
+        await one.store.write(new(run(f"run_{i}", owner=None)))
+    monkeypatch.setattr(module, "LOOK_S", 3600.0)
+    monkeypatch.setattr(module, "BUSY_S", 3600.0)
+    one.start()
+    await until(lambda: len(one.took) == n)
+
+
+async def test_who_drives_many_runs_takes_up_a_few_at_each_look(
+    workers: tuple[Worker, Worker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would only wait for each other."""
+    one, _ = workers
+    for i in range(2 * AT_ONCE):
+        await one.store.write(new(run(f"run_{i}", owner=None)))
+    monkeypatch.setattr(module, "LOOK_S", 3600.0)
+    monkeypatch.setattr(module, "UNDER_WAY", 1)
+    await one.store.write(new(run("mine", owner=one.keeper.owner)))
+    task = asyncio.create_task(endless())
+    one.keeper.hold("mine", task)
+    one.start()
+    await until(lambda: len(one.took) == AT_ONCE)
+    await asyncio.sleep(0.1)
+    assert len(one.took) == AT_ONCE
+    task.cancel()
+
+
+async def test_a_store_that_fails_for_a_while_stops_no_keeper(workers: tuple[Worker, Worker]) -> None:
+    """It is asked again."""
+    one, _ = workers
+    task = asyncio.create_task(endless())
+    one.keeper.hold("run_0", task)
+    await one.store.write(new(run(owner=None)))
+    one.store.broken = True
+    one.start()
+    await asyncio.sleep(0.03)
+    assert one.took == [] and not task.done(), "nobody knows whose it is"
+    one.store.broken = False
+    await until(lambda: bool(one.took))
+    assert task.cancelled() or task.cancelling()
+
+
+@pytest.mark.parametrize("error", [KeyError("credential"), ValueError("not JSON"), StoreError("disk I/O error")])
+async def test_a_run_that_cannot_go_on_stops_no_other(workers: tuple[Worker, Worker], error: Exception) -> None:
+    """It was stored by another version, for example."""
+    one, _ = workers
+    one.fails = lambda taken: error if taken.id == "run_1" else None
+    for run_id in ("run_1", "run_2"):
+        await one.store.write(new(run(run_id, owner=None)))
+    one.start()
+    await until(lambda: bool(one.took))
+    assert [taken.id for taken in one.took] == ["run_2"]
+
+
+async def test_an_end_that_could_not_be_written_is_written_later(workers: tuple[Worker, Worker]) -> None:
+    """As soon as the store takes it, and before anybody takes the run up; its request is stored already."""
+    one, _ = workers
+    await one.store.write(new(run(owner=one.keeper.owner)))
+    one.store.broken = True
+    one.keeper.owe(Change(run=run(state="completed", answer=b"{}")))
+    assert await one.keeper.claim("run_1", *ALL) is None, "it has its end"
+    one.start()
+    await asyncio.sleep(0.03)
+    assert await one.store.run("run_1", tenant="acme") == run(owner=one.keeper.owner)
+    one.store.broken = False
+    found = None
+    async with asyncio.timeout(120):
+        while found is None or found.state != "completed":
+            await asyncio.sleep(0.002)
+            found = await one.store.run("run_1", tenant="acme")
+    assert (found.answer, found.request, one.took) == (b"{}", run().request, [])
+
+
+async def test_an_end_that_comes_too_late_is_dropped(workers: tuple[Worker, Worker]) -> None:
+    """Somebody has taken the run up: it is theirs."""
+    one, two = workers
+    await one.store.write(new(run(owner=None)))
+    one.keeper.owe(Change(run=run(state="completed")))
+    assert await two.keeper.claim("run_1", *ALL) is not None
+    await one.store.write(new(run("run_2", owner=None)))
+    one.start()
+    await until(lambda: bool(one.took))
+    found = await one.store.run("run_1", tenant="acme")
+    assert found is not None and (found.state, found.owner) == ("running", two.keeper.owner)
+
+
+async def test_not_more_ends_are_kept_than_can_be(workers: tuple[Worker, Worker]) -> None:
+    """The oldest is forgotten, and its run can be taken up."""
+    one, _ = workers
+    await one.store.write(new(run("run_0", owner=None)))
+    for i in range(OWED + 1):
+        one.keeper.owe(Change(run=run(f"run_{i}", state="completed")))
+    assert await one.keeper.claim("run_0", *ALL) is not None
+
+
+class Leaping(Clock):
+    """One whose Unix time may be set."""
+
+    ahead_s = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead_s
+
+
+@pytest.mark.parametrize("ahead_s", [3600.0, -3600.0])
+async def test_a_leap_of_the_clock_takes_no_run_away(
+    workers: tuple[Worker, Worker], clock: ManualClock, ahead_s: float
+) -> None:
+    """Who drives one has time to renew its lease; what nobody has a lease on is taken up at once."""
+    one, two = workers
+    leaping = Leaping(clock)
+    keeper = Keeper(two.store, clock=leaping, resume=two.keeper._resume)
+    await one.store.write(new(run(owner=None)))
+    await one.store.write(new(run("run_2", owner=None)))
+    assert await one.keeper.claim("run_1", *ALL) is not None
+    leaping.ahead_s = ahead_s
+    assert await keeper.claim("run_1", *ALL) is None
+    assert await keeper.claim("run_2", *ALL) is not None
+    clock.advance(LEASE_S + 0.1)  # so long nobody has renewed it
+    assert (await keeper.claim("run_1", *ALL) is None) == (ahead_s < 0)
+
+
+async def test_a_lease_of_before_the_clock_was_set_back_becomes_a_short_one(
+    workers: tuple[Worker, Worker], clock: ManualClock
+) -> None:
+    """So that the run is not stuck for an hour when its process dies."""
+    one, _ = workers
+    await one.store.write(new(run(owner=one.keeper.owner, lease_s=now_s(clock) + 3600)))
+    task = asyncio.create_task(endless())
+    one.keeper.hold("run_1", task)
+    one.start()
+    found = await one.store.run("run_1", tenant="acme")
+    async with asyncio.timeout(120):
+        while found is None or found.lease_s > now_s(clock) + LEASE_S:
+            await asyncio.sleep(0.002)
+            found = await one.store.run("run_1", tenant="acme")
+    task.cancel()
+
+
+async def test_a_worker_that_ends_leaves_no_lease_behind(workers: tuple[Worker, Worker], clock: ManualClock) -> None:
+    """Another worker takes its runs up at once, and no others; the ends that it owed are written before."""
+    one, two = workers
+    for number in range(3):
+        await one.store.write(new(run(f"run_{number}")))
+    assert await one.keeper.claim("run_0", *ALL) and await two.keeper.claim("run_1", *ALL)
+    owed = await one.keeper.claim("run_2", *ALL)
+    assert owed is not None
+    one.keeper.owe(Change(run=replace(owed, state="completed", owner=None, lease_s=0.0)))
+    await one.keeper.close()
+    assert await two.keeper.claim("run_0", *ALL) is not None
+    assert await one.keeper.claim("run_1", *ALL) is None
+    ended = await two.store.run("run_2", tenant="acme")
+    assert ended is not None and ended.state == "completed"
+
+
+async def test_a_store_that_fails_at_the_end_of_a_worker_is_said(
+    workers: tuple[Worker, Worker], caplog: pytest.LogCaptureFixture
+) -> None:
+    one, _ = workers
+    await one.store.close()
+    await one.keeper.close()
+    assert "taken up once their leases are over" in caplog.text
+
+
+async def test_a_run_that_we_drive_is_not_claimed_anew(workers: tuple[Worker, Worker], clock: ManualClock) -> None:
+    """Though its lease could not be renewed in time."""
+    one, two = workers
+    await one.store.write(new(run(owner=None)))
+    assert await one.keeper.claim("run_1", *ALL) is not None
+    task = asyncio.create_task(endless())
+    one.keeper.hold("run_1", task)
+    clock.advance(LEASE_S + 1)
+    assert await one.keeper.claim("run_1", *ALL) is None
+    assert await two.keeper.claim("run_1", *ALL) is not None
+    task.cancel()

@@ -1,0 +1,78 @@
+"""What is kept of a request: all that a run needs to go on, and nothing that would let somebody be its client."""
+
+from dataclasses import replace
+
+import orjson
+
+from gateway.contracts.exchange import Caller, Exchange, Json, Resume
+from gateway.contracts.journal import StoredRun
+from gateway.runs.snapshot import exchange_of, request_of
+
+BODY: Json = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0}
+ASKED = Exchange(
+    id="run_1",
+    body=BODY,
+    caller=Caller("c", "t", frozenset(("context", "approve"))),
+    chain="main",
+    prompt="p",
+    conversation="conv",
+    only_tools=("a", "b_*"),
+    approvals="hold",
+    fingerprint="f",
+    idempotency_key="k",
+    events=True,
+    header=b"X-Secret: one\r\n",
+    credential=b"Authorization: Bearer two\r\n",
+    credential_header=b"x-api-key",
+)
+
+
+def stored(exchange: Exchange) -> StoredRun:
+    return StoredRun(
+        id=exchange.id,
+        tenant=exchange.caller.tenant,
+        caller=exchange.caller.name,
+        chain=exchange.chain,
+        conversation=exchange.conversation,
+        fingerprint=exchange.fingerprint,
+        idempotency_key=exchange.idempotency_key,
+        state="running",
+        effects=False,
+        created_s=1.0,
+        updated_s=1.0,
+        request=request_of(exchange),
+    )
+
+
+def test_a_run_goes_on_with_what_was_asked() -> None:
+    """The same exchange, but for what is never stored, and for how a person is waited for now."""
+    resume = Resume(stored(ASKED))
+    again = exchange_of(resume, approvals="turn")
+    assert again == replace(ASKED, header=b"", credential=b"", approvals="turn", resume=resume)
+
+
+def test_no_header_and_no_credential_is_kept() -> None:
+    """Only whether there was a credential, and in which header its client puts it."""
+    kept = request_of(ASKED)
+    assert b"one" not in kept and b"two" not in kept
+    assert b'"credential":true' in kept and b'"credential":false' in request_of(replace(ASKED, credential=b""))
+
+
+def test_a_run_of_a_workflow_keeps_it_as_it_was() -> None:
+    """Whatever becomes of its file; a run that was begun before there were workflows is of none."""
+    use: Json = {
+        "definition": {"name": "w", "description": "x", "steps": []},
+        "parameters": {"text": "{{params.x}} \u2713"},
+    }
+    asked = replace(ASKED, workflow=use)
+    assert exchange_of(Resume(stored(asked)), approvals="hold").workflow == use
+    old = orjson.loads(request_of(ASKED))
+    del old["workflow"]
+    run = replace(stored(ASKED), request=orjson.dumps(old))
+    assert exchange_of(Resume(run), approvals="hold").workflow is None
+
+
+def test_who_brings_the_run_on_brings_its_own() -> None:
+    """Header lines and credential of the request in which it goes on."""
+    again = exchange_of(Resume(stored(ASKED)), approvals="hold", header=b"A: b\r\n", credential=b"C: d\r\n")
+    assert (again.header, again.credential, again.approvals) == (b"A: b\r\n", b"C: d\r\n", "hold")

@@ -1,0 +1,29 @@
+"""The command line of bubblewrap; what it does is tried in test_launcher.py, where it is installed."""
+
+from pathlib import Path
+
+from gateway.sandbox.bubblewrap import arguments
+from gateway.sandbox.order import Order
+
+ORDER = Order(argv=("ls",), cwd="/home/x", level="bubblewrap", timeout_s=1, bubblewrap="/usr/bin/bwrap")
+
+
+def test_everything_is_unshared_and_only_the_folder_is_writable() -> None:
+    """And what runs comes last, behind the end of the options."""
+    found = arguments(ORDER, ("/usr/bin/ls", "--bind"), status=5, seccomp=7)
+    assert found[0] == "/usr/bin/bwrap"
+    assert {"--unshare-all", "--die-with-parent", "--clearenv", "--new-session"} <= set(found)
+    assert found[-3:] == ["--", "/usr/bin/ls", "--bind"]
+    own = found[: found.index("--")]
+    assert [own[at + 1] for at, word in enumerate(own) if word == "--bind"] == ["/home/x"]
+    assert own[own.index("--remount-ro") + 1] == "/"
+    assert own[own.index("--seccomp") + 1] == "7"
+
+
+def test_links_of_the_system_stay_links() -> None:
+    """/bin is one on most systems; a folder is bound."""
+    found = arguments(ORDER, ("/usr/bin/ls",), status=5, seccomp=None)
+    before = found[found.index("/bin") - 2 : found.index("/bin")]
+    linked = Path("/bin").is_symlink()
+    assert (before[0] == "--symlink") is linked
+    assert "--seccomp" not in found

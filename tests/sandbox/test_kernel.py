@@ -1,0 +1,36 @@
+"""System calls by number answer as the system says."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gateway.sandbox.kernel import filesystem_type, openat2
+from tests.sandbox.machine import in_child
+
+PROC_SUPER_MAGIC = 0x9FA0
+
+
+def test_a_call_that_fails_raises_what_the_system_says() -> None:
+    """The error number of the call, not of anything else."""
+    with pytest.raises(FileNotFoundError):
+        openat2(-100, "/nowhere/at/all", flags=os.O_RDONLY, mode=0, resolve=0)
+
+
+def test_the_file_system_of_a_file_is_told(tmp_path: Path) -> None:
+    """proc is proc, and a folder of ours is not."""
+    found = {}
+    for path in ("/proc", str(tmp_path)):
+        descriptor = os.open(path, os.O_RDONLY)
+        found[path] = filesystem_type(descriptor)
+        os.close(descriptor)
+    assert found["/proc"] == PROC_SUPER_MAGIC != found[str(tmp_path)]
+
+
+def test_capabilities_are_given_up() -> None:
+    """Afterwards none is effective or permitted."""
+    printed = in_child(
+        "from gateway.sandbox.kernel import drop_capabilities; drop_capabilities();"
+        "print([l.split()[1] for l in open('/proc/self/status') if l.startswith(('CapEff', 'CapPrm'))])"
+    )
+    assert printed == "['0000000000000000', '0000000000000000']"

@@ -1,0 +1,67 @@
+"""Which level is chosen, on this machine and on machines that have less."""
+
+from pathlib import Path
+
+import pytest
+
+from gateway.sandbox import landlock, seccomp
+from gateway.sandbox.levels import ACCEPTED, Sandbox, strongest
+from tests.sandbox.machine import CONFINED, in_child, order
+
+#: Takes away what a machine may lack, then asks for the strongest level.
+POORER = """
+import asyncio, os
+from pathlib import Path
+from gateway.sandbox import seccomp
+from gateway.sandbox.levels import strongest
+from tests.sandbox.machine import order
+os.environ["PATH"] = "/nowhere"
+seccomp.install([{missing}])
+choice = asyncio.run(strongest({sandbox!r}, order(Path({folder!r}), level="none")))
+print(choice.level, "|", choice.reason)
+"""
+NO_NAMESPACES = "seccomp.Refused('unshare', 272, 97)"
+NO_LANDLOCK = "seccomp.Refused('landlock_create_ruleset', 444, 444)"
+HAS_LANDLOCK = landlock.abi() > 0 and seccomp.known_machine()
+
+
+def poorer(folder: Path, *missing: str, sandbox: Sandbox = "auto") -> str:
+    return in_child(POORER.format(missing=", ".join(missing), sandbox=sandbox, folder=str(folder)))
+
+
+@pytest.mark.parametrize("sandbox", ["auto", "bubblewrap", "landlock", "none"])
+async def test_the_strongest_accepted_level_is_chosen(sandbox: Sandbox, tmp_path: Path) -> None:
+    """Of those that this machine has; without any, the reasons are told."""
+    possible = [level for level in ACCEPTED[sandbox] if level in (*CONFINED, "none")]
+    choice = await strongest(sandbox, order(tmp_path, level="none"))
+    assert choice.level == (possible[0] if possible else None)
+    assert bool(choice.reason) is not bool(possible)
+
+
+def test_without_namespaces_landlock_alone_is_left(tmp_path: Path) -> None:
+    """As in most containers."""
+    said = poorer(tmp_path, NO_NAMESPACES)
+    assert said.startswith("landlock |") is HAS_LANDLOCK
+
+
+def test_without_anything_nothing_runs(tmp_path: Path) -> None:
+    """T21: never silently weaker; every reason is told."""
+    said = poorer(tmp_path, NO_NAMESPACES, NO_LANDLOCK)
+    assert said.startswith("None | bubblewrap: the program bwrap is not installed; namespaces: ")
+    assert "; landlock: " in said
+
+
+def test_landlock_is_needed_beside_namespaces(tmp_path: Path) -> None:
+    """They hide no files."""
+    assert poorer(tmp_path, NO_LANDLOCK, sandbox="landlock").startswith("None |")
+
+
+def test_bubblewrap_alone_is_not_replaced(tmp_path: Path) -> None:
+    """Who asks for it gets it or nothing."""
+    assert poorer(tmp_path, sandbox="bubblewrap") == "None | bubblewrap: the program bwrap is not installed"
+
+
+def test_only_none_is_none(tmp_path: Path) -> None:
+    """Only where the operator says so."""
+    assert poorer(tmp_path, NO_NAMESPACES, NO_LANDLOCK, sandbox="none").startswith("none |")
+    assert [choice for choice, levels in ACCEPTED.items() if "none" in levels] == ["none"]

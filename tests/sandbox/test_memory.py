@@ -1,0 +1,136 @@
+"""The memory of a command's processes together, also where none of them has it mapped."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gateway.sandbox.memory import held_bytes
+from gateway.sandbox.order import Level, Limits
+from tests.sandbox.machine import CONFINED, EVERY_LEVEL, PYTHON, order, run_order
+
+confined = pytest.mark.parametrize("level", CONFINED)
+LIMITS = Limits(memory_bytes=256 << 20)
+
+MEMFD = """
+import os, time
+for number in range(60):
+    held = os.memfd_create("held")
+    for _ in range(15):
+        os.write(held, bytes(1 << 20))
+print("held 900 MB")
+time.sleep(30)
+"""
+SHARED = """
+import mmap, time
+kept = [mmap.mmap(-1, 20 << 20) for _ in range(45)]
+for one in kept:
+    one.write(bytes(20 << 20))
+print("held 900 MB")
+time.sleep(30)
+"""
+ZERO = """
+import ctypes, mmap, os, time
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+device = os.open("/dev/zero", os.O_RDWR)
+while True:  # each turn leaves 20 MB behind one page
+    size = 20 << 20
+    place = libc.mmap(None, size, 3, mmap.MAP_SHARED, device, 0)
+    ctypes.memset(place, 1, size)
+    libc.munmap(place + 4096, size - 4096)
+"""
+SOCKETS = """
+import os, socket, time
+for _ in range(4):
+    os.fork()
+kept = []
+for _ in range(100):
+    pair = socket.socketpair()
+    pair[0].setblocking(False)
+    try:
+        while True:
+            pair[0].send(bytes(1 << 16))
+    except BlockingIOError:
+        kept.append(pair)
+print("held 300 MB")
+time.sleep(30)
+"""
+HIDDEN = "import ctypes\nctypes.CDLL(None).prctl(4, 0, 0, 0, 0)\n" + ZERO
+
+
+@confined
+@pytest.mark.parametrize(
+    "code", [MEMFD, SHARED, ZERO, SOCKETS, HIDDEN], ids=["memfd", "shared", "zero", "sockets", "hidden"]
+)
+async def test_memory_that_no_process_shows_is_limited(code: str, level: Level, tmp_path: Path) -> None:
+    """A system call is refused, or the count ends the command."""
+    finished = await run_order(order(tmp_path, PYTHON, "-I", "-S", "-c", code, level=level, limits=LIMITS))
+    assert finished.outcome.end == "memory" or "Operation not permitted" in finished.stderr, finished
+    assert "held" not in finished.stdout
+
+
+@pytest.mark.parametrize("level", EVERY_LEVEL)
+async def test_ordinary_programs_stay_below(level: Level, tmp_path: Path) -> None:
+    """Event loops have sockets of their own, and threads stacks."""
+    code = (
+        "import asyncio, threading\n"
+        "async def main():\n"
+        "    return await asyncio.gather(*(asyncio.to_thread(sum, range(10)) for _ in range(3)))\n"
+        "print(sum(asyncio.run(main())))"
+    )
+    finished = await run_order(order(tmp_path, PYTHON, "-I", "-S", "-c", code, level=level))
+    assert (finished.outcome.end, finished.stdout) == ("exited", "135\n"), finished
+
+
+SEGMENT = """
+import ctypes
+libc = ctypes.CDLL(None)
+print(libc.shmget(0, 1 << 20, 0o1600), libc.semget(0, 1, 0o1600), libc.msgget(0, 0o1600))
+"""
+
+
+@confined
+async def test_no_memory_outlives_a_command(level: Level, tmp_path: Path) -> None:
+    """SysV segments, semaphores and queues live until somebody removes them: there are none."""
+    before = Path("/proc/sysvipc/shm").read_text()
+    finished = await run_order(order(tmp_path, PYTHON, "-I", "-S", "-c", SEGMENT, level=level))
+    assert finished.stdout == "-1 -1 -1\n"
+    assert Path("/proc/sysvipc/shm").read_text() == before
+
+
+NAMESPACE = """
+import ctypes, os, subprocess, threading
+libc = ctypes.CDLL(None, use_errno=True)
+new_user, new_mount, clone3 = 0x10000000, 0x20000, 435
+print(libc.unshare(new_user | new_mount), libc.unshare(new_user), libc.setns(0, 0), end=" ")
+print(libc.mount(b"tmpfs", b".", b"tmpfs", 0, None), libc.syscall(430, b"tmpfs", 0), end=" ")
+print(libc.syscall(clone3, 0, 0), ctypes.get_errno(), end=" ")
+thread = threading.Thread(target=print, args=("thread",), kwargs={"end": " ", "flush": True})
+thread.start()
+thread.join()
+print(subprocess.run(["sh", "-c", "exit 7"]).returncode, os.waitpid(os.posix_spawn("/bin/true", ["true"], {}), 0)[1])
+"""
+
+
+@confined
+async def test_no_command_makes_a_namespace(level: Level, tmp_path: Path) -> None:
+    """It could mount a tmpfs there, whose pages nobody counts. Threads and children are made by the older call."""
+    finished = await run_order(order(tmp_path, PYTHON, "-I", "-S", "-c", NAMESPACE, level=level))
+    assert finished.stdout == "-1 -1 -1 -1 -1 -1 38 thread 7 0\n", finished
+
+
+@pytest.mark.parametrize("level", EVERY_LEVEL)
+async def test_threads_count_as_processes(level: Level, tmp_path: Path) -> None:
+    """The kernel's own limit counts them, and does not hold for root."""
+    code = "import threading, time\n[threading.Thread(target=time.sleep, args=(30,)).start() for _ in range(100)]"
+    finished = await run_order(order(tmp_path, PYTHON, "-I", "-S", "-c", code, level=level, timeout_s=5.0))
+    assert finished.outcome.end == "processes" or "can't start new thread" in finished.stderr, finished
+
+
+def test_what_has_ended_holds_nothing() -> None:
+    """A process that is gone, beside one that is there."""
+    own = held_bytes([os.getpid()], filtered=False)
+    assert own > 1 << 20
+    assert held_bytes([2**22 - 1], filtered=True) == 0

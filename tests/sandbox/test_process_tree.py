@@ -1,0 +1,67 @@
+"""Descendants: found by whoever reaps orphans, and ended all together."""
+
+import os
+
+from gateway.sandbox import process_tree as family
+from tests.sandbox.machine import in_child
+
+REAPER = """
+import os, subprocess, time
+from gateway.sandbox import process_tree as family
+from gateway.sandbox.kernel import PR_SET_CHILD_SUBREAPER, prctl
+prctl(PR_SET_CHILD_SUBREAPER, 1)
+def wait_for(count):
+    while len(family.members()) != count:
+        time.sleep(0.005)
+def command(member):
+    try:
+        return open(f"/proc/{member.pid}/comm").read().strip()
+    except OSError:
+        return "gone"
+def wait_for_commands(*names):
+    while sorted(map(command, family.members())) != sorted(names):
+        time.sleep(0.005)
+"""
+
+
+def test_orphans_in_sessions_of_their_own_are_found_and_ended() -> None:
+    """Two forks and a new session do not leave the family."""
+    code = REAPER + (
+        "done = subprocess.run(['/bin/sh', '-c', 'setsid sleep 60 & (sleep 60 &) & exit 3'])\n"
+        "wait_for_commands('sleep', 'sleep')\n"  # and no shell on its way to them
+        "print(done.returncode, sorted(m.depth for m in family.members()))\n"
+        "family.end(grace_s=0)\n"
+        "print(family.members())\n"
+    )
+    assert in_child(code).splitlines() == ["3 [1, 1]", "[]"]
+
+
+def test_the_end_begins_politely() -> None:
+    """SIGTERM first; whoever does not listen is killed after the grace."""
+    code = REAPER + (
+        "polite = subprocess.Popen(['/bin/sh', '-c', 'sleep 60 & trap \"exit 7\" TERM; wait'])\n"
+        "deaf = subprocess.Popen(['/bin/sh', '-c', 'trap \"\" TERM; while :; do sleep 60; done'])\n"
+        "wait_for(4)\n"
+        "time.sleep(0.1)\n"
+        "codes = family.end(grace_s=0.3)\n"
+        "print(codes[polite.pid], codes[deaf.pid], family.members())\n"
+    )
+    assert in_child(code).endswith("7 137 []")
+
+
+def test_codes_are_as_shells_count() -> None:
+    """128 and the signal."""
+    code = REAPER + (
+        "one = subprocess.Popen(['/bin/sh', '-c', 'kill -9 $$'])\n"
+        "two = subprocess.Popen(['/bin/sh', '-c', 'exit 4'])\n"
+        "wait_for(0)\n"
+        "codes = family.reap()\n"
+        "print(codes[one.pid], codes[two.pid])\n"
+    )
+    assert in_child(code) == "137 4"
+
+
+def test_the_tasks_of_this_user_are_counted() -> None:
+    """At least this one."""
+    assert family.tasks_of_this_user() >= 1
+    assert all(member.pid != os.getpid() for member in family.members())

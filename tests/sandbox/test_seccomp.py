@@ -1,0 +1,80 @@
+"""The filter of system calls, installed for real."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from gateway.sandbox import seccomp
+from tests.sandbox.machine import in_child
+
+INSTALLED = """
+import mmap, os, resource, signal, socket
+from pathlib import Path
+from gateway.sandbox import seccomp
+def told(action):
+    try:
+        action()
+    except OSError as error:
+        return type(error).__name__
+    return "done"
+if seccomp.known_machine():
+    seccomp.install({groups})
+    print(told({action}))
+else:
+    print("unknown machine")
+"""
+
+
+def expected(outcome: str) -> str:
+    return outcome if seccomp.known_machine() else "unknown machine"
+
+
+@pytest.mark.parametrize(
+    ("groups", "action", "outcome"),
+    [
+        ("seccomp.ALWAYS", "lambda: socket.socket(socket.AF_INET)", "PermissionError"),
+        ("seccomp.ALWAYS", "lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)", "PermissionError"),
+        ("seccomp.ALWAYS", "lambda: socket.socket(socket.AF_UNIX)", "PermissionError"),
+        ("seccomp.ALWAYS", "lambda: socket.socketpair()[0].close()", "done"),
+        ("seccomp.ALWAYS", "lambda: resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE)", "PermissionError"),
+        ("seccomp.ALWAYS", "lambda: resource.prlimit(0, resource.RLIMIT_NOFILE)", "done"),
+        ("seccomp.ALWAYS", "lambda: os.sched_setaffinity(os.getppid(), {0})", "PermissionError"),
+        ("seccomp.ALWAYS", "lambda: os.kill(os.getpid(), 0)", "done"),
+        ("seccomp.ALWAYS", "lambda: os.memfd_create('held')", "PermissionError"),
+        ("seccomp.ALWAYS", "lambda: mmap.mmap(-1, 4096)", "PermissionError"),
+        ("seccomp.ALWAYS", "lambda: mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)", "done"),
+        ("seccomp.ALWAYS", "lambda: os.chmod('/nowhere', 0o4755)", "PermissionError"),
+        ("seccomp.ALWAYS", "lambda: os.chmod('/nowhere', 0o2755)", "PermissionError"),
+        ("seccomp.ALWAYS", "lambda: os.chmod('/nowhere', 0o755)", "FileNotFoundError"),
+        ("seccomp.ALWAYS", "lambda: os.open('/nowhere/new', os.O_CREAT, 0o4755)", "PermissionError"),
+        ("seccomp.ALWAYS", "lambda: os.open('/nowhere/new', os.O_CREAT, 0o755)", "FileNotFoundError"),
+        ("seccomp.ALWAYS", "lambda: os.open('/nowhere/old', os.O_RDONLY, 0o4755)", "FileNotFoundError"),
+        ("seccomp.ALWAYS", "lambda: os.mknod('/nowhere/new', 0o104755)", "PermissionError"),
+        ("seccomp.ALWAYS", "lambda: os.mknod('/nowhere/new', 0o100755)", "FileNotFoundError"),
+        ("seccomp.METADATA", "lambda: os.chmod('.', 0o755)", "PermissionError"),
+        ("seccomp.METADATA", "lambda: os.chown('.', -1, -1)", "PermissionError"),
+        ("seccomp.METADATA", "lambda: os.utime('.')", "PermissionError"),
+        ("seccomp.METADATA", "lambda: os.utime(os.open('.', os.O_RDONLY))", "done"),
+        ("seccomp.TRUNCATE", "lambda: os.truncate('/nowhere', 0)", "PermissionError"),
+        ("seccomp.SIGNALS", "lambda: os.kill(os.getppid(), 0)", "PermissionError"),
+    ],
+)
+def test_refused_calls_answer_eperm(groups: str, action: str, outcome: str) -> None:
+    """And the calls beside them work."""
+    code = INSTALLED.replace("{groups}", groups).replace("{action}", action)
+    assert in_child(code) == expected(outcome)
+
+
+def test_every_group_together_is_a_program_that_the_kernel_takes() -> None:
+    """Programs have at most 4096 instructions and must end."""
+    groups = "(*seccomp.ALWAYS, *seccomp.METADATA, *seccomp.TRUNCATE, *seccomp.SIGNALS)"
+    code = INSTALLED.replace("{groups}", groups).replace("{action}", "lambda: None")
+    assert in_child(code) == expected("done")
+
+
+@pytest.mark.parametrize("calls", [seccomp.ALWAYS, (*seccomp.METADATA, *seccomp.TRUNCATE, *seccomp.SIGNALS)])
+def test_no_call_is_listed_twice(calls: Sequence[seccomp.Refused]) -> None:
+    """Two lines for one call would contradict each other unseen."""
+    for numbers in ([c.x86_64 for c in calls], [c.aarch64 for c in calls], [c.name for c in calls]):
+        given = [number for number in numbers if number is not None]
+        assert len(given) == len(set(given))

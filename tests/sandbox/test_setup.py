@@ -1,0 +1,52 @@
+"""The steps before a command: each failure is told, and nothing runs after it."""
+
+from pathlib import Path
+
+import pytest
+
+from gateway.sandbox.order import Level
+from tests.sandbox.machine import EVERY_LEVEL, in_child, order, run_order, shell
+
+
+@pytest.mark.parametrize("level", EVERY_LEVEL)
+async def test_a_folder_that_is_gone_is_told(level: Level, tmp_path: Path) -> None:
+    """Nothing runs anywhere else instead."""
+    finished = await shell(tmp_path / "gone", "echo ran", level=level)
+    assert finished.outcome.end in ("not_started", "unconfined")
+    assert finished.stdout == ""
+
+
+async def test_what_cannot_be_executed_is_told(tmp_path: Path) -> None:
+    """With the name and the reason."""
+    (tmp_path / "text").write_text("no program")
+    finished = await run_order(order(tmp_path, "./text", level="none"))
+    assert finished.outcome.end == "not_started"
+    assert finished.outcome.detail == "'./text': Permission denied"
+
+
+@pytest.mark.parametrize("level", EVERY_LEVEL)
+async def test_a_command_starts_with_signals_as_usual(level: Level, tmp_path: Path) -> None:
+    """Python ignores SIGPIPE; a pipeline must still end when its reader does."""
+    finished = await shell(tmp_path, "yes | head -n 1; trap", level=level)
+    assert (finished.outcome.end, finished.stdout, finished.stderr) == ("exited", "y\n", "")
+
+
+@pytest.mark.parametrize("level", EVERY_LEVEL)
+async def test_a_command_has_no_descriptors_but_three(level: Level, tmp_path: Path) -> None:
+    """No way to the launcher's own pipes: every other number is closed."""
+    tries = "for n in 3 4 5 6 7 8 9; do (: >&$n) 2>/dev/null && echo open $n; done; cat; echo end"
+    finished = await shell(tmp_path, tries, level=level)
+    assert finished.stdout == "end\n"
+
+
+def test_a_step_that_raises_anything_is_told() -> None:
+    """Whatever goes wrong in the child: it never returns into the launcher's code."""
+    printed = in_child(
+        "import os\nfrom gateway.sandbox import setup\n"
+        "r, w = os.pipe()\n"
+        "def become(): raise RuntimeError('odd')\n"
+        "pid = setup.fork(become, report=w)\n"
+        "os.close(w)\n"
+        "print(os.read(r, 999).decode().strip(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))"
+    )
+    assert "odd" in printed and '"unconfined"' in printed and printed.endswith("125")

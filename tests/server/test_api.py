@@ -1,0 +1,97 @@
+"""The pages of the context lane: each is there once, and none of them answers a stranger."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+from running import key
+
+from gateway.api.site import OPEN, Route
+from gateway.server.api import Rooms
+from gateway.testing.local import LocalGateway
+
+KEYS = [key("guest", "passthrough"), key("user", "context"), key("boss", "context", "approve", "admin")]
+#: Makes the plain path of chat completions ours.
+OURS = {"X-Context-Mode": "context"}
+ASKED = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+
+
+@asynccontextmanager
+async def gateway() -> AsyncIterator[tuple[Sequence[Route], aiohttp.ClientSession]]:
+    """The routes of a gateway with keys, but for those that everybody may ask, and who asks it."""
+    config = {"keys": KEYS, "upstreams": [], "store": "sqlite:///:memory:"}
+    async with LocalGateway(config) as made, aiohttp.ClientSession(made.base_url) as session:
+        rooms: Rooms = made.gateway._rooms()
+        routes = [*rooms.of_context(), *rooms.of_runs(), *rooms.of_services()]
+        yield [route for route in routes if route[1] not in OPEN], session
+
+
+async def test_each_page_is_there_once() -> None:
+    """aiohttp would let the first of two routes win, and never say so."""
+    async with gateway() as (routes, _):
+        counted = Counter((method, path) for method, path, _ in routes)
+        assert {route for route, count in counted.items() if count > 1} == set()
+        paths = {path for _, path in counted}
+        for path in (
+            "/context/chat/completions",
+            "/context/explain",
+            "/context/approvals/{id}",
+            "/context/runs/{id}",
+            "/context/audit",
+            "/context/ws",
+            "/mcp/services",
+            "/v1/system-prompts/{id}/enhanced",
+            "/workflows",
+            "/workflows/categories",
+            "/workflows/{name}/runs",
+        ):
+            assert path in paths, path
+
+
+async def test_fixed_paths_come_before_those_with_a_name_in_them() -> None:
+    """`/workflows/categories` is no workflow; whichever stands first gets the request."""
+    async with gateway() as (routes, _):
+        seen: list[tuple[str, str]] = []
+        for method, path, _ in routes:
+            for earlier_method, earlier in seen:
+                pattern = re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(earlier))
+                assert earlier_method != method or not re.fullmatch(pattern, path), f"{earlier} hides {path}"
+            seen.append((method, path))
+
+
+@pytest.mark.parametrize(
+    ("caller", "status", "code"),
+    [("", 401, "missing_api_key"), ("nobody", 401, "invalid_api_key"), ("guest", 403, "scope_missing")],
+)
+async def test_no_page_answers_a_stranger(caller: str, status: int, code: str) -> None:
+    """Without a key, with a wrong one, with one that may not; whatever is asked."""
+    headers = {**OURS, **({"X-Gateway-Key": caller} if caller else {})}
+    async with gateway() as (routes, session):
+        for method, path, _ in routes:
+            place = re.sub(r"\{\w+\}", "x", path)
+            async with session.request(method, place, headers=headers, json=ASKED) as response:
+                content = await response.read()
+                assert response.status == status, (method, path, content)
+                assert method == "HEAD" or json.loads(content)["error"]["code"] == code, (method, path)
+
+
+async def test_who_may_use_the_lane_may_not_do_everything() -> None:
+    """A key for chats neither decides, nor changes prompts, nor sees services or the audit log."""
+    async with gateway() as (_, session):
+        for method, path, body in (
+            ("POST", "/context/approvals/ap_x", {"decision": "approve"}),
+            ("PUT", "/v1/system-prompts/x", {"text": "x"}),
+            ("GET", "/context/audit", None),
+            ("GET", "/mcp/services", None),
+        ):
+            told = {}
+            for caller in ("user", "boss"):
+                headers = {"X-Gateway-Key": caller}
+                async with session.request(method, path, headers=headers, json=body) as response:
+                    told[caller] = response.status
+            assert told["user"] in (403, 404) and told["boss"] in (200, 201, 404), (path, told)
+            assert path.endswith("ap_x") or told["user"] == 403

@@ -1,0 +1,67 @@
+"""What a gateway prints at its start, and what it says of the model's word on risk wherever it says it."""
+
+from pathlib import Path
+
+import pytest
+
+from gateway.server.banner import TRUST, banner
+from gateway.config import load
+from gateway.cli.check_config import described
+
+ROOT = Path(__file__).parents[2]
+ALWAYS = "A call that the model itself calls low in risk runs without asking. `risk: {trust_llm: never}` ends that."
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def lines(text: str | None) -> dict[str, str]:
+    """The lines of the banner by their labels."""
+    file = None
+    if text is not None:
+        file = Path("gateway.yaml")
+        file.write_text(text)
+    loaded = load(file, environ={}, flags={})
+    said = list(banner(loaded, url="http://127.0.0.1:1", metrics_url="http://127.0.0.1:2"))
+    return {line[:14].strip(): line[14:] for line in said}
+
+
+def test_the_defaults() -> None:
+    """Nothing is left to be guessed: no file, no tools, where the store is, and whose word counts."""
+    said = lines(None)
+    assert said["base URL"] == "http://127.0.0.1:1/v1" and said["context"] == "http://127.0.0.1:1/context/v1"
+    assert said["config"].startswith("none") and said["tools"] == "none"
+    assert said["store"] == "sqlite:///./gateway.db"
+    assert said["metrics"] == "http://127.0.0.1:2/metrics"
+    assert said["trust"] == ALWAYS
+
+
+def test_the_file_its_tools_and_its_servers(tmp_path: Path) -> None:
+    """The file by its whole path; servers that are off are left out; no password of a store is shown."""
+    said = lines(
+        "tools: {http_request: {}, mine: {use: http_request}}\n"
+        "mcp: {servers: {time: {command: uvx}, off: {command: uvx, enabled: false}}}\n"
+        "store: postgresql://me:hunter2@db/gateway\n"
+    )
+    assert said["config"] == str(tmp_path / "gateway.yaml")
+    assert said["tools"] == "http_request, mine, time (MCP)"
+    assert said["store"] == "postgresql://***"
+
+
+@pytest.mark.parametrize("trust", ["always", "until_tainted", "never"])
+def test_what_the_gate_trusts_is_said_alike(trust: str) -> None:
+    """By the start and by check-config."""
+    text = f"risk: {{trust_llm: {trust}}}"
+    assert lines(text)["trust"] == TRUST[trust]
+    checked = list(described(load(Path("gateway.yaml"), environ={}, flags={})))
+    assert f"  trust       {TRUST[trust]}" in checked
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/approvals.md"])
+def test_the_pages_say_it_at_the_top_of_approvals(page: str) -> None:
+    """In the same words, before anything else of approvals is explained."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    chapter = text.partition("\n## Approvals\n")[2] if page == "README.md" else text
+    assert ALWAYS in " ".join(chapter.replace("*", "").split())[:500]

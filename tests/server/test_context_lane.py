@@ -1,0 +1,284 @@
+"""The context lane of one configuration: everything is built, or everything that cannot be built is told."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from agent.doubles import Clock
+from tools.toolbox import Toolbox
+
+from gateway.server.context_lane import Assembled, Shared, assemble_context, make_fleet, open_store
+from gateway.contracts.caller import Caller
+from gateway.config import ConfigError, Settings
+from gateway.telemetry.counters import ContextCounters
+from gateway.errors import GatewayError
+from gateway.contracts.journal import StoredRun
+from gateway.context.lane import AGENT_LOOP
+from gateway.telemetry.metrics import Metrics
+from gateway.lanes.keys import LOCAL
+from gateway.runs.asking import Asking
+from gateway.runs.leases import Keeper
+from gateway.runs.live import JOINABLE_S, LiveRuns
+from gateway.runs.event_feed import Tail
+from gateway.testing.clock import ManualClock
+from gateway.tools.in_use import Equipment, InUse
+from gateway.tools.results import READ_RESULT, Results
+from gateway.upstream.endpoint import Endpoint
+from gateway.upstream.pool import Pool
+from gateway.plugins.stores.sqlite import SqliteStore
+from tests.plugins.stores.records import new, run
+
+CLOCK = Clock(ManualClock())
+
+
+@pytest.fixture(autouse=True)
+def nothing_built() -> None:
+    Toolbox.built.clear()
+
+
+async def assembled(folder: Path, store: SqliteStore | None = None, **content: object) -> Assembled:
+    settings = Settings.model_validate(content, context={"folder": folder})
+    pools = [
+        Pool(Endpoint(name=upstream.name, host="127.0.0.1", port=1, authority=b"u"), clock=ManualClock())
+        for upstream in settings.upstreams
+    ]
+    store = store or SqliteStore(":memory:")
+    return await assemble_context(
+        settings,
+        folder=folder,
+        pools=pools,
+        metrics=Metrics(),
+        shared=Shared(
+            store=store,
+            runs=LiveRuns(clock=CLOCK),
+            tail=Tail(store),
+            keeper=Keeper(store, clock=CLOCK, resume=_unexpected),
+            counters=ContextCounters(),
+            clock=CLOCK,
+            fleet=make_fleet(store, worker="w1", counters=ContextCounters(), clock=CLOCK),
+            in_use=InUse(_nothing_yet),
+            results=Results(),
+        ),
+    )
+
+
+def _nothing_yet() -> Equipment:
+    raise AssertionError("nothing runs here")
+
+
+async def _unexpected(run: StoredRun) -> None:
+    raise AssertionError(f"nobody takes up runs here: {run.id}")
+
+
+async def problems(folder: Path, **content: object) -> list[str]:
+    with pytest.raises(ConfigError) as failed:
+        await assembled(folder, **content)
+    return [f"{problem.path}: {problem.message}" for problem in failed.value.problems]
+
+
+def toolbox(*names: str, **flags: bool) -> dict[str, object]:
+    return {"use": "tools.toolbox", "with": {"tools": list(names)}, **flags}
+
+
+# What is built.
+
+
+async def test_the_default_configuration_is_the_four_stages_in_order(tmp_path: Path) -> None:
+    """With the default prompt, and an enhancer that can show what it would say."""
+    made = await assembled(tmp_path)
+    assert [link.name for link in made.lane.chains["assistant"].links] == [
+        "intent",
+        "memory",
+        "prompt_enhancer",
+        "agent_loop",
+    ]
+    assert made.enhancer is made.lane.chains["assistant"].links[2].stage
+    assert await made.prompts.text("default", tenant="local") == "You are a helpful assistant."
+    shown = await made.enhancer.enhanced("default", tenant="local")
+    assert shown is not None and READ_RESULT not in shown.text  # without tools there is nothing to read on
+
+
+async def test_every_chain_is_built_as_it_is_listed(tmp_path: Path) -> None:
+    """Each stage with its own settings; the default chain is the one that is named."""
+    chains = {"one": [{"use": "memory", "on_error": "skip"}, {"use": "agent_loop"}], "two": []}
+    made = await assembled(tmp_path, chains=chains, context={"chain": "one"})
+    assert [(link.name, link.on_error) for link in made.lane.chains["one"].links] == [
+        ("memory", "skip"),
+        ("agent_loop", "fail"),
+    ]
+    assert made.lane.chain == "one" and made.lane.chains["two"].links == ()
+    assert made.enhancer is None
+
+
+async def test_tools_of_plugins_are_offered_and_closed_with_the_lane(tmp_path: Path) -> None:
+    """With `read_result` behind them; once, however many tools a source has."""
+    made = await assembled(tmp_path, tools={"mine": toolbox("look", "find"), "yours": toolbox("other")})
+    shown = await made.enhancer.enhanced("default", tenant="local") if made.enhancer else None
+    assert shown is not None
+    for name in ("look", "find", "other", READ_RESULT):
+        assert f"<name>{name}</name>" in shown.text
+    await made.lane.retire()
+    await made.lane.retire()
+    assert [one.closed for one in Toolbox.built] == [1, 1]
+
+
+async def test_prompts_come_from_texts_and_files(tmp_path: Path) -> None:
+    """A file is UTF-8."""
+    (tmp_path / "p.md").write_text("你好", encoding="utf-8")
+    made = await assembled(tmp_path, prompts={"a": {"text": "A."}, "b": {"file": "p.md"}})
+    assert [await made.prompts.text(name, tenant="local") for name in "ab"] == ["A.", "你好"]
+
+
+async def test_models_choose_among_the_upstreams(tmp_path: Path) -> None:
+    """By `models`, and by `context.upstream`."""
+    upstreams = [
+        {"name": "one", "base_url": "http://127.0.0.1:1"},
+        {"name": "two", "base_url": "http://127.0.0.1:2", "models": ["gpt-*"]},
+    ]
+    made = await assembled(tmp_path, upstreams=upstreams)
+    for model, name in (("gpt-5", "two"), ("other", "one")):
+        assert made.core.target_of({"model": model}).pool.endpoint.name == name
+    fixed = await assembled(tmp_path, upstreams=upstreams, context={"upstream": "one"})
+    assert fixed.core.target_of({"model": "gpt-5"}).pool.endpoint.name == "one"
+
+
+# What cannot be built.
+
+
+async def test_everything_that_cannot_be_built_is_told_at_once(tmp_path: Path) -> None:
+    """Each with its place in the file; what was built is closed again."""
+    told = await problems(
+        tmp_path,
+        tools={"mine": toolbox("look"), "nope": {}, "odd": {"use": "tools.toolbox", "with": {"x": 1}}},
+        chains={"assistant": [{"use": "agent_loop", "with": {"timeout": "never"}}, {"use": "nope"}]},
+        risk={"assessors": {"look": {"use": "nope"}}},
+    )
+    places = [problem.partition(":")[0] for problem in told]
+    assert places == [
+        "tools.nope.use",
+        "tools.odd.with.x",
+        "risk.assessors.look.use",
+        "chains.assistant[0].with.timeout",
+        "chains.assistant[1].use",
+    ]
+    assert [one.closed for one in Toolbox.built] == [1]
+
+
+@pytest.mark.parametrize("section", ["rules", "assessors"])
+async def test_rules_and_assessors_are_for_tools_that_plugins_have(tmp_path: Path, section: str) -> None:
+    """A slip of the pen would leave a tool without its guard; what was built is closed again."""
+    value = {"rules": "deny", "assessors": {"use": "command"}}[section]
+    tools = {"mine": toolbox("look", "find")}
+    for name in ("look", "find", "execute_command", READ_RESULT, "clock.now"):
+        await (await assembled(tmp_path, tools=tools, risk={section: {name: value}})).lane.retire()
+    (told,) = await problems(tmp_path, tools=tools, risk={section: {"fnd": value}})
+    assert told == f"risk.{section}.fnd: there is no tool 'fnd'; did you mean 'find'?"
+    (told,) = await problems(tmp_path, tools=tools, risk={section: {"mine": value}})
+    assert (
+        told.startswith(f"risk.{section}.mine: there is no tool 'mine'")
+        and "execute_sql, file_operations, find" in told
+    )
+    assert all(one.closed == 1 for one in Toolbox.built)
+
+
+async def test_a_rule_is_not_blamed_for_a_tool_that_cannot_be_built(tmp_path: Path) -> None:
+    """Nobody knows what its tools are called: only the tool itself is told of."""
+    tools = {"mine": toolbox("look"), "odd": {"use": "tools.toolbox", "with": {"x": 1}}}
+    (told,) = await problems(tmp_path, tools=tools, risk={"rules": {"find": "deny"}})
+    assert told.startswith("tools.odd.with.x")
+
+
+@pytest.mark.parametrize("tools", [{"a": toolbox("x"), "b": toolbox("x")}, {"read_result": toolbox(READ_RESULT)}])
+async def test_two_tools_of_one_name_are_a_problem(tmp_path: Path, tools: dict[str, object]) -> None:
+    """Also with one of ours; what was built is closed again."""
+    (told,) = await problems(tmp_path, tools=tools)
+    assert "there is another tool named" in told
+    assert all(one.closed for one in Toolbox.built)
+
+
+async def test_a_service_among_the_tools_is_a_problem(tmp_path: Path) -> None:
+    """Nobody would start it there."""
+    (told,) = await problems(tmp_path, tools={"time": {"use": "mcp", "with": {"command": "mcp-server-time"}}})
+    assert told.startswith("tools.time: ") and "mcp.servers" in told
+
+
+async def test_a_tool_may_be_named_as_ours_in_the_configuration(tmp_path: Path) -> None:
+    """Only the names of its tools count."""
+    made = await assembled(tmp_path, tools={"read_result": toolbox("look")})
+    shown = await made.enhancer.enhanced("default", tenant="local") if made.enhancer else None
+    assert shown is not None and "<name>look</name>" in shown.text and f"<name>{READ_RESULT}</name>" in shown.text
+
+
+# The store.
+
+
+async def test_the_store_is_opened(tmp_path: Path) -> None:
+    """Ready for use, in the folder of the configuration."""
+    store = await open_store(Settings.model_validate({}, context={"folder": tmp_path}), folder=tmp_path)
+    assert await store.all_prompts() == []
+    await store.close()
+    assert (tmp_path / "gateway.db").exists()
+
+
+async def test_a_store_that_cannot_be_used_stops_the_start(tmp_path: Path) -> None:
+    """A damaged one must not look empty; another database is not there yet; no password in the text."""
+    (tmp_path / "gateway.db").write_bytes(b"this is no database" * 1000)
+    for url in ("sqlite:///gateway.db", "postgresql://user:hunter2@h/db"):
+        settings = Settings.model_validate({"store": url}, context={"folder": tmp_path})
+        with pytest.raises(ConfigError) as failed:
+            await open_store(settings, folder=tmp_path)
+        (problem,) = failed.value.problems
+        assert problem.path == "store" and "hunter2" not in problem.message
+
+
+# Runs on record.
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[SqliteStore]:
+    made = SqliteStore(":memory:")
+    await made.open()
+    yield made
+    await made.close()
+
+
+async def test_a_repeated_request_finds_its_run(tmp_path: Path, store: SqliteStore) -> None:
+    """By its Idempotency-Key, or where it says that it is a repetition; by nothing else, and for nobody else."""
+    made = await assembled(tmp_path, store)
+    now_s = CLOCK.time()
+    whose = {"tenant": "local", "caller": "local", "fingerprint": "print", "idempotency_key": "k"}
+    await store.write(new(run(created_s=now_s, updated_s=now_s, **whose)))
+    key = ("local", "local", "k")
+    for asking, found in (
+        (Asking("print", key, repeats=False), True),
+        (Asking("print", None, repeats=True), True),
+        (Asking("print", None, repeats=False), False),
+        (Asking("other", None, repeats=True), False),
+        (Asking("other", ("local", "local", "k2"), repeats=True), False),
+    ):
+        assert (await made.lane.earlier(asking, LOCAL) is not None) is found
+    stranger = Caller("local", "other", frozenset(("context",)))
+    for asking in (Asking("print", ("other", "local", "k"), repeats=True), Asking("print", None, repeats=True)):
+        assert await made.lane.earlier(asking, stranger) is None
+    with pytest.raises(GatewayError) as mistaken:
+        await made.lane.earlier(Asking("other", key, repeats=False), LOCAL)
+    assert mistaken.value.code == "idempotency_mismatch"
+    await made.lane.retire()
+
+
+async def test_a_run_that_is_too_old_is_not_repeated(tmp_path: Path, store: SqliteStore) -> None:
+    """Who says that it repeats something means what happened just now; a key holds for as long as the run is kept."""
+    made = await assembled(tmp_path, store)
+    whose = {"tenant": "local", "caller": "local", "fingerprint": "print", "idempotency_key": "k"}
+    await store.write(new(run(updated_s=CLOCK.time() - JOINABLE_S - 1, **whose)))
+    assert await made.lane.earlier(Asking("print", None, repeats=True), LOCAL) is None
+    assert await made.lane.earlier(Asking("print", ("local", "local", "k"), repeats=False), LOCAL) is not None
+    await made.lane.retire()
+
+
+async def test_chains_say_where_a_run_goes_on(tmp_path: Path) -> None:
+    """At their agent loop; one without runs no tools."""
+    made = await assembled(tmp_path, chains={"tools": [{"use": "memory"}, {"use": "agent_loop"}], "none": []})
+    assert made.lane.chains["tools"].resumed(AGENT_LOOP) is made.lane.chains["tools"].handlers[1]
+    assert made.lane.chains["none"].resumed(AGENT_LOOP) is None
+    await made.lane.retire()

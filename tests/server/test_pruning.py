@@ -1,0 +1,107 @@
+"""What is too old goes, a little at a time, by one process."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from gateway.server import pruning as module
+from gateway.server.pruning import DUTY, DUTY_S, KEPT_S, Pruner
+from gateway.contracts.store import StoreError
+from gateway.testing.clock import ManualClock
+from tests.agent.doubles import Clock
+from tests.plugins.stores.records import event, new, run
+
+from tests.runs.failing import Failing
+
+RUNS = 40
+
+
+class Counting(Failing):
+    """Notes the rows of each transaction."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__(place)
+        self.limits: list[int] = []
+
+    async def prune(self, *, before_s: float, limit: int) -> int:
+        self.limits.append(limit)
+        if self.broken:
+            raise StoreError("disk I/O error")
+        return await super().prune(before_s=before_s, limit=limit)
+
+
+@pytest.fixture
+def manual() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def clock(manual: ManualClock) -> Clock:
+    return Clock(manual)
+
+
+@pytest.fixture
+async def store(tmp_path: Path, clock: Clock) -> AsyncIterator[Counting]:
+    """With runs that are too old, one that is not, and one that has not ended."""
+    store = Counting(str(tmp_path / "gateway.db"))
+    await store.open()
+    old_s, now_s = clock.time() - KEPT_S - 1.0, clock.time()
+    for number in range(RUNS):
+        events = tuple(event(run_id=f"run_{number}") for _ in range(8))
+        await store.write(new(run(f"run_{number}", state="completed", updated_s=old_s), events=events))
+    await store.write(new(run("young", state="completed", updated_s=now_s)))
+    await store.write(new(run("alive", updated_s=old_s)))
+    yield store
+    await store.close()
+
+
+async def left(store: Counting) -> set[str]:
+    return {found.id for found in await store.runs(tenant="acme", limit=99)}
+
+
+async def test_all_that_is_old_goes_in_small_steps(store: Counting, clock: Clock) -> None:
+    """None of them has more rows than it may have, so whoever writes waits for one at most."""
+    assert await Pruner(store, owner="w1", clock=clock).prune() == RUNS * 10
+    assert await left(store) == {"young", "alive"}
+    assert len(store.limits) > 2 and max(store.limits) <= module.MOST_ROWS
+
+
+async def test_a_step_has_as_many_rows_as_fit_its_time(
+    store: Counting, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One at least, whatever it takes."""
+    monkeypatch.setattr(module, "STEP_S", 1e-9)
+    assert await Pruner(store, owner="w1", clock=clock).prune() == RUNS * 10
+    assert set(store.limits[1:]) == {1}
+
+
+async def test_one_process_deletes(store: Counting, clock: Clock, manual: ManualClock) -> None:
+    """The others do once it has not been heard of."""
+    now_s = clock.time()
+    assert await store.take_duty(DUTY, owner="other", now_s=now_s, until_s=now_s + DUTY_S)
+    pruner = Pruner(store, owner="w1", clock=clock)
+    assert await pruner.prune() == 0 and len(await left(store)) == RUNS + 2
+    manual.advance(DUTY_S + 1.0)
+    assert await pruner.prune() == RUNS * 10
+
+
+async def test_a_start_deletes_nothing_and_a_failure_ends_nothing(
+    store: Counting, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store is asked later, and again."""
+    monkeypatch.setattr(module, "FIRST_S", 0.1)
+    monkeypatch.setattr(module, "EVERY_S", 0.01)
+    store.broken = True
+    task = asyncio.create_task(Pruner(store, owner="w1", clock=clock).run())
+    await asyncio.sleep(0.02)
+    assert store.limits == []
+    async with asyncio.timeout(30):
+        while len(store.limits) < 2:
+            await asyncio.sleep(0.01)
+        store.broken = False
+        while len(await left(store)) > 2:
+            await asyncio.sleep(0.01)
+    task.cancel()
+    await asyncio.wait({task})

@@ -1,0 +1,81 @@
+"""Counts of the context lane: only what the tables name, in their labels, and a bounded number of series."""
+
+import pytest
+from exposed import busy_context, check_by_promtool, page_of
+from agent.doubles import samples
+from prometheus_client.parser import text_string_to_metric_families
+
+from gateway.telemetry.counters import COUNTER_LIMIT, COUNTERS, HISTOGRAM_LIMIT, HISTOGRAMS, ContextCounters
+
+
+def test_nothing_counted_is_nothing_shown() -> None:
+    """A gateway without context requests has no series of them."""
+    assert list(ContextCounters().counted()) == []
+
+
+def test_every_metric_comes_out_by_its_name_and_labels() -> None:
+    """The page is valid for the parser and for promtool, and holds each metric of the tables, explained."""
+    text = page_of(busy_context().counted()).decode()
+    check_by_promtool(text.encode())
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    assert families.keys() == {f"gateway_{name}" for name in (*COUNTERS, *HISTOGRAMS)}
+    for name, facts in {**COUNTERS, **HISTOGRAMS}.items():
+        family = families[f"gateway_{name}"]
+        assert family.documentation == facts.help
+        assert {label for sample in family.samples for label in sample.labels} - {"le"} == set(facts.labels)
+
+
+def test_counts_add_up_by_label() -> None:
+    """Each combination for itself; the order in which labels are given does not matter."""
+    counters = ContextCounters()
+    counters.count("tool_calls", tool="a", outcome="ok")
+    counters.count("tool_calls", outcome="ok", tool="a")
+    counters.count("tool_calls", tool="a", outcome="failed")
+    counters.observe("tool_duration_seconds", 0.5, tool="a")
+    counters.observe("tool_duration_seconds", 1.5, tool="a")
+    found = samples(counters)
+    assert found["gateway_tool_calls_total", ("a", "ok")] == 2
+    assert found["gateway_tool_calls_total", ("a", "failed")] == 1
+    assert found["gateway_tool_duration_seconds_sum", ("a",)] == 2
+    assert found["gateway_tool_duration_seconds_count", ("a",)] == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "labels"),
+    [
+        ("nope", {}),
+        ("tool_calls", {}),
+        ("tool_calls", {"tool": "a"}),
+        ("tool_calls", {"tool": "a", "result": "ok"}),
+        ("prompt_truncations", {"tool": "a"}),
+    ],
+)
+def test_a_count_that_the_table_does_not_know_fails_where_it_is_made(name: str, labels: dict[str, str]) -> None:
+    """Not later, when the page of all metrics is asked for."""
+    counters = ContextCounters()
+    with pytest.raises(KeyError):
+        counters.count(name, **labels)
+    with pytest.raises(KeyError):
+        counters.observe("tool_duration_seconds", 1.0, **labels, stage="x")
+    assert list(counters.counted()) == []
+
+
+def test_too_many_label_values_share_one() -> None:
+    """However many tools there are: the first have series of their own, all are counted."""
+    counters = ContextCounters()
+    for i in range(500):
+        counters.count("stage_skips", stage=f"s{i}")
+        counters.observe("tool_duration_seconds", 0.1, tool=f"t{i}")
+    counters.count("stage_skips", stage="s0")
+    found = samples(counters)
+    skips = {labels: value for (name, labels), value in found.items() if name == "gateway_stage_skips_total"}
+    tools = {labels: value for (name, labels), value in found.items() if name == "gateway_tool_duration_seconds_count"}
+    assert len(skips) == COUNTER_LIMIT + 1 and len(tools) == HISTOGRAM_LIMIT + 1
+    assert sum(skips.values()) == 501 and sum(tools.values()) == 500
+    assert skips["s0",] == 2 and skips["other",] == 500 - COUNTER_LIMIT
+
+
+def test_bounds_rise() -> None:
+    """As Prometheus wants them."""
+    for facts in HISTOGRAMS.values():
+        assert list(facts.bounds) == sorted(set(facts.bounds)) and facts.bounds

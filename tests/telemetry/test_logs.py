@@ -1,0 +1,397 @@
+"""A log line is one record, without secrets and control characters, and no request ever waits for its reader."""
+
+import io
+import json
+import logging
+import os
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TextIO
+
+import pytest
+
+from gateway.telemetry.logs import BACKLOG_LIMIT, DirectSink, LogSink, SinkHandler, access_record, format_line, install, wants_json
+
+SECRET = "prov-5e0c1f7a9b3d48e2"
+FACTS = {"ts": "2024-01-02T03:04:05.678Z", "level": "info", "event": "request"}
+BOTH = pytest.mark.parametrize("as_json", [True, False], ids=["json", "text"])
+#: What a terminal, or a program that reads lines, could take for more than text.
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def line(as_json: bool = True, secrets: tuple[str, ...] = (SECRET,), **facts: object) -> str:
+    return format_line({**FACTS, **facts}, as_json=as_json, secrets=secrets)
+
+
+class Log:
+    """A sink on a stream of its own, its lines, and what it dropped."""
+
+    def __init__(self, stream: TextIO | None = None, *, as_json: bool = True) -> None:
+        self.stream = stream or io.StringIO()
+        self.dropped = 0
+        self.sink = LogSink(self.stream, as_json=as_json, secrets=(SECRET,), dropped=self._drop)
+
+    def _drop(self) -> None:
+        self.dropped += 1
+
+    def lines(self) -> list[str]:
+        """Everything that was put, as the lines that were written."""
+        self.sink.close()
+        assert isinstance(self.stream, io.StringIO)
+        return self.stream.getvalue().splitlines()
+
+    def records(self) -> list[dict[str, object]]:
+        return [json.loads(text) for text in self.lines()]
+
+
+@pytest.fixture
+def log() -> Iterator[Log]:
+    made = Log()
+    yield made
+    made.sink.close()
+
+
+# Lines.
+
+
+def test_a_record_is_one_line_of_json() -> None:
+    """Facts in their order; what is not known is left out."""
+    text = line(status=200, duration_ms=1.5, path=b"/v1/x?y", error_code=None, stream=True)
+    assert "\n" not in text
+    assert json.loads(text) == {**FACTS, "status": 200, "duration_ms": 1.5, "path": "/v1/x?y", "stream": True}
+    assert list(json.loads(text)) == [*FACTS, "status", "duration_ms", "path", "stream"]
+
+
+def test_a_record_for_a_person() -> None:
+    """Time, level, event, facts."""
+    assert line(as_json=False, status=200, path=b"/v1/x") == "03:04:05 info    request status=200 path=/v1/x"
+
+
+def test_an_access_record_has_a_time_a_level_and_an_event() -> None:
+    """The time in UTC with milliseconds."""
+    record = access_record({"status": 200, "level": "info"})
+    assert (record["event"], record["status"]) == ("request", 200)
+    assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d\d\dZ", str(record["ts"]))
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/x\r\nFAKE LOG LINE",
+        "a\nb",
+        "\x1b[31mred\x1b[0m\x07\x08",
+        "\"quoted\" \\ 'single'",
+        "".join(map(chr, range(32))) + "\x7f",
+        "\x80\x85\x9b31m\x9f",
+        "a\u2028b\u2029c",
+        "%0a%s{}",
+    ],
+)
+def test_no_control_character_gets_out(as_json: bool, text: str) -> None:
+    """K14: line ends, ANSI (also its 8-bit form), separators: one record stays one line of printable text."""
+    for facts in ({"path": text}, {"path": text.encode("latin-1", "replace")}, {"event": text}):
+        written = line(as_json=as_json, **facts)
+        assert CONTROL.search(written) is None
+        assert not as_json or len(json.loads(written)) >= 3
+    if as_json:
+        assert json.loads(line(path=text))["path"] == text
+
+
+@BOTH
+def test_long_values_are_capped(as_json: bool) -> None:
+    """K14: a path of 1 MB is not worth a log line of 1 MB, and a line end in it does not change that."""
+    for value in ("a" * 1_000_000, b"b" * 1_000_000, "c\n" * 500_000):
+        assert len(line(as_json=as_json, path=value)) < 1500
+        assert len(line(as_json=as_json, event=value)) < 1500
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"\xff\x00",
+        Path("/x"),
+        ValueError("x"),
+        {"a": [1, b"b"]},
+        {1: 2},
+        1 << 70,
+        float("nan"),
+        "\ud800",
+        object(),
+        {1, 2},
+    ],
+)
+def test_any_value_makes_a_line(value: object) -> None:
+    """Whatever is logged: bytes, errors, huge numbers, half a surrogate pair (of an undecodable file name)."""
+    assert json.loads(line(value=value))["event"] == "request"
+    assert line(as_json=False, value=value).encode()
+
+
+# Secrets.
+
+
+@BOTH
+def test_known_secrets_are_cut_out_wherever_they_stand(as_json: bool) -> None:
+    """K13: in any fact, in bytes, inside other text, in an exception; not a piece of one is left."""
+    for value in (SECRET, f"x{SECRET}y", SECRET.encode(), ValueError(f"bad {SECRET}"), [SECRET, {"a": SECRET}]):
+        for facts in ({"path": value}, {"event": value}, {"traceback": f"Traceback\n  {value}\nE: {value}"}):
+            written = line(as_json=as_json, **facts)
+            assert SECRET not in written and "***" in written
+
+
+@BOTH
+@pytest.mark.parametrize("secret", ['quo"te-s3cret', "back\\slash-s3cret", "größe-大-s3cret", "a'b c=s3cret"])
+def test_a_secret_is_found_in_its_escaped_form_too(as_json: bool, secret: str) -> None:
+    """JSON and our own escapes change its spelling, not its meaning."""
+    written = line(as_json=as_json, secrets=(secret,), path=f"/x?{secret}", traceback=f"T\n{secret}")
+    assert "s3cret" not in written
+
+
+@BOTH
+def test_of_two_secrets_the_longer_is_cut_out_whole(as_json: bool) -> None:
+    """One may begin like the other."""
+    written = line(as_json=as_json, secrets=("gw-abcd", "gw-abcd-efgh-s3cret"), path="/x?gw-abcd-efgh-s3cret")
+    assert "s3cret" not in written
+
+
+@BOTH
+@pytest.mark.parametrize("before", range(480, 502, 3))
+def test_capping_a_text_leaves_no_piece_of_a_secret(as_json: bool, before: int) -> None:
+    """It is cut out before the text is cut off."""
+    for text in (
+        "a" * before + SECRET,
+        "a" * (before - 7) + "Bearer tok3n-abcdef",
+        "a" * (before - 4) + " sk-abcdefgh",
+    ):
+        written = line(as_json=as_json, path=text + "z" * 100)
+        assert not re.search(r"prov|tok3|sk-a", written)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "Authorization: Bearer tok3n.abc~def+/=-_",
+            "authorization: bearer   tok3n",
+            "BEARER\ttok3n-x",
+            "Bearer\n tok3n",
+        ),
+        *("sk-tok3n-abc_def", "key=sk-proj-tok3nxyz,", '"sk-tok3nabc"', "x sk-ant-api03-tok3n", "SK-TOK3Nabcdef"),
+    ],
+)
+def test_what_looks_like_a_credential_is_cut_out(as_json: bool, text: str) -> None:
+    """By pattern, for secrets that nobody told us: bearer tokens and keys that begin with `sk-`."""
+    written = line(as_json=as_json, path=text, event=f"failed: {text}", traceback=f"T\n{text}")
+    assert "tok3n" not in written.lower() and "***" in written
+
+
+def test_ordinary_words_stay() -> None:
+    """A bearer of news, a task-list, a short sk-x."""
+    for text in ("bearer of news", "/v1/task-list-entries", "disk-usage-report", "sk-x"):
+        assert json.loads(line(path=text))["path"] == text
+
+
+# The handler of `logging`.
+
+
+def logger_to(sink: LogSink | DirectSink) -> logging.Logger:
+    logger = logging.Logger("test")  # noqa: LOG001  (one that nobody else can find)
+    logger.addHandler(SinkHandler(sink))
+    return logger
+
+
+def test_what_libraries_log_becomes_a_record(log: Log) -> None:
+    """Time, level and message."""
+    logger = logger_to(log.sink)
+    record = logger.makeRecord("x", logging.WARNING, "f", 1, "slow: %s %d", ("a", 2), None)
+    record.created = 1_000_000_000.25
+    logger.handle(record)
+    assert log.records() == [{"ts": "2001-09-09T01:46:40.250Z", "level": "warning", "event": "slow: a 2"}]
+
+
+def test_a_traceback_stays_in_its_line(log: Log) -> None:
+    """All of it, in one fact, its secrets cut out."""
+    logger = logger_to(log.sink)
+    try:
+        raise ValueError(f"no good:\nFAKE LOG LINE {SECRET} Bearer tok3n-abcdef \x1b[31m")
+    except ValueError:
+        logger.exception("it failed")
+    (text,) = log.lines()
+    record = json.loads(text)
+    assert (record["level"], record["event"]) == ("error", "it failed")
+    assert record["traceback"].startswith("Traceback (most recent call last):\n")
+    assert "test_logs.py" in record["traceback"] and "FAKE LOG LINE" in record["traceback"]
+    assert SECRET not in text and "tok3n" not in text and "\x1b" not in text
+
+
+def test_a_long_traceback_is_kept_whole() -> None:
+    """It is the one text that may be long."""
+    trace = "Traceback (most recent call last):\n" + "  at line\n" * 1000
+    assert json.loads(line(traceback=trace))["traceback"] == trace
+
+
+def test_a_traceback_for_a_person_cannot_pose_as_a_record() -> None:
+    """Its lines are indented, and its control characters escaped (K14)."""
+    first, *rest = line(as_json=False, traceback="Traceback:\n  at x\nE: a\r\n03:04:05 info    FAKE\x1b[31m\x9b").split(
+        "\n"
+    )
+    assert first == "03:04:05 info    request" and rest
+    for text in rest:
+        assert CONTROL.search(text) is None and text.startswith((" ", "Traceback")), text
+
+
+def test_a_mistake_in_a_log_call_does_not_reach_its_caller(log: Log) -> None:
+    """As with the handlers of the standard library: a bad format string must not fail a request."""
+    logger = logger_to(log.sink)
+    logger.info("%d apples", "no")
+    logger.info("still here")
+    assert log.records()[-1]["event"] == "still here"
+
+
+def test_a_level_without_traceback_has_none(log: Log) -> None:
+    """`exc_info=True` outside an exception says nothing."""
+    logger_to(log.sink).error("x", exc_info=True)
+    assert "traceback" not in log.records()[0]
+
+
+def test_install_sends_everything_to_the_sink(log: Log) -> None:
+    """Every logger of this process, from the level on."""
+    root = logging.getLogger()
+    handlers, level = root.handlers, root.level
+    try:
+        install(log.sink, level="info")
+        logging.getLogger("some.library").info("hello")
+        logging.getLogger("some.library").debug("not this")
+        assert len(root.handlers) == 1
+    finally:
+        root.handlers, root.level = handlers, level
+    assert [record["event"] for record in log.records()] == ["hello"]
+
+
+# The sink.
+
+
+def test_flush_waits_until_all_is_written(log: Log) -> None:
+    """For those who look at the lines of a running gateway."""
+    for number in range(1000):
+        log.sink.put({**FACTS, "n": number})
+    log.sink.flush(10)
+    assert isinstance(log.stream, io.StringIO)
+    assert [json.loads(text)["n"] for text in log.stream.getvalue().splitlines()] == list(range(1000))
+
+
+def test_threads_may_log_at_once(log: Log) -> None:
+    """Lines are never mixed."""
+    threads = [threading.Thread(target=lambda: [log.sink.put(FACTS) for _ in range(200)]) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert log.records() == [FACTS] * 1000 and log.dropped == 0
+
+
+def test_a_record_that_cannot_be_written_does_not_end_the_log(log: Log) -> None:
+    """The next one is written, whatever that one was."""
+
+    class Odd:
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+    for value in (Odd(), "\ud800", 1 << 80, {1: Odd()}):
+        log.sink.put({**FACTS, "value": value})
+    log.sink.put({**FACTS, "event": "after"})
+    assert log.records()[-1]["event"] == "after"
+
+
+def test_when_the_reader_stops_lines_are_dropped_and_counted_and_nobody_waits() -> None:
+    """L15: a pipe that nobody reads. What is not dropped is written, whole, once somebody reads."""
+    read_end, write_end = os.pipe()
+    written = 0
+    with os.fdopen(read_end, "r", encoding="utf-8") as reader, os.fdopen(write_end, "w", encoding="utf-8") as stream:
+        log = Log(stream)
+        for number in range(2 * BACKLOG_LIMIT + 5000):
+            log.sink.put({**FACTS, "path": "x" * 400, "n": number})
+            written += 1
+        assert log.dropped > BACKLOG_LIMIT / 2
+        log.sink.flush(0.01)
+        log.sink.close(0.01)
+        numbers = [json.loads(reader.readline())["n"] for _ in range(written - log.dropped)]
+        log.sink.close(10)
+        stream.close()
+        assert reader.read() == ""
+    assert numbers == sorted(set(numbers)) and len(numbers) + log.dropped == written
+
+
+@pytest.fixture
+def broken_pipe() -> Iterator[TextIO]:
+    """A stream whose reader is gone."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    stream = os.fdopen(write_end, "w", encoding="utf-8")
+    yield stream
+    with suppress(BrokenPipeError):
+        stream.close()
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_stream_that_fails_costs_its_lines_and_nothing_else(broken_pipe: TextIO, closed: bool) -> None:
+    """Each lost line is counted."""
+    if closed:
+        broken_pipe.close()
+    log = Log(broken_pipe)
+    for _ in range(500):
+        log.sink.put(FACTS)
+    log.sink.flush(10)
+    log.sink.close(10)
+    assert log.dropped == 500
+
+
+def test_closing_twice_is_fine(log: Log) -> None:
+    """And what is put afterwards disturbs nobody."""
+    log.sink.close()
+    log.sink.close(0.01)
+    log.sink.put(FACTS)
+
+
+@BOTH
+def test_the_parent_of_workers_writes_at_once(as_json: bool) -> None:
+    """It forks, so it has no thread; its lines are the same, without secrets."""
+    stream = io.StringIO()
+    sink = DirectSink(stream, as_json=as_json, secrets=(SECRET,))
+    logger_to(sink).warning("worker %s left", SECRET)
+    assert stream.getvalue().count("\n") == 1 and "worker *** left" in stream.getvalue()
+
+
+def test_the_parent_outlives_its_reader(broken_pipe: TextIO) -> None:
+    """A log that cannot be written must not end the workers."""
+    logger_to(DirectSink(broken_pipe, as_json=True, secrets=())).warning("x")
+
+
+@pytest.mark.parametrize(
+    ("log_format", "terminal", "as_json"),
+    [("json", True, True), ("text", False, False), ("auto", True, False), ("auto", False, True)],
+)
+def test_auto_is_text_at_a_terminal_and_json_elsewhere(log_format: str, terminal: bool, as_json: bool) -> None:
+    """Unless the configuration says which."""
+
+    class Stream(io.StringIO):
+        def isatty(self) -> bool:
+            return terminal
+
+    assert wants_json(log_format, Stream()) is as_json
+
+
+def test_a_log_call_may_bring_fields() -> None:
+    """Those of `extra={"facts": ...}` stand beside the event, and secrets are cut out of them, too."""
+    stream = io.StringIO()
+    handler = SinkHandler(DirectSink(stream, as_json=True, secrets=["hunter2"]))
+    record = logging.LogRecord("gateway", logging.WARNING, "here.py", 1, "it failed", (), None)
+    record.facts = {"upstream": "up", "cause": "hunter2 is wrong", "more": None}
+    handler.emit(record)
+    line = json.loads(stream.getvalue())
+    assert (line["event"], line["upstream"], line["cause"]) == ("it failed", "up", "*** is wrong")
+    assert "more" not in line

@@ -1,0 +1,175 @@
+"""What is counted comes out as valid Prometheus text, and however wild the traffic, as a bounded number of series."""
+
+import math
+from itertools import accumulate
+from random import Random
+
+import pytest
+from exposed import busy, busy_context, check_by_promtool, page_of, samples
+from prometheus_client.parser import text_string_to_metric_families
+
+from gateway import errors
+from gateway.telemetry.metrics import CODES, DURATION_BUCKETS_S, LAG_BUCKETS_S, METHODS, OVERHEAD_BUCKETS_S, Histogram, Metrics
+
+SERIES_LIMIT = 3000
+OWN = (("chat", "context"), ("health", "own"), ("polling", "own"), ("pages", "own"), ("none", "none"))
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float:
+    return samples(page_of(metrics.counted()))[name, tuple(sorted(labels.items()))]
+
+
+def test_everything_that_is_counted_comes_out() -> None:
+    """By the names and labels of the catalogue."""
+    metrics = busy()
+    requests = {"route": "/v1/", "method": "POST", "code": "200", "mode": "passthrough"}
+    assert value(metrics, "gateway_http_requests_total", **requests) == 3
+    for stream, total in (("false", 0.5), ("true", 100.0)):
+        labels = {"route": "/v1/", "mode": "passthrough", "stream": stream}
+        assert value(metrics, "gateway_http_request_duration_seconds_sum", **labels) == total
+        assert value(metrics, "gateway_http_request_duration_seconds_count", **labels) == 1
+    assert value(metrics, "gateway_overhead_seconds_count", mode="passthrough") == 1
+    assert value(metrics, "gateway_upstream_requests_total", upstream="openai", outcome="ok") == 2
+    assert value(metrics, "gateway_upstream_retries_total", upstream="openai", reason="stale") == 1
+    assert value(metrics, "gateway_upstream_time_to_first_byte_seconds_sum", upstream="openai") == 0.02
+    assert value(metrics, "gateway_client_disconnects_total") == 4
+    assert value(metrics, "gateway_deadlines_total", deadline="head") == 5
+    assert value(metrics, "gateway_config_reloads_total", result="failure") == 1
+    assert value(metrics, "gateway_config_reloads_total", result="success") == 0
+    assert value(metrics, "gateway_log_lines_dropped_total") == 1
+    assert value(metrics, "gateway_event_loop_lag_seconds_bucket", le="0.001") == 1
+
+
+@pytest.mark.parametrize("metrics", [Metrics(), busy()], ids=["idle", "busy"])
+def test_the_page_is_valid(metrics: Metrics) -> None:
+    """For the parser and for promtool; every metric is ours by name and explained, no `_created` doubles the series."""
+    text = page_of(metrics.counted())
+    check_by_promtool(text)
+    for family in text_string_to_metric_families(text.decode()):
+        assert family.name.startswith("gateway_") and family.documentation and family.type != "unknown"
+    assert b"_created" not in text
+
+
+def test_labels_are_escaped() -> None:
+    """Routes and upstreams are the operator's words."""
+    odd = 'a"b\\c\nd'
+    metrics = Metrics()
+    metrics.upstream(odd).outcomes["ok"] += 1
+    metrics.route(odd, "passthrough").codes("GET")[200] += 1
+    assert value(metrics, "gateway_upstream_requests_total", upstream=odd, outcome="ok") == 1
+    check_by_promtool(page_of(metrics.counted()))
+
+
+# Histograms.
+
+
+@pytest.mark.parametrize("bounds", [DURATION_BUCKETS_S, OVERHEAD_BUCKETS_S, LAG_BUCKETS_S])
+def test_bounds_rise(bounds: tuple[float, ...]) -> None:
+    """As Prometheus wants them."""
+    assert list(bounds) == sorted(set(bounds)) and bounds[0] > 0
+
+
+def test_a_histogram_counts_up_to_and_including_each_bound() -> None:
+    """Behind the last bound, too."""
+    histogram = Histogram((1.0, 2.5))
+    assert not histogram.used
+    for observed in (0.0, 0.5, 1.0, 1.1, 2.5, 2.6, 1e9):
+        histogram.observe(observed)
+    assert histogram.used
+    assert histogram.values() == [3, 2, 2, pytest.approx(1e9 + 7.7)]
+
+
+def test_a_histogram_agrees_with_counting_by_hand() -> None:
+    """A thousand random durations."""
+    rng = Random(1)
+    seen = [rng.expovariate(1.0) for _ in range(1000)]
+    histogram = Histogram(DURATION_BUCKETS_S)
+    for observed in seen:
+        histogram.observe(observed)
+    *counts, total = histogram.values()
+    assert total == pytest.approx(sum(seen))
+    for bound, below in zip((*DURATION_BUCKETS_S, math.inf), accumulate(counts), strict=True):
+        assert below == sum(observed <= bound for observed in seen)
+
+
+# Bounded labels.
+
+
+def test_each_upstream_has_so_many_series() -> None:
+    """Whatever becomes of requests to it: 27, and three gauges."""
+    metrics = Metrics()
+    few = len(samples(page_of(metrics.counted())))
+    for i in range(200):
+        tally = metrics.upstream(f"upstream {i}")
+        for outcome in ("ok", "error", "connect", "timeout", "reset", "truncated", "invalid", "cancelled"):
+            tally.outcomes[outcome] += 1
+        tally.retries["stale"] += 1
+    assert len(samples(page_of(metrics.counted()))) - few <= 200 * 27
+
+
+def test_a_tally_is_bound_once() -> None:
+    """The same object for the same route and mode: the hot path keeps it."""
+    metrics = Metrics()
+    assert metrics.route("/v1/", "passthrough") is metrics.route("/v1/", "passthrough")
+    assert metrics.route("/v1/", "passthrough") is not metrics.route("/v1/", "own")
+    assert metrics.upstream("a") is metrics.upstream("a")
+    tally = metrics.route("/v1/", "passthrough")
+    assert tally.codes("GET") is tally.codes("GET")
+    assert tally.codes("BREW") is tally.codes("get") is not tally.codes("GET")
+
+
+def test_unusual_methods_and_codes_share_a_label() -> None:
+    """Whatever clients and upstreams send; nothing goes uncounted."""
+    metrics = Metrics()
+    tally = metrics.route("/v1/", "passthrough")
+    for method in (*METHODS, "BREW", "PROPFIND"):
+        for code in range(100, 1000):
+            tally.codes(method)[code] += 1
+    counted = {k: v for k, v in samples(page_of(metrics.counted())).items() if k[0] == "gateway_http_requests_total"}
+    labels = [dict(key[1]) for key in counted]
+    assert sum(counted.values()) == (len(METHODS) + 2) * 900
+    assert {one["method"] for one in labels} <= METHODS | {"other"}
+    assert {one["code"] for one in labels} <= {str(code) for code in CODES} | {
+        "1xx",
+        "2xx",
+        "3xx",
+        "4xx",
+        "5xx",
+        "other",
+    }
+
+
+def test_routes_beyond_the_limit_share_a_label() -> None:
+    """And still count."""
+    metrics = Metrics()
+    for number in range(1000):
+        metrics.route(f"/r{number}/", "passthrough").codes("GET")[200] += 1
+    routes = {
+        dict(key[1])["route"]: v for key, v in samples(page_of(metrics.counted())).items() if "requests" in key[0]
+    }
+    assert routes["other"] == 1000 - (len(routes) - 1) and routes["/r0/"] == 1
+
+
+def test_the_series_are_bounded_whatever_is_thrown_at_them() -> None:
+    """L16: 50,000 distinct combinations of route, method and status: at most 3,000 series and 1 MB, none uncounted."""
+    rng = Random(16)
+    metrics = busy()
+    metrics.further[:] = [busy_context(values=1000).counted]
+    known = sorted(METHODS)
+    ours = sorted({facts.status for facts in errors.CODES.values()} | {101, 200, 201, 202, 204, 405, 499})
+    seen = set()
+    while len(seen) < 50_000:
+        prefix = (f"/r{rng.randrange(20)}/", "passthrough")
+        route, mode = rng.choice((prefix, prefix, prefix, *OWN))
+        method = rng.choice((*known, f"M{rng.randrange(1000)}"))
+        code = rng.choice(ours if (route, mode) in OWN else (rng.randrange(100, 1000), *sorted(CODES)))
+        seen.add((route, mode, method, code))
+        tally = metrics.route(route, mode)
+        tally.codes(method)[code] += 1
+        rng.choice((tally.answered, tally.streamed, tally.overhead)).observe(rng.random())
+    text = page_of(metrics.counted())
+    found = samples(text)
+    print(f"\n50,000 distinct requests: {len(found):,} series, {len(text):,} bytes")
+    assert sum(count for key, count in found.items() if key[0] == "gateway_http_requests_total") >= 50_000
+    assert len(text) <= 1_000_000
+    assert len(found) <= SERIES_LIMIT

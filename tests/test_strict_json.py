@@ -1,0 +1,94 @@
+"""Strict JSON: one reading or none."""
+
+import contextlib
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.json_values import VALUES_LIMIT
+from gateway.strict_json import DEPTH_LIMIT, RepeatedKeyError, StrictJsonError, loads, nesting
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    # Surrogates are no text.
+    | st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text('abé{["\\', max_size=5), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(VALUES)
+def test_json_is_read_as_it_is(value: object) -> None:
+    """What is JSON has its value."""
+    assert loads(json.dumps(value)) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"a": 1, "a": 1}', "'a' is there twice"),
+        ('{"x": {"b": 1, "b": 2}}', "'b' is there twice"),
+        ('{"a": 1, "\\u0061": 2}', "'a' is there twice"),
+        ("[NaN]", "NaN is not JSON"),
+        ("[-Infinity]", "-Infinity is not JSON"),
+        ("[1e999]", "too large"),
+        ("1" * 5000, "too large"),
+        ("[18446744073709551616]", "too large"),
+        ('"\\ud800"', "not valid Unicode"),
+        ('{"\\udfff": 1}', "not valid Unicode"),
+        ("[1,]", "character"),
+        ("{'a': 1}", "character 2"),
+        ("", "character 1"),
+        ("{} {}", "Extra data"),
+        ("\ufeff{}", "BOM"),
+        ("[" * 100_000, "more than 50000 values"),
+        ("[" * 40_000, "levels deep"),
+        ('{"a":' * 129 + "1" + "}" * 129, "levels deep"),
+    ],
+)
+def test_what_has_no_one_reading_is_refused(text: str, reason: str) -> None:
+    """The reason names what is wrong."""
+    with pytest.raises(StrictJsonError, match=reason):
+        loads(text)
+
+
+def test_as_deep_as_the_limit() -> None:
+    """The limit itself is allowed."""
+    assert nesting(json.dumps(loads("[" * DEPTH_LIMIT + "]" * DEPTH_LIMIT))) == DEPTH_LIMIT
+
+
+def test_braces_in_strings_are_no_nesting() -> None:
+    """Only structure counts."""
+    assert nesting('{"a": "[[[{{{", "b\\"[": "\\\\"}') == 1
+    assert nesting('["never closed [[[') == 1
+
+
+@given(st.text('{}[]",:\\1eNa \n', max_size=60))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    """No other exception, whatever the text."""
+    with contextlib.suppress(StrictJsonError):
+        loads(text)
+
+
+def test_a_repeated_key_is_an_error_of_its_own() -> None:
+    """Whoever judges a text can tell it from what is no JSON at all."""
+    with pytest.raises(RepeatedKeyError):
+        loads('{"a": {"b": 1, "b": 2}}')
+    for text in ('{"a": 1', "NaN", "[" * 1000):
+        with pytest.raises(StrictJsonError) as failed:
+            loads(text)
+        assert not isinstance(failed.value, RepeatedKeyError)
+
+
+def test_the_number_of_values_is_bounded() -> None:
+    """Up to the limit it is read, and commas in texts are none."""
+    most = f"[{','.join(['1'] * (VALUES_LIMIT - 1))}]"
+    assert len(loads(most)) == VALUES_LIMIT - 1
+    assert loads(json.dumps("," * 2 * VALUES_LIMIT)) == "," * 2 * VALUES_LIMIT
+    with pytest.raises(StrictJsonError, match=f"more than {VALUES_LIMIT} values"):
+        loads(most[:-1] + ",1]")

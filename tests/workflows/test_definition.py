@@ -1,0 +1,75 @@
+"""What a workflow is: its form, and its definition as its runs keep it."""
+
+import orjson
+import pytest
+from pydantic import ValidationError
+
+from gateway.workflows.definition import Parameter, Workflow
+
+TREE = {
+    "name": "table-report",
+    "description": "Reports.",
+    "parameters": {
+        "sql": {"required": True, "description": "One statement."},
+        "max_rows": {"type": "integer", "default": 10, "enum": [10, 20]},
+    },
+    "steps": [
+        {"name": "rows", "tool": "execute_sql", "with": {"sql": "{{params.sql}}", "deep": [1, {"a": None}]}},
+        {"name": "said", "model": "{{steps.rows}}"},
+        {"name": "end", "prompt": "{{steps.said}}"},
+    ],
+}
+
+
+def test_the_schema_is_a_form() -> None:
+    """Of type object, with titles, descriptions and defaults, in the order of the file; nothing else is taken."""
+    assert Workflow.model_validate(TREE).schema() == {
+        "type": "object",
+        "title": "table-report",
+        "description": "Reports.",
+        "properties": {
+            "sql": {"type": "string", "title": "Sql", "description": "One statement."},
+            "max_rows": {"type": "integer", "title": "Max rows", "default": 10, "enum": [10, 20]},
+        },
+        "required": ["sql"],
+        "additionalProperties": False,
+    }
+    assert Parameter(type="boolean", default=False).schema_of("dry-run") == {
+        "type": "boolean",
+        "title": "Dry run",
+        "default": False,
+    }
+
+
+def test_what_is_not_said_has_its_default() -> None:
+    """A parameter is an optional text; a workflow without parameters is complete."""
+    workflow = Workflow.model_validate({"name": "w", "description": "x", "steps": [{"name": "a", "prompt": "hi"}]})
+    assert (workflow.category, workflow.parameters, workflow.steps[0].with_) == ("general", {}, {})
+    plain = Parameter()
+    assert (plain.type, plain.required, plain.default, plain.enum) == ("string", False, None, None)
+    assert workflow.schema()["properties"] == {}
+
+
+def test_the_definition_makes_the_same_workflow_again() -> None:
+    """Through JSON, as a run on record keeps it."""
+    workflow = Workflow.model_validate(TREE)
+    assert Workflow.model_validate(orjson.loads(orjson.dumps(workflow.definition()))) == workflow
+
+
+def test_a_workflow_does_not_change() -> None:
+    """Runs share it."""
+    workflow = Workflow.model_validate(TREE)
+    with pytest.raises(ValidationError):
+        workflow.name = "other"  # type: ignore[misc]
+    with pytest.raises(ValidationError):
+        workflow.steps[0].tool = "other"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("name", ["", "A", "1a", "-a", "a b", "a.b", "ä", "a" * 65, "a/b", "a\n"])
+def test_names_are_plain(name: str) -> None:
+    """They stand in paths, behind `/` in a chat, in metrics and in references."""
+    with pytest.raises(ValidationError):
+        Workflow.model_validate({**TREE, "name": name})
+    with pytest.raises(ValidationError):
+        Workflow.model_validate({**TREE, "parameters": {name: {}}})
+    assert Workflow.model_validate({**TREE, "name": "a" * 64}).name == "a" * 64
