@@ -11,7 +11,9 @@ from time import perf_counter
 from typing import Any, Final, cast
 
 from bench.bar import number, table
-from gateway.contracts.exchange import Host, Json, Plugin, RiskAssessor
+from gateway.contracts.plugin import Host, Plugin
+from gateway.contracts.store import Json
+from gateway.contracts.risk import RiskAssessor
 from gateway.plugins.assessors import command, file, http, sql
 
 CASES: Final = Path(__file__).resolve().parents[1] / "tests" / "data"

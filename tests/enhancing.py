@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from xml.etree import ElementTree
 
-from gateway.contracts.exchange import Caller, Exchange, Json, Reply, ToolSpec
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Exchange, Reply
+from gateway.contracts.store import Json
+from gateway.contracts.tools import ToolSpec
 from gateway.testing.clock import ManualClock
 from gateway.plugins.stages.prompt_enhancer import PLUGIN, Config, PromptEnhancer
 from tests.telling import reply_of

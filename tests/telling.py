@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from gateway.contracts.exchange import Chunk, Json, Reply, Tell
+from gateway.contracts.exchange import Chunk, Reply, Tell
+from gateway.contracts.store import Json
 from gateway.dialects import chat_chunks as made
 
 

@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
-from gateway.contracts.exchange import Host, Json, Plugin, RiskAssessor
+from gateway.contracts.plugin import Host, Plugin
+from gateway.contracts.store import Json
+from gateway.contracts.risk import RiskAssessor
 from gateway.plugins.assessors import command, file, http, sql
 
 DATA: Final = Path(__file__).parent / "data"

@@ -7,7 +7,8 @@ in any of it does: only the gateway's own text shows one (gateway/dialects/imita
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from gateway.contracts.exchange import Chunk, Json, Pause, Reply, Tell
+from gateway.contracts.exchange import Chunk, Pause, Reply, Tell
+from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.dialects.usage import Usage
 from gateway.dialects import chat_chunks as chunks

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from gateway.contracts.exchange import Clock
+from gateway.contracts.plugin import Clock
 from gateway.errors import GatewayError
 
 T = TypeVar("T")

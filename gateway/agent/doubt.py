@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from gateway.agent.output.quoted import Quote
-from gateway.agent.output.tool_calls import FoundCall
+from gateway.contracts.calls import FoundCall
 
 #: Longer texts are searched in a thread, so that others do not wait for it.
 THREAD_CHARS = 1 << 16

@@ -11,11 +11,12 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import orjson
 
-from gateway.contracts.exchange import Chunk, Exchange, Handler, Json, LoopLimits, Reply, Tell
+from gateway.contracts.exchange import Chunk, Exchange, Handler, Reply, Tell
+from gateway.contracts.store import Json
+from gateway.contracts.plugin import LoopLimits
 from gateway.errors import GatewayError
 from gateway.contracts.journal import RunState
 from gateway.agent.answer import Answer, Further, PlainAnswer
@@ -34,7 +35,8 @@ from gateway.dialects import chat_chunks as chunks
 from gateway.agent.budget import Budget
 from gateway.runs.live import ANSWERS, CALLS, EFFECTS, RECORDED, STOPPING
 from gateway.runs.live import PARKED as PARKED_MARK
-from gateway.agent.loop import Action, Ask, Execute, Finish, Loop, Planned, Told
+from gateway.agent.loop import Action, Ask, Execute, Finish, Loop
+from gateway.contracts.calls import Planned, Told
 from gateway.runs.recorder import Record
 from gateway.agent.workflow_loop import Script
 from gateway.approvals.chat_texts import asking_run
@@ -42,8 +44,7 @@ from gateway.contracts.store import StoreError
 from gateway.tools.native import native_tools
 from gateway.agent.output.scanner import Calls, Malformed
 
-if TYPE_CHECKING:
-    from gateway.agent.stage import Crew
+from gateway.agent.parts import Crew
 
 log = logging.getLogger("gateway")
 
@@ -55,7 +56,7 @@ LEFT = "left"
 class Run:
     """One run of a loop."""
 
-    def __init__(self, crew: "Crew", limits: LoopLimits, exchange: Exchange, call_next: Handler) -> None:
+    def __init__(self, crew: Crew, limits: LoopLimits, exchange: Exchange, call_next: Handler) -> None:
         self._crew = crew
         self._limits = limits
         self._exchange = exchange

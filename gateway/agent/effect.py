@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 
 import orjson
 
-from gateway.contracts.exchange import Counters, Exchange
+from gateway.contracts.plugin import Counters
+from gateway.contracts.exchange import Exchange
 from gateway.errors import GatewayError
 from gateway.contracts.journal import Approval
 from gateway.agent.progress import Progress
 from gateway.agent.budget import Budget
 from gateway.runs.lease import LOST
-from gateway.agent.loop import Planned, Told
+from gateway.contracts.calls import Planned, Told
 from gateway.runs.recorder import Record
 from gateway.contracts.store import UnwrittenError
 from gateway.tools.catalog import Entry

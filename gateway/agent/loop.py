@@ -4,16 +4,21 @@ Invariants: a call runs only after it was validated and judged; what the model s
 message with `tool_calls` and one result for each of them; a malformed answer never stays in the history.
 """
 
+from gateway.contracts.calls import Planned
+from gateway.contracts.calls import Told
+
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import orjson
 
-from gateway.contracts.exchange import Json, LoopLimits, ToolCall, ToolSpec, Verdict
+from gateway.contracts.store import Json
+from gateway.contracts.plugin import LoopLimits
 from gateway.errors import GatewayError
 from gateway.dialects.chat_request import not_forced
-from gateway.agent.output.scanner import Calls, FoundCall, Malformed, Outcome
+from gateway.agent.output.scanner import Calls, Malformed, Outcome
+from gateway.contracts.calls import FoundCall
 
 #: The same call with the same arguments so often in a row: the model is told; the run is stopped.
 REPEATED_TOLD, REPEATED_STOP = 3, 5
@@ -24,34 +29,8 @@ FORMAT_REMINDER = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """One call as it is to be done: `refusal` is the result of one that must not run."""
-
-    call: ToolCall
-    spec: ToolSpec | None
-    verdict: Verdict
-    refusal: str | None = None
-    risk_level: str | None = None  # what the model said of the risk
-
-    @property
-    def needs_approval(self) -> bool:
-        """A person must say that it may run."""
-        return self.refusal is None and self.verdict.decision == "confirm"
-
-    @property
-    def is_harmless(self) -> bool:
-        """It may run because it was judged to be harmless: neither a person nor the model vouches for it."""
-        return self.verdict.decision == "auto" and self.verdict.basis == "whitelist"
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What came of one call: what the model is shown, and the whole of it."""
-
-    shown: str
-    whole: str
-    ok: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,22 +3,23 @@
 import secrets
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from gateway.workflows.definition import Workflow
-from gateway.contracts.exchange import Exchange, Json, LoopLimits
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.store import Json
+from gateway.contracts.plugin import LoopLimits
 from gateway.agent.progress import Progress
-from gateway.agent.loop import Loop, Planned
+from gateway.agent.loop import Loop
+from gateway.contracts.calls import Planned
 from gateway.agent.workflow_loop import Script
 from gateway.dialects.chat_request import client_tools, knows_functions_only
-from gateway.agent.output.tool_calls import FoundCall
+from gateway.contracts.calls import FoundCall
 from gateway.workflows.templates import Values
 
-if TYPE_CHECKING:
-    from gateway.agent.stage import Crew
+from gateway.agent.parts import Crew
 
 
-def new_machine(crew: "Crew", limits: LoopLimits, exchange: Exchange, progress: Progress) -> Loop | Script:
+def new_machine(crew: Crew, limits: LoopLimits, exchange: Exchange, progress: Progress) -> Loop | Script:
     """Returns the machine of a run that begins; one that goes on restores it."""
     plan, fill = partial(_plan, crew, exchange, progress), partial(_filled, crew, exchange)
     workflow = exchange.workflow
@@ -36,7 +37,7 @@ def new_machine(crew: "Crew", limits: LoopLimits, exchange: Exchange, progress: 
     )
 
 
-def _plan(crew: "Crew", exchange: Exchange, progress: Progress, found: FoundCall, call_id: str) -> Planned:
+def _plan(crew: Crew, exchange: Exchange, progress: Progress, found: FoundCall, call_id: str) -> Planned:
     """`Plan`, with what came before."""
     planned = crew.in_use.judge.plan(found, call_id, exchange, tainted=progress.tainted, asked_for=progress.asked_for)
     crew.counters.count("risk_decisions", decision=planned.verdict.decision, basis=planned.verdict.basis)
@@ -45,7 +46,7 @@ def _plan(crew: "Crew", exchange: Exchange, progress: Progress, found: FoundCall
     return planned
 
 
-def _filled(crew: "Crew", exchange: Exchange, tool: str, arguments: Mapping[str, object], values: Values) -> Json:
+def _filled(crew: Crew, exchange: Exchange, tool: str, arguments: Mapping[str, object], values: Values) -> Json:
     """`Fill`, by the tools of the configuration in use."""
     return crew.in_use.judge.filled(exchange, tool, arguments, values)
 

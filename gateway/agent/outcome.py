@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from gateway.contracts.exchange import Counters
+from gateway.contracts.plugin import Counters
 from gateway.errors import GatewayError
 from gateway.agent.loop import Action, Finish, Loop
 from gateway.agent.workflow_loop import Script

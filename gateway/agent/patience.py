@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from gateway.contracts.exchange import Clock, Counters
+from gateway.contracts.plugin import Clock, Counters
 from gateway.errors import GatewayError
 from gateway.agent.budget import Budget
 from gateway.runs.recorder import Record

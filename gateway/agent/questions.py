@@ -4,13 +4,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from gateway.contracts.exchange import Chunk, Exchange, Json
+from gateway.contracts.exchange import Chunk, Exchange
+from gateway.contracts.store import Json
 from gateway.contracts.journal import Approval, StoredStep
 from gateway.dialects import chat_chunks as chunks
 from gateway.approvals import chat_texts as spoken
 from gateway.approvals.approvals import Desk, approval_view
 from gateway.approvals import texts
-from gateway.text.phrases import last_user_text
+from gateway.dialects.chat_request import last_user_text
 from gateway.approvals.escaping import Language
 
 #: Tells the client something of its answer.

@@ -6,15 +6,18 @@
    from any point of it.
 """
 
+from gateway.agent.parts import Consent
+
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias, TypedDict
+from typing import TypeAlias, TypedDict
 
 import orjson
 
-from gateway.contracts.exchange import Chunk, Exchange, Json
+from gateway.contracts.exchange import Chunk, Exchange
+from gateway.contracts.store import Json
 from gateway.contracts.journal import Approval, ApprovalState, AskedAlreadyError, Grant, RunState, StepState
 from gateway.agent.effect import Effects
 from gateway.agent.questions import Questions
@@ -25,7 +28,8 @@ from gateway.agent.budget import Budget
 from gateway.approvals.approvals import Desk, against, approval_view
 from gateway.runs.lease import lost
 from gateway.runs.live import WAITS
-from gateway.agent.loop import Finish, Planned, Told
+from gateway.agent.loop import Finish
+from gateway.contracts.calls import Planned, Told
 from gateway.runs.recorder import Record
 from gateway.tools.catalog import Entry
 from gateway.tools.in_use import InUse
@@ -44,12 +48,6 @@ _NOT_RUN = "Not run: a person rejected this call."
 _ENDED: Mapping[ApprovalState, StepState] = {"rejected": "rejected", "expired": "expired"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Consent:
-    """How people are asked (config: approvals)."""
-
-    inline_wait_s: float
-    on_reject: Literal["abort", "continue"]
 
 
 @dataclass(slots=True, kw_only=True)

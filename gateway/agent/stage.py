@@ -1,38 +1,21 @@
 """The agent loops of one configuration, as their chains use them."""
 
-import logging
-from dataclasses import dataclass, field
+from gateway.agent.parts import Crew
 
-from gateway.contracts.exchange import Clock, Counters, Exchange, Handler, LoopLimits, Reply, Stage
+import logging
+
+from gateway.contracts.plugin import LoopLimits
+from gateway.contracts.exchange import Exchange, Handler, Reply, Stage
 from gateway.errors import GatewayError
-from gateway.agent.output.malformed import MalformedLog
 from gateway.agent.patience import left
-from gateway.agent.round import Consent
 from gateway.agent.driver import Run
 from gateway.agent.unlooped import unlooped
-from gateway.approvals.approvals import Desk
-from gateway.runs.leases import Keeper
-from gateway.runs.event_feed import Tail
-from gateway.contracts.store import Store, StoreError
-from gateway.tools.in_use import InUse
+from gateway.contracts.store import StoreError
 from gateway.dialects.chat_request import wants_text
 
 log = logging.getLogger("gateway")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Crew:
-    """Whoever judges, runs, asks, writes down and keeps the time."""
-
-    in_use: InUse
-    desk: Desk
-    tail: Tail
-    keeper: Keeper
-    consent: Consent
-    store: Store
-    counters: Counters
-    clock: Clock
-    malformed: MalformedLog = field(default_factory=MalformedLog)
 
 
 class Agents:

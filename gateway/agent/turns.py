@@ -22,7 +22,7 @@ from typing import Final
 
 import orjson
 
-from gateway.contracts.exchange import Json
+from gateway.contracts.store import Json
 from gateway.contracts.store import HiddenTurn
 from gateway.dialects.meaning import Meaning, meaning_of
 

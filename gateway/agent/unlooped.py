@@ -1,6 +1,7 @@
 """The answer of a model that no agent loop reads: as it comes, but without ids of approvals in its text."""
 
-from gateway.contracts.exchange import Chunk, Exchange, Handler, Json, Pause, Reply, Tell
+from gateway.contracts.exchange import Chunk, Exchange, Handler, Pause, Reply, Tell
+from gateway.contracts.store import Json
 from gateway.agent.answer import Further, too_deep
 from gateway.runs.live import ANSWERS
 from gateway.dialects.beside import Gathered, TooDeepError, safe

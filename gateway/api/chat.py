@@ -1,5 +1,8 @@
 """The pages of the context lane: chat completions, and the models that there are."""
 
+from gateway.lanes.keys import Identify
+from gateway.lanes.local import head_of
+
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -14,11 +17,11 @@ from gateway.context.bringing import Brought
 from gateway.dialects.chat_body import chat_request
 from gateway.api.content import aside, check_values, content_of
 from gateway.context.lane import ContextLane, credential_header, forwarded, new_run_id
-from gateway.lanes.local import Facade, note
+from gateway.lanes.local import note
 from gateway.context.resumption import Asked, Resumption
 from gateway.context.steering import steering_of
 from gateway.api.unasked import unasked
-from gateway.api.workflows import called_in, use_of
+from gateway.workflows.invocation import called_in, use_of
 from gateway.context.model import ModelCore
 from gateway.lanes.keys import Identity
 from gateway.runs.asking import Asking, fingerprint
@@ -29,8 +32,6 @@ from gateway.approvals.chat_replies import named_approvals, parse_reply
 
 CHAT_PATHS = ("/context/chat/completions", "/context/v1/chat/completions", "/v1/chat/completions", "/chat/completions")
 MODEL_PATHS = ("/context/models", "/context/v1/models")
-#: (head, whether the upstream has a key of its own, scope) -> who asks; raises GatewayError.
-Identify = Callable[[RequestHead, bool, str], Identity]
 
 
 class ChatPages:
@@ -149,10 +150,6 @@ def identities_of(head: RequestHead, core: ModelCore, identify: Identify) -> Map
     return identities
 
 
-def head_of(request: web.Request) -> RequestHead:
-    """The request's head; only our own connections lead here."""
-    assert isinstance(request.transport, Facade)
-    return request.transport.head
 
 
 def _asking(head: RequestHead, caller: Caller, *, path: str, content: bytes) -> Asking:

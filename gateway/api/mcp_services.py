@@ -12,7 +12,7 @@ import orjson
 from aiohttp import web
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Json
+from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.api.site import Route
 from gateway.api.request import Authorise, Body, page_of, parsed, query_of, value_of
@@ -22,7 +22,7 @@ from gateway.contracts.store import StoredService
 from gateway.mcp.servers import Fleet, Seen
 from gateway.mcp.server import MOST_PINS
 from gateway.mcp.registration import SettingsError, checked, checked_name, shown, with_kept
-from gateway.plugins.stages.intent.names import model_name
+from gateway.contracts.tools import model_name
 
 log = logging.getLogger("gateway")
 

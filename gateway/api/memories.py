@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from aiohttp import web
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Json
+from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.api.site import Route
 from gateway.api.request import Authorise, limit_of, number_of, query_of
-from gateway.api.chat import head_of
+from gateway.lanes.local import head_of
 from gateway.api.decisions import written
 from gateway.context.steering import steering_of
 from gateway.api.views import json_answer, page_answer

@@ -9,7 +9,7 @@ from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import EnhancedPrompt, Enhancer
+from gateway.contracts.plugin import EnhancedPrompt, Enhancer
 from gateway.errors import GatewayError
 from gateway.api.request import LIMIT_MOST, limit_of, query_of
 from gateway.api.content import content_of

@@ -6,7 +6,7 @@ from typing import TypeVar
 from aiohttp import web
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Json
+from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.contracts.journal import AskBefore, Grant
 from gateway.api.site import Route

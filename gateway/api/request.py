@@ -8,7 +8,7 @@ from aiohttp import web
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gateway.contracts.caller import CLI_AGENT, Caller
-from gateway.contracts.exchange import Json
+from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.contracts.journal import Via
 from gateway.api.content import content_of

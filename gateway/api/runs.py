@@ -11,7 +11,8 @@ from aiohttp import web
 from pydantic import Field
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Clock, Json
+from gateway.contracts.plugin import Clock
+from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.contracts.journal import Journal, RunState, StoredRun
 from gateway.api.site import Route

@@ -20,7 +20,7 @@ from gateway.lanes.wrong_keys import WrongKeys
 from gateway.lanes.door import Door
 from gateway.contracts.store import StoreError, unwritten
 from gateway.http.error_response import error_body, new_request_id
-from gateway.plugins.tools.http_request.request import TOOL_HEADER
+from gateway.contracts.tools import TOOL_HEADER
 
 EXPOSITION_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 log = logging.getLogger("gateway")

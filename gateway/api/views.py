@@ -6,7 +6,7 @@ from dataclasses import asdict
 import orjson
 from aiohttp import web
 
-from gateway.contracts.exchange import Json
+from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.contracts.journal import APPROVED, Approval, AuditRow, StoredRun, StoredStep
 from gateway.approvals.approvals import approval_view

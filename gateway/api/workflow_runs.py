@@ -6,11 +6,13 @@ from dataclasses import replace
 import orjson
 from aiohttp import web
 
-from gateway.contracts.exchange import Exchange, Json
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.contracts.journal import StoredRun
 from gateway.api.site import REQUEST_ID
-from gateway.api.chat import Identify, head_of
+from gateway.lanes.keys import Identify
+from gateway.lanes.local import head_of
 from gateway.context.lane import ContextLane, new_run_id
 from gateway.context.steering import steering_of
 from gateway.api.workflows import Begun, Wanted

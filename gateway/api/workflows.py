@@ -1,6 +1,8 @@
 """The pages of workflows: which there are, what each takes, and the beginning of a run of one."""
 
-import re
+from gateway.workflows.invocation import parameters_of
+from gateway.workflows.invocation import use_of
+
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -10,7 +12,7 @@ from pydantic import Field
 
 from gateway.contracts.caller import Caller
 from gateway.workflows.definition import Step, Workflow
-from gateway.contracts.exchange import Json
+from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.contracts.journal import ENDED, Journal
 from gateway.api.site import Route
@@ -18,13 +20,12 @@ from gateway.api.request import Authorise, Body, body_of, page_of, query_of
 from gateway.api.views import json_answer, list_answer, page_answer, whole_run_view
 from gateway.approvals.approvals import OF_RUN
 from gateway.runs.settle import not_found
-from gateway.workflows.parameters import ParameterError, checked, read_arguments
+from gateway.workflows.parameters import checked
 
 WORKFLOWS, CATEGORIES, RUNS = "/workflows", "/workflows/categories", "/context/runs"
 ID_LIMIT_CHARS = 256
 #: The preference (RFC 7240) of who does not wait for the result.
 RESPOND_ASYNC: Final = "respond-async"
-_CALL = re.compile(r"\s*+/([a-z][a-z0-9_-]{0,63}+)(?!\S)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,32 +166,10 @@ class WorkflowPages:
         return workflow
 
 
-def parameters_of(workflow: Workflow, given: Json) -> Json:
-    """The parameters of a run, with defaults. Raises GatewayError (invalid_parameters)."""
-    try:
-        return checked(given, workflow.schema())
-    except ParameterError as error:
-        raise GatewayError("invalid_parameters", str(error), param=error.name) from None
 
 
-def use_of(workflow: Workflow, parameters: Json) -> Json:
-    """`contracts.Exchange.workflow`: a run keeps its workflow as it was."""
-    return {"definition": workflow.definition(), "parameters": parameters}
 
 
-def called_in(text: str, workflows: Mapping[str, Workflow]) -> tuple[Workflow, Json] | None:
-    """The workflow that a chat message calls, `/name` being its first word, with its parameters; None: it calls none.
-
-    Raises GatewayError (invalid_parameters).
-    """
-    word = _CALL.match(text)
-    workflow = None if word is None else workflows.get(word[1])
-    if word is None or workflow is None:
-        return None
-    try:
-        return workflow, read_arguments(text[word.end() :], workflow.schema())
-    except ParameterError as error:
-        raise GatewayError("invalid_parameters", str(error), param=error.name) from None
 
 
 def workflow_view(workflow: Workflow) -> Json:

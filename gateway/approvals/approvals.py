@@ -13,7 +13,9 @@ from typing import Literal
 import orjson
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Clock, Counters, Exchange, Json
+from gateway.contracts.plugin import Clock, Counters
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.contracts.journal import APPROVED, Approval, AuditLine, Grant, Journal, Ruled, Ruling, RunEvent, StoredStep, Via
 from gateway.tools.remembered import REMEMBERED_S, Binding, Judges, Remembered

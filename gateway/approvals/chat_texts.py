@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import orjson
 
-from gateway.contracts.exchange import Json
+from gateway.contracts.store import Json
 from gateway.contracts.journal import Approval
 from gateway.approvals.approvals import approval_view, word_of
 from gateway.approvals import texts

@@ -19,8 +19,9 @@ import aiohttp
 import orjson
 
 from gateway.config import ConfigError, Problem
-from gateway.config.schema.tools import Notify
-from gateway.contracts.exchange import Clock, Counters, Json
+from gateway.config.schema.approvals import Notify
+from gateway.contracts.plugin import Clock, Counters
+from gateway.contracts.store import Json
 from gateway.contracts.journal import RunEvent
 from gateway.approvals.approvals import approval_view
 from gateway.runs.event_feed import Tail

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from gateway.config.trusted_file import file_of
+from gateway.registry.folder import file_of
 from gateway.registry.find import plugin_names
 
 NewKind = Literal["stages", "tools", "assessors"]

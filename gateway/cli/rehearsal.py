@@ -12,12 +12,13 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, NoReturn
 
-from gateway.server.context_lane import Assembled, Shared, SystemClock, assemble_context, make_fleet, open_store
+from gateway.server.context_lane import Assembled, Shared, assemble_context, make_fleet, open_store
+from gateway.clock import SystemClock
 from gateway.server.context_tools import SQLITE, database_url
 from gateway.server.passthrough_lane import endpoint
 from gateway.config import ConfigError, Loaded, Problem, Settings
 from gateway.config.values.secret import Secret
-from gateway.config.schema.tools import McpServer
+from gateway.config.schema.mcp import McpServer
 from gateway.workflows.folder import load_workflows
 from gateway.telemetry.counters import ContextCounters
 from gateway.mcp.transport.process import Program, missing

@@ -4,7 +4,9 @@ import json
 from collections.abc import Callable, Iterable
 
 from gateway.agent.output.message import read_message
-from gateway.agent.output.tool_calls import Calls, FoundCall, Json, Malformed, Outcome
+from gateway.agent.output.tool_calls import Calls, Malformed, Outcome
+from gateway.contracts.calls import FoundCall
+from gateway.contracts.store import Json
 
 
 class _LineError(ValueError):

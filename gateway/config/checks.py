@@ -12,7 +12,7 @@ from gateway.config.problems import KeyPath, format_path, shown
 from gateway.config.values.secret import Hidden
 from gateway.config.schema.settings import DEFAULT_LISTEN
 from gateway.config.reading.yaml_reader import BROKEN
-from gateway.config.schema.tools import FOREIGN_MCP_KEYS
+from gateway.config.schema.mcp import FOREIGN_MCP_KEYS
 from gateway.config.upstreams import check_upstreams
 
 # What models accept as the name of a function.

@@ -14,25 +14,14 @@ from pathlib import Path
 #: Of one plugin: more is no source that anybody wrote.
 MAX_SOURCE_BYTES = 4 << 20
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-_SUFFIX = ".py"
 
 
 class UnsafePluginError(Exception):
     """A file that is not imported; the text names it and says what to do."""
 
 
-def names_in(folder: Path, kind: str) -> list[str]:
-    """The names of the plugins of one kind, sorted; a folder that is not there has none."""
-    try:
-        files = [entry.name for entry in os.scandir(folder / kind)]
-    except OSError:
-        return []
-    return sorted(name.removesuffix(_SUFFIX) for name in files if name.endswith(_SUFFIX) and not name.startswith("_"))
 
 
-def file_of(folder: Path, kind: str, name: str) -> Path:
-    """Where the plugin of this name stands, or would."""
-    return folder / kind / f"{name}{_SUFFIX}"
 
 
 def source_of(file: Path, *, folder: Path, user: int | None = None) -> bytes:

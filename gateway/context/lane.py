@@ -16,7 +16,8 @@ from aiohttp import HttpVersion11, web
 
 from gateway.contracts.caller import Caller
 from gateway.workflows.definition import Workflow
-from gateway.contracts.exchange import Chunk, Exchange, Handler, Json, Reply
+from gateway.contracts.exchange import Chunk, Exchange, Handler, Reply
+from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.contracts.journal import StoredRun
 from gateway.context.approval_mode import ApprovalModes

@@ -2,7 +2,9 @@
 
 import orjson
 
-from gateway.contracts.exchange import Chunk, Counters, Exchange, Handler, Json, Pause, Reply, Tell
+from gateway.contracts.exchange import Chunk, Exchange, Handler, Pause, Reply, Tell
+from gateway.contracts.plugin import Counters
+from gateway.contracts.store import Json
 from gateway.dialects.usage import MOST
 
 

@@ -7,7 +7,8 @@ import re
 
 import orjson
 
-from gateway.contracts.exchange import Json, Pause, Tell
+from gateway.contracts.store import Json
+from gateway.contracts.exchange import Pause, Tell
 from gateway.errors import GatewayError
 from gateway.context.refusal import message_of, outcome_of
 from gateway.context.target import Target

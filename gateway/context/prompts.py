@@ -15,7 +15,7 @@ from typing import Final, Literal
 from cachetools import LRUCache
 
 from gateway.config.values.scalars import parse_name
-from gateway.contracts.exchange import Clock
+from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Store, StoredPrompt
 
 #: The longest text that can be stored.
@@ -62,7 +62,7 @@ class ListedPrompt:
 
 
 class BasePrompts:
-    """`gateway.contracts.exchange.Prompts`, with the changes and the list that our own API needs."""
+    """`gateway.contracts.plugin.Prompts`, with the changes and the list that our own API needs."""
 
     def __init__(self, configured: Mapping[str, str], store: Store, *, clock: Clock) -> None:
         self._configured = MappingProxyType(dict(configured))

@@ -9,7 +9,9 @@ from functools import partial
 
 import orjson
 
-from gateway.contracts.exchange import Chunk, Clock, Exchange, Handler, Json, Reply, Resume, Tell
+from gateway.contracts.exchange import Chunk, Exchange, Handler, Reply, Resume, Tell
+from gateway.contracts.plugin import Clock
+from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.contracts.journal import Approval, Journal, StoredRun
 from gateway.context.bringing import Brought
@@ -25,7 +27,7 @@ from gateway.runs.snapshot import exchange_of
 from gateway.runs.event_feed import Tail
 from gateway.contracts.store import StoreError
 from gateway.approvals import texts as approval_text
-from gateway.text.phrases import last_user_text
+from gateway.dialects.chat_request import last_user_text
 from gateway.approvals.chat_replies import Reply as Decision
 
 log = logging.getLogger("gateway")

@@ -9,7 +9,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from gateway.contracts.exchange import Exchange, Json
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.store import Json
 from gateway.contracts.journal import Approval, Journal
 from gateway.approvals.approvals import word_of
 from gateway.approvals.check_word import ID, WORD, is_word_of

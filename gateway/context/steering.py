@@ -10,7 +10,7 @@ from typing import Final
 
 from gateway.config.messages import nearest
 from gateway.config.problems import shown
-from gateway.contracts.exchange import Json
+from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.lanes.classify import context_headers
 from gateway.http.request_head import RequestHead

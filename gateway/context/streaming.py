@@ -8,7 +8,7 @@ import re
 from http import HTTPStatus
 from typing import Final, Literal, TypeAlias
 
-from gateway.contracts.exchange import Json
+from gateway.contracts.store import Json
 
 #: usage: `stream` and `stream_options`; plain: `stream` alone; never: neither.
 Style: TypeAlias = Literal["usage", "plain", "never"]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
-from gateway.contracts.exchange import ServiceSource
+from gateway.contracts.tools import ServiceSource
 from gateway.contracts.store import ServiceState
 
 

@@ -1,5 +1,10 @@
 """The parameter `risk_level` that every tool has besides its own: name, levels, and what models are told of it."""
 
+from dataclasses import dataclass
+from gateway.contracts.store import Json as Json
+from typing import Literal
+from typing import Protocol
+
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -36,3 +41,29 @@ def level_beside(*holders: Mapping[str, object]) -> object:
     raised = (level for level in levels if normal(level) in RAISED)
     invalid = (level for level in levels if level not in (None, "", *LEVELS))
     return next(raised, None) or next(invalid, None)
+
+
+Decision = Literal["auto", "confirm", "deny", "error"]
+
+
+Basis = Literal["operator", "llm", "whitelist", "default", "invalid", "malformed", "duplicate", "unknown_tool"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is to happen with a call, on which basis, by which rule; `reason` is one sentence for a person."""
+
+    decision: Decision
+    basis: Basis
+    rule: str
+    reason: str = ""
+
+
+class RiskAssessor(Protocol):
+    """Judges the arguments of one tool where neither the operator nor the model has decided (requirement risk-gate).
+
+    Returns auto (basis whitelist) for what is known to be harmless, confirm (basis default) for everything else, and
+    never raises for any JSON object; one that does raise counts as confirm.
+    """
+
+    def assess(self, arguments: Json) -> Verdict: ...

@@ -8,7 +8,7 @@ from typing import Final, NoReturn
 
 import orjson
 
-from gateway.contracts.exchange import Json
+from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 
 ROLES: Final = ("system", "developer", "user", "assistant", "tool", "function")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from gateway.contracts.exchange import Json
+from gateway.contracts.store import Json
 
 
 def delta(piece: Json) -> Json:

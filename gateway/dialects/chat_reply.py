@@ -11,7 +11,8 @@ from typing import Any
 
 import orjson
 
-from gateway.contracts.exchange import Chunk, Json
+from gateway.contracts.exchange import Chunk
+from gateway.contracts.store import Json
 from gateway.dialects.beside import Gathered
 from gateway.http.sse import event
 

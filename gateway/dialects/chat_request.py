@@ -1,5 +1,7 @@
 """What several parts ask of a chat completion request: its client's tools, the format it wants, its last message."""
 
+from gateway.text.phrases import TEXT_LIMIT
+
 from collections.abc import Mapping
 
 
@@ -52,3 +54,27 @@ def whole_text(body: Mapping[str, object]) -> str:
 
 def _objects(value: object) -> list[Mapping[str, object]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def last_user_text(messages: object) -> str:
+    """The text parts of the last user message, at most TEXT_LIMIT characters; "" for whatever is not one."""
+    if not isinstance(messages, list):
+        return ""
+    for message in reversed(messages):
+        if isinstance(message, dict) and message.get("role") == "user":
+            content = message.get("content")
+            return content[:TEXT_LIMIT] if isinstance(content, str) else _text_of_parts(content)
+    return ""
+
+
+def _text_of_parts(parts: object) -> str:
+    texts: list[str] = []
+    room = TEXT_LIMIT
+    for part in parts if isinstance(parts, list) else ():
+        if room <= 0:
+            break
+        text = part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None
+        if isinstance(text, str) and text:
+            texts.append(text[:room])
+            room -= len(text) + 1
+    return "\n".join(texts)

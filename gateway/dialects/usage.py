@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import orjson
 
-from gateway.contracts.exchange import Json
+from gateway.contracts.store import Json
 
 _TOKENS = frozenset(("prompt_tokens", "completion_tokens", "total_tokens"))
 #: No upstream counts so many; sums of more could not be written as JSON.

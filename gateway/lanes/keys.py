@@ -3,6 +3,9 @@
 Keys are known by their SHA-256 only; the look-up is by the full hash and the comparison takes constant time.
 """
 
+from collections.abc import Callable
+from gateway.http.request_head import RequestHead
+
 import hashlib
 import hmac
 from collections.abc import Iterable
@@ -123,3 +126,7 @@ def _missing(*, upstream_has_key: bool) -> str:
     if upstream_has_key:
         return "No gateway key: send it as 'Authorization: Bearer <key>' (the api_key of an OpenAI client)."
     return "No gateway key: send it in the header X-Gateway-Key; Authorization goes to the upstream as it comes."
+
+
+#: (head, whether the upstream has a key of its own, scope) -> who asks; raises GatewayError.
+Identify = Callable[[RequestHead, bool, str], Identity]

@@ -5,6 +5,9 @@ used. The connection goes on only if the handler prepared a keep-alive answer an
 the facade's default is to close. A page that answers 101 keeps the connection: with that answer a WebSocketTurn begins.
 """
 
+from aiohttp import web
+from gateway.http.request_head import RequestHead
+
 import asyncio
 from collections.abc import Callable, Iterable
 from time import perf_counter
@@ -340,3 +343,9 @@ class OwnTurn:
                 client=address_of(self._client.transport.get_extra_info("peername")),
                 **self.facts,
             )
+
+
+def head_of(request: web.Request) -> RequestHead:
+    """The request's head; only our own connections lead here."""
+    assert isinstance(request.transport, Facade)
+    return request.transport.head

@@ -9,7 +9,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from gateway.contracts.exchange import Json, ToolResult
+from gateway.contracts.store import Json
+from gateway.contracts.tools import ToolResult
 from gateway.mcp.content import tool_result
 from gateway.mcp.types import Server
 from gateway.mcp.metrics import Meter

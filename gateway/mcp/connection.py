@@ -37,7 +37,7 @@ from mcp_types.methods import validate_server_result
 from pydantic import ValidationError
 
 from gateway import __version__
-from gateway.contracts.exchange import Json
+from gateway.contracts.store import Json
 from gateway.mcp.backoff import Backoff
 from gateway.mcp.calls import AnsweredError, LostError
 from gateway.mcp.definitions import TOOLS_LIMIT

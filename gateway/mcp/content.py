@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import orjson
 
-from gateway.contracts.exchange import Json, ToolResult
+from gateway.contracts.store import Json
+from gateway.contracts.tools import ToolResult
 from gateway.contracts.canonical import canonical
 
 #: Of a result; what is over is counted.

@@ -13,7 +13,7 @@ from typing import Any, Final
 import jsonschema_rs
 import orjson
 
-from gateway.contracts.exchange import Json
+from gateway.contracts.store import Json
 from gateway.mcp.schema_references import problem_of_references
 from gateway.contracts.canonical import canonical
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from gateway.contracts.exchange import Clock, Counters
+from gateway.contracts.plugin import Clock, Counters
 from gateway.mcp.types import Server
 
 

@@ -16,8 +16,8 @@ from gateway.config.messages import nearest
 from gateway.config.values.scalars import parse_label
 from gateway.config.values.secret import MASK, Secret
 from gateway.config.schema.section import Section
-from gateway.config.schema.tools import McpServer
-from gateway.contracts.exchange import Json
+from gateway.config.schema.mcp import McpServer
+from gateway.contracts.store import Json
 
 #: Where secrets stand, by their names, besides the URL.
 _SECRETS: Final = ("env", "headers", "oauth")

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from gateway.config.schema.tools import McpServer
-from gateway.contracts.exchange import Clock
+from gateway.config.schema.mcp import McpServer
+from gateway.contracts.plugin import Clock
 from gateway.contracts.managed import ManagedService
 from gateway.contracts.store import StoredService
 from gateway.mcp.registration import options_of

@@ -16,8 +16,10 @@ from typing import Final
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from gateway.config.values.secret import MASK, redactable
-from gateway.config.schema.tools import McpServer
-from gateway.contracts.exchange import Clock, Counters, Json, ServiceSource
+from gateway.config.schema.mcp import McpServer
+from gateway.contracts.plugin import Clock, Counters
+from gateway.contracts.store import Json
+from gateway.contracts.tools import ServiceSource
 from gateway.contracts.managed import Condition, ManagedService
 from gateway.contracts.store import ServiceState, Store, StoredService, StoreError, WorkerService
 from gateway.tools.catalog import Configured

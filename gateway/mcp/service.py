@@ -10,7 +10,9 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from gateway.contracts.exchange import Clock, Exchange, Host, Plugin, Service, ToolCall, ToolResult, ToolSpec
+from gateway.contracts.plugin import Clock, Host, Plugin
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.tools import Service, ToolCall, ToolResult, ToolSpec
 from gateway.contracts.managed import Condition
 from gateway.mcp.definitions import Definition
 from gateway.mcp.types import Channel, Credentials, Endpoint, MakeChannel, Server

@@ -11,7 +11,9 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
-from gateway.contracts.exchange import Clock, Counters, Json, ToolResult
+from gateway.contracts.plugin import Clock, Counters
+from gateway.contracts.store import Json
+from gateway.contracts.tools import ToolResult
 from gateway.contracts.managed import Condition
 from gateway.mcp.backoff import Backoff
 from gateway.mcp.calls import AnsweredError, Calls, LostError

@@ -4,7 +4,7 @@ import asyncio
 import time
 from typing import Final, Protocol
 
-from gateway.contracts.exchange import Clock
+from gateway.contracts.plugin import Clock
 from gateway.errors import GatewayError
 from gateway.contracts.journal import Change
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import orjson
 
-from gateway.contracts.exchange import Clock
+from gateway.contracts.plugin import Clock
 from gateway.contracts.journal import Change, ConflictError, Journal, RunEvent, RunState, StoredRun
 from gateway.runs.lease import LEASE_S, LOST
 from gateway.contracts.store import StoreError

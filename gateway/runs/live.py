@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from gateway.contracts.exchange import Chunk, Clock, Exchange, Handler, Intent, Json, Pause
+from gateway.contracts.exchange import Chunk, Exchange, Handler, Intent, Pause
+from gateway.contracts.plugin import Clock
+from gateway.contracts.store import Json
 from gateway.errors import ExitError, GatewayError, contained
 from gateway.runs.asking import Asking
 from gateway.runs.lease import lost

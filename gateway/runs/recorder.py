@@ -5,6 +5,9 @@
 3. What could not be written is written with the next line; before an effect it must be.
 """
 
+from gateway.runs.snapshot import LATE_CHARS
+from gateway.runs.snapshot import RESULT_CHARS
+
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -13,19 +16,19 @@ from dataclasses import dataclass, field, replace
 
 import orjson
 
-from gateway.contracts.exchange import Clock, Exchange, Json
+from gateway.contracts.plugin import Clock
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.contracts.journal import Approval, ApprovalState, AskedAlreadyError, AuditLine, Change, ConflictError, Journal, Move, RunEvent, RunState, StepState, StoredRun, StoredStep
 from gateway.runs.lease import LEASE_S, Age, Holder, lost
-from gateway.agent.loop import Planned, Told
+from gateway.contracts.calls import Planned, Told
 from gateway.runs.snapshot import first_of
 from gateway.contracts.store import StoreError, UncertainError, unwritten
 from gateway.contracts.canonical import call_sha256, canonical
 
 log = logging.getLogger("gateway")
 
-#: Longest result that is kept whole, and of one that came when the run was somebody else's.
-RESULT_CHARS, LATE_CHARS = 1 << 20, 1000
 
 
 @dataclass(slots=True)

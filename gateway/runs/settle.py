@@ -11,7 +11,8 @@ from typing import Literal
 import orjson
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Clock, Json
+from gateway.contracts.plugin import Clock
+from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.contracts.journal import ApprovalState, AuditLine, Change, ConflictError, Journal, Move, RunEvent, StepState, StoredRun, StoredStep, Via
 

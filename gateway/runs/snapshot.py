@@ -70,3 +70,7 @@ def first_of(exchange: Exchange, *, now_s: float) -> StoredRun:
         updated_s=now_s,
         request=request_of(exchange),
     )
+
+
+#: Longest result that is kept whole, and of one that came when the run was somebody else's.
+RESULT_CHARS, LATE_CHARS = 1 << 20, 1000

@@ -7,7 +7,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from gateway.contracts.exchange import Chunk, Json
+from gateway.contracts.exchange import Chunk
+from gateway.contracts.store import Json
 from gateway.errors import GatewayError, kept
 
 #: How far a client may be behind before the model has to wait, and how long an answer may get.

@@ -10,7 +10,9 @@ from gateway.contracts.caller import Caller
 from gateway.api.site import Route
 from gateway.api.approvals import ApprovalPages
 from gateway.api.request import caller_with
-from gateway.api.chat import ChatPages, Identify, head_of
+from gateway.api.chat import ChatPages
+from gateway.lanes.keys import Identify
+from gateway.lanes.local import head_of
 from gateway.api.description.page import description_routes
 from gateway.api.events.pages import EventPages
 from gateway.api.explain import ExplainPages

@@ -8,17 +8,18 @@ from contextlib import AsyncExitStack
 
 from aiohttp import web
 
-from gateway.server.context_lane import Assembled, Shared, SystemClock, assemble_context, make_fleet, open_store
+from gateway.server.context_lane import Assembled, Shared, assemble_context, make_fleet, open_store
+from gateway.clock import SystemClock
 from gateway.server.backlog import Backlog
 from gateway.server.passthrough_lane import ADMIN_PATHS, CONTEXT_PATHS, ROOT_PATHS, build_admin_entry, build_entry
 from gateway.config import ConfigError, Loaded, Problem, redactable, replacing
-from gateway.config.schema.tools import Notify
+from gateway.config.schema.approvals import Notify
 from gateway.telemetry.counters import ContextCounters
 from gateway.telemetry.exposition import Exposition
 from gateway.contracts.journal import StoredRun
 from gateway.api.site import Pages, Readiness, Route, page_log
 from gateway.api.request import caller_with
-from gateway.api.chat import head_of
+from gateway.lanes.local import head_of
 from gateway.lanes.connection import ClientConnection
 from gateway.lanes.router import Entry
 from gateway.lanes.listener import Listener

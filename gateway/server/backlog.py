@@ -8,7 +8,7 @@ from typing import Final
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from gateway.contracts.exchange import Clock
+from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Standing, Store, StoreError
 
 #: A look goes over all that waits: it is not made more often.

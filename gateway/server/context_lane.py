@@ -1,7 +1,6 @@
 """Puts the context lane of one configuration together: tools, gate, stages, chains, and what plugins are given."""
 
 import logging
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,20 +13,21 @@ from gateway.config import ConfigError, Problem, Settings
 from gateway.config.schema.context import StageUse
 from gateway.workflows.folder import load_workflows
 from gateway.workflows.definition import Workflow
-from gateway.contracts.exchange import Clock, Counters, Enhancer, Host, Runs, Tools
+from gateway.contracts.plugin import Clock, Counters, Enhancer, Host, Runs, Tools
 from gateway.errors import contained
 from gateway.contracts.journal import StoredRun
 from gateway.context.approval_mode import ApprovalModes
 from gateway.context.lane import AGENT_LOOP, ContextLane
-from gateway.api.explain import Explainer
+from gateway.context.explain import Explainer
 from gateway.contracts.managed import ManagedService
 from gateway.telemetry.metrics import Metrics
-from gateway.agent.stage import Agents, Crew
+from gateway.agent.stage import Agents
+from gateway.agent.parts import Crew
 from gateway.context.chain import Chain, Link, fold
 from gateway.context.metering import metered
 from gateway.context.model import ModelCore
 from gateway.context.prompts import BasePrompts
-from gateway.agent.round import Consent
+from gateway.agent.parts import Consent
 from gateway.context.target import Target
 from gateway.agent.unlooped import unlooped
 from gateway.registry.find import PluginProblem, build_plugin
@@ -51,14 +51,6 @@ log = logging.getLogger("gateway")
 MCP = "mcp"
 
 
-class SystemClock:
-    """The clock that everything but tests uses."""
-
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    def time(self) -> float:
-        return time.time()
 
 
 @dataclass(slots=True)

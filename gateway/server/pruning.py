@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-from gateway.contracts.exchange import Clock
+from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Store, StoreError
 
 log = logging.getLogger("gateway")

@@ -29,28 +29,8 @@ _NARROW = {0x3000: " "} | {code: chr(code - 0xFEE0) for code in range(0xFF01, 0x
 _TYPED_APOSTROPHE = re.compile("(?<=[a-z])’(?=[a-z])")
 
 
-def last_user_text(messages: object) -> str:
-    """The text parts of the last user message, at most TEXT_LIMIT characters; "" for whatever is not one."""
-    if not isinstance(messages, list):
-        return ""
-    for message in reversed(messages):
-        if isinstance(message, dict) and message.get("role") == "user":
-            content = message.get("content")
-            return content[:TEXT_LIMIT] if isinstance(content, str) else _text_of_parts(content)
-    return ""
 
 
-def _text_of_parts(parts: object) -> str:
-    texts: list[str] = []
-    room = TEXT_LIMIT
-    for part in parts if isinstance(parts, list) else ():
-        if room <= 0:
-            break
-        text = part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None
-        if isinstance(text, str) and text:
-            texts.append(text[:room])
-            room -= len(text) + 1
-    return "\n".join(texts)
 
 
 @dataclass(frozen=True, slots=True)

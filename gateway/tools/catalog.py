@@ -14,9 +14,10 @@ from typing import Generic, TypeAlias, TypeVar
 
 import orjson
 
-from gateway.contracts.exchange import CheckedSource, Exchange, Service, ServiceSource, ToolSource, ToolSpec
+from gateway.contracts.tools import CheckedSource, Service, ServiceSource, ToolSource, ToolSpec
+from gateway.contracts.exchange import Exchange
 from gateway.contracts.managed import ManagedService
-from gateway.plugins.stages.intent.names import model_name
+from gateway.contracts.tools import model_name
 
 SourceT = TypeVar("SourceT", bound=ToolSource, covariant=True)
 

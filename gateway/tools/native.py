@@ -3,7 +3,9 @@
 from collections.abc import Container
 from dataclasses import replace
 
-from gateway.contracts.exchange import Exchange, Json, ToolSpec
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.store import Json
+from gateway.contracts.tools import ToolSpec
 from gateway.tools.catalog import Catalog
 from gateway.contracts.risk import RISK_LEVEL, schema
 

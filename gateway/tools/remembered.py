@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Clock, Exchange, Json, Verdict
+from gateway.contracts.plugin import Clock
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.store import Json
+from gateway.contracts.risk import Verdict
 from gateway.errors import GatewayError
 from gateway.contracts.journal import Approval, AskBefore, AuditLine, Grant, Journal, StoredStep, Via
 from gateway.contracts.store import StoreError

@@ -6,7 +6,8 @@ The validator is imported with the first call: 2 MB that a gateway whose models 
 from copy import deepcopy
 from typing import TYPE_CHECKING
 
-from gateway.contracts.exchange import Json, ToolSpec
+from gateway.contracts.store import Json
+from gateway.contracts.tools import ToolSpec
 
 if TYPE_CHECKING:
     from jsonschema_rs import Validator

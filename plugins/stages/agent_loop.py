@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from gateway.contracts.exchange import Host, LoopLimits, Plugin, Stage
+from gateway.contracts.plugin import Host, LoopLimits, Plugin
+from gateway.contracts.exchange import Stage
 from gateway.units import positive_seconds
 
 

@@ -14,12 +14,15 @@ from dataclasses import dataclass, replace
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.contracts.exchange import Exchange, Handler, Host, Json, Plugin, Reply, Tell
+from gateway.contracts.exchange import Exchange, Handler, Reply, Tell
+from gateway.contracts.plugin import Host, Plugin
+from gateway.contracts.store import Json
 from gateway.contracts.store import Memory, Recalled, memory_owner
 from gateway.text.memory_requests import MemoryRequest, memory_request
 from gateway.text.quotes import shown_text
 from gateway.text.memory_words import words_of
-from gateway.text.phrases import fold, last_user_text
+from gateway.text.phrases import fold
+from gateway.dialects.chat_request import last_user_text
 
 #: What is to be forgotten must be at least so alike: half of what was named is in it.
 _ALIKE = 0.5

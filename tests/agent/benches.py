@@ -7,11 +7,17 @@ from typing import Literal
 import orjson
 from tools.doubles import Does, Doubts, ExaminingSource, Refuses, Source, spec
 
-from gateway.contracts.exchange import Caller, Exchange, Json, LoopLimits, Reply, Resume, RiskAssessor, ToolCall, ToolResult, Verdict
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Exchange, Reply, Resume
+from gateway.contracts.store import Json
+from gateway.contracts.plugin import LoopLimits
+from gateway.contracts.risk import RiskAssessor, Verdict
+from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.telemetry.counters import ContextCounters
 from gateway.contracts.journal import Approval, RunState, StoredRun, StoredStep
-from gateway.agent.stage import Agents, Crew
-from gateway.agent.round import Consent
+from gateway.agent.stage import Agents
+from gateway.agent.parts import Crew
+from gateway.agent.parts import Consent
 from gateway.approvals.approvals import Desk, Wish
 from gateway.runs.leases import Keeper
 from gateway.runs.snapshot import exchange_of

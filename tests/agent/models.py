@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 import orjson
 import pytest
 
-from gateway.contracts.exchange import Caller, Chunk, Exchange, Json
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Chunk, Exchange
+from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.telemetry.metrics import UpstreamTally
 from gateway.context.model import ModelCore

@@ -2,7 +2,8 @@
 
 import pytest
 
-from gateway.contracts.exchange import Chunk, Json
+from gateway.contracts.exchange import Chunk
+from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.agent.answer import Answer, PlainAnswer
 from gateway.dialects.usage import Usage

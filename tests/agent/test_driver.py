@@ -6,7 +6,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import orjson
 import pytest
 
-from gateway.contracts.exchange import Json, LoopLimits, Reply, Tell, ToolCall, ToolResult
+from gateway.contracts.store import Json
+from gateway.contracts.plugin import LoopLimits
+from gateway.contracts.exchange import Reply, Tell
+from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.errors import GatewayError
 from gateway.contracts.journal import Change
 from gateway.runs.live import EFFECTS, RECORDED

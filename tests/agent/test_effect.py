@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.contracts.exchange import ToolCall, ToolResult
+from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.errors import GatewayError
 from gateway.contracts.journal import Change
 from gateway.runs import leases as keeping

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.contracts.exchange import Caller, Exchange, Json, Resume
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Exchange, Resume
+from gateway.contracts.store import Json
 from gateway.agent.hidden_turns import HiddenTurns
 from gateway.agent.progress import Progress
 from gateway.dialects.usage import Usage

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.contracts.exchange import LoopLimits
+from gateway.contracts.plugin import LoopLimits
 from gateway.telemetry.counters import ContextCounters
 from gateway.errors import GatewayError
 from gateway.agent.outcome import count, outcome_of, timeout

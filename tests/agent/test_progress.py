@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.contracts.exchange import Json, ToolCall, ToolResult
+from gateway.contracts.store import Json
+from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.errors import GatewayError
 from gateway.contracts.journal import Change
 from gateway.plugins.stores.sqlite import SqliteStore

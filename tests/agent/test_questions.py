@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from gateway.contracts.exchange import Caller, Chunk, Exchange
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Chunk, Exchange
 from gateway.agent.questions import Questions
 from tests.plugins.stores.records import approval
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from gateway.contracts.exchange import Json, LoopLimits
+from gateway.contracts.store import Json
+from gateway.contracts.plugin import LoopLimits
 from gateway.errors import GatewayError
 from gateway.agent.progress import Progress
 from gateway.agent.retries import FIRST_S, LONGEST_S, TRIES, is_resumable, parked, pause_s

@@ -5,7 +5,10 @@ import re
 
 import pytest
 
-from gateway.contracts.exchange import Chunk, Json, ToolCall, ToolResult, Verdict
+from gateway.contracts.exchange import Chunk
+from gateway.contracts.store import Json
+from gateway.contracts.tools import ToolCall, ToolResult
+from gateway.contracts.risk import Verdict
 from gateway.errors import GatewayError
 from gateway.contracts.journal import RunState
 from gateway.approvals.approvals import word_of

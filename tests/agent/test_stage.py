@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.contracts.exchange import Intent, Json, LoopLimits, ToolCall, ToolResult
+from gateway.contracts.exchange import Intent
+from gateway.contracts.store import Json
+from gateway.contracts.plugin import LoopLimits
+from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.errors import GatewayError
 from gateway.contracts.journal import AskBefore, Change, StoredStep
 from gateway.agent.driver import ASK_BEFORE

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from gateway.contracts.exchange import Json
+from gateway.contracts.store import Json
 from gateway.agent.turns import Keys, keys_of, places_of, put_back
 from gateway.contracts.store import HiddenTurn
 

@@ -13,13 +13,17 @@ from multidict import CIMultiDictProxy
 
 from gateway.contracts.caller import Caller
 from gateway.workflows.definition import Workflow
-from gateway.contracts.exchange import Json, ToolCall, Verdict
+from gateway.contracts.store import Json
+from gateway.contracts.tools import ToolCall
+from gateway.contracts.risk import Verdict
 from gateway.errors import GatewayError
 from gateway.contracts.journal import Change, StoredRun
 from gateway.api.workflows import Begun, Wanted, WorkflowPages
-from gateway.agent.loop import Ask, Execute, Finish, Planned, Told
+from gateway.agent.loop import Ask, Execute, Finish
+from gateway.contracts.calls import Planned, Told
 from gateway.agent.workflow_loop import Script
-from gateway.agent.output.scanner import FoundCall, Prose
+from gateway.contracts.calls import FoundCall
+from gateway.agent.output.scanner import Prose
 from gateway.workflows.templates import Values, filled_object
 from gateway.plugins.stores.sqlite import SqliteStore
 from tests.plugins.stores.records import approval, new, run, step

@@ -8,8 +8,8 @@ from aiohttp import ClientSession, web
 from tools.managed import Managed, Yard
 
 from gateway.contracts.caller import Caller
-from gateway.config.schema.tools import McpServer
-from gateway.contracts.exchange import Json
+from gateway.config.schema.mcp import McpServer
+from gateway.contracts.store import Json
 from gateway.telemetry.counters import ContextCounters
 from gateway.errors import GatewayError
 from gateway.api.mcp_services import ServicePages

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from aiohttp import ClientSession, web
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Json, Verdict
+from gateway.contracts.store import Json
+from gateway.contracts.risk import Verdict
 from gateway.telemetry.counters import ContextCounters
 from gateway.errors import GatewayError
 from gateway.contracts.journal import Approval, Change, Ruled, Ruling, RunEvent, StoredRun

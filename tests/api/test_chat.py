@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from agent.models import HELLO
 
-from gateway.contracts.exchange import Json
+from gateway.contracts.store import Json
 from gateway.api.chat import CHAT_PATHS, MODEL_PATHS
 from gateway.testing.local import LocalGateway
 from gateway.testing.messages import Request, Response

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from gateway.contracts.exchange import Json
+from gateway.contracts.store import Json
 
 from .harbour import Harbour, moored
 

@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from shelf import Shelf, Wall
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import EnhancedPrompt
+from gateway.contracts.plugin import EnhancedPrompt
 from gateway.errors import GatewayError
 from gateway.api.prompts import BODY_LIMIT_BYTES, PromptPages
 from gateway.context.prompts import TEXT_LIMIT_BYTES, BasePrompts

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 from agent.benches import Bench
 
-from gateway.contracts.exchange import Caller, Exchange
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Exchange
 from gateway.api.unasked import unasked
 
 ANN = Caller("ann", "t", frozenset(("context", "approve")))

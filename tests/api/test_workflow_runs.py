@@ -12,7 +12,7 @@ import pytest
 import yaml
 from running import key, until
 
-from gateway.contracts.exchange import Json
+from gateway.contracts.store import Json
 from gateway.testing.local import LocalGateway
 from tests.e2e.models import Answer, Model, says
 

@@ -10,7 +10,9 @@ from typing import Literal
 import pytest
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Exchange, Json, Verdict
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.store import Json
+from gateway.contracts.risk import Verdict
 from gateway.telemetry.counters import ContextCounters
 from gateway.errors import GatewayError
 from gateway.contracts.journal import Approval, Change, Move

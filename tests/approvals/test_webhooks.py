@@ -20,8 +20,8 @@ from running import until
 
 from gateway.config import ConfigError
 from gateway.config.values.secret import Secret
-from gateway.config.schema.tools import Notify
-from gateway.contracts.exchange import Json
+from gateway.config.schema.approvals import Notify
+from gateway.contracts.store import Json
 from gateway.telemetry.counters import ContextCounters
 from gateway.contracts.journal import Approval, Change
 from gateway.approvals.webhooks import DUTY, DUTY_S, PATIENCE, WAITING, Notices, Patience, webhooks_of

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gateway.config import ConfigError, Settings
-from gateway.contracts.exchange import Json
+from gateway.contracts.store import Json
 from gateway.cli.assess_gate import offline_gate
 from gateway.tools.gate import Asked
 

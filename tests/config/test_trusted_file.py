@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.trusted_file import MAX_SOURCE_BYTES, UnsafePluginError, file_of, names_in, source_of
+from gateway.config.trusted_file import MAX_SOURCE_BYTES, UnsafePluginError, source_of
+from gateway.registry.folder import file_of, names_in
 
 
 @pytest.fixture

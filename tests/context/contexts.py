@@ -10,7 +10,8 @@ from aiohttp.test_utils import TestServer
 from agent.doubles import Clock
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Exchange, Intent, Json, Reply, StoredRun, Tell
+from gateway.contracts.exchange import Exchange, Intent, Reply, StoredRun, Tell
+from gateway.contracts.store import Json
 from gateway.telemetry.counters import ContextCounters
 from gateway.context.approval_mode import ApprovalModes
 from gateway.context.lane import ContextLane

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from agent.doubles import Clock
 
-from gateway.contracts.exchange import Exchange, Handler, Intent, Json, Reply, Stage
+from gateway.contracts.exchange import Exchange, Handler, Intent, Reply, Stage
+from gateway.contracts.store import Json
 from gateway.telemetry.counters import ContextCounters
 from gateway.errors import GatewayError
 from gateway.context.lane import AGENT_LOOP, forwarded, new_run_id

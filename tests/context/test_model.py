@@ -6,7 +6,7 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from gateway.contracts.exchange import Json
+from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.context.model import LIST_LIMIT_BYTES
 from gateway.testing.peer import Peer

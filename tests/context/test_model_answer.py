@@ -5,7 +5,7 @@ import asyncio
 import orjson
 import pytest
 
-from gateway.contracts.exchange import Json
+from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.testing.peer import Peer
 from gateway.testing.ports import free_port

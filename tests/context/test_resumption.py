@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.contracts.exchange import Exchange, Handler, Json, ToolCall, ToolResult
+from gateway.contracts.exchange import Exchange, Handler
+from gateway.contracts.store import Json
+from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.contracts.exchange import Reply as ModelReply
 from gateway.errors import GatewayError
 from gateway.contracts.journal import Change, StoredRun, StoredStep

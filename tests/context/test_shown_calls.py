@@ -4,7 +4,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.contracts.exchange import Caller, Exchange, Json
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.store import Json
 from gateway.contracts.journal import Approval
 from gateway.context.shown_calls import is_of_what_was_shown
 from gateway.approvals.approvals import word_of

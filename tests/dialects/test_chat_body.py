@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gateway.contracts.exchange import Json
+from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.dialects.chat_body import ROLES, chat_request
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.contracts.exchange import Json
+from gateway.contracts.store import Json
 from gateway.dialects.chat_reply import Turn
 from gateway.dialects import chat_chunks as chunks
 

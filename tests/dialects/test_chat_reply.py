@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from gateway.contracts.exchange import Json
+from gateway.contracts.store import Json
 from gateway.dialects.chat_reply import DONE, Completion, Frames, Turn
 
 USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}

@@ -6,7 +6,7 @@ Lines that can be read in two ways are left out.
 import json
 from pathlib import Path
 
-from gateway.plugins.stages.intent.names import model_name
+from gateway.contracts.tools import model_name
 
 from .models import Json, says
 from .serving import SERVICES, behaving, serving

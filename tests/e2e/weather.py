@@ -4,7 +4,9 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.contracts.exchange import Exchange, Host, Plugin, Service, ToolCall, ToolResult, ToolSpec
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.plugin import Host, Plugin
+from gateway.contracts.tools import Service, ToolCall, ToolResult, ToolSpec
 
 _CITY = {"type": "object", "properties": {"city": {"type": "string", "minLength": 2}}, "required": ["city"]}
 _SPECS = {

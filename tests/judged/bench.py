@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Exchange, ToolCall
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.tools import ToolCall
 from gateway.plugin.sql.statement import judge
 from gateway.plugins.tools.execute_sql import ExecuteSql
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.contracts.exchange import Json
+from gateway.contracts.store import Json
 from gateway.mcp.calls import AnsweredError, Calls, Line, LostError
 from gateway.mcp.types import Server
 from gateway.mcp.metrics import Meter

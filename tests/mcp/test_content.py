@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.contracts.exchange import ToolResult
+from gateway.contracts.tools import ToolResult
 from gateway.mcp.content import RESULT_CHARS, tool_result
 
 

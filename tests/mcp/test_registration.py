@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.config.schema.tools import McpServer
-from gateway.contracts.exchange import Json
+from gateway.config.schema.mcp import McpServer
+from gateway.contracts.store import Json
 from gateway.mcp.registration import SettingsError, checked, checked_name, options_of, shown, with_kept
 
 SECRET = "sk-canary-12345"

@@ -10,7 +10,7 @@ import pytest
 from agent.doubles import samples
 from prometheus_client.core import Metric
 
-from gateway.config.schema.tools import McpServer
+from gateway.config.schema.mcp import McpServer
 from gateway.telemetry.counters import ContextCounters
 from gateway.contracts.managed import Condition
 from gateway.contracts.store import StoredService, StoreError, WorkerService

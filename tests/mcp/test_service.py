@@ -12,8 +12,10 @@ from typing import Any, cast
 import pytest
 from pydantic import ValidationError
 
-from gateway.config.schema.tools import McpServer
-from gateway.contracts.exchange import Exchange, Host, ServiceSource, ToolCall
+from gateway.config.schema.mcp import McpServer
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.plugin import Host
+from gateway.contracts.tools import ServiceSource, ToolCall
 from gateway.contracts.managed import ManagedService
 from gateway.mcp.service import PLUGIN, Config, McpService
 from tests.mcp.misbehaving import command

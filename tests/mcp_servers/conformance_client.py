@@ -17,7 +17,10 @@ from mcp.client.auth.utils import (
     extract_resource_metadata_from_www_auth,
 )
 
-from gateway.contracts.exchange import Clock, Counters, Exchange, Host, Json, ToolCall
+from gateway.contracts.plugin import Clock, Counters, Host
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.store import Json
+from gateway.contracts.tools import ToolCall
 from gateway.mcp.service import PLUGIN
 
 SERVICE: Final = "suite"

@@ -10,7 +10,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from test_architecture import FOR_PLUGINS, part, runtime_imports, tree
 
-from gateway.contracts.exchange import Exchange, Host, LoopLimits, Plugin, Service, Stage, ToolSpec
+from gateway.contracts.exchange import Exchange, Stage
+from gateway.contracts.plugin import Host, LoopLimits, Plugin
+from gateway.contracts.tools import Service, ToolSpec
 from gateway.registry.find import Kind, find_plugin, plugin_names
 from gateway.testing.clock import ManualClock
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.contracts.exchange import Plugin
+from gateway.contracts.plugin import Plugin
 from gateway.registry.find import PluginProblem, build_plugin, find_plugin, plugin_names
 
 ROOT = Path(__file__).parent.parent.parent

@@ -1,6 +1,6 @@
 """Two requests are the same, or they are not."""
 
-from gateway.contracts.exchange import Json
+from gateway.contracts.store import Json
 from gateway.runs.asking import fingerprint
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Exchange, Json, Reply, Tell
+from gateway.contracts.exchange import Exchange, Reply, Tell
+from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.runs.asking import Asking
 from gateway.runs.live import (

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 import orjson
 import pytest
 
-from gateway.contracts.exchange import Json
+from gateway.contracts.store import Json
 from gateway.runs.live import EFFECTS, KEPT_BYTES, LiveRun, LiveRuns
 from gateway.runs.transcript import PARSED_BYTES, Transcript
 from gateway.testing.clock import ManualClock

@@ -8,13 +8,17 @@ import orjson
 import pytest
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Exchange, Json, Resume, ToolCall, Verdict
+from gateway.contracts.exchange import Exchange, Resume
+from gateway.contracts.store import Json
+from gateway.contracts.tools import ToolCall
+from gateway.contracts.risk import Verdict
 from gateway.errors import GatewayError
 from gateway.contracts.journal import Approval, Change, StoredRun, StoredStep
 from gateway.runs.leases import abandon
 from gateway.runs.lease import LEASE_S
-from gateway.agent.loop import Planned, Told
-from gateway.runs.recorder import RESULT_CHARS, Record
+from gateway.contracts.calls import Planned, Told
+from gateway.runs.snapshot import RESULT_CHARS
+from gateway.runs.recorder import Record
 from gateway.runs.snapshot import exchange_of, request_of
 from gateway.contracts.store import StoreError
 from gateway.testing.clock import ManualClock

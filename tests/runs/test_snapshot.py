@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import orjson
 
-from gateway.contracts.exchange import Caller, Exchange, Json, Resume
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Exchange, Resume
+from gateway.contracts.store import Json
 from gateway.contracts.journal import StoredRun
 from gateway.runs.snapshot import exchange_of, request_of
 

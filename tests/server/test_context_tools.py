@@ -7,7 +7,7 @@ from tools.toolbox import Toolbox
 
 from gateway.server.context_tools import database_url, gate_of, load_tools
 from gateway.config import Problem, Settings
-from gateway.contracts.exchange import Json
+from gateway.contracts.store import Json
 from gateway.tools.gate import Asked
 from gateway.tools.results import Results
 

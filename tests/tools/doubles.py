@@ -2,7 +2,11 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from gateway.contracts.exchange import Caller, Exchange, Json, ToolCall, ToolResult, ToolSpec, Verdict
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.store import Json
+from gateway.contracts.tools import ToolCall, ToolResult, ToolSpec
+from gateway.contracts.risk import Verdict
 
 Does = Callable[[ToolCall], Awaitable[ToolResult]]
 Refuses = Callable[[ToolCall], str | None]

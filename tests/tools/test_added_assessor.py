@@ -2,7 +2,8 @@
 
 import pytest
 
-from gateway.contracts.exchange import Decision, Json, Verdict
+from gateway.contracts.risk import Decision, Verdict
+from gateway.contracts.store import Json
 from gateway.tools.added_assessor import AddedAssessor
 
 

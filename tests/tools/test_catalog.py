@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.contracts.exchange import Intent, ServiceSource
+from gateway.contracts.exchange import Intent
+from gateway.contracts.tools import ServiceSource
 from gateway.tools.catalog import Catalog, CatalogError, Configured, load_catalog
 
 from .doubles import Source, exchange, spec

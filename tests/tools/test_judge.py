@@ -5,13 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.contracts.exchange import Json, ToolCall, ToolSpec, Verdict
-from gateway.agent.loop import Planned
+from gateway.contracts.store import Json
+from gateway.contracts.tools import ToolCall, ToolSpec
+from gateway.contracts.risk import Verdict
+from gateway.contracts.calls import Planned
 from gateway.tools import judge as judging
 from gateway.tools.catalog import Catalog, Configured, load_catalog
 from gateway.tools.gate import Gate, Policy
 from gateway.tools.judge import Judge
-from gateway.agent.output.tool_calls import Doubt, FoundCall
+from gateway.contracts.calls import Doubt, FoundCall
 
 from .doubles import Doubts, ExaminingSource, Source, exchange, spec
 from .managed import Managed

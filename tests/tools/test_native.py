@@ -2,7 +2,7 @@
 
 import orjson
 
-from gateway.contracts.exchange import Json
+from gateway.contracts.store import Json
 from gateway.tools.catalog import Catalog, Configured, load_catalog
 from gateway.tools.native import native_tools
 from gateway.contracts.risk import schema

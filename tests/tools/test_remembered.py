@@ -9,7 +9,9 @@ from dataclasses import replace
 import pytest
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Exchange, Json, Verdict
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.store import Json
+from gateway.contracts.risk import Verdict
 from gateway.tools.remembered import Binding, Remembered
 from gateway.testing.clock import ManualClock
 from gateway.plugins.stores.sqlite import SqliteStore

@@ -5,7 +5,7 @@ import re
 import orjson
 import pytest
 
-from gateway.contracts.exchange import ToolResult
+from gateway.contracts.tools import ToolResult
 from gateway.tools.results import READ_RESULT, ReadsOnly, Results, clean
 
 from .doubles import call, exchange

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from gateway.contracts.exchange import Json
+from gateway.contracts.store import Json
 from gateway.testing.scripts import ok, serve
 from gateway.testing.upstream import FakeUpstream
 from gateway.tools.schema import PROBLEMS_LIMIT, Schemas, with_defaults

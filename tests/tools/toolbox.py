@@ -5,7 +5,9 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.contracts.exchange import Exchange, Host, Plugin, ToolCall, ToolResult, ToolSpec
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.plugin import Host, Plugin
+from gateway.contracts.tools import ToolCall, ToolResult, ToolSpec
 
 
 class Config(BaseModel):

@@ -8,7 +8,8 @@ import orjson
 from gateway import strict_json
 from gateway.dialects.beside import Gathered
 from gateway.contracts.risk import RISK_LEVEL, level_beside
-from gateway.agent.output.tool_calls import CUT, Calls, FoundCall, Malformed, Outcome, Prose, as_text
+from gateway.agent.output.tool_calls import CUT, Calls, Malformed, Outcome, Prose, as_text
+from gateway.contracts.calls import FoundCall
 
 #: What a native call counts besides its name and arguments.
 _CALL_CHARS = 64

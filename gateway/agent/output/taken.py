@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from gateway.agent.output.announced import announces_example
-from gateway.agent.output.tool_calls import Calls, FoundCall, Malformed, Outcome, Prose
+from gateway.agent.output.tool_calls import Calls, Malformed, Outcome, Prose
+from gateway.contracts.calls import FoundCall
 
 #: More calls in tags of their own are no group.
 GROUP_CALLS = 32

@@ -7,15 +7,16 @@ such a `tool_call` where the text around it names it so, as Hermes and Qwen writ
 of calls is a group. Nothing is repaired: a repaired call is a different call.
 """
 
+from gateway.contracts.calls import FoundCall
+from gateway.contracts.store import Json
+
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
 
 from gateway import strict_json
 from gateway.contracts.risk import level_beside
 
-Json = dict[str, Any]
 
 CUT = "Your answer was cut off by the length limit in the middle of a tool call; make it shorter."
 _NAMES = "tool_call|tool|parameters|terminate"
@@ -31,23 +32,8 @@ _TWO_FORMATS = (
     "The tool call has the keys of two formats: give 'tool', 'parameters' and 'terminate', or 'tool_call' with 'name' "
     "and 'arguments', and not both."
 )
-#: Why a call may be one that the model only repeats or describes. quoted: somebody else wrote the same call into what
-#: the model has read. example: the sentence before it announces it as an example.
-Doubt: TypeAlias = Literal["quoted", "example"]
-DOUBTS: Final[tuple[Doubt, ...]] = ("quoted", "example")
 
 
-@dataclass(frozen=True, slots=True)
-class FoundCall:
-    """One call as the model wrote it; `id` only for native calls. `beside`: a risk level outside of the arguments."""
-
-    tool: str
-    parameters: Json
-    terminate: bool
-    id: str | None = None
-    beside: object = None
-    doubt: Doubt | None = None
-    further: Json = field(default_factory=dict)  # of a native call: what its model must see again with it
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from pydantic import BaseModel
 
-from gateway.config.schema.tools import McpServer
+from gateway.config.schema.mcp import McpServer
 from gateway.errors import CODES
 from gateway.api.approvals import STATES as APPROVAL_STATES
 from gateway.api.approvals import Batch

@@ -14,7 +14,7 @@ from typing import Final
 
 import orjson
 
-from gateway.contracts.exchange import Json
+from gateway.contracts.store import Json
 from gateway.contracts.journal import RunEvent
 
 #: A client that is so many events behind does not read.

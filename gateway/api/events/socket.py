@@ -15,7 +15,7 @@ from typing import Any, Literal
 from aiohttp import ClientConnectionResetError, WSCloseCode, WSMsgType, web
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Json
+from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.contracts.journal import Journal
 from gateway.api.site import Route

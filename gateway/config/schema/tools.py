@@ -6,35 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from gateway.config.values.addresses import BaseUrl, DatabaseUrl, HeaderName, HeaderValue, HostName, SecretText, SecretUrl, VariableValue
+from gateway.config.values.addresses import DatabaseUrl, HostName
 from gateway.config.reading.secret_files import COMPANION_SUFFIX
-from gateway.config.values.scalars import ApprovalMode, FilePath, Flag, Label, Name, Text, VariableName, counted
+from gateway.config.values.scalars import FilePath, Flag, Name, counted
 from gateway.config.values.secret import Secret
-from gateway.config.schema.section import PluginSettings, PluginUse, Section
+from gateway.config.schema.section import PluginSettings, Section
 from gateway.config.values.units import Duration, sized
 
-# Keys of other programs' `mcpServers` blocks that mean nothing here.
-FOREIGN_MCP_KEYS = frozenset(
-    {
-        "alwaysAllow",
-        "autoApprove",
-        "autoStart",
-        "disabled",
-        "disabledTools",
-        "enabledTools",
-        "excludeTools",
-        "gallery",
-        "icon",
-        "includeTools",
-        "isActive",
-        "tags",
-        "transport",
-        "transportType",
-        "trust",
-        "type",
-        "version",
-    }
-)
 
 
 class Tool(Section):
@@ -169,108 +147,18 @@ class Tools(Section):
         return {**self.built_in, **{tool.use or name: tool for name, tool in self.plugins.items()}}
 
 
-class AssessorUse(PluginUse):
-    adds: Flag = Field(
-        default=False,
-        description="Keep the built-in assessor of the tool beside it; false: it replaces that one.",
-    )
 
 
-class Risk(Section):
-    trust_llm: Literal["always", "until_tainted", "never"] = Field(
-        default="always", description="When a model's own `risk_level: low` lets a call run."
-    )
-    profile: Literal["literal", "standard", "hardened"] = Field(
-        default="standard", description="Which calls are known to be harmless."
-    )
-    default: Literal["confirm", "deny"] = Field(
-        default="confirm", description="Verdict on a call that no rule knows: ask a person, or refuse."
-    )
-    rules: Mapping[Text, Literal["deny", "confirm", "floor"]] = Field(
-        default_factory=dict,
-        description="By tool (globs): refuse its calls, ask, or never take a model's own word that the risk is low.",
-    )
-    assessors: Mapping[str, AssessorUse] = Field(
-        default_factory=dict, description="Assessors of your own, by the name of the tool they judge."
-    )
 
 
-class Notify(Section):
-    webhook: SecretUrl | None = Field(default=None, description="URL that is told of each new approval.")
-    webhook_file: FilePath | None = Field(default=None, description="File that holds `webhook`.")
-    secret: SecretText | None = Field(default=None, description="Signs what is sent (HMAC-SHA256).")
-    secret_file: FilePath | None = Field(default=None, description="File that holds `secret`.")
 
 
-class Approvals(Section):
-    mode: ApprovalMode = Field(
-        default="turn",
-        description="How a client waits: the answer ends with the question (`turn`), the stream stays open until "
-        "somebody has decided elsewhere (`hold`), or nobody is asked (`reject`).",
-    )
-    chains: Mapping[Name, ApprovalMode] = Field(
-        default_factory=dict, description="By chain: another `mode` for its requests."
-    )
-    inline_wait: Duration = Field(default=120.0, description="How long a stream is held before it becomes a turn.")
-    expires: Duration = Field(default=24 * 3600.0, description="How long an approval can be decided.")
-    remembered: Duration = Field(
-        default=30 * 24 * 3600.0,
-        description="How long a conversation is remembered that approved a call for good, or asks before each.",
-    )
-    on_reject: Literal["abort", "continue"] = Field(
-        default="abort", description="After a rejection: end the run, or tell the model and go on."
-    )
-    notify: tuple[Notify, ...] = Field(default=(), description="Whom to tell of new approvals.")
 
 
-class McpOAuth(Section):
-    """Tokens by OAuth client credentials; they and the secret go to the issuer and to the server only."""
-
-    issuer: BaseUrl = Field(description="The authorization server, as it calls itself.")
-    client_id: Text = Field(description="Who the gateway is to the issuer.")
-    client_secret: SecretText = Field(description="Its secret there.")
-    client_secret_file: FilePath | None = Field(default=None, description="File that holds `client_secret`.")
-    scope: Text | None = Field(default=None, description="What to ask for, separated by spaces.")
 
 
-class McpServer(Section):
-    enabled: Flag = Field(default=True, description="Start it; false: it is there and stays stopped.")
-    command: Text | None = Field(default=None, description="Program of a stdio server.")
-    args: tuple[Text, ...] = Field(default=(), description="Arguments of `command`.")
-    env: Mapping[VariableName, VariableValue] = Field(default_factory=dict, description="Environment of `command`.")
-    cwd: FilePath | None = Field(default=None, description="Folder in which `command` runs.")
-    url: SecretUrl | None = Field(default=None, description="Address of a streamable HTTP server.")
-    url_file: FilePath | None = Field(default=None, description="File that holds `url`.")
-    headers: Mapping[HeaderName, HeaderValue] = Field(
-        default_factory=dict, description="Headers for `url`; `NAME_file` reads the value from a file."
-    )
-    oauth: McpOAuth | None = Field(default=None, description="How to get tokens for `url`.")
-    private_networks: Flag = Field(
-        default=False,
-        description="Let the name in `url` lead to loopback and private addresses; an address itself always may.",
-    )
-    description: Text | None = Field(
-        default=None, description="One sentence for the prompt; null: the name of the server."
-    )
-    trigger_keywords: tuple[Text, ...] = Field(default=(), description="Words of a user that mean this server.")
-    timeout: Duration = Field(
-        default=30.0, description="Longest run of one of its tools without an answer or word of its progress."
-    )
-    timeouts: Mapping[Text, Duration] = Field(default_factory=dict, description="By tool: another `timeout` for it.")
-    max_timeout: Duration | None = Field(
-        default=None, description="Longest run of a tool that tells its progress; null: 5 times its timeout."
-    )
-    start_timeout: Duration = Field(default=10.0, description="Longest wait until it is ready for calls.")
-    requires_approval: Flag = Field(default=False, description="Ask a person before every call, whatever its risk.")
-    idempotent: tuple[Text, ...] = Field(
-        default=(), description="Tools that do no harm when they run twice: called again when the server fails."
-    )
 
 
-class Mcp(Section):
-    servers: Mapping[Label, McpServer] = Field(
-        default_factory=dict, description="Servers by name; the inside of an `mcpServers` block can be pasted here."
-    )
 
 
 def _plain(value: object) -> object:

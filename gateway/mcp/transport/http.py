@@ -17,7 +17,7 @@ from mcp.client.streamable_http import MCP_SESSION_ID, streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 
-from gateway.contracts.exchange import Clock
+from gateway.contracts.plugin import Clock
 from gateway.mcp.types import Endpoint
 from gateway.mcp.transport.oauth import TokenError, Tokens
 from gateway.mcp.transport.guarded_network import CLOSED, Web

@@ -9,7 +9,8 @@ from urllib.parse import quote, urlsplit
 
 import httpx2
 
-from gateway.contracts.exchange import Clock, Json
+from gateway.contracts.plugin import Clock
+from gateway.contracts.store import Json
 from gateway.mcp.types import Credentials
 
 # A token that is about to end is not used any more.

@@ -8,7 +8,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.contracts.exchange import Host, Json, Plugin, Verdict
+from gateway.contracts.plugin import Host, Plugin
+from gateway.contracts.store import Json
+from gateway.contracts.risk import Verdict
 from gateway.plugin.shell.parser import Script
 from .hardening import harden
 from gateway.plugin.shell.objection import Objection

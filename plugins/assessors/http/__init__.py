@@ -9,7 +9,9 @@ from urllib.parse import unquote
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.contracts.exchange import Host, Json, Plugin, Verdict
+from gateway.contracts.plugin import Host, Plugin
+from gateway.contracts.store import Json
+from gateway.contracts.risk import Verdict
 from .headers import carries_credential, doubtful
 from .secret_values import is_secret_value, names_credential
 from .urls import MAX_CHARS, MAX_PARAMETERS, Url, embedded_urls, split

@@ -1,27 +1,16 @@
 """What services and their tools can be called by, and what they are called towards models."""
 
-import re
+from gateway.contracts.tools import model_name
+
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from hashlib import sha256
 
 from gateway.text.phrases import Phrases, fold_phrase
 
-#: OpenAI-compatible models take names of this many letters, digits, `_` and `-`.
-MODEL_NAME_LIMIT = 64
-
-_PLAIN = re.compile(f"[A-Za-z0-9_-]{{1,{MODEL_NAME_LIMIT}}}")
-_FOREIGN = re.compile("[^A-Za-z0-9_-]")
 
 
-def model_name(name: str) -> str:
-    """`name` as models write it: `a.b` is `a__b`, and what cannot be written so gets 8 hex digits to stay unique."""
-    plain = name.replace(".", "__")
-    if _PLAIN.fullmatch(plain):
-        return plain
-    digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return _FOREIGN.sub("_", plain)[: MODEL_NAME_LIMIT - 9] + "_" + digest
+
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,10 @@ from typing import Annotated, TypeAlias
 from cachetools import TTLCache
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from gateway.contracts.exchange import Caller, EnhancedPrompt, Exchange, Handler, Host, Json, Plugin, Reply
+from gateway.contracts.caller import Caller
+from gateway.contracts.plugin import EnhancedPrompt, Host, Plugin
+from gateway.contracts.exchange import Exchange, Handler, Reply
+from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.dialects.chat_request import client_tools, wants_text
 from gateway.units import positive_seconds

@@ -48,7 +48,7 @@ _SENTENCE_END = re.compile(r"[.!?](?=\s)|[。！？]")
 
 
 class ToolFacts(Protocol):
-    """What a prompt needs of a tool; `gateway.contracts.exchange.ToolSpec` has it."""
+    """What a prompt needs of a tool; `gateway.contracts.tools.ToolSpec` has it."""
 
     @property
     def name(self) -> str: ...

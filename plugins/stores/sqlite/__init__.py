@@ -16,7 +16,7 @@ from typing import TypeAlias, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from . import journal_transactions as transactions
-from gateway.contracts.exchange import Host, Plugin
+from gateway.contracts.plugin import Host, Plugin
 from gateway.contracts.journal import Approval, AskBefore, AuditLine, AuditRow, Change, ConflictError, Grant, Ruled, Ruling, RunEvent, RunState, StoredRun, StoredStep
 from .journal_transactions import APPROVALS, ASKS, AUDIT, EVENTS, GRANTS, RUNS, STEPS
 from .memories import SqliteMemories
@@ -58,7 +58,7 @@ class Config(BaseModel):
 
 
 class SqliteStore(SqliteMemories):
-    """`gateway.contracts.exchange.Store` on one file, or in memory; `open` comes first."""
+    """`gateway.contracts.store.Store` on one file, or in memory; `open` comes first."""
 
     def __init__(self, place: str, *, migrations: Sequence[Migration] = MIGRATIONS) -> None:
         super().__init__(place)

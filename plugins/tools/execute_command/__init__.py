@@ -19,7 +19,10 @@ from gateway.sandbox.levels import Choice, Sandbox, at, strongest
 from gateway.sandbox.order import Level, Limits, Order
 from gateway.sandbox.programs import program, shell
 from gateway.sandbox.run import Finished, run
-from gateway.contracts.exchange import Exchange, Host, Json, Plugin, ToolCall, ToolResult, ToolSpec
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.plugin import Host, Plugin
+from gateway.contracts.store import Json
+from gateway.contracts.tools import ToolCall, ToolResult, ToolSpec
 from gateway.units import positive_seconds
 from gateway.plugin.shell.parser import parse
 from .environment import ALWAYS, HARMLESS, Settings

@@ -15,7 +15,11 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
-from gateway.contracts.exchange import Exchange, Host, Json, Plugin, ToolCall, ToolResult, ToolSpec, Verdict
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.plugin import Host, Plugin
+from gateway.contracts.store import Json
+from gateway.contracts.tools import ToolCall, ToolResult, ToolSpec
+from gateway.contracts.risk import Verdict
 from .engine import Doubt, Engine, Statement, StatementError
 from .sqlite import Sqlite
 from gateway.units import positive_seconds

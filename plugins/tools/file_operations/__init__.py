@@ -12,7 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from .beneath import RefusedError, components
 from .folder import Content, Entry, Folder
-from gateway.contracts.exchange import Exchange, Host, Json, Plugin, ToolCall, ToolResult, ToolSpec
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.plugin import Host, Plugin
+from gateway.contracts.store import Json
+from gateway.contracts.tools import ToolCall, ToolResult, ToolSpec
 from .workflow_path import path_with
 from gateway.workflows.templates import Values, filled_object
 

@@ -4,7 +4,6 @@ A URL is read once; what was read is what is connected to.
 """
 
 import codecs
-import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -16,8 +15,6 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 REDIRECTS = (301, 302, 303, 307, 308)
 PORTS = {"http": 80, "https": 443}
-#: Every request of a tool carries it, and the gateway's own pages refuse it: a model must not decide on its own calls.
-TOOL_HEADER = "X-Gateway-Tool"
 MAX_URL, MAX_HEADERS, MAX_HEADER, MAX_BODY_BYTES = 8192, 64, 8192, 1 << 20
 
 #: They belong to the connection, or decide where the request goes or ends (RFC 9110, section 7.6.1).
@@ -154,20 +151,5 @@ def readable(body: bytes, *, content_type: str | None, charset: str | None) -> s
     return body.decode(codec if codec in _CHARSETS else "utf-8", "replace").removeprefix("\ufeff")
 
 
-def allowed_host(text: str) -> tuple[str, int | None]:
-    """A host of an allow-list: its plain name, and the port if it names one. Raises ValueError."""
-    try:
-        url = URL(f"https://{text}")
-        if url.host and url.raw_path == "/" and url.user is None and not url.query_string and url.port:
-            return plain_host(url.host), url.explicit_port
-    except ValueError:
-        pass
-    raise ValueError(f"{text!r} is not a host such as api.example.com, 10.0.0.7:8080 or [::1]:8080")
 
 
-def plain_host(host: str) -> str:
-    """The one spelling of a host that others are compared with."""
-    try:
-        return str(ipaddress.ip_address(host))
-    except ValueError:
-        return URL.build(scheme="http", host=host.rstrip(".").lower()).raw_host or ""

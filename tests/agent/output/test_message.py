@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from gateway.agent.output.message import read_message
-from gateway.agent.output.tool_calls import Calls, FoundCall, Malformed, Prose
+from gateway.agent.output.tool_calls import Calls, Malformed, Prose
+from gateway.contracts.calls import FoundCall
 
 DATA = Path(__file__).parent.parent.parent / "data" / "toolcalls.jsonl"
 CASES: list[dict[str, Any]] = [json.loads(line) for line in DATA.read_text().splitlines()]

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.agent.output.native_calls import NativeCalls
-from gateway.agent.output.tool_calls import Calls, FoundCall, Malformed, Prose
+from gateway.agent.output.tool_calls import Calls, Malformed, Prose
+from gateway.contracts.calls import FoundCall
 
 
 def native(*deltas: object, limit: int = 1 << 20, finish_reason: str | None = "tool_calls") -> Any:

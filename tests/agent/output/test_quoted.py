@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gateway.agent.output.quoted import PIECE_CHARS, Quote
-from gateway.agent.output.tool_calls import FoundCall
+from gateway.contracts.calls import FoundCall
 
 ARGUMENTS: dict[str, Any] = {
     "path": "C:\\new\\ä.txt",

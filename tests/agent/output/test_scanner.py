@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.agent.output.scanner import AnswerScanner, Calls, FoundCall, Malformed, Outcome, Prose
+from gateway.agent.output.scanner import AnswerScanner, Calls, Malformed, Outcome, Prose
+from gateway.contracts.calls import FoundCall
 from gateway.agent.output.taken import GROUP_CALLS
 
 DATA = Path(__file__).parent.parent.parent / "data" / "toolcalls.jsonl"

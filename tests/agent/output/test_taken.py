@@ -1,7 +1,8 @@
 """What one answer was found to hold."""
 
 from gateway.agent.output.taken import GROUP_CALLS, Taken
-from gateway.agent.output.tool_calls import Calls, FoundCall, Malformed, Prose
+from gateway.agent.output.tool_calls import Calls, Malformed, Prose
+from gateway.contracts.calls import FoundCall
 
 A, B, C = (FoundCall(name, {}, terminate=False) for name in "abc")
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.agent.output.tool_calls import Calls, FoundCall, Malformed, Prose, judge, looks_like_call
+from gateway.agent.output.tool_calls import Calls, Malformed, Prose, judge, looks_like_call
+from gateway.contracts.calls import FoundCall
 
 CALL = '{"tool": "a", "parameters": {"x": 1}, "terminate": true}'
 FOUND = FoundCall("a", {"x": 1}, terminate=True)

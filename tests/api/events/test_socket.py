@@ -10,7 +10,7 @@ from aiohttp import ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
 from functional.talking import closed_with
 from functional.talking import handshake as handshake_of
 
-from gateway.contracts.exchange import Json
+from gateway.contracts.store import Json
 from gateway.contracts.journal import Change
 from gateway.api.events.audience import WAITING_MOST
 from tests.plugins.stores.records import event, new

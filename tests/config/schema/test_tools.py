@@ -6,8 +6,7 @@ import pytest
 from config.folder import Folder
 from pydantic import ValidationError
 
-from gateway.config.schema.settings import Settings
-from gateway.config.schema.tools import Approvals, CommandLimits, McpServer, Risk, Tool, Tools
+from gateway.config.schema.tools import CommandLimits, Tool, Tools
 from gateway.registry.find import find_plugin
 
 
@@ -49,64 +48,14 @@ def test_every_other_tool_is_a_plugin() -> None:
         Tools.model_validate({"mine": {"roots": ["."]}})
 
 
-def test_the_defaults_of_risk_and_approvals_are_those_of_the_contract() -> None:
-    """A model's own low counts, the standard profile, ask by default."""
-    assert Risk().model_dump() == {
-        "trust_llm": "always",
-        "profile": "standard",
-        "default": "confirm",
-        "rules": {},
-        "assessors": {},
-    }
-    assert Approvals().model_dump() == {
-        "mode": "turn",
-        "chains": {},
-        "inline_wait": 120.0,
-        "expires": 86400.0,
-        "remembered": 2592000.0,
-        "on_reject": "abort",
-        "notify": (),
-    }
 
 
-def test_an_mcp_server_keeps_its_credentials_to_itself() -> None:
-    """Environment, headers and address are secrets; the timeout is ours."""
-    server = McpServer.model_validate(
-        {
-            "url": "https://m/canary",
-            "headers": {"Authorization": "Bearer canary"},
-            "env": {"A": "canary"},
-            "timeout": 60,
-        }
-    )
-    assert "canary" not in repr(server) + server.model_dump_json()
-    assert server.timeout == 60.0 and McpServer.model_validate({"command": "x"}).timeout == 30.0
-    assert server.headers["Authorization"].reveal() == "Bearer canary"
 
 
-def test_an_mcp_server_has_times_of_its_own_and_is_on() -> None:
-    """Per tool before per server, progress up to a limit; nothing is idempotent and no network private by itself."""
-    server = McpServer.model_validate({"command": "x", "timeouts": {"slow": "5m"}, "max_timeout": "1h"})
-    assert (server.timeouts, server.max_timeout, server.start_timeout) == ({"slow": 300.0}, 3600.0, 10.0)
-    assert server.enabled and not server.requires_approval and not server.private_networks
-    assert (server.oauth, server.idempotent) == (None, ())
 
 
-def test_the_credentials_of_oauth_are_complete_and_secret() -> None:
-    """An issuer must be named: the server must not say where the secret goes."""
-    oauth = {"issuer": "https://i", "client_id": "gateway", "client_secret": "canary"}
-    server = McpServer.model_validate({"url": "https://m", "oauth": oauth})
-    assert server.oauth and server.oauth.client_secret.reveal() == "canary"
-    assert "canary" not in repr(server) + server.model_dump_json()
-    with pytest.raises(ValidationError, match="issuer"):
-        McpServer.model_validate({"url": "https://m", "oauth": {"client_id": "a", "client_secret": "b"}})
 
 
-def test_mcp_servers_may_have_any_name_of_one_line() -> None:
-    """Blocks that people already have use such names."""
-    names = ["time", "@scope/server", "文件", "My Server"]
-    settings = Settings.model_validate({"mcp": {"servers": {name: {"command": "x"} for name in names}}})
-    assert list(settings.mcp.servers) == names
 
 
 BUILT_IN = ("file_operations", "http_request", "execute_sql", "execute_command")

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from pytest_aiohttp import AiohttpServer
 
-from gateway.contracts.exchange import Json
+from gateway.contracts.store import Json
 from gateway.mcp.types import Credentials
 from gateway.mcp.transport.oauth import TokenError, Tokens
 from gateway.mcp.transport.guarded_network import Web

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.contracts.exchange import Host, RiskAssessor
+from gateway.contracts.plugin import Host
+from gateway.contracts.risk import RiskAssessor
 from gateway.plugins.assessors.sql import PLUGIN, Config
 
 LINES = (Path(__file__).parents[2] / "data/sql.jsonl").read_text().splitlines()

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from verdicts import ASSESSORS, TOOLS, cases
 
-from gateway.contracts.exchange import Verdict
+from gateway.contracts.risk import Verdict
 from gateway.plugin.sql.words import WRITING
 
 QUICK = settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])

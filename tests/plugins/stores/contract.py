@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gateway.contracts.exchange import Json
+from gateway.contracts.store import Json
 from gateway.contracts.store import HiddenTurn, Memory, Store, StoredPrompt, StoredService, StoreError, WorkerService
 from tests.plugins.stores.records import approval, audit_line, event, grant, moved, new, ruling, run, step
 

@@ -9,7 +9,8 @@ from aiohttp import web
 from pytest_aiohttp import AiohttpServer
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Exchange, ToolCall, ToolResult
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.plugins.tools.http_request import Config, HttpRequest
 
 EXCHANGE = Exchange(id="x", body={}, caller=Caller("ann", "acme", frozenset()), chain="assistant")

@@ -2,7 +2,9 @@
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.contracts.exchange import Host, Json, Plugin, RiskAssessor, Verdict
+from gateway.contracts.plugin import Host, Plugin
+from gateway.contracts.store import Json
+from gateway.contracts.risk import RiskAssessor, Verdict
 
 
 class Config(BaseModel):

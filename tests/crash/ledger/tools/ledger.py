@@ -9,7 +9,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.contracts.exchange import Exchange, Host, Plugin, ToolCall, ToolResult, ToolSource, ToolSpec
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.plugin import Host, Plugin
+from gateway.contracts.tools import ToolCall, ToolResult, ToolSource, ToolSpec
 
 
 class Config(BaseModel):

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.contracts.exchange import Host, RiskAssessor
+from gateway.contracts.plugin import Host
+from gateway.contracts.risk import RiskAssessor
 from gateway.plugins.assessors.http import PLUGIN, Config
 
 DATA = Path(__file__).parents[3] / "data"

@@ -10,7 +10,8 @@ import pytest
 from measuring import Effort
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Exchange, Intent, Reply, Service, ToolSpec
+from gateway.contracts.exchange import Exchange, Intent, Reply
+from gateway.contracts.tools import Service, ToolSpec
 from gateway.plugins.stages.intent import PLUGIN, Config, mcp_note, one_sentence, recognise
 from tests.telling import reply_of
 

@@ -9,7 +9,9 @@ import pytest
 from enhancing import QUESTION, Host, exchange, names_in, sent, stage, system, tool
 from pydantic import ValidationError
 
-from gateway.contracts.exchange import Exchange, Intent, Json, Reply, ToolSpec
+from gateway.contracts.exchange import Exchange, Intent, Reply
+from gateway.contracts.store import Json
+from gateway.contracts.tools import ToolSpec
 from gateway.errors import GatewayError
 from gateway.plugins.stages.prompt_enhancer.mermaid import MERMAID
 from gateway.plugins.stages.prompt_enhancer.tool_prompt import INSTRUCTIONS

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.contracts.exchange import Json, ToolSpec
+from gateway.contracts.store import Json
+from gateway.contracts.tools import ToolSpec
 from gateway.plugins.stages.prompt_enhancer.tool_prompt import INSTRUCTIONS, by_category, escape, estimated_tokens, shorten, size_of, tool_element
 
 RISK = (

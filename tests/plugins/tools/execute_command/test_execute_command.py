@@ -12,7 +12,8 @@ from pydantic import ValidationError
 
 from gateway.contracts.caller import Caller
 from gateway.sandbox.programs import shell
-from gateway.contracts.exchange import Exchange, ToolCall, ToolResult
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.plugins.tools.execute_command import PLUGIN, Config, ExecuteCommand, way_to_run
 from tests.sandbox.machine import CONFINED, survivors
 

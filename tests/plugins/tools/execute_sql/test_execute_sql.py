@@ -13,7 +13,8 @@ import pytest
 from pydantic import ValidationError
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Exchange, ToolCall, ToolResult
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.plugins.tools.execute_sql.sqlite import THREADS
 from gateway.plugins.tools.execute_sql import MAX_SQL, PLUGIN, Config, ExecuteSql
 

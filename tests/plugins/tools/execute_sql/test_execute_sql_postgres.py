@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Exchange, ToolCall, ToolResult
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.plugins.tools.execute_sql import Config, ExecuteSql
 from tests.postgres import postgres_server
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Exchange, ToolCall
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.tools import ToolCall
 from gateway.plugins.tools.execute_sql import Config, ExecuteSql
 from tests.postgres import postgres_server
 

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Exchange, ToolCall, ToolResult
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.plugins.tools.file_operations import PLUGIN, Config, FileOperations
 from tests.sandbox.machine import exchanging
 

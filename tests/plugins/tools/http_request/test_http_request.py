@@ -11,7 +11,7 @@ import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
 from pydantic import ValidationError
 
-from gateway.contracts.exchange import ToolCall, ToolResult
+from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.plugins.tools.http_request import PLUGIN, Config, HttpRequest
 from tests.plugins.tools.site import EXCHANGE, Site, ask, asking, raw
 

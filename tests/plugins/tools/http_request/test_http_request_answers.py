@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 from pytest_aiohttp import AiohttpServer
 
-from gateway.contracts.exchange import ToolResult
+from gateway.contracts.tools import ToolResult
 from gateway.testing.tls import Certificates
 from gateway.plugins.tools.http_request import Config, HttpRequest
 from tests.plugins.tools.site import Site, ask, asking, raw

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from measuring import Effort
 from multidict import CIMultiDict
 
-from gateway.plugins.tools.http_request.request import MAX_BODY_BYTES, RefusedError, WebRequest, allowed_host, plain_host, readable, redirected, web_request, web_url
+from gateway.plugins.tools.http_request.request import MAX_BODY_BYTES, RefusedError, WebRequest, readable, redirected, web_request, web_url
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -219,17 +219,5 @@ def test_a_charset_that_is_none_is_read_as_utf_8(charset: str) -> None:
     assert effort.cpu_s < 1
 
 
-def test_hosts_have_one_spelling() -> None:
-    """Case, a dot at the end, IDNA and zeros of IPv6 do not make another host."""
-    assert allowed_host("API.Example.com.") == ("api.example.com", None)
-    assert allowed_host("h:8443") == ("h", 8443)
-    assert allowed_host("h:443") == ("h", 443)
-    assert allowed_host("[0:0::1]:80") == ("::1", 80)
-    assert plain_host("例子.测试") == "xn--fsqu00a.xn--0zwm56d" == allowed_host("例子.测试")[0]
 
 
-@pytest.mark.parametrize("text", ["", "http://h", "h/path", "u@h", "h:0", "h:99999", "h?x", "[::1", ":80"])
-def test_what_is_no_host_is_not_allowed(text: str) -> None:
-    """The text shows how one is written."""
-    with pytest.raises(ValueError, match=r"such as api\.example\.com"):
-        allowed_host(text)

@@ -1,0 +1,152 @@
+"""What a chat completion would become: no model is called, and nothing is kept or forgotten."""
+
+from dataclasses import asdict
+from dataclasses import dataclass
+from dataclasses import replace
+from gateway.contracts.calls import Planned
+from gateway.workflows.invocation import called_in
+from gateway.context.chain import fold
+from gateway.context.lane import AGENT_LOOP
+from gateway.context.lane import ContextLane
+from gateway.context.model import ModelCore
+from gateway.contracts.exchange import Chunk
+from gateway.contracts.plugin import Clock
+from gateway.contracts.plugin import Counters
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.exchange import Intent
+from gateway.contracts.store import Json
+from gateway.contracts.exchange import Reply
+from gateway.contracts.exchange import Tell
+from gateway.contracts.tools import ToolCall
+from gateway.contracts.risk import level_beside
+from gateway.dialects.chat_request import client_tools
+from gateway.dialects.chat_request import wants_text
+from gateway.dialects.chat_request import whole_text
+from gateway.errors import GatewayError
+from gateway.tools.gate import Asked
+from gateway.tools.judge import Judge
+import asyncio
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explainer:
+    """One configuration, as far as requests are explained by it.
+
+    `model` is what it asks for instead of the client's model.
+    """
+
+    lane: ContextLane
+    core: ModelCore
+    model: str | None
+    judge: Judge
+    counters: Counters
+    clock: Clock
+
+    async def explain(self, exchange: Exchange) -> Json:
+        """The answer without verdicts. Raises GatewayError where the chain would, and for what a workflow needs."""
+        chain = self.lane.chains[exchange.chain]
+        called = None if exchange.task is not None else called_in(whole_text(exchange.body), self.lane.workflows)
+        if called is not None:
+            workflow, parameters = called
+            told = {"name": workflow.name, "parameters": parameters, "steps": [step.name for step in workflow.steps]}
+            model = self.model or exchange.body.get("model")
+            return {"lane": "context", "chain": chain.name, "workflow": told, "model": model}
+        recorder = _Recorder()
+        links = chain.links if exchange.task is None else ()
+        handler = fold(chain.name, links, recorder, counters=self.counters, clock=self.clock).handler
+        reply = await handler(replace(exchange, dry=True, events=False))
+        try:
+            await recorder.until_asked(reply)
+        finally:
+            await reply.release()
+        seen = recorder.seen
+        intent = reply.intent if seen is None or seen.intent is None else seen.intent
+        body = exchange.body if seen is None else seen.body
+        stages = [link.name for link in links]
+        return {
+            "lane": "context",
+            "chain": chain.name,
+            "workflow": None,  # else its name, parameters and steps, and none of what follows
+            "task": exchange.task,  # else what a program wants for itself, and there are no stages
+            "stages": stages,
+            "intent": None if intent is None else _described(intent),
+            "prompt": exchange.prompt,
+            # None: a stage answers by itself, and no model is asked.
+            "messages": None if seen is None else body["messages"],
+            "parameters": {name: value for name, value in body.items() if name not in ("messages", "model")},
+            "tools": self._tools(exchange) if seen is not None and AGENT_LOOP in stages else [],
+            "model": self.model or body.get("model"),
+            "upstream": self.core.target_of(body).pool.endpoint.name,
+        }
+
+    async def verdict(self, call: Json, exchange: Exchange) -> Json:
+        """What would happen with one call of a run that has read nothing yet: its schema comes before the gate."""
+        entry = self.judge.catalog.find(call["tool"], exchange)
+        if entry is None:
+            verdict = self.judge.gate.judge(None, Asked(call["parameters"]), tainted=False)
+        else:
+            asked = self.judge.asked(entry, call["parameters"], beside=level_beside(call))
+            verdict = self.judge.verdict(entry, asked, tainted=False, asked_for=False)
+            planned = Planned(ToolCall(id="", tool=entry.model_name, arguments=asked.arguments), entry.spec, verdict)
+            verdict = (await self.judge.examined(planned, exchange)).verdict
+        return {"tool": call["tool"], **asdict(verdict)}
+
+    def _tools(self, exchange: Exchange) -> list[Json]:
+        """Ours; a client's tool wins a clash of names, and an answer in another format than text has none."""
+        if not wants_text(exchange.body):
+            return []
+        theirs = client_tools(exchange.body)
+        return [
+            {"name": spec.name, "requires_approval": spec.requires_approval, "category": spec.category}
+            for spec in self.judge.catalog.offered(exchange)
+            if spec.name not in theirs
+        ]
+
+
+class _Recorder:
+    """Stands where the model does, and keeps what it is asked first."""
+
+    def __init__(self) -> None:
+        self.seen: Exchange | None = None
+        self._asked = asyncio.Event()
+
+    async def __call__(self, exchange: Exchange) -> Reply:
+        self.seen = self.seen or exchange
+        self._asked.set()
+        return Reply(_silent, _released)
+
+    async def until_asked(self, reply: Reply) -> None:
+        """Lets the chain answer until it asks the model, or is at its end. Raises what the chain does."""
+        answering = asyncio.ensure_future(reply.stream(_unheard))
+        asked = asyncio.ensure_future(self._asked.wait())
+        try:
+            await asyncio.wait({answering, asked}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            asked.cancel()
+            answering.cancel()
+            await asyncio.wait({answering, asked})
+        if not answering.cancelled():
+            answering.result()
+
+
+async def _silent(_tell: Tell) -> None:
+    """A model that never says anything: the run is left before it could act on an answer."""
+    await asyncio.Event().wait()
+
+
+def _unheard(_chunk: Chunk) -> None:
+    """Nobody reads the answer of a chain that is only explained."""
+
+
+async def _released() -> None:
+    """There is no call to end."""
+
+
+def _described(intent: Intent) -> Json:
+    return {
+        "kind": intent.kind,
+        "rule": intent.rule,
+        "span": intent.span,
+        "service": intent.service,
+        "tools": intent.tools,
+    }

@@ -1,0 +1,64 @@
+"""One call that a model asks for, from the text in which it was found to what came of it."""
+
+from dataclasses import dataclass
+from dataclasses import field
+from gateway.contracts.store import Json
+from typing import Final
+from typing import Literal
+from typing import TypeAlias
+
+from dataclasses import dataclass
+from gateway.contracts.tools import ToolCall
+from gateway.contracts.tools import ToolSpec
+from gateway.contracts.risk import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One call as it is to be done: `refusal` is the result of one that must not run."""
+
+    call: ToolCall
+    spec: ToolSpec | None
+    verdict: Verdict
+    refusal: str | None = None
+    risk_level: str | None = None  # what the model said of the risk
+
+    @property
+    def needs_approval(self) -> bool:
+        """A person must say that it may run."""
+        return self.refusal is None and self.verdict.decision == "confirm"
+
+    @property
+    def is_harmless(self) -> bool:
+        """It may run because it was judged to be harmless: neither a person nor the model vouches for it."""
+        return self.verdict.decision == "auto" and self.verdict.basis == "whitelist"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What came of one call: what the model is shown, and the whole of it."""
+
+    shown: str
+    whole: str
+    ok: bool = True
+
+
+#: Why a call may be one that the model only repeats or describes. quoted: somebody else wrote the same call into what
+#: the model has read. example: the sentence before it announces it as an example.
+Doubt: TypeAlias = Literal["quoted", "example"]
+
+
+DOUBTS: Final[tuple[Doubt, ...]] = ("quoted", "example")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCall:
+    """One call as the model wrote it; `id` only for native calls. `beside`: a risk level outside of the arguments."""
+
+    tool: str
+    parameters: Json
+    terminate: bool
+    id: str | None = None
+    beside: object = None
+    doubt: Doubt | None = None
+    further: Json = field(default_factory=dict)  # of a native call: what its model must see again with it

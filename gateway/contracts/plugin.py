@@ -1,0 +1,134 @@
+"""What a plugin exports, and what it is built with."""
+
+from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import field
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.tools import Service
+from gateway.contracts.exchange import Stage
+from gateway.contracts.tools import ToolSpec
+from gateway.contracts.store import Store
+from typing import Generic
+from typing import Literal
+from typing import Protocol
+from typing import TypeVar
+from typing import runtime_checkable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopLimits:
+    """The settings of one agent loop; times are seconds, `result_chars` characters."""
+
+    max_tool_calls: int = 10
+    timeout_s: float = 300.0
+    max_malformed: int = 3
+    tool_format: Literal["json", "native"] = "json"
+    result_role: Literal["tool", "user"] = "tool"
+    result_chars: int = 32768
+
+
+class Runs(Protocol):
+    """What runs agent loops."""
+
+    def stage(self, limits: LoopLimits) -> Stage: ...
+
+
+class Tools(Protocol):
+    """The tools of the running configuration."""
+
+    def offered(self, exchange: Exchange) -> Sequence[ToolSpec]:
+        """Those that this request may use, built-in and of plugins, without those of services; in a fixed order."""
+        ...
+
+    def services(self) -> Sequence[Service]: ...
+
+    @property
+    def version(self) -> str:
+        """Changes whenever any definition does."""
+        ...
+
+
+class Prompts(Protocol):
+    """Base prompts: the configured ones, which are everybody's, and the stored ones of each tenant."""
+
+    async def text(self, prompt_id: str, *, tenant: str) -> str | None: ...
+
+    @property
+    def version(self) -> int:
+        """Changes whenever any stored prompt does."""
+        ...
+
+
+class Counters(Protocol):
+    """Counts of the context lane (docs/operations.md names them)."""
+
+    def count(self, name: str, by: int = 1, /, **labels: str) -> None:
+        """Adds to the counter `gateway_<name>_total`."""
+        ...
+
+    def observe(self, name: str, value: float, **labels: str) -> None:
+        """Adds a value to the histogram `gateway_<name>`."""
+        ...
+
+
+class Clock(Protocol):
+    def monotonic(self) -> float: ...
+
+    def time(self) -> float:
+        """Unix time in seconds."""
+        ...
+
+
+class Host(Protocol):
+    """What plugins are built with."""
+
+    @property
+    def tools(self) -> Tools: ...
+
+    @property
+    def prompts(self) -> Prompts: ...
+
+    @property
+    def runs(self) -> Runs: ...
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def counters(self) -> Counters: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+
+ConfigT = TypeVar("ConfigT")
+
+
+BuiltT = TypeVar("BuiltT", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin(Generic[ConfigT, BuiltT]):
+    """What a plugin file exports as PLUGIN: the pydantic model of its `with:`, and what makes one."""
+
+    config: type[ConfigT]
+    build: Callable[[ConfigT, Host], BuiltT]
+
+
+@dataclass(frozen=True, slots=True)
+class EnhancedPrompt:
+    """A system prompt ready to send: the part that can be cached, and for how many seconds it still holds."""
+
+    text: str
+    max_age_s: float
+    omitted: tuple[str, ...] = field(default=())  # tools that did not fit
+
+
+@runtime_checkable
+class Enhancer(Protocol):
+    """A stage that can show what it would put in front of every request (GET /v1/system-prompts/{id}/enhanced)."""
+
+    async def enhanced(self, prompt_id: str, *, tenant: str) -> EnhancedPrompt | None:
+        """None: there is no such prompt."""
+        ...

@@ -1,0 +1,156 @@
+"""Tools, their calls and results, and where tools come from."""
+
+from hashlib import sha256
+import re
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.risk import Verdict
+from gateway.contracts.store import Json as Json
+from typing import Protocol
+from typing import runtime_checkable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """One tool as the model may see it. `parameters` is a JSON Schema of type object, without `risk_level`.
+
+    `priority`: higher stays longer in a prompt that is too large. `idempotent`: running it twice does no harm.
+    """
+
+    name: str
+    description: str
+    parameters: Json
+    category: str = "general"
+    priority: int = 0
+    untrusted: bool = False
+    requires_approval: bool = False
+    idempotent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """One call that the model asks for; `arguments` without `risk_level`.
+
+    `harmless`: it runs because it was judged to be harmless, and for no other reason. A source that can hold the call
+    to that does: it fails instead of having an effect.
+    """
+
+    id: str
+    tool: str
+    arguments: Json
+    terminate: bool = False
+    harmless: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool said. A failure is a result, too (`ok=False`): the model reads it and goes on."""
+
+    content: str
+    ok: bool = True
+
+
+class ToolSource(Protocol):
+    """Where tools come from: a built-in, a plugin, an MCP server. `call` ends its effects when it is cancelled."""
+
+    async def list_tools(self) -> Sequence[ToolSpec]: ...
+
+    async def refusal(self, call: ToolCall, exchange: Exchange) -> str | None:
+        """What is wrong with a call that nobody must even be asked about; None: it may be judged."""
+        ...
+
+    async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult: ...
+
+    async def close(self) -> None:
+        """Idempotent."""
+        ...
+
+
+@runtime_checkable
+class Binder(ToolSource, Protocol):
+    """A source with an argument in a language of its own, in which the values of a workflow must stay values."""
+
+    def bound(self, arguments: Json, values: Mapping[str, Mapping[str, object]]) -> Json:
+        """Returns the arguments of a workflow's step with its references (`gateway.workflows.templates`) replaced.
+
+        Raises ValueError, with the reason, for a reference that stands where no value can.
+        """
+        ...
+
+
+@runtime_checkable
+class CheckedSource(ToolSource, Protocol):
+    """A source whose calls need something of the machine, which may not be there."""
+
+    async def obstacle(self) -> str | None:
+        """Returns why every call of it fails on this machine, with the operator's next step; None: calls can run."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A tool service (an MCP server) as the intent layer sees it; `tools` maps tool names to one-line descriptions.
+
+    `changed` are the tools that are not what they were when they were accepted.
+    """
+
+    name: str
+    description: str
+    trigger_keywords: tuple[str, ...]
+    tools: Mapping[str, str]
+    running: bool
+    changed: frozenset[str] = frozenset()
+
+
+@runtime_checkable
+class ServiceSource(ToolSource, Protocol):
+    """A source that is a service: its tools come and go, and stand in a prompt only where its user asks for them.
+
+    A tool `t` of the service `s` is `s.t` to the gate, to the operator and in `call`.
+    """
+
+    def service(self) -> Service:
+        """As it is now."""
+        ...
+
+    def spec(self, tool: str) -> ToolSpec | None:
+        """The definition of a tool of a running service, by the service's own name for it."""
+        ...
+
+
+@runtime_checkable
+class Examiner(ToolSource, Protocol):
+    """A source whose engine can judge a call: it reads the call as it would run it, and runs nothing of it."""
+
+    async def examine(self, call: ToolCall, exchange: Exchange) -> Verdict | None:
+        """Returns the engine's doubt about a call that its assessor holds harmless; None: the engine agrees.
+
+        An exception, or more than a few seconds, counts as a doubt.
+        """
+        ...
+
+
+#: OpenAI-compatible models take names of this many letters, digits, `_` and `-`.
+MODEL_NAME_LIMIT = 64
+
+
+_PLAIN = re.compile(f"[A-Za-z0-9_-]{{1,{MODEL_NAME_LIMIT}}}")
+
+
+_FOREIGN = re.compile("[^A-Za-z0-9_-]")
+
+
+def model_name(name: str) -> str:
+    """`name` as models write it: `a.b` is `a__b`, and what cannot be written so gets 8 hex digits to stay unique."""
+    plain = name.replace(".", "__")
+    if _PLAIN.fullmatch(plain):
+        return plain
+    digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return _FOREIGN.sub("_", plain)[: MODEL_NAME_LIMIT - 9] + "_" + digest
+
+
+#: Every request of a tool carries it, and the gateway's own pages refuse it: a model must not decide on its own calls.
+TOOL_HEADER = "X-Gateway-Tool"

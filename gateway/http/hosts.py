@@ -1,0 +1,23 @@
+"""Hosts by their one spelling."""
+
+from yarl import URL
+import ipaddress
+
+
+def allowed_host(text: str) -> tuple[str, int | None]:
+    """A host of an allow-list: its plain name, and the port if it names one. Raises ValueError."""
+    try:
+        url = URL(f"https://{text}")
+        if url.host and url.raw_path == "/" and url.user is None and not url.query_string and url.port:
+            return plain_host(url.host), url.explicit_port
+    except ValueError:
+        pass
+    raise ValueError(f"{text!r} is not a host such as api.example.com, 10.0.0.7:8080 or [::1]:8080")
+
+
+def plain_host(host: str) -> str:
+    """The one spelling of a host that others are compared with."""
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return URL.build(scheme="http", host=host.rstrip(".").lower()).raw_host or ""

@@ -1,0 +1,41 @@
+"""Workflows that a message starts by name."""
+
+from collections.abc import Mapping
+from gateway.contracts.store import Json
+from gateway.errors import GatewayError
+from gateway.workflows.definition import Workflow
+from gateway.workflows.parameters import ParameterError
+from gateway.workflows.parameters import checked
+from gateway.workflows.parameters import read_arguments
+import re
+
+
+_CALL = re.compile(r"\s*+/([a-z][a-z0-9_-]{0,63}+)(?!\S)")
+
+
+def parameters_of(workflow: Workflow, given: Json) -> Json:
+    """The parameters of a run, with defaults. Raises GatewayError (invalid_parameters)."""
+    try:
+        return checked(given, workflow.schema())
+    except ParameterError as error:
+        raise GatewayError("invalid_parameters", str(error), param=error.name) from None
+
+
+def use_of(workflow: Workflow, parameters: Json) -> Json:
+    """`contracts.Exchange.workflow`: a run keeps its workflow as it was."""
+    return {"definition": workflow.definition(), "parameters": parameters}
+
+
+def called_in(text: str, workflows: Mapping[str, Workflow]) -> tuple[Workflow, Json] | None:
+    """The workflow that a chat message calls, `/name` being its first word, with its parameters; None: it calls none.
+
+    Raises GatewayError (invalid_parameters).
+    """
+    word = _CALL.match(text)
+    workflow = None if word is None else workflows.get(word[1])
+    if word is None or workflow is None:
+        return None
+    try:
+        return workflow, read_arguments(text[word.end() :], workflow.schema())
+    except ParameterError as error:
+        raise GatewayError("invalid_parameters", str(error), param=error.name) from None

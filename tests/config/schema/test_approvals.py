@@ -1,0 +1,24 @@
+"""The sections about risk and approvals."""
+
+from gateway.config.schema.approvals import Approvals
+from gateway.config.schema.approvals import Risk
+
+
+def test_the_defaults_of_risk_and_approvals_are_those_of_the_contract() -> None:
+    """A model's own low counts, the standard profile, ask by default."""
+    assert Risk().model_dump() == {
+        "trust_llm": "always",
+        "profile": "standard",
+        "default": "confirm",
+        "rules": {},
+        "assessors": {},
+    }
+    assert Approvals().model_dump() == {
+        "mode": "turn",
+        "chains": {},
+        "inline_wait": 120.0,
+        "expires": 86400.0,
+        "remembered": 2592000.0,
+        "on_reject": "abort",
+        "notify": (),
+    }

@@ -1,0 +1,46 @@
+"""The section about MCP servers."""
+
+from gateway.config.schema.settings import Settings
+from gateway.config.schema.mcp import McpServer
+from pydantic import ValidationError
+import pytest
+
+
+def test_an_mcp_server_keeps_its_credentials_to_itself() -> None:
+    """Environment, headers and address are secrets; the timeout is ours."""
+    server = McpServer.model_validate(
+        {
+            "url": "https://m/canary",
+            "headers": {"Authorization": "Bearer canary"},
+            "env": {"A": "canary"},
+            "timeout": 60,
+        }
+    )
+    assert "canary" not in repr(server) + server.model_dump_json()
+    assert server.timeout == 60.0 and McpServer.model_validate({"command": "x"}).timeout == 30.0
+    assert server.headers["Authorization"].reveal() == "Bearer canary"
+
+
+def test_an_mcp_server_has_times_of_its_own_and_is_on() -> None:
+    """Per tool before per server, progress up to a limit; nothing is idempotent and no network private by itself."""
+    server = McpServer.model_validate({"command": "x", "timeouts": {"slow": "5m"}, "max_timeout": "1h"})
+    assert (server.timeouts, server.max_timeout, server.start_timeout) == ({"slow": 300.0}, 3600.0, 10.0)
+    assert server.enabled and not server.requires_approval and not server.private_networks
+    assert (server.oauth, server.idempotent) == (None, ())
+
+
+def test_the_credentials_of_oauth_are_complete_and_secret() -> None:
+    """An issuer must be named: the server must not say where the secret goes."""
+    oauth = {"issuer": "https://i", "client_id": "gateway", "client_secret": "canary"}
+    server = McpServer.model_validate({"url": "https://m", "oauth": oauth})
+    assert server.oauth and server.oauth.client_secret.reveal() == "canary"
+    assert "canary" not in repr(server) + server.model_dump_json()
+    with pytest.raises(ValidationError, match="issuer"):
+        McpServer.model_validate({"url": "https://m", "oauth": {"client_id": "a", "client_secret": "b"}})
+
+
+def test_mcp_servers_may_have_any_name_of_one_line() -> None:
+    """Blocks that people already have use such names."""
+    names = ["time", "@scope/server", "文件", "My Server"]
+    settings = Settings.model_validate({"mcp": {"servers": {name: {"command": "x"} for name in names}}})
+    assert list(settings.mcp.servers) == names

@@ -1,0 +1,22 @@
+"""What plugins are built with, and what a stage can show."""
+
+from dataclasses import fields
+from gateway.contracts.plugin import Enhancer
+from gateway.contracts.plugin import LoopLimits
+
+
+def test_the_limits_of_a_loop_are_the_documented_ones() -> None:
+    """requirement agent-loop: ten calls, five minutes, three attempts."""
+    limits = LoopLimits()
+    assert (limits.max_tool_calls, limits.timeout_s, limits.max_malformed) == (10, 300.0, 3)
+    assert {field.name for field in fields(limits)} >= {"tool_format", "result_role", "result_chars"}
+
+
+def test_an_enhancer_is_known_by_its_shape() -> None:
+    """So that any stage can be one."""
+
+    class Shows:
+        async def enhanced(self, prompt_id: str) -> None:
+            return None
+
+    assert isinstance(Shows(), Enhancer) and not isinstance(object(), Enhancer)

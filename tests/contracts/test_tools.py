@@ -1,0 +1,19 @@
+"""What tools are called towards models."""
+
+from gateway.contracts.tools import model_name
+import pytest
+import re
+
+
+@pytest.mark.parametrize("name", ["地图.查询", "a" * 40 + "." + "b" * 40, "a b.c", "s.\ud800", ""])
+def test_every_name_can_be_written_by_a_model(name: str) -> None:
+    """At most 64 letters, digits, `_` and `-`, ending in 8 digits of its own."""
+    written = model_name(name)
+    assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", written)
+    assert re.search(r"_[0-9a-f]{8}\Z", written)
+    assert written != model_name(name + "地")
+
+
+def test_a_plain_name_stays_as_it_is() -> None:
+    """`service__tool`."""
+    assert model_name("git.git_log") == "git__git_log"
