@@ -10,11 +10,11 @@ from statistics import median
 from bench.grown import Client, Grown, Json, chat, post, told
 from bench.growth_runs import CHAT, config
 from bench.model import ROUNDS, Model
-from gateway.lanes.keys import LOCAL
 from gateway.contracts.store import memory_owner
+from gateway.lanes.keys import LOCAL
 from gateway.plugins.stores.sqlite import memory_statements as memories_sql
-from gateway.plugins.stores.sqlite.migrations import MIGRATIONS
 from gateway.plugins.stores.sqlite.file import open_file
+from gateway.plugins.stores.sqlite.migrations import MIGRATIONS
 
 USER, WORDS, LENGTH, REQUESTS = "ann", 20_000, 10, 200
 MEMORIES_BAR_MS = 5.0

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from bench.grown import told
 from gateway.contracts.journal import Change, StoredRun
-from gateway.server.pruning import KEPT_S, Pruner
-from gateway.plugins.stores.sqlite.migrations import MIGRATIONS
+from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.plugins.stores.sqlite.check import finding_of
 from gateway.plugins.stores.sqlite.file import open_file
-from gateway.plugins.stores.sqlite import SqliteStore
+from gateway.plugins.stores.sqlite.migrations import MIGRATIONS
+from gateway.server.pruning import KEPT_S, Pruner
 
 #: A run of one call: its request, its step, six events and four lines of the audit log are about 7 KB.
 _REQUEST = b'{"messages":[' + b"x" * 1500 + b"]}"

@@ -10,8 +10,8 @@ from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange, Reply
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolSpec
-from gateway.testing.clock import ManualClock
 from gateway.plugins.stages.prompt_enhancer import PLUGIN, Config, PromptEnhancer
+from gateway.testing.clock import ManualClock
 from tests.telling import reply_of
 
 QUESTION: Json = {"role": "user", "content": "Hello?"}

@@ -94,7 +94,13 @@ TOP = {
     "remote",
     "terminal",
 }
-MAY_IMPORT_WEB = ("gateway/lanes/", "gateway/demo/", "gateway/server/app.py", "gateway/server/api.py", "gateway/server/serve.py")
+MAY_IMPORT_WEB = (
+    "gateway/lanes/",
+    "gateway/demo/",
+    "gateway/server/app.py",
+    "gateway/server/api.py",
+    "gateway/server/serve.py",
+)
 
 #: Imports inside a function, each with the reason it carries in the code.
 LAZY = {

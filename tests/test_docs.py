@@ -8,8 +8,8 @@ import pytest
 from exposed import busy_context
 
 from gateway.errors import CODES
-from gateway.telemetry.exposition import Exposition
 from gateway.registry.find import find_plugin
+from gateway.telemetry.exposition import Exposition
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import connect
 

@@ -7,16 +7,16 @@ in any of it does: only the gateway's own text shows one (gateway/dialects/imita
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+from gateway.agent.output.scanner import AnswerScanner, Calls, Outcome, Prose
 from gateway.contracts.exchange import Chunk, Pause, Reply, Tell
 from gateway.contracts.store import Json
-from gateway.errors import GatewayError
-from gateway.dialects.usage import Usage
 from gateway.dialects import chat_chunks as chunks
-from gateway.runs.transcript import ANSWER_CHARS
 from gateway.dialects.beside import ECHOED, Beside, Gathered, TooDeepError, safe
 from gateway.dialects.imitation import Defuser
 from gateway.dialects.meaning import content_text
-from gateway.agent.output.scanner import AnswerScanner, Calls, Outcome, Prose
+from gateway.dialects.usage import Usage
+from gateway.errors import GatewayError
+from gateway.runs.transcript import ANSWER_CHARS
 
 #: What a client is told of otherwise: what else an upstream says of an answer, and of its one choice, goes on as it is.
 _ABOUT_ANSWER = frozenset(("id", "object", "created", "model", "choices", "usage", "context", "error", "obfuscation"))

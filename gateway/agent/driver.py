@@ -14,37 +14,35 @@ from itertools import chain
 
 import orjson
 
-from gateway.contracts.exchange import Chunk, Exchange, Handler, Reply, Tell
-from gateway.contracts.store import Json
-from gateway.contracts.plugin import LoopLimits
-from gateway.errors import GatewayError
-from gateway.contracts.journal import RunState
 from gateway.agent.answer import Answer, Further, PlainAnswer
+from gateway.agent.budget import Budget
 from gateway.agent.doubt import doubted
 from gateway.agent.effect import Effects
 from gateway.agent.hidden_turns import HiddenTurns
+from gateway.agent.loop import Action, Ask, Execute, Finish, Loop
 from gateway.agent.machine import new_machine
 from gateway.agent.outcome import count, defused_end, outcome_of, timeout
+from gateway.agent.output.scanner import Calls, Malformed
+from gateway.agent.parts import Crew
 from gateway.agent.patience import Patience, left
-from gateway.agent.questions import Questions
 from gateway.agent.progress import PARKED, Progress, lacks_credential, reopen, told_unknown
+from gateway.agent.questions import Questions
 from gateway.agent.retries import is_resumable, parked, pause_s
 from gateway.agent.round import Round
-from gateway.dialects.usage import Usage
-from gateway.dialects import chat_chunks as chunks
-from gateway.agent.budget import Budget
-from gateway.runs.live import ANSWERS, CALLS, EFFECTS, RECORDED, STOPPING
-from gateway.runs.live import PARKED as PARKED_MARK
-from gateway.agent.loop import Action, Ask, Execute, Finish, Loop
-from gateway.contracts.calls import Planned, Told
-from gateway.runs.recorder import Record
 from gateway.agent.workflow_loop import Script
 from gateway.approvals.chat_texts import asking_run
-from gateway.contracts.store import StoreError
+from gateway.contracts.calls import Planned, Told
+from gateway.contracts.exchange import Chunk, Exchange, Handler, Reply, Tell
+from gateway.contracts.journal import RunState
+from gateway.contracts.plugin import LoopLimits
+from gateway.contracts.store import Json, StoreError
+from gateway.dialects import chat_chunks as chunks
+from gateway.dialects.usage import Usage
+from gateway.errors import GatewayError
+from gateway.runs.live import ANSWERS, CALLS, EFFECTS, RECORDED, STOPPING
+from gateway.runs.live import PARKED as PARKED_MARK
+from gateway.runs.recorder import Record
 from gateway.tools.native import native_tools
-from gateway.agent.output.scanner import Calls, Malformed
-
-from gateway.agent.parts import Crew
 
 log = logging.getLogger("gateway")
 

@@ -12,16 +12,16 @@ from dataclasses import dataclass, replace
 
 import orjson
 
-from gateway.contracts.plugin import Counters
-from gateway.contracts.exchange import Exchange
-from gateway.errors import GatewayError
-from gateway.contracts.journal import Approval
-from gateway.agent.progress import Progress
 from gateway.agent.budget import Budget
-from gateway.runs.lease import LOST
+from gateway.agent.progress import Progress
 from gateway.contracts.calls import Planned, Told
-from gateway.runs.recorder import Record
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.journal import Approval
+from gateway.contracts.plugin import Counters
 from gateway.contracts.store import UnwrittenError
+from gateway.errors import GatewayError
+from gateway.runs.lease import LOST
+from gateway.runs.recorder import Record
 from gateway.tools.catalog import Entry
 from gateway.tools.in_use import Equipment
 

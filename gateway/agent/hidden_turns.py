@@ -12,12 +12,11 @@ import hashlib
 import logging
 from collections.abc import Sequence
 
-from gateway.contracts.plugin import Clock
-from gateway.contracts.exchange import Exchange
-from gateway.contracts.store import Json
 from gateway.agent.progress import Progress, Question
 from gateway.agent.turns import Keys, conversation_key, keys_of, places_of, put_back
-from gateway.contracts.store import HiddenTurn, Store, StoreError
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.plugin import Clock
+from gateway.contracts.store import HiddenTurn, Json, Store, StoreError
 
 log = logging.getLogger("gateway")
 

@@ -4,21 +4,18 @@ Invariants: a call runs only after it was validated and judged; what the model s
 message with `tool_calls` and one result for each of them; a malformed answer never stays in the history.
 """
 
-from gateway.contracts.calls import Planned
-from gateway.contracts.calls import Told
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import orjson
 
-from gateway.contracts.store import Json
-from gateway.contracts.plugin import LoopLimits
-from gateway.errors import GatewayError
-from gateway.dialects.chat_request import not_forced
 from gateway.agent.output.scanner import Calls, Malformed, Outcome
-from gateway.contracts.calls import FoundCall
+from gateway.contracts.calls import FoundCall, Planned, Told
+from gateway.contracts.plugin import LoopLimits
+from gateway.contracts.store import Json
+from gateway.dialects.chat_request import not_forced
+from gateway.errors import GatewayError
 
 #: The same call with the same arguments so often in a row: the model is told; the run is stopped.
 REPEATED_TOLD, REPEATED_STOP = 3, 5
@@ -27,10 +24,6 @@ FORMAT_REMINDER = (
     'To call a tool, answer with one JSON object only: {"tool": "<name>", "parameters": {...}, "terminate": false}. '
     "Otherwise answer in plain text without such an object."
 )
-
-
-
-
 
 
 @dataclass(frozen=True, slots=True)

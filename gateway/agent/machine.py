@@ -4,19 +4,17 @@ import secrets
 from collections.abc import Mapping
 from functools import partial
 
-from gateway.workflows.definition import Workflow
-from gateway.contracts.exchange import Exchange
-from gateway.contracts.store import Json
-from gateway.contracts.plugin import LoopLimits
-from gateway.agent.progress import Progress
 from gateway.agent.loop import Loop
-from gateway.contracts.calls import Planned
-from gateway.agent.workflow_loop import Script
-from gateway.dialects.chat_request import client_tools, knows_functions_only
-from gateway.contracts.calls import FoundCall
-from gateway.workflows.templates import Values
-
 from gateway.agent.parts import Crew
+from gateway.agent.progress import Progress
+from gateway.agent.workflow_loop import Script
+from gateway.contracts.calls import FoundCall, Planned
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.plugin import LoopLimits
+from gateway.contracts.store import Json
+from gateway.dialects.chat_request import client_tools, knows_functions_only
+from gateway.workflows.definition import Workflow
+from gateway.workflows.templates import Values
 
 
 def new_machine(crew: Crew, limits: LoopLimits, exchange: Exchange, progress: Progress) -> Loop | Script:

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from gateway.contracts.plugin import Counters
-from gateway.errors import GatewayError
 from gateway.agent.loop import Action, Finish, Loop
 from gateway.agent.workflow_loop import Script
+from gateway.contracts.plugin import Counters
 from gateway.dialects.imitation import defused
+from gateway.errors import GatewayError
 
 _OUTCOMES: Mapping[str, str] = MappingProxyType(
     {

@@ -1,18 +1,15 @@
 """The parts that an agent loop works with."""
 
-from dataclasses import dataclass
-from dataclasses import field
+from dataclasses import dataclass, field
+from typing import Literal
+
 from gateway.agent.output.malformed import MalformedLog
 from gateway.approvals.approvals import Desk
-from gateway.contracts.plugin import Clock
-from gateway.contracts.plugin import Counters
+from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.store import Store
 from gateway.runs.event_feed import Tail
 from gateway.runs.leases import Keeper
 from gateway.tools.in_use import InUse
-
-from dataclasses import dataclass
-from typing import Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

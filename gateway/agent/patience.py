@@ -9,11 +9,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from gateway.contracts.plugin import Clock, Counters
-from gateway.errors import GatewayError
 from gateway.agent.budget import Budget
-from gateway.runs.recorder import Record
+from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.store import StoreError, UnwrittenError
+from gateway.errors import GatewayError
+from gateway.runs.recorder import Record
 
 log = logging.getLogger("gateway")
 

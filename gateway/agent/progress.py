@@ -5,21 +5,21 @@ from dataclasses import asdict, dataclass, field
 
 import orjson
 
-from gateway.contracts.plugin import Counters
-from gateway.contracts.exchange import Exchange
-from gateway.contracts.store import Json
-from gateway.contracts.tools import ToolCall, ToolSpec
-from gateway.contracts.risk import Verdict
-from gateway.contracts.journal import Approval, RunState, StoredStep
-from gateway.dialects.usage import Usage
 from gateway.agent.budget import Budget
 from gateway.agent.loop import Loop
-from gateway.contracts.calls import Planned, Told
-from gateway.runs.recorder import Record
 from gateway.agent.workflow_loop import Script
-from gateway.tools.judge import Judge
 from gateway.approvals.texts import language_of, unknown_text
+from gateway.contracts.calls import Planned, Told
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.journal import Approval, RunState, StoredStep
+from gateway.contracts.plugin import Counters
+from gateway.contracts.risk import Verdict
+from gateway.contracts.store import Json
+from gateway.contracts.tools import ToolCall, ToolSpec
 from gateway.dialects.chat_request import last_user_text
+from gateway.dialects.usage import Usage
+from gateway.runs.recorder import Record
+from gateway.tools.judge import Judge
 
 #: States in which a run waits in the store: its turn is over, it is not.
 PARKED: frozenset[RunState] = frozenset(("awaiting_approval", "awaiting_client", "unknown"))

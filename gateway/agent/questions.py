@@ -4,15 +4,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from gateway.contracts.exchange import Chunk, Exchange
-from gateway.contracts.store import Json
-from gateway.contracts.journal import Approval, StoredStep
-from gateway.dialects import chat_chunks as chunks
 from gateway.approvals import chat_texts as spoken
-from gateway.approvals.approvals import Desk, approval_view
 from gateway.approvals import texts
-from gateway.dialects.chat_request import last_user_text
+from gateway.approvals.approvals import Desk, approval_view
 from gateway.approvals.escaping import Language
+from gateway.contracts.exchange import Chunk, Exchange
+from gateway.contracts.journal import Approval, StoredStep
+from gateway.contracts.store import Json
+from gateway.dialects import chat_chunks as chunks
+from gateway.dialects.chat_request import last_user_text
 
 #: Tells the client something of its answer.
 Say: TypeAlias = Callable[[Chunk], Awaitable[None]]

@@ -5,11 +5,11 @@ Before the first round nothing has been done, and the client itself tries again.
 
 from typing import Final
 
+from gateway.agent.loop import Loop
+from gateway.agent.progress import Progress
+from gateway.agent.workflow_loop import Script
 from gateway.contracts.exchange import Exchange
 from gateway.errors import GatewayError
-from gateway.agent.progress import Progress
-from gateway.agent.loop import Loop
-from gateway.agent.workflow_loop import Script
 
 #: So often a model is asked again in one round; the first pause, twice as long each time, and the longest.
 TRIES: Final = 5

@@ -6,8 +6,6 @@
    from any point of it.
 """
 
-from gateway.agent.parts import Consent
-
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -16,26 +14,27 @@ from typing import TypeAlias, TypedDict
 
 import orjson
 
-from gateway.contracts.exchange import Chunk, Exchange
-from gateway.contracts.store import Json
-from gateway.contracts.journal import Approval, ApprovalState, AskedAlreadyError, Grant, RunState, StepState
-from gateway.agent.effect import Effects
-from gateway.agent.questions import Questions
-from gateway.agent.progress import Progress
-from gateway.dialects import chat_chunks as chunks
-from gateway.approvals import chat_texts as spoken
 from gateway.agent.budget import Budget
+from gateway.agent.effect import Effects
+from gateway.agent.loop import Finish
+from gateway.agent.parts import Consent
+from gateway.agent.progress import Progress
+from gateway.agent.questions import Questions
+from gateway.approvals import chat_texts as spoken
+from gateway.approvals import texts
 from gateway.approvals.approvals import Desk, against, approval_view
+from gateway.approvals.escaping import Language
+from gateway.contracts.calls import Planned, Told
+from gateway.contracts.exchange import Chunk, Exchange
+from gateway.contracts.journal import Approval, ApprovalState, AskedAlreadyError, Grant, RunState, StepState
+from gateway.contracts.store import Json
+from gateway.dialects import chat_chunks as chunks
 from gateway.runs.lease import lost
 from gateway.runs.live import WAITS
-from gateway.agent.loop import Finish
-from gateway.contracts.calls import Planned, Told
 from gateway.runs.recorder import Record
 from gateway.tools.catalog import Entry
 from gateway.tools.in_use import InUse
 from gateway.tools.judge import Judge
-from gateway.approvals import texts
-from gateway.approvals.escaping import Language
 
 #: How long a call of a run that goes on waits for a service that is not running yet, and how often it looks.
 SERVICE_S, POLL_S = 15.0, 0.1
@@ -46,8 +45,6 @@ _NOT_RUN = "Not run: a person rejected this call."
 
 #: How a step ends with its approval, where that is not cancelled.
 _ENDED: Mapping[ApprovalState, StepState] = {"rejected": "rejected", "expired": "expired"}
-
-
 
 
 @dataclass(slots=True, kw_only=True)

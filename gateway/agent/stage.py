@@ -1,21 +1,18 @@
 """The agent loops of one configuration, as their chains use them."""
 
-from gateway.agent.parts import Crew
-
 import logging
 
-from gateway.contracts.plugin import LoopLimits
-from gateway.contracts.exchange import Exchange, Handler, Reply, Stage
-from gateway.errors import GatewayError
-from gateway.agent.patience import left
 from gateway.agent.driver import Run
+from gateway.agent.parts import Crew
+from gateway.agent.patience import left
 from gateway.agent.unlooped import unlooped
+from gateway.contracts.exchange import Exchange, Handler, Reply, Stage
+from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.store import StoreError
 from gateway.dialects.chat_request import wants_text
+from gateway.errors import GatewayError
 
 log = logging.getLogger("gateway")
-
-
 
 
 class Agents:

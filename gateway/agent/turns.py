@@ -22,8 +22,7 @@ from typing import Final
 
 import orjson
 
-from gateway.contracts.store import Json
-from gateway.contracts.store import HiddenTurn
+from gateway.contracts.store import HiddenTurn, Json
 from gateway.dialects.meaning import Meaning, meaning_of
 
 _HIDDEN_ROLES = frozenset(("system", "developer"))

@@ -1,11 +1,11 @@
 """The answer of a model that no agent loop reads: as it comes, but without ids of approvals in its text."""
 
+from gateway.agent.answer import Further, too_deep
 from gateway.contracts.exchange import Chunk, Exchange, Handler, Pause, Reply, Tell
 from gateway.contracts.store import Json
-from gateway.agent.answer import Further, too_deep
-from gateway.runs.live import ANSWERS
 from gateway.dialects.beside import Gathered, TooDeepError, safe
 from gateway.dialects.imitation import Defuser
+from gateway.runs.live import ANSWERS
 
 #: The client's own calls go on as they came.
 _CALLS = ("tool_calls", "function_call")

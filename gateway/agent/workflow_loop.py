@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Literal, TypeAlias
 
-from gateway.workflows.definition import Step, Workflow
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
 from gateway.agent.loop import Action, Ask, Execute, Finish, Plan
-from gateway.contracts.calls import Planned, Told
-from gateway.contracts.calls import FoundCall
 from gateway.agent.output.scanner import Outcome
 from gateway.approvals.escaping import shown
+from gateway.contracts.calls import FoundCall, Planned, Told
+from gateway.contracts.store import Json
+from gateway.errors import GatewayError
+from gateway.workflows.definition import Step, Workflow
 from gateway.workflows.templates import Reference, TooLongError, Values, filled_text, references
 
 #: Of a result, for later steps; the last one is told whole.

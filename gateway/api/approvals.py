@@ -11,18 +11,18 @@ from typing import Final, Literal, get_args
 from aiohttp import web
 from pydantic import Field
 
+from gateway.api.decisions import Decision, Decisions, go_on
+from gateway.api.request import VIEWING, Authorise, Body, Resume, body_of, gone, limit_of, query_of, via_of, word_of
+from gateway.api.site import Route
+from gateway.api.views import decided_view, error_view, json_answer, list_answer, page_answer
+from gateway.approvals.approvals import Desk, Wish, approval_view, not_found
+from gateway.approvals.chat_replies import COMMENT_CHARS
 from gateway.contracts.caller import Caller
+from gateway.contracts.journal import Approval, ApprovalState, Journal
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
-from gateway.contracts.journal import Approval, ApprovalState, Journal
-from gateway.api.site import Route
-from gateway.api.request import VIEWING, Authorise, Body, Resume, body_of, gone, limit_of, query_of, via_of, word_of
-from gateway.api.decisions import Decision, Decisions, go_on
-from gateway.api.views import decided_view, error_view, json_answer, list_answer, page_answer
-from gateway.approvals.approvals import Desk, Wish, approval_view, not_found
 from gateway.runs.event_feed import Tail
-from gateway.approvals.chat_replies import COMMENT_CHARS
 
 APPROVALS = "/context/approvals"
 STATES: Final[tuple[ApprovalState, ...]] = get_args(ApprovalState)

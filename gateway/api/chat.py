@@ -1,34 +1,31 @@
 """The pages of the context lane: chat completions, and the models that there are."""
 
-from gateway.lanes.keys import Identify
-from gateway.lanes.local import head_of
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
 from aiohttp import web
 
-from gateway.contracts.caller import Caller
-from gateway.errors import GatewayError
-from gateway.contracts.journal import ENDED
-from gateway.api.site import REQUEST_ID, Route
-from gateway.context.bringing import Brought
-from gateway.dialects.chat_body import chat_request
 from gateway.api.content import aside, check_values, content_of
+from gateway.api.site import REQUEST_ID, Route
+from gateway.api.unasked import unasked
+from gateway.approvals.chat_replies import named_approvals, parse_reply
+from gateway.context.bringing import Brought
 from gateway.context.lane import ContextLane, credential_header, forwarded, new_run_id
-from gateway.lanes.local import note
+from gateway.context.model import ModelCore
 from gateway.context.resumption import Asked, Resumption
 from gateway.context.steering import steering_of
-from gateway.api.unasked import unasked
-from gateway.workflows.invocation import called_in, use_of
-from gateway.context.model import ModelCore
-from gateway.lanes.keys import Identity
+from gateway.contracts.caller import Caller
+from gateway.contracts.journal import ENDED
+from gateway.dialects.chat_body import chat_request
+from gateway.dialects.chat_request import wants_text, whole_text
+from gateway.errors import GatewayError
+from gateway.http.request_head import RequestHead
+from gateway.lanes.keys import Identify, Identity
+from gateway.lanes.local import head_of, note
 from gateway.runs.asking import Asking, fingerprint
 from gateway.runs.live import LiveRun
-from gateway.dialects.chat_request import wants_text, whole_text
-from gateway.http.request_head import RequestHead
-from gateway.approvals.chat_replies import named_approvals, parse_reply
+from gateway.workflows.invocation import called_in, use_of
 
 CHAT_PATHS = ("/context/chat/completions", "/context/v1/chat/completions", "/v1/chat/completions", "/chat/completions")
 MODEL_PATHS = ("/context/models", "/context/v1/models")
@@ -148,8 +145,6 @@ def identities_of(head: RequestHead, core: ModelCore, identify: Identify) -> Map
     if not identities:
         raise refusals[0]
     return identities
-
-
 
 
 def _asking(head: RequestHead, caller: Caller, *, path: str, content: bytes) -> Asking:

@@ -12,8 +12,8 @@ from aiohttp import web
 
 from gateway.contracts.caller import Caller
 from gateway.errors import GatewayError
-from gateway.lanes.local import Facade
 from gateway.json_values import PIECE_BYTES, ValueCounter
+from gateway.lanes.local import Facade
 
 T = TypeVar("T")
 

@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from gateway.contracts.caller import Caller
-from gateway.contracts.journal import Approval, StoredRun, Via
 from gateway.api.request import Body, Resume
 from gateway.approvals.approvals import Desk, Remember, Wish
-from gateway.contracts.store import StoreError, unwritten
 from gateway.approvals.chat_replies import COMMENT_CHARS
+from gateway.contracts.caller import Caller
+from gateway.contracts.journal import Approval, StoredRun, Via
+from gateway.contracts.store import StoreError, unwritten
 
 log = logging.getLogger("gateway")
 

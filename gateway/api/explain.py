@@ -4,8 +4,6 @@ The chain of the request is folded once more, around a recorder instead of the m
 made, not a description of it. The run ends where the first model call would begin.
 """
 
-from gateway.context.explain import Explainer
-
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,21 +11,20 @@ from functools import partial
 import orjson
 from aiohttp import web
 
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
+from gateway.api.chat import identities_of
+from gateway.api.content import aside, check_values, content_of
 from gateway.api.site import REQUEST_ID, Route
+from gateway.context.explain import Explainer
+from gateway.context.lane import new_run_id
+from gateway.contracts.store import Json
+from gateway.dialects.chat_body import chat_request
+from gateway.errors import GatewayError
 from gateway.lanes.keys import Identify
 from gateway.lanes.local import head_of
-from gateway.api.chat import identities_of
-from gateway.dialects.chat_body import chat_request
-from gateway.api.content import aside, check_values, content_of
-from gateway.context.lane import new_run_id
 
 EXPLAIN_PATH = "/context/explain"
 #: Calls that are judged in one request.
 CALLS_LIMIT = 100
-
-
 
 
 class ExplainPages:
@@ -65,14 +62,6 @@ class ExplainPages:
         return web.Response(body=orjson.dumps(answer), headers=headers)
 
 
-
-
-
-
-
-
-
-
 def _calls(calls: object) -> Sequence[Json] | None:
     """The calls to judge. Raises GatewayError (invalid_field)."""
     if calls is None:
@@ -88,5 +77,3 @@ def _calls(calls: object) -> Sequence[Json] | None:
 
 def _is_call(call: object) -> bool:
     return isinstance(call, dict) and isinstance(call.get("tool"), str) and isinstance(call.get("parameters"), dict)
-
-

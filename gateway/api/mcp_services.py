@@ -11,18 +11,17 @@ from typing import Final
 import orjson
 from aiohttp import web
 
-from gateway.contracts.caller import Caller
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
-from gateway.api.site import Route
-from gateway.api.request import Authorise, Body, page_of, parsed, query_of, value_of
 from gateway.api.content import content_of
+from gateway.api.request import Authorise, Body, page_of, parsed, query_of, value_of
+from gateway.api.site import Route
 from gateway.api.views import json_answer, list_answer, page_answer
-from gateway.contracts.store import StoredService
-from gateway.mcp.servers import Fleet, Seen
-from gateway.mcp.server import MOST_PINS
-from gateway.mcp.registration import SettingsError, checked, checked_name, shown, with_kept
+from gateway.contracts.caller import Caller
+from gateway.contracts.store import Json, StoredService
 from gateway.contracts.tools import model_name
+from gateway.errors import GatewayError
+from gateway.mcp.registration import SettingsError, checked, checked_name, shown, with_kept
+from gateway.mcp.server import MOST_PINS
+from gateway.mcp.servers import Fleet, Seen
 
 log = logging.getLogger("gateway")
 

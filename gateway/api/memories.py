@@ -4,16 +4,15 @@ from collections.abc import Mapping
 
 from aiohttp import web
 
-from gateway.contracts.caller import Caller
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
-from gateway.api.site import Route
-from gateway.api.request import Authorise, limit_of, number_of, query_of
-from gateway.lanes.local import head_of
 from gateway.api.decisions import written
-from gateway.context.steering import steering_of
+from gateway.api.request import Authorise, limit_of, number_of, query_of
+from gateway.api.site import Route
 from gateway.api.views import json_answer, page_answer
-from gateway.contracts.store import Memory, Store, memory_owner
+from gateway.context.steering import steering_of
+from gateway.contracts.caller import Caller
+from gateway.contracts.store import Json, Memory, Store, memory_owner
+from gateway.errors import GatewayError
+from gateway.lanes.local import head_of
 
 MEMORIES = "/context/memories"
 _SCOPES = ("context", "admin")

@@ -8,13 +8,20 @@ from typing import TypeAlias
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from gateway.api.content import content_of
+from gateway.api.request import LIMIT_MOST, limit_of, query_of
+from gateway.api.views import page_answer
+from gateway.context.prompts import (
+    TEXT_LIMIT_BYTES,
+    BasePrompts,
+    ConfiguredPromptError,
+    ListedPrompt,
+    PromptIdError,
+    PromptTextError,
+)
 from gateway.contracts.caller import Caller
 from gateway.contracts.plugin import EnhancedPrompt, Enhancer
 from gateway.errors import GatewayError
-from gateway.api.request import LIMIT_MOST, limit_of, query_of
-from gateway.api.content import content_of
-from gateway.api.views import page_answer
-from gateway.context.prompts import TEXT_LIMIT_BYTES, BasePrompts, ConfiguredPromptError, ListedPrompt, PromptIdError, PromptTextError
 
 PREFIX = "/v1/system-prompts"
 #: JSON may spell a byte of text with six characters (`\u0041`); the rest is for the syntax around it.

@@ -5,14 +5,14 @@ from typing import TypeVar
 
 from aiohttp import web
 
+from gateway.api.decisions import written
+from gateway.api.request import LIMIT_MOST, VIEWING, Authorise, gone, limit_of, query_of, via_of
+from gateway.api.site import Route
+from gateway.api.views import page_answer
 from gateway.contracts.caller import Caller
+from gateway.contracts.journal import AskBefore, Grant
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
-from gateway.contracts.journal import AskBefore, Grant
-from gateway.api.site import Route
-from gateway.api.request import LIMIT_MOST, VIEWING, Authorise, gone, limit_of, query_of, via_of
-from gateway.api.decisions import written
-from gateway.api.views import page_answer
 from gateway.tools.remembered import Remembered
 
 GRANTS, ASKS = "/context/grants", "/context/asks"

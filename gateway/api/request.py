@@ -7,12 +7,12 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from gateway import strict_json
+from gateway.api.content import content_of
 from gateway.contracts.caller import CLI_AGENT, Caller
+from gateway.contracts.journal import Via
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
-from gateway.contracts.journal import Via
-from gateway.api.content import content_of
-from gateway import strict_json
 
 #: What looking takes: one of these scopes.
 VIEWING: Final = ("context", "approve")

@@ -10,17 +10,17 @@ import orjson
 from aiohttp import web
 from pydantic import Field
 
+from gateway.api.decisions import go_on, written
+from gateway.api.request import VIEWING, Authorise, Body, Resume, body_of, gone, limit_of, number_of, query_of, word_of
+from gateway.api.site import Route
+from gateway.api.views import audit_view, json_answer, page_answer, run_view, whole_run_view
+from gateway.approvals.approvals import OF_RUN
 from gateway.contracts.caller import Caller
+from gateway.contracts.journal import Journal, RunState, StoredRun
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
-from gateway.contracts.journal import Journal, RunState, StoredRun
-from gateway.api.site import Route
-from gateway.api.request import VIEWING, Authorise, Body, Resume, body_of, gone, limit_of, number_of, query_of, word_of
-from gateway.api.decisions import go_on, written
-from gateway.api.views import audit_view, json_answer, page_answer, run_view, whole_run_view
 from gateway.runs import settle
-from gateway.approvals.approvals import OF_RUN
 from gateway.runs.event_feed import Tail
 
 RUNS, AUDIT = "/context/runs", "/context/audit"

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from gateway.lanes.local import Facade
-from gateway.lanes.door import Door
 from gateway.http.request_head import RequestHead
+from gateway.lanes.door import Door
+from gateway.lanes.local import Facade
 
 _METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 #: How long a browser may keep the answer to a preflight.

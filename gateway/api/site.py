@@ -11,16 +11,16 @@ from typing import Literal
 
 from aiohttp import web
 
-from gateway.errors import GatewayError
 from gateway.api.content import ACCEPTED_CODINGS, check_type
 from gateway.api.front_page import FRONT_PAGE, FRONT_PAGE_HEADERS, wants_html
-from gateway.lanes.local import note, take_back
 from gateway.api.sharing import Sharing
-from gateway.lanes.wrong_keys import WrongKeys
-from gateway.lanes.door import Door
 from gateway.contracts.store import StoreError, unwritten
-from gateway.http.error_response import error_body, new_request_id
 from gateway.contracts.tools import TOOL_HEADER
+from gateway.errors import GatewayError
+from gateway.http.error_response import error_body, new_request_id
+from gateway.lanes.door import Door
+from gateway.lanes.local import note, take_back
+from gateway.lanes.wrong_keys import WrongKeys
 
 EXPOSITION_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 log = logging.getLogger("gateway")

@@ -1,12 +1,12 @@
 """People who wanted to be asked before each call of a conversation, and take that back in it."""
 
-from gateway.contracts.exchange import Exchange
 from gateway.api.decisions import written
-from gateway.tools.remembered import Remembered
 from gateway.approvals.texts import language_of, not_unasked_text, unasked_text
+from gateway.contracts.exchange import Exchange
+from gateway.text.phrases import fold
 from gateway.text.quotes import shown_text
 from gateway.text.unask import UNASK_CHARS, unasks
-from gateway.text.phrases import fold
+from gateway.tools.remembered import Remembered
 
 
 async def unasked(text: str, exchange: Exchange, remembered: Remembered) -> str:

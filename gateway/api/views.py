@@ -6,10 +6,10 @@ from dataclasses import asdict
 import orjson
 from aiohttp import web
 
+from gateway.approvals.approvals import approval_view
+from gateway.contracts.journal import APPROVED, Approval, AuditRow, StoredRun, StoredStep
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
-from gateway.contracts.journal import APPROVED, Approval, AuditRow, StoredRun, StoredStep
-from gateway.approvals.approvals import approval_view
 
 
 def json_answer(content: Mapping[str, object], *, status: int = 200) -> web.Response:

@@ -6,20 +6,20 @@ from dataclasses import replace
 import orjson
 from aiohttp import web
 
+from gateway.api.site import REQUEST_ID
+from gateway.api.workflows import Begun, Wanted
+from gateway.context.lane import ContextLane, new_run_id
+from gateway.context.model import ModelCore
+from gateway.context.steering import steering_of
 from gateway.contracts.exchange import Exchange
+from gateway.contracts.journal import StoredRun
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
-from gateway.contracts.journal import StoredRun
-from gateway.api.site import REQUEST_ID
+from gateway.http.request_head import RequestHead
 from gateway.lanes.keys import Identify
 from gateway.lanes.local import head_of
-from gateway.context.lane import ContextLane, new_run_id
-from gateway.context.steering import steering_of
-from gateway.api.workflows import Begun, Wanted
-from gateway.context.model import ModelCore
 from gateway.runs.asking import Asking, fingerprint
 from gateway.runs.live import LiveRun
-from gateway.http.request_head import RequestHead
 
 
 class WorkflowRuns:

@@ -1,8 +1,5 @@
 """The pages of workflows: which there are, what each takes, and the beginning of a run of one."""
 
-from gateway.workflows.invocation import parameters_of
-from gateway.workflows.invocation import use_of
-
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -10,17 +7,17 @@ from typing import Any, Final, Protocol
 from aiohttp import web
 from pydantic import Field
 
-from gateway.contracts.caller import Caller
-from gateway.workflows.definition import Step, Workflow
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
-from gateway.contracts.journal import ENDED, Journal
-from gateway.api.site import Route
 from gateway.api.request import Authorise, Body, body_of, page_of, query_of
+from gateway.api.site import Route
 from gateway.api.views import json_answer, list_answer, page_answer, whole_run_view
 from gateway.approvals.approvals import OF_RUN
+from gateway.contracts.caller import Caller
+from gateway.contracts.journal import ENDED, Journal
+from gateway.contracts.store import Json
+from gateway.errors import GatewayError
 from gateway.runs.settle import not_found
-from gateway.workflows.parameters import checked
+from gateway.workflows.definition import Step, Workflow
+from gateway.workflows.invocation import parameters_of, use_of
 
 WORKFLOWS, CATEGORIES, RUNS = "/workflows", "/workflows/categories", "/context/runs"
 ID_LIMIT_CHARS = 256
@@ -164,12 +161,6 @@ class WorkflowPages:
         if workflow is None:
             raise GatewayError("workflow_not_found", "There is no workflow of this name; GET /workflows lists them.")
         return workflow
-
-
-
-
-
-
 
 
 def workflow_view(workflow: Workflow) -> Json:

@@ -12,17 +12,28 @@ from typing import Literal
 
 import orjson
 
+from gateway.approvals.check_word import check_word, new_approval_id, new_secret
+from gateway.approvals.texts import Answering
 from gateway.contracts.caller import Caller
-from gateway.contracts.plugin import Clock, Counters
+from gateway.contracts.canonical import call_sha256, canonical
 from gateway.contracts.exchange import Exchange
+from gateway.contracts.journal import (
+    APPROVED,
+    Approval,
+    AuditLine,
+    Grant,
+    Journal,
+    Ruled,
+    Ruling,
+    RunEvent,
+    StoredStep,
+    Via,
+)
+from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
-from gateway.contracts.journal import APPROVED, Approval, AuditLine, Grant, Journal, Ruled, Ruling, RunEvent, StoredStep, Via
-from gateway.tools.remembered import REMEMBERED_S, Binding, Judges, Remembered
 from gateway.runs.event_feed import Tail
-from gateway.approvals.texts import Answering
-from gateway.contracts.canonical import call_sha256, canonical
-from gateway.approvals.check_word import check_word, new_approval_id, new_secret
+from gateway.tools.remembered import REMEMBERED_S, Binding, Judges, Remembered
 
 #: Approvals of one run: it has at most a thousand calls, and each may be asked for anew.
 OF_RUN = 10_000

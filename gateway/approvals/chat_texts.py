@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import orjson
 
-from gateway.contracts.store import Json
-from gateway.contracts.journal import Approval
-from gateway.approvals.approvals import approval_view, word_of
 from gateway.approvals import texts
+from gateway.approvals.approvals import approval_view, word_of
 from gateway.approvals.escaping import Language
+from gateway.contracts.journal import Approval
+from gateway.contracts.store import Json
 
 
 def shown(approval: Approval) -> texts.Shown:

@@ -12,8 +12,8 @@ from typing import Final
 
 import orjson
 
-from gateway.approvals.texts import REASON_CHARS, Shown, utc
 from gateway.approvals.escaping import NAME_CHARS, shown, shown_arguments
+from gateway.approvals.texts import REASON_CHARS, Shown, utc
 
 EVENT: Final = "approval.required"
 _PREFIX: Final = "whsec_"

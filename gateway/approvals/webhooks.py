@@ -18,16 +18,15 @@ from typing import Final
 import aiohttp
 import orjson
 
-from gateway.config import ConfigError, Problem
-from gateway.config.schema.approvals import Notify
-from gateway.contracts.plugin import Clock, Counters
-from gateway.contracts.store import Json
-from gateway.contracts.journal import RunEvent
 from gateway.approvals.approvals import approval_view
-from gateway.runs.event_feed import Tail
-from gateway.contracts.store import Store, StoreError
 from gateway.approvals.texts import Shown, approval_link
 from gateway.approvals.webhook_message import EVENT, approval_notice, webhook_headers, webhook_key
+from gateway.config import ConfigError, Problem
+from gateway.config.schema.approvals import Notify
+from gateway.contracts.journal import RunEvent
+from gateway.contracts.plugin import Clock, Counters
+from gateway.contracts.store import Json, Store, StoreError
+from gateway.runs.event_feed import Tail
 
 log = logging.getLogger("gateway")
 

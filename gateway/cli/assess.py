@@ -4,14 +4,13 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from gateway.contracts.calls import DOUBTS
+from gateway.contracts.risk import Verdict, level_beside
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolSpec
-from gateway.contracts.risk import Verdict
+from gateway.strict_json import RepeatedKeyError, StrictJsonError, loads
 from gateway.tools.gate import Asked, Gate, Policy, take_risk_level
 from gateway.tools.schema import with_defaults
-from gateway.contracts.risk import level_beside
-from gateway.strict_json import RepeatedKeyError, StrictJsonError, loads
-from gateway.contracts.calls import DOUBTS
 
 #: Whose arguments these are where a line names no tool: each built-in tool by the names only it has.
 _TOOL_OF_ARGUMENT = {

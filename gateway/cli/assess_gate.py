@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from gateway.server.context_lane import NoRuns, PluginHost
 from gateway.clock import SystemClock
-from gateway.server.context_tools import ASSESSORS, gate_of
 from gateway.config import ConfigError, Problem, Settings
-from gateway.contracts.tools import ToolSource, ToolSpec
-from gateway.telemetry.counters import ContextCounters
 from gateway.context.prompts import BasePrompts
-from gateway.registry.find import build_plugin
 from gateway.contracts.store import Store
+from gateway.contracts.tools import ToolSource, ToolSpec
+from gateway.registry.find import build_plugin
+from gateway.server.context_lane import NoRuns, PluginHost
+from gateway.server.context_tools import ASSESSORS, gate_of
+from gateway.telemetry.counters import ContextCounters
 from gateway.tools.catalog import Catalog
 from gateway.tools.gate import Gate
 

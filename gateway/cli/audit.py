@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from gateway.server.context_tools import SQLITE, database_url
-from gateway.config import Loaded
-from gateway.contracts.journal import AuditLine
 from gateway.cli.formatting import CommandError, audit_line
+from gateway.config import Loaded
 from gateway.contracts.audit_chain import FIRST_HASH, verify
+from gateway.contracts.journal import AuditLine
+from gateway.plugins.stores.sqlite.file import IN_MEMORY, SqliteError, connect
 from gateway.plugins.stores.sqlite.journal_statements import AUDIT_ROWS
 from gateway.plugins.stores.sqlite.migrations import APPLICATION_ID, AUDIT_TRIGGERS
-from gateway.plugins.stores.sqlite.file import IN_MEMORY, SqliteError, connect
 from gateway.plugins.stores.sqlite.rows import Rows
+from gateway.server.context_tools import SQLITE, database_url
 
 #: Lines that are in memory at once.
 PAGE = 1000

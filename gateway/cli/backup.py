@@ -13,11 +13,11 @@ from contextlib import closing
 from pathlib import Path
 
 from gateway.cli.audit import place_of
-from gateway.config import Loaded
 from gateway.cli.formatting import CommandError
-from gateway.plugins.stores.sqlite.migrations import APPLICATION_ID
+from gateway.config import Loaded
 from gateway.plugins.stores.sqlite.check import defect
 from gateway.plugins.stores.sqlite.file import SqliteError, connect, mode_to_look
+from gateway.plugins.stores.sqlite.migrations import APPLICATION_ID
 
 #: Pages that are copied between two lines of progress: 64 MiB of 4 KiB.
 _PAGES = 1 << 14

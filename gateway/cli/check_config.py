@@ -4,12 +4,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from gateway.server.banner import TRUST, store_name
 from gateway.config import Loaded, Settings
 from gateway.config.schema.context import StageUse
 from gateway.config.values.secret import mask
-from gateway.workflows.folder import load_workflows
 from gateway.registry.find import find_plugin
+from gateway.server.banner import TRUST, store_name
+from gateway.workflows.folder import load_workflows
 
 _LONGEST_OPTIONS = 100
 

@@ -5,8 +5,8 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 
-from gateway.config import Address
 from gateway.cli.operator.remote import RemoteError, post
+from gateway.config import Address
 
 EXPLAIN_PATH = "/context/explain"
 TIMEOUT_S = 30.0

@@ -7,8 +7,8 @@ cannot pass for a line of ours. What an older gateway does not tell is left out.
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
-from gateway.approvals.texts import REASON_CHARS, utc
 from gateway.approvals.escaping import shown, shown_arguments, shown_json, shown_name
+from gateway.approvals.texts import REASON_CHARS, utc
 
 #: A part of a gateway's answer.
 View: TypeAlias = Mapping[str, Any]

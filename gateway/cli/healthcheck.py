@@ -3,8 +3,8 @@
 import http.client
 import sys
 
-from gateway.config import Address
 from gateway.cli.operator.remote import connection_to
+from gateway.config import Address
 
 
 def check(where: str | Address, *, timeout_s: float) -> int:

@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from gateway import __version__
-from gateway.server.passthrough_lane import check_files
-from gateway.cli.examples import add_examples, subcommands
-from gateway.cli.operator.arguments import OperatorCommands
-from gateway.cli.collector import collector_off
-from gateway.config import ConfigError, Loaded, load
-from gateway.workflows.folder import load_workflows
-from gateway.registry.find import check_plugins
-from gateway.cli.formatting import CommandError
 from gateway.approvals.escaping import shown
+from gateway.cli.collector import collector_off
+from gateway.cli.examples import add_examples, subcommands
+from gateway.cli.formatting import CommandError
+from gateway.cli.operator.arguments import OperatorCommands
+from gateway.config import ConfigError, Loaded, load
+from gateway.registry.find import check_plugins
+from gateway.server.passthrough_lane import check_files
+from gateway.workflows.folder import load_workflows
 
 DEFAULT_FILE = Path("gateway.yaml")
 PROFILES = ("literal", "standard", "hardened")

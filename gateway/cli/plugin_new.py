@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from gateway.registry.folder import file_of
 from gateway.registry.find import plugin_names
+from gateway.registry.folder import file_of
 
 NewKind = Literal["stages", "tools", "assessors"]
 

@@ -14,11 +14,11 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 from pydantic_core import PydanticUndefined
 
 from gateway.config.schema.context import DEFAULT_CHAINS, DEFAULT_PROMPTS
-from gateway.config.values.value import REFERENCE, JsonObject, Leaf, PathLeaf
-from gateway.config.values.secret import Secret
+from gateway.config.schema.mcp import FOREIGN_MCP_KEYS
 from gateway.config.schema.section import Section, accepts_null, extra_of, is_collection, is_section, strip
 from gateway.config.schema.settings import Settings
-from gateway.config.schema.mcp import FOREIGN_MCP_KEYS
+from gateway.config.values.secret import Secret
+from gateway.config.values.value import REFERENCE, JsonObject, Leaf, PathLeaf
 from gateway.workflows.definition import Parameter, Step, Workflow
 
 DOCUMENT = Path("docs/configuration.md")

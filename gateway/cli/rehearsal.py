@@ -12,27 +12,27 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, NoReturn
 
-from gateway.server.context_lane import Assembled, Shared, assemble_context, make_fleet, open_store
 from gateway.clock import SystemClock
-from gateway.server.context_tools import SQLITE, database_url
-from gateway.server.passthrough_lane import endpoint
 from gateway.config import ConfigError, Loaded, Problem, Settings
-from gateway.config.values.secret import Secret
 from gateway.config.schema.mcp import McpServer
-from gateway.workflows.folder import load_workflows
-from gateway.telemetry.counters import ContextCounters
-from gateway.mcp.transport.process import Program, missing
+from gateway.config.values.secret import Secret
+from gateway.contracts.store import Store
+from gateway.mcp.registration import options_of
 from gateway.mcp.session import MISSING_SDK
-from gateway.telemetry.metrics import Metrics
+from gateway.mcp.transport.process import Program, missing
+from gateway.runs.event_feed import Tail
 from gateway.runs.leases import Keeper
 from gateway.runs.live import LiveRuns
-from gateway.runs.event_feed import Tail
-from gateway.contracts.store import Store
+from gateway.server.context_lane import Assembled, Shared, assemble_context, make_fleet, open_store
+from gateway.server.context_tools import SQLITE, database_url
+from gateway.server.passthrough_lane import endpoint
+from gateway.telemetry.counters import ContextCounters
+from gateway.telemetry.metrics import Metrics
 from gateway.tools.catalog import obstacles_of
 from gateway.tools.in_use import InUse
-from gateway.mcp.registration import options_of
 from gateway.tools.results import Results
 from gateway.upstream.pool import Pool
+from gateway.workflows.folder import load_workflows
 
 log = logging.getLogger("gateway")
 

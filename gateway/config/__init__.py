@@ -1,10 +1,10 @@
 """gateway.yaml: read once, checked as a whole, frozen."""
 
-from gateway.config.values.addresses import Address
 from gateway.config.load import Loaded, load
 from gateway.config.problems import ConfigError, Problem
 from gateway.config.reload import replacing
-from gateway.config.values.secret import Secret, redactable
 from gateway.config.schema.settings import Settings
+from gateway.config.values.addresses import Address
+from gateway.config.values.secret import Secret, redactable
 
 __all__ = ["Address", "ConfigError", "Loaded", "Problem", "Secret", "Settings", "load", "redactable", "replacing"]

@@ -4,16 +4,16 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from gateway.config.values.addresses import parse_address
 from gateway.config.document import Draft
-from gateway.config.messages import nearest
 from gateway.config.judged import BUILT_IN, no_such_tool
+from gateway.config.messages import nearest
 from gateway.config.problems import KeyPath, format_path, shown
-from gateway.config.values.secret import Hidden
-from gateway.config.schema.settings import DEFAULT_LISTEN
 from gateway.config.reading.yaml_reader import BROKEN
 from gateway.config.schema.mcp import FOREIGN_MCP_KEYS
+from gateway.config.schema.settings import DEFAULT_LISTEN
 from gateway.config.upstreams import check_upstreams
+from gateway.config.values.addresses import parse_address
+from gateway.config.values.secret import Hidden
 
 # What models accept as the name of a function.
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")

@@ -7,16 +7,16 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from gateway.config.checks import check, set_aside_foreign_keys
-from gateway.config.reading.secret_files import read_companions
-from gateway.config.schema.context import DEFAULT_CHAINS, DEFAULT_PROMPTS
 from gateway.config.document import Draft
 from gateway.config.messages import explain
-from gateway.config.values.value import JsonObject
-from gateway.config.reading.overrides import apply_flags, apply_variables
-from gateway.config.reach import check_places
 from gateway.config.problems import ConfigError, Problem
-from gateway.config.schema.settings import Settings
+from gateway.config.reach import check_places
+from gateway.config.reading.overrides import apply_flags, apply_variables
+from gateway.config.reading.secret_files import read_companions
 from gateway.config.reading.yaml_reader import MAX_FILE_BYTES, Source, parse, read_text
+from gateway.config.schema.context import DEFAULT_CHAINS, DEFAULT_PROMPTS
+from gateway.config.schema.settings import Settings
+from gateway.config.values.value import JsonObject
 
 #: Said of a file that holds no value.
 EMPTY = "the file is empty: every key has its default; write {} if that is meant"

@@ -8,9 +8,9 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from gateway.config.document import Draft
-from gateway.config.values.value import kind_of
 from gateway.config.problems import KeyPath, shown
 from gateway.config.schema.section import Section, is_section, strip, type_at
+from gateway.config.values.value import kind_of
 
 # How pydantic's loc marks that a key, not its value, is wrong.
 _KEY_MARK = "[key]"

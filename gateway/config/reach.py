@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from gateway.config.reading.secret_files import COMPANION_SUFFIX, SECRETS_WITH_FILES
 from gateway.config.document import Draft
 from gateway.config.problems import KeyPath, format_path
+from gateway.config.reading.secret_files import COMPANION_SUFFIX, SECRETS_WITH_FILES
 from gateway.config.values.scalars import parse_flag, parse_path
 from gateway.config.values.secret import Secret
 

@@ -20,10 +20,6 @@ class UnsafePluginError(Exception):
     """A file that is not imported; the text names it and says what to do."""
 
 
-
-
-
-
 def source_of(file: Path, *, folder: Path, user: int | None = None) -> bytes:
     """The source of a plugin beneath `folder`, for a gateway that `user` runs. Raises UnsafePluginError."""
     user = os.geteuid() if user is None else user

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.exchange import Exchange, Handler, Reply, Stage, Tell
+from gateway.contracts.plugin import Clock, Counters
 from gateway.errors import GatewayError, contained
 
 log = logging.getLogger("gateway")

@@ -1,31 +1,21 @@
 """What a chat completion would become: no model is called, and nothing is kept or forgotten."""
 
-from dataclasses import asdict
-from dataclasses import dataclass
-from dataclasses import replace
-from gateway.contracts.calls import Planned
-from gateway.workflows.invocation import called_in
+import asyncio
+from dataclasses import asdict, dataclass, replace
+
 from gateway.context.chain import fold
-from gateway.context.lane import AGENT_LOOP
-from gateway.context.lane import ContextLane
+from gateway.context.lane import AGENT_LOOP, ContextLane
 from gateway.context.model import ModelCore
-from gateway.contracts.exchange import Chunk
-from gateway.contracts.plugin import Clock
-from gateway.contracts.plugin import Counters
-from gateway.contracts.exchange import Exchange
-from gateway.contracts.exchange import Intent
-from gateway.contracts.store import Json
-from gateway.contracts.exchange import Reply
-from gateway.contracts.exchange import Tell
-from gateway.contracts.tools import ToolCall
+from gateway.contracts.calls import Planned
+from gateway.contracts.exchange import Chunk, Exchange, Intent, Reply, Tell
+from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.risk import level_beside
-from gateway.dialects.chat_request import client_tools
-from gateway.dialects.chat_request import wants_text
-from gateway.dialects.chat_request import whole_text
-from gateway.errors import GatewayError
+from gateway.contracts.store import Json
+from gateway.contracts.tools import ToolCall
+from gateway.dialects.chat_request import client_tools, wants_text, whole_text
 from gateway.tools.gate import Asked
 from gateway.tools.judge import Judge
-import asyncio
+from gateway.workflows.invocation import called_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,29 +14,29 @@ from typing import Literal
 
 from aiohttp import HttpVersion11, web
 
-from gateway.contracts.caller import Caller
-from gateway.workflows.definition import Workflow
-from gateway.contracts.exchange import Chunk, Exchange, Handler, Reply
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
-from gateway.contracts.journal import StoredRun
+from gateway.approvals.approvals import Desk
 from gateway.context.approval_mode import ApprovalModes
 from gateway.context.bringing import Brought, bringing
-from gateway.lanes.local import Facade, note
-from gateway.dialects.chat_reply import Completion, Frames, Turn
-from gateway.context.steering import end_user, narrowed, no_such, steering_of
 from gateway.context.chain import Chain
-from gateway.lanes.classify import CONTEXT_PREFIX
-from gateway.lanes.keys import CREDENTIAL_HEADERS, Identity
-from gateway.runs.asking import Asking
-from gateway.approvals.approvals import Desk
-from gateway.runs.live import LiveRun, LiveRuns
-from gateway.runs.transcript import Transcript
+from gateway.context.program_tasks import asked_task
+from gateway.context.steering import end_user, narrowed, no_such, steering_of
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Chunk, Exchange, Handler, Reply
+from gateway.contracts.journal import StoredRun
+from gateway.contracts.store import Json
+from gateway.dialects.chat_reply import Completion, Frames, Turn
+from gateway.errors import GatewayError
 from gateway.http.error_response import error_body
 from gateway.http.fields import HOP_BY_HOP, nominated
 from gateway.http.request_head import RequestHead
-from gateway.context.program_tasks import asked_task
 from gateway.http.sse import event
+from gateway.lanes.classify import CONTEXT_PREFIX
+from gateway.lanes.keys import CREDENTIAL_HEADERS, Identity
+from gateway.lanes.local import Facade, note
+from gateway.runs.asking import Asking
+from gateway.runs.live import LiveRun, LiveRuns
+from gateway.runs.transcript import Transcript
+from gateway.workflows.definition import Workflow
 
 log = logging.getLogger("gateway")
 

@@ -13,16 +13,16 @@ from http import HTTPStatus
 
 import orjson
 
-from gateway.contracts.exchange import Exchange, Reply, Tell
-from gateway.errors import GatewayError
+from gateway.approvals.check_word import masked
 from gateway.context.model_answer import stream, whole
 from gateway.context.refusal import CHAT, ERROR_LIMIT_BYTES, no_answer, outcome_of, refusal
 from gateway.context.streaming import Style, Styles, asked_for, without
 from gateway.context.target import Target
+from gateway.contracts.exchange import Exchange, Reply, Tell
+from gateway.errors import GatewayError
+from gateway.http.response_head import ResponseHead
 from gateway.upstream.call import UpstreamCall
 from gateway.upstream.endpoint import Endpoint
-from gateway.approvals.check_word import masked
-from gateway.http.response_head import ResponseHead
 
 log = logging.getLogger("gateway")
 

@@ -7,16 +7,16 @@ import re
 
 import orjson
 
-from gateway.contracts.store import Json
-from gateway.contracts.exchange import Pause, Tell
-from gateway.errors import GatewayError
+from gateway import strict_json
 from gateway.context.refusal import message_of, outcome_of
 from gateway.context.target import Target
-from gateway.upstream.call import UpstreamCall
-from gateway import strict_json
-from gateway.json_values import VALUES_LIMIT, holds_more
-from gateway.http.sse import EventError, EventReader
 from gateway.context.text_events import TextEvents
+from gateway.contracts.exchange import Pause, Tell
+from gateway.contracts.store import Json
+from gateway.errors import GatewayError
+from gateway.http.sse import EventError, EventReader
+from gateway.json_values import VALUES_LIMIT, holds_more
+from gateway.upstream.call import UpstreamCall
 
 #: How long the connection waits for the end of a body behind `[DONE]`, which many servers send in a segment of its own.
 #: The answer does not wait.

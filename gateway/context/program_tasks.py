@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from gateway.errors import GatewayError
 from gateway.dialects.meaning import content_text
+from gateway.errors import GatewayError
 
 #: What the header says of a request that is a user's own, whatever its words look like.
 NO_TASK: Final = "none"

@@ -5,8 +5,8 @@ from http import HTTPStatus
 
 import orjson
 
-from gateway.errors import GatewayError
 from gateway.context.target import Target
+from gateway.errors import GatewayError
 from gateway.http.redact import maskable
 from gateway.http.response_head import ResponseHead
 

@@ -9,26 +9,25 @@ from functools import partial
 
 import orjson
 
-from gateway.contracts.exchange import Chunk, Exchange, Handler, Reply, Resume, Tell
-from gateway.contracts.plugin import Clock
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
-from gateway.contracts.journal import Approval, Journal, StoredRun
+from gateway.approvals import chat_texts as spoken
+from gateway.approvals import texts as approval_text
+from gateway.approvals.approvals import Wish, is_asked_by
+from gateway.approvals.chat_replies import Reply as Decision
 from gateway.context.bringing import Brought
 from gateway.context.lane import ContextLane, new_run_id
 from gateway.context.shown_calls import is_of_what_was_shown, shown_last
+from gateway.contracts.exchange import Chunk, Exchange, Handler, Reply, Resume, Tell
+from gateway.contracts.journal import Approval, Journal, StoredRun
+from gateway.contracts.plugin import Clock
+from gateway.contracts.store import Json, StoreError
 from gateway.dialects import chat_chunks as chunks
-from gateway.approvals import chat_texts as spoken
+from gateway.dialects.chat_request import last_user_text
+from gateway.errors import GatewayError
 from gateway.runs.asking import Asking
-from gateway.approvals.approvals import Wish, is_asked_by
+from gateway.runs.event_feed import Tail
 from gateway.runs.leases import Keeper, abandon
 from gateway.runs.live import PARKED, LiveRun, LiveRuns, interrupted
 from gateway.runs.snapshot import exchange_of
-from gateway.runs.event_feed import Tail
-from gateway.contracts.store import StoreError
-from gateway.approvals import texts as approval_text
-from gateway.dialects.chat_request import last_user_text
-from gateway.approvals.chat_replies import Reply as Decision
 
 log = logging.getLogger("gateway")
 

@@ -9,12 +9,12 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from gateway.contracts.exchange import Exchange
-from gateway.contracts.store import Json
-from gateway.contracts.journal import Approval, Journal
 from gateway.approvals.approvals import word_of
-from gateway.approvals.check_word import ID, WORD, is_word_of
 from gateway.approvals.chat_replies import REPLY_CHARS, Reply, named_approvals
+from gateway.approvals.check_word import ID, WORD, is_word_of
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.journal import Approval, Journal
+from gateway.contracts.store import Json
 
 #: More than one is all that has to be known.
 _PENDING: Final = 200

@@ -12,8 +12,8 @@ from gateway.config.messages import nearest
 from gateway.config.problems import shown
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
-from gateway.lanes.classify import context_headers
 from gateway.http.request_head import RequestHead
+from gateway.lanes.classify import context_headers
 
 #: The headers that there are, by their last word.
 HEADERS: Final = ("mode", "chain", "prompt", "conversation", "tools", "user", "approvals", "events", "task")

@@ -1,16 +1,11 @@
 """One call that a model asks for, from the text in which it was found to what came of it."""
 
-from dataclasses import dataclass
-from dataclasses import field
-from gateway.contracts.store import Json
-from typing import Final
-from typing import Literal
-from typing import TypeAlias
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
 
-from dataclasses import dataclass
-from gateway.contracts.tools import ToolCall
-from gateway.contracts.tools import ToolSpec
 from gateway.contracts.risk import Verdict
+from gateway.contracts.store import Json
+from gateway.contracts.tools import ToolCall, ToolSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
-from gateway.contracts.tools import ServiceSource
 from gateway.contracts.store import ServiceState
+from gateway.contracts.tools import ServiceSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

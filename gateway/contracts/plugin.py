@@ -1,19 +1,12 @@
 """What a plugin exports, and what it is built with."""
 
-from collections.abc import Callable
-from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import field
-from gateway.contracts.exchange import Exchange
-from gateway.contracts.tools import Service
-from gateway.contracts.exchange import Stage
-from gateway.contracts.tools import ToolSpec
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, Literal, Protocol, TypeVar, runtime_checkable
+
+from gateway.contracts.exchange import Exchange, Stage
 from gateway.contracts.store import Store
-from typing import Generic
-from typing import Literal
-from typing import Protocol
-from typing import TypeVar
-from typing import runtime_checkable
+from gateway.contracts.tools import Service, ToolSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

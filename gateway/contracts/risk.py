@@ -1,12 +1,10 @@
 """The parameter `risk_level` that every tool has besides its own: name, levels, and what models are told of it."""
 
-from dataclasses import dataclass
-from gateway.contracts.store import Json as Json
-from typing import Literal
-from typing import Protocol
-
 from collections.abc import Mapping
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Protocol
+
+from gateway.contracts.store import Json as Json
 
 RISK_LEVEL: Final = "risk_level"
 LEVELS: Final = ("low", "medium", "high")

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
-from gateway.errors import GatewayError
 from gateway.contracts.journal import Journal
+from gateway.errors import GatewayError
 
 #: A JSON object as orjson reads it: values are JSON values.
 Json: TypeAlias = dict[str, Any]

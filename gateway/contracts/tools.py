@@ -1,16 +1,14 @@
 """Tools, their calls and results, and where tools come from."""
 
-from hashlib import sha256
 import re
-
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
+from typing import Protocol, runtime_checkable
+
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.risk import Verdict
 from gateway.contracts.store import Json as Json
-from typing import Protocol
-from typing import runtime_checkable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """What several parts ask of a chat completion request: its client's tools, the format it wants, its last message."""
 
-from gateway.text.phrases import TEXT_LIMIT
-
 from collections.abc import Mapping
+
+from gateway.text.phrases import TEXT_LIMIT
 
 
 def client_tools(body: Mapping[str, object]) -> frozenset[str]:

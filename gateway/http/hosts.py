@@ -1,7 +1,8 @@
 """Hosts by their one spelling."""
 
-from yarl import URL
 import ipaddress
+
+from yarl import URL
 
 
 def allowed_host(text: str) -> tuple[str, int | None]:

@@ -11,7 +11,18 @@ from types import MappingProxyType
 from typing import Literal
 
 from gateway.http.body import Body, ChunkedBody, LengthBody, OpenBody
-from gateway.http.fields import HOP_BY_HOP, TOKEN, VALUE, Field, FieldError, cannot_become_lines, is_chunked, nominated, parse_fields, tokens
+from gateway.http.fields import (
+    HOP_BY_HOP,
+    TOKEN,
+    VALUE,
+    Field,
+    FieldError,
+    cannot_become_lines,
+    is_chunked,
+    nominated,
+    parse_fields,
+    tokens,
+)
 
 #: Largest head and most fields taken from an upstream.
 HEAD_LIMIT_BYTES = 65536

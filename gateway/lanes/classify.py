@@ -7,8 +7,8 @@ from typing import Literal
 from urllib.parse import unquote_to_bytes
 
 from gateway.errors import GatewayError
-from gateway.lanes.routes import path_of
 from gateway.http.request_head import RequestHead
+from gateway.lanes.routes import path_of
 
 Mode = Literal["own", "context", "passthrough"]
 

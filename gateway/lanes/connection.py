@@ -14,14 +14,14 @@ from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
 from gateway.errors import GatewayError
+from gateway.http.error_response import error_answer, new_request_id
+from gateway.http.request_head import RequestHead, check_beginning, parse_request_head
 from gateway.lanes.local import OwnTurn
 from gateway.lanes.passthrough import Splice
 from gateway.lanes.plan import Plan
-from gateway.lanes.transaction import HELD, SENDING, YIELDED, Turn
 from gateway.lanes.routes import path_of
+from gateway.lanes.transaction import HELD, SENDING, YIELDED, Turn
 from gateway.upstream.connection import reset
-from gateway.http.error_response import error_answer, new_request_id
-from gateway.http.request_head import RequestHead, check_beginning, parse_request_head
 
 if TYPE_CHECKING:
     from gateway.lanes.listener import Listener

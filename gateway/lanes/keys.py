@@ -3,12 +3,9 @@
 Keys are known by their SHA-256 only; the look-up is by the full hash and the comparison takes constant time.
 """
 
-from collections.abc import Callable
-from gateway.http.request_head import RequestHead
-
 import hashlib
 import hmac
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from gateway.contracts.caller import Caller

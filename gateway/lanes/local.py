@@ -5,9 +5,6 @@ used. The connection goes on only if the handler prepared a keep-alive answer an
 the facade's default is to close. A page that answers 101 keeps the connection: with that answer a WebSocketTurn begins.
 """
 
-from aiohttp import web
-from gateway.http.request_head import RequestHead
-
 import asyncio
 from collections.abc import Callable, Iterable
 from time import perf_counter
@@ -16,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from gateway.errors import GatewayError
+from gateway.http.body import Body, BodyError, ChunkedBody, LengthBody
+from gateway.http.error_response import error_answer, new_request_id
+from gateway.http.request_head import RequestHead
 from gateway.lanes.accounting import CLIENT_LEFT, address_of
+from gateway.lanes.own_routes import route_of_own
 from gateway.lanes.pace import BodyPace, too_slow
+from gateway.lanes.routes import path_of
 from gateway.lanes.transaction import SENDING
 from gateway.lanes.websocket import WebSocketTurn
-from gateway.lanes.own_routes import route_of_own
-from gateway.lanes.routes import path_of
-from gateway.http.error_response import error_answer, new_request_id
-from gateway.http.body import Body, BodyError, ChunkedBody, LengthBody
-from gateway.http.request_head import RequestHead
 
 if TYPE_CHECKING:
     from gateway.lanes.connection import ClientConnection

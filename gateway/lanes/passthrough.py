@@ -9,14 +9,21 @@ from time import perf_counter
 from typing import Final
 
 from gateway.errors import GatewayError
+from gateway.http.body import Body, BodyError, ChunkedBody, LengthBody
+from gateway.http.error_response import error_answer, new_request_id
+from gateway.http.redact import MaskedBody
+from gateway.http.response_head import (
+    ResponseError,
+    ResponseHead,
+    ResponseHeads,
+    body_of,
+    forwarded_head,
+    measure_regular,
+)
 from gateway.lanes.pace import too_slow
 from gateway.lanes.sending import Sending
 from gateway.lanes.tunnel import Tunnel
 from gateway.upstream.failures import UPSTREAMS_FAULT
-from gateway.http.error_response import error_answer, new_request_id
-from gateway.http.body import Body, BodyError, ChunkedBody, LengthBody
-from gateway.http.redact import MaskedBody
-from gateway.http.response_head import ResponseError, ResponseHead, ResponseHeads, body_of, forwarded_head, measure_regular
 
 #: What an upstream did whose answer cannot be finished, by the outcome that is counted.
 _CUT: Final = {

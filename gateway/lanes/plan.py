@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from dataclasses import field as attribute
 
 from gateway.contracts.caller import Caller
-from gateway.telemetry.metrics import RouteTally, UpstreamTally
-from gateway.lanes.classify import CONTEXT_PREFIX
-from gateway.lanes.keys import CREDENTIAL_HEADERS, GATEWAY_HEADER, Identity
-from gateway.upstream.endpoint import Endpoint
-from gateway.upstream.pool import Pool
 from gateway.http.fields import HOP_BY_HOP, Field, nominated
 from gateway.http.request_head import RequestHead
+from gateway.lanes.classify import CONTEXT_PREFIX
+from gateway.lanes.keys import CREDENTIAL_HEADERS, GATEWAY_HEADER, Identity
+from gateway.telemetry.metrics import RouteTally, UpstreamTally
+from gateway.upstream.endpoint import Endpoint
+from gateway.upstream.pool import Pool
 
 #: Idempotent by RFC 9110 section 9.2.2: may be sent again when a reused connection turned out to be closed.
 REPEATABLE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"))

@@ -8,16 +8,16 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from gateway.errors import GatewayError
-from gateway.lanes.plan import REPEATABLE, Plan, upstream_head
-from gateway.lanes.plans import Plans
-from gateway.telemetry.metrics import Metrics
+from gateway.http.redact import maskable
+from gateway.http.request_head import HeadLimits, RequestHead
 from gateway.lanes.classify import CONTEXT_BASE, classify, is_plain
 from gateway.lanes.door import Door
 from gateway.lanes.keys import Identity, KeyRing
+from gateway.lanes.plan import REPEATABLE, Plan, upstream_head
+from gateway.lanes.plans import Plans
 from gateway.lanes.routes import Route, RouteTable, path_of, resolve_alias
+from gateway.telemetry.metrics import Metrics
 from gateway.upstream.pool import Pool
-from gateway.http.request_head import HeadLimits, RequestHead
-from gateway.http.redact import maskable
 
 #: Answered to anybody, under any name: it says nothing (Claude Code asks `HEAD /` first).
 ROOT = b"/"

@@ -9,12 +9,12 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from gateway.errors import GatewayError
+from gateway.http.body import Body, BodyError, ChunkedBody, LengthBody
 from gateway.lanes.accounting import Account
 from gateway.lanes.pace import BodyPace
 from gateway.lanes.plan import Plan
 from gateway.lanes.transaction import SENDING
 from gateway.upstream.connection import HIGH_WATER_BYTES, UpstreamConnection
-from gateway.http.body import Body, BodyError, ChunkedBody, LengthBody
 
 if TYPE_CHECKING:
     from gateway.lanes.connection import ClientConnection

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from gateway.contracts.exchange import Exchange
-from gateway.contracts.tools import Service, ToolCall, ToolResult, ToolSpec
 from gateway.contracts.managed import Condition
+from gateway.contracts.tools import Service, ToolCall, ToolResult, ToolSpec
 
 
 class Unbuilt:

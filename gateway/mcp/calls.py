@@ -12,8 +12,8 @@ from typing import Any, Protocol
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolResult
 from gateway.mcp.content import tool_result
-from gateway.mcp.types import Server
 from gateway.mcp.metrics import Meter
+from gateway.mcp.types import Server
 
 # An answer may have been read just before the connection ended.
 _GRACE_S = 0.25

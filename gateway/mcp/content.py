@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import orjson
 
+from gateway.contracts.canonical import canonical
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolResult
-from gateway.contracts.canonical import canonical
 
 #: Of a result; what is over is counted.
 RESULT_CHARS: Final = 1 << 20

@@ -13,9 +13,9 @@ from typing import Any, Final
 import jsonschema_rs
 import orjson
 
+from gateway.contracts.canonical import canonical
 from gateway.contracts.store import Json
 from gateway.mcp.schema_references import problem_of_references
-from gateway.contracts.canonical import canonical
 
 TOOLS_LIMIT: Final = 500
 DESCRIPTION_CHARS: Final = 2000

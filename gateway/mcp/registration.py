@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from gateway.config.reading.secret_files import COMPANION_SUFFIX
 from gateway.config.messages import nearest
+from gateway.config.reading.secret_files import COMPANION_SUFFIX
+from gateway.config.schema.mcp import McpServer
+from gateway.config.schema.section import Section
 from gateway.config.values.scalars import parse_label
 from gateway.config.values.secret import MASK, Secret
-from gateway.config.schema.section import Section
-from gateway.config.schema.mcp import McpServer
 from gateway.contracts.store import Json
 
 #: Where secrets stand, by their names, besides the URL.

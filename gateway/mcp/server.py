@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from gateway.config.schema.mcp import McpServer
-from gateway.contracts.plugin import Clock
 from gateway.contracts.managed import ManagedService
+from gateway.contracts.plugin import Clock
 from gateway.contracts.store import StoredService
-from gateway.mcp.registration import options_of
 from gateway.mcp.broken_server import Unbuilt
+from gateway.mcp.registration import options_of
 
 log = logging.getLogger("gateway")
 

@@ -15,16 +15,15 @@ from typing import Final
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from gateway.config.values.secret import MASK, redactable
 from gateway.config.schema.mcp import McpServer
-from gateway.contracts.plugin import Clock, Counters
-from gateway.contracts.store import Json
-from gateway.contracts.tools import ServiceSource
+from gateway.config.values.secret import MASK, redactable
 from gateway.contracts.managed import Condition, ManagedService
-from gateway.contracts.store import ServiceState, Store, StoredService, StoreError, WorkerService
-from gateway.tools.catalog import Configured
-from gateway.mcp.server import MOST_PINS, Build, Member, Wanted
+from gateway.contracts.plugin import Clock, Counters
+from gateway.contracts.store import Json, ServiceState, Store, StoredService, StoreError, WorkerService
+from gateway.contracts.tools import ServiceSource
 from gateway.mcp.registration import SettingsError, checked
+from gateway.mcp.server import MOST_PINS, Build, Member, Wanted
+from gateway.tools.catalog import Configured
 
 log = logging.getLogger("gateway")
 

@@ -10,14 +10,14 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from gateway.contracts.plugin import Clock, Host, Plugin
 from gateway.contracts.exchange import Exchange
-from gateway.contracts.tools import Service, ToolCall, ToolResult, ToolSpec
 from gateway.contracts.managed import Condition
+from gateway.contracts.plugin import Clock, Host, Plugin
+from gateway.contracts.tools import Service, ToolCall, ToolResult, ToolSpec
 from gateway.mcp.definitions import Definition
-from gateway.mcp.types import Channel, Credentials, Endpoint, MakeChannel, Server
-from gateway.mcp.transport.process import Program
 from gateway.mcp.session import MISSING_SDK, Session
+from gateway.mcp.transport.process import Program
+from gateway.mcp.types import Channel, Credentials, Endpoint, MakeChannel, Server
 from gateway.units import positive_seconds
 
 Seconds = Annotated[float, BeforeValidator(positive_seconds)]

@@ -11,17 +11,16 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
-from gateway.contracts.plugin import Clock, Counters
-from gateway.contracts.store import Json
-from gateway.contracts.tools import ToolResult
 from gateway.contracts.managed import Condition
+from gateway.contracts.plugin import Clock, Counters
+from gateway.contracts.store import Json, ServiceState
+from gateway.contracts.tools import ToolResult
 from gateway.mcp.backoff import Backoff
 from gateway.mcp.calls import AnsweredError, Calls, LostError
 from gateway.mcp.definitions import Definitions, read_definitions
-from gateway.mcp.types import Channel, MakeChannel, Server
 from gateway.mcp.metrics import Meter
 from gateway.mcp.transport.process import StartError
-from gateway.contracts.store import ServiceState
+from gateway.mcp.types import Channel, MakeChannel, Server
 
 if TYPE_CHECKING:
     from gateway.mcp.connection import Link

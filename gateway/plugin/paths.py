@@ -3,7 +3,13 @@
 import re
 import unicodedata
 
-from gateway.plugin.secret_names import is_secret_file, is_secret_folder, is_secret_there, may_match_secret, may_match_secret_folder
+from gateway.plugin.secret_names import (
+    is_secret_file,
+    is_secret_folder,
+    is_secret_there,
+    may_match_secret,
+    may_match_secret_folder,
+)
 
 # Letters, symbols and marks that show nothing; control, format, private and unassigned ones go by their category.
 _BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0d\uffa0\U000e0100-\U000e01ef]")

@@ -22,15 +22,15 @@ from pydantic_core import ErrorDetails
 
 from gateway.config.document import Draft
 from gateway.config.messages import nearest
-from gateway.config.trusted_file import UnsafePluginError, source_of
-from gateway.registry.folder import file_of, names_in
 from gateway.config.problems import KeyPath, shown
-from gateway.config.values.scalars import parse_name, parse_path
-from gateway.config.values.secret import Hidden
 from gateway.config.schema.section import strip
 from gateway.config.schema.settings import Plugins
 from gateway.config.schema.tools import Tools
+from gateway.config.trusted_file import UnsafePluginError, source_of
+from gateway.config.values.scalars import parse_name, parse_path
+from gateway.config.values.secret import Hidden
 from gateway.contracts.plugin import Plugin
+from gateway.registry.folder import file_of, names_in
 
 #: The package that holds our plugins: a very general name, so it stands in one place.
 PACKAGE = "plugins"

@@ -1,8 +1,7 @@
 """The operator's folder of plugins: which there are, and where."""
 
-from pathlib import Path
 import os
-
+from pathlib import Path
 
 _SUFFIX = ".py"
 

@@ -4,9 +4,9 @@ import asyncio
 import time
 from typing import Final, Protocol
 
+from gateway.contracts.journal import Change
 from gateway.contracts.plugin import Clock
 from gateway.errors import GatewayError
-from gateway.contracts.journal import Change
 
 #: A run is its owner's for so long after it was last heard of.
 LEASE_S: Final = 5.0

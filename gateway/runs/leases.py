@@ -14,10 +14,10 @@ from dataclasses import replace
 
 import orjson
 
-from gateway.contracts.plugin import Clock
 from gateway.contracts.journal import Change, ConflictError, Journal, RunEvent, RunState, StoredRun
-from gateway.runs.lease import LEASE_S, LOST
+from gateway.contracts.plugin import Clock
 from gateway.contracts.store import StoreError
+from gateway.runs.lease import LEASE_S, LOST
 
 log = logging.getLogger("gateway")
 

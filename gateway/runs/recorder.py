@@ -5,9 +5,6 @@
 3. What could not be written is written with the next line; before an effect it must be.
 """
 
-from gateway.runs.snapshot import LATE_CHARS
-from gateway.runs.snapshot import RESULT_CHARS
-
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -16,19 +13,31 @@ from dataclasses import dataclass, field, replace
 
 import orjson
 
-from gateway.contracts.plugin import Clock
-from gateway.contracts.exchange import Exchange
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
-from gateway.contracts.journal import Approval, ApprovalState, AskedAlreadyError, AuditLine, Change, ConflictError, Journal, Move, RunEvent, RunState, StepState, StoredRun, StoredStep
-from gateway.runs.lease import LEASE_S, Age, Holder, lost
 from gateway.contracts.calls import Planned, Told
-from gateway.runs.snapshot import first_of
-from gateway.contracts.store import StoreError, UncertainError, unwritten
 from gateway.contracts.canonical import call_sha256, canonical
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.journal import (
+    Approval,
+    ApprovalState,
+    AskedAlreadyError,
+    AuditLine,
+    Change,
+    ConflictError,
+    Journal,
+    Move,
+    RunEvent,
+    RunState,
+    StepState,
+    StoredRun,
+    StoredStep,
+)
+from gateway.contracts.plugin import Clock
+from gateway.contracts.store import Json, StoreError, UncertainError, unwritten
+from gateway.errors import GatewayError
+from gateway.runs.lease import LEASE_S, Age, Holder, lost
+from gateway.runs.snapshot import LATE_CHARS, RESULT_CHARS, first_of
 
 log = logging.getLogger("gateway")
-
 
 
 @dataclass(slots=True)

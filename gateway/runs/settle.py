@@ -11,10 +11,22 @@ from typing import Literal
 import orjson
 
 from gateway.contracts.caller import Caller
+from gateway.contracts.journal import (
+    ApprovalState,
+    AuditLine,
+    Change,
+    ConflictError,
+    Journal,
+    Move,
+    RunEvent,
+    StepState,
+    StoredRun,
+    StoredStep,
+    Via,
+)
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
-from gateway.contracts.journal import ApprovalState, AuditLine, Change, ConflictError, Journal, Move, RunEvent, StepState, StoredRun, StoredStep, Via
 
 Outcome = Literal["done", "retry", "failed"]
 DONE = "A person says that this call was done."

@@ -11,7 +11,14 @@ import stat
 from collections.abc import Sequence
 from typing import Final
 
-from gateway.sandbox.kernel import PR_SET_NO_NEW_PRIVS, SYS_LANDLOCK_ADD_RULE, SYS_LANDLOCK_CREATE_RULESET, SYS_LANDLOCK_RESTRICT_SELF, prctl, system_call
+from gateway.sandbox.kernel import (
+    PR_SET_NO_NEW_PRIVS,
+    SYS_LANDLOCK_ADD_RULE,
+    SYS_LANDLOCK_CREATE_RULESET,
+    SYS_LANDLOCK_RESTRICT_SELF,
+    prctl,
+    system_call,
+)
 
 _CREATE_RULESET_VERSION: Final = 1
 _RULE_PATH_BENEATH: Final = 1

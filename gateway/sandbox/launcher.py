@@ -19,7 +19,8 @@ from contextlib import suppress
 from types import FrameType
 from typing import Final, NoReturn
 
-from gateway.sandbox import process_tree as family, namespaces, setup
+from gateway.sandbox import namespaces, setup
+from gateway.sandbox import process_tree as family
 from gateway.sandbox.kernel import PR_SET_CHILD_SUBREAPER, prctl
 from gateway.sandbox.memory import held_bytes
 from gateway.sandbox.order import End, Order, Outcome

@@ -5,28 +5,27 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
-from gateway.server.context_lane import Assembled, Shared
-from gateway.contracts.caller import Caller
-from gateway.api.site import Route
 from gateway.api.approvals import ApprovalPages
-from gateway.api.request import caller_with
 from gateway.api.chat import ChatPages
-from gateway.lanes.keys import Identify
-from gateway.lanes.local import head_of
 from gateway.api.description.page import description_routes
 from gateway.api.events.pages import EventPages
+from gateway.api.events.socket import SocketPages
 from gateway.api.explain import ExplainPages
+from gateway.api.mcp_services import ServicePages
 from gateway.api.memories import MemoryPages
-from gateway.lanes.local import note
 from gateway.api.prompts import PromptPages
 from gateway.api.remembered import RememberedPages
-from gateway.context.resumption import Resumption
+from gateway.api.request import caller_with
 from gateway.api.runs import RunPages
-from gateway.api.mcp_services import ServicePages
-from gateway.api.events.socket import SocketPages
+from gateway.api.site import Route
 from gateway.api.workflow_runs import WorkflowRuns
 from gateway.api.workflows import WorkflowPages
 from gateway.approvals.approvals import Desk
+from gateway.context.resumption import Resumption
+from gateway.contracts.caller import Caller
+from gateway.lanes.keys import Identify
+from gateway.lanes.local import head_of, note
+from gateway.server.context_lane import Assembled, Shared
 
 
 @dataclass(slots=True, kw_only=True)

@@ -8,38 +8,38 @@ from contextlib import AsyncExitStack
 
 from aiohttp import web
 
-from gateway.server.context_lane import Assembled, Shared, assemble_context, make_fleet, open_store
+from gateway.api.request import caller_with
+from gateway.api.site import Pages, Readiness, Route, page_log
+from gateway.approvals.webhooks import Notices, webhooks_of
 from gateway.clock import SystemClock
-from gateway.server.backlog import Backlog
-from gateway.server.passthrough_lane import ADMIN_PATHS, CONTEXT_PATHS, ROOT_PATHS, build_admin_entry, build_entry
 from gateway.config import ConfigError, Loaded, Problem, redactable, replacing
 from gateway.config.schema.approvals import Notify
-from gateway.telemetry.counters import ContextCounters
-from gateway.telemetry.exposition import Exposition
-from gateway.contracts.journal import StoredRun
-from gateway.api.site import Pages, Readiness, Route, page_log
-from gateway.api.request import caller_with
-from gateway.lanes.local import head_of
-from gateway.lanes.connection import ClientConnection
-from gateway.lanes.router import Entry
-from gateway.lanes.listener import Listener
 from gateway.context.resumption import Resumption
-from gateway.lanes.wrong_keys import WrongKeys
-from gateway.telemetry.logs import LogSink, access_record
-from gateway.telemetry.metrics import Metrics
-from gateway.approvals.webhooks import Notices, webhooks_of
-from gateway.server.api import Rooms
+from gateway.contracts.journal import StoredRun
+from gateway.contracts.store import Store, StoreError
+from gateway.http.request_head import RequestHead
+from gateway.lanes.connection import ClientConnection
 from gateway.lanes.door import Door
 from gateway.lanes.keys import Identity
+from gateway.lanes.listener import Listener
+from gateway.lanes.local import head_of
+from gateway.lanes.router import Entry
+from gateway.lanes.wrong_keys import WrongKeys
+from gateway.runs.event_feed import Tail
 from gateway.runs.leases import Keeper
 from gateway.runs.live import LiveRuns
+from gateway.server.api import Rooms
+from gateway.server.backlog import Backlog
+from gateway.server.context_lane import Assembled, Shared, assemble_context, make_fleet, open_store
+from gateway.server.passthrough_lane import ADMIN_PATHS, CONTEXT_PATHS, ROOT_PATHS, build_admin_entry, build_entry
 from gateway.server.pruning import Pruner
-from gateway.runs.event_feed import Tail
-from gateway.contracts.store import Store, StoreError
+from gateway.telemetry.counters import ContextCounters
+from gateway.telemetry.exposition import Exposition
+from gateway.telemetry.logs import LogSink, access_record
+from gateway.telemetry.metrics import Metrics
 from gateway.tools.catalog import obstacles_of
 from gateway.tools.in_use import InUse
 from gateway.tools.results import Results
-from gateway.http.request_head import RequestHead
 
 log = logging.getLogger("gateway")
 

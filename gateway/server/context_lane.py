@@ -7,50 +7,47 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gateway.server.context_tools import SQLITE, built, database_url, gate_of, load_tools
-from gateway.contracts.caller import Caller
+from gateway.agent.parts import Consent, Crew
+from gateway.agent.stage import Agents
+from gateway.agent.unlooped import unlooped
+from gateway.approvals.approvals import Desk
 from gateway.config import ConfigError, Problem, Settings
 from gateway.config.schema.context import StageUse
-from gateway.workflows.folder import load_workflows
-from gateway.workflows.definition import Workflow
-from gateway.contracts.plugin import Clock, Counters, Enhancer, Host, Runs, Tools
-from gateway.errors import contained
-from gateway.contracts.journal import StoredRun
 from gateway.context.approval_mode import ApprovalModes
-from gateway.context.lane import AGENT_LOOP, ContextLane
-from gateway.context.explain import Explainer
-from gateway.contracts.managed import ManagedService
-from gateway.telemetry.metrics import Metrics
-from gateway.agent.stage import Agents
-from gateway.agent.parts import Crew
 from gateway.context.chain import Chain, Link, fold
+from gateway.context.explain import Explainer
+from gateway.context.lane import AGENT_LOOP, ContextLane
 from gateway.context.metering import metered
 from gateway.context.model import ModelCore
 from gateway.context.prompts import BasePrompts
-from gateway.agent.parts import Consent
 from gateway.context.target import Target
-from gateway.agent.unlooped import unlooped
+from gateway.contracts.caller import Caller
+from gateway.contracts.journal import StoredRun
+from gateway.contracts.managed import ManagedService
+from gateway.contracts.plugin import Clock, Counters, Enhancer, Host, Runs, Tools
+from gateway.contracts.store import Store, StoreError
+from gateway.errors import contained
+from gateway.mcp.servers import Fleet
 from gateway.registry.find import PluginProblem, build_plugin
 from gateway.runs.asking import Asking
-from gateway.approvals.approvals import Desk
+from gateway.runs.event_feed import Tail
 from gateway.runs.leases import Keeper
 from gateway.runs.live import JOINABLE_S, LiveRuns, mismatch
-from gateway.runs.event_feed import Tail
-from gateway.contracts.store import Store, StoreError
+from gateway.server.context_tools import SQLITE, built, database_url, gate_of, load_tools
+from gateway.telemetry.metrics import Metrics
 from gateway.tools.catalog import Catalog
-from gateway.mcp.servers import Fleet
 from gateway.tools.in_use import Equipment, InUse
 from gateway.tools.judge import Judge
 from gateway.tools.results import Results
 from gateway.tools.runner import Runner
 from gateway.upstream.pool import Pool
+from gateway.workflows.definition import Workflow
+from gateway.workflows.folder import load_workflows
 
 log = logging.getLogger("gateway")
 
 #: The plugin that makes a service of an MCP server.
 MCP = "mcp"
-
-
 
 
 @dataclass(slots=True)

@@ -10,16 +10,16 @@ import orjson
 
 from gateway.config import Problem, Settings
 from gateway.config.judged import idle_rule, no_such_tool
+from gateway.contracts.managed import ManagedService
 from gateway.contracts.plugin import Host
 from gateway.contracts.risk import RiskAssessor
 from gateway.contracts.tools import ToolSource
-from gateway.contracts.managed import ManagedService
+from gateway.http.hosts import allowed_host
 from gateway.registry.find import Kind, PluginProblem, build_plugin
 from gateway.tools.added_assessor import AddedAssessor
 from gateway.tools.catalog import Catalog, CatalogError, Configured, Services, load_catalog
 from gateway.tools.gate import Gate, Policy
 from gateway.tools.results import READ_RESULT, ReadsOnly, Results
-from gateway.http.hosts import allowed_host
 
 log = logging.getLogger("gateway")
 

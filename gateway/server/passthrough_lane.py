@@ -5,19 +5,19 @@ import ssl
 from collections.abc import Callable, Collection
 from urllib.parse import urlsplit
 
-from gateway.contracts.caller import Caller
+from gateway.approvals.webhooks import webhooks_of
 from gateway.config import ConfigError, Problem, Settings
 from gateway.config.schema.http import Upstream
-from gateway.lanes.router import Entry, Limits, Timeouts
-from gateway.telemetry.metrics import Metrics
-from gateway.approvals.webhooks import webhooks_of
+from gateway.contracts.caller import Caller
+from gateway.http.request_head import HeadLimits
 from gateway.lanes.classify import PROMPTS, SERVICES, WORKFLOWS
 from gateway.lanes.door import Door
 from gateway.lanes.keys import Key, KeyRing
+from gateway.lanes.router import Entry, Limits, Timeouts
 from gateway.lanes.routes import Route
+from gateway.telemetry.metrics import Metrics
 from gateway.upstream.endpoint import Endpoint
 from gateway.upstream.pool import Pool
-from gateway.http.request_head import HeadLimits
 
 ROOT_PATHS = frozenset((b"/", b"/openapi.json"))
 ADMIN_PATHS = frozenset((b"/health/live", b"/health/ready", b"/metrics", SERVICES))

@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from gateway.config import ConfigError, Loaded, Problem, redactable, replacing
 from gateway.server.app import ADMIN, DATA, Gateway
 from gateway.server.banner import banner
-from gateway.config import ConfigError, Loaded, Problem, redactable, replacing
-from gateway.telemetry.exposition import Exposition
 from gateway.server.handover import Handover
-from gateway.telemetry.logs import DirectSink, LogSink, install, wants_json
-from gateway.telemetry.metrics import Metrics
-from gateway.server.systemd import notify
-from gateway.telemetry.shared_counts import SharedCounts
 from gateway.server.sockets import Listening, listen
 from gateway.server.supervisor import Supervisor
+from gateway.server.systemd import notify
 from gateway.server.worker import HANDLED, run_worker
+from gateway.telemetry.exposition import Exposition
+from gateway.telemetry.logs import DirectSink, LogSink, install, wants_json
+from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.shared_counts import SharedCounts
 
 log = logging.getLogger("gateway")
 

@@ -13,8 +13,8 @@ from collections.abc import Callable
 import uvloop
 
 from gateway.server.app import Gateway
-from gateway.server.systemd import notify
 from gateway.server.sockets import steer_to_successor, stop_steering
+from gateway.server.systemd import notify
 
 log = logging.getLogger("gateway")
 

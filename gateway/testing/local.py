@@ -7,8 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from gateway.server.app import DATA, Gateway
 from gateway.config import Loaded, Settings
+from gateway.server.app import DATA, Gateway
 from gateway.telemetry.logs import LogSink
 from gateway.telemetry.metrics import Metrics
 

@@ -29,10 +29,6 @@ _NARROW = {0x3000: " "} | {code: chr(code - 0xFEE0) for code in range(0xFF01, 0x
 _TYPED_APOSTROPHE = re.compile("(?<=[a-z])’(?=[a-z])")
 
 
-
-
-
-
 @dataclass(frozen=True, slots=True)
 class Folded:
     """Text under NFKC and casefold, without invisible characters; character i comes from `starts[i]:ends[i]`."""

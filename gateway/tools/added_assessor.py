@@ -1,7 +1,7 @@
 """An assessor of the operator's own beside the built-in one of its tool (`adds: true`)."""
 
-from gateway.contracts.store import Json
 from gateway.contracts.risk import RiskAssessor, Verdict
+from gateway.contracts.store import Json
 
 
 class AddedAssessor:

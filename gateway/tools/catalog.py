@@ -14,10 +14,9 @@ from typing import Generic, TypeAlias, TypeVar
 
 import orjson
 
-from gateway.contracts.tools import CheckedSource, Service, ServiceSource, ToolSource, ToolSpec
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.managed import ManagedService
-from gateway.contracts.tools import model_name
+from gateway.contracts.tools import CheckedSource, Service, ServiceSource, ToolSource, ToolSpec, model_name
 
 SourceT = TypeVar("SourceT", bound=ToolSource, covariant=True)
 

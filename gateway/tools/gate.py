@@ -12,12 +12,11 @@ from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from typing import Final, Literal, TypeAlias
 
+from gateway.contracts.calls import Doubt
+from gateway.contracts.risk import LEVELS, LOW, RAISED, RISK_LEVEL, RiskAssessor, Verdict, normal, resembles
 from gateway.contracts.store import Json
-from gateway.contracts.risk import RiskAssessor, Verdict
 from gateway.contracts.tools import ToolSpec
 from gateway.errors import contained
-from gateway.contracts.risk import LEVELS, LOW, RAISED, RISK_LEVEL, normal, resembles
-from gateway.contracts.calls import Doubt
 
 logger = logging.getLogger(__name__)
 

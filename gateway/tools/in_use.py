@@ -3,10 +3,10 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from gateway.contracts.store import Json
 from gateway.contracts.risk import Verdict
-from gateway.tools.remembered import Binding
+from gateway.contracts.store import Json
 from gateway.tools.judge import Judge
+from gateway.tools.remembered import Binding
 from gateway.tools.runner import Runner
 
 

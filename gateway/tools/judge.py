@@ -9,18 +9,17 @@ from typing import Final, TypeGuard
 
 import orjson
 
-from gateway.contracts.tools import Binder, Examiner, ToolCall, ToolSource
+from gateway.contracts.calls import Doubt, FoundCall, Planned
+from gateway.contracts.canonical import definition_sha256
 from gateway.contracts.exchange import Exchange
-from gateway.contracts.store import Json
 from gateway.contracts.risk import Verdict
+from gateway.contracts.store import Json
+from gateway.contracts.tools import Binder, Examiner, ToolCall, ToolSource
 from gateway.errors import contained
-from gateway.contracts.calls import Planned
-from gateway.tools.remembered import Binding
 from gateway.tools.catalog import Catalog, Entry
 from gateway.tools.gate import ABSENT, Asked, Gate, take_risk_level
+from gateway.tools.remembered import Binding
 from gateway.tools.schema import Schemas
-from gateway.contracts.canonical import definition_sha256
-from gateway.contracts.calls import Doubt, FoundCall
 from gateway.workflows.templates import Values, filled_object
 
 log = logging.getLogger("gateway")

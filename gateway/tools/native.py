@@ -4,10 +4,10 @@ from collections.abc import Container
 from dataclasses import replace
 
 from gateway.contracts.exchange import Exchange
+from gateway.contracts.risk import RISK_LEVEL, schema
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolSpec
 from gateway.tools.catalog import Catalog
-from gateway.contracts.risk import RISK_LEVEL, schema
 
 
 def native_tools(catalog: Catalog, exchange: Exchange, *, besides: Container[str]) -> list[Json]:

@@ -9,15 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from gateway.contracts.caller import Caller
-from gateway.contracts.plugin import Clock
-from gateway.contracts.exchange import Exchange
-from gateway.contracts.store import Json
-from gateway.contracts.risk import Verdict
-from gateway.errors import GatewayError
-from gateway.contracts.journal import Approval, AskBefore, AuditLine, Grant, Journal, StoredStep, Via
-from gateway.contracts.store import StoreError
 from gateway.contracts.ask_id import ask_id
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.journal import Approval, AskBefore, AuditLine, Grant, Journal, StoredStep, Via
+from gateway.contracts.plugin import Clock
+from gateway.contracts.risk import Verdict
+from gateway.contracts.store import Json, StoreError
+from gateway.errors import GatewayError
 
 log = logging.getLogger("gateway")
 

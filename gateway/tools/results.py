@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.contracts.exchange import Exchange
+from gateway.contracts.risk import Verdict
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolCall, ToolResult, ToolSpec
-from gateway.contracts.risk import Verdict
 
 READ_RESULT: Final = "read_result"
 #: What is kept of long results, of all runs together; the oldest go first.

@@ -4,11 +4,11 @@ import asyncio
 import logging
 from dataclasses import replace
 
-from gateway.contracts.plugin import Clock, Counters
+from gateway.contracts.calls import Told
 from gateway.contracts.exchange import Exchange
+from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.errors import contained
-from gateway.contracts.calls import Told
 from gateway.tools.catalog import Entry
 from gateway.tools.results import Results, clean
 

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from gateway.errors import GatewayError, kept
-from gateway.upstream.connection import HIGH_WATER_BYTES, UpstreamConnection
-from gateway.upstream.pool import Pool
 from gateway.http.body import Body, BodyError, ChunkedBody
 from gateway.http.response_head import ResponseError, ResponseHead, ResponseHeads, body_of
+from gateway.upstream.connection import HIGH_WATER_BYTES, UpstreamConnection
+from gateway.upstream.pool import Pool
 
 #: So much of an answer is read in one turn of the event loop: events can be a few bytes long, and cost some 10 us each.
 TURN_BYTES = 8192

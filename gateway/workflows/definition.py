@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from gateway.config.values.value import JsonObject, Leaf
-from gateway.config.values.scalars import Flag, Label, Text, parse_text
 from gateway.config.schema.section import Section
+from gateway.config.values.scalars import Flag, Label, Text, parse_text
+from gateway.config.values.value import JsonObject, Leaf
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}\Z")
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from gateway.config.schema.context import Workflows
 from gateway.config.document import Draft
 from gateway.config.messages import explain, nearest
-from gateway.config.trusted_file import UnsafePluginError, source_of
 from gateway.config.problems import ConfigError, KeyPath, Problem, shown
 from gateway.config.reading.yaml_reader import parse
+from gateway.config.schema.context import Workflows
+from gateway.config.trusted_file import UnsafePluginError, source_of
 from gateway.workflows.definition import Workflow
 from gateway.workflows.templates import Reference, references
 

@@ -1,14 +1,12 @@
 """Workflows that a message starts by name."""
 
+import re
 from collections.abc import Mapping
+
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.workflows.definition import Workflow
-from gateway.workflows.parameters import ParameterError
-from gateway.workflows.parameters import checked
-from gateway.workflows.parameters import read_arguments
-import re
-
+from gateway.workflows.parameters import ParameterError, checked, read_arguments
 
 _CALL = re.compile(r"\s*+/([a-z][a-z0-9_-]{0,63}+)(?!\S)")
 

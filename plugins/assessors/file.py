@@ -7,9 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.contracts.plugin import Host, Plugin
-from gateway.contracts.store import Json
-from gateway.contracts.risk import Verdict
+from gateway.plugin import Host, Json, Plugin, Verdict
 from gateway.plugin.paths import concern, unseen
 
 Profile = Literal["literal", "standard", "hardened"]

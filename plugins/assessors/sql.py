@@ -5,9 +5,7 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.contracts.plugin import Host, Plugin
-from gateway.contracts.store import Json
-from gateway.contracts.risk import Verdict
+from gateway.plugin import Host, Json, Plugin, Verdict
 from gateway.plugin.sql.lexer import Dialect
 from gateway.plugin.sql.statement import judge
 from gateway.plugin.words import words

@@ -7,9 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from gateway.contracts.plugin import Host, LoopLimits, Plugin
-from gateway.contracts.exchange import Stage
-from gateway.units import positive_seconds
+from gateway.plugin import Host, LoopLimits, Plugin, Stage, positive_seconds
 
 
 class Config(BaseModel):

@@ -14,15 +14,20 @@ from dataclasses import dataclass, replace
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.contracts.exchange import Exchange, Handler, Reply, Tell
-from gateway.contracts.plugin import Host, Plugin
-from gateway.contracts.store import Json
-from gateway.contracts.store import Memory, Recalled, memory_owner
-from gateway.text.memory_requests import MemoryRequest, memory_request
-from gateway.text.quotes import shown_text
-from gateway.text.memory_words import words_of
-from gateway.text.phrases import fold
-from gateway.dialects.chat_request import last_user_text
+from gateway.plugin import (
+    Exchange,
+    Handler,
+    Host,
+    Json,
+    Memory,
+    Plugin,
+    Recalled,
+    Reply,
+    Tell,
+    last_user_text,
+    memory_owner,
+)
+from gateway.plugin.text import MemoryRequest, fold, memory_request, shown_text, words_of
 
 #: What is to be forgotten must be at least so alike: half of what was named is in it.
 _ALIKE = 0.5

@@ -7,21 +7,21 @@ from typing import Literal
 import orjson
 from tools.doubles import Does, Doubts, ExaminingSource, Refuses, Source, spec
 
+from gateway.agent.parts import Consent, Crew
+from gateway.agent.stage import Agents
+from gateway.approvals.approvals import Desk, Wish
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange, Reply, Resume
-from gateway.contracts.store import Json
+from gateway.contracts.journal import Approval, RunState, StoredRun, StoredStep
 from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.risk import RiskAssessor, Verdict
+from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolCall, ToolResult
-from gateway.telemetry.counters import ContextCounters
-from gateway.contracts.journal import Approval, RunState, StoredRun, StoredStep
-from gateway.agent.stage import Agents
-from gateway.agent.parts import Crew
-from gateway.agent.parts import Consent
-from gateway.approvals.approvals import Desk, Wish
+from gateway.plugins.stores.sqlite import SqliteStore
+from gateway.runs.event_feed import Tail
 from gateway.runs.leases import Keeper
 from gateway.runs.snapshot import exchange_of
-from gateway.runs.event_feed import Tail
+from gateway.telemetry.counters import ContextCounters
 from gateway.testing.clock import ManualClock
 from gateway.tools.catalog import Configured, load_catalog
 from gateway.tools.gate import Gate, Policy, Rule
@@ -29,7 +29,6 @@ from gateway.tools.in_use import Equipment, InUse
 from gateway.tools.judge import Judge
 from gateway.tools.results import Results
 from gateway.tools.runner import Runner
-from gateway.plugins.stores.sqlite import SqliteStore
 from tests.telling import reply_of, told, whole
 
 from .doubles import Clock

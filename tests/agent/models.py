@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 import orjson
 import pytest
 
+from gateway.context.model import ModelCore
+from gateway.context.target import Target
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Chunk, Exchange
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.telemetry.metrics import UpstreamTally
-from gateway.context.model import ModelCore
-from gateway.context.target import Target
 from gateway.testing.clock import ManualClock
 from gateway.testing.peer import Peer
 from gateway.testing.scripts import event, head, sse_answer

@@ -2,13 +2,13 @@
 
 import pytest
 
+from gateway.agent.answer import Answer, PlainAnswer
+from gateway.agent.output.scanner import Calls, Malformed, Outcome, Prose
 from gateway.contracts.exchange import Chunk
 from gateway.contracts.store import Json
-from gateway.errors import GatewayError
-from gateway.agent.answer import Answer, PlainAnswer
 from gateway.dialects.usage import Usage
+from gateway.errors import GatewayError
 from gateway.runs.transcript import ANSWER_CHARS
-from gateway.agent.output.scanner import Calls, Malformed, Outcome, Prose
 from tests.telling import reply_of, whole
 
 from .benches import USAGE, call

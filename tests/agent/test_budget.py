@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.errors import GatewayError
 from gateway.agent.budget import Budget
+from gateway.errors import GatewayError
 from gateway.testing.clock import ManualClock
 from tests.agent.doubles import Clock
 

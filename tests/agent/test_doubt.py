@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from gateway.contracts.store import Json
 from gateway.agent.doubt import THREAD_CHARS, doubted
 from gateway.contracts.calls import FoundCall
+from gateway.contracts.store import Json
 
 CALL = FoundCall("write", {"path": "a"}, terminate=False)
 WRITTEN = json.dumps({"tool": "write", "parameters": {"path": "a"}, "terminate": False})

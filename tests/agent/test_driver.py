@@ -6,15 +6,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import orjson
 import pytest
 
-from gateway.contracts.store import Json
-from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.exchange import Reply, Tell
+from gateway.contracts.journal import Change
+from gateway.contracts.plugin import LoopLimits
+from gateway.contracts.store import HiddenTurn, Json, StoreError
 from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.errors import GatewayError
-from gateway.contracts.journal import Change
-from gateway.runs.live import EFFECTS, RECORDED
-from gateway.contracts.store import HiddenTurn, StoreError
 from gateway.plugins.stores.sqlite import SqliteStore
+from gateway.runs.live import EFFECTS, RECORDED
 
 from .benches import USAGE, Bench, Harmless, answer, call, consent, texts, workflow
 from .doubles import samples

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from gateway.contracts.journal import Change
 from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.errors import GatewayError
-from gateway.contracts.journal import Change
+from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs import leases as keeping
 from gateway.runs.lease import LEASE_S
 from gateway.runs.live import STOPPING
 from gateway.tools.gate import Rule
-from gateway.plugins.stores.sqlite import SqliteStore
 from tests.telling import told
 
 from .benches import Bench, answer, call, group, texts

@@ -6,15 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Exchange, Resume
-from gateway.contracts.store import Json
 from gateway.agent.hidden_turns import HiddenTurns
 from gateway.agent.progress import Progress
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Exchange, Resume
+from gateway.contracts.store import HiddenTurn, Json, StoreError
 from gateway.dialects.usage import Usage
-from gateway.contracts.store import HiddenTurn, StoreError
-from gateway.testing.clock import ManualClock
 from gateway.plugins.stores.sqlite import SqliteStore
+from gateway.testing.clock import ManualClock
 from tests.plugins.stores.records import run as stored
 
 from .doubles import Clock

@@ -6,15 +6,14 @@ from collections.abc import Callable
 import orjson
 import pytest
 
-from gateway.contracts.store import Json
-from gateway.contracts.plugin import LoopLimits
-from gateway.contracts.tools import ToolCall
-from gateway.contracts.risk import Verdict
-from gateway.errors import GatewayError
 from gateway.agent.loop import Action, Ask, Execute, Finish, Loop
-from gateway.contracts.calls import Planned, Told
 from gateway.agent.output.scanner import Calls, Malformed, Prose
-from gateway.contracts.calls import FoundCall
+from gateway.contracts.calls import FoundCall, Planned, Told
+from gateway.contracts.plugin import LoopLimits
+from gateway.contracts.risk import Verdict
+from gateway.contracts.store import Json
+from gateway.contracts.tools import ToolCall
+from gateway.errors import GatewayError
 
 AUTO = Verdict("auto", "whitelist", "harmless")
 BAD = Malformed("The tool call is not valid JSON: it is not complete.")

@@ -1,15 +1,15 @@
 """The machine of a run, and what it is fed with."""
 
-from gateway.contracts.exchange import Exchange
-from gateway.contracts.store import Json
-from gateway.contracts.plugin import LoopLimits
-from gateway.agent.machine import new_machine
-from gateway.agent.progress import Progress
-from gateway.dialects.usage import Usage
 from gateway.agent.loop import Ask, Execute, Loop
-from gateway.agent.workflow_loop import Script
+from gateway.agent.machine import new_machine
 from gateway.agent.output.scanner import Calls
+from gateway.agent.progress import Progress
+from gateway.agent.workflow_loop import Script
 from gateway.contracts.calls import FoundCall
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.plugin import LoopLimits
+from gateway.contracts.store import Json
+from gateway.dialects.usage import Usage
 
 from .benches import BODY, CALLER, Bench, answer, call, texts, workflow
 from .doubles import samples

@@ -2,11 +2,11 @@
 
 import pytest
 
-from gateway.contracts.plugin import LoopLimits
-from gateway.telemetry.counters import ContextCounters
-from gateway.errors import GatewayError
-from gateway.agent.outcome import count, outcome_of, timeout
 from gateway.agent.loop import Loop
+from gateway.agent.outcome import count, outcome_of, timeout
+from gateway.contracts.plugin import LoopLimits
+from gateway.errors import GatewayError
+from gateway.telemetry.counters import ContextCounters
 
 
 @pytest.mark.parametrize(

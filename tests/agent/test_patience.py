@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from gateway.errors import GatewayError
-from gateway.contracts.journal import Approval, Change
 from gateway.agent.patience import WAIT_S
+from gateway.contracts.journal import Approval, Change
 from gateway.contracts.store import StoreError, UncertainError
+from gateway.errors import GatewayError
+from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.testing.clock import ManualClock
 from gateway.tools.gate import Policy
-from gateway.plugins.stores.sqlite import SqliteStore
 
 from .benches import Bench, answer, behind_question, call, consent, group, texts, workflow
 from .doubles import samples

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
+from gateway.agent.questions import Questions
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Chunk, Exchange
-from gateway.agent.questions import Questions
 from tests.plugins.stores.records import approval
 
 from .benches import Bench

@@ -2,13 +2,13 @@
 
 import pytest
 
-from gateway.contracts.store import Json
-from gateway.contracts.plugin import LoopLimits
-from gateway.errors import GatewayError
+from gateway.agent.loop import Loop
 from gateway.agent.progress import Progress
 from gateway.agent.retries import FIRST_S, LONGEST_S, TRIES, is_resumable, parked, pause_s
+from gateway.contracts.plugin import LoopLimits
+from gateway.contracts.store import Json
 from gateway.dialects.usage import Usage
-from gateway.agent.loop import Loop
+from gateway.errors import GatewayError
 
 from .models import exchange
 

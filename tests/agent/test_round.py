@@ -5,13 +5,13 @@ import re
 
 import pytest
 
+from gateway.approvals.approvals import word_of
 from gateway.contracts.exchange import Chunk
+from gateway.contracts.journal import RunState
+from gateway.contracts.risk import Verdict
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolCall, ToolResult
-from gateway.contracts.risk import Verdict
 from gateway.errors import GatewayError
-from gateway.contracts.journal import RunState
-from gateway.approvals.approvals import word_of
 from gateway.tools.gate import Policy
 from tests.telling import told, whole
 

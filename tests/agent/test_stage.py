@@ -7,18 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from gateway.agent.driver import ASK_BEFORE
 from gateway.contracts.exchange import Intent
-from gateway.contracts.store import Json
+from gateway.contracts.journal import AskBefore, Change, StoredStep
 from gateway.contracts.plugin import LoopLimits
+from gateway.contracts.store import Json, StoreError
 from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.errors import GatewayError
-from gateway.contracts.journal import AskBefore, Change, StoredStep
-from gateway.agent.driver import ASK_BEFORE
+from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs import leases as keeping
 from gateway.runs.lease import LEASE_S
-from gateway.contracts.store import StoreError
 from gateway.tools.gate import Policy
-from gateway.plugins.stores.sqlite import SqliteStore
 from tests.telling import stepping, whole
 
 from .benches import CALLER, Bench, answer, behind_question, call, consent, group, texts, told_by

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from gateway.contracts.store import Json
 from gateway.agent.turns import Keys, keys_of, places_of, put_back
-from gateway.contracts.store import HiddenTurn
+from gateway.contracts.store import HiddenTurn, Json
 
 USER: Json = {"role": "user", "content": "read a.txt"}
 ANSWER: Json = {"role": "assistant", "content": "It says hello."}

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from gateway.contracts.exchange import Chunk, Exchange, Reply, Tell
 from gateway.agent.unlooped import unlooped
-from gateway.runs.live import ANSWERS
+from gateway.contracts.exchange import Chunk, Exchange, Reply, Tell
 from gateway.dialects.imitation import INSTEAD
+from gateway.runs.live import ANSWERS
 
 from .benches import CALLER
 

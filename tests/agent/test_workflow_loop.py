@@ -6,16 +6,15 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.workflows.definition import Workflow
+from gateway.agent.loop import Action, Ask, Execute, Finish
+from gateway.agent.output.scanner import Calls, Malformed, Prose
+from gateway.agent.workflow_loop import RESULT_CHARS, Script
+from gateway.contracts.calls import FoundCall, Planned, Told
+from gateway.contracts.risk import Verdict
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolCall
-from gateway.contracts.risk import Verdict
 from gateway.errors import GatewayError
-from gateway.agent.loop import Action, Ask, Execute, Finish
-from gateway.contracts.calls import Planned, Told
-from gateway.agent.workflow_loop import RESULT_CHARS, Script
-from gateway.agent.output.scanner import Calls, Malformed, Prose
-from gateway.contracts.calls import FoundCall
+from gateway.workflows.definition import Workflow
 from gateway.workflows.templates import FILLED_CHARS, filled_object
 
 AUTO = Verdict("auto", "whitelist", "harmless")

@@ -11,25 +11,24 @@ import orjson
 from aiohttp import ClientSession, web
 from multidict import CIMultiDictProxy
 
+from gateway.agent.loop import Ask, Execute, Finish
+from gateway.agent.output.scanner import Prose
+from gateway.agent.workflow_loop import Script
+from gateway.api.workflows import Begun, Wanted, WorkflowPages
 from gateway.contracts.caller import Caller
-from gateway.workflows.definition import Workflow
+from gateway.contracts.calls import FoundCall, Planned, Told
+from gateway.contracts.journal import Change, StoredRun
+from gateway.contracts.risk import Verdict
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolCall
-from gateway.contracts.risk import Verdict
 from gateway.errors import GatewayError
-from gateway.contracts.journal import Change, StoredRun
-from gateway.api.workflows import Begun, Wanted, WorkflowPages
-from gateway.agent.loop import Ask, Execute, Finish
-from gateway.contracts.calls import Planned, Told
-from gateway.agent.workflow_loop import Script
-from gateway.contracts.calls import FoundCall
-from gateway.agent.output.scanner import Prose
-from gateway.workflows.templates import Values, filled_object
 from gateway.plugins.stores.sqlite import SqliteStore
+from gateway.workflows.definition import Workflow
+from gateway.workflows.templates import Values, filled_object
+from tests.lanes.assembled import Lane, assembled
 from tests.plugins.stores.records import approval, new, run, step
 
 from .answering import errors
-from tests.lanes.assembled import Lane, assembled
 from .office import KEYS
 
 AUTO = Verdict("auto", "whitelist", "harmless")

@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from aiohttp import ClientSession, web
 from tools.managed import Managed, Yard
 
-from gateway.contracts.caller import Caller
-from gateway.config.schema.mcp import McpServer
-from gateway.contracts.store import Json
-from gateway.telemetry.counters import ContextCounters
-from gateway.errors import GatewayError
 from gateway.api.mcp_services import ServicePages
+from gateway.config.schema.mcp import McpServer
+from gateway.contracts.caller import Caller
+from gateway.contracts.store import Json
+from gateway.errors import GatewayError
 from gateway.mcp.servers import Fleet
 from gateway.plugins.stores.sqlite import SqliteStore
+from gateway.telemetry.counters import ContextCounters
+from tests.lanes.assembled import Lane, assembled
 
 from .answering import errors
-from tests.lanes.assembled import Lane, assembled
 
 KEYS: Mapping[str, Caller] = {
     "root": Caller("root", "acme", frozenset(("admin",))),

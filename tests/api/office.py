@@ -7,27 +7,26 @@ from dataclasses import dataclass, field
 
 from aiohttp import ClientSession, web
 
-from gateway.contracts.caller import Caller
-from gateway.contracts.store import Json
-from gateway.contracts.risk import Verdict
-from gateway.telemetry.counters import ContextCounters
-from gateway.errors import GatewayError
-from gateway.contracts.journal import Approval, Change, Ruled, Ruling, RunEvent, StoredRun
 from gateway.api.approvals import ApprovalPages
 from gateway.api.events.pages import EventPages
+from gateway.api.events.socket import SocketPages
 from gateway.api.memories import MemoryPages
 from gateway.api.remembered import RememberedPages
 from gateway.api.runs import RunPages
-from gateway.api.events.socket import SocketPages
 from gateway.approvals.approvals import Desk
-from gateway.tools.remembered import Binding
-from gateway.runs.event_feed import Tail
-from gateway.contracts.store import StoreError
+from gateway.contracts.caller import Caller
+from gateway.contracts.journal import Approval, Change, Ruled, Ruling, RunEvent, StoredRun
+from gateway.contracts.risk import Verdict
+from gateway.contracts.store import Json, StoreError
+from gateway.errors import GatewayError
 from gateway.plugins.stores.sqlite import SqliteStore
+from gateway.runs.event_feed import Tail
+from gateway.telemetry.counters import ContextCounters
+from gateway.tools.remembered import Binding
+from tests.lanes.assembled import Lane, assembled
 from tests.plugins.stores.records import event, new, parked, run
 
 from .answering import errors
-from tests.lanes.assembled import Lane, assembled
 
 #: The records' time, before their approvals expire.
 NOW_S = 200.0

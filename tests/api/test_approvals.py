@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from gateway.contracts.journal import Move
 from gateway.approvals.approvals import word_of
-from gateway.tools.remembered import Binding
 from gateway.contracts.canonical import call_sha256
+from gateway.contracts.journal import Move
+from gateway.tools.remembered import Binding
 from tests.plugins.stores.records import approval, moved, new, parked, ruling, run, step
 
 from .office import Desktop, code_of, opened, until

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from agent.models import HELLO
 
-from gateway.contracts.store import Json
 from gateway.api.chat import CHAT_PATHS, MODEL_PATHS
+from gateway.contracts.store import Json
 from gateway.testing.local import LocalGateway
 from gateway.testing.messages import Request, Response
 from gateway.testing.peer import connect

@@ -5,10 +5,9 @@ import threading
 import pytest
 from aiohttp import web
 
+from gateway.api.content import LARGE_BYTES, aside, content_of
 from gateway.contracts.caller import Caller
 from gateway.errors import GatewayError
-from gateway.api.content import LARGE_BYTES, aside, content_of
-
 from tests.lanes.assembled import assembled
 
 CALLER = Caller("ann", "acme", frozenset())

@@ -4,11 +4,11 @@ import logging
 
 import pytest
 
-from gateway.errors import GatewayError
-from gateway.api.request import parsed
 from gateway.api.decisions import Decision, Decisions, go_on, written
+from gateway.api.request import parsed
 from gateway.approvals.approvals import Wish
 from gateway.contracts.store import StoreError
+from gateway.errors import GatewayError
 from tests.plugins.stores.records import approval, run
 
 from .office import KEYS, opened

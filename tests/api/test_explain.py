@@ -25,18 +25,6 @@ async def explained(world: World, text: str = "Hello?", *, headers: Any = None, 
     return await world.post(content, path=EXPLAIN_PATH, headers=headers)
 
 
-
-
-
-
-
-
-
-
-
-
-
-
 async def test_calls_are_judged(tmp_path: Path) -> None:
     """As in a run: unknown tools and schemas first, then the operator, the model, the assessors. None is run."""
     tools = desk(tmp_path, write=True)

@@ -11,11 +11,11 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from shelf import Shelf, Wall
 
+from gateway.api.prompts import BODY_LIMIT_BYTES, PromptPages
+from gateway.context.prompts import TEXT_LIMIT_BYTES, BasePrompts
 from gateway.contracts.caller import Caller
 from gateway.contracts.plugin import EnhancedPrompt
 from gateway.errors import GatewayError
-from gateway.api.prompts import BODY_LIMIT_BYTES, PromptPages
-from gateway.context.prompts import TEXT_LIMIT_BYTES, BasePrompts
 
 from .answering import errors
 

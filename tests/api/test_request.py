@@ -6,10 +6,21 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 from pydantic import Field
 
+from gateway.api.description.operations import OPERATIONS
+from gateway.api.request import (
+    LIMIT_MOST,
+    Body,
+    caller_with,
+    limit_of,
+    number_of,
+    page_of,
+    parsed,
+    query_of,
+    value_of,
+    word_of,
+)
 from gateway.contracts.caller import Caller
 from gateway.errors import GatewayError
-from gateway.api.description.operations import OPERATIONS
-from gateway.api.request import LIMIT_MOST, Body, caller_with, limit_of, number_of, page_of, parsed, query_of, value_of, word_of
 
 
 class Order(Body):

@@ -5,12 +5,11 @@ from typing import Any
 
 from aiohttp import web
 
-from gateway.errors import GatewayError
 from gateway.api.site import Pages, Readiness
-from gateway.lanes.wrong_keys import WrongKeys
+from gateway.errors import GatewayError
 from gateway.lanes.door import Door
+from gateway.lanes.wrong_keys import WrongKeys
 from gateway.testing.clock import ManualClock
-
 from tests.lanes.assembled import Lane, assembled
 
 PATHS = (b"/", b"/health/live", b"/health/ready", b"/metrics", b"/gone")

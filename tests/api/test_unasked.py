@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 from agent.benches import Bench
 
+from gateway.api.unasked import unasked
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange
-from gateway.api.unasked import unasked
 
 ANN = Caller("ann", "t", frozenset(("context", "approve")))
 RUN = Exchange(id="run_1", body={"messages": []}, caller=ANN, chain="main", conversation="talk")

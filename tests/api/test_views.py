@@ -4,9 +4,19 @@ from dataclasses import replace
 
 import orjson
 
-from gateway.errors import GatewayError
+from gateway.api.views import (
+    audit_view,
+    decided_view,
+    error_view,
+    json_answer,
+    list_answer,
+    run_view,
+    shown_state,
+    step_view,
+    whole_run_view,
+)
 from gateway.contracts.journal import AuditRow
-from gateway.api.views import audit_view, decided_view, error_view, json_answer, list_answer, run_view, shown_state, step_view, whole_run_view
+from gateway.errors import GatewayError
 from tests.plugins.stores.records import approval, audit_line, run, step
 
 

@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-
 from .bureau import ALL, bureau
 
 
@@ -200,9 +199,3 @@ async def test_who_leaves_is_told_to_the_run() -> None:
                 await asyncio.sleep(0.001)
             asking.cancel()
             await counter.bureau.gone.wait()
-
-
-
-
-
-

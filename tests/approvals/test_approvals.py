@@ -9,19 +9,19 @@ from typing import Literal
 
 import pytest
 
-from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Exchange
-from gateway.contracts.store import Json
-from gateway.contracts.risk import Verdict
-from gateway.telemetry.counters import ContextCounters
-from gateway.errors import GatewayError
-from gateway.contracts.journal import Approval, Change, Move
 from gateway.approvals.approvals import Desk, Wish, approval_view
-from gateway.tools.remembered import Binding
-from gateway.runs.event_feed import Tail
-from gateway.testing.clock import ManualClock
+from gateway.contracts.caller import Caller
 from gateway.contracts.canonical import call_sha256
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.journal import Approval, Change, Move
+from gateway.contracts.risk import Verdict
+from gateway.contracts.store import Json
+from gateway.errors import GatewayError
 from gateway.plugins.stores.sqlite import SqliteStore
+from gateway.runs.event_feed import Tail
+from gateway.telemetry.counters import ContextCounters
+from gateway.testing.clock import ManualClock
+from gateway.tools.remembered import Binding
 from tests.agent.doubles import Clock, samples
 from tests.plugins.stores.records import approval, new, run, step
 

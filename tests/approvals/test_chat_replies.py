@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measuring import Effort
 
-from gateway.approvals.check_word import new_approval_id
 from gateway.approvals.chat_replies import COMMENT_CHARS, REPLY_CHARS, REPLY_IDS, Reply, parse_reply
+from gateway.approvals.check_word import new_approval_id
 
 DATA = Path(__file__).parent.parent / "data" / "replies.jsonl"
 CASES = [json.loads(line) for line in DATA.read_text().splitlines()]

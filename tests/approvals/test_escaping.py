@@ -11,8 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measuring import Effort
 
+from gateway.approvals.escaping import (
+    ARGUMENTS_CHARS,
+    ARGUMENTS_LINES,
+    code,
+    fenced,
+    shown,
+    shown_arguments,
+    shown_json,
+    shown_name,
+)
 from gateway.contracts.canonical import canonical
-from gateway.approvals.escaping import ARGUMENTS_CHARS, ARGUMENTS_LINES, code, fenced, shown, shown_arguments, shown_json, shown_name
 
 RUNS = {"spaces": " ", "newlines": "\\n", "tabs": "\\t", "carriage returns": "\\r"}
 NOTATION = re.compile(

@@ -5,9 +5,21 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.approvals.texts import Answering, Shown, approval_link, cancelled_text, expired_text, language_of, refused_here_text, rejected_text, resumed_elsewhere_text, turn_text, unknown_text
 from gateway.approvals.chat_replies import Reply, parse_reply
 from gateway.approvals.escaping import Language
+from gateway.approvals.texts import (
+    Answering,
+    Shown,
+    approval_link,
+    cancelled_text,
+    expired_text,
+    language_of,
+    refused_here_text,
+    rejected_text,
+    resumed_elsewhere_text,
+    turn_text,
+    unknown_text,
+)
 
 NOW_S = 1763789100.0
 ID, OTHER = "ap_a2b3c4d5e6f7g2h3i4j5k6l7mq", "ap_z7y6x5w4v3u2t7s6r5q4p3o2na"

@@ -12,21 +12,21 @@ from itertools import pairwise
 
 import orjson
 import pytest
+from agent.doubles import samples
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from api.office import Ledger, Wall
-from agent.doubles import samples
 from running import until
 
-from gateway.config import ConfigError
-from gateway.config.values.secret import Secret
-from gateway.config.schema.approvals import Notify
-from gateway.contracts.store import Json
-from gateway.telemetry.counters import ContextCounters
-from gateway.contracts.journal import Approval, Change
-from gateway.approvals.webhooks import DUTY, DUTY_S, PATIENCE, WAITING, Notices, Patience, webhooks_of
 from gateway.approvals.approvals import approval_view
+from gateway.approvals.webhooks import DUTY, DUTY_S, PATIENCE, WAITING, Notices, Patience, webhooks_of
+from gateway.config import ConfigError
+from gateway.config.schema.approvals import Notify
+from gateway.config.values.secret import Secret
+from gateway.contracts.journal import Approval, Change
+from gateway.contracts.store import Json
 from gateway.runs.event_feed import Tail
+from gateway.telemetry.counters import ContextCounters
 from gateway.testing.ports import refusing_port
 from tests.plugins.stores.records import approval, event, new, parked, ruling, run, step
 

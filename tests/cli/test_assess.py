@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from verdicts import ASSESSORS, PROFILES, TOOLS, cases, expected
 
 from gateway.cli.assess import assess_lines
+from gateway.cli.scan import scan_lines
+from gateway.contracts.risk import Verdict
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolSpec
-from gateway.contracts.risk import Verdict
-from gateway.cli.scan import scan_lines
-from gateway.tools.gate import Gate, Policy
 from gateway.plugins.assessors.command import CommandAssessor
 from gateway.plugins.assessors.file import FileAssessor
+from gateway.tools.gate import Gate, Policy
 
 DATA = Path(__file__).parent.parent / "data"
 

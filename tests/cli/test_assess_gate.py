@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from gateway.cli.assess_gate import offline_gate
 from gateway.config import ConfigError, Settings
 from gateway.contracts.store import Json
-from gateway.cli.assess_gate import offline_gate
 from gateway.tools.gate import Asked
 
 BUILT_IN = {"execute_sql", "execute_command", "file_operations", "http_request"}

@@ -11,8 +11,8 @@ import pytest
 from gateway.cli.audit import PAGE, AuditError, Noted, listed, place_of, verified
 from gateway.config import Loaded, Settings
 from gateway.contracts.audit_chain import link
-from gateway.plugins.stores.sqlite.migrations import AUDIT_TRIGGERS
 from gateway.plugins.stores.sqlite import SqliteStore
+from gateway.plugins.stores.sqlite.migrations import AUDIT_TRIGGERS
 from tests.plugins.stores.records import audit_line, new, run
 
 

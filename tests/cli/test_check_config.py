@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import load
 from gateway.cli.check_config import described
+from gateway.config import load
 
 ALWAYS = "A call that the model itself calls low in risk runs without asking. `risk: {trust_llm: never}` ends that."
 

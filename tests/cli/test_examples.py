@@ -4,8 +4,8 @@ import shlex
 
 import pytest
 
-from gateway.cli.main import _parser
 from gateway.cli.examples import EXAMPLES, leaves
+from gateway.cli.main import _parser
 
 COMMANDS = {" ".join(path): command for path, command in leaves(_parser())}
 

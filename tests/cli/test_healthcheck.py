@@ -6,8 +6,8 @@ import pytest
 from functional.through import client_of, get, through
 from running import until
 
-from gateway.config import Address
 from gateway.cli.healthcheck import check
+from gateway.config import Address
 from gateway.testing.peer import Peer
 from gateway.testing.ports import free_port, silent_port
 

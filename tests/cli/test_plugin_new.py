@@ -12,8 +12,8 @@ from typing import TypeVar
 import pytest
 
 from gateway.cli.main import main
-from gateway.config import load
 from gateway.cli.plugin_new import TEMPLATES, NewKind, PluginNewError, rendered, write_and_tell, write_plugin
+from gateway.config import load
 
 T = TypeVar("T")
 ROOT = Path(__file__).parent.parent.parent

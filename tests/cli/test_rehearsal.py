@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from gateway.server.app import Gateway
+from gateway.cli.rehearsal import rehearse
 from gateway.config import ConfigError, Loaded, load
+from gateway.registry.find import check_plugins
+from gateway.server.app import Gateway
 from gateway.telemetry.logs import LogSink
 from gateway.telemetry.metrics import Metrics
-from gateway.registry.find import check_plugins
-from gateway.cli.rehearsal import rehearse
 
 #: By what is wrong: the configuration, and the key at fault.
 REFUSED: Mapping[str, tuple[str, str]] = {

@@ -8,7 +8,9 @@ import pytest
 
 from gateway.cli.scan import scan_lines
 
-CASES = [json.loads(line) for line in (Path(__file__).parent.parent / "data" / "toolcalls.jsonl").read_text().splitlines()]
+CASES = [
+    json.loads(line) for line in (Path(__file__).parent.parent / "data" / "toolcalls.jsonl").read_text().splitlines()
+]
 CALL = '{"tool": "a", "parameters": {"x": 1}, "terminate": true}'
 
 

@@ -5,29 +5,28 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from agent.doubles import Clock
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
-from agent.doubles import Clock
 
+from gateway.approvals.approvals import Desk
+from gateway.context.approval_mode import ApprovalModes
+from gateway.context.chain import Chain
+from gateway.context.lane import ContextLane
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange, Intent, Reply, StoredRun, Tell
 from gateway.contracts.store import Json
-from gateway.telemetry.counters import ContextCounters
-from gateway.context.approval_mode import ApprovalModes
-from gateway.context.lane import ContextLane
-from gateway.context.chain import Chain
+from gateway.http.request_head import RequestHead
 from gateway.lanes.keys import LOCAL, Identity
+from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs.asking import Asking
-from gateway.approvals.approvals import Desk
-from gateway.runs.live import LiveRuns
 from gateway.runs.event_feed import Tail
+from gateway.runs.live import LiveRuns
+from gateway.telemetry.counters import ContextCounters
 from gateway.testing.clock import ManualClock
 from gateway.tools.catalog import Catalog
 from gateway.tools.gate import Gate, Policy
 from gateway.tools.judge import Judge
-from gateway.http.request_head import RequestHead
-from gateway.plugins.stores.sqlite import SqliteStore
-
 from tests.lanes.assembled import read
 
 BODY: Json = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}

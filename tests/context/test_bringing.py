@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.context.bringing import bringing
 from gateway.contracts.exchange import Exchange, Reply
 from gateway.errors import GatewayError
-from gateway.context.bringing import bringing
 from gateway.lanes.keys import LOCAL
 from tests.telling import reply_of, told
 

@@ -4,15 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.context.chain import Link, fold
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Chunk, Exchange, Handler, Reply
-from gateway.telemetry.counters import ContextCounters
 from gateway.errors import GatewayError
-from gateway.context.chain import Link, fold
+from gateway.telemetry.counters import ContextCounters
 from gateway.testing.clock import ManualClock
-from tests.telling import reply_of, told
-
 from tests.agent.doubles import Clock, samples
+from tests.telling import reply_of, told
 
 ASKED = Exchange(id="run_1", body={"messages": []}, caller=Caller("c", "t", frozenset()), chain="main")
 

@@ -1,12 +1,12 @@
 """What a request would become, by what the chain makes of it."""
 
-from e2e.models import says
-from e2e.talking import desk
-from e2e.talking import talking
-from e2e.working import working
 from pathlib import Path
-from tests.api.test_explain import NATIVE
-from tests.api.test_explain import explained
+
+from e2e.models import says
+from e2e.talking import desk, talking
+from e2e.working import working
+
+from tests.api.test_explain import NATIVE, explained
 
 
 async def test_it_shows_what_the_model_gets(tmp_path: Path) -> None:

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 from agent.doubles import Clock
 
+from gateway.context.chain import Link, fold
+from gateway.context.lane import AGENT_LOOP, forwarded, new_run_id
 from gateway.contracts.exchange import Exchange, Handler, Intent, Reply, Stage
 from gateway.contracts.store import Json
-from gateway.telemetry.counters import ContextCounters
 from gateway.errors import GatewayError
-from gateway.context.lane import AGENT_LOOP, forwarded, new_run_id
-from gateway.context.chain import Link, fold
 from gateway.lanes.keys import LOCAL
 from gateway.runs.asking import Asking
+from gateway.telemetry.counters import ContextCounters
 from gateway.testing.clock import ManualClock
 from tests.telling import reply_of
 

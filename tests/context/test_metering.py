@@ -4,11 +4,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from gateway.context.metering import metered
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Chunk, Exchange, Pause, Reply, Tell
 from gateway.telemetry.counters import ContextCounters
-from gateway.context.metering import metered
-
 from tests.agent.doubles import samples
 
 ASKED = [{"role": "user", "content": "x" * 25}]  # 53 bytes as JSON: 14 tokens

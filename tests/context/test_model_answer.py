@@ -7,14 +7,13 @@ import pytest
 
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
+from gateway.json_values import VALUES_LIMIT
 from gateway.testing.peer import Peer
 from gateway.testing.ports import free_port
 from gateway.testing.scripts import answer, event, head, serve
 from gateway.testing.scripts import chunk as framed
-from gateway.json_values import VALUES_LIMIT
-from tests.telling import stepping
-
 from tests.agent.models import SECRET, STREAM, chunk, exchange, failure, models, says, stream
+from tests.telling import stepping
 
 
 async def test_chunks_come_as_they_are_sent() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import GatewayError
 from gateway.context.program_tasks import asked_task, task_of
+from gateway.errors import GatewayError
 
 Json = dict[str, Any]
 

@@ -6,7 +6,15 @@ import pytest
 from shelf import Shelf, Wall
 
 from gateway.config.values.scalars import parse_name
-from gateway.context.prompts import TEXT_LIMIT_BYTES, BasePrompts, ConfiguredPromptError, ListedPrompt, PromptError, PromptIdError, PromptTextError
+from gateway.context.prompts import (
+    TEXT_LIMIT_BYTES,
+    BasePrompts,
+    ConfiguredPromptError,
+    ListedPrompt,
+    PromptError,
+    PromptIdError,
+    PromptTextError,
+)
 from gateway.contracts.store import StoredService, StoreError
 from gateway.plugins.stores.sqlite import SqliteStore
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.errors import GatewayError
 from gateway.context.refusal import no_answer, outcome_of, refusal
+from gateway.errors import GatewayError
 from gateway.http.response_head import ResponseHead, ResponseHeads
 from tests.context.test_target import target
 

@@ -7,23 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from gateway.contracts.exchange import Exchange, Handler
-from gateway.contracts.store import Json
-from gateway.contracts.tools import ToolCall, ToolResult
-from gateway.contracts.exchange import Reply as ModelReply
-from gateway.errors import GatewayError
-from gateway.contracts.journal import Change, StoredRun, StoredStep
+from gateway.approvals.approvals import word_of
+from gateway.approvals.chat_replies import Reply
 from gateway.context.approval_mode import ApprovalModes
+from gateway.context.chain import Chain, Link, fold
 from gateway.context.lane import AGENT_LOOP, ContextLane
 from gateway.context.resumption import OFTEN, Asked, Resumption
-from gateway.context.chain import Chain, Link, fold
+from gateway.contracts.exchange import Exchange, Handler
+from gateway.contracts.exchange import Reply as ModelReply
+from gateway.contracts.journal import Change, StoredRun, StoredStep
+from gateway.contracts.store import Json, StoreError
+from gateway.contracts.tools import ToolCall, ToolResult
+from gateway.errors import GatewayError
+from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs.asking import Asking
-from gateway.approvals.approvals import word_of
 from gateway.runs.lease import LEASE_S
 from gateway.runs.live import LiveRun, LiveRuns
-from gateway.contracts.store import StoreError
-from gateway.approvals.chat_replies import Reply
-from gateway.plugins.stores.sqlite import SqliteStore
 from tests import telling
 from tests.agent.benches import CALLER, USAGE, Bench, answer, call, group, texts
 from tests.agent.doubles import Clock

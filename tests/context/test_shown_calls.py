@@ -4,14 +4,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from gateway.approvals.approvals import word_of
+from gateway.approvals.chat_replies import Reply
+from gateway.approvals.check_word import new_approval_id
+from gateway.context.shown_calls import is_of_what_was_shown
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange
-from gateway.contracts.store import Json
 from gateway.contracts.journal import Approval
-from gateway.context.shown_calls import is_of_what_was_shown
-from gateway.approvals.approvals import word_of
-from gateway.approvals.check_word import new_approval_id
-from gateway.approvals.chat_replies import Reply
+from gateway.contracts.store import Json
 from gateway.plugins.stores.sqlite import SqliteStore
 from tests.plugins.stores.records import approval, parked
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.errors import GatewayError
 from gateway.context.steering import HEADERS, ID_LIMIT_CHARS, narrowed, steering_of
+from gateway.errors import GatewayError
 
 from .contexts import head
 

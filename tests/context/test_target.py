@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.telemetry.metrics import UpstreamTally
 from gateway.context.target import Target
+from gateway.telemetry.metrics import UpstreamTally
 from gateway.testing.clock import ManualClock
 from gateway.upstream.endpoint import Endpoint
 from gateway.upstream.pool import Pool

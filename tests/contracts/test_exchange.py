@@ -34,10 +34,6 @@ def test_an_exchange_shows_no_credential() -> None:
         exchange.chain = "other"  # type: ignore[misc]
 
 
-
-
-
-
 def test_contracts_need_no_pydantic() -> None:
     """A plugin's author reads them, and the lanes import them."""
     code = "import sys, gateway.contracts.exchange; print('pydantic' in sys.modules, 'aiohttp' in sys.modules)"

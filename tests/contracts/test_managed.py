@@ -1,8 +1,8 @@
 """What a fleet asks of a service: known by what a service offers, without a base class."""
 
 from gateway.contracts.managed import ManagedService
-from gateway.tools.results import Results
 from gateway.mcp.broken_server import Unbuilt
+from gateway.tools.results import Results
 
 
 def test_a_service_is_known_by_what_it_offers() -> None:

@@ -1,8 +1,8 @@
 """What plugins are built with, and what a stage can show."""
 
 from dataclasses import fields
-from gateway.contracts.plugin import Enhancer
-from gateway.contracts.plugin import LoopLimits
+
+from gateway.contracts.plugin import Enhancer, LoopLimits
 
 
 def test_the_limits_of_a_loop_are_the_documented_ones() -> None:

@@ -1,8 +1,10 @@
 """What tools are called towards models."""
 
-from gateway.contracts.tools import model_name
-import pytest
 import re
+
+import pytest
+
+from gateway.contracts.tools import model_name
 
 
 @pytest.mark.parametrize("name", ["地图.查询", "a" * 40 + "." + "b" * 40, "a b.c", "s.\ud800", ""])

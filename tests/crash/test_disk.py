@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from gateway.contracts.audit_chain import verify
-from gateway.plugins.stores.sqlite.file import connect
 from gateway.plugins.stores.sqlite import SqliteStore
+from gateway.plugins.stores.sqlite.file import connect
 
 from .disk import ERRORS, FOREVER, SYNC, WRITE, Disk, power_cuts, told_in
 

@@ -5,9 +5,8 @@ import json
 import pytest
 
 from gateway.contracts.store import Json
-from gateway.errors import GatewayError
 from gateway.dialects.chat_body import ROLES, chat_request
-
+from gateway.errors import GatewayError
 from tests.context.contexts import BODY
 
 HI = {"role": "user", "content": "Hi"}

@@ -3,8 +3,8 @@
 import pytest
 
 from gateway.contracts.store import Json
-from gateway.dialects.chat_reply import Turn
 from gateway.dialects import chat_chunks as chunks
+from gateway.dialects.chat_reply import Turn
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 from operating import told
 
 from gateway.cli.operator.approvals import decided
-from gateway.cli.operator.workflows import begun
 from gateway.cli.operator.remote import Remote, RemoteError
+from gateway.cli.operator.workflows import begun
 from gateway.runs import live
 
 from .asking import HOLD, answering, behind_question, born, held, pending, user, whole

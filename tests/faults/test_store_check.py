@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gateway.contracts.store import StoreError
-from gateway.plugins.stores.sqlite.check import SMALL_BYTES
 from gateway.plugins.stores.sqlite import SqliteStore
+from gateway.plugins.stores.sqlite.check import SMALL_BYTES
 from tests.plugins.stores.records import new, run
 
 from .stored import Lane, running

@@ -16,11 +16,11 @@ import pytest
 from running import ended
 
 from gateway.contracts.store import StoreError
+from gateway.plugins.stores.sqlite import SqliteStore
+from gateway.plugins.stores.sqlite.migrations import MIGRATIONS
 from gateway.testing.peer import connect
 from gateway.testing.ports import free_port
 from gateway.testing.run import GATEWAY
-from gateway.plugins.stores.sqlite.migrations import MIGRATIONS
-from gateway.plugins.stores.sqlite import SqliteStore
 from tests.plugins.stores.records import new, run
 
 from .stored import running

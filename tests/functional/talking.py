@@ -16,17 +16,17 @@ from pathlib import Path
 
 from aiohttp import WSMsgType, web
 
-from gateway.server.app import DATA, Gateway
-from gateway.config import Loaded, Settings, load
 from gateway.api.site import Handler, Route
-from gateway.lanes.router import Entry
+from gateway.config import Loaded, Settings, load
 from gateway.lanes.listener import Listener
+from gateway.lanes.router import Entry
 from gateway.lanes.websocket import websocket
+from gateway.server.app import DATA, Gateway
+from gateway.server.sockets import listen
+from gateway.server.worker import HANDLED, run_worker
 from gateway.telemetry.logs import LogSink
 from gateway.telemetry.metrics import Metrics
-from gateway.server.sockets import listen
 from gateway.testing.peer import Connecting, Peer, connect
-from gateway.server.worker import HANDLED, run_worker
 
 HOST = "127.0.0.1"
 PAGE = "/context/talk"

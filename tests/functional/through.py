@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from gateway.server.app import DATA
 from gateway.lanes.listener import Listener
+from gateway.server.app import DATA
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import KEEP_BYTES, Connecting, Peer, Response, connect
 from gateway.testing.scripts import answer, serve

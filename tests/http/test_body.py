@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.http.body import CHUNKS_AT_ONCE, LINE_LIMIT_BYTES, SIZE_LINES, TRAILERS_LIMIT_BYTES, Body, BodyError, ChunkedBody, LengthBody, OpenBody
+from gateway.http.body import (
+    CHUNKS_AT_ONCE,
+    LINE_LIMIT_BYTES,
+    SIZE_LINES,
+    TRAILERS_LIMIT_BYTES,
+    Body,
+    BodyError,
+    ChunkedBody,
+    LengthBody,
+    OpenBody,
+)
 
 CHUNKED = b'5;a=b;c="x \\" y"\r\nhello\r\n00A\r\n0\r\n\r\nGET /\r\n0\r\nX-Sum: 1\r\nx-a:\r\n\r\n'
 PAYLOAD = b"hello0\r\n\r\nGET /"

@@ -22,10 +22,23 @@ import pytest
 from gateway.errors import GatewayError
 from gateway.http.body import Body, BodyError, ChunkedBody, LengthBody
 from gateway.http.request_head import HeadLimits, RequestHead, check_beginning, parse_request_head
-from gateway.http.response_head import ResponseError, ResponseHead, ResponseHeads, forwarded_head, measure_regular, parse_response_head
-
+from gateway.http.response_head import (
+    ResponseError,
+    ResponseHead,
+    ResponseHeads,
+    forwarded_head,
+    measure_regular,
+    parse_response_head,
+)
 from tests.http import wild
-from tests.http.second_opinions import RefusedError, h11_request, h11_response, known_to_llhttp, llhttp_request, llhttp_response
+from tests.http.second_opinions import (
+    RefusedError,
+    h11_request,
+    h11_response,
+    known_to_llhttp,
+    llhttp_request,
+    llhttp_response,
+)
 
 FUZZ = float(os.environ.get("TWOLANE_FUZZ", "1"))
 REQUESTS, BODIES, RESPONSES = (round(FUZZ * n) for n in (8_000, 6_000, 6_000))

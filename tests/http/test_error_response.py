@@ -7,7 +7,6 @@ import pytest
 
 from gateway.errors import CODES, GatewayError
 from gateway.http.error_response import error_answer, error_body, new_request_id
-
 from tests.http.second_opinions import h11_response, llhttp_response
 
 REQUEST_ID = "req_0123456789abcdef01234567"

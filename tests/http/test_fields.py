@@ -4,7 +4,16 @@ import string
 
 import pytest
 
-from gateway.http.fields import HOP_BY_HOP, Field, FieldError, check_trailers, is_chunked, nominated, parse_fields, tokens
+from gateway.http.fields import (
+    HOP_BY_HOP,
+    Field,
+    FieldError,
+    check_trailers,
+    is_chunked,
+    nominated,
+    parse_fields,
+    tokens,
+)
 
 CANARY = b"cAnArY-5f3d"
 

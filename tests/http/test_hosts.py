@@ -1,8 +1,8 @@
 """Hosts of an allow-list, and the one spelling of a host."""
 
-from gateway.http.hosts import allowed_host
-from gateway.http.hosts import plain_host
 import pytest
+
+from gateway.http.hosts import allowed_host, plain_host
 
 
 def test_hosts_have_one_spelling() -> None:

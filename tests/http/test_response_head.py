@@ -3,7 +3,18 @@
 import pytest
 
 from gateway.http.body import ChunkedBody, LengthBody, OpenBody
-from gateway.http.response_head import FIELDS_LIMIT, HEAD_LIMIT_BYTES, INTERIMS_LIMIT, ResponseError, ResponseHead, ResponseHeads, body_of, forwarded_head, measure_regular, parse_response_head
+from gateway.http.response_head import (
+    FIELDS_LIMIT,
+    HEAD_LIMIT_BYTES,
+    INTERIMS_LIMIT,
+    ResponseError,
+    ResponseHead,
+    ResponseHeads,
+    body_of,
+    forwarded_head,
+    measure_regular,
+    parse_response_head,
+)
 
 CANARY = b"cAnArY-5f3d"
 

@@ -9,20 +9,20 @@ from dataclasses import dataclass, field
 from aiohttp import web
 
 from gateway.contracts.caller import Caller
-from gateway.lanes.router import Entry, Limits, Timeouts
-from gateway.lanes.listener import Listener
-from gateway.lanes.local import take_back
-from gateway.lanes.wrong_keys import WrongKeys
-from gateway.telemetry.metrics import Metrics
+from gateway.http.request_head import RequestHead, parse_request_head
 from gateway.lanes.door import Door
 from gateway.lanes.keys import Key, KeyRing
+from gateway.lanes.listener import Listener
+from gateway.lanes.local import take_back
+from gateway.lanes.router import Entry, Limits, Timeouts
 from gateway.lanes.routes import Route
+from gateway.lanes.wrong_keys import WrongKeys
+from gateway.telemetry.metrics import Metrics
 from gateway.testing.clock import ManualClock
 from gateway.testing.peer import Connecting, connect
 from gateway.testing.upstream import FakeUpstream, Script
 from gateway.upstream.endpoint import Endpoint
 from gateway.upstream.pool import Pool
-from gateway.http.request_head import RequestHead, parse_request_head
 
 HOST = "127.0.0.1"
 #: Names under which tests ask.

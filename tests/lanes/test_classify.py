@@ -3,8 +3,8 @@
 import pytest
 
 from gateway.errors import GatewayError
-from gateway.lanes.classify import Mode, classify, context_headers
 from gateway.http.request_head import HeadLimits, parse_request_head
+from gateway.lanes.classify import Mode, classify, context_headers
 
 OWN = frozenset((b"/", b"/metrics", b"/health/live", b"/v1/system-prompts"))
 CHAT = b"/v1/chat/completions"

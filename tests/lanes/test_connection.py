@@ -6,11 +6,11 @@ import socket
 import pytest
 
 from gateway.errors import GatewayError
+from gateway.http.request_head import HeadLimits
 from gateway.lanes.connection import HELD_LIMIT_BYTES, LINGER_LIMIT_BYTES
 from gateway.lanes.router import Limits, Timeouts
 from gateway.testing.peer import PEER_LEFT, Peer
 from gateway.testing.scripts import answer, ok, serve
-from gateway.http.request_head import HeadLimits
 
 from .assembled import HOST, Lane, assembled
 

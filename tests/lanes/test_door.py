@@ -3,8 +3,8 @@
 import pytest
 
 from gateway.errors import GatewayError
-from gateway.lanes.door import Door, authority_of
 from gateway.http.request_head import HeadLimits, parse_request_head
+from gateway.lanes.door import Door, authority_of
 
 OURS = ["192.168.7.7", "[fd00::7]", "gw.example", "port.example:8443"]
 

@@ -7,8 +7,8 @@ import pytest
 
 from gateway.contracts.caller import Caller
 from gateway.errors import GatewayError
-from gateway.lanes.keys import LOCAL, Identity, Key, KeyRing
 from gateway.http.request_head import HeadLimits, RequestHead, parse_request_head
+from gateway.lanes.keys import LOCAL, Identity, Key, KeyRing
 
 ALICE = b"gw-alice-7b1f0c22d94e4f6c8a35"
 BOB = b"gw-bob-0d6c1a9e55b84c3f9e02"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.lanes.plan import REPEATABLE, upstream_head
 from gateway.lanes.keys import LOCAL, Identity
+from gateway.lanes.plan import REPEATABLE, upstream_head
 from gateway.upstream.endpoint import Endpoint
 
 from .assembled import endpoint, read

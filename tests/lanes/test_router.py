@@ -6,9 +6,9 @@ import random
 import pytest
 
 from gateway.errors import GatewayError
-from gateway.lanes.router import Entry
 from gateway.lanes.plan import Plan
 from gateway.lanes.plans import HEAD_LIMIT_BYTES
+from gateway.lanes.router import Entry
 
 from .assembled import endpoint, entry, keyring, read
 

@@ -6,8 +6,8 @@ import pytest
 
 from gateway.lanes.local import OwnTurn
 from gateway.lanes.passthrough import Splice
-from gateway.lanes.tunnel import Tunnel
 from gateway.lanes.transaction import Turn
+from gateway.lanes.tunnel import Tunnel
 
 MEMBERS = [name for name in vars(Turn) if not name.startswith("_")]
 

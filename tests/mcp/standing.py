@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gateway.mcp.backoff import Backoff
-from gateway.mcp.types import Channel, Server
-from gateway.mcp.transport.process import Program
 from gateway.mcp.session import Session
+from gateway.mcp.transport.process import Program
+from gateway.mcp.types import Channel, Server
 from tests.mcp.misbehaving import command
 
 

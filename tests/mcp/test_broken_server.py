@@ -2,7 +2,6 @@
 
 from gateway.contracts.managed import ManagedService
 from gateway.mcp.broken_server import Unbuilt
-
 from tests.tools.doubles import call, exchange
 
 

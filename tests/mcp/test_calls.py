@@ -9,8 +9,8 @@ import pytest
 
 from gateway.contracts.store import Json
 from gateway.mcp.calls import AnsweredError, Calls, Line, LostError
-from gateway.mcp.types import Server
 from gateway.mcp.metrics import Meter
+from gateway.mcp.types import Server
 from tests.mcp.standing import Clock, Counters
 
 DONE: Json = {"content": [{"type": "text", "text": "done"}]}

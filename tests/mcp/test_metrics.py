@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.mcp.types import Server
 from gateway.mcp.metrics import Meter
+from gateway.mcp.types import Server
 from tests.mcp.standing import Clock, Counters
 
 

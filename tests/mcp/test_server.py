@@ -6,11 +6,10 @@ import pytest
 from agent.doubles import Clock
 
 from gateway.contracts.store import StoredService
-from gateway.testing.clock import ManualClock
-from gateway.mcp.server import MOST_PINS, Member, Wanted
-from gateway.mcp.registration import checked
 from gateway.mcp.broken_server import Unbuilt
-
+from gateway.mcp.registration import checked
+from gateway.mcp.server import MOST_PINS, Member, Wanted
+from gateway.testing.clock import ManualClock
 from tests.tools.managed import Managed, Yard
 
 RECORD = StoredService(name="time")

@@ -11,13 +11,12 @@ from agent.doubles import samples
 from prometheus_client.core import Metric
 
 from gateway.config.schema.mcp import McpServer
-from gateway.telemetry.counters import ContextCounters
 from gateway.contracts.managed import Condition
 from gateway.contracts.store import StoredService, StoreError, WorkerService
-from gateway.mcp.servers import FRESH_S, TELL_EVERY_S, Fleet, Seen
 from gateway.mcp.server import Wanted
+from gateway.mcp.servers import FRESH_S, TELL_EVERY_S, Fleet, Seen
 from gateway.plugins.stores.sqlite import SqliteStore
-
+from gateway.telemetry.counters import ContextCounters
 from tests.tools.managed import Managed, Yard
 
 SECRET = "sk-canary-12345"

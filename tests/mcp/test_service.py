@@ -14,9 +14,9 @@ from pydantic import ValidationError
 
 from gateway.config.schema.mcp import McpServer
 from gateway.contracts.exchange import Exchange
+from gateway.contracts.managed import ManagedService
 from gateway.contracts.plugin import Host
 from gateway.contracts.tools import ServiceSource, ToolCall
-from gateway.contracts.managed import ManagedService
 from gateway.mcp.service import PLUGIN, Config, McpService
 from tests.mcp.misbehaving import command
 from tests.mcp.standing import Changes, Clock, Counters

@@ -9,8 +9,8 @@ import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.mcp.types import Channel, Credentials, Endpoint, Server
 from gateway.mcp.transport.http import HttpTransport
+from gateway.mcp.types import Channel, Credentials, Endpoint, Server
 from tests.mcp.standing import Clock, Stand
 
 

@@ -17,8 +17,8 @@ from mcp.client.auth.utils import (
     extract_resource_metadata_from_www_auth,
 )
 
-from gateway.contracts.plugin import Clock, Counters, Host
 from gateway.contracts.exchange import Exchange
+from gateway.contracts.plugin import Clock, Counters, Host
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolCall
 from gateway.mcp.service import PLUGIN

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.plugin.secret_names import is_secret_file, is_secret_folder, may_match_secret, may_match_secret_folder
 from gateway.plugin.paths import concern
+from gateway.plugin.secret_names import is_secret_file, is_secret_folder, may_match_secret, may_match_secret_folder
 
 
 @pytest.mark.parametrize("name", ["id_rsa", "a.pem", ".env", "secrets.yml", ".bash_history", "kubeconfig", "prod.env"])

@@ -7,10 +7,10 @@ from contextlib import AsyncExitStack
 import pytest
 
 from gateway.contracts.journal import Change, RunEvent
-from gateway.runs import event_feed as module
-from gateway.runs.event_feed import BATCH, Tail
 from gateway.contracts.store import StoreError
 from gateway.plugins.stores.sqlite import SqliteStore
+from gateway.runs import event_feed as module
+from gateway.runs.event_feed import BATCH, Tail
 from tests.plugins.stores.records import event, new, run
 
 

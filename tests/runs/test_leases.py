@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from gateway.contracts.journal import Change, ConflictError, RunState, StoredRun
-from gateway.runs import leases as module
-from gateway.runs.leases import AT_ONCE, OWED, Keeper
-from gateway.runs.lease import LEASE_S
 from gateway.contracts.store import StoreError
+from gateway.runs import leases as module
+from gateway.runs.lease import LEASE_S
+from gateway.runs.leases import AT_ONCE, OWED, Keeper
 from gateway.testing.clock import ManualClock
 from tests.agent.doubles import Clock
 from tests.plugins.stores.records import new, parked, ruling, run

@@ -8,22 +8,20 @@ import orjson
 import pytest
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Exchange, Resume
-from gateway.contracts.store import Json
-from gateway.contracts.tools import ToolCall
-from gateway.contracts.risk import Verdict
-from gateway.errors import GatewayError
-from gateway.contracts.journal import Approval, Change, StoredRun, StoredStep
-from gateway.runs.leases import abandon
-from gateway.runs.lease import LEASE_S
 from gateway.contracts.calls import Planned, Told
-from gateway.runs.snapshot import RESULT_CHARS
-from gateway.runs.recorder import Record
-from gateway.runs.snapshot import exchange_of, request_of
-from gateway.contracts.store import StoreError
-from gateway.testing.clock import ManualClock
 from gateway.contracts.canonical import call_sha256
+from gateway.contracts.exchange import Exchange, Resume
+from gateway.contracts.journal import Approval, Change, StoredRun, StoredStep
+from gateway.contracts.risk import Verdict
+from gateway.contracts.store import Json, StoreError
+from gateway.contracts.tools import ToolCall
+from gateway.errors import GatewayError
 from gateway.plugins.stores.sqlite import SqliteStore
+from gateway.runs.lease import LEASE_S
+from gateway.runs.leases import abandon
+from gateway.runs.recorder import Record
+from gateway.runs.snapshot import RESULT_CHARS, exchange_of, request_of
+from gateway.testing.clock import ManualClock
 from tests.agent.doubles import Clock
 from tests.plugins.stores.records import approval
 from tests.tools.doubles import spec

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from gateway.contracts.caller import Caller
-from gateway.errors import GatewayError
 from gateway.contracts.journal import Change, ConflictError, StoredStep
-from gateway.runs.settle import DONE, FAILED, Finding, Outcome, cancel, resolve
 from gateway.contracts.store import StoreError
+from gateway.errors import GatewayError
 from gateway.plugins.stores.sqlite import SqliteStore
+from gateway.runs.settle import DONE, FAILED, Finding, Outcome, cancel, resolve
 from tests.plugins.stores.records import approval, new, parked, run, step
 
 from .failing import Failing

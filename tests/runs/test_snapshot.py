@@ -6,8 +6,8 @@ import orjson
 
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange, Resume
-from gateway.contracts.store import Json
 from gateway.contracts.journal import StoredRun
+from gateway.contracts.store import Json
 from gateway.runs.snapshot import exchange_of, request_of
 
 BODY: Json = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0}

@@ -11,7 +11,18 @@ from pathlib import Path
 import pytest
 
 from gateway.sandbox.order import Level, Limits
-from tests.sandbox.machine import CONFINED, EVERY_LEVEL, PYTHON, ROOT, exchanging, order, python, run_order, shell, survivors
+from tests.sandbox.machine import (
+    CONFINED,
+    EVERY_LEVEL,
+    PYTHON,
+    ROOT,
+    exchanging,
+    order,
+    python,
+    run_order,
+    shell,
+    survivors,
+)
 
 every_level = pytest.mark.parametrize("level", EVERY_LEVEL)
 #: Empty on a machine that has nothing to confine with; test_levels.py shows that no command runs there.

@@ -14,8 +14,8 @@ import pytest
 from functional.through import ask, client_of, get, through
 from running import exchange, fetch, scrape, until
 
-from gateway.server.app import ADMIN, DATA, Gateway
 from gateway.config import ConfigError, Loaded, Problem, Settings
+from gateway.server.app import ADMIN, DATA, Gateway
 from gateway.telemetry.logs import LogSink
 from gateway.telemetry.metrics import Metrics
 from gateway.testing.local import LocalGateway

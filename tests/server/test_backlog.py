@@ -1,15 +1,15 @@
 """What waits in the store, as its operator sees it."""
 
 import pytest
-from exposed import check_by_promtool, samples
 from agent.doubles import Clock
+from exposed import check_by_promtool, samples
 
+from gateway.contracts.store import Standing, StoreError
+from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.server.backlog import LOOK_S, STUCK_S, Backlog
 from gateway.telemetry.exposition import Exposition
 from gateway.telemetry.metrics import Metrics
-from gateway.contracts.store import Standing, StoreError
 from gateway.testing.clock import ManualClock
-from gateway.plugins.stores.sqlite import SqliteStore
 from tests.plugins.stores.records import new, parked, run
 
 

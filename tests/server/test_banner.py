@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.server.banner import TRUST, banner
-from gateway.config import load
 from gateway.cli.check_config import described
+from gateway.config import load
+from gateway.server.banner import TRUST, banner
 
 ROOT = Path(__file__).parents[2]
 ALWAYS = "A call that the model itself calls low in risk runs without asking. `risk: {trust_llm: never}` ends that."

@@ -7,25 +7,25 @@ import pytest
 from agent.doubles import Clock
 from tools.toolbox import Toolbox
 
-from gateway.server.context_lane import Assembled, Shared, assemble_context, make_fleet, open_store
-from gateway.contracts.caller import Caller
 from gateway.config import ConfigError, Settings
-from gateway.telemetry.counters import ContextCounters
-from gateway.errors import GatewayError
-from gateway.contracts.journal import StoredRun
 from gateway.context.lane import AGENT_LOOP
-from gateway.telemetry.metrics import Metrics
+from gateway.contracts.caller import Caller
+from gateway.contracts.journal import StoredRun
+from gateway.errors import GatewayError
 from gateway.lanes.keys import LOCAL
+from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs.asking import Asking
+from gateway.runs.event_feed import Tail
 from gateway.runs.leases import Keeper
 from gateway.runs.live import JOINABLE_S, LiveRuns
-from gateway.runs.event_feed import Tail
+from gateway.server.context_lane import Assembled, Shared, assemble_context, make_fleet, open_store
+from gateway.telemetry.counters import ContextCounters
+from gateway.telemetry.metrics import Metrics
 from gateway.testing.clock import ManualClock
 from gateway.tools.in_use import Equipment, InUse
 from gateway.tools.results import READ_RESULT, Results
 from gateway.upstream.endpoint import Endpoint
 from gateway.upstream.pool import Pool
-from gateway.plugins.stores.sqlite import SqliteStore
 from tests.plugins.stores.records import new, run
 
 CLOCK = Clock(ManualClock())

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from tools.toolbox import Toolbox
 
-from gateway.server.context_tools import database_url, gate_of, load_tools
 from gateway.config import Problem, Settings
 from gateway.contracts.store import Json
+from gateway.server.context_tools import database_url, gate_of, load_tools
 from gateway.tools.gate import Asked
 from gateway.tools.results import Results
 

@@ -5,14 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from gateway.server.passthrough_lane import ADMIN_PATHS, ROOT_PATHS, build_admin_entry, build_entry, check_files, endpoint
 from gateway.config import ConfigError, Settings
 from gateway.errors import GatewayError
+from gateway.http.request_head import parse_request_head
 from gateway.lanes.router import Entry
+from gateway.server.passthrough_lane import (
+    ADMIN_PATHS,
+    ROOT_PATHS,
+    build_admin_entry,
+    build_entry,
+    check_files,
+    endpoint,
+)
 from gateway.telemetry.metrics import Metrics
 from gateway.testing.tls import Certificates
 from gateway.upstream.endpoint import Endpoint
-from gateway.http.request_head import parse_request_head
 
 
 def settings(**content: object) -> Settings:

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from gateway.contracts.store import StoreError
 from gateway.server import pruning as module
 from gateway.server.pruning import DUTY, DUTY_S, KEPT_S, Pruner
-from gateway.contracts.store import StoreError
 from gateway.testing.clock import ManualClock
 from tests.agent.doubles import Clock
 from tests.plugins.stores.records import event, new, run
-
 from tests.runs.failing import Failing
 
 RUNS = 40

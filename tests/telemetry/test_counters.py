@@ -1,8 +1,8 @@
 """Counts of the context lane: only what the tables name, in their labels, and a bounded number of series."""
 
 import pytest
-from exposed import busy_context, check_by_promtool, page_of
 from agent.doubles import samples
+from exposed import busy_context, check_by_promtool, page_of
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.telemetry.counters import COUNTER_LIMIT, COUNTERS, HISTOGRAM_LIMIT, HISTOGRAMS, ContextCounters

@@ -13,7 +13,16 @@ from typing import TextIO
 
 import pytest
 
-from gateway.telemetry.logs import BACKLOG_LIMIT, DirectSink, LogSink, SinkHandler, access_record, format_line, install, wants_json
+from gateway.telemetry.logs import (
+    BACKLOG_LIMIT,
+    DirectSink,
+    LogSink,
+    SinkHandler,
+    access_record,
+    format_line,
+    install,
+    wants_json,
+)
 
 SECRET = "prov-5e0c1f7a9b3d48e2"
 FACTS = {"ts": "2024-01-02T03:04:05.678Z", "level": "info", "event": "request"}

@@ -9,7 +9,15 @@ from exposed import busy, busy_context, check_by_promtool, page_of, samples
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway import errors
-from gateway.telemetry.metrics import CODES, DURATION_BUCKETS_S, LAG_BUCKETS_S, METHODS, OVERHEAD_BUCKETS_S, Histogram, Metrics
+from gateway.telemetry.metrics import (
+    CODES,
+    DURATION_BUCKETS_S,
+    LAG_BUCKETS_S,
+    METHODS,
+    OVERHEAD_BUCKETS_S,
+    Histogram,
+    Metrics,
+)
 
 SERIES_LIMIT = 3000
 OWN = (("chat", "context"), ("health", "own"), ("polling", "own"), ("pages", "own"), ("none", "none"))

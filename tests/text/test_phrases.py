@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measuring import Effort
 
-from gateway.text.phrases import TEXT_LIMIT, Phrases, Spans, fold, fold_phrase, is_whole
 from gateway.dialects.chat_request import last_user_text
+from gateway.text.phrases import TEXT_LIMIT, Phrases, Spans, fold, fold_phrase, is_whole
 
 FULL_WIDTH = "ＵＳＥ　ｇｉｔ：！"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.text.unask import UNASK_CHARS, unasks
 from gateway.text.phrases import Spans, fold
+from gateway.text.unask import UNASK_CHARS, unasks
 
 NOTHING = Spans(())
 

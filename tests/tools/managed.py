@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from gateway.contracts.exchange import Exchange
-from gateway.contracts.tools import Service, ToolCall, ToolResult, ToolSpec
 from gateway.contracts.managed import Condition
 from gateway.contracts.store import ServiceState
+from gateway.contracts.tools import Service, ToolCall, ToolResult, ToolSpec
 
 from .doubles import spec
 

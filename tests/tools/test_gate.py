@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.contracts.risk import Verdict
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolSpec
-from gateway.contracts.risk import Verdict
 from gateway.tools.gate import ABSENT, Asked, Gate, Policy, Rule, take_risk_level
 
 SQL = ToolSpec(

@@ -5,15 +5,14 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.contracts.calls import Doubt, FoundCall, Planned
+from gateway.contracts.risk import Verdict
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolCall, ToolSpec
-from gateway.contracts.risk import Verdict
-from gateway.contracts.calls import Planned
 from gateway.tools import judge as judging
 from gateway.tools.catalog import Catalog, Configured, load_catalog
 from gateway.tools.gate import Gate, Policy
 from gateway.tools.judge import Judge
-from gateway.contracts.calls import Doubt, FoundCall
 
 from .doubles import Doubts, ExaminingSource, Source, exchange, spec
 from .managed import Managed

@@ -2,10 +2,10 @@
 
 import orjson
 
+from gateway.contracts.risk import schema
 from gateway.contracts.store import Json
 from gateway.tools.catalog import Catalog, Configured, load_catalog
 from gateway.tools.native import native_tools
-from gateway.contracts.risk import schema
 
 from .doubles import Source, exchange, spec
 

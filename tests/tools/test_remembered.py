@@ -10,11 +10,11 @@ import pytest
 
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange
-from gateway.contracts.store import Json
 from gateway.contracts.risk import Verdict
-from gateway.tools.remembered import Binding, Remembered
-from gateway.testing.clock import ManualClock
+from gateway.contracts.store import Json
 from gateway.plugins.stores.sqlite import SqliteStore
+from gateway.testing.clock import ManualClock
+from gateway.tools.remembered import Binding, Remembered
 from tests.agent.doubles import Clock
 
 BOSS = Caller("bob", "acme", frozenset(("approve",)))

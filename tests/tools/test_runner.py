@@ -6,9 +6,9 @@ import re
 import pytest
 from agent.doubles import Clock, samples
 
+from gateway.contracts.calls import Told
 from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.telemetry.counters import ContextCounters
-from gateway.contracts.calls import Told
 from gateway.testing.clock import ManualClock
 from gateway.tools.catalog import Entry
 from gateway.tools.results import READ_RESULT, Results

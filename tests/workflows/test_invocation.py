@@ -1,11 +1,11 @@
 """Workflows that a chat message calls."""
 
-from gateway.workflows.invocation import called_in
-from gateway.workflows.invocation import parameters_of
+import pytest
+
 from gateway.errors import GatewayError
 from gateway.workflows.definition import Workflow
+from gateway.workflows.invocation import called_in, parameters_of
 from tests.api.bureau import ALL
-import pytest
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """A whole answer of a model: what of it may be shown, and what it is."""
 
 from gateway.agent.output.scanner import AnswerScanner
-from gateway.contracts.store import Json
 from gateway.agent.output.tool_calls import Outcome, as_text
+from gateway.contracts.store import Json
 
 
 def read_message(message: Json, *, finish_reason: str | None = None) -> tuple[str, Outcome]:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 import orjson
 
 from gateway import strict_json
-from gateway.dialects.beside import Gathered
-from gateway.contracts.risk import RISK_LEVEL, level_beside
 from gateway.agent.output.tool_calls import CUT, Calls, Malformed, Outcome, Prose, as_text
 from gateway.contracts.calls import FoundCall
+from gateway.contracts.risk import RISK_LEVEL, level_beside
+from gateway.dialects.beside import Gathered
 
 #: What a native call counts besides its name and arguments.
 _CALL_CHARS = 64

@@ -17,8 +17,8 @@ from gateway.agent.output.fence import RUN_CHARS, Fence, Kind, may_open, read_co
 from gateway.agent.output.native_calls import NativeCalls
 from gateway.agent.output.taken import Taken
 from gateway.agent.output.tool_calls import CUT, Calls, Malformed, Outcome, Prose, judge, looks_like_call
-from gateway.contracts.calls import FoundCall
 from gateway.agent.output.view import LINE_CHARS, View
+from gateway.contracts.calls import FoundCall
 
 __all__ = ["AnswerScanner", "Calls", "FoundCall", "Malformed", "Outcome", "Prose"]
 

@@ -7,16 +7,14 @@ such a `tool_call` where the text around it names it so, as Hermes and Qwen writ
 of calls is a group. Nothing is repaired: a repaired call is a different call.
 """
 
-from gateway.contracts.calls import FoundCall
-from gateway.contracts.store import Json
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gateway import strict_json
+from gateway.contracts.calls import FoundCall
 from gateway.contracts.risk import level_beside
-
+from gateway.contracts.store import Json
 
 CUT = "Your answer was cut off by the length limit in the middle of a tool call; make it shorter."
 _NAMES = "tool_call|tool|parameters|terminate"
@@ -32,8 +30,6 @@ _TWO_FORMATS = (
     "The tool call has the keys of two formats: give 'tool', 'parameters' and 'terminate', or 'tool_call' with 'name' "
     "and 'arguments', and not both."
 )
-
-
 
 
 @dataclass(frozen=True, slots=True)

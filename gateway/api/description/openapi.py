@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import orjson
 
-from gateway.errors import CODES
 from gateway.api.description.operations import COMMON, JSON, OF_KEYS, OPERATIONS, Answer, Operation
 from gateway.api.description.schemas import TEXT, ref, schemas
+from gateway.errors import CODES
 
 VERSION: Final = "3.1.0"
 _DOCUMENT: Final = Path(__file__).parent.parent.parent.parent / "docs" / "api.md"

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from gateway.api.site import EXPOSITION_TYPE
-from gateway.api.description.schemas import NUMBER, TEXT, WHOLE, Schema, listing, paged, ref
 from gateway.api.approvals import STATES as APPROVAL_STATES
+from gateway.api.description.schemas import NUMBER, TEXT, WHOLE, Schema, listing, paged, ref
 from gateway.api.request import LIMIT, LIMIT_MOST
 from gateway.api.runs import STATES as RUN_STATES
+from gateway.api.site import EXPOSITION_TYPE
 
 Scope = Literal["context", "approve", "admin", "metrics"]
 Method = Literal["GET", "POST", "PUT", "DELETE"]

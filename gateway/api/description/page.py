@@ -4,8 +4,8 @@ import asyncio
 
 from aiohttp import web
 
-from gateway.api.site import Route
 from gateway.api.description.openapi import description
+from gateway.api.site import Route
 
 DESCRIPTION = "/openapi.json"
 

@@ -8,17 +8,17 @@ from typing import Any, Final, TypeAlias
 
 from pydantic import BaseModel
 
-from gateway.config.schema.mcp import McpServer
-from gateway.errors import CODES
 from gateway.api.approvals import STATES as APPROVAL_STATES
 from gateway.api.approvals import Batch
-from gateway.dialects.chat_body import ROLES
 from gateway.api.decisions import Decision
+from gateway.api.mcp_services import Acceptance
 from gateway.api.prompts import PromptBody
 from gateway.api.runs import STATES as RUN_STATES
 from gateway.api.runs import Finding
-from gateway.api.mcp_services import Acceptance
 from gateway.api.workflows import RunBody
+from gateway.config.schema.mcp import McpServer
+from gateway.dialects.chat_body import ROLES
+from gateway.errors import CODES
 
 Schema: TypeAlias = dict[str, Any]
 

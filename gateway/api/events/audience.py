@@ -14,8 +14,8 @@ from typing import Final
 
 import orjson
 
-from gateway.contracts.store import Json
 from gateway.contracts.journal import RunEvent
+from gateway.contracts.store import Json
 
 #: A client that is so many events behind does not read.
 WAITING_MOST: Final = 1000

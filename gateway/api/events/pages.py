@@ -12,14 +12,14 @@ from typing import Final
 
 from aiohttp import ClientConnectionResetError, HttpVersion11, web
 
-from gateway.contracts.caller import Caller
-from gateway.errors import GatewayError
-from gateway.contracts.journal import ENDED, Journal, RunEvent
-from gateway.api.site import Route
 from gateway.api.request import VIEWING, Authorise, number_of, query_of
-from gateway.runs.settle import not_found
-from gateway.runs.event_feed import Tail
+from gateway.api.site import Route
+from gateway.contracts.caller import Caller
+from gateway.contracts.journal import ENDED, Journal, RunEvent
 from gateway.contracts.store import StoreError
+from gateway.errors import GatewayError
+from gateway.runs.event_feed import Tail
+from gateway.runs.settle import not_found
 
 log = logging.getLogger("gateway")
 

@@ -14,18 +14,18 @@ from typing import Any, Literal
 
 from aiohttp import ClientConnectionResetError, WSCloseCode, WSMsgType, web
 
+from gateway.api.decisions import Decision, Decisions, go_on
+from gateway.api.events.audience import WAITING_MOST, Audience, Outbox, words_of
+from gateway.api.request import VIEWING, Authorise, Body, Resume, number_of, parsed, query_of, value_of
+from gateway.api.site import Route
+from gateway.api.views import decided_view, error_view
+from gateway.approvals.approvals import Desk
 from gateway.contracts.caller import Caller
+from gateway.contracts.journal import Journal
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
-from gateway.contracts.journal import Journal
-from gateway.api.site import Route
-from gateway.api.request import VIEWING, Authorise, Body, Resume, number_of, parsed, query_of, value_of
-from gateway.api.events.audience import WAITING_MOST, Audience, Outbox, words_of
-from gateway.api.decisions import Decision, Decisions, go_on
 from gateway.lanes.local import Facade
-from gateway.api.views import decided_view, error_view
 from gateway.lanes.websocket import websocket
-from gateway.approvals.approvals import Desk
 from gateway.runs.event_feed import Tail
 
 log = logging.getLogger("gateway")

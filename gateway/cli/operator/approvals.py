@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from gateway.cli.operator.remote import Remote, RemoteError, message_of
 from gateway.cli.formatting import approval_lines, approval_summary, call_line, views, word
+from gateway.cli.operator.remote import Remote, RemoteError, message_of
 
 PATH = ("context", "approvals")
 

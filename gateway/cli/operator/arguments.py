@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
+from gateway import strict_json
 from gateway.cli.operator.memory_arguments import add_memories
 from gateway.config import Loaded
 from gateway.contracts.journal import ApprovalState, RunState
-from gateway import strict_json
 
 if TYPE_CHECKING:
     from gateway.cli.operator.remote import Remote

@@ -7,9 +7,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from gateway.cli.operator.remote import Remote
-from gateway.cli.formatting import CommandError, View, views, word
 from gateway.approvals.escaping import shown, shown_name
+from gateway.cli.formatting import CommandError, View, views, word
+from gateway.cli.operator.remote import Remote
 
 PATH: Final = ("mcp", "services")
 _LINE_CHARS = 200

@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from gateway.cli.operator.remote import Remote, RemoteError
 from gateway.cli.formatting import View, time_of, word
+from gateway.cli.operator.remote import Remote, RemoteError
 
 GRANTS: Final = ("context", "grants")
 ASKS: Final = ("context", "asks")

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode, urlsplit
 
-from gateway.contracts.caller import CLI_AGENT
-from gateway.config import Address
-from gateway.server.sockets import reachable
 from gateway.cli.formatting import CommandError, View, views
+from gateway.config import Address
+from gateway.contracts.caller import CLI_AGENT
+from gateway.server.sockets import reachable
 
 #: Entries of a list that a gateway sends at once, at most.
 PAGE = 200

@@ -3,8 +3,8 @@
 import json
 from collections.abc import Iterator
 
-from gateway.cli.operator.remote import Remote
 from gateway.cli.formatting import run_lines, run_summary, word
+from gateway.cli.operator.remote import Remote
 
 PATH = ("context", "runs")
 

@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gateway.cli.operator.remote import Remote, RemoteError
-from gateway.cli.formatting import View, approval_summary, run_lines, views, word
 from gateway.approvals.escaping import shown, shown_json, shown_name
+from gateway.cli.formatting import View, approval_summary, run_lines, views, word
+from gateway.cli.operator.remote import Remote, RemoteError
 from gateway.workflows.parameters import ParameterError, converted
 
 PATH = ("workflows",)

@@ -4,17 +4,17 @@ import re
 from collections.abc import Mapping
 from typing import get_origin
 
-from gateway.config.values.addresses import HIGHEST_PORT, Address, parse_address
-from gateway.config.reading.secret_files import companion_of
 from gateway.config.document import Draft
-from gateway.config.reading.interpolation import is_utf_8
-from gateway.config.reading.yaml_scalars import resolve_plain
 from gateway.config.problems import KeyPath, Place, format_path
-from gateway.config.values.scalars import parse_count
-from gateway.config.values.secret import Hidden
+from gateway.config.reading.interpolation import is_utf_8
+from gateway.config.reading.secret_files import companion_of
+from gateway.config.reading.yaml_reader import parse
+from gateway.config.reading.yaml_scalars import resolve_plain
 from gateway.config.schema.section import Section, is_collection, strip, type_at
 from gateway.config.schema.settings import DEFAULT_LISTEN
-from gateway.config.reading.yaml_reader import parse
+from gateway.config.values.addresses import HIGHEST_PORT, Address, parse_address
+from gateway.config.values.scalars import parse_count
+from gateway.config.values.secret import Hidden
 
 _PREFIX = "GATEWAY__"
 _INDEX = re.compile(r"[0-9]{1,4}\Z")

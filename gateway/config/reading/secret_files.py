@@ -2,9 +2,9 @@
 
 from gateway.config.document import Draft
 from gateway.config.problems import KeyPath
+from gateway.config.reading.yaml_reader import BROKEN, read_text
 from gateway.config.values.scalars import parse_path
 from gateway.config.values.secret import Secret
-from gateway.config.reading.yaml_reader import BROKEN, read_text
 
 SECRETS_WITH_FILES = (
     ("store",),

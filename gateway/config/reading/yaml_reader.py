@@ -12,9 +12,9 @@ from pathlib import Path
 
 import yaml
 
+from gateway.config.problems import KeyPath
 from gateway.config.reading.interpolation import InterpolationError, expand
 from gateway.config.reading.yaml_scalars import resolve_plain
-from gateway.config.problems import KeyPath
 from gateway.config.values.secret import Hidden
 
 MAX_FILE_BYTES = 1 << 20

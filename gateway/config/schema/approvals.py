@@ -1,18 +1,14 @@
 """The sections `risk` and `approvals`."""
 
 from collections.abc import Mapping
-from gateway.config.schema.section import PluginUse
-from gateway.config.schema.section import Section
-from gateway.config.values.addresses import SecretText
-from gateway.config.values.addresses import SecretUrl
-from gateway.config.values.scalars import ApprovalMode
-from gateway.config.values.scalars import FilePath
-from gateway.config.values.scalars import Flag
-from gateway.config.values.scalars import Name
-from gateway.config.values.scalars import Text
-from gateway.config.values.units import Duration
-from pydantic import Field
 from typing import Literal
+
+from pydantic import Field
+
+from gateway.config.schema.section import PluginUse, Section
+from gateway.config.values.addresses import SecretText, SecretUrl
+from gateway.config.values.scalars import ApprovalMode, FilePath, Flag, Name, Text
+from gateway.config.values.units import Duration
 
 
 class AssessorUse(PluginUse):

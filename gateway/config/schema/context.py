@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 from pydantic import Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from gateway.config.values.value import JsonObject
-from gateway.config.values.scalars import ExistingFile, FilePath, Name, Text
 from gateway.config.schema.section import PluginUse, Section
+from gateway.config.values.scalars import ExistingFile, FilePath, Name, Text
 from gateway.config.values.units import Duration, DurationOrZero
+from gateway.config.values.value import JsonObject
 
 
 class Stream(Section):

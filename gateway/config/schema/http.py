@@ -5,11 +5,21 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from gateway.config.values.addresses import BaseUrl, Credential, CredentialHeader, ListenAddress, PathPrefix
-from gateway.config.values.value import Leaf
-from gateway.config.values.scalars import ApprovalMode, ExistingFile, FilePath, Flag, Label, Name, Text, counted, parse_text
 from gateway.config.schema.section import Section
+from gateway.config.values.addresses import BaseUrl, Credential, CredentialHeader, ListenAddress, PathPrefix
+from gateway.config.values.scalars import (
+    ApprovalMode,
+    ExistingFile,
+    FilePath,
+    Flag,
+    Label,
+    Name,
+    Text,
+    counted,
+    parse_text,
+)
 from gateway.config.values.units import Duration, DurationOrZero, sized
+from gateway.config.values.value import Leaf
 from gateway.json_values import VALUES_LIMIT
 
 Scope = Literal["passthrough", "context", "approve", "admin", "metrics"]

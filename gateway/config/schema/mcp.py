@@ -1,21 +1,13 @@
 """The section `mcp`."""
 
 from collections.abc import Mapping
-from gateway.config.schema.section import Section
-from gateway.config.values.addresses import BaseUrl
-from gateway.config.values.addresses import HeaderName
-from gateway.config.values.addresses import HeaderValue
-from gateway.config.values.addresses import SecretText
-from gateway.config.values.addresses import SecretUrl
-from gateway.config.values.addresses import VariableValue
-from gateway.config.values.scalars import FilePath
-from gateway.config.values.scalars import Flag
-from gateway.config.values.scalars import Label
-from gateway.config.values.scalars import Text
-from gateway.config.values.scalars import VariableName
-from gateway.config.values.units import Duration
+
 from pydantic import Field
 
+from gateway.config.schema.section import Section
+from gateway.config.values.addresses import BaseUrl, HeaderName, HeaderValue, SecretText, SecretUrl, VariableValue
+from gateway.config.values.scalars import FilePath, Flag, Label, Text, VariableName
+from gateway.config.values.units import Duration
 
 # Keys of other programs' `mcpServers` blocks that mean nothing here.
 FOREIGN_MCP_KEYS = frozenset(

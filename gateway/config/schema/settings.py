@@ -5,15 +5,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from gateway.config.values.addresses import Address, BaseUrl, DatabaseUrl, HostName, ListenAddress, Origin
+from gateway.config.schema.approvals import Approvals, Risk
 from gateway.config.schema.context import Chains, Context, Prompts, Workflows
+from gateway.config.schema.http import Admin, Key, Limits, Passthrough, Upstream
+from gateway.config.schema.mcp import Mcp
+from gateway.config.schema.section import Section
+from gateway.config.schema.tools import Tools
+from gateway.config.values.addresses import Address, BaseUrl, DatabaseUrl, HostName, ListenAddress, Origin
 from gateway.config.values.scalars import FilePath, Flag, counted
 from gateway.config.values.secret import Secret
-from gateway.config.schema.section import Section
-from gateway.config.schema.approvals import Approvals, Risk
-from gateway.config.schema.mcp import Mcp
-from gateway.config.schema.tools import Tools
-from gateway.config.schema.http import Admin, Key, Limits, Passthrough, Upstream
 
 DEFAULT_LISTEN = Address("127.0.0.1", 8080)
 

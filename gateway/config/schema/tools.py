@@ -6,13 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from gateway.config.values.addresses import DatabaseUrl, HostName
 from gateway.config.reading.secret_files import COMPANION_SUFFIX
+from gateway.config.schema.section import PluginSettings, Section
+from gateway.config.values.addresses import DatabaseUrl, HostName
 from gateway.config.values.scalars import FilePath, Flag, Name, counted
 from gateway.config.values.secret import Secret
-from gateway.config.schema.section import PluginSettings, Section
 from gateway.config.values.units import Duration, sized
-
 
 
 class Tool(Section):
@@ -145,20 +144,6 @@ class Tools(Section):
     def by_plugin(self) -> Mapping[str, BuiltIn | PluginTool]:
         """All that are on, by the names of their plugins, under which a model knows those of ours."""
         return {**self.built_in, **{tool.use or name: tool for name, tool in self.plugins.items()}}
-
-
-
-
-
-
-
-
-
-
-
-
-
-
 
 
 def _plain(value: object) -> object:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import SplitResult, urlsplit
 
-from gateway.config.values.value import Leaf
 from gateway.config.values.scalars import parse_text
 from gateway.config.values.secret import Secret
+from gateway.config.values.value import Leaf
 
 _LISTEN = re.compile(r"(?:\[([0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?)\]|([A-Za-z0-9._-]+)):([0-9]{1,5})\Z")
 _HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?:\.(?!-)[A-Za-z0-9_-]{1,63})*\.?\Z")

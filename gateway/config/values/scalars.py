@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from gateway.config.reading.interpolation import is_utf_8
-from gateway.config.values.value import Leaf, PathLeaf, kind_of
 from gateway.config.values.secret import Hidden, mask
+from gateway.config.values.value import Leaf, PathLeaf, kind_of
 
 _FLAG_WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 _COUNT = re.compile(r"[-+]?[0-9]{1,18}\Z")

@@ -18,9 +18,9 @@ from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 
 from gateway.contracts.plugin import Clock
-from gateway.mcp.types import Endpoint
-from gateway.mcp.transport.oauth import TokenError, Tokens
 from gateway.mcp.transport.guarded_network import CLOSED, Web
+from gateway.mcp.transport.oauth import TokenError, Tokens
+from gateway.mcp.types import Endpoint
 
 if TYPE_CHECKING:
     from mcp.client._transport import ReadStream, TransportStreams

@@ -19,9 +19,9 @@ from mcp.client._transport import TransportStreams
 from mcp.shared.message import SessionMessage
 from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCRequest, RequestId, jsonrpc_message_adapter
 
+from gateway.json_values import SERVICE_VALUES_LIMIT, holds_more
 from gateway.mcp.transport.lines import ENDS_BYTES, Line, Lines
 from gateway.mcp.transport.process import Program, ServerProcess
-from gateway.json_values import SERVICE_VALUES_LIMIT, holds_more
 
 #: The longest line that is read as a message.
 LINE_BYTES: Final = 32 << 20

@@ -11,9 +11,9 @@ import re
 from dataclasses import dataclass
 from typing import NoReturn
 
+from gateway.plugin.paths import unseen
 from gateway.plugin.shell.constructs import Constructs
 from gateway.plugin.shell.objection import Objection
-from gateway.plugin.paths import unseen
 from gateway.plugin.shell.words import Draft, Word
 
 #: A command for a person's eyes is far below these; they bound what one assessment costs.

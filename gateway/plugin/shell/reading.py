@@ -3,12 +3,12 @@
 import re
 from dataclasses import dataclass
 
-from gateway.plugin.shell.parser import Script, Step, parse
 from gateway.plugin.shell.commands import COMMANDS
 from gateway.plugin.shell.git import read_git
 from gateway.plugin.shell.grammars import read_find, read_lookup, read_sed, read_test
 from gateway.plugin.shell.objection import Objection
 from gateway.plugin.shell.options import Listed, Use, read_use
+from gateway.plugin.shell.parser import Script, Step, parse
 from gateway.plugin.shell.programs import read_awk, read_line, read_printf, read_tar, read_xargs
 from gateway.plugin.shell.words import Word
 

@@ -11,7 +11,21 @@ from enum import IntEnum
 
 from gateway.plugin.sql.calls import is_known_call
 from gateway.plugin.sql.lexer import Token
-from gateway.plugin.sql.words import ACTING, CONNECTING, EXPLAINED, FIELDS, FUNCTIONS, LISTING, LOCK_HINTS, ONE_WORD, SENSITIVE, SEVERAL_WORDS, TYPES, UNFINISHED, WRITING
+from gateway.plugin.sql.words import (
+    ACTING,
+    CONNECTING,
+    EXPLAINED,
+    FIELDS,
+    FUNCTIONS,
+    LISTING,
+    LOCK_HINTS,
+    ONE_WORD,
+    SENSITIVE,
+    SEVERAL_WORDS,
+    TYPES,
+    UNFINISHED,
+    WRITING,
+)
 
 MAX_DEPTH = 64
 _SHOWN_CHARS = 40

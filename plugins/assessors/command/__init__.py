@@ -8,13 +8,12 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.contracts.plugin import Host, Plugin
-from gateway.contracts.store import Json
-from gateway.contracts.risk import Verdict
-from gateway.plugin.shell.parser import Script
-from .hardening import harden
+from gateway.plugin import Host, Json, Plugin, Verdict
 from gateway.plugin.shell.objection import Objection
+from gateway.plugin.shell.parser import Script
 from gateway.plugin.shell.reading import Reading, read_command
+
+from .hardening import harden
 
 Profile = Literal["literal", "standard", "hardened"]
 

@@ -2,10 +2,10 @@
 
 import re
 
+from gateway.plugin.paths import concern, glob_concern, place_concern, resolved
 from gateway.plugin.shell.git import prints_contents
 from gateway.plugin.shell.grammars import find_paths, is_narrow
 from gateway.plugin.shell.objection import Objection
-from gateway.plugin.paths import concern, glob_concern, place_concern, resolved
 from gateway.plugin.shell.reading import Reading
 from gateway.plugin.shell.words import Word
 

@@ -9,13 +9,12 @@ from urllib.parse import unquote
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.contracts.plugin import Host, Plugin
-from gateway.contracts.store import Json
-from gateway.contracts.risk import Verdict
+from gateway.plugin import Host, Json, Plugin, Verdict
+from gateway.plugin.words import words
+
 from .headers import carries_credential, doubtful
 from .secret_values import is_secret_value, names_credential
 from .urls import MAX_CHARS, MAX_PARAMETERS, Url, embedded_urls, split
-from gateway.plugin.words import words
 
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 #: Parameters that make a server take the request for another method.

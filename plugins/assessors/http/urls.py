@@ -4,8 +4,9 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote_plus
 
-from .hosts import Host, classify
 from gateway.plugin.words import words
+
+from .hosts import Host, classify
 
 MAX_CHARS = 8_192
 MAX_PARAMETERS = 256

@@ -11,18 +11,23 @@ from dataclasses import replace
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.contracts.exchange import Exchange, Handler, Intent, Reply
-from gateway.contracts.plugin import Host, Plugin
-from gateway.contracts.tools import Service
-from gateway.dialects.chat_request import client_tools
+from gateway.plugin import (
+    Exchange,
+    Handler,
+    Host,
+    Intent,
+    Plugin,
+    Reply,
+    Service,
+    client_tools,
+    last_user_text,
+    model_name,
+)
+from gateway.plugin.text import Folded, Hit, Spans, code_blocks, fold, memory_request, shown_text
+
 from .ask_before import asks_before
 from .calls import Call, find_calls
-from gateway.text.memory_requests import memory_request
 from .names import Named, NamedService, NameIndex, name_index, phrase_set
-from gateway.contracts.tools import model_name
-from gateway.text.quotes import code_blocks, shown_text
-from gateway.text.phrases import Folded, Hit, Spans, fold
-from gateway.dialects.chat_request import last_user_text
 
 #: One sentence of a tool's description, at most.
 _SENTENCE_CHARS = 200

@@ -5,8 +5,7 @@ Every expression is bounded in length, so the whole takes linear time.
 
 import re
 
-from gateway.text.negation import is_refused
-from gateway.text.phrases import Spans
+from gateway.plugin.text import Spans, is_refused
 
 _ENGLISH = (
     r"(?<![a-z0-9_])(?:"

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from gateway.plugin.text import Folded, Hit, Spans, is_refused, mentions
+
 from .names import Named, NameIndex
-from gateway.text.negation import is_refused
-from gateway.text.phrases import Folded, Hit, Spans, mentions
 
 #: Further calls are not looked at: each costs a look at what negates it.
 CALLS_LIMIT = 100

@@ -1,16 +1,11 @@
 """What services and their tools can be called by, and what they are called towards models."""
 
-from gateway.contracts.tools import model_name
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from gateway.text.phrases import Phrases, fold_phrase
-
-
-
-
+from gateway.plugin import model_name
+from gateway.plugin.text import Phrases, fold_phrase
 
 
 @dataclass(frozen=True, slots=True)

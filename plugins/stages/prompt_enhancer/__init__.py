@@ -14,16 +14,24 @@ from typing import Annotated, TypeAlias
 from cachetools import TTLCache
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from gateway.contracts.caller import Caller
-from gateway.contracts.plugin import EnhancedPrompt, Host, Plugin
-from gateway.contracts.exchange import Exchange, Handler, Reply
-from gateway.contracts.store import Json
-from gateway.errors import GatewayError
-from gateway.dialects.chat_request import client_tools, wants_text
-from gateway.units import positive_seconds
+from gateway.plugin import (
+    Caller,
+    EnhancedPrompt,
+    Exchange,
+    GatewayError,
+    Handler,
+    Host,
+    Json,
+    Plugin,
+    Reply,
+    client_tools,
+    positive_seconds,
+    wants_text,
+)
+
 from .mermaid import MERMAID
-from .tool_prompt import INSTRUCTIONS, estimated_tokens, size_of
 from .selection import ToolText, select, tool_texts, whole_text
+from .tool_prompt import INSTRUCTIONS, estimated_tokens, size_of
 
 log = logging.getLogger("gateway")
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from gateway.contracts.risk import CHOICES, MEANING, RISK_LEVEL
+from gateway.plugin import CHOICES, MEANING, RISK_LEVEL
 
 INSTRUCTIONS = """\
 # Tools

@@ -15,21 +15,43 @@ from typing import TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from gateway.plugin import (
+    Approval,
+    AskBefore,
+    AuditLine,
+    AuditRow,
+    Change,
+    ConflictError,
+    Grant,
+    HiddenTurn,
+    Host,
+    Plugin,
+    Ruled,
+    Ruling,
+    RunEvent,
+    RunState,
+    Standing,
+    StoredPrompt,
+    StoredRun,
+    StoredService,
+    StoredStep,
+    StoreError,
+    UncertainError,
+    WorkerService,
+)
+
+from . import journal_statements as journal
 from . import journal_transactions as transactions
-from gateway.contracts.plugin import Host, Plugin
-from gateway.contracts.journal import Approval, AskBefore, AuditLine, AuditRow, Change, ConflictError, Grant, Ruled, Ruling, RunEvent, RunState, StoredRun, StoredStep
+from . import statements as kept
+from .check import SqliteCheck
+from .commits import Lasts, LoggedTransactions, PlainTransactions, SqliteTransactions
+from .file import IN_MEMORY, connect, open_file
+from .journal_statements import chosen
 from .journal_transactions import APPROVALS, ASKS, AUDIT, EVENTS, GRANTS, RUNS, STEPS
 from .memories import SqliteMemories
-from gateway.contracts.store import HiddenTurn, Standing, StoredPrompt, StoredService, StoreError, UncertainError, WorkerService
-from . import journal_statements as journal
-from . import statements as kept
-from .journal_statements import chosen
 from .migrations import MIGRATIONS, Migration
-from .check import SqliteCheck
-from .file import IN_MEMORY, connect, open_file
 from .rows import Rows
 from .thread import SqliteThread
-from .commits import Lasts, LoggedTransactions, PlainTransactions, SqliteTransactions
 from .watch import SqliteWatch
 
 PREFIX = "sqlite:///"

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from .migrations import APPLICATION_ID, Migration, carry_out
 from .check import REMEDY, damaged, defect, finding_of, is_small, note_end
+from .migrations import APPLICATION_ID, Migration, carry_out
 
 IN_MEMORY = ":memory:"
 BUSY_S = 5.0  # how long another process may hold the file

@@ -12,9 +12,26 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from operator import attrgetter
 
-from gateway.contracts.journal import APPROVED, ENDED, Approval, AskBefore, AskedAlreadyError, AuditLine, Change, ConflictError, Grant, Ruled, Ruling, RunEvent, StoredRun, StoredStep
+from gateway.plugin import (
+    APPROVED,
+    ENDED,
+    FIRST_HASH,
+    Approval,
+    AskBefore,
+    AskedAlreadyError,
+    AuditLine,
+    Change,
+    ConflictError,
+    Grant,
+    Ruled,
+    Ruling,
+    RunEvent,
+    StoredRun,
+    StoredStep,
+    link,
+)
+
 from . import journal_statements as journal
-from gateway.contracts.audit_chain import FIRST_HASH, link
 from .rows import Rows
 
 RUNS, STEPS = Rows(StoredRun), Rows(StoredStep)

@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from gateway.contracts.store import Memory, MemoryPage, Recalled, StoreError
+from gateway.plugin import Memory, MemoryPage, Recalled, StoreError
+from gateway.plugin.text import COMPARED_CHARS
+
 from . import memory_statements as sql
-from gateway.text.memory_words import COMPARED_CHARS
 from .cache import SqliteCache
-from .rows import Rows
 from .commits import Lasts
+from .rows import Rows
 
 log = logging.getLogger("gateway")
 

@@ -14,7 +14,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from gateway.text.memory_words import words_of
+from gateway.plugin.text import words_of
 
 Row: TypeAlias = Sequence[Any]
 

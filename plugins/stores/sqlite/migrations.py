@@ -8,7 +8,8 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from gateway.contracts.ask_id import ask_id
+from gateway.plugin import ask_id
+
 from .memory_tables import MEMORIES_OF_USERS
 
 Migration: TypeAlias = Sequence[str]

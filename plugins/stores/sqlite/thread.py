@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias, TypeVar
 
-from .file import SqliteError
 from .commits import Lasts, SqliteTransactions, SqliteUncertainError
+from .file import SqliteError
 
 T = TypeVar("T")
 Settle: TypeAlias = Callable[[], None]

@@ -15,22 +15,19 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from gateway.plugin import Exchange, Host, Json, Plugin, ToolCall, ToolResult, ToolSpec, positive_seconds
+from gateway.plugin.shell.git import GIT_FUNCTION
+from gateway.plugin.shell.objection import Objection
+from gateway.plugin.shell.parser import parse
+from gateway.plugin.shell.reading import read_command
+from gateway.plugin.templates import Values, filled_object
 from gateway.sandbox.levels import Choice, Sandbox, at, strongest
 from gateway.sandbox.order import Level, Limits, Order
 from gateway.sandbox.programs import program, shell
 from gateway.sandbox.run import Finished, run
-from gateway.contracts.exchange import Exchange
-from gateway.contracts.plugin import Host, Plugin
-from gateway.contracts.store import Json
-from gateway.contracts.tools import ToolCall, ToolResult, ToolSpec
-from gateway.units import positive_seconds
-from gateway.plugin.shell.parser import parse
+
 from .environment import ALWAYS, HARMLESS, Settings
-from gateway.plugin.shell.git import GIT_FUNCTION
-from gateway.plugin.shell.objection import Objection
-from gateway.plugin.shell.reading import read_command
 from .workflow_command import command_with
-from gateway.workflows.templates import Values, filled_object
 
 _DEFAULT_CWD: Final = "work"
 #: Linux takes no longer argument (MAX_ARG_STRLEN is 128 KiB).

@@ -7,7 +7,7 @@ other place (a substitution, an expansion, arithmetic, a here-document, a commen
 from collections.abc import Sequence
 from typing import Literal
 
-from gateway.workflows.templates import Value
+from gateway.plugin.templates import Value
 
 _Place = Literal["outside", "single", "double", "comment"]
 #: What begins a language within the language, in which quotes mean something else. `$'` is no quote to every shell.

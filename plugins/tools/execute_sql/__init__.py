@@ -15,18 +15,14 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
-from gateway.contracts.exchange import Exchange
-from gateway.contracts.plugin import Host, Plugin
-from gateway.contracts.store import Json
-from gateway.contracts.tools import ToolCall, ToolResult, ToolSpec
-from gateway.contracts.risk import Verdict
-from .engine import Doubt, Engine, Statement, StatementError
-from .sqlite import Sqlite
-from gateway.units import positive_seconds
-from .rows import SqlRows
+from gateway.plugin import Exchange, Host, Json, Plugin, ToolCall, ToolResult, ToolSpec, Verdict, positive_seconds
 from gateway.plugin.sql.statement import judge
+from gateway.plugin.templates import Value, Values, filled_object
+
+from .engine import Doubt, Engine, Statement, StatementError
+from .rows import SqlRows
+from .sqlite import Sqlite
 from .workflow_sql import Dialect, statement_with
-from gateway.workflows.templates import Value, Values, filled_object
 
 SQLITE, POSTGRES = "sqlite:///", ("postgresql://", "postgres://")
 MAX_SQL = 100_000  # characters

@@ -15,8 +15,8 @@ import asyncpg
 
 from .engine import Doubt, Statement, StatementError
 from .postgres_catalog import Catalogue, Fetch, Known
-from .postgres_values import bound
 from .postgres_refusals import refused_by_postgres
+from .postgres_values import bound
 from .rows import SqlRows
 
 CLOSE_S: Final = 0.5  # for telling PostgreSQL to stop

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any, Final, Protocol
 
-from .engine import Doubt
-from .postgres_trees import Named, constant_calls, named
 from gateway.plugin.sql.words import FUNCTIONS
 from gateway.plugin.words import words
+
+from .engine import Doubt
+from .postgres_trees import Named, constant_calls, named
 
 #: A word to PostgreSQL, and what it cuts a longer one to.
 _WORD: Final = re.compile(r"[A-Za-z0-9_$\u0080-\U0010ffff]+")

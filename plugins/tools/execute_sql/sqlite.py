@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from .engine import Doubt, Statement, StatementError
+from .rows import SqlRows
 from .sqlite_bounds import PATTERN_BYTES, VALUE_BYTES, Bound, bound_of
 from .sqlite_rules import ACTING_STEPS, READABLE, Authorize, reads, runs
-from .rows import SqlRows
 
 THREADS: Final = 8  # statements at the same time
 BUSY_S: Final = 2.0  # how long a locked file is waited for; nothing can interrupt that

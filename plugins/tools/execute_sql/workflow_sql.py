@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from gateway.workflows.templates import Value
+from gateway.plugin.templates import Value
 
 Dialect = Literal["sqlite", "postgres"]
 

@@ -10,14 +10,12 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from gateway.plugin import Exchange, Host, Json, Plugin, ToolCall, ToolResult, ToolSpec
+from gateway.plugin.templates import Values, filled_object
+
 from .beneath import RefusedError, components
 from .folder import Content, Entry, Folder
-from gateway.contracts.exchange import Exchange
-from gateway.contracts.plugin import Host, Plugin
-from gateway.contracts.store import Json
-from gateway.contracts.tools import ToolCall, ToolResult, ToolSpec
 from .workflow_path import path_with
-from gateway.workflows.templates import Values, filled_object
 
 _DEFAULT_ROOTS: Final = ("work",)
 #: A NUL this early means that a file is not text.

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from .beneath import RefusedError, open_beneath
 from gateway.sandbox.kernel import filesystem_type
+
+from .beneath import RefusedError, open_beneath
 
 Kind = Literal["file", "folder", "link", "other"]
 

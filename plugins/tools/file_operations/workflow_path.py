@@ -6,7 +6,7 @@ what it may be is a matter of the tool's own folder.
 
 from collections.abc import Sequence
 
-from gateway.workflows.templates import Value
+from gateway.plugin.templates import Value
 
 _UP = ".."
 

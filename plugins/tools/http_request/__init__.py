@@ -20,17 +20,24 @@ from aiohttp.abc import AbstractResolver
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 from yarl import URL
 
-from gateway.contracts.exchange import Exchange
-from gateway.contracts.plugin import Host, Plugin
-from gateway.contracts.store import Json
-from gateway.contracts.tools import ToolCall, ToolResult, ToolSpec
-from gateway.http.public_address import is_public
-from gateway.units import positive_seconds
+from gateway.plugin import (
+    TOOL_HEADER,
+    Exchange,
+    Host,
+    Json,
+    Plugin,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    allowed_host,
+    is_public,
+    plain_host,
+    positive_seconds,
+)
+from gateway.plugin.templates import Values, filled_object
+
 from .request import METHODS, PORTS, RefusedError, WebRequest, readable, redirected, web_request
-from gateway.contracts.tools import TOOL_HEADER
-from gateway.http.hosts import allowed_host, plain_host
 from .workflow_body import body_with
-from gateway.workflows.templates import Values, filled_object
 from .workflow_url import url_with
 
 MAX_REDIRECTS = 5

@@ -149,7 +149,3 @@ def readable(body: bytes, *, content_type: str | None, charset: str | None) -> s
     except (LookupError, ValueError):
         codec = "utf-8"
     return body.decode(codec if codec in _CHARSETS else "utf-8", "replace").removeprefix("\ufeff")
-
-
-
-

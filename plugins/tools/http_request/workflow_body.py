@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 from urllib.parse import quote_plus
 
-from gateway import strict_json
-from gateway.workflows.templates import Value
+from gateway.plugin import strict_json
+from gateway.plugin.templates import Value
 
 _FORM: Final = "application/x-www-form-urlencoded"
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from urllib.parse import quote
 
-from gateway.workflows.templates import Value
+from gateway.plugin.templates import Value
 
 _HOST = re.compile(r"[A-Za-z0-9.-]*")
 _DOTS = re.compile(r"\.+")

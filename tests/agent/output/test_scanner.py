@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.agent.output.scanner import AnswerScanner, Calls, Malformed, Outcome, Prose
-from gateway.contracts.calls import FoundCall
 from gateway.agent.output.taken import GROUP_CALLS
+from gateway.contracts.calls import FoundCall
 
 DATA = Path(__file__).parent.parent.parent / "data" / "toolcalls.jsonl"
 CASES: list[dict[str, Any]] = [json.loads(line) for line in DATA.read_text().splitlines()]

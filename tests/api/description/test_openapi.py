@@ -9,9 +9,9 @@ from typing import Any
 import aiohttp
 import jsonschema_rs
 
+from gateway.api.description.openapi import description, document, render
 from gateway.api.description.operations import OPERATIONS
 from gateway.api.description.schemas import schemas
-from gateway.api.description.openapi import description, document, render
 from tests.e2e.models import calls, says
 from tests.e2e.talking import World, desk, talking
 from tests.e2e.working import ECHO, folder_of

@@ -1,9 +1,9 @@
 """The table of operations: every page of the gateway, and every error code."""
 
-from gateway.errors import CODES
-from gateway.api.site import OPEN
-from gateway.api.description.operations import COMMON, OF_KEYS, OF_NONE, OPERATIONS
 from gateway.api.description.openapi import codes_of
+from gateway.api.description.operations import COMMON, OF_KEYS, OF_NONE, OPERATIONS
+from gateway.api.site import OPEN
+from gateway.errors import CODES
 from gateway.server.api import Rooms
 from gateway.testing.local import LocalGateway
 

@@ -8,11 +8,11 @@ from contextlib import ExitStack, suppress
 from functional.talking import handshake
 from measuring import Effort
 
-from gateway.contracts.journal import Change
 from gateway.api.events.audience import FRAMES_BYTES
+from gateway.contracts.journal import Change
+from tests.api.office import Desktop, opened, until
 from tests.plugins.stores.records import event
 
-from tests.api.office import Desktop, opened, until
 from .test_socket import WS, talking
 
 LISTENERS, STEPS = 500, 40

@@ -11,9 +11,8 @@ import pytest
 from aiohttp import ClientResponse
 
 from gateway.contracts.journal import Change, RunEvent
-from tests.plugins.stores.records import event, new, parked, run
-
 from tests.api.office import Desktop, code_of, going, opened, until
+from tests.plugins.stores.records import event, new, parked, run
 
 EVENTS = "/context/runs/run_1/events"
 STARTED = event(data=b'{"step":1}')

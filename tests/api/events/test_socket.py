@@ -10,12 +10,11 @@ from aiohttp import ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
 from functional.talking import closed_with
 from functional.talking import handshake as handshake_of
 
-from gateway.contracts.store import Json
-from gateway.contracts.journal import Change
 from gateway.api.events.audience import WAITING_MOST
-from tests.plugins.stores.records import event, new
-
+from gateway.contracts.journal import Change
+from gateway.contracts.store import Json
 from tests.api.office import Desktop, going, opened, until
+from tests.plugins.stores.records import event, new
 
 WS = "/context/ws"
 APPROVE: Json = {"type": "decide", "id": "ap_1", "decision": "approve"}

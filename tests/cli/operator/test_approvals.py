@@ -8,8 +8,8 @@ from api.office import opened
 from operating import remote, told
 
 from gateway.cli.operator.approvals import all_decided, decided, listed, one
-from gateway.contracts.journal import Change
 from gateway.cli.operator.remote import PAGE, RemoteError
+from gateway.contracts.journal import Change
 from tests.plugins.stores.records import approval, new, parked, ruling, run, step
 
 HASH = "a" * 64

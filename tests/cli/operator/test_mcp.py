@@ -7,9 +7,9 @@ import pytest
 from api.harbour import Harbour, moored
 from operating import told
 
+from gateway.cli.formatting import CommandError
 from gateway.cli.operator.mcp import accepted, added, listed, operated, removed, tools
 from gateway.cli.operator.remote import Remote, RemoteError
-from gateway.cli.formatting import CommandError
 
 TIME = {"command": "uvx", "args": ["mcp-server-time"]}
 

@@ -7,8 +7,8 @@ from api.office import NOW_S, Desktop, opened
 from operating import remote, told
 
 from gateway.cli.operator.remembered import asks, grants, revoked
-from gateway.contracts.journal import AskBefore
 from gateway.cli.operator.remote import RemoteError
+from gateway.contracts.journal import AskBefore
 
 
 async def remember(desk: Desktop, *, of: str) -> str:

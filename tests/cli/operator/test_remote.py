@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from gateway.config import Address
 from gateway.cli.operator.remote import Remote, RemoteError, connection_to, post
+from gateway.config import Address
 from gateway.testing.ports import refusing_port
 
 

@@ -6,8 +6,8 @@ import pytest
 from api.office import opened
 from operating import remote, told
 
-from gateway.cli.operator.runs import cancelled, listed, one, resumed
 from gateway.cli.operator.remote import PAGE, RemoteError
+from gateway.cli.operator.runs import cancelled, listed, one, resumed
 from tests.plugins.stores.records import approval, new, parked, run, step
 
 LOST = new(

@@ -7,9 +7,9 @@ import pytest
 from api.bureau import Counter, bureau
 from operating import told
 
+from gateway.cli.operator.remote import PAGE, Remote, RemoteError
 from gateway.cli.operator.workflows import begun, listed, one
 from gateway.workflows.definition import Workflow
-from gateway.cli.operator.remote import PAGE, Remote, RemoteError
 
 
 def remote(counter: Counter, *, key: str = "agent") -> Remote:

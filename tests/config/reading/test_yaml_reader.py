@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config.reading.yaml_reader import BROKEN, MAX_ALIASES, MAX_DEPTH, MAX_FILE_BYTES, MAX_VALUES, Mark, Source, parse, read_text
+from gateway.config.reading.yaml_reader import (
+    BROKEN,
+    MAX_ALIASES,
+    MAX_DEPTH,
+    MAX_FILE_BYTES,
+    MAX_VALUES,
+    Mark,
+    Source,
+    parse,
+    read_text,
+)
 
 
 def read(text: str) -> Source:

@@ -1,7 +1,6 @@
 """The sections about risk and approvals."""
 
-from gateway.config.schema.approvals import Approvals
-from gateway.config.schema.approvals import Risk
+from gateway.config.schema.approvals import Approvals, Risk
 
 
 def test_the_defaults_of_risk_and_approvals_are_those_of_the_contract() -> None:

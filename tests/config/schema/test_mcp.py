@@ -1,9 +1,10 @@
 """The section about MCP servers."""
 
-from gateway.config.schema.settings import Settings
-from gateway.config.schema.mcp import McpServer
-from pydantic import ValidationError
 import pytest
+from pydantic import ValidationError
+
+from gateway.config.schema.mcp import McpServer
+from gateway.config.schema.settings import Settings
 
 
 def test_an_mcp_server_keeps_its_credentials_to_itself() -> None:

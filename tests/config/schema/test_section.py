@@ -3,11 +3,11 @@
 import pytest
 from pydantic import ValidationError
 
-from gateway.config.values.secret import Hidden
+from gateway.config.schema.http import Limits, Upstream
 from gateway.config.schema.section import PluginUse, Section, child_of, is_collection, is_section, strip, type_at
 from gateway.config.schema.settings import Settings
 from gateway.config.schema.tools import PluginTool
-from gateway.config.schema.http import Limits, Upstream
+from gateway.config.values.secret import Hidden
 
 
 def test_a_section_is_frozen_and_knows_its_keys() -> None:

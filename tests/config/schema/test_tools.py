@@ -48,16 +48,6 @@ def test_every_other_tool_is_a_plugin() -> None:
         Tools.model_validate({"mine": {"roots": ["."]}})
 
 
-
-
-
-
-
-
-
-
-
-
 BUILT_IN = ("file_operations", "http_request", "execute_sql", "execute_command")
 
 

@@ -7,7 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config.values.addresses import parse_address, parse_base_url, parse_credential, parse_credential_header, parse_database, parse_header_name, parse_header_value, parse_host, parse_prefix, parse_secret, parse_secret_url, parse_variable
+from gateway.config.values.addresses import (
+    parse_address,
+    parse_base_url,
+    parse_credential,
+    parse_credential_header,
+    parse_database,
+    parse_header_name,
+    parse_header_value,
+    parse_host,
+    parse_prefix,
+    parse_secret,
+    parse_secret_url,
+    parse_variable,
+)
 
 CANARY = "canary-0123456789"
 

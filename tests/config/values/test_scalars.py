@@ -4,7 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.values.scalars import counted, parse_count, parse_existing_file, parse_flag, parse_free_text, parse_label, parse_name, parse_path, parse_text, parse_variable_name
+from gateway.config.values.scalars import (
+    counted,
+    parse_count,
+    parse_existing_file,
+    parse_flag,
+    parse_free_text,
+    parse_label,
+    parse_name,
+    parse_path,
+    parse_text,
+    parse_variable_name,
+)
 from gateway.config.values.secret import Hidden
 
 

@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config.values.units import format_duration, format_size, parse_duration, parse_positive_duration, parse_size, sized
+from gateway.config.values.units import (
+    format_duration,
+    format_size,
+    parse_duration,
+    parse_positive_duration,
+    parse_size,
+    sized,
+)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager, contextmanager
 import httpx2
 import pytest
 
-from gateway.mcp.transport.guarded_network import Resolve, Web, allows
 from gateway.json_values import SERVICE_VALUES_LIMIT
+from gateway.mcp.transport.guarded_network import Resolve, Web, allows
 
 
 @asynccontextmanager

@@ -8,9 +8,9 @@ from aiohttp import web
 from pytest_aiohttp import AiohttpServer
 
 from gateway.mcp.calls import AnsweredError, LostError
-from gateway.mcp.types import Channel, Credentials, Endpoint, Server
-from gateway.mcp.transport.http import HttpTransport
 from gateway.mcp.connection import open_link
+from gateway.mcp.transport.http import HttpTransport
+from gateway.mcp.types import Channel, Credentials, Endpoint, Server
 from tests.mcp.standing import Clock, Stand
 from tests.mcp.webserver import serving
 

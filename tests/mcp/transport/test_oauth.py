@@ -10,9 +10,9 @@ from aiohttp import web
 from pytest_aiohttp import AiohttpServer
 
 from gateway.contracts.store import Json
-from gateway.mcp.types import Credentials
-from gateway.mcp.transport.oauth import TokenError, Tokens
 from gateway.mcp.transport.guarded_network import Web
+from gateway.mcp.transport.oauth import TokenError, Tokens
+from gateway.mcp.types import Credentials
 from tests.mcp.standing import Clock
 
 TOKEN: Json = {"access_token": "t1", "token_type": "bearer", "expires_in": 100}

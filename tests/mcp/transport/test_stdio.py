@@ -15,10 +15,10 @@ from mcp import MCPError
 from mcp.client.client import Client
 from mcp_types import CallToolResult, TextContent
 
+from gateway.json_values import SERVICE_VALUES_LIMIT
 from gateway.mcp.transport.process import Program, StartError
 from gateway.mcp.transport.stdio import StdioTransport
 from gateway.testing.processes import living_process
-from gateway.json_values import SERVICE_VALUES_LIMIT
 from tests.mcp.transport.test_process import program
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from gateway.plugin.shell.parser import parse
 from gateway.plugin.shell.git import prints_contents, read_git
 from gateway.plugin.shell.objection import Objection
 from gateway.plugin.shell.options import Use
+from gateway.plugin.shell.parser import parse
 
 
 def read(text: str) -> Use:

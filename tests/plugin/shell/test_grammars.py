@@ -2,10 +2,10 @@
 
 import pytest
 
-from gateway.plugin.shell.parser import parse
 from gateway.plugin.shell.grammars import find_paths, is_narrow, read_find, read_lookup, read_sed, read_test
 from gateway.plugin.shell.objection import Objection
 from gateway.plugin.shell.options import Use
+from gateway.plugin.shell.parser import parse
 from gateway.plugin.shell.words import Word
 
 

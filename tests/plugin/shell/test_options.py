@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from gateway.plugin.shell.parser import parse
 from gateway.plugin.shell.objection import Objection
 from gateway.plugin.shell.options import Listed, Use, long_names, options, read_use
+from gateway.plugin.shell.parser import parse
 
 TOOL = Listed(
     short="ab",

@@ -7,8 +7,8 @@ import subprocess
 import pytest
 from measuring import Effort
 
-from gateway.plugin.shell.parser import parse
 from gateway.plugin.shell.objection import Objection
+from gateway.plugin.shell.parser import parse
 
 
 def words(text: str) -> list[list[str]]:

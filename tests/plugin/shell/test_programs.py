@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.plugin.shell.parser import parse
 from gateway.plugin.shell.objection import Objection
+from gateway.plugin.shell.parser import parse
 from gateway.plugin.shell.programs import PROGRAMS, read_awk, read_line, read_printf, read_tar, read_xargs
 from gateway.plugin.shell.words import Word
 

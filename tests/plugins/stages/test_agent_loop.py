@@ -5,8 +5,8 @@ from typing import cast
 import pytest
 from pydantic import ValidationError
 
-from gateway.contracts.plugin import Host, LoopLimits
 from gateway.contracts.exchange import Stage
+from gateway.contracts.plugin import Host, LoopLimits
 from gateway.plugins.stages.agent_loop import PLUGIN, Config
 
 

@@ -10,8 +10,7 @@ import pytest
 
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Chunk, Exchange, Intent, Pause, Reply
-from gateway.contracts.store import Json
-from gateway.contracts.store import Memory, Recalled, StoreError
+from gateway.contracts.store import Json, Memory, Recalled, StoreError
 from gateway.plugins.stages.memory import PLUGIN, Config, block, meant, new_memory_id
 from gateway.plugins.stores.sqlite import SqliteStore
 

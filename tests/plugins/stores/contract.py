@@ -11,8 +11,16 @@ from typing import Any
 
 import pytest
 
-from gateway.contracts.store import Json
-from gateway.contracts.store import HiddenTurn, Memory, Store, StoredPrompt, StoredService, StoreError, WorkerService
+from gateway.contracts.store import (
+    HiddenTurn,
+    Json,
+    Memory,
+    Store,
+    StoredPrompt,
+    StoredService,
+    StoreError,
+    WorkerService,
+)
 from tests.plugins.stores.records import approval, audit_line, event, grant, moved, new, ruling, run, step
 
 Reopen = Callable[[], Awaitable[Store]]

@@ -8,9 +8,18 @@ from typing import Any
 
 import pytest
 
-from gateway.contracts.journal import ENDED, AskBefore, AskedAlreadyError, AuditRow, Change, ConflictError, Move, RunEvent
-from gateway.contracts.store import Store, StoreError
 from gateway.contracts.audit_chain import verify
+from gateway.contracts.journal import (
+    ENDED,
+    AskBefore,
+    AskedAlreadyError,
+    AuditRow,
+    Change,
+    ConflictError,
+    Move,
+    RunEvent,
+)
+from gateway.contracts.store import Store, StoreError
 from tests.plugins.stores.contract import Reopen
 from tests.plugins.stores.records import (
     approval,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gateway.plugins.assessors.command.hardening import harden
 from gateway.plugin.shell.objection import Objection
 from gateway.plugin.shell.reading import read_command
+from gateway.plugins.assessors.command.hardening import harden
 
 
 def hardened(text: str) -> str:

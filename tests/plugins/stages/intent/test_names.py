@@ -1,6 +1,5 @@
 """Names find what they mean, and are written so that models may say them."""
 
-
 import pytest
 
 from gateway.plugins.stages.intent.names import Named, NamedService, name_index
@@ -37,7 +36,3 @@ def test_keywords_keep_their_order_and_spelling() -> None:
 def test_an_index_is_built_once_for_equal_services() -> None:
     """Whoever asks, in whatever tuple."""
     assert name_index(tuple(NamedService(s.name, s.keywords, s.tools) for s in SERVICES)) is name_index(SERVICES)
-
-
-
-

@@ -13,9 +13,9 @@ from gateway.contracts.exchange import Exchange, Intent, Reply
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolSpec
 from gateway.errors import GatewayError
+from gateway.plugins.stages.prompt_enhancer import Config
 from gateway.plugins.stages.prompt_enhancer.mermaid import MERMAID
 from gateway.plugins.stages.prompt_enhancer.tool_prompt import INSTRUCTIONS
-from gateway.plugins.stages.prompt_enhancer import Config
 
 
 @pytest.fixture

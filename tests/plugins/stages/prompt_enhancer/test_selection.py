@@ -7,8 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.contracts.tools import ToolSpec
+from gateway.plugins.stages.prompt_enhancer.selection import (
+    QUESTION_CHARS,
+    Selection,
+    select,
+    tool_texts,
+    whole_text,
+    words_of,
+)
 from gateway.plugins.stages.prompt_enhancer.tool_prompt import size_of
-from gateway.plugins.stages.prompt_enhancer.selection import QUESTION_CHARS, Selection, select, tool_texts, whole_text, words_of
 
 
 def spec(name: str, description: str = "Does it.", category: str = "general", priority: int = 0) -> ToolSpec:

@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolSpec
-from gateway.plugins.stages.prompt_enhancer.tool_prompt import INSTRUCTIONS, by_category, escape, estimated_tokens, shorten, size_of, tool_element
+from gateway.plugins.stages.prompt_enhancer.tool_prompt import (
+    INSTRUCTIONS,
+    by_category,
+    escape,
+    estimated_tokens,
+    shorten,
+    size_of,
+    tool_element,
+)
 
 RISK = (
     '    <parameter name="risk_level" type="string" required="false">One of: low, medium, high. '

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from gateway.plugins.stores.sqlite import check as sqlite_check
-from gateway.plugins.stores.sqlite.migrations import MIGRATIONS
 from gateway.plugins.stores.sqlite.check import SqliteCheck, defect, finding_of, mark_of, note_end
 from gateway.plugins.stores.sqlite.file import SqliteError, connect, open_file
+from gateway.plugins.stores.sqlite.migrations import MIGRATIONS
 from gateway.plugins.stores.sqlite.watch import SqliteWatch
 
 ROWS = 300

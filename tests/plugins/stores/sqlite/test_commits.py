@@ -11,10 +11,16 @@ from pathlib import Path
 import pytest
 
 from gateway.plugins.stores.sqlite import commits as module
-from gateway.plugins.stores.sqlite.statements import MARK
-from gateway.plugins.stores.sqlite.migrations import MIGRATIONS
+from gateway.plugins.stores.sqlite.commits import (
+    CHECKPOINT_COMMITS,
+    CHECKPOINT_ROWS,
+    Lasts,
+    LoggedTransactions,
+    PlainTransactions,
+)
 from gateway.plugins.stores.sqlite.file import SqliteError, open_file
-from gateway.plugins.stores.sqlite.commits import CHECKPOINT_COMMITS, CHECKPOINT_ROWS, Lasts, LoggedTransactions, PlainTransactions
+from gateway.plugins.stores.sqlite.migrations import MIGRATIONS
+from gateway.plugins.stores.sqlite.statements import MARK
 from gateway.plugins.stores.sqlite.watch import SqliteWatch
 
 #: Of a log that would grow to twenty times as much in so many turns.

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.plugins.stores.sqlite.migrations import APPLICATION_ID
 from gateway.plugins.stores.sqlite.file import IN_MEMORY, SqliteError, connect, open_file
+from gateway.plugins.stores.sqlite.migrations import APPLICATION_ID
 
 FIRST = ("CREATE TABLE words (word TEXT)",)
 SECOND = ("ALTER TABLE words ADD COLUMN note TEXT",)

@@ -7,7 +7,17 @@ from typing import get_args
 
 import pytest
 
-from gateway.contracts.journal import ENDED, Approval, AskBefore, AuditLine, Grant, RunEvent, RunState, StoredRun, StoredStep
+from gateway.contracts.journal import (
+    ENDED,
+    Approval,
+    AskBefore,
+    AuditLine,
+    Grant,
+    RunEvent,
+    RunState,
+    StoredRun,
+    StoredStep,
+)
 from gateway.plugins.stores.sqlite import journal_statements as journal_sql
 from gateway.plugins.stores.sqlite.journal_statements import chosen
 

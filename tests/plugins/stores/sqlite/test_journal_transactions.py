@@ -6,10 +6,10 @@ from contextlib import closing
 
 import pytest
 
-from gateway.plugins.stores.sqlite import journal_transactions as journal_sqlite
 from gateway.contracts.journal import ConflictError
-from gateway.plugins.stores.sqlite.migrations import MIGRATIONS
+from gateway.plugins.stores.sqlite import journal_transactions as journal_sqlite
 from gateway.plugins.stores.sqlite.file import IN_MEMORY, open_file
+from gateway.plugins.stores.sqlite.migrations import MIGRATIONS
 from tests.plugins.stores.records import approval, audit_line, event, moved, new, parked, ruling, run
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.plugins.stores.sqlite.memory_tables import MEMORIES_OF_USERS
 from gateway.plugins.stores.sqlite.migrations import MIGRATIONS
-from gateway.plugins.stores.sqlite import SqliteStore
 from tests.plugins.stores.contract import memory, recalled
 
 

@@ -6,8 +6,8 @@ from dataclasses import fields
 
 import pytest
 
-from gateway.contracts.store import StoredPrompt, StoredService, WorkerService
 from gateway.contracts.ask_id import ask_id
+from gateway.contracts.store import StoredPrompt, StoredService, WorkerService
 from gateway.plugins.stores.sqlite.migrations import MIGRATIONS, carry_out
 
 IDS_OF_ASKS = next(steps for steps in MIGRATIONS if "DROP TABLE asks_without_ids" in steps)

@@ -16,9 +16,9 @@ from pydantic import ValidationError
 
 from gateway.contracts.journal import AskBefore
 from gateway.contracts.store import Store, StoredPrompt, StoreError
-from gateway.plugins.stores.sqlite.migrations import APPLICATION_ID, MIGRATIONS
-from gateway.plugins.stores.sqlite.file import IN_MEMORY
 from gateway.plugins.stores.sqlite import PLUGIN, Config, SqliteStore
+from gateway.plugins.stores.sqlite.file import IN_MEMORY
+from gateway.plugins.stores.sqlite.migrations import APPLICATION_ID, MIGRATIONS
 from tests.plugins.stores.contract import *  # noqa: F403 - the tests of the contract run here
 from tests.plugins.stores.contract import RUN, Reopen
 from tests.plugins.stores.contract_journal import *  # noqa: F403

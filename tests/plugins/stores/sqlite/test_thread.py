@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from gateway.plugins.stores.sqlite.commits import Lasts, PlainTransactions
 from gateway.plugins.stores.sqlite.file import SqliteError
 from gateway.plugins.stores.sqlite.thread import SqliteThread
-from gateway.plugins.stores.sqlite.commits import Lasts, PlainTransactions
 
 Open = Callable[..., Awaitable[SqliteThread]]
 

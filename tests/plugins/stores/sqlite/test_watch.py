@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.plugins.stores.sqlite.migrations import MIGRATIONS
 from gateway.plugins.stores.sqlite.file import SqliteError, open_file
+from gateway.plugins.stores.sqlite.migrations import MIGRATIONS
 from gateway.plugins.stores.sqlite.watch import SqliteWatch
 
 PUT = "INSERT INTO counters VALUES (?, 1)"

@@ -11,10 +11,10 @@ from measuring import Effort
 from pydantic import ValidationError
 
 from gateway.contracts.caller import Caller
-from gateway.sandbox.programs import shell
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.plugins.tools.execute_command import PLUGIN, Config, ExecuteCommand, way_to_run
+from gateway.sandbox.programs import shell
 from tests.sandbox.machine import CONFINED, survivors
 
 EXCHANGE = Exchange(id="1", body={}, caller=Caller("a", "a", frozenset()), chain="assistant")

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import pytest
 
+from gateway.plugins.assessors.command import CommandAssessor
+from gateway.plugins.tools.execute_command import way_to_run
 from gateway.sandbox.levels import at, strongest
 from gateway.sandbox.order import Limits, Order
 from gateway.sandbox.programs import PATH, program
 from gateway.sandbox.run import run
-from gateway.plugins.assessors.command import CommandAssessor
-from gateway.plugins.tools.execute_command import way_to_run
 from tests.plugins.tools.execute_command import made_commands
 
 _DRIVER: Final = Path(__file__).with_name("run_made.py")

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from gateway.plugins.tools.execute_sql.engine import Doubt, Statement, StatementError
-from gateway.plugins.tools.execute_sql.sqlite import Sqlite
 from gateway.plugins.tools.execute_sql.rows import SqlRows
+from gateway.plugins.tools.execute_sql.sqlite import Sqlite
 
 
 async def test_an_engine_runs_what_it_has_no_doubt_about(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from pydantic import ValidationError
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.tools import ToolCall, ToolResult
-from gateway.plugins.tools.execute_sql.sqlite import THREADS
 from gateway.plugins.tools.execute_sql import MAX_SQL, PLUGIN, Config, ExecuteSql
+from gateway.plugins.tools.execute_sql.sqlite import THREADS
 
 EXCHANGE = Exchange(id="x", body={}, caller=Caller("ann", "acme", frozenset()), chain="assistant")
 FOR_EVER = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT count(*) FROM r"

@@ -8,8 +8,8 @@ import pytest
 
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange
-from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.contracts.risk import Verdict
+from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.plugins.tools.execute_sql import Config, ExecuteSql
 
 EXCHANGE = Exchange(id="x", body={}, caller=Caller("ann", "acme", frozenset()), chain="assistant")

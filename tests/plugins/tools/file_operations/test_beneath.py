@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.plugins.tools.file_operations.beneath import RefusedError, components, open_beneath, open_by_kernel, open_by_walk
+from gateway.plugins.tools.file_operations.beneath import (
+    RefusedError,
+    components,
+    open_beneath,
+    open_by_kernel,
+    open_by_walk,
+)
 from tests.sandbox.machine import exchanging
 
 Open = Callable[[int, Sequence[str], int], int]

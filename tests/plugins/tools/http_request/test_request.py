@@ -6,7 +6,15 @@ from hypothesis import strategies as st
 from measuring import Effort
 from multidict import CIMultiDict
 
-from gateway.plugins.tools.http_request.request import MAX_BODY_BYTES, RefusedError, WebRequest, readable, redirected, web_request, web_url
+from gateway.plugins.tools.http_request.request import (
+    MAX_BODY_BYTES,
+    RefusedError,
+    WebRequest,
+    readable,
+    redirected,
+    web_request,
+    web_url,
+)
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -217,7 +225,3 @@ def test_a_charset_that_is_none_is_read_as_utf_8(charset: str) -> None:
     effort = Effort()
     assert readable(b"a" * 500_000, content_type="text/plain", charset=charset) == "a" * 500_000
     assert effort.cpu_s < 1
-
-
-
-

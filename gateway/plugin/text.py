@@ -1,0 +1,24 @@
+"""Words in what people typed. Provisional until 1.0."""
+
+from gateway.text.memory_requests import MemoryRequest, memory_request
+from gateway.text.memory_words import COMPARED_CHARS, words_of
+from gateway.text.negation import is_refused
+from gateway.text.phrases import Folded, Hit, Phrases, Spans, fold, fold_phrase, mentions
+from gateway.text.quotes import code_blocks, shown_text
+
+__all__ = [
+    "COMPARED_CHARS",
+    "Folded",
+    "Hit",
+    "MemoryRequest",
+    "Phrases",
+    "Spans",
+    "code_blocks",
+    "fold",
+    "fold_phrase",
+    "is_refused",
+    "memory_request",
+    "mentions",
+    "shown_text",
+    "words_of",
+]
