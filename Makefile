@@ -28,7 +28,7 @@ run: $(VENV)/bin/gateway ## serve on 127.0.0.1:8080 (ARGS="--port 9000 --upstrea
 	@exec $(PY) -m gateway run $(ARGS)
 
 demo: $(VENV)/bin/gateway ## eight steps against a running gateway with the demo model (no key, no network)
-	@$(PY) -m gateway.demo.tour
+	@$(PY) -m gateway.cli.tour
 
 demo-words: $(VENV)/.run ## print the words that the demo model obeys
 	@$(PY) -m gateway.demo --words
@@ -59,7 +59,7 @@ mcp-conformance: $(VENV)/.dev $(SERVERS)/.installed ## only the conformance suit
 
 soak: $(VENV)/.dev ## reliability under load and faults; prints the figures (about ten minutes)
 	$(PY) -m pytest -m soak -s $(ARGS)
-	TWOLANE_FUZZ=$${TWOLANE_FUZZ:-50} $(PY) -m pytest tests/wire/test_differential.py
+	TWOLANE_FUZZ=$${TWOLANE_FUZZ:-50} $(PY) -m pytest tests/http/test_differential.py
 	$(PY) -m pytest -n $(JOBS) -m "hypothesis and $(EVERYWHERE)" --hypothesis-profile soak
 
 soak-judge: $(VENV)/.dev ## run for real what the judges call harmless, a million times (needs PostgreSQL; about a quarter of an hour)
@@ -73,8 +73,8 @@ check: $(VENV)/.dev ## lint, types, formatting, shipped configuration, generated
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(PY) -m gateway check-config -c gateway.yaml
-	$(PY) -m gateway.config.reference --check
-	$(PY) -m gateway.lanes.openapi --check
+	$(PY) -m gateway.cli.reference --check
+	$(PY) -m gateway.api.description.openapi --check
 
 fmt: $(VENV)/.dev ## format the code
 	$(VENV)/bin/ruff check --fix .
@@ -90,8 +90,8 @@ bench-growth: $(VENV)/.run ## what grows: store, traffic, runs, requests (ARGS="
 	$(PY) -m bench.growth $(ARGS)
 
 docs: $(VENV)/.dev ## write the generated pages (docs/configuration.md, gateway.schema.json, docs/api.md)
-	$(PY) -m gateway.config.reference
-	$(PY) -m gateway.lanes.openapi
+	$(PY) -m gateway.cli.reference
+	$(PY) -m gateway.api.description.openapi
 
 wheel: $(VENV)/.dev ## build the wheel into dist/
 	$(PY) -m pip wheel --quiet --no-deps --wheel-dir dist .

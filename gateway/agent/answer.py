@@ -1,7 +1,7 @@
 """One answer of the model as it streams: its text for the client, and what the loop needs of it afterwards.
 
-What a model says beside its text goes on to the client, whatever it is (gateway/dialects/beside.py). No id of an approval
-in any of it does: only the gateway's own text shows one (gateway/dialects/imitation.py).
+What a model says beside its text goes on to the client, whatever it is (gateway/dialects/beside.py). No id of an
+approval in any of it does: only the gateway's own text shows one (gateway/dialects/imitation.py).
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -2,8 +2,8 @@
 
 1. Each call is looked at again right before it runs, whoever cleared it: by the tools, definitions, policy, taint and
    grants of that moment, and by its engine. What is refused then does not run; what asks then is asked for.
-2. What happens is written down before and behind each effect (`gateway.runs.recorder`), so that another process can go on
-   from any point of it.
+2. What happens is written down before and behind each effect (`gateway.runs.recorder`), so that another process can go
+   on from any point of it.
 """
 
 import asyncio

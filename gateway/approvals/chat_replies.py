@@ -1,7 +1,7 @@
 """Answers to approvals as people type them: a message that is, as a whole, `approve ap_... WORD` or `reject ap_...`.
 
-The word behind an id is its check word (gateway/approvals/check_word.py). Whatever else a message holds, it is no answer:
-agent clients put the output of tools into user messages. Nor is a command in a block of code or a quotation.
+The word behind an id is its check word (gateway/approvals/check_word.py). Whatever else a message holds, it is no
+answer: agent clients put the output of tools into user messages. Nor is a command in a block of code or a quotation.
 """
 
 import re

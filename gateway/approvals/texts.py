@@ -1,7 +1,7 @@
 """What a person reads about approvals, in English or Chinese: what will run exactly, why it waits, how to answer.
 
-Whatever a model or a tool wrote stands in code blocks or code spans, escaped (gateway/approvals/escaping.py): it cannot end
-them, and nothing in it can hide.
+Whatever a model or a tool wrote stands in code blocks or code spans, escaped (gateway/approvals/escaping.py): it cannot
+end them, and nothing in it can hide.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Approvals, runs and lines of the audit log as a person reads them on a terminal.
 
-Whatever a model, a tool or a client wrote is escaped (gateway/approvals/escaping.py) and indented: no terminal obeys it, and it
-cannot pass for a line of ours. What an older gateway does not tell is left out.
+Whatever a model, a tool or a client wrote is escaped (gateway/approvals/escaping.py) and indented: no terminal obeys
+it, and it cannot pass for a line of ours. What an older gateway does not tell is left out.
 """
 
 from collections.abc import Iterator, Mapping

@@ -2,9 +2,9 @@
 
 Invariants: what is shown and what is found do not depend on how the answer was cut into pieces; each character is
 looked at a bounded number of times; at most `max_call_bytes` characters are held. What may be code or thought is no
-call: inline code, thoughts between tags (gateway/agent/output/thought.py), and fenced blocks of a language other than JSON,
-unless one call is all that such a block holds. They flow on. Behind an attempt that cannot be read nothing is shown: it
-may be the rest of it.
+call: inline code, thoughts between tags (gateway/agent/output/thought.py), and fenced blocks of a language other than
+JSON, unless one call is all that such a block holds. They flow on. Behind an attempt that cannot be read nothing is
+shown: it may be the rest of it.
 """
 
 import re

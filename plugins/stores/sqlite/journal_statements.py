@@ -1,4 +1,4 @@
-"""The statements of the SQLite store on the tables of the journal (`gateway.plugins.stores.sqlite.migrations` makes them).
+"""The statements of the SQLite store on the tables of the journal (`migrations` makes them).
 
 Columns stand in the order of the dataclass whose rows they are. Every key begins with the tenant; only what an owner
 or a clock asks for goes over all of them.
