@@ -32,12 +32,14 @@ from gateway.config.values.secret import Hidden
 from gateway.contracts.plugin import Plugin
 from gateway.registry.folder import file_of, names_in
 
-#: The package that holds our plugins: a very general name, so it stands in one place.
-PACKAGE = "plugins"
+#: The package that holds our plugins.
+PACKAGE = "gateway.plugins"
 Kind = Literal["stages", "tools", "assessors", "stores"]
 
 #: What operators can have of their own.
 OWN_KINDS: tuple[Kind, ...] = ("stages", "tools", "assessors")
+#: Plugins of ours that stand in a room of the gateway: the service of an MCP server.
+_ELSEWHERE: dict[tuple[str, str], str] = {("tools", "mcp"): "gateway.mcp.service"}
 FOLDER = ("plugins", "folder")
 
 # A list of more keys than this would bury the message.
@@ -74,10 +76,9 @@ class _Finding:
 def find_plugin(kind: Kind, name: str, *, folder: Path | None = None) -> Plugin[Any, Any]:
     """The plugin: one of ours, one of the operator's `folder`, or an installed module. Raises PluginProblem."""
     own = _own_file(kind, name, folder)
-    if own is not None and name in plugin_names(kind):
-        ours = file_of(_home(), kind, name)
-        raise PluginProblem(("use",), _clash(own, ours))
-    where = str(own) if own is not None else name if "." in name else f"{PACKAGE}.{kind}.{name}"
+    if own is not None and name in _taken(kind):
+        raise PluginProblem(("use",), _clash(own, _file_of_ours(kind, name)))
+    where = str(own) if own is not None else name if "." in name else _module_of_ours(kind, name)
     try:
         module = _loaded(kind, name, own) if own is not None else importlib.import_module(where)
     except UnsafePluginError as error:
@@ -100,6 +101,21 @@ def plugin_names(kind: Kind) -> list[str]:
     """Ours: those that stand beside each other in `plugins/KIND/`."""
     package = importlib.import_module(f"{PACKAGE}.{kind}")
     return sorted(module.name for module in pkgutil.iter_modules(package.__path__))
+
+
+def _taken(kind: Kind) -> set[str]:
+    """The names that no plugin of the operator's may have."""
+    return {*plugin_names(kind), *(name for k, name in _ELSEWHERE if k == kind)}
+
+
+def _module_of_ours(kind: Kind, name: str) -> str:
+    return _ELSEWHERE.get((kind, name), f"{PACKAGE}.{kind}.{name}")
+
+
+def _file_of_ours(kind: Kind, name: str) -> Path:
+    spec = importlib.util.find_spec(_module_of_ours(kind, name))
+    assert spec is not None and spec.origin is not None
+    return Path(spec.origin)
 
 
 def _home() -> Path:
@@ -163,7 +179,7 @@ class _Source(SourceLoader):
 def _missing(kind: Kind, name: str, folder: Path | None) -> str:
     expected, known = f"an installed module {name!r}", plugin_names(kind)
     if "." not in name:
-        expected = f"{PACKAGE}/{kind}/{name}.py"
+        expected = f"plugins/{kind}/{name}.py"
         if folder is not None and _is_own(folder):
             expected = str(file_of(folder, kind, name))
             known += names_in(folder, kind)
@@ -238,8 +254,8 @@ def _folder(draft: Draft) -> Path | None:
 def _check_clashes(draft: Draft, folder: Path) -> Iterator[tuple[Kind, str]]:
     """Names that the operator's plugins share with ours, used or not: each would be in the other's way."""
     for kind in OWN_KINDS:
-        for name in sorted(set(names_in(folder, kind)) & set(plugin_names(kind))) if _is_own(folder) else ():
-            draft.complain(FOLDER, _clash(file_of(folder, kind, name), file_of(_home(), kind, name)))
+        for name in sorted(set(names_in(folder, kind)) & _taken(kind)) if _is_own(folder) else ():
+            draft.complain(FOLDER, _clash(file_of(folder, kind, name), _file_of_ours(kind, name)))
             yield kind, name
 
 

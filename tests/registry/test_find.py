@@ -51,7 +51,7 @@ def problem(name: str, **settings: object) -> PluginProblem:
 def test_every_plugin_of_ours_is_found_by_the_name_of_its_file(kind: str) -> None:
     """And takes an empty `with:`, but for a store, whose URL has no default."""
     names = plugin_names(kind)  # type: ignore[arg-type]
-    assert names == sorted(path.stem for path in Path(f"plugins/{kind}").glob("[!_]*.py"))
+    assert names == sorted(path.stem for path in Path(f"plugins/{kind}").glob("[!_]*"))
     for name in names:
         plugin = find_plugin(kind, name)  # type: ignore[arg-type]
         assert isinstance(plugin, Plugin)
@@ -181,7 +181,7 @@ def test_a_name_of_ours_is_refused_with_both_files(own: Path) -> None:
     file = write(own, "http_request", GOOD)
     said = own_problem(own, "http_request")
     assert (
-        repr(str(file)) in said and repr(str(ROOT / "plugins/tools/http_request.py")) in said and "rename yours" in said
+        repr(str(file)) in said and repr(str(ROOT / "plugins/tools/http_request/__init__.py")) in said and "rename yours" in said
     )
 
 
