@@ -29,7 +29,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).parents[1]
 #: Folders whose tests must hold on both loops; elsewhere a test drives a process, or no socket at all.
-BOTH_LOOPS = frozenset(("context", "demo", "functional", "lanes", "testing", "upstream"))
+BOTH_LOOPS = frozenset(("api", "context", "demo", "e2e", "functional", "lanes", "testing", "upstream"))
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Factories:

@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
@@ -12,95 +13,37 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 FILES = sorted([*ROOT.glob("gateway/**/*.py"), *ROOT.glob("plugins/**/*.py")])
 
-#: Each part may import itself and the parts to its right, and the leaves.
-LAYERS = (
-    "counters",
-    "assess",
-    "scan",
-    "registry",
-    "lanes",
-    "pipeline",
-    "tools",
-    "runs",
-    "routing",
-    "mcp",
-    "managed",
-    "contracts",
-    "memories_sqlite",
-    "store",
-    "journal_sqlite",
-    "journal",
-    "config",
-    "upstream",
-    "confine",
-    "sql",
-    "wire",
-    "errors",
+#: Each room may import itself, the rooms to its right, and the leaves. What stands in one line: no one of another.
+ROOMS = (
+    ("__main__",),
+    ("cli",),
+    ("testing",),
+    ("server",),
+    ("api",),
+    ("context", "agent"),
+    ("mcp",),
+    ("approvals",),
+    ("runs",),
+    ("tools",),
+    ("workflows",),
+    ("registry",),
+    ("config",),
+    ("lanes",),
+    ("upstream",),
+    ("dialects",),
+    ("text",),
+    ("http",),
+    ("telemetry", "sandbox", "contracts"),
+    ("demo",),
 )
-LEAVES = {"caller", "logs", "metrics", "notify", "shared_counts"}
-#: What a plugin may import of ours.
-FOR_PLUGINS = {
-    "contracts",
-    "managed",
-    "memories_sqlite",
-    "store",
-    "journal",
-    "journal_sqlite",
-    "mcp",
-    "confine",
-    "sql",
-    "wire",
-    "errors",
-}
-#: The processes and the composition root, which may import everything below them.
-TOP = {
-    "__main__",
-    "ask_approvals",
-    "ask_memories",
-    "ask_remembered",
-    "ask_runs",
-    "ask_services",
-    "ask_workflows",
-    "audit_log",
-    "backup",
-    "banner",
-    "cli",
-    "cli_examples",
-    "cli_memories",
-    "cli_operator",
-    "completion",
-    "server",
-    "supervisor",
-    "worker",
-    "sockets",
-    "app",
-    "assemble",
-    "assemble_tools",
-    "build",
-    "describe",
-    "explain",
-    "backlog",
-    "exposition",
-    "page_text",
-    "selftest",
-    "handover",
-    "healthcheck",
-    "init",
-    "notices",
-    "offline",
-    "pages",
-    "plugin_new",
-    "rehearsal",
-    "remote",
-    "terminal",
-}
-MAY_IMPORT_WEB = (
-    "gateway/lanes/",
-    "gateway/demo/",
-    "gateway/server/app.py",
-    "gateway/server/api.py",
-    "gateway/server/serve.py",
-)
+LEAVES = {"clock", "errors", "json_values", "strict_json", "units"}
+#: What a plugin may import of ours, besides what stands in its own folder.
+FOR_PLUGINS = {"plugin", "sandbox"}
+#: Arrows upward, each for its reason: processes of tests are forked from one that runs the command.
+UPWARD = {("gateway/testing/forkserver.py", "gateway.__main__")}
+#: Largest room, as a part of `gateway/`, and most files of a folder.
+ROOM_SHARE, FOLDER_FILES = 0.10, 20
+MAY_IMPORT_WEB = ("gateway/api/", "gateway/context/", "gateway/demo/", "gateway/lanes/", "gateway/server/")
 
 #: Imports inside a function, each with the reason it carries in the code.
 LAZY = {
@@ -133,7 +76,6 @@ LAZY = {
     ("gateway/testing/forkserver.py", "gateway.__main__"),
     ("gateway/tools/schema.py", "jsonschema_rs"),
     ("gateway/workflows/parameters.py", "jsonschema_rs"),
-    ("plugins/tools/execute_sql/__init__.py", "gateway.plugins.tools.execute_sql.postgres"),
     ("gateway/mcp/service.py", "gateway.mcp.transport.http"),
     ("gateway/mcp/service.py", "gateway.mcp.transport.stdio"),
 }
@@ -145,7 +87,8 @@ def name(path: Path) -> str:
 
 
 def module_of(path: Path) -> str:
-    return name(path).removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    module = name(path).removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    return f"gateway.{module}" if module.startswith("plugins") else module
 
 
 MODULES = {module_of(path): path for path in FILES}
@@ -172,7 +115,7 @@ def runtime_imports(node: ast.AST, *, of_functions: bool = True) -> list[str]:
             continue
         if isinstance(child, ast.Import):
             found += [alias.name for alias in child.names]
-        elif isinstance(child, ast.ImportFrom) and child.module:
+        elif isinstance(child, ast.ImportFrom) and not child.level and child.module:
             wholes = [f"{child.module}.{alias.name}" for alias in child.names]
             found += [whole if whole in MODULES or child.module == "gateway" else child.module for whole in wholes]
         found += runtime_imports(child, of_functions=of_functions)
@@ -181,25 +124,28 @@ def runtime_imports(node: ast.AST, *, of_functions: bool = True) -> list[str]:
 
 def wrong_imports(path: Path) -> list[str]:
     """The modules that this file may not import."""
-    imported = runtime_imports(tree(path))
+    ours = [m for m in runtime_imports(tree(path)) if m.startswith("gateway.") and m != "gateway.__version__"]
     if name(path).startswith("plugins/"):
-        return [m for m in imported if m.startswith(("gateway.", "plugins")) and part(m) not in FOR_PLUGINS]
-    own = part("gateway." + name(path).removeprefix("gateway/").removesuffix(".py").replace("/", "."))
-    if own in TOP or own in ("demo", "testing"):
-        return []
-    ours = [m for m in imported if m.startswith("gateway.") and m != "gateway.__version__"]
-    return [m for m in ours if not may_import(own, part(m))]
+        return [m for m in ours if part(m) not in FOR_PLUGINS]
+    own = part(module_of(path))
+    return [m for m in ours if not may_import(own, part(m)) and (name(path), m) not in UPWARD]
 
 
 def may_import(own: str, other: str) -> bool:
-    """A part imports itself, the leaves and what stands below it; a leaf imports leaves."""
+    """A room imports itself, the leaves and what stands below it; a leaf imports leaves; the door what it hands on."""
     if other == own or other in LEAVES:
         return True
-    return own not in LEAVES and other in LAYERS and LAYERS.index(other) > LAYERS.index(own)
+    if own in LEAVES or other in ("plugin", "plugins"):
+        return False
+    return own == "plugin" or floor(own) < floor(other)
 
 
-def test_imports_go_down_the_layers_only() -> None:
-    """A part imports only what stands below it."""
+def floor(room: str) -> int:
+    return next(i for i, rooms in enumerate(ROOMS) if room in rooms)
+
+
+def test_imports_go_down_the_rooms_only() -> None:
+    """A room imports only what stands below it; a plugin the door, and its own folder."""
     wrong = {name(path): wrong_imports(path) for path in FILES}
     assert {path: modules for path, modules in wrong.items() if modules} == {}
 
@@ -210,6 +156,29 @@ def test_files_and_functions_are_small() -> None:
     assert {path: lines for path, lines in files.items() if lines > FILE_LINES} == {}
     functions = {f"{name(path)}: {node.name}": (node.end_lineno or 0) - node.lineno for path, node in all_functions()}
     assert {function: lines for function, lines in functions.items() if lines >= FUNCTION_LINES} == {}
+
+
+def test_no_room_and_no_folder_is_large() -> None:
+    """A room that grows beyond a tenth of the house is two, and a folder with so many files is a drawer."""
+    core = [path for path in FILES if name(path).startswith("gateway/")]
+    lines = Counter[str]()
+    for path in core:
+        lines[part(module_of(path))] += len(path.read_text().splitlines())
+    assert {room: n for room, n in lines.items() if n > ROOM_SHARE * lines.total()} == {}
+    folders = Counter(str(path.parent.relative_to(ROOT)) for path in FILES)
+    assert {folder: n for folder, n in folders.items() if n > FOLDER_FILES} == {}
+
+
+def test_plugins_do_not_import_each_other() -> None:
+    """A file finds those of its own folder, by relative imports."""
+    wrong = [
+        name(path)
+        for path in FILES
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.ImportFrom)
+        and node.level > (1 if name(path).startswith("plugins/") and name(path).count("/") > 2 else 0)
+    ]
+    assert wrong == []
 
 
 def all_functions() -> Iterator[tuple[Path, ast.FunctionDef | ast.AsyncFunctionDef]]:
@@ -236,7 +205,7 @@ def test_every_module_has_a_docstring() -> None:
 
 
 def test_aiohttp_web_stays_at_the_border() -> None:
-    """Only the lanes, the demo model and the composition root know aiohttp's server."""
+    """Only the client's side, the demo model and the composition root know aiohttp's server."""
     inside = [path for path in FILES if not name(path).startswith(MAY_IMPORT_WEB)]
     assert [name(path) for path in inside if re.search(r"aiohttp\.web|from aiohttp import web", path.read_text())] == []
 
@@ -246,7 +215,7 @@ def test_the_passthrough_lane_knows_no_plugin_and_no_model() -> None:
     code = "import sys, gateway.lanes.passthrough; print('\\n'.join(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
     modules = set(loaded.split())
-    for forbidden in ("pydantic", "orjson", "yaml", "gateway.config", "gateway.demo", "plugins"):
+    for forbidden in ("pydantic", "orjson", "yaml", "gateway.config", "gateway.demo", "gateway.plugins"):
         assert not any(m == forbidden or m.startswith(forbidden + ".") for m in modules), forbidden
 
 
@@ -259,7 +228,8 @@ def test_the_validator_is_loaded_late() -> None:
 
 def test_the_sdk_of_mcp_is_loaded_late() -> None:
     """A gateway without MCP servers needs neither the SDK nor what that needs, not even to know what a server is."""
-    code = "import sys, gateway.mcp.service, gateway.mcp.session, gateway.mcp.transport.process; print('\\n'.join(sys.modules))"
+    modules = "gateway.mcp.service, gateway.mcp.session, gateway.mcp.transport.process"
+    code = f"import sys, {modules}; print('\\n'.join(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
     assert not {"mcp", "mcp_types", "anyio", "httpx2"} & set(loaded.split())
 
@@ -287,11 +257,19 @@ def test_imports_print_nothing_and_warn_of_nothing() -> None:
 
 
 def test_every_module_has_its_test_file() -> None:
-    """tests/ mirrors the package."""
-    tested = [path for path in FILES if path.name not in ("__init__.py", "__main__.py")]
+    """tests/ mirrors the rooms; what a folder's `__init__` is, `test_FOLDER.py` tests."""
+    tested = [path for path in FILES if path.name != "__main__.py" and not is_face(path)]
     assert [name(path) for path in tested if not file_of_tests(path).exists()] == []
+
+
+def is_face(path: Path) -> bool:
+    """A package, or a module, that only names what stands elsewhere."""
+    if path.parent == ROOT / "gateway" / "plugin" and path.name in ("__init__.py", "templates.py", "text.py"):
+        return True
+    return (path.name == "__init__.py" and not name(path).startswith("plugins/")) or len(tree(path).body) == 1
 
 
 def file_of_tests(path: Path) -> Path:
     relative = path.relative_to(ROOT / "gateway") if name(path).startswith("gateway/") else path.relative_to(ROOT)
-    return ROOT / "tests" / relative.with_name(f"test_{path.name}")
+    stem = relative.parent.name if path.name == "__init__.py" else path.stem
+    return ROOT / "tests" / relative.with_name(f"test_{stem}.py")

@@ -181,7 +181,9 @@ def test_a_name_of_ours_is_refused_with_both_files(own: Path) -> None:
     file = write(own, "http_request", GOOD)
     said = own_problem(own, "http_request")
     assert (
-        repr(str(file)) in said and repr(str(ROOT / "plugins/tools/http_request/__init__.py")) in said and "rename yours" in said
+        repr(str(file)) in said
+        and repr(str(ROOT / "plugins/tools/http_request/__init__.py")) in said
+        and "rename yours" in said
     )
 
 
