@@ -4,22 +4,15 @@ The file tells more than the gateway would: what somebody wrote into it past the
 """
 
 import json
-import math
-import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 from gateway.cli.formatting import CommandError, audit_line
 from gateway.config import Loaded
 from gateway.contracts.audit_chain import FIRST_HASH, verify
-from gateway.contracts.journal import AuditLine
-from gateway.plugins.stores.sqlite.file import IN_MEMORY, SqliteError, connect
-from gateway.plugins.stores.sqlite.journal_statements import AUDIT_ROWS
-from gateway.plugins.stores.sqlite.migrations import APPLICATION_ID, AUDIT_TRIGGERS
-from gateway.plugins.stores.sqlite.rows import Rows
+from gateway.contracts.store import KeptLine, StoreError, StoreFile
+from gateway.registry.find import find_plugin
 from gateway.server.context_tools import SQLITE, database_url
 
 #: Lines that are in memory at once.
@@ -27,10 +20,8 @@ PAGE = 1000
 #: Before the first line there is, also where somebody wrote one of a negative number.
 START = -(2**63)
 
-#: Number, line, hash.
-Row: TypeAlias = tuple[int, Mapping[str, object], str]
-_NAMES = Rows(AuditLine).names
-_TRIGGERS = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'audit'"
+#: What SQLite calls a store that has no file.
+_IN_MEMORY = ":memory:"
 
 
 class AuditError(CommandError):
@@ -49,7 +40,7 @@ def place_of(loaded: Loaded, *, instead: str = "ask GET /context/audit instead")
     """Returns the file of the store. Raises AuditError; `instead`: what to do where it is no file."""
     url = loaded.settings.store.reveal()
     place = database_url(url, loaded.folder).removeprefix(SQLITE)
-    if not url.startswith(SQLITE) or place == IN_MEMORY:
+    if not url.startswith(SQLITE) or place == _IN_MEMORY:
         raise AuditError(f"the store is not a file that can be read beside the gateway: {instead}")
     if not Path(place).exists():
         raise AuditError(f"there is no store {place!r} yet: name the gateway's configuration with -c")
@@ -87,11 +78,10 @@ def listed(place: str, *, after: int, as_json: bool) -> Iterator[str]:
 
 def _check_triggers(place: str) -> None:
     """Raises AuditError unless the table of the log has the triggers that let it only grow, and no others."""
-    with _opened(place) as connection:
-        found = dict(
-            connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'audit'")
-        )
-    odd = sorted(name for name in AUDIT_TRIGGERS.keys() | found.keys() if found.get(name) != AUDIT_TRIGGERS.get(name))
+    try:
+        odd = beside(place).audit_guards()
+    except StoreError as error:
+        raise AuditError(str(error)) from None
     if odd:
         raise AuditError(
             f"the audit log is not guarded as the gateway guards it: {', '.join(map(repr, odd))} of its triggers "
@@ -99,7 +89,7 @@ def _check_triggers(place: str) -> None:
         )
 
 
-def _broken(number: int, row: Row) -> str:
+def _broken(number: int, row: KeptLine) -> str:
     seq, line, _ = row
     if seq != number:
         return f"the audit log has line {seq} where line {number} should be: lines were taken out or put in"
@@ -112,44 +102,16 @@ def _not_as_noted(noted: Noted, *, found: str | None, last: int) -> str:
     return f"line {noted.seq} of the audit log has the hash {found} now: the log was written anew up to there"
 
 
-def _pages(place: str, *, after: int) -> Iterator[list[Row]]:
+def _pages(place: str, *, after: int) -> Iterator[list[KeptLine]]:
     """The log in pieces that are not empty. Raises AuditError."""
-    with _opened(place) as connection:
-        while page := [_row(row) for row in connection.execute(AUDIT_ROWS, (after, PAGE))]:
-            yield page
-            after = page[-1][0]
-
-
-@contextmanager
-def _opened(place: str) -> Iterator[sqlite3.Connection]:
     try:
-        with closing(connect(place, mode="ro")) as connection:
-            if connection.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,):
-                raise AuditError(f"{place!r} is not the store of a gateway: name its configuration with -c")
-            connection.text_factory = _text
-            yield connection
-    except SqliteError as error:
+        yield from beside(place).audit_log(after=after, size=PAGE)
+    except StoreError as error:
         raise AuditError(str(error)) from None
-    except sqlite3.Error as error:
-        raise AuditError(
-            f"the store {place!r} cannot be read: {error}; if nothing may be written beside it, copy it elsewhere"
-        ) from None
 
 
-def _text(content: bytes) -> str:
-    """Bytes that are no text are what somebody else wrote: they must not end the reading."""
-    return content.decode("utf-8", "surrogateescape")
-
-
-def _row(row: tuple[object, ...]) -> Row:
-    seq, *values, found = row
-    if not isinstance(seq, int):
-        raise AuditError(f"the audit log has a line {seq!r}, and lines have numbers: its table is not the gateway's")
-    return seq, {name: _plain(value) for name, value in zip(_NAMES, values, strict=True)}, str(found)
-
-
-def _plain(value: object) -> object:
-    """The value, or what no line of ours has: JSON knows no bytes and no infinity."""
-    if isinstance(value, bytes) or (isinstance(value, float) and not math.isfinite(value)):
-        return {"not written by a gateway": repr(value)}
-    return value
+def beside(place: str) -> StoreFile:
+    """The file of the store, as its plugin reads it beside gateways."""
+    of_file = find_plugin("stores", "sqlite").beside
+    assert of_file is not None
+    return of_file(place)

@@ -5,22 +5,15 @@
 """
 
 import os
-import sqlite3
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
-from gateway.cli.audit import place_of
+from gateway.cli.audit import beside, place_of
 from gateway.cli.formatting import CommandError
 from gateway.config import Loaded
-from gateway.plugins.stores.sqlite.check import defect
-from gateway.plugins.stores.sqlite.file import SqliteError, connect, mode_to_look
-from gateway.plugins.stores.sqlite.migrations import APPLICATION_ID
-
-#: Pages that are copied between two lines of progress: 64 MiB of 4 KiB.
-_PAGES = 1 << 14
+from gateway.contracts.store import StoreError
 
 
 def back_up(loaded: Loaded, file: Path) -> Iterator[str]:
@@ -37,12 +30,12 @@ def back_up(loaded: Loaded, file: Path) -> Iterator[str]:
         raise CommandError(f"{str(file)!r} cannot be written: {error.strerror}") from None
     try:
         os.close(descriptor)
-        _copy(place, draft)
+        beside(place).copy_to(draft, progress=_progress)
         _write_through(draft)
         os.link(draft, file)
     except FileExistsError:
         raise CommandError(f"{str(file)!r} is there already: it stays as it is. Name another file") from None
-    except (sqlite3.Error, SqliteError, OSError) as error:
+    except (StoreError, OSError) as error:
         raise CommandError(f"{place!r} cannot be copied to {str(file)!r}: {error}") from None
     finally:
         Path(draft).unlink(missing_ok=True)
@@ -50,22 +43,7 @@ def back_up(loaded: Loaded, file: Path) -> Iterator[str]:
     yield f"wrote {file}: {file.stat().st_size} bytes, read again and whole"
 
 
-def _copy(place: str, draft: str) -> None:
-    """Copies one snapshot of `place`, and reads the copy. Raises sqlite3.Error and SqliteError."""
-    with closing(connect(place, mode=mode_to_look(place))) as source, closing(sqlite3.connect(draft)) as target:
-        if source.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-            raise SqliteError("it is a database of another program")
-        # A read transaction is what makes the copy end: without one it begins anew whenever somebody writes.
-        source.execute("BEGIN")
-        source.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        source.backup(target, pages=_PAGES, progress=_progress, sleep=0)
-    # Immutable: read as it stands, without a log beside it.
-    with closing(sqlite3.connect(f"{Path(draft).as_uri()}?mode=ro&immutable=1", uri=True)) as copy:
-        if (found := defect(copy)) is not None:
-            raise SqliteError(f"the store is damaged ({found})")
-
-
-def _progress(_status: int, remaining: int, total: int) -> None:
+def _progress(remaining: int, total: int) -> None:
     """Writes how far the copy is, to a terminal only."""
     if sys.stderr.isatty():
         end = "\r" if remaining else "\n"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 from gateway.contracts.exchange import Exchange, Stage
-from gateway.contracts.store import Store
+from gateway.contracts.store import Store, StoreFile
 from gateway.contracts.tools import Service, ToolSpec
 
 
@@ -107,6 +107,7 @@ class Plugin(Generic[ConfigT, BuiltT]):
 
     config: type[ConfigT]
     build: Callable[[ConfigT, Host], BuiltT]
+    beside: Callable[[str], StoreFile] | None = None  # of a store in a file: reads that while gateways write it
 
 
 @dataclass(frozen=True, slots=True)

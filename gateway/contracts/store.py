@@ -1,6 +1,6 @@
 """What is kept besides runs: prompts, services, memories, hidden turns; and the whole of what a store does."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -239,6 +239,26 @@ class Store(Journal, Protocol):
 
     async def close(self) -> None:
         """Idempotent."""
+        ...
+
+
+#: A line of the audit log as it is kept: number, line, hash.
+KeptLine: TypeAlias = tuple[int, Mapping[str, object], str]
+
+
+class StoreFile(Protocol):
+    """The file of a store, read beside the gateways that write it. Every method raises StoreError."""
+
+    def audit_log(self, *, after: int, size: int) -> Iterator[list[KeptLine]]:
+        """Yields the lines behind a number, in pieces that are not empty and have `size` lines at most."""
+        ...
+
+    def audit_guards(self) -> list[str]:
+        """Returns what of the log's guards is missing, changed or added."""
+        ...
+
+    def copy_to(self, draft: str, *, progress: Callable[[int, int], None]) -> None:
+        """Copies one moment to an empty file, and reads the copy; `progress` gets what is left, and the whole."""
         ...
 
 

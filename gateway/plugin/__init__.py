@@ -39,6 +39,7 @@ from gateway.contracts.risk import CHOICES, MEANING, RISK_LEVEL, Basis, Decision
 from gateway.contracts.store import (
     HiddenTurn,
     Json,
+    KeptLine,
     Memory,
     MemoryPage,
     Recalled,
@@ -105,6 +106,7 @@ __all__ = [
     "Intent",
     "IntentKind",
     "Json",
+    "KeptLine",
     "LoopLimits",
     "Memory",
     "MemoryPage",
