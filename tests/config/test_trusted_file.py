@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gateway.config.trusted_file import MAX_SOURCE_BYTES, UnsafePluginError, source_of
-from gateway.registry.folder import file_of, names_in
+from gateway.registry.folder import file_of
 
 
 @pytest.fixture
@@ -25,14 +25,6 @@ def refusal(home: Path, name: str = "mine") -> str:
     with pytest.raises(UnsafePluginError) as refused:
         source_of(file_of(home, "tools", name), folder=home)
     return str(refused.value)
-
-
-def test_names_are_those_of_the_files(home: Path) -> None:
-    """Of one kind; what is no Python file, or private, is none; a folder that is not there has none."""
-    for name in ("_private.py", "notes.txt", "other.py", "__init__.py"):
-        (home / "tools" / name).touch()
-    assert names_in(home, "tools") == ["mine", "other"]
-    assert names_in(home, "stages") == names_in(home / "nothing", "tools") == []
 
 
 def test_a_file_of_the_operators_is_read(home: Path) -> None:
