@@ -254,7 +254,7 @@ async def main():
     async with LocalGateway({"store": "sqlite:///:memory:"}):
         await asyncio.sleep(0.05)
 asyncio.run(main())
-needed = ("mcp", "gateway.mcp", "gateway.mcp.service")
+needed = ("mcp", "gateway.mcp.service", "gateway.mcp.session", "gateway.mcp.transport")
 print([name for name in sys.modules if name.startswith(tuple(f"{one}." for one in needed)) or name in needed])
 """
     done = subprocess.run(
