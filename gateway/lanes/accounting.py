@@ -1,14 +1,10 @@
 """What is noted about one passthrough turn: its status, sizes and times, for metrics and the access log."""
 
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 from gateway.errors import GatewayError
 from gateway.lanes.plan import Plan
-
-if TYPE_CHECKING:
-    from gateway.lanes.connection import ClientConnection
-    from gateway.lanes.listener import Listener
+from gateway.lanes.transaction import Client, Clients
 
 CLIENT_LEFT = 499
 
@@ -28,7 +24,7 @@ class Account:
     sent_bytes = 0
     _overhead_s = 0.0
 
-    def __init__(self, plan: Plan, client: "ClientConnection", began: float) -> None:
+    def __init__(self, plan: Plan, client: Client, began: float) -> None:
         self._plan = plan
         self._client = client
         self._began = began
@@ -43,14 +39,14 @@ class Account:
         plan.upstream.first_byte.observe(came - self.sent_at)
         plan.route.overhead.observe(self._overhead_s + perf_counter() - came)
 
-    def client_left(self, listener: "Listener") -> None:
+    def client_left(self, listener: Clients) -> None:
         """The client closed its connection before it had the whole answer."""
         self.status = CLIENT_LEFT
         listener.metrics.client_disconnects += 1
         self.close("cancelled", listener)
 
     def close(
-        self, outcome: str, listener: "Listener", *, error: GatewayError | None = None, request_id: str | None = None
+        self, outcome: str, listener: Clients, *, error: GatewayError | None = None, request_id: str | None = None
     ) -> None:
         """Counts the turn; `outcome` is the upstream's (metrics.UpstreamTally). Logs it where that is asked for."""
         plan, duration_s = self._plan, perf_counter() - self._began

@@ -11,7 +11,7 @@ import sys
 import termios
 from collections.abc import Callable
 from time import perf_counter
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from gateway.errors import GatewayError
 from gateway.http.error_response import error_answer, new_request_id
@@ -20,11 +20,8 @@ from gateway.lanes.local import OwnTurn
 from gateway.lanes.passthrough import Splice
 from gateway.lanes.plan import Plan
 from gateway.lanes.routes import path_of
-from gateway.lanes.transaction import HELD, SENDING, YIELDED, Turn
+from gateway.lanes.transaction import HELD, SENDING, YIELDED, Shared, Turn
 from gateway.upstream.connection import reset
-
-if TYPE_CHECKING:
-    from gateway.lanes.listener import Listener
 
 #: Above `HIGH` unsent bytes the upstream is paused. One read of 64 KiB can come on top of it, and the read before that
 #: is kept while a byte of it is unsent: a reader that stands still costs about 134 KiB.
@@ -64,7 +61,7 @@ class ClientConnection(asyncio.Protocol):
         "turn",
     )
 
-    def __init__(self, listener: "Listener") -> None:
+    def __init__(self, listener: Shared) -> None:
         self.listener = listener
         self.transport: asyncio.Transport = None  # type: ignore[assignment]  # set before anything can happen
         self.turn: Turn | None = None

@@ -7,7 +7,6 @@ import select
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
 
 from aiohttp.web import RequestHandler
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -16,6 +15,7 @@ from gateway.errors import GatewayError
 from gateway.lanes.accounting import address_of
 from gateway.lanes.connection import ClientConnection
 from gateway.lanes.router import Entry
+from gateway.lanes.transaction import AccessLog
 from gateway.lanes.tunnel import Tunnel
 from gateway.lanes.websocket import WebSocketTurn
 from gateway.lanes.wrong_keys import WrongKeys
@@ -36,12 +36,6 @@ PAUSED_LOOK_S = 0.05
 #: While draining, a connection is closed after this long without a request; until then a next request is answered with
 #: `Connection: close`, so that a busy client is never cut between two requests.
 DRAIN_IDLE_S = 1.0
-
-
-class AccessLog(Protocol):
-    """Takes the facts of one answered request."""
-
-    def __call__(self, **facts: object) -> None: ...
 
 
 class Listener:

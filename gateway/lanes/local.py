@@ -8,7 +8,7 @@ the facade's default is to close. A page that answers 101 keeps the connection: 
 import asyncio
 from collections.abc import Callable, Iterable
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiohttp import web
 
@@ -20,11 +20,8 @@ from gateway.lanes.accounting import CLIENT_LEFT, address_of
 from gateway.lanes.own_routes import route_of_own
 from gateway.lanes.pace import BodyPace, too_slow
 from gateway.lanes.routes import path_of
-from gateway.lanes.transaction import SENDING
+from gateway.lanes.transaction import SENDING, Client
 from gateway.lanes.websocket import WebSocketTurn
-
-if TYPE_CHECKING:
-    from gateway.lanes.connection import ClientConnection
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _HEAD_END, _LAST_CHUNK = b"\r\n\r\n", b"0\r\n\r\n"
@@ -34,7 +31,7 @@ SWITCHED = 101
 class Facade(asyncio.Transport):
     """The transport that one aiohttp handler sees, for one request, until its connection is lost."""
 
-    def __init__(self, turn: "OwnTurn", client: "ClientConnection") -> None:
+    def __init__(self, turn: "OwnTurn", client: Client) -> None:
         super().__init__()
         self._turn = turn
         self._client = client
@@ -207,7 +204,7 @@ class OwnTurn:
         "whole",
     )
 
-    def __init__(self, client: "ClientConnection", head: RequestHead) -> None:
+    def __init__(self, client: Client, head: RequestHead) -> None:
         self._client = client
         self.head = head
         self.route, self.mode = route_of_own(path_of(head.target))

@@ -6,18 +6,14 @@ paused; a request goes out a second time only over a fresh connection, if it is 
 
 import asyncio
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 from gateway.errors import GatewayError
 from gateway.http.body import Body, BodyError, ChunkedBody, LengthBody
 from gateway.lanes.accounting import Account
 from gateway.lanes.pace import BodyPace
 from gateway.lanes.plan import Plan
-from gateway.lanes.transaction import SENDING
+from gateway.lanes.transaction import SENDING, Client
 from gateway.upstream.connection import HIGH_WATER_BYTES, UpstreamConnection
-
-if TYPE_CHECKING:
-    from gateway.lanes.connection import ClientConnection
 
 #: How long an upload stands still when its upstream begins to answer.
 EARLY_ANSWER_S = 0.005
@@ -36,7 +32,7 @@ class Sending:
     _moved: float | None = None  # loop time at which something last moved; None: since the last sweep
     _pace: BodyPace | None = None  # from the first sweep that finds the body unfinished
 
-    def __init__(self, client: "ClientConnection", plan: Plan, began: float) -> None:
+    def __init__(self, client: Client, plan: Plan, began: float) -> None:
         self._client = client
         self._plan = plan
         self._account = Account(plan, client, began)

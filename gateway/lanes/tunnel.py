@@ -5,13 +5,9 @@ nothing moved in either direction for the upstream's idle time.
 """
 
 import asyncio
-from typing import TYPE_CHECKING
 
-from gateway.lanes.transaction import SENDING
+from gateway.lanes.transaction import SENDING, Client
 from gateway.upstream.connection import UpstreamConnection
-
-if TYPE_CHECKING:
-    from gateway.lanes.connection import ClientConnection
 
 
 class Tunnel:
@@ -22,7 +18,7 @@ class Tunnel:
     mode = "tunnel"
     streaming = False
 
-    def __init__(self, client: "ClientConnection", upstream: UpstreamConnection, *, idle_s: float) -> None:
+    def __init__(self, client: Client, upstream: UpstreamConnection, *, idle_s: float) -> None:
         self._client = client
         self._upstream = upstream
         self._idle_s = idle_s

@@ -8,14 +8,11 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 from aiohttp import ClientConnectionResetError, WSCloseCode, hdrs, web
 
 from gateway.errors import GatewayError
-
-if TYPE_CHECKING:
-    from gateway.lanes.connection import ClientConnection
+from gateway.lanes.transaction import Client
 
 log = logging.getLogger("gateway")
 
@@ -38,9 +35,7 @@ class WebSocketTurn:
     mode = "websocket"
     streaming = False
 
-    def __init__(
-        self, client: "ClientConnection", handler: web.RequestHandler, response: web.WebSocketResponse
-    ) -> None:
+    def __init__(self, client: Client, handler: web.RequestHandler, response: web.WebSocketResponse) -> None:
         self._client = client
         self._handler = handler
         self._response = response

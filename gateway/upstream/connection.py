@@ -7,12 +7,9 @@ import socket
 import ssl
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import Final, Protocol, cast
 
 from gateway.http.body import SIZE_LINES
-
-if TYPE_CHECKING:
-    from gateway.upstream.pool import Pool
 
 #: Above `HIGH` unsent bytes the sender is paused, below `LOW` it goes on. uvloop's own default low mark is 16 bytes.
 HIGH_WATER_BYTES = 65536
@@ -26,6 +23,15 @@ _TABLED = len(SIZE_LINES)
 #: event loop.
 FULL: Final = 1
 YIELDED: Final = 2
+
+
+class Owner(Protocol):
+    """The pool of a connection, as far as the connection needs it."""
+
+    @property
+    def buffer(self) -> memoryview: ...
+    def lost(self, connection: "UpstreamConnection") -> None: ...
+    def finish(self, connection: "UpstreamConnection") -> None: ...
 
 
 class UpstreamTurn(Protocol):
@@ -71,7 +77,7 @@ class UpstreamConnection(asyncio.Protocol):
         "unclaimed",
     )
 
-    def __init__(self, pool: "Pool") -> None:
+    def __init__(self, pool: "Owner") -> None:
         self.pool = pool
         self.transport: asyncio.Transport = None  # type: ignore[assignment]  # set before anything can happen
         self.turn: UpstreamTurn | None = None
