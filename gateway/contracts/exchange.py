@@ -1,9 +1,4 @@
-"""The nouns of the context lane and its extension points. No I/O, no pydantic; a plugin needs nothing else of ours
-but `gateway.wire` and `gateway.errors`.
-
-A plugin is one file that exports `PLUGIN = Plugin(Config, build)`: `plugins/stages/NAME.py` is `use: NAME` in a chain,
-`plugins/tools/NAME.py` a tool, `plugins/assessors/NAME.py` an assessor, `plugins/stores/NAME.py` a store.
-"""
+"""The nouns of the context lane. No I/O, no pydantic."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field

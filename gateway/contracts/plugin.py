@@ -1,4 +1,8 @@
-"""What a plugin exports, and what it is built with."""
+"""What a plugin exports, and what it is built with.
+
+A plugin is a file or a folder that exports `PLUGIN = Plugin(Config, build)`: `plugins/stages/NAME.py` is `use: NAME` in
+a chain, `plugins/tools/NAME.py` a tool, `plugins/assessors/NAME.py` an assessor, `plugins/stores/NAME.py` a store.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
