@@ -30,6 +30,7 @@ from gateway.config.trusted_file import UnsafePluginError, source_of
 from gateway.config.values.scalars import parse_name, parse_path
 from gateway.config.values.secret import Hidden
 from gateway.contracts.plugin import Plugin
+from gateway.registry import old_names
 from gateway.registry.folder import file_of, names_in
 
 #: The package that holds our plugins.
@@ -41,6 +42,8 @@ OWN_KINDS: tuple[Kind, ...] = ("stages", "tools", "assessors")
 #: Plugins of ours that stand in a room of the gateway: the service of an MCP server.
 _ELSEWHERE: dict[tuple[str, str], str] = {("tools", "mcp"): "gateway.mcp.service"}
 FOLDER = ("plugins", "folder")
+
+old_names.install()
 
 # A list of more keys than this would bury the message.
 _MOST_KEYS_SHOWN = 12

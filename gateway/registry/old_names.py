@@ -1,0 +1,70 @@
+"""Modules that plugins imported by names of before: they work for one minor version more, and warn."""
+
+import importlib
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Final
+
+#: Where the names of each module stand now; of a package, nothing by itself.
+MOVED: Final[dict[str, tuple[str, ...]]] = {
+    "gateway.caller": ("gateway.contracts.caller",),
+    "gateway.confine": (),
+    "gateway.confine.levels": ("gateway.sandbox.levels",),
+    "gateway.confine.order": ("gateway.sandbox.order",),
+    "gateway.confine.programs": ("gateway.sandbox.programs",),
+    "gateway.confine.run": ("gateway.sandbox.run",),
+    "gateway.journal": ("gateway.contracts.journal",),
+    "gateway.managed": ("gateway.contracts.managed",),
+    "gateway.store": ("gateway.contracts.store",),
+    "gateway.wire": (),
+    "gateway.wire.addresses": ("gateway.http.public_address",),
+    "gateway.wire.audit_chain": ("gateway.contracts.audit_chain",),
+    "gateway.wire.canonical": ("gateway.contracts.canonical",),
+    "gateway.wire.chat_request": ("gateway.dialects.chat_request",),
+    "gateway.wire.durations": ("gateway.units",),
+    "gateway.wire.json_values": ("gateway.json_values",),
+    "gateway.wire.phrases": ("gateway.text.phrases", "gateway.dialects.chat_request"),
+    "gateway.wire.risk_level": ("gateway.contracts.risk",),
+    "gateway.wire.shell_paths": ("gateway.plugin.paths",),
+    "gateway.wire.sql_lexer": ("gateway.plugin.sql.lexer",),
+    "gateway.wire.strict_json": ("gateway.strict_json",),
+    "gateway.wire.wordlist": ("gateway.plugin.words",),
+    "gateway.wire.workflow_text": ("gateway.workflows.templates",),
+}
+
+
+class _Moved(MetaPathFinder, Loader):
+    """Finds what is nowhere else: it stands behind all other finders."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        del path, target
+        if fullname not in MOVED:
+            return None
+        return ModuleSpec(fullname, self, is_package=not MOVED[fullname])
+
+    def exec_module(self, module: ModuleType) -> None:
+        homes = MOVED[module.__name__]
+        if homes:
+            text = f"{module.__name__} goes with the next minor version: import gateway.plugin (now {homes[0]})"
+            warnings.warn(text, DeprecationWarning, stacklevel=2)
+
+        def attribute(name: str) -> object:
+            for home in homes:
+                found = importlib.import_module(home)
+                if hasattr(found, name):
+                    return getattr(found, name)
+            raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+
+        vars(module)["__getattr__"] = attribute
+
+
+def install() -> None:
+    """Lets modules be imported by their old names. Idempotent."""
+    if not any(isinstance(finder, _Moved) for finder in sys.meta_path):
+        sys.meta_path.append(_Moved())
