@@ -5,10 +5,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from gateway.plugins.stores.sqlite import SqliteStore
-from gateway.plugins.stores.sqlite.beside import SqliteBeside
 
 from gateway.contracts.store import StoreError
+from gateway.plugins.stores.sqlite import SqliteStore
+from gateway.plugins.stores.sqlite.beside import SqliteBeside
 from tests.plugins.stores.records import audit_line, new, run
 
 
