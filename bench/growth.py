@@ -6,6 +6,8 @@ CPU is of all processes of the gateway, which does not depend on what else the m
 """
 
 import argparse
+import signal
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -48,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--runs", type=int, nargs="+", help="of the subject store, instead of its sizes")
     parser.add_argument("--megabytes", type=int, nargs="+", help="of the subject store, instead of its sizes")
     given = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("bench: terminated"))  # what was started ends with this
     own = {"runs": given.runs, "megabytes": given.megabytes}
     print("| what | size | cost | held |\n|---|---|---|---|")
     for name in given.subjects:
