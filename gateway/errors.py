@@ -118,11 +118,11 @@ class GatewayError(Exception):
 
     def with_status(self, status: int) -> "GatewayError":
         """The same with another status than that of its code, and the type that clients expect with that."""
-        error = self.again()
+        error = self.copy()
         error.facts = replace(self.facts, status=status, type=_TYPES.get(status, self.facts.type))
         return error
 
-    def again(self) -> "GatewayError":
+    def copy(self) -> "GatewayError":
         """The same, which has not been raised yet."""
         error = GatewayError(self.code, self.message, param=self.param, retry_after_s=self.retry_after_s)
         error.facts, error.settled = self.facts, self.settled
@@ -156,10 +156,10 @@ class contained:  # noqa: N801  # reads as a statement: `with contained(...)`
             raise ExitError(said) from error
 
 
-def kept(error: BaseException) -> BaseException:
+def without_traceback(error: BaseException) -> BaseException:
     """An error for who keeps it, to raise it later or more than once.
 
     One that was raised knows the frames that it passed, and they know who keeps it: a cycle that holds the whole
     request until the collector comes by. Errors that are not ours stay what they are, for the log.
     """
-    return error.again() if isinstance(error, GatewayError) else error
+    return error.copy() if isinstance(error, GatewayError) else error

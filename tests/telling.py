@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from gateway.contracts.exchange import Chunk, Reply, Tell
+from gateway.contracts.exchange import Chunk, Emit, Reply
 from gateway.contracts.store import Json
 from gateway.dialects import chat_chunks as made
 
@@ -16,9 +16,9 @@ async def nothing_to_release() -> None:
 def reply_of(*chunks: Chunk, release: Callable[[], Awaitable[None]] = nothing_to_release) -> Reply:
     """A reply that tells just these."""
 
-    async def stream(tell: Tell) -> None:
+    async def stream(emit: Emit) -> None:
         for chunk in chunks:
-            if (pause := tell(chunk)) is not None:
+            if (pause := emit(chunk)) is not None:
                 await pause()
 
     return Reply(stream, release)
@@ -40,11 +40,11 @@ async def stepping(reply: Reply) -> AsyncIterator[AsyncIterator[Chunk]]:
     async def pause() -> None:
         await go.acquire()
 
-    def tell(chunk: Chunk) -> Callable[[], Awaitable[None]]:
+    def emit(chunk: Chunk) -> Callable[[], Awaitable[None]]:
         waiting.put_nowait(chunk)
         return pause
 
-    streaming = asyncio.ensure_future(reply.stream(tell))
+    streaming = asyncio.ensure_future(reply.stream(emit))
 
     async def steps() -> AsyncIterator[Chunk]:
         while True:

@@ -4,7 +4,7 @@ from http import HTTPStatus
 
 import pytest
 
-from gateway.errors import CODES, Code, GatewayError, kept
+from gateway.errors import CODES, Code, GatewayError, without_traceback
 
 #: docs/errors.md and the design's contract; a code that is added or changed must be added or changed here.
 CONTRACT = {
@@ -136,7 +136,7 @@ def test_an_error_that_is_kept_does_not_keep_who_raised_it() -> None:
         try:
             raise first
         except GatewayError as error:
-            again = kept(error)
+            again = without_traceback(error)
         assert isinstance(again, GatewayError) and again is not first
         assert again.__traceback__ is None and again.__context__ is None
         assert vars(again) == vars(first) and str(again) == str(first)
@@ -145,7 +145,7 @@ def test_an_error_that_is_kept_does_not_keep_who_raised_it() -> None:
 def test_the_log_shows_where_an_error_of_another_kind_came_from() -> None:
     """It stays what it is."""
     failure = ValueError("x")
-    assert kept(failure) is failure
+    assert without_traceback(failure) is failure
 
 
 def test_an_unknown_code_is_a_mistake_of_ours() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from gateway.agent.output.scanner import AnswerScanner, Calls, Outcome, Prose
-from gateway.contracts.exchange import Chunk, Pause, Reply, Tell
+from gateway.contracts.exchange import Chunk, Emit, Pause, Reply
 from gateway.contracts.store import Json
 from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.beside import ECHOED, Beside, Gathered, TooDeepError, safe
@@ -61,7 +61,7 @@ class Answer:
         """The text without the call."""
         return self._scanner.text
 
-    async def read(self, reply: Reply, tell: Tell) -> None:
+    async def read(self, reply: Reply, emit: Emit) -> None:
         """Tells what of it is the client's: text that is certainly no call, and what the model says beside it."""
         said, feed = self._usage.said, self._scanner.feed
 
@@ -73,16 +73,16 @@ class Answer:
                 except TooDeepError:
                     raise too_deep() from None
                 if told:
-                    pause = tell(told)
+                    pause = emit(told)
             if chunk:
                 said(chunk)
                 if (shown := feed(chunk)) and (shown := self._defuser.feed(shown)):
-                    pause = tell(self._spoken(shown)) or pause
+                    pause = emit(self._spoken(shown)) or pause
             return pause
 
         await reply.stream(take)
         if rest := self._further.beside.end_round():
-            tell(chunks.delta(rest))
+            emit(chunks.delta(rest))
 
     def finish(self) -> tuple[str, Outcome]:
         """What was held back and is text after all, and what the answer is."""
@@ -153,9 +153,9 @@ class PlainAnswer:
     def content(self) -> str:
         return "".join(self._content)
 
-    async def read(self, reply: Reply, tell: Tell) -> None:
+    async def read(self, reply: Reply, emit: Emit) -> None:
         """Raises GatewayError (upstream_error) for an answer that is too long to be kept."""
-        del tell
+        del emit
 
         def take(chunk: Chunk) -> None:
             if isinstance(chunk, str):

@@ -11,7 +11,7 @@ from gateway.errors import GatewayError
 T = TypeVar("T")
 
 
-class Budget:
+class TimeBudget:
     """`limit_s` seconds; `expiry` makes the error that says that they are over."""
 
     def __init__(self, limit_s: float, *, clock: Clock, expiry: Callable[[], GatewayError]) -> None:

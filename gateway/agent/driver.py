@@ -15,7 +15,7 @@ from itertools import chain
 import orjson
 
 from gateway.agent.answer import Answer, Further, PlainAnswer
-from gateway.agent.budget import Budget
+from gateway.agent.budget import TimeBudget
 from gateway.agent.doubt import doubted
 from gateway.agent.effect import Effects
 from gateway.agent.hidden_turns import HiddenTurns
@@ -23,16 +23,16 @@ from gateway.agent.loop import Action, Ask, Execute, Finish, Loop
 from gateway.agent.machine import new_machine
 from gateway.agent.outcome import count, defused_end, outcome_of, timeout
 from gateway.agent.output.scanner import Calls, Malformed
-from gateway.agent.parts import Crew
+from gateway.agent.parts import AgentParts
 from gateway.agent.patience import Patience, left
 from gateway.agent.progress import PARKED, Progress, lacks_credential, reopen, told_unknown
 from gateway.agent.questions import Questions
 from gateway.agent.retries import is_resumable, parked, pause_s
 from gateway.agent.round import Round
-from gateway.agent.workflow_loop import Script
+from gateway.agent.workflow_loop import WorkflowLoop
 from gateway.approvals.chat_texts import asking_run
-from gateway.contracts.calls import Planned, Told
-from gateway.contracts.exchange import Chunk, Exchange, Handler, Reply, Tell
+from gateway.contracts.calls import CallOutcome, PlannedCall
+from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Reply
 from gateway.contracts.journal import RunState
 from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.store import Json, StoreError
@@ -41,7 +41,7 @@ from gateway.dialects.usage import Usage
 from gateway.errors import GatewayError
 from gateway.runs.live import ANSWERS, CALLS, EFFECTS, RECORDED, STOPPING
 from gateway.runs.live import PARKED as PARKED_MARK
-from gateway.runs.recorder import Record
+from gateway.runs.recorder import RunRecorder
 from gateway.tools.native import native_tools
 
 log = logging.getLogger("gateway")
@@ -51,11 +51,11 @@ ASK_BEFORE = "hitl:ask_before"
 LEFT = "left"
 
 
-class Run:
+class RunDriver:
     """One run of a loop."""
 
-    def __init__(self, crew: Crew, limits: LoopLimits, exchange: Exchange, call_next: Handler) -> None:
-        self._crew = crew
+    def __init__(self, parts: AgentParts, limits: LoopLimits, exchange: Exchange, call_next: Handler) -> None:
+        self._parts = parts
         self._limits = limits
         self._exchange = exchange
         self._call_next = call_next
@@ -65,50 +65,50 @@ class Run:
         self._step = 0
         self._reply: Reply | None = None
         self._messages: list[Json] = exchange.body["messages"]
-        self._tell: Tell  # from `stream` on
+        self._tell: Emit  # from `stream` on
         self._quiet = True  # nothing was said in this round
-        self._questions = Questions(crew.desk, exchange)
+        self._questions = Questions(parts.approvals, exchange)
         self._before_question: int | None = None  # so many texts came before the question of an open answer
         self._expired = self._dropped = False
         self._closing: asyncio.Task[None] | None = None
         self._context: Json = {}
         self._further = Further()
         # A workflow without one of its steps is none.
-        self._consent = crew.consent if exchange.workflow is None else replace(crew.consent, on_reject="abort")
+        self._consent = parts.settings if exchange.workflow is None else replace(parts.settings, on_reject="abort")
         # None of these knows the run: it goes with its last reference, and is nothing for the collector to find.
         self._progress = Progress(Usage())
-        self._hidden = HiddenTurns(exchange, self._progress, store=crew.store, clock=crew.clock)
-        self._loop = new_machine(crew, limits, exchange, self._progress)
+        self._hidden = HiddenTurns(exchange, self._progress, store=parts.store, clock=parts.clock)
+        self._loop = new_machine(parts, limits, exchange, self._progress)
         limit_s = min(limits.timeout_s, exchange.budget_s)
-        self._budget = Budget(limit_s, clock=crew.clock, expiry=partial(timeout, limit_s, exchange.id))
-        self._record = Record(
-            store=crew.store,
+        self._budget = TimeBudget(limit_s, clock=parts.clock, expiry=partial(timeout, limit_s, exchange.id))
+        self._record = RunRecorder(
+            store=parts.store,
             exchange=exchange,
-            keeper=crew.keeper,
-            clock=crew.clock,
+            leases=parts.leases,
+            clock=parts.clock,
             progress=partial(self._progress.snapshot, self._loop, self._budget),
-            wrote=crew.tail.nudge,
+            wrote=parts.feed.nudge,
         )
-        self._patience = Patience(self._record, self._budget, clock=crew.clock, counters=crew.counters)
+        self._patience = Patience(self._record, self._budget, clock=parts.clock, counters=parts.counters)
 
     async def remember(self) -> None:
         """What is on record: hidden turns of the conversation, how far this run is. Raises StoreError."""
-        exchange, store = self._exchange, self._crew.store
+        exchange, store = self._exchange, self._parts.store
         if (resume := exchange.resume) is not None:
             self._record.hold()
             steps = await store.steps(resume.run.id, tenant=resume.run.tenant)
             self._record.resume(resume.run, steps)
             snapshot = orjson.loads(resume.run.progress)
-            self._progress.restore(snapshot, self._loop, steps, self._crew.in_use.judge, exchange)
+            self._progress.restore(snapshot, self._loop, steps, self._parts.in_use.judge, exchange)
             self._budget.restore(snapshot["spent_s"])
         elif exchange.intent is not None and exchange.intent.rule == ASK_BEFORE and not exchange.dry:
             self._progress.asked_for = True
-            await self._crew.desk.remembered.ask_before(exchange)
+            await self._parts.approvals.remembered.ask_before(exchange)
         self._messages = await self._hidden.conversation()
 
-    async def stream(self, tell: Tell) -> None:
+    async def stream(self, emit: Emit) -> None:
         """Tells what the client gets: text, events, one finish reason, the usage of the whole turn."""
-        self._tell = tell
+        self._tell = emit
         self._budget.start(self._expire)
         try:
             if self._exchange.events:
@@ -139,11 +139,11 @@ class Run:
             await self.release()
             self.drop()
             if not self._exchange.dry and self._outcome not in (*PARKED, LEFT):
-                count(self._loop, self._outcome, self._crew.counters)
+                count(self._loop, self._outcome, self._parts.counters)
 
     async def _begin(self) -> None:
         """A workflow is on record before its first step, and its user may want to be asked before each."""
-        if isinstance(self._loop, Script):
+        if isinstance(self._loop, WorkflowLoop):
             if not self._record.begun:
                 await self._record.begin()
             await self._say({RECORDED: True})
@@ -178,9 +178,9 @@ class Run:
         if rest:
             await self._say(rest)
         if isinstance(found, Malformed):
-            self._crew.counters.count("agent_parse_failures")
-            run, now_s = self._exchange, self._crew.clock.monotonic()
-            self._crew.malformed.told(found.reason, run_id=run.id, chain=run.chain, now_s=now_s)
+            self._parts.counters.count("agent_parse_failures")
+            run, now_s = self._exchange, self._parts.clock.monotonic()
+            self._parts.malformed.told(found.reason, run_id=run.id, chain=run.chain, now_s=now_s)
         elif isinstance(found, Calls):
             await self._look_whether_asked_for()
             calls = await doubted(found.calls, self._read_so_far(), besides=self._loop.client_tools)
@@ -194,14 +194,14 @@ class Run:
         del said[n_said:]  # a run that goes on later says it anew
         if not may or (wait_s := pause_s(error, tries=tries, left_s=left_s)) is None:
             return False
-        self._crew.counters.count("model_retries")
+        self._parts.counters.count("model_retries")
         await self.release()
         with suppress(GatewayError):  # its time is over, or its client is gone: the next step sees that
             await self._budget.within(asyncio.sleep(wait_s))
         return True
 
     def _new_answer(self) -> Answer | PlainAnswer:
-        if isinstance(self._loop, Script):
+        if isinstance(self._loop, WorkflowLoop):
             return PlainAnswer(usage=self._progress.usage)
         return Answer(usage=self._progress.usage, spoken=self._spoken, further=self._further)
 
@@ -226,7 +226,7 @@ class Run:
         """Calls the model with all that was said, hidden or not."""
         body = self._loop.request(self._exchange.body, self._messages)
         if self._limits.tool_format == "native" and isinstance(self._loop, Loop):
-            ours = native_tools(self._crew.in_use.judge.catalog, self._exchange, besides=self._loop.client_tools)
+            ours = native_tools(self._parts.in_use.judge.catalog, self._exchange, besides=self._loop.client_tools)
             if ours:
                 body["tools"] = [*(self._exchange.body.get("tools") or ()), *ours]
         asked = replace(self._exchange, body=body, budget_s=self._budget.left_s)
@@ -247,7 +247,7 @@ class Run:
     async def _look_whether_asked_for(self) -> None:
         """Whether the user wants to be asked before each call of this run or conversation."""
         progress = self._progress
-        progress.asked_for = progress.asked_for or await self._crew.desk.remembered.asks_before(self._exchange)
+        progress.asked_for = progress.asked_for or await self._parts.approvals.remembered.asks_before(self._exchange)
 
     # Rounds of calls.
 
@@ -268,32 +268,32 @@ class Run:
         return self._new_round(action.planned, numbers, {}, reopened=False)
 
     async def _reopened(self) -> Round | Finish:
-        exchange, crew = self._exchange, self._crew
-        approvals = await crew.desk.of_run(exchange.id, tenant=exchange.caller.tenant)
-        opened = reopen(self._progress, self._record, approvals, crew.in_use.judge, exchange)
+        exchange, parts = self._exchange, self._parts
+        approvals = await parts.approvals.of_run(exchange.id, tenant=exchange.caller.tenant)
+        opened = reopen(self._progress, self._record, approvals, parts.in_use.judge, exchange)
         if opened.unknown:
             self._state = "unknown"
-            return Finish(await told_unknown(opened.unknown, self._record, exchange, crew.counters), "stop")
+            return Finish(await told_unknown(opened.unknown, self._record, exchange, parts.counters), "stop")
         return self._new_round(opened.planned, opened.numbers, opened.done, reopened=True)
 
     def _new_round(
-        self, planned: Sequence[Planned], numbers: Sequence[int], done: Mapping[int, Told], *, reopened: bool
+        self, planned: Sequence[PlannedCall], numbers: Sequence[int], done: Mapping[int, CallOutcome], *, reopened: bool
     ) -> Round:
-        crew = self._crew
+        parts = self._parts
         effects = Effects(
-            counters=crew.counters,
+            counters=parts.counters,
             exchange=self._exchange,
-            record=self._record,
+            recorder=self._record,
             budget=self._budget,
             progress=self._progress,
             limit_chars=self._limits.result_chars,
         )
         return Round(
-            in_use=crew.in_use,
-            desk=crew.desk,
-            consent=self._consent,
+            in_use=parts.in_use,
+            approvals=parts.approvals,
+            settings=self._consent,
             exchange=self._exchange,
-            record=self._record,
+            recorder=self._record,
             budget=self._budget,
             effects=effects,
             planned=planned,
@@ -318,7 +318,7 @@ class Run:
         """A chat program keeps what it has of an answer that its user stops: the conversation goes on from there."""
         if self._before_question is not None:
             before = "".join(self._progress.said[: self._before_question])
-            await self._hidden.park(self._loop.hidden, retold=before)
+            await self._hidden.park(self._loop.hidden, replayed_text=before)
 
     def _begun(self) -> None:
         """A mark, for which nobody has to be waited for."""
@@ -329,7 +329,7 @@ class Run:
             self._state, self._context = round_.state, round_.context
             return round_.finish
         self._progress.is_open = False
-        return defused_end(self._loop.executed(round_.planned, round_.told))
+        return defused_end(self._loop.executed(round_.planned, round_.outcome))
 
     # The end of a turn.
 
@@ -372,7 +372,7 @@ class Run:
             error = GatewayError("internal_error", "The gateway failed; its log has this request id.")
         else:
             return failure
-        if isinstance(self._loop, Script):
+        if isinstance(self._loop, WorkflowLoop):
             error = self._loop.at_step(error)
         self._outcome = outcome_of(error)
         if self._outcome != "error":

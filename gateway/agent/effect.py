@@ -12,17 +12,17 @@ from dataclasses import dataclass, replace
 
 import orjson
 
-from gateway.agent.budget import Budget
+from gateway.agent.budget import TimeBudget
 from gateway.agent.progress import Progress
-from gateway.contracts.calls import Planned, Told
+from gateway.contracts.calls import CallOutcome, PlannedCall
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.journal import Approval
 from gateway.contracts.plugin import Counters
 from gateway.contracts.store import UnwrittenError
 from gateway.errors import GatewayError
 from gateway.runs.lease import LOST
-from gateway.runs.recorder import Record
-from gateway.tools.catalog import Entry
+from gateway.runs.recorder import RunRecorder
+from gateway.tools.catalog import CatalogEntry
 from gateway.tools.in_use import Equipment
 
 #: How long a tool may go on whose client is gone, or whose gateway stops; none where the run is somebody else's.
@@ -35,22 +35,22 @@ class Effects:
 
     counters: Counters
     exchange: Exchange
-    record: Record
-    budget: Budget
+    recorder: RunRecorder
+    budget: TimeBudget
     progress: Progress
     limit_chars: int
 
     async def run(
         self,
         number: int,
-        planned: Planned,
-        entry: Entry,
+        planned: PlannedCall,
+        entry: CatalogEntry,
         *,
         equipment: Equipment,
         approval: Approval | None,
         stands: Callable[[], bool],
         begun: Callable[[], None],
-    ) -> Told | None:
+    ) -> CallOutcome | None:
         """The result of a call that may run.
 
         None: what let it run had changed by the time that its start was on record, so it did not. `stands` tells; the
@@ -64,36 +64,38 @@ class Effects:
                 self.progress.strangers.add(number)  # from the start: nobody knows how much of a call comes back
             await self._start(number, approval, tainted=tainted)
             if not stands():
-                self.record.withdraw(number)
+                self.recorder.withdraw(number)
                 return None
             begun()
-            told = await self._called(number, planned, entry, equipment)
+            outcome = await self._called(number, planned, entry, equipment)
             if approval is not None and approval.edited is not None:
                 arguments = orjson.dumps(planned.call.arguments).decode()
-                told = replace(told, shown=f"[A person changed the arguments to {arguments}]\n{told.shown}")
-            await self._finish(number, told)
-            return told
+                outcome = replace(outcome, shown=f"[A person changed the arguments to {arguments}]\n{outcome.shown}")
+            await self._finish(number, outcome)
+            return outcome
         finally:
             await let_go()
 
     async def _start(self, number: int, approval: Approval | None, *, tainted: bool) -> None:
         """The last thing before a call runs. Raises GatewayError: then it must not."""
         try:
-            await self.record.start(number, approval=approval, tainted=tainted)
-            await self.record.confirm()
+            await self.recorder.start(number, approval=approval, tainted=tainted)
+            await self.recorder.confirm()
         except asyncio.CancelledError:
-            self.record.withdraw(number)
+            self.recorder.withdraw(number)
             raise
         except UnwrittenError:
-            if self.record.steps[number].state == "started":  # nobody knows whether the run is ours behind that line
-                self.record.withdraw(number)
+            if self.recorder.steps[number].state == "started":  # nobody knows whether the run is ours behind that line
+                self.recorder.withdraw(number)
             raise
         except GatewayError:
-            if self.record.steps[number].state == "started":  # the run was lost behind that line
-                await self.record.late(number, "It did not run.")
+            if self.recorder.steps[number].state == "started":  # the run was lost behind that line
+                await self.recorder.late(number, "It did not run.")
             raise
 
-    async def _called(self, number: int, planned: Planned, entry: Entry, equipment: Equipment) -> Told:
+    async def _called(
+        self, number: int, planned: PlannedCall, entry: CatalogEntry, equipment: Equipment
+    ) -> CallOutcome:
         call = replace(planned.call, harmless=planned.is_harmless)
         work = asyncio.get_running_loop().create_task(
             equipment.runner.run(entry, call, self.exchange, limit_chars=self.limit_chars)
@@ -106,7 +108,7 @@ class Effects:
             await _to_its_end(self._stop(number, work, grace_s=grace_s, idempotent=entry.spec.idempotent))
             raise
 
-    async def _stop(self, number: int, work: "asyncio.Task[Told]", *, grace_s: float, idempotent: bool) -> None:
+    async def _stop(self, number: int, work: "asyncio.Task[CallOutcome]", *, grace_s: float, idempotent: bool) -> None:
         """Ends a call, and writes down what is known of it."""
         if grace_s:
             await asyncio.wait({work}, timeout=grace_s)
@@ -114,21 +116,21 @@ class Effects:
         if not ended:
             work.cancel()
             await asyncio.wait({work})
-        told = None if work.cancelled() or work.exception() is not None else work.result()
-        if told is not None and (ended or told.ok):  # a failure may be what stopping it led to
-            await self._finish(number, told)
+        outcome = None if work.cancelled() or work.exception() is not None else work.result()
+        if outcome is not None and (ended or outcome.ok):  # a failure may be what stopping it led to
+            await self._finish(number, outcome)
         elif idempotent:
-            self.record.again(number, None)
+            self.recorder.again(number, None)
         else:
             await self._finish(number, None)
 
-    async def _finish(self, number: int, told: Told | None) -> None:
+    async def _finish(self, number: int, outcome: CallOutcome | None) -> None:
         """Writes down what came of a call; None: nobody knows. Raises GatewayError: the run is somebody else's."""
-        tool = self.record.steps[number].tool
-        if told is None:
+        tool = self.recorder.steps[number].tool
+        if outcome is None:
             self.counters.count("unknown_outcomes", tool=tool)
         try:
-            await self.record.finish(number, told, ok=told is not None and told.ok)
+            await self.recorder.finish(number, outcome, ok=outcome is not None and outcome.ok)
         except GatewayError:
             self.counters.count("late_outcomes", tool=tool)
             raise

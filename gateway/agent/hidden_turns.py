@@ -67,7 +67,7 @@ class HiddenTurns:
         self._marked = True
         await self._put_mark(self._named)
 
-    async def park(self, hidden: Sequence[Json], *, retold: str = "") -> None:
+    async def park(self, hidden: Sequence[Json], *, replayed_text: str = "") -> None:
         """Keeps what the run did until its turn ended in a question, however its client goes on.
 
         `retold`: the text before the question, where the client did not wait for the end of its answer.
@@ -75,7 +75,7 @@ class HiddenTurns:
         progress = self._progress
         if progress.question is None:
             keys = await self._answered(())
-            progress.question = Question(keys.prefix, keys.place, progress.start, len(hidden), retold)
+            progress.question = Question(keys.prefix, keys.place, progress.start, len(hidden), replayed_text)
         progress.kept = len(hidden)
         if hidden or progress.tainted:
             await self._keep_question(hidden, progress.question, ())

@@ -11,7 +11,7 @@ from typing import Literal
 import orjson
 
 from gateway.agent.output.scanner import Calls, Malformed, Outcome
-from gateway.contracts.calls import FoundCall, Planned, Told
+from gateway.contracts.calls import CallOutcome, FoundCall, PlannedCall
 from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.store import Json
 from gateway.dialects.chat_request import not_forced
@@ -37,7 +37,7 @@ class Ask:
 class Execute:
     """Run these calls in order, then tell `executed`."""
 
-    planned: tuple[Planned, ...]
+    planned: tuple[PlannedCall, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Finish:
 
 Action = Ask | Execute | Finish
 #: Judges one call: (name towards the model, parameters) -> what is planned.
-Plan = Callable[[FoundCall, str], Planned]
+Plan = Callable[[FoundCall, str], PlannedCall]
 
 
 @dataclass(slots=True)
@@ -99,10 +99,10 @@ class Loop:
         self._complaints.clear()
         return Finish("", finish_reason if finish_reason in _FINISH else "stop")  # type: ignore[arg-type]
 
-    def executed(self, planned: Sequence[Planned], results: Sequence[Told]) -> Action:
+    def executed(self, planned: Sequence[PlannedCall], results: Sequence[CallOutcome]) -> Action:
         """What follows from the results of `planned`, one for each."""
-        told = self._repetition_note(planned)
-        self.hidden += self._messages(planned, [result.shown + told for result in results])
+        outcome = self._repetition_note(planned)
+        self.hidden += self._messages(planned, [result.shown + outcome for result in results])
         ended = [r.whole for p, r in zip(planned, results, strict=True) if p.call.terminate and p.refusal is None]
         if ended and not self._theirs:
             return Finish("\n".join(ended), "stop")
@@ -122,7 +122,7 @@ class Loop:
             "repeated": self._repeated,
         }
 
-    def restore(self, snapshot: Json, rounds: Iterable[tuple[str, Json, Sequence[Planned], Sequence[str]]]) -> None:
+    def restore(self, snapshot: Json, rounds: Iterable[tuple[str, Json, Sequence[PlannedCall], Sequence[str]]]) -> None:
         """Goes on where a run was that is on record; `rounds` are those with all of their results."""
         for content, beside, planned, shown in rounds:
             self._content, self._beside = content, beside
@@ -183,7 +183,7 @@ class Loop:
         if self.asked + len(planned) > self.limits.max_tool_calls:
             self.asked = self.limits.max_tool_calls
             refusal = "Not run: this group of calls crosses the limit of this turn. Answer with what you know."
-            planned = tuple(Planned(p.call, p.spec, p.verdict, refusal) for p in planned)
+            planned = tuple(PlannedCall(p.call, p.spec, p.verdict, refusal) for p in planned)
         else:
             self.asked += len(planned)
         self._count_repetition(planned)
@@ -194,7 +194,7 @@ class Loop:
             return Finish("", "function_call", self._theirs[:1])
         return Finish("", "tool_calls", self._theirs)
 
-    def _count_repetition(self, planned: Sequence[Planned]) -> None:
+    def _count_repetition(self, planned: Sequence[PlannedCall]) -> None:
         for p in planned:
             key = p.call.tool, orjson.dumps(p.call.arguments, option=orjson.OPT_SORT_KEYS)
             self._repeated = self._repeated + 1 if key == self._last else 1
@@ -206,23 +206,23 @@ class Loop:
                     f"was stopped (run {self.run_id}).",
                 )
 
-    def _repetition_note(self, planned: Sequence[Planned]) -> str:
+    def _repetition_note(self, planned: Sequence[PlannedCall]) -> str:
         if not planned or self._repeated < REPEATED_TOLD:
             return ""
         return (
             f"\n[This is call number {self._repeated} with the same arguments. Do something else, or answer in text.]"
         )
 
-    def _messages(self, planned: Sequence[Planned], contents: Sequence[str]) -> list[Json]:
+    def _messages(self, planned: Sequence[PlannedCall], contents: Sequence[str]) -> list[Json]:
         if self.limits.result_role == "user":
             calls = [{"tool": p.call.tool, "parameters": p.call.arguments, "terminate": False} for p in planned]
             said = orjson.dumps(calls if len(calls) > 1 else calls[0]).decode()
-            told = "\n\n".join(
+            outcome = "\n\n".join(
                 f"Result of the tool {p.call.tool}:\n{text}" for p, text in zip(planned, contents, strict=True)
             )
             return [
                 self._answer(f"{self._content}\n{said}".strip()),
-                {"role": "user", "content": told},
+                {"role": "user", "content": outcome},
             ]
         further = self._beside.get("calls", {})
         return [

@@ -5,7 +5,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from gateway.agent.loop import Action, Finish, Loop
-from gateway.agent.workflow_loop import Script
+from gateway.agent.workflow_loop import WorkflowLoop
 from gateway.contracts.plugin import Counters
 from gateway.dialects.imitation import defused
 from gateway.errors import GatewayError
@@ -25,9 +25,9 @@ def outcome_of(error: GatewayError) -> str:
     return _OUTCOMES.get(error.code, "error")
 
 
-def count(loop: Loop | Script, outcome: str, counters: Counters) -> None:
+def count(loop: Loop | WorkflowLoop, outcome: str, counters: Counters) -> None:
     """Counts a run that is over."""
-    if isinstance(loop, Script):
+    if isinstance(loop, WorkflowLoop):
         counters.count("workflow_runs", workflow=loop.workflow.name, outcome=outcome)
     else:
         counters.count("agent_runs", outcome=outcome)

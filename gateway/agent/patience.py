@@ -9,11 +9,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from gateway.agent.budget import Budget
+from gateway.agent.budget import TimeBudget
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.store import StoreError, UnwrittenError
 from gateway.errors import GatewayError
-from gateway.runs.recorder import Record
+from gateway.runs.recorder import RunRecorder
 
 log = logging.getLogger("gateway")
 
@@ -33,8 +33,8 @@ def left(run_id: str) -> GatewayError:
 class Patience:
     """The waits of one run; their time is not the run's."""
 
-    def __init__(self, record: Record, budget: Budget, *, clock: Clock, counters: Counters) -> None:
-        self._record = record
+    def __init__(self, recorder: RunRecorder, budget: TimeBudget, *, clock: Clock, counters: Counters) -> None:
+        self._record = recorder
         self._budget = budget
         self._clock = clock
         self._counters = counters

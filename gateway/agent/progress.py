@@ -5,11 +5,11 @@ from dataclasses import asdict, dataclass, field
 
 import orjson
 
-from gateway.agent.budget import Budget
+from gateway.agent.budget import TimeBudget
 from gateway.agent.loop import Loop
-from gateway.agent.workflow_loop import Script
+from gateway.agent.workflow_loop import WorkflowLoop
 from gateway.approvals.texts import language_of, unknown_text
-from gateway.contracts.calls import Planned, Told
+from gateway.contracts.calls import CallOutcome, PlannedCall
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.journal import Approval, RunState, StoredStep
 from gateway.contracts.plugin import Counters
@@ -18,7 +18,7 @@ from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolCall, ToolSpec
 from gateway.dialects.chat_request import last_user_text
 from gateway.dialects.usage import Usage
-from gateway.runs.recorder import Record
+from gateway.runs.recorder import RunRecorder
 from gateway.tools.judge import Judge
 
 #: States in which a run waits in the store: its turn is over, it is not.
@@ -74,7 +74,7 @@ class Progress:
         """The same without the result of this step, which its own call does not know."""
         return self.read_tainted or bool(self.strangers - {number})
 
-    def snapshot(self, loop: Loop | Script, budget: Budget) -> Json:
+    def snapshot(self, loop: Loop | WorkflowLoop, budget: TimeBudget) -> Json:
         return {
             "loop": loop.snapshot(),
             "usage": self.usage.snapshot(),
@@ -90,7 +90,7 @@ class Progress:
         }
 
     def restore(
-        self, snapshot: Json, loop: Loop | Script, steps: Sequence[StoredStep], judge: Judge, exchange: Exchange
+        self, snapshot: Json, loop: Loop | WorkflowLoop, steps: Sequence[StoredStep], judge: Judge, exchange: Exchange
     ) -> None:
         self.usage.restore(snapshot["usage"])
         self.said = [snapshot["said"]] if snapshot["said"] else []
@@ -117,7 +117,7 @@ class Progress:
         )
 
 
-def planned_of(step: StoredStep, judge: Judge, exchange: Exchange) -> Planned:
+def planned_of(step: StoredStep, judge: Judge, exchange: Exchange) -> PlannedCall:
     """A call as it was planned, with the tool as it is now."""
     entry = judge.catalog.find(step.model_name, exchange)
     call = ToolCall(
@@ -130,7 +130,7 @@ def planned_of(step: StoredStep, judge: Judge, exchange: Exchange) -> Planned:
         if entry is not None and entry.spec.name == step.tool
         else ToolSpec(name=step.tool, description="", parameters={})
     )
-    return Planned(call, spec, verdict, refusal, step.risk_level)
+    return PlannedCall(call, spec, verdict, refusal, step.risk_level)
 
 
 def shown_of(step: StoredStep) -> str:
@@ -141,40 +141,40 @@ def shown_of(step: StoredStep) -> str:
 class Open:
     """The round in which a run stopped. `unknown` are steps of which nobody knows what became of them."""
 
-    planned: list[Planned]
+    planned: list[PlannedCall]
     numbers: list[int]
-    done: Mapping[int, Told]
+    done: Mapping[int, CallOutcome]
     unknown: list[int]
 
 
 def reopen(
-    progress: Progress, record: Record, approvals: Mapping[int, Approval], judge: Judge, exchange: Exchange
+    progress: Progress, recorder: RunRecorder, approvals: Mapping[int, Approval], judge: Judge, exchange: Exchange
 ) -> Open:
     """The open round of a run that goes on."""
     _, numbers, _ = progress.rounds[-1]
     planned, done, unknown = [], {}, []
     for number in numbers:
-        step = record.steps[number]
+        step = recorder.steps[number]
         was = planned_of(step, judge, exchange)
         if step.state in _KNOWN or (step.state == "rejected" and step.result is not None):
-            done[number] = Told(shown_of(step), step.result or "", ok=step.state == "finished")
+            done[number] = CallOutcome(shown_of(step), step.result or "", ok=step.state == "finished")
         elif step.state in ("started", "unknown"):
             if step.state == "started" and was.spec is not None and was.spec.idempotent:
                 approval = approvals.get(number)
-                record.again(number, approval.id if approval is not None and approval.state == "executing" else None)
+                recorder.again(number, approval.id if approval is not None and approval.state == "executing" else None)
             else:
                 unknown.append(number)
         planned.append(was)
     return Open(planned, list(numbers), done, unknown)
 
 
-async def told_unknown(numbers: Sequence[int], record: Record, exchange: Exchange, counters: Counters) -> str:
+async def told_unknown(numbers: Sequence[int], recorder: RunRecorder, exchange: Exchange, counters: Counters) -> str:
     """Writes down that nobody knows what became of these calls; what the user is told."""
     for number in numbers:
-        if record.steps[number].state == "started":
-            counters.count("unknown_outcomes", tool=record.steps[number].tool)
-            await record.finish(number, None, ok=False)
-    first = record.steps[numbers[0]]
+        if recorder.steps[number].state == "started":
+            counters.count("unknown_outcomes", tool=recorder.steps[number].tool)
+            await recorder.finish(number, None, ok=False)
+    first = recorder.steps[numbers[0]]
     language = language_of(last_user_text(exchange.body["messages"]))
     return unknown_text(first.tool, run_id=exchange.id, step=first.number, language=language)
 

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from gateway.approvals import chat_texts as spoken
 from gateway.approvals import texts
-from gateway.approvals.approvals import Desk, approval_view
+from gateway.approvals.approvals import Approvals, approval_view
 from gateway.approvals.escaping import Language
 from gateway.contracts.exchange import Chunk, Exchange
 from gateway.contracts.journal import Approval, StoredStep
@@ -22,7 +22,7 @@ Say: TypeAlias = Callable[[Chunk], Awaitable[None]]
 class Questions:
     """Those of one answer."""
 
-    desk: Desk
+    approvals: Approvals
     exchange: Exchange
     _stands: list[str] = field(default_factory=list)  # the approvals that the question in this answer is about
 
@@ -44,7 +44,7 @@ class Questions:
         """Returns what ends the answer of a turn that waits for these."""
         if self._stands != [approval.id for approval in pending]:
             return self._question(pending)
-        may_decide = self.desk.answering(self.exchange.caller).may_decide
+        may_decide = self.approvals.answering(self.exchange.caller).may_decide
         return texts.still_undecided_text(may_decide=may_decide, language=self.language)
 
     @property
@@ -59,8 +59,8 @@ class Questions:
         if not self.are_shared:
             return None
         for step in steps:
-            asked = await self.desk.asked_already(step, self.exchange)
-            of_run = {} if asked is None else await self.desk.of_run(asked.run_id, tenant=asked.tenant)
+            asked = await self.approvals.asked_already(step, self.exchange)
+            of_run = {} if asked is None else await self.approvals.of_run(asked.run_id, tenant=asked.tenant)
             pending = [approval for approval in of_run.values() if approval.state == "pending"]
             if asked is not None and pending:  # else somebody has decided this moment
                 before = texts.waiting_already_text(
@@ -70,5 +70,5 @@ class Questions:
         return None
 
     def _question(self, pending: Sequence[Approval], *, held_s: float | None = None) -> str:
-        answering = self.desk.answering(self.exchange.caller, held_s=held_s)
+        answering = self.approvals.answering(self.exchange.caller, held_s=held_s)
         return spoken.turn_text(pending, language=self.language, answering=answering)

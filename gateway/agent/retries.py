@@ -7,7 +7,7 @@ from typing import Final
 
 from gateway.agent.loop import Loop
 from gateway.agent.progress import Progress
-from gateway.agent.workflow_loop import Script
+from gateway.agent.workflow_loop import WorkflowLoop
 from gateway.contracts.exchange import Exchange
 from gateway.errors import GatewayError
 
@@ -31,7 +31,7 @@ def pause_s(error: GatewayError, *, tries: int, left_s: float) -> float | None:
     return wanted_s if wanted_s < left_s else None
 
 
-def is_resumable(error: GatewayError, progress: Progress, loop: Loop | Script) -> bool:
+def is_resumable(error: GatewayError, progress: Progress, loop: Loop | WorkflowLoop) -> bool:
     """Returns whether a run that this error ends between two rounds can go on later, from where it was.
 
     A step of a workflow says how it ended.

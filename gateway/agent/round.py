@@ -14,25 +14,25 @@ from typing import TypeAlias, TypedDict
 
 import orjson
 
-from gateway.agent.budget import Budget
+from gateway.agent.budget import TimeBudget
 from gateway.agent.effect import Effects
 from gateway.agent.loop import Finish
-from gateway.agent.parts import Consent
+from gateway.agent.parts import ApprovalSettings
 from gateway.agent.progress import Progress
 from gateway.agent.questions import Questions
 from gateway.approvals import chat_texts as spoken
 from gateway.approvals import texts
-from gateway.approvals.approvals import Desk, against, approval_view
+from gateway.approvals.approvals import Approvals, approval_view, was_rejected
 from gateway.approvals.escaping import Language
-from gateway.contracts.calls import Planned, Told
+from gateway.contracts.calls import CallOutcome, PlannedCall
 from gateway.contracts.exchange import Chunk, Exchange
 from gateway.contracts.journal import Approval, ApprovalState, AskedAlreadyError, Grant, RunState, StepState
 from gateway.contracts.store import Json
 from gateway.dialects import chat_chunks as chunks
 from gateway.runs.lease import lost
 from gateway.runs.live import WAITS
-from gateway.runs.recorder import Record
-from gateway.tools.catalog import Entry
+from gateway.runs.recorder import RunRecorder
+from gateway.tools.catalog import CatalogEntry
 from gateway.tools.in_use import InUse
 from gateway.tools.judge import Judge
 
@@ -56,22 +56,22 @@ class Round:
     """
 
     in_use: InUse
-    desk: Desk
-    consent: Consent
+    approvals: Approvals
+    settings: ApprovalSettings
     exchange: Exchange
-    record: Record
-    budget: Budget
+    recorder: RunRecorder
+    budget: TimeBudget
     effects: Effects
-    planned: Sequence[Planned]
+    planned: Sequence[PlannedCall]
     numbers: Sequence[int]
-    done: Mapping[int, Told]
+    done: Mapping[int, CallOutcome]
     progress: Progress
     say: Callable[[Chunk], Awaitable[None]]  # to the client: texts, events, and marks of `gateway.runs.live`
     begun: Callable[[], None]  # there may be an effect from here on
     questions: Questions
     left: Callable[[], Awaitable[None]]  # the client left its answer open, with the question in it
     reopened: bool = False  # another process, or another request, began this round
-    told: list[Told] = field(default_factory=list)
+    outcome: list[CallOutcome] = field(default_factory=list)
     finish: Finish | None = None
     state: RunState = "completed"
     context: Json = field(default_factory=dict)
@@ -91,12 +91,12 @@ class Round:
         for i, number in enumerate(self.numbers):
             if self._is_over():
                 return
-            told = self.done.get(number) or await self._through(i)
-            if told is not None:
-                self.told.append(told)
-        await self.record.refused()
+            outcome = self.done.get(number) or await self._through(i)
+            if outcome is not None:
+                self.outcome.append(outcome)
+        await self.recorder.refused()
 
-    async def _through(self, i: int) -> Told | None:
+    async def _through(self, i: int) -> CallOutcome | None:
         """One call, from a person's word, where it takes one, to its result; None: the turn ends instead."""
         looks = 0
         while (refused := _refused(self.planned[i])) is None:
@@ -110,15 +110,15 @@ class Round:
                 if self._is_over():
                     return None
                 approval = self._approvals[self.numbers[i]]
-                if (told := self._rejected(i, approval)) is not None:
-                    return told
+                if (outcome := self._rejected(i, approval)) is not None:
+                    return outcome
                 if approval.state != "approved":  # what it cleared is somebody else's, or was done
                     raise lost(self.exchange.id)
             await self._ask([i])
             if self._is_over():
                 return None
-            if self._is_cleared(i) and (told := await self._carried_out(i, approval)) is not None:
-                return told
+            if self._is_cleared(i) and (outcome := await self._carried_out(i, approval)) is not None:
+                return outcome
         return refused
 
     def _asks(self, i: int) -> bool:
@@ -129,7 +129,7 @@ class Round:
         number = self.numbers[i]
         return self.planned[i].refusal is None and (not self._asks(i) or self._approvals[number].state == "approved")
 
-    async def _carried_out(self, i: int, approval: Approval | None) -> Told | None:
+    async def _carried_out(self, i: int, approval: Approval | None) -> CallOutcome | None:
         """The result of a call that is cleared; None: what cleared it has changed by the time that it was to run."""
         number = self.numbers[i]
         if approval is not None and self._approvals[number].id != approval.id:
@@ -140,7 +140,7 @@ class Round:
             return None
         if self.exchange.events:
             await self.say(chunks.event({**_named(planned, i), "type": "tool.started"}))
-        told = await self.effects.run(
+        outcome = await self.effects.run(
             number,
             planned,
             entry,
@@ -149,11 +149,11 @@ class Round:
             stands=lambda: self._looked.get(number) == self._sight(i),
             begun=self.begun,
         )
-        if told is not None:
+        if outcome is not None:
             self._moments += 1
             if self.exchange.events:
                 await self.say(chunks.event({**_named(planned, i), "type": "tool.finished"}))
-        return told
+        return outcome
 
     # The look at what may run.
 
@@ -162,7 +162,7 @@ class Round:
         number = self.numbers[i]
         progress = self.progress
         if self._moments:
-            progress.asked_for = progress.asked_for or await self.desk.remembered.asks_before(self.exchange)
+            progress.asked_for = progress.asked_for or await self.approvals.remembered.asks_before(self.exchange)
             if number in self._granted and await self._grant(i) is None:
                 self._granted.discard(number)
         if self._looked.get(number) == (sight := self._sight(i)):
@@ -174,10 +174,10 @@ class Round:
         self._looked[number] = sight
         if (now.verdict, now.refusal) != (was.verdict, was.refusal):
             self._replan(i, replace(self.planned[i], verdict=now.verdict, refusal=now.refusal))
-            self.record.judged(number, self.planned[i])
+            self.recorder.judged(number, self.planned[i])
             approval = self._approvals.get(number)
             if now.refusal is not None and approval is not None and approval.state in ("pending", "approved"):
-                self.record.outdated(approval)
+                self.recorder.outdated(approval)
 
     def _sight(self, i: int) -> "_Sight":
         """What a look at a call depends on, and what has happened in this round so far."""
@@ -187,7 +187,7 @@ class Round:
         tainted = self.progress.tainted_besides(self.numbers[i])
         return judge, entry, planned, tainted, self.progress.asked_for, self._moments
 
-    def _as_it_runs(self, i: int) -> Planned:
+    def _as_it_runs(self, i: int) -> PlannedCall:
         """The call that was approved, which is not always the one that the model asked for."""
         planned, approval = self.planned[i], self._approvals.get(self.numbers[i])
         if approval is None or approval.edited is None:
@@ -215,16 +215,16 @@ class Round:
         held = [i for i in open_ if self._asks(i)]
         lacking = [self.numbers[i] for i in held if self._lacks(self.numbers[i])]
         if lacking and self.exchange.approvals == "reject":
-            step = self.record.steps[lacking[0]]
+            step = self.recorder.steps[lacking[0]]
             arguments = orjson.loads(step.arguments)
             shown = texts.Shown(id="", tool=step.tool, arguments=arguments, reason=step.reason, rule=step.rule)
             self._end("rejected", texts.refused_here_text(shown, **self._told_so_far()))
-            await self.record.refused()
+            await self.recorder.refused()
             return
         if lacking and (other := await self._issue(lacking)) is not None:
             self.context = other[1]
             self._end("completed", other[0])
-            await self.record.refused()
+            await self.recorder.refused()
         elif lacking:
             self.begun()
 
@@ -236,20 +236,20 @@ class Round:
             self._refuse(i, "refused", f"Error: {refusal}")
         elif (grant := await self._grant(i)) is not None:
             self._granted.add(self.numbers[i])
-            self.record.granted(self.numbers[i], grant.id, grant.granted_by)
+            self.recorder.granted(self.numbers[i], grant.id, grant.granted_by)
 
     async def _grant(self, i: int) -> Grant | None:
         """A remembered approval that clears the call now; none does for who wants to be asked before each."""
         if self.progress.asked_for:
             return None
-        return await self.desk.remembered.grant(self.record.steps[self.numbers[i]], self.exchange)
+        return await self.approvals.remembered.grant(self.recorder.steps[self.numbers[i]], self.exchange)
 
     async def _read(self) -> None:
         """The approvals as they are. One of a call that may run once more is approved again with the next line."""
-        found = await self.desk.of_run(self.exchange.id, tenant=self.exchange.caller.tenant)
+        found = await self.approvals.of_run(self.exchange.id, tenant=self.exchange.caller.tenant)
         self._approvals = {
             number: replace(approval, state="approved")
-            if approval.state == "executing" and self.record.steps[number].state == "requested"
+            if approval.state == "executing" and self.recorder.steps[number].state == "requested"
             else approval
             for number, approval in found.items()
         }
@@ -257,20 +257,20 @@ class Round:
     def _lacks(self, number: int) -> bool:
         """Whether a step still has to be asked for, or anew because tool or policy have changed since."""
         approval = self._approvals.get(number)
-        return approval is None or (approval.state == "approved" and not self.desk.holds(approval))
+        return approval is None or (approval.state == "approved" and not self.approvals.holds(approval))
 
     async def _issue(self, numbers: Sequence[int]) -> tuple[str, Json] | None:
         """Asks for these; or returns the question of another run that waits for one of them, with its facts."""
-        while (other := await self.questions.already([self.record.steps[n] for n in numbers])) is None:
+        while (other := await self.questions.already([self.recorder.steps[n] for n in numbers])) is None:
             with suppress(AskedAlreadyError):  # another request asks at this moment
                 await self._ask_people(numbers)
                 return None
         return other
 
     async def _ask_people(self, numbers: Sequence[int]) -> None:
-        issued = [self.desk.issue(self.record.steps[number], self.exchange) for number in numbers]
+        issued = [self.approvals.issue(self.recorder.steps[number], self.exchange) for number in numbers]
         views, outdated = [*map(approval_view, issued)], [self._approvals[n] for n in numbers if n in self._approvals]
-        await self.record.ask(issued, views, instead_of=outdated, once=self.questions.are_shared)
+        await self.recorder.ask(issued, views, instead_of=outdated, once=self.questions.are_shared)
         self._approvals = {**self._approvals, **{approval.step: approval for approval in issued}}
 
     async def _wait(self, i: int) -> None:
@@ -284,17 +284,17 @@ class Round:
         try:
             if self.exchange.approvals == "hold" and self._approvals[awaited[0]].state == "pending":
                 await self.say({WAITS: True})
-                await self.questions.hold(waiting, self.say, held_s=self.consent.inline_wait_s)
+                await self.questions.hold(waiting, self.say, held_s=self.settings.inline_wait_s)
             pending = await self._until_decided(awaited)
             await self.say({WAITS: False})
         except asyncio.CancelledError:
             await self.left()
-            await self.record.park("awaiting_approval")
+            await self.recorder.park("awaiting_approval")
             raise
         for approval in (self._approvals[n] for n in awaited):
             if approval.state != "pending" and any(approval.id == one.id for one in (*asked, *waiting)):
-                told = {"type": "approval.resolved", "approval_id": approval.id, "state": approval.state}
-                await self.say(chunks.event({**told, "run_id": self.exchange.id}))
+                outcome = {"type": "approval.resolved", "approval_id": approval.id, "state": approval.state}
+                await self.say(chunks.event({**outcome, "run_id": self.exchange.id}))
         if pending:
             self._park(awaited)
         elif (said_no := self._decided_against(awaited)) is not None:
@@ -313,8 +313,8 @@ class Round:
         try:
             if self.exchange.approvals == "hold":
                 with self.budget.paused():
-                    async with asyncio.timeout(self.consent.inline_wait_s) as limit:
-                        await self.desk.wait(awaited, run_id=run_id, tenant=tenant, abort=self._aborts)
+                    async with asyncio.timeout(self.settings.inline_wait_s) as limit:
+                        await self.approvals.wait(awaited, run_id=run_id, tenant=tenant, abort=self._aborts)
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -323,15 +323,15 @@ class Round:
 
     @property
     def _aborts(self) -> bool:
-        return self.consent.on_reject == "abort"
+        return self.settings.on_reject == "abort"
 
     def _decided_against(self, awaited: Sequence[int]) -> Approval | None:
         """What ends the turn: any rejection, unless the run goes on after those."""
-        said_no = (approval for approval in map(self._approvals.__getitem__, awaited) if against(approval))
+        said_no = (approval for approval in map(self._approvals.__getitem__, awaited) if was_rejected(approval))
         if self._aborts:
             return next(said_no, None)
         first = self._approvals[awaited[0]]
-        return first if against(first) and first.state != "rejected" else None
+        return first if was_rejected(first) and first.state != "rejected" else None
 
     def _park(self, awaited: Sequence[int]) -> None:
         """The turn ends; the run waits in the store."""
@@ -350,23 +350,23 @@ class Round:
             self._end("cancelled", texts.cancelled_text(decided.tool, **ran))
         for number in awaited:
             approval = self._approvals[number]
-            self.record.ended(number, _ENDED.get(approval.state, "cancelled"), None)
+            self.recorder.ended(number, _ENDED.get(approval.state, "cancelled"), None)
 
     def _refuse(self, i: int, state: StepState, text: str) -> None:
         """The call will not run, and the model is told so, whatever it wanted to come of the call."""
         self._replan(i, replace(self.planned[i], refusal=text))
-        self.record.ended(self.numbers[i], state, text)
+        self.recorder.ended(self.numbers[i], state, text)
 
-    def _replan(self, i: int, planned: Planned) -> None:
+    def _replan(self, i: int, planned: PlannedCall) -> None:
         self.planned = [*self.planned[:i], planned, *self.planned[i + 1 :]]
 
-    def _rejected(self, i: int, approval: Approval) -> Told | None:
+    def _rejected(self, i: int, approval: Approval) -> CallOutcome | None:
         """What the model is told of a rejected call when the run goes on (`on_reject: continue`)."""
         if approval.state != "rejected":
             return None
         text = _NOT_RUN if approval.comment is None else f"{_NOT_RUN} They say: {approval.comment}"
         self._refuse(i, "rejected", text)
-        return Told(text, text, ok=False)
+        return CallOutcome(text, text, ok=False)
 
     def _end(self, state: RunState, text: str) -> None:
         self.state, self.finish = state, Finish(text, "stop")
@@ -374,23 +374,23 @@ class Round:
     def _is_over(self) -> bool:
         return self.finish is not None
 
-    def _told_so_far(self) -> "_ToldSoFar":
-        ran = sum(step.started_s is not None for step in self.record.steps)
+    def _told_so_far(self) -> "_Emitted":
+        ran = sum(step.started_s is not None for step in self.recorder.steps)
         return {"ran_before": ran, "language": self.questions.language}
 
 
 #: See `Round._sight`.
-_Sight: TypeAlias = tuple[Judge, Entry | None, Planned, bool, bool, int]
+_Sight: TypeAlias = tuple[Judge, CatalogEntry | None, PlannedCall, bool, bool, int]
 
 
-class _ToldSoFar(TypedDict):
+class _Emitted(TypedDict):
     ran_before: int
     language: Language
 
 
-def _refused(planned: Planned) -> Told | None:
-    return None if planned.refusal is None else Told(planned.refusal, planned.refusal, ok=False)
+def _refused(planned: PlannedCall) -> CallOutcome | None:
+    return None if planned.refusal is None else CallOutcome(planned.refusal, planned.refusal, ok=False)
 
 
-def _named(planned: Planned, number: int) -> Json:
+def _named(planned: PlannedCall, number: int) -> Json:
     return {"tool": planned.call.tool, "call_id": planned.call.id, "number": number}

@@ -2,8 +2,8 @@
 
 import logging
 
-from gateway.agent.driver import Run
-from gateway.agent.parts import Crew
+from gateway.agent.driver import RunDriver
+from gateway.agent.parts import AgentParts
 from gateway.agent.patience import left
 from gateway.agent.unlooped import unlooped
 from gateway.contracts.exchange import Exchange, Handler, Reply, Stage
@@ -15,27 +15,27 @@ from gateway.errors import GatewayError
 log = logging.getLogger("gateway")
 
 
-class Agents:
+class AgentLoops:
     """`contracts.Runs`."""
 
-    def __init__(self, crew: Crew) -> None:
-        self._crew = crew
+    def __init__(self, parts: AgentParts) -> None:
+        self._parts = parts
 
     def stage(self, limits: LoopLimits) -> Stage:
-        return _AgentLoop(self._crew, limits)
+        return _AgentLoop(self._parts, limits)
 
 
 class _AgentLoop:
     """The stage: each exchange gets a run of its own, or goes on with one that is on record."""
 
-    def __init__(self, crew: Crew, limits: LoopLimits) -> None:
-        self._crew = crew
+    def __init__(self, parts: AgentParts, limits: LoopLimits) -> None:
+        self._parts = parts
         self._limits = limits
 
     async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply:
         if exchange.workflow is None and not wants_text(exchange.body):
             return await unlooped(call_next)(exchange)  # a JSON answer is the client's, whatever it looks like
-        run = Run(self._crew, self._limits, exchange, call_next)
+        run = RunDriver(self._parts, self._limits, exchange, call_next)
         try:
             await run.remember()
         except BaseException as error:

@@ -1,7 +1,7 @@
 """The answer of a model that no agent loop reads: as it comes, but without ids of approvals in its text."""
 
 from gateway.agent.answer import Further, too_deep
-from gateway.contracts.exchange import Chunk, Exchange, Handler, Pause, Reply, Tell
+from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Pause, Reply
 from gateway.contracts.store import Json
 from gateway.dialects.beside import Gathered, TooDeepError, safe
 from gateway.dialects.imitation import Defuser
@@ -17,16 +17,16 @@ def unlooped(handler: Handler) -> Handler:
     async def handle(exchange: Exchange) -> Reply:
         reply = await handler(exchange)
 
-        async def stream(tell: Tell) -> None:
-            tell({ANSWERS: True})
+        async def stream(emit: Emit) -> None:
+            emit({ANSWERS: True})
             shown = _Shown()
 
             def take(chunk: Chunk) -> Pause | None:
                 if isinstance(chunk, str):
                     text = shown.text.feed(chunk)
-                    return tell(text) if text else None
+                    return emit(text) if text else None
                 try:
-                    return tell(shown.of(chunk))
+                    return emit(shown.of(chunk))
                 except TooDeepError:
                     raise too_deep() from None
 

@@ -12,7 +12,7 @@ from typing import ClassVar, Final, Literal, TypeAlias
 from gateway.agent.loop import Action, Ask, Execute, Finish, Plan
 from gateway.agent.output.scanner import Outcome
 from gateway.approvals.escaping import shown
-from gateway.contracts.calls import FoundCall, Planned, Told
+from gateway.contracts.calls import CallOutcome, FoundCall, PlannedCall
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.workflows.definition import Step, Workflow
@@ -38,7 +38,7 @@ Fill: TypeAlias = Callable[[str, Mapping[str, object], Values], Json]
 
 
 @dataclass(slots=True)
-class Script:
+class WorkflowLoop:
     """One run of a workflow; `parameters` are checked, with their defaults.
 
     `begin`, `answered` and `executed` raise GatewayError (workflow_failed) where the run must end.
@@ -77,21 +77,21 @@ class Script:
         self._keep(content, is_cut=finish_reason in _ENDS)
         return self.begin()
 
-    def executed(self, planned: Sequence[Planned], results: Sequence[Told]) -> Action:
+    def executed(self, planned: Sequence[PlannedCall], results: Sequence[CallOutcome]) -> Action:
         """What follows from the result of the one call."""
-        (call,), (told,) = planned, results
-        if call.refusal is not None or not told.ok:
-            raise self._failure(shown(told.whole, REASON_CHARS))
+        (call,), (outcome,) = planned, results
+        if call.refusal is not None or not outcome.ok:
+            raise self._failure(shown(outcome.whole, REASON_CHARS))
         if self._is_last:
-            return Finish(told.whole, "stop")
-        self._keep(told.whole)
+            return Finish(outcome.whole, "stop")
+        self._keep(outcome.whole)
         return self.begin()
 
     def snapshot(self) -> Json:
         """What `restore` needs besides the workflow and its parameters."""
         return {"number": self._number, "results": self._results, "cut": sorted(self._cut)}
 
-    def restore(self, snapshot: Json, rounds: Iterable[tuple[str, Json, Sequence[Planned], Sequence[str]]]) -> None:
+    def restore(self, snapshot: Json, rounds: Iterable[tuple[str, Json, Sequence[PlannedCall], Sequence[str]]]) -> None:
         """Goes on where a run was that is on record; what came of its `rounds` stands in the snapshot."""
         del rounds
         self._number, self._results = snapshot["number"], dict(snapshot["results"])
@@ -123,14 +123,14 @@ class Script:
         if error.code == "workflow_failed":
             return error
         where = f"the step {self._step.name!r} of the workflow {self.workflow.name!r} (run {self.run_id})"
-        told = GatewayError(
+        outcome = GatewayError(
             error.code,
             f"{error.message} That was {where}.",
             param=error.param,
             retry_after_s=error.retry_after_s,
         )
-        told = told.with_status(error.facts.status)
-        return told.after_effects() if error.settled else told
+        outcome = outcome.with_status(error.facts.status)
+        return outcome.after_effects() if error.settled else outcome
 
     @property
     def _step(self) -> Step:
@@ -156,7 +156,7 @@ class Script:
                 self._cut.add(name)
         self._number += 1
 
-    def _planned(self, step: Step) -> Planned:
+    def _planned(self, step: Step) -> PlannedCall:
         """The call, judged as one that a model asks for."""
         if self._refers_to_cut(step.with_):
             # To a model half a text says so itself; a tool would take it for the whole.

@@ -11,18 +11,18 @@ from typing import Final, Literal, get_args
 from aiohttp import web
 from pydantic import Field
 
-from gateway.api.decisions import Decision, Decisions, go_on
+from gateway.api.decisions import DecisionBody, Decisions, go_on
 from gateway.api.request import VIEWING, Authorise, Body, Resume, body_of, gone, limit_of, query_of, via_of, word_of
 from gateway.api.site import Route
 from gateway.api.views import decided_view, error_view, json_answer, list_answer, page_answer
-from gateway.approvals.approvals import Desk, Wish, approval_view, not_found
+from gateway.approvals.approvals import Approvals, Decision, approval_view, not_found
 from gateway.approvals.chat_replies import COMMENT_CHARS
 from gateway.contracts.caller import Caller
 from gateway.contracts.journal import Approval, ApprovalState, Journal
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
-from gateway.runs.event_feed import Tail
+from gateway.runs.event_feed import EventFeed
 
 APPROVALS = "/context/approvals"
 STATES: Final[tuple[ApprovalState, ...]] = get_args(ApprovalState)
@@ -52,18 +52,18 @@ class ApprovalPages:
     def __init__(
         self,
         *,
-        desk: Callable[[], Desk],
+        approvals: Callable[[], Approvals],
         store: Journal,
-        tail: Tail,
+        feed: EventFeed,
         authorise: Authorise,
         resume: Resume,
         clock: Clock,
     ) -> None:
-        self._desk = desk
+        self._approvals = approvals
         self._store = store
-        self._tail = tail
+        self._feed = feed
         self._authorise = authorise
-        self._decisions = Decisions(desk)
+        self._decisions = Decisions(approvals)
         self._resume = resume
         self._clock = clock
         self._closing = False
@@ -113,7 +113,7 @@ class ApprovalPages:
     async def _decide(self, request: web.Request) -> web.Response:
         caller = self._authorise(request, *VIEWING)
         query_of(request)
-        decision = await body_of(request, Decision, caller)
+        decision = await body_of(request, DecisionBody, caller)
         approval = await self._decisions.make(request.match_info["id"], decision.wish(via_of(request)), caller=caller)
         await go_on(self._resume, approval)
         return json_answer(decided_view(approval))
@@ -124,14 +124,14 @@ class ApprovalPages:
         batch = await body_of(request, Batch, caller)
         via = via_of(request)
         wishes = [
-            (one.id, Wish(approve=batch.decision == "approve", via=via, sha256=one.sha256, comment=batch.reason))
+            (one.id, Decision(approve=batch.decision == "approve", via=via, sha256=one.sha256, comment=batch.reason))
             for one in batch.approvals
         ]
         made = await asyncio.gather(*(self._made(approval_id, wish, caller) for approval_id, wish in wishes))
         await go_on(self._resume, *(one for one in made if isinstance(one, Approval)))
         return list_answer([_told(listed.id, one) for listed, one in zip(batch.approvals, made, strict=True)])
 
-    async def _made(self, approval_id: str, wish: Wish, caller: Caller) -> Approval | GatewayError:
+    async def _made(self, approval_id: str, wish: Decision, caller: Caller) -> Approval | GatewayError:
         try:
             return await self._decisions.make(approval_id, wish, caller=caller)
         except GatewayError as error:
@@ -141,7 +141,7 @@ class ApprovalPages:
         """The approval as it is now, its time looked at. Raises GatewayError (approval_not_found)."""
         approval = await self._store.approval(approval_id, tenant=caller.tenant)
         if approval is not None and approval.state == "pending" and approval.expires_s <= self._clock.time():
-            await self._desk().expire()
+            await self._approvals().expire()
             approval = await self._store.approval(approval_id, tenant=caller.tenant)
         if approval is None:
             raise not_found()
@@ -153,7 +153,7 @@ class ApprovalPages:
         ends_s = loop.time() + wait_s
         self._waiting.add(news)
         try:
-            async with self._tail.listening(lambda _: news.set(), run_id=approval.run_id):
+            async with self._feed.listening(lambda _: news.set(), run_id=approval.run_id):
                 while True:
                     news.clear()
                     approval = await self._found(approval.id, caller)

@@ -12,8 +12,8 @@ from gateway.api.unasked import unasked
 from gateway.approvals.chat_replies import named_approvals, parse_reply
 from gateway.context.bringing import Brought
 from gateway.context.lane import ContextLane, credential_header, forwarded, new_run_id
-from gateway.context.model import ModelCore
-from gateway.context.resumption import Asked, Resumption
+from gateway.context.model import ModelCall
+from gateway.context.resumption import RepeatedRequest, Resumption
 from gateway.context.steering import steering_of
 from gateway.contracts.caller import Caller
 from gateway.contracts.journal import ENDED
@@ -23,9 +23,9 @@ from gateway.errors import GatewayError
 from gateway.http.request_head import RequestHead
 from gateway.lanes.keys import Identify, Identity
 from gateway.lanes.local import head_of, note
-from gateway.runs.asking import Asking, fingerprint
+from gateway.runs.asking import RequestKey, fingerprint
 from gateway.runs.live import LiveRun
-from gateway.workflows.invocation import called_in, use_of
+from gateway.workflows.invocation import workflow_call_in, workflow_usage
 
 CHAT_PATHS = ("/context/chat/completions", "/context/v1/chat/completions", "/v1/chat/completions", "/chat/completions")
 MODEL_PATHS = ("/context/models", "/context/v1/models")
@@ -37,7 +37,7 @@ class ChatPages:
     def __init__(
         self,
         *,
-        current: Callable[[], tuple[ContextLane, ModelCore]],
+        current: Callable[[], tuple[ContextLane, ModelCall]],
         resumption: Resumption,
         identify: Identify,
         admit: Callable[[], None],
@@ -66,51 +66,51 @@ class ChatPages:
             target = core.target_of(body)
             identity = identities.get(target.has_key) or self._identify(head, target.has_key, "context")
             note(request, key=identity.caller.name, upstream=target.pool.endpoint.name)
-            asking = await aside(
+            request_key = await aside(
                 partial(_asking, head, identity.caller, path=request.path, content=content), content=content
             )
-            asking = lane.runs.marked(asking)
-            run = lane.runs.find(asking)
+            request_key = lane.runs.as_repeat(request_key)
+            run = lane.runs.find(request_key)
             if run is None:
                 run_id = request[REQUEST_ID] = new_run_id()
-                exchange = await lane.exchange(head, body, identity=identity, run_id=run_id, asking=asking)
-                run = await self._run(lane, Asked(body=body, asking=asking, exchange=exchange))
+                exchange = await lane.exchange(head, body, identity=identity, run_id=run_id, request_key=request_key)
+                run = await self._run(lane, RepeatedRequest(body=body, request_key=request_key, exchange=exchange))
             request[REQUEST_ID] = run.request_id
             try:
                 response = await lane.answer(request, run)
             except GatewayError:
-                self._resumption.delivered(run, asking)
+                self._resumption.delivered(run, request_key)
                 raise
-            self._resumption.delivered(run, asking)
+            self._resumption.delivered(run, request_key)
             return response
 
-    async def _run(self, lane: ContextLane, asked: Asked) -> LiveRun:
+    async def _run(self, lane: ContextLane, repeated: RepeatedRequest) -> LiveRun:
         """A run of its own, of a workflow where the message names one; one that goes on with what a person decided, or
         the one that the request repeats. What a program quotes for a task of its own decides and starts nothing.
         """
-        if asked.exchange.task is not None:
-            return lane.begin(asked.exchange, asked.asking)
-        text = whole_text(asked.body)
+        if repeated.exchange.task is not None:
+            return lane.begin(repeated.exchange, repeated.request_key)
+        text = whole_text(repeated.body)
         decision = parse_reply(text)
         if decision is not None:
-            return await self._resumption.reply(decision, asked)
-        if (waits := await self._resumption.asked_before(asked)) is not None:
+            return await self._resumption.reply(decision, repeated)
+        if (waits := await self._resumption.asked_before(repeated)) is not None:
             return waits
-        stored = await lane.earlier(asked.asking, asked.exchange.caller)
+        stored = await lane.earlier(repeated.request_key, repeated.exchange.caller)
         if stored is not None and (stored.effects or stored.state not in ENDED):
-            return await self._resumption.repeat(stored, asked)
-        if (named := named_approvals(text)) and (run := await self._resumption.named(named, asked)) is not None:
+            return await self._resumption.repeat(stored, repeated)
+        if (named := named_approvals(text)) and (run := await self._resumption.named(named, repeated)) is not None:
             return run
-        called = called_in(text, lane.workflows)
-        exchange = asked.exchange if called is None else replace(asked.exchange, workflow=use_of(*called))
-        return lane.begin(exchange, asked.asking, brought=await self._brought(lane, text, asked))
+        called = workflow_call_in(text, lane.workflows)
+        exchange = repeated.exchange if called is None else replace(repeated.exchange, workflow=workflow_usage(*called))
+        return lane.begin(exchange, repeated.request_key, brought=await self._brought(lane, text, repeated))
 
-    async def _brought(self, lane: ContextLane, text: str, asked: Asked) -> Brought | None:
+    async def _brought(self, lane: ContextLane, text: str, repeated: RepeatedRequest) -> Brought | None:
         """Returns what gives the beginning of the answer, where the gateway has something to say itself."""
-        if not wants_text(asked.body):
+        if not wants_text(repeated.body):
             return None  # an answer in another format is the client's
-        told = await unasked(text, asked.exchange, lane.desk.remembered)
-        brought = await self._resumption.brought(asked)
+        told = await unasked(text, repeated.exchange, lane.approvals.remembered)
+        brought = await self._resumption.brought(repeated)
         if not told:
             return brought
 
@@ -130,7 +130,7 @@ class ChatPages:
         return web.Response(status=status, body=content, headers={"Content-Type": content_type})
 
 
-def identities_of(head: RequestHead, core: ModelCore, identify: Identify) -> Mapping[bool, Identity]:
+def identities_of(head: RequestHead, core: ModelCall, identify: Identify) -> Mapping[bool, Identity]:
     """Who asks, where the upstream has a key of its own and where it has none. Raises GatewayError if nobody does.
 
     That is before the body is read, which says which upstream it is: a stranger's is not worth reading.
@@ -147,10 +147,10 @@ def identities_of(head: RequestHead, core: ModelCore, identify: Identify) -> Map
     return identities
 
 
-def _asking(head: RequestHead, caller: Caller, *, path: str, content: bytes) -> Asking:
+def _asking(head: RequestHead, caller: Caller, *, path: str, content: bytes) -> RequestKey:
     key = head.value(b"idempotency-key")
     retries = head.value(b"x-stainless-retry-count") or b"0"
-    return Asking(
+    return RequestKey(
         fingerprint(tenant=caller.tenant, caller=caller.name, path=path, steering=steering_of(head), content=content),
         None if key is None else (caller.tenant, caller.name, key.decode("latin-1")),
         repeats=retries.isdigit() and int(retries) > 0,

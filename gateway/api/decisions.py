@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from gateway.api.request import Body, Resume
-from gateway.approvals.approvals import Desk, Remember, Wish
+from gateway.approvals.approvals import Approvals, Decision, Remember
 from gateway.approvals.chat_replies import COMMENT_CHARS
 from gateway.contracts.caller import Caller
 from gateway.contracts.journal import Approval, StoredRun, Via
@@ -17,7 +17,7 @@ from gateway.contracts.store import StoreError, unwritten
 log = logging.getLogger("gateway")
 
 
-class Decision(Body):
+class DecisionBody(Body):
     """A person's decision on one approval."""
 
     decision: Literal["approve", "reject"]
@@ -26,8 +26,8 @@ class Decision(Body):
     reason: str | None = Field(default=None, max_length=COMMENT_CHARS)
     remember: Remember = "once"
 
-    def wish(self, via: Via) -> Wish:
-        return Wish(
+    def wish(self, via: Via) -> Decision:
+        return Decision(
             approve=self.decision == "approve",
             via=via,
             sha256=self.sha256,
@@ -40,13 +40,13 @@ class Decision(Body):
 class Decisions:
     """What comes of a person's wish. `desk` is that of the configuration in use."""
 
-    def __init__(self, desk: Callable[[], Desk]) -> None:
-        self._desk = desk
+    def __init__(self, approvals: Callable[[], Approvals]) -> None:
+        self._approvals = approvals
 
-    async def make(self, approval_id: str, wish: Wish, *, caller: Caller) -> Approval:
+    async def make(self, approval_id: str, wish: Decision, *, caller: Caller) -> Approval:
         """The approval as it is afterwards. Raises GatewayError."""
         with written("a decision"):
-            return await self._desk().rule(approval_id, wish, caller=caller)
+            return await self._approvals().decide(approval_id, wish, caller=caller)
 
 
 async def go_on(resume: Resume, *decided: Approval | StoredRun) -> None:

@@ -21,7 +21,7 @@ from gateway.contracts.tools import model_name
 from gateway.errors import GatewayError
 from gateway.mcp.registration import SettingsError, checked, checked_name, shown, with_kept
 from gateway.mcp.server import MOST_PINS
-from gateway.mcp.servers import Fleet, Seen
+from gateway.mcp.servers import McpServers, ServerStatus
 
 log = logging.getLogger("gateway")
 
@@ -40,8 +40,8 @@ class Acceptance(Body):
 class ServicePages:
     """The pages of one worker."""
 
-    def __init__(self, *, fleet: Callable[[], Fleet], authorise: Authorise) -> None:
-        self._fleet = fleet
+    def __init__(self, *, mcp_servers: Callable[[], McpServers], authorise: Authorise) -> None:
+        self._servers = mcp_servers
         self._authorise = authorise
 
     def routes(self) -> list[Route]:
@@ -63,7 +63,7 @@ class ServicePages:
         self._authorise(request, SCOPE)
         query = query_of(request, "after", "limit")
         # In an order that all workers have: each may answer one page.
-        found = sorted(await self._fleet().seen(), key=lambda seen: seen.name)
+        found = sorted(await self._servers().seen(), key=lambda seen: seen.name)
         page, following = page_of([service_view(seen) for seen in found], query, key="name")
         return page_answer(page, following=following)
 
@@ -110,7 +110,7 @@ class ServicePages:
         caller, name = self._asked(request), request.match_info["name"]
         if await self._configured(name):
             raise _is_configured()
-        if not await self._fleet().delete(name):
+        if not await self._servers().delete(name):
             raise _not_found()
         log.info("the service %r was deleted by %r", name, caller.name)
         return json_answer({"name": name, "object": "mcp.service.deleted", "deleted": True})
@@ -158,11 +158,11 @@ class ServicePages:
         *,
         status: int = 200,
     ) -> web.Response:
-        fleet = self._fleet()
-        await fleet.change(name, change)
+        mcp_servers = self._servers()
+        await mcp_servers.change(name, change)
         log.info("the service %r was %s by %r", name, done, caller.name)
-        await fleet.settled(name)
-        seen = next((seen for seen in await fleet.seen() if seen.name == name), None)
+        await mcp_servers.settled(name)
+        seen = next((seen for seen in await mcp_servers.seen() if seen.name == name), None)
         if seen is None:
             raise _not_found()
         return json_answer(service_view(seen), status=status)
@@ -172,19 +172,19 @@ class ServicePages:
         query_of(request)
         return caller
 
-    async def _found(self, request: web.Request) -> Seen:
+    async def _found(self, request: web.Request) -> ServerStatus:
         name = request.match_info["name"]
-        for seen in await self._fleet().seen():
+        for seen in await self._servers().seen():
             if seen.name == name:
                 return seen
         raise _not_found()
 
     async def _configured(self, name: str) -> bool:
         """Whether a service of this name stands in the configuration."""
-        return any(seen.name == name and seen.wanted.source == "configured" for seen in await self._fleet().seen())
+        return any(seen.name == name and seen.wanted.source == "configured" for seen in await self._servers().seen())
 
 
-def service_view(seen: Seen) -> Json:
+def service_view(seen: ServerStatus) -> Json:
     server, facts, condition = seen.wanted.server, seen.service.service(), seen.condition
     return {
         "name": seen.name,
@@ -211,7 +211,7 @@ def service_view(seen: Seen) -> Json:
     }
 
 
-def tool_views(seen: Seen) -> list[Json]:
+def tool_views(seen: ServerStatus) -> list[Json]:
     """The tools of a service that runs here, each with what was accepted of it."""
     facts, pins = seen.service.service(), seen.wanted.record.pins
     views: list[Json] = []
@@ -233,7 +233,7 @@ def tool_views(seen: Seen) -> list[Json]:
     return views
 
 
-def _accepted(seen: Seen, wanted: Mapping[str, str] | None) -> Mapping[str, str]:
+def _accepted(seen: ServerStatus, wanted: Mapping[str, str] | None) -> Mapping[str, str]:
     """What was looked at must be what is accepted. Raises GatewayError."""
     if seen.condition.state != "running":
         raise GatewayError(

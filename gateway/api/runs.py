@@ -21,7 +21,7 @@ from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.runs import settle
-from gateway.runs.event_feed import Tail
+from gateway.runs.event_feed import EventFeed
 
 RUNS, AUDIT = "/context/runs", "/context/audit"
 STATES: Final[tuple[RunState, ...]] = get_args(RunState)
@@ -32,7 +32,7 @@ LOOKED_AT = 200
 RESULT_CHARS = 32_768
 
 
-class Finding(Body):
+class SettlementBody(Body):
     """What a person says about a call of which nobody knows what became; nothing about a run that is to go on."""
 
     step: int | None = Field(default=None, ge=0)
@@ -48,13 +48,13 @@ class RunPages:
         self,
         *,
         store: Journal,
-        tail: Tail,
+        feed: EventFeed,
         authorise: Authorise,
         resume: Resume,
         clock: Clock,
     ) -> None:
         self._store = store
-        self._tail = tail
+        self._feed = feed
         self._authorise = authorise
         self._resume = resume
         self._clock = clock
@@ -104,27 +104,27 @@ class RunPages:
         run_id = request.match_info["id"]
         with written("that a run is cancelled"):
             run = await settle.cancel(self._store, run_id, caller=caller, via="rest", clock=self._clock)
-        self._tail.nudge()
+        self._feed.nudge()
         return json_answer(run_view(run, pending=0))
 
     async def _settle(self, request: web.Request) -> web.Response:
         caller = self._authorise(request, *VIEWING)
         query_of(request)
-        body = await body_of(request, Finding, caller)
-        if body == Finding():
+        body = await body_of(request, SettlementBody, caller)
+        if body == SettlementBody():
             return await self._go_on(request.match_info["id"], caller)
         if body.step is None or body.outcome is None:
             missing = "step" if body.step is None else "as"
             raise GatewayError("missing_field", "Say both 'step' and 'as', or send {}.", param=missing)
         if body.outcome == "retry" and body.result is not None:
             raise GatewayError("invalid_field", "A call that runs again brings its own result.", param="result")
-        finding = settle.Finding(
+        settlement = settle.Settlement(
             step=body.step, outcome=body.outcome, via="rest", result=body.result, trusted=body.trusted
         )
         run_id = request.match_info["id"]
         with written("what a person says about a call"):
-            run = await settle.resolve(self._store, run_id, finding, caller=caller, clock=self._clock)
-        self._tail.nudge()
+            run = await settle.resolve(self._store, run_id, settlement, caller=caller, clock=self._clock)
+        self._feed.nudge()
         if run.state == "running":
             await go_on(self._resume, run)
         return json_answer(run_view(run, pending=await self._pending(run)))
@@ -143,7 +143,7 @@ class RunPages:
                 "run_not_waiting", "The run needs its client's own key, which is not stored: send its request again."
             )
         await go_on(self._resume, run)
-        self._tail.nudge()
+        self._feed.nudge()
         after = await self._store.run(run_id, tenant=caller.tenant) or run
         return json_answer(run_view(after, pending=0))
 

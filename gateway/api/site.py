@@ -38,7 +38,7 @@ Route = tuple[str, str, Handler]
 Readiness = Literal["ready", "draining", "store_lost"]
 
 
-class Pages:
+class Site:
     """The pages of one worker. `exposition` gives the metrics of all workers; `ready` whether requests are welcome.
 
     `recognise` raises GatewayError for a request without a key, before any page; `read_metrics` for one that may not

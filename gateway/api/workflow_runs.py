@@ -9,7 +9,7 @@ from aiohttp import web
 from gateway.api.site import REQUEST_ID
 from gateway.api.workflows import Begun, Wanted
 from gateway.context.lane import ContextLane, new_run_id
-from gateway.context.model import ModelCore
+from gateway.context.model import ModelCall
 from gateway.context.steering import steering_of
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.journal import StoredRun
@@ -18,7 +18,7 @@ from gateway.errors import GatewayError
 from gateway.http.request_head import RequestHead
 from gateway.lanes.keys import Identify
 from gateway.lanes.local import head_of
-from gateway.runs.asking import Asking, fingerprint
+from gateway.runs.asking import RequestKey, fingerprint
 from gateway.runs.live import LiveRun
 
 
@@ -30,7 +30,7 @@ class WorkflowRuns:
     def __init__(
         self,
         *,
-        current: Callable[[], tuple[ContextLane, ModelCore]],
+        current: Callable[[], tuple[ContextLane, ModelCall]],
         identify: Identify,
         admit: Callable[[], None],
     ) -> None:
@@ -44,19 +44,19 @@ class WorkflowRuns:
         lane, core = self._current()
         head = head_of(request)
         async with lane.in_use():
-            exchange, asking = await self._asked(lane, core, head, wanted, path=request.path)
-            run = lane.runs.find(asking)
+            exchange, request_key = await self._asked(lane, core, head, wanted, path=request.path)
+            run = lane.runs.find(request_key)
             if run is None:
-                stored = await lane.earlier(asking, wanted.caller)
+                stored = await lane.earlier(request_key, wanted.caller)
                 if stored is not None and not _came_to_nothing(stored):
                     return Begun(stored.id, _as_it_is)
-                run = lane.begin(exchange, asking, detached=wanted.detached)
+                run = lane.begin(exchange, request_key, detached=wanted.detached)
             request[REQUEST_ID] = run.request_id
             return await _begun(lane, run, detached=wanted.detached)
 
     async def _asked(
-        self, lane: ContextLane, core: ModelCore, head: RequestHead, wanted: Wanted, *, path: str
-    ) -> tuple[Exchange, Asking]:
+        self, lane: ContextLane, core: ModelCall, head: RequestHead, wanted: Wanted, *, path: str
+    ) -> tuple[Exchange, RequestKey]:
         """What is to run, and what makes two requests for it the same."""
         body: Json = {"messages": []} if wanted.model is None else {"model": wanted.model, "messages": []}
         identity = self._identify(head, core.target_of(body).pool.endpoint.api_key is not None, "context")
@@ -64,14 +64,14 @@ class WorkflowRuns:
         key = head.value(b"idempotency-key")
         content = orjson.dumps([wanted.parameters, wanted.conversation, wanted.model], option=orjson.OPT_SORT_KEYS)
         if key is None:
-            asking = Asking(run_id, None, repeats=False, size_bytes=len(content))
+            request_key = RequestKey(run_id, None, repeats=False, size_bytes=len(content))
         else:
             same = fingerprint(
                 tenant=caller.tenant, caller=caller.name, path=path, steering=steering_of(head), content=content
             )
             repeatable = caller.tenant, caller.name, key.decode("latin-1")
-            asking = Asking(same, repeatable, repeats=False, size_bytes=len(content))
-        asked = await lane.exchange(head, body, identity=identity, run_id=run_id, asking=asking)
+            request_key = RequestKey(same, repeatable, repeats=False, size_bytes=len(content))
+        asked = await lane.exchange(head, body, identity=identity, run_id=run_id, request_key=request_key)
         exchange = replace(
             asked,
             workflow=wanted.use,
@@ -79,7 +79,7 @@ class WorkflowRuns:
             # Nobody reads a stream here: who waits for a person is told to.
             approvals="reject" if asked.approvals == "reject" else "turn",
         )
-        return exchange, asking
+        return exchange, request_key
 
 
 async def _begun(lane: ContextLane, run: LiveRun, *, detached: bool) -> Begun:

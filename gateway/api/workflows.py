@@ -17,7 +17,7 @@ from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.runs.settle import not_found
 from gateway.workflows.definition import Step, Workflow
-from gateway.workflows.invocation import parameters_of, use_of
+from gateway.workflows.invocation import parameters_of, workflow_usage
 
 WORKFLOWS, CATEGORIES, RUNS = "/workflows", "/workflows/categories", "/context/runs"
 ID_LIMIT_CHARS = 256
@@ -39,7 +39,7 @@ class Wanted:
     @property
     def use(self) -> Json:
         """`contracts.Exchange.workflow`."""
-        return use_of(self.workflow, self.parameters)
+        return workflow_usage(self.workflow, self.parameters)
 
 
 @dataclass(frozen=True, slots=True)

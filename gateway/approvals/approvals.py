@@ -21,10 +21,10 @@ from gateway.contracts.journal import (
     APPROVED,
     Approval,
     AuditLine,
+    DecisionResult,
+    DecisionWrite,
     Grant,
     Journal,
-    Ruled,
-    Ruling,
     RunEvent,
     StoredStep,
     Via,
@@ -32,7 +32,7 @@ from gateway.contracts.journal import (
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
-from gateway.runs.event_feed import Tail
+from gateway.runs.event_feed import EventFeed
 from gateway.tools.remembered import REMEMBERED_S, Binding, Judges, Remembered
 
 #: Approvals of one run: it has at most a thousand calls, and each may be asked for anew.
@@ -41,7 +41,7 @@ Remember = Literal["once", "run", "conversation"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class Decision:
     """What a person says about an approval. `sha256`, where given, is the hash of the call that was shown to them."""
 
     approve: bool
@@ -52,13 +52,13 @@ class Wish:
     remember: Remember = "once"
 
 
-class Desk:
+class Approvals:
     """The approvals of one configuration. `judges` gives the judges of the one in use."""
 
     def __init__(
         self,
         store: Journal,
-        tail: Tail,
+        feed: EventFeed,
         judges: Judges,
         *,
         counters: Counters,
@@ -71,7 +71,7 @@ class Desk:
         """`deciders` are the names of the keys that may decide, by their tenant."""
         self.remembered = Remembered(store, judges, clock=clock, kept_s=remembered_s)
         self._store = store
-        self._tail = tail
+        self._feed = feed
         self._judges = judges
         self._counters = counters
         self._clock = clock
@@ -137,11 +137,11 @@ class Desk:
         """
         loop = asyncio.get_running_loop()
         news = asyncio.Event()
-        async with self._tail.listening(lambda _: news.set(), run_id=run_id, parting=news.set):
-            while not self._tail.leaving:
+        async with self._feed.listening(lambda _: news.set(), run_id=run_id, parting=news.set):
+            while not self._feed.leaving:
                 approvals = await self.of_run(run_id, tenant=tenant)
                 awaited = [approvals[step] for step in steps]
-                if awaited[0].state != "pending" or (abort and any(map(against, awaited))):
+                if awaited[0].state != "pending" or (abort and any(map(was_rejected, awaited))):
                     return
                 pending = (approval for approval in awaited if approval.state == "pending")
                 left_s = min(approval.expires_s for approval in pending) - self._clock.time()
@@ -161,7 +161,7 @@ class Desk:
         for _ in expired:
             self._counters.count("approvals", decision="expired", via="time")
         if expired:
-            self._tail.nudge()
+            self._feed.nudge()
         return expired
 
     async def find(self, approval_id: str, *, caller: Caller) -> Approval:
@@ -178,11 +178,11 @@ class Desk:
             )
         return approval
 
-    async def rule(self, approval_id: str, wish: Wish, *, caller: Caller) -> Approval:
+    async def decide(self, approval_id: str, wish: Decision, *, caller: Caller) -> Approval:
         """Decides on one; see `rule_all`."""
         return (await self.rule_all([approval_id], wish, caller=caller))[0]
 
-    async def rule_all(self, approval_ids: Sequence[str], wish: Wish, *, caller: Caller) -> Sequence[Approval]:
+    async def rule_all(self, approval_ids: Sequence[str], wish: Decision, *, caller: Caller) -> Sequence[Approval]:
         """Decides on different approvals alike, all of them or none; as they are afterwards.
 
         Raises GatewayError (scope_missing, approval_not_found, approval_expired, decision_conflict, approval_stale,
@@ -193,11 +193,11 @@ class Desk:
         for approval in approvals:
             if wish.approve and approval.state == "pending" and not self.holds(approval):
                 raise await self._reissue(approval)
-        rulings = [self._ruling(each, wish, edit, caller) for each, edit in zip(approvals, edits, strict=True)]
+        writes = [self._decision_write(each, wish, edit, caller) for each, edit in zip(approvals, edits, strict=True)]
         if not wish.approve and self._on_reject == "abort":
-            rulings[0] = replace(rulings[0], others=await self._rejected_with(approvals, wish, caller))
-        ruled = await self._store.rule_all(rulings)
-        self._tail.nudge()
+            writes[0] = replace(writes[0], others=await self._rejected_with(approvals, wish, caller))
+        ruled = await self._store.rule_all(writes)
+        self._feed.nudge()
         after = [_ruled(how, approval, alone=len(ruled) == 1) for how, approval in ruled]
         for (how, _), approval in zip(ruled, after, strict=True):
             if how == "decided":
@@ -205,16 +205,20 @@ class Desk:
                 self._counters.observe("approval_wait_seconds", max(self._clock.time() - approval.created_s, 0.0))
         return after
 
-    async def _rejected_with(self, rejected: Sequence[Approval], wish: Wish, caller: Caller) -> tuple[Ruling, ...]:
+    async def _rejected_with(
+        self, rejected: Sequence[Approval], wish: Decision, caller: Caller
+    ) -> tuple[DecisionWrite, ...]:
         """A rejection ends the run: what else it waits for can be approved no more, from the same moment on."""
-        rulings: list[Ruling] = []
+        writes: list[DecisionWrite] = []
         for first in {approval.run_id: approval for approval in rejected}.values():
             together = replace(wish, comment=f"rejected together with {first.id}")
             others = (await self.of_run(first.run_id, tenant=first.tenant)).values()
-            rulings += [self._ruling(other, together, None, caller) for other in others if other.state == "pending"]
-        return tuple(rulings)
+            writes += [
+                self._decision_write(other, together, None, caller) for other in others if other.state == "pending"
+            ]
+        return tuple(writes)
 
-    def _edited(self, approval: Approval, wish: Wish) -> str | None:
+    def _edited(self, approval: Approval, wish: Decision) -> str | None:
         """The canonical arguments that a person put. Raises GatewayError (approval_stale, edit_refused)."""
         if wish.sha256 is not None and wish.sha256 != approval.sha256:
             raise GatewayError(
@@ -232,7 +236,7 @@ class Desk:
             raise GatewayError("edit_refused", f"The edited call cannot run: {verdict.reason}.", param="arguments")
         return edited
 
-    def _ruling(self, approval: Approval, wish: Wish, edited: str | None, caller: Caller) -> Ruling:
+    def _decision_write(self, approval: Approval, wish: Decision, edited: str | None, caller: Caller) -> DecisionWrite:
         now_s = self._clock.time()
         sha256 = approval.sha256 if edited is None else call_sha256(approval.tool, edited)
         state = "approved" if wish.approve else "rejected"
@@ -252,7 +256,7 @@ class Desk:
             via=wish.via,
             created_s=now_s,
         )
-        return Ruling(
+        return DecisionWrite(
             approval_id=approval.id,
             tenant=approval.tenant,
             approve=wish.approve,
@@ -267,7 +271,7 @@ class Desk:
             audit=(line,),
         )
 
-    def _grant(self, approval: Approval, wish: Wish, sha256: str, caller: Caller) -> Grant | None:
+    def _grant(self, approval: Approval, wish: Decision, sha256: str, caller: Caller) -> Grant | None:
         if not wish.approve or wish.remember == "once":
             return None
         return self.remembered.granted(approval, of_run=wish.remember == "run", sha256=sha256, by=caller)
@@ -298,7 +302,7 @@ class Desk:
         event = _event(fresh, "approval.required", approval_view(fresh), now_s=now_s)
         if not await self._store.reissue(stale.id, fresh, events=[event]):  # somebody else has asked anew
             fresh = (await self.of_run(stale.run_id, tenant=stale.tenant))[stale.step]
-        self._tail.nudge()
+        self._feed.nudge()
         return GatewayError(
             "approval_stale", f"The tool or the policy has changed since: decide on {fresh.id} instead."
         )
@@ -310,12 +314,12 @@ def is_asked_by(approval: Approval, exchange: Exchange) -> bool:
     return (approval.caller, approval.conversation, approval.user) == whose
 
 
-def against(approval: Approval) -> bool:
+def was_rejected(approval: Approval) -> bool:
     """It was decided, and not for its call."""
     return approval.state not in APPROVED and approval.state != "pending"
 
 
-def _ruled(how: Ruled, approval: Approval | None, *, alone: bool) -> Approval:
+def _ruled(how: DecisionResult, approval: Approval | None, *, alone: bool) -> Approval:
     """The approval that was ruled on. Raises GatewayError for one that keeps all of them from being decided on."""
     if approval is None:
         raise not_found()

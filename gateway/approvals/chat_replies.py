@@ -39,7 +39,7 @@ _APPROVES = frozenset(("approve", "批准", "同意"))
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ChatDecision:
     """A person's decision on these approvals, each named once; a rejection may say why, as it was typed.
 
     `words` are the check words that stood behind ids, in lower case.
@@ -58,7 +58,7 @@ def named_approvals(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found[0].lower() for found in islice(_NAMED.finditer(text), REPLY_IDS)))
 
 
-def parse_reply(text: str) -> Reply | None:
+def parse_reply(text: str) -> ChatDecision | None:
     """The decision that `text` is as a whole: `approve ap_x WORD`, `reject ap_x WORD ap_y WORD`, `reject ap_x: reason`,
     `批准 ap_x WORD`, `拒绝 ap_x：原因`. None: it is ordinary text. Never raises.
     """
@@ -72,11 +72,11 @@ def parse_reply(text: str) -> Reply | None:
         head = _command(text[: colon.start()])
         if head is not None:
             comment = text[colon.end() :].strip()
-            return None if head.approve else Reply(False, head.ids, comment[:COMMENT_CHARS] or None, head.words)
+            return None if head.approve else ChatDecision(False, head.ids, comment[:COMMENT_CHARS] or None, head.words)
     return None
 
 
-def _command(text: str) -> Reply | None:
+def _command(text: str) -> ChatDecision | None:
     if _TYPED.fullmatch(text) is None:
         return None
     command = _COMMAND.fullmatch(unicodedata.normalize("NFKC", text).lower())
@@ -87,4 +87,4 @@ def _command(text: str) -> Reply | None:
     if len(ids) > REPLY_IDS:
         return None
     approves = (command["english"] or command["chinese"]) in _APPROVES
-    return Reply(approves, ids, words=tuple((approval_id, word) for approval_id, word in named if word))
+    return ChatDecision(approves, ids, words=tuple((approval_id, word) for approval_id, word in named if word))

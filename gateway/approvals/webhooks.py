@@ -26,7 +26,7 @@ from gateway.config.schema.approvals import Notify
 from gateway.contracts.journal import RunEvent
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.store import Json, Store, StoreError
-from gateway.runs.event_feed import Tail
+from gateway.runs.event_feed import EventFeed
 
 log = logging.getLogger("gateway")
 
@@ -43,7 +43,7 @@ DUTY, DUTY_S, DUTY_LOOK_S = "notices", 15.0, 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class RetryPolicy:
     """How long an answer may take, the pauses between attempts, and behind a failure of the store.
 
     By default eight attempts in more than ten minutes.
@@ -55,11 +55,11 @@ class Patience:
     duty_s: float = DUTY_LOOK_S
 
 
-PATIENCE: Final = Patience()
+PATIENCE: Final = RetryPolicy()
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class WebhookEvent:
     """What a webhook is told: the same bytes each time."""
 
     approval_id: str
@@ -80,14 +80,14 @@ class Webhook:
     def __repr__(self) -> str:
         return f"Webhook({self.place!r})"
 
-    def begin(self, notice: Notice, delivery: Coroutine[None, None, None]) -> None:
+    def begin(self, event: WebhookEvent, delivery: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(delivery)
-        self.waiting[notice.approval_id] = task
-        task.add_done_callback(lambda _: self.waiting.pop(notice.approval_id))
+        self.waiting[event.approval_id] = task
+        task.add_done_callback(lambda _: self.waiting.pop(event.approval_id))
 
-    def headers(self, notice: Notice, *, now_s: float) -> Mapping[str, str]:
+    def headers(self, event: WebhookEvent, *, now_s: float) -> Mapping[str, str]:
         """Of an attempt at this time."""
-        headers = webhook_headers(notice.body, message_id=notice.approval_id, key=self._key or b"", now_s=now_s)
+        headers = webhook_headers(event.body, message_id=event.approval_id, key=self._key or b"", now_s=now_s)
         return {name: value for name, value in headers.items() if self._key or name != "webhook-signature"}
 
 
@@ -109,29 +109,29 @@ def webhooks_of(notify: Sequence[Notify]) -> list[Webhook]:
     return webhooks
 
 
-class Notices:
+class Webhooks:
     """The webhooks of one configuration, for the worker `owner`. Raises ConfigError like `webhooks_of`."""
 
     def __init__(
         self,
         store: Store,
-        tail: Tail,
+        feed: EventFeed,
         notify: Sequence[Notify],
         public_url: str | None,
         clock: Clock,
         counters: Counters,
         *,
         owner: str,
-        patience: Patience = PATIENCE,
+        policy: RetryPolicy = PATIENCE,
     ) -> None:
         self._store = store
         self._owner = owner
-        self._tail = tail
+        self._feed = feed
         self._webhooks = webhooks_of(notify)
         self._public_url = public_url
         self._clock = clock
         self._counters = counters
-        self._patience = patience
+        self._patience = policy
         self._stack = AsyncExitStack()
         self._session: aiohttp.ClientSession | None = None
         self._catching_up: asyncio.Task[None] | None = None
@@ -181,7 +181,7 @@ class Notices:
 
     async def _begin(self) -> None:
         """Raises StoreError."""
-        await self._stack.enter_async_context(self._tail.listening(self._heard))
+        await self._stack.enter_async_context(self._feed.listening(self._heard))
         # From behind the start of listening: an approval is told twice rather than not at all.
         last = await self._store.last_event()
         self._catching_up = asyncio.get_running_loop().create_task(self._catch_up(last))
@@ -204,15 +204,15 @@ class Notices:
         except Exception:  # it would end the tail, on which runs wait
             log.exception("nobody is told of an approval of run %s", event.run_id)
 
-    def _tell(self, notice: Notice) -> None:
+    def _tell(self, event: WebhookEvent) -> None:
         """Each webhook once at a time."""
         for webhook in self._webhooks:
-            if notice.approval_id in webhook.waiting:
+            if event.approval_id in webhook.waiting:
                 continue
             if len(webhook.waiting) >= WAITING:
-                self._ended(webhook, notice, "dropped", why=f"{WAITING} other notices are not through yet")
+                self._ended(webhook, event, "dropped", why=f"{WAITING} other notices are not through yet")
                 continue
-            webhook.begin(notice, self._deliver(webhook, notice))
+            webhook.begin(event, self._deliver(webhook, event))
 
     async def _catch_up(self, last: int) -> None:
         """Tells of what is pending since before there was anybody to hear of it."""
@@ -243,36 +243,36 @@ class Notices:
 
     # One notice.
 
-    async def _deliver(self, webhook: Webhook, notice: Notice) -> None:
+    async def _deliver(self, webhook: Webhook, event: WebhookEvent) -> None:
         why = ""
         for pause_s in (0.0, *self._patience.pauses_s):
             await asyncio.sleep(pause_s * random.uniform(1 - JITTER, 1 + JITTER))  # noqa: S311 - no secret
-            if why and not await self._pending(notice):
-                self._ended(webhook, notice, "obsolete", why=why)
+            if why and not await self._pending(event):
+                self._ended(webhook, event, "obsolete", why=why)
                 return
             async with webhook.room:
-                status, why = await self._post(webhook, notice)
+                status, why = await self._post(webhook, event)
             if 200 <= status < 300:
                 self._counters.count("notices", outcome="delivered")
                 return
             if status == GONE:
-                self._ended(webhook, notice, "gone", why=why)
+                self._ended(webhook, event, "gone", why=why)
                 return
-        self._ended(webhook, notice, "failed", why=why)
+        self._ended(webhook, event, "failed", why=why)
 
-    async def _pending(self, notice: Notice) -> bool:
+    async def _pending(self, event: WebhookEvent) -> bool:
         try:
-            approval = await self._store.approval(notice.approval_id, tenant=notice.tenant)
+            approval = await self._store.approval(event.approval_id, tenant=event.tenant)
         except StoreError:
             return True  # rather told once too often
         return approval is not None and approval.state == "pending"
 
-    async def _post(self, webhook: Webhook, notice: Notice) -> tuple[int, str]:
+    async def _post(self, webhook: Webhook, event: WebhookEvent) -> tuple[int, str]:
         """The status, 0 where there was none, and how to say it."""
-        headers = webhook.headers(notice, now_s=self._clock.time())
+        headers = webhook.headers(event, now_s=self._clock.time())
         try:
             async with self._http().post(
-                webhook.url, data=notice.body, headers=headers, allow_redirects=False
+                webhook.url, data=event.body, headers=headers, allow_redirects=False
             ) as response:
                 return response.status, f"it answered {response.status}"
         except TimeoutError:
@@ -291,16 +291,16 @@ class Notices:
             )
         return self._session
 
-    def _ended(self, webhook: Webhook, notice: Notice, outcome: str, *, why: str) -> None:
+    def _ended(self, webhook: Webhook, event: WebhookEvent, outcome: str, *, why: str) -> None:
         """Without having arrived."""
         self._counters.count("notices", outcome=outcome)
         if outcome == "obsolete":
-            log.info("%s was not told of %s before it was decided (%s)", webhook.place, notice.approval_id, why)
+            log.info("%s was not told of %s before it was decided (%s)", webhook.place, event.approval_id, why)
         else:
-            log.error("%s is not told of %s: %s", webhook.place, notice.approval_id, why)
+            log.error("%s is not told of %s: %s", webhook.place, event.approval_id, why)
 
 
-def _notice(view: Json, *, tenant: str, public_url: str | None) -> Notice:
+def _notice(view: Json, *, tenant: str, public_url: str | None) -> WebhookEvent:
     """Of an approval as `approval_view` shows it; its time is that of the question, so that it is always the same."""
     approval_id = str(view["id"])
     approval = Shown(
@@ -314,4 +314,4 @@ def _notice(view: Json, *, tenant: str, public_url: str | None) -> Notice:
         now_s=view["created_at"],
         link=None if public_url is None else approval_link(public_url, [approval_id]),
     )
-    return Notice(approval_id, tenant, body)
+    return WebhookEvent(approval_id, tenant, body)

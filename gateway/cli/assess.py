@@ -9,7 +9,7 @@ from gateway.contracts.risk import Verdict, level_beside
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolSpec
 from gateway.strict_json import RepeatedKeyError, StrictJsonError, loads
-from gateway.tools.gate import Asked, Gate, Policy, take_risk_level
+from gateway.tools.gate import Gate, Policy, RiskClaim, take_risk_level
 from gateway.tools.schema import with_defaults
 
 #: Whose arguments these are where a line names no tool: each built-in tool by the names only it has.
@@ -98,7 +98,7 @@ def _judge(line: Json, *, gate: Gate, specs: Mapping[str, ToolSpec]) -> Verdict:
         return _NO_CALL
     spec = _spec(call.tool, definition, specs)
     if spec is None:
-        return gate.judge(None, Asked({}), tainted=False)
+        return gate.judge(None, RiskClaim({}), tainted=False)
     arguments = call.arguments
     if isinstance(arguments, str):
         try:
@@ -109,10 +109,10 @@ def _judge(line: Json, *, gate: Gate, specs: Mapping[str, ToolSpec]) -> Verdict:
             return _NO_OBJECT
     if not isinstance(arguments, dict):
         return _NO_CALL
-    asked = take_risk_level(arguments, spec, beside=call.beside)
-    asked = Asked(with_defaults(spec.parameters, asked.arguments), asked.risk_level)
+    claim = take_risk_level(arguments, spec, beside=call.beside)
+    claim = RiskClaim(with_defaults(spec.parameters, claim.arguments), claim.risk_level)
     doubt = next((doubt for doubt in DOUBTS if line.get("doubt") == doubt), None)
-    return _gate_of(definition, gate).judge(spec, asked, tainted=line.get("tainted") is True, doubt=doubt)
+    return _gate_of(definition, gate).judge(spec, claim, tainted=line.get("tainted") is True, doubt=doubt)
 
 
 def _call(line: Json, definition: Json) -> _Call:

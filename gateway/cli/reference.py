@@ -18,7 +18,7 @@ from gateway.config.schema.mcp import FOREIGN_MCP_KEYS
 from gateway.config.schema.section import Section, accepts_null, extra_of, is_collection, is_section, strip
 from gateway.config.schema.settings import Settings
 from gateway.config.values.secret import Secret
-from gateway.config.values.value import REFERENCE, JsonObject, Leaf, PathLeaf
+from gateway.config.values.value import REFERENCE, JsonObject, PathLeaf, Value
 from gateway.workflows.definition import Parameter, Step, Workflow
 
 DOCUMENT = Path("docs/configuration.md")
@@ -213,7 +213,7 @@ def _type(annotation: object, *metadata: object) -> str:
     if accepts_null(annotation) and get_origin(annotation) is not Literal:
         return f"{_type(next(part for part in get_args(annotation) if part is not NoneType))} or null"
     for fact in metadata:
-        if isinstance(fact, Leaf | PathLeaf):
+        if isinstance(fact, Value | PathLeaf):
             return fact.kind
     if get_origin(annotation) is Literal:
         return "one of " + ", ".join(f"`{choice}`" for choice in get_args(annotation))
@@ -243,7 +243,7 @@ def _plain(value: object, field: FieldInfo) -> str:
 
 
 def _write_of(field: FieldInfo) -> Callable[[Any], object] | None:
-    return next((fact.write for fact in field.metadata if isinstance(fact, Leaf)), None)
+    return next((fact.write for fact in field.metadata if isinstance(fact, Value)), None)
 
 
 def _complete(schema: JsonObject, section: type[Section]) -> None:

@@ -20,10 +20,10 @@ from gateway.contracts.store import Store
 from gateway.mcp.registration import options_of
 from gateway.mcp.session import MISSING_SDK
 from gateway.mcp.transport.process import Program, missing
-from gateway.runs.event_feed import Tail
-from gateway.runs.leases import Keeper
+from gateway.runs.event_feed import EventFeed
+from gateway.runs.leases import Leases
 from gateway.runs.live import LiveRuns
-from gateway.server.context_lane import Assembled, Shared, assemble_context, make_fleet, open_store
+from gateway.server.context_lane import Assembled, Shared, build_context_lane, make_servers, open_store
 from gateway.server.context_tools import SQLITE, database_url
 from gateway.server.passthrough_lane import endpoint
 from gateway.telemetry.counters import ContextCounters
@@ -73,7 +73,7 @@ async def _assembled(loaded: Loaded, stack: AsyncExitStack) -> Assembled:
     in_memory = loaded.settings.model_copy(update={"store": Secret("sqlite:///:memory:")})
     store = await open_store(in_memory, folder=loaded.folder)
     stack.push_async_callback(store.close)
-    assembled = await assemble_context(
+    assembled = await build_context_lane(
         loaded.settings,
         folder=loaded.folder,
         pools=[Pool(endpoint(upstream), clock=clock.monotonic) for upstream in loaded.settings.upstreams],
@@ -91,11 +91,11 @@ def _shared(store: Store, counters: ContextCounters, clock: SystemClock) -> Shar
     return Shared(
         store=store,
         runs=LiveRuns(clock=clock),
-        tail=Tail(store),
-        keeper=Keeper(store, clock=clock, resume=resume),
+        feed=EventFeed(store),
+        leases=Leases(store, clock=clock, resume=resume),
         counters=counters,
         clock=clock,
-        fleet=make_fleet(store, worker="check", counters=counters, clock=clock),
+        mcp_servers=make_servers(store, worker="check", counters=counters, clock=clock),
         in_use=InUse(_nothing),
         results=Results(),
     )

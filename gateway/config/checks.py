@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from gateway.config.document import Draft
+from gateway.config.document import Document
 from gateway.config.judged import BUILT_IN, no_such_tool
 from gateway.config.messages import nearest
 from gateway.config.problems import KeyPath, format_path, shown
@@ -24,179 +24,181 @@ _OFF: Mapping[str, bool] = {"disabled": True, "isActive": False}
 _OF_COMMANDS, _OF_URLS = ("args", "env", "cwd"), ("headers", "oauth", "private_networks")
 
 
-def check(draft: Draft) -> None:
+def check(document: Document) -> None:
     """Notes everything that does not fit together."""
-    _check_unique(draft, draft.matches("upstreams", "*", "name"))
-    _check_unique(draft, draft.matches("keys", "*", "name"))
-    _check_unique(draft, draft.matches("keys", "*", "sha256"))
-    _check_scopes(draft)
-    _check_declared(draft)
-    _check_listen(draft)
-    _check_tls(draft)
-    check_upstreams(draft)
-    _check_chains(draft)
-    _check_alternatives(draft)
-    _check_tools(draft)
-    _check_judged(draft)
+    _check_unique(document, document.matches("upstreams", "*", "name"))
+    _check_unique(document, document.matches("keys", "*", "name"))
+    _check_unique(document, document.matches("keys", "*", "sha256"))
+    _check_scopes(document)
+    _check_declared(document)
+    _check_listen(document)
+    _check_tls(document)
+    check_upstreams(document)
+    _check_chains(document)
+    _check_alternatives(document)
+    _check_tools(document)
+    _check_judged(document)
 
 
-def set_aside_foreign_keys(draft: Draft) -> None:
+def set_aside_foreign_keys(document: Document) -> None:
     """Drops what other programs write into an `mcpServers` block, and says so."""
-    for path in list(draft.matches("mcp", "servers", "*", "*")):
+    for path in list(document.matches("mcp", "servers", "*", "*")):
         if path[-1] in FOREIGN_MCP_KEYS:
             enabled = (*path[:-1], "enabled")
-            if path[-1] in _OFF and draft.get(*path) is _OFF[path[-1]] and draft.get(*enabled) is None:
-                draft.warn(path, "a key of another program: taken for enabled: false")
-                draft.put(enabled, False, place=draft.place_of(path))
+            if path[-1] in _OFF and document.get(*path) is _OFF[path[-1]] and document.get(*enabled) is None:
+                document.warn(path, "a key of another program: taken for enabled: false")
+                document.put(enabled, False, place=document.place_of(path))
             else:
-                draft.warn(path, "ignored: a key of another program")
-            draft.drop(path)
+                document.warn(path, "ignored: a key of another program")
+            document.drop(path)
 
 
-def _check_unique(draft: Draft, paths: Iterable[KeyPath]) -> None:
+def _check_unique(document: Document, paths: Iterable[KeyPath]) -> None:
     first: dict[str, KeyPath] = {}
     for path in paths:
-        value = draft.get(*path)
+        value = document.get(*path)
         if isinstance(value, str):
             twin = first.setdefault(value.lower() if path[-1] == "sha256" else value, path)
             if twin != path:
-                draft.complain(path, f"the same {path[-1]} as at {draft.place_of(twin)}: each is used once")
+                document.complain(path, f"the same {path[-1]} as at {document.place_of(twin)}: each is used once")
 
 
-def _check_scopes(draft: Draft) -> None:
-    for path in draft.matches("keys", "*", "scopes"):
-        if draft.get(*path) == []:
-            draft.complain(path, "expected at least one scope: without any the key may do nothing")
+def _check_scopes(document: Document) -> None:
+    for path in document.matches("keys", "*", "scopes"):
+        if document.get(*path) == []:
+            document.complain(path, "expected at least one scope: without any the key may do nothing")
 
 
-def _check_declared(draft: Draft) -> None:
+def _check_declared(document: Document) -> None:
     _check_reference(
-        draft, ("context", "upstream"), [draft.get(*path) for path in draft.matches("upstreams", "*", "name")]
+        document, ("context", "upstream"), [document.get(*path) for path in document.matches("upstreams", "*", "name")]
     )
     for key, section in (("chain", "chains"), ("prompt", "prompts")):
-        _check_reference(draft, ("context", key), [path[-1] for path in draft.matches(section, "*")])
-    chains = [str(path[-1]) for path in draft.matches("chains", "*")]
-    for path in draft.matches("approvals", "chains", "*"):
+        _check_reference(document, ("context", key), [path[-1] for path in document.matches(section, "*")])
+    chains = [str(path[-1]) for path in document.matches("chains", "*")]
+    for path in document.matches("approvals", "chains", "*"):
         if path[-1] not in chains:
             hint = nearest(str(path[-1]), chains) or f"; declared: {', '.join(map(shown, chains[:_MOST_NAMES_SHOWN]))}"
-            draft.complain(path, f"no chain {shown(str(path[-1]))} is declared{hint}", key=True)
+            document.complain(path, f"no chain {shown(str(path[-1]))} is declared{hint}", key=True)
 
 
-def _check_reference(draft: Draft, path: KeyPath, declared: list[object]) -> None:
-    name = draft.get(*path)
+def _check_reference(document: Document, path: KeyPath, declared: list[object]) -> None:
+    name = document.get(*path)
     if not isinstance(name, str) or name in declared or BROKEN in declared:
         return
     names = [known for known in declared if isinstance(known, str) and not isinstance(known, Hidden)]
     some = ", ".join(shown(known) for known in names[:_MOST_NAMES_SHOWN])
     hint = nearest(name, names) or (f"; declared: {some}" if names else "; none is")
     what = f"such {path[-1]}" if isinstance(name, Hidden) else f"{path[-1]} {shown(name)}"
-    draft.complain(path, f"no {what} is declared{hint}")
+    document.complain(path, f"no {what} is declared{hint}")
 
 
-def _check_listen(draft: Draft) -> None:
+def _check_listen(document: Document) -> None:
     """Without keys everybody who reaches the port may do everything."""
     addresses = {}
     for path in (("listen",), ("admin", "listen")):
-        value = draft.get(*path)
+        value = document.get(*path)
         if value is None and path == ("listen",):
             value = DEFAULT_LISTEN
         try:
             addresses[path] = parse_address(value)
         except ValueError:
             continue
-    if draft.get("keys") in (None, []):
+    if document.get("keys") in (None, []):
         for path, address in addresses.items():
             if not address.is_loopback:
                 message = f"{str(address)!r} is open to others and there are no keys"
-                draft.complain(path, f"{message}: add keys, or listen on 127.0.0.1:{address.port}")
+                document.complain(path, f"{message}: add keys, or listen on 127.0.0.1:{address.port}")
     listen, admin = addresses.get(("listen",)), addresses.get(("admin", "listen"))
     if admin is not None and admin == listen and admin.port:
-        draft.complain(
+        document.complain(
             ("admin", "listen"), "the same address as listen: choose another port, or null for listen itself"
         )
 
 
-def _check_tls(draft: Draft) -> None:
-    for path in draft.matches("upstreams", "*"):
-        base_url, tls = draft.get(*path, "base_url"), [given[-1] for given in draft.matches_below((*path, "tls"))]
+def _check_tls(document: Document) -> None:
+    for path in document.matches("upstreams", "*"):
+        base_url, tls = document.get(*path, "base_url"), [given[-1] for given in document.matches_below((*path, "tls"))]
         if tls and isinstance(base_url, str) and base_url.startswith("http:"):
-            draft.complain(
+            document.complain(
                 (*path, "tls"), "there is no TLS with an http:// URL: write https://, or remove it", key=True
             )
         if "key_file" in tls and "cert_file" not in tls:
-            draft.complain((*path, "tls", "key_file"), "needs cert_file as well", key=True)
-        if draft.get(*path, "auth_header") is not None and draft.get(*path, "api_key") is None:
-            draft.warn((*path, "auth_header"), "has no effect without api_key")
+            document.complain((*path, "tls", "key_file"), "needs cert_file as well", key=True)
+        if document.get(*path, "auth_header") is not None and document.get(*path, "api_key") is None:
+            document.warn((*path, "auth_header"), "has no effect without api_key")
 
 
-def _check_chains(draft: Draft) -> None:
+def _check_chains(document: Document) -> None:
     """What the prompt says of tools must be what the loop below does."""
-    for path in draft.matches("chains", "*"):
-        stages = draft.get(*path)
-        uses = [draft.get(*path, index, "use") for index in range(len(stages))] if isinstance(stages, list) else []
+    for path in document.matches("chains", "*"):
+        stages = document.get(*path)
+        uses = [document.get(*path, index, "use") for index in range(len(stages))] if isinstance(stages, list) else []
         for index, use in enumerate(uses):
             tools = (*path, index, "with", "tools")
-            if use != "prompt_enhancer" or BROKEN in uses or draft.get(*tools) not in (None, True):
+            if use != "prompt_enhancer" or BROKEN in uses or document.get(*tools) not in (None, True):
                 continue
             below = [i for i in range(index + 1, len(uses)) if uses[i] == "agent_loop"]
             if not below:
-                draft.complain(tools, "offers tools and no agent_loop below runs them: add one, or write tools: false")
+                document.complain(
+                    tools, "offers tools and no agent_loop below runs them: add one, or write tools: false"
+                )
             for loop in below:
                 tool_format = (*path, loop, "with", "tool_format")
-                if draft.get(*tool_format) == "native":
-                    draft.complain(
+                if document.get(*tool_format) == "native":
+                    document.complain(
                         tool_format,
                         f"the prompt_enhancer above ({format_path(tools[:-2])}) tells the model to call tools in JSON: "
                         "write tools: false there, or tool_format: json here",
                     )
 
 
-def _check_alternatives(draft: Draft) -> None:
-    for path in draft.matches("prompts", "*"):
-        _check_one_of(draft, path, "text", "file")
-    for path in draft.matches("mcp", "servers", "*"):
-        _check_one_of(draft, path, "command", "url")
-        _check_effects(draft, path)
-    for path in draft.matches("approvals", "notify", "*"):
-        _check_one_of(draft, path, "webhook")
+def _check_alternatives(document: Document) -> None:
+    for path in document.matches("prompts", "*"):
+        _check_one_of(document, path, "text", "file")
+    for path in document.matches("mcp", "servers", "*"):
+        _check_one_of(document, path, "command", "url")
+        _check_effects(document, path)
+    for path in document.matches("approvals", "notify", "*"):
+        _check_one_of(document, path, "webhook")
 
 
-def _check_effects(draft: Draft, path: KeyPath) -> None:
+def _check_effects(document: Document, path: KeyPath) -> None:
     """Keys of an MCP server that belong to the other kind."""
-    kinds = {key: draft.get(*path, key) is not None for key in ("command", "url")}
+    kinds = {key: document.get(*path, key) is not None for key in ("command", "url")}
     for kind, keys in (("command", _OF_COMMANDS), ("url", _OF_URLS)):
         for key in keys:
-            if sum(kinds.values()) == 1 and not kinds[kind] and draft.get(*path, key):
-                draft.warn((*path, key), f"has no effect without {kind}")
+            if sum(kinds.values()) == 1 and not kinds[kind] and document.get(*path, key):
+                document.warn((*path, key), f"has no effect without {kind}")
 
 
-def _check_tools(draft: Draft) -> None:
+def _check_tools(document: Document) -> None:
     """A tool that is named is meant to be on; null would be read as off."""
-    tools = draft.get("tools")
+    tools = document.get("tools")
     for name, tool in tools.items() if isinstance(tools, dict) else ():
         if tool is None:
-            draft.complain(("tools", name), "write {} to have it with its defaults, or remove it")
+            document.complain(("tools", name), "write {} to have it with its defaults, or remove it")
         elif not _TOOL_NAME.match(name):
-            draft.complain(("tools", name), "expected a name of 1 to 64 letters, digits, '_' or '-'", key=True)
+            document.complain(("tools", name), "expected a name of 1 to 64 letters, digits, '_' or '-'", key=True)
 
 
-def _check_judged(draft: Draft) -> None:
+def _check_judged(document: Document) -> None:
     """Rules and assessors for tools that do not exist; what a plugin's tools are called is known once it is built."""
-    tools = draft.get("tools")
+    tools = document.get("tools")
     if set(tools if isinstance(tools, dict) else ()) - BUILT_IN:
         return
     sections: tuple[Literal["rules", "assessors"], ...] = ("rules", "assessors")
     for section in sections:
-        for path in draft.matches("risk", section, "*"):
+        for path in document.matches("risk", section, "*"):
             if (problem := no_such_tool(section, str(path[-1]))) is not None:
-                draft.complain(path, problem, key=True)
+                document.complain(path, problem, key=True)
 
 
-def _check_one_of(draft: Draft, path: KeyPath, *keys: str) -> None:
-    if not isinstance(draft.get(*path), dict):
+def _check_one_of(document: Document, path: KeyPath, *keys: str) -> None:
+    if not isinstance(document.get(*path), dict):
         return
-    given = [key for key in keys if draft.get(*path, key) is not None]
+    given = [key for key in keys if document.get(*path, key) is not None]
     if not given:
-        draft.complain(path, f"expected {' or '.join(keys)}")
+        document.complain(path, f"expected {' or '.join(keys)}")
     elif len(given) > 1:
-        draft.complain((*path, given[1]), f"{' and '.join(given)} are both given: keep one of the two", key=True)
+        document.complain((*path, given[1]), f"{' and '.join(given)} are both given: keep one of the two", key=True)

@@ -4,15 +4,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gateway.config.problems import ConfigError, KeyPath, Place, Problem, format_path
-from gateway.config.reading.yaml_reader import BROKEN, Source
+from gateway.config.reading.yaml_reader import BROKEN, YamlSource
 
 _ANY = "*"
 
 
-class Draft:
+class Document:
     """A tree that is never changed in place: aliases of the file share parts of it."""
 
-    def __init__(self, source: Source, *, file: str, folder: Path) -> None:
+    def __init__(self, source: YamlSource, *, file: str, folder: Path) -> None:
         self.tree: object = source.tree
         self.folder = folder
         self._file = file

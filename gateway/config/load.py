@@ -7,13 +7,13 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from gateway.config.checks import check, set_aside_foreign_keys
-from gateway.config.document import Draft
+from gateway.config.document import Document
 from gateway.config.messages import explain
 from gateway.config.problems import ConfigError, Problem
 from gateway.config.reach import check_places
 from gateway.config.reading.overrides import apply_flags, apply_variables
 from gateway.config.reading.secret_files import read_companions
-from gateway.config.reading.yaml_reader import MAX_FILE_BYTES, Source, parse, read_text
+from gateway.config.reading.yaml_reader import MAX_FILE_BYTES, YamlSource, parse, read_text
 from gateway.config.schema.context import DEFAULT_CHAINS, DEFAULT_PROMPTS
 from gateway.config.schema.settings import Settings
 from gateway.config.values.value import JsonObject
@@ -42,7 +42,7 @@ def load(
     *,
     environ: Mapping[str, str],
     flags: Mapping[str, object],
-    checks: Sequence[Callable[[Draft], None]] = (),
+    checks: Sequence[Callable[[Document], None]] = (),
 ) -> Loaded:
     """The configuration of `path` (None: no file), variables and flags; ConfigError carries everything wrong with it.
 
@@ -51,25 +51,25 @@ def load(
     """
     folder = _folder_of(path)
     text = None if path is None else _text_of(path)
-    draft = _read(path, text, environ=environ, folder=folder)
-    empty = not draft.tree and path is not None
-    _add_defaults(draft)
-    apply_variables(draft, environ, root=Settings)
-    apply_flags(draft, flags)
-    set_aside_foreign_keys(draft)
-    read_companions(draft)
+    document = _read(path, text, environ=environ, folder=folder)
+    empty = not document.tree and path is not None
+    _add_defaults(document)
+    apply_variables(document, environ, root=Settings)
+    apply_flags(document, flags)
+    set_aside_foreign_keys(document)
+    read_companions(document)
     settings: Settings | None = None
     try:
-        settings = Settings.model_validate(draft.tree, context={"folder": folder})
+        settings = Settings.model_validate(document.tree, context={"folder": folder})
     except ValidationError as error:
-        explain(draft, error, root=Settings)
-    check(draft)
-    check_places(draft, file=path)
+        explain(document, error, root=Settings)
+    check(document)
+    check_places(document, file=path)
     for further in checks:
-        further(draft)
-    draft.raise_problems()
+        further(document)
+    document.raise_problems()
     assert settings is not None
-    return Loaded(settings=settings, warnings=draft.warnings(), file=path, folder=folder, text=text, empty=empty)
+    return Loaded(settings=settings, warnings=document.warnings(), file=path, folder=folder, text=text, empty=empty)
 
 
 def _folder_of(path: Path | None) -> Path:
@@ -86,29 +86,29 @@ def _text_of(path: Path) -> str:
         raise ConfigError((Problem(str(path), "", str(error)),)) from None
 
 
-def _read(path: Path | None, text: str | None, *, environ: Mapping[str, str], folder: Path) -> Draft:
+def _read(path: Path | None, text: str | None, *, environ: Mapping[str, str], folder: Path) -> Document:
     """The file as a draft. A file that cannot be read to its end says nothing certain, so it is reported alone."""
     if path is None or text is None:
-        return Draft(Source(tree={}), file="configuration", folder=folder)
+        return Document(YamlSource(tree={}), file="configuration", folder=folder)
     source = parse(text, environ=environ)
-    draft = Draft(source, file=str(path), folder=folder)
+    document = Document(source, file=str(path), folder=folder)
     if source.complete and source.tree is None:
-        draft.tree = {}
-        draft.warn((), EMPTY)
+        document.tree = {}
+        document.warn((), EMPTY)
     elif source.complete and not isinstance(source.tree, dict):
-        draft.complain((), "expected a section (lines of key: value)")
-    if not isinstance(draft.tree, dict):
-        draft.raise_problems()
-    return draft
+        document.complain((), "expected a section (lines of key: value)")
+    if not isinstance(document.tree, dict):
+        document.raise_problems()
+    return document
 
 
-def _add_defaults(draft: Draft) -> None:
+def _add_defaults(document: Document) -> None:
     """The chain and the prompt that exist undeclared, so that variables can change parts of them."""
     for key, default in (("chains", DEFAULT_CHAINS), ("prompts", DEFAULT_PROMPTS)):
-        _add_default(draft, key, default)
+        _add_default(document, key, default)
 
 
-def _add_default(draft: Draft, key: str, default: JsonObject) -> None:
-    declared = draft.get(key)
-    if isinstance(draft.tree, dict) and (declared is None or isinstance(declared, dict)):
-        draft.tree = {**draft.tree, key: {**default, **(declared or {})}}
+def _add_default(document: Document, key: str, default: JsonObject) -> None:
+    declared = document.get(key)
+    if isinstance(document.tree, dict) and (declared is None or isinstance(declared, dict)):
+        document.tree = {**document.tree, key: {**default, **(declared or {})}}

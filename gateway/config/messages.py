@@ -7,7 +7,7 @@ from typing import get_args
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from gateway.config.document import Draft
+from gateway.config.document import Document
 from gateway.config.problems import KeyPath, shown
 from gateway.config.schema.section import Section, is_section, strip, type_at
 from gateway.config.values.value import kind_of
@@ -33,15 +33,15 @@ _LITELLM: Mapping[str, str] = {
 _MOST_KEYS_SHOWN = 12
 
 
-def explain(draft: Draft, error: ValidationError, *, root: type[Section]) -> None:
+def explain(document: Document, error: ValidationError, *, root: type[Section]) -> None:
     """Notes each finding of `error` in the draft, with its place."""
     findings = error.errors(include_url=False)
     for details in findings[:_MOST_FINDINGS]:
         is_key = details["loc"][-1:] == (_KEY_MARK,) or details["type"] == "extra_forbidden"
         path = tuple(part for part in details["loc"] if part != _KEY_MARK)
-        draft.complain(path, _message(details, path, root=root), key=is_key)
+        document.complain(path, _message(details, path, root=root), key=is_key)
     if len(findings) > _MOST_FINDINGS:
-        draft.complain_about("...", f"{len(findings) - _MOST_FINDINGS} more problems of this kind")
+        document.complain_about("...", f"{len(findings) - _MOST_FINDINGS} more problems of this kind")
 
 
 def nearest(word: str, candidates: list[str]) -> str:

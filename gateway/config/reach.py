@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from gateway.config.document import Draft
+from gateway.config.document import Document
 from gateway.config.problems import KeyPath, format_path
 from gateway.config.reading.secret_files import COMPANION_SUFFIX, SECRETS_WITH_FILES
 from gateway.config.values.scalars import parse_flag, parse_path
@@ -52,47 +52,47 @@ class _Own:
     code: bool = False
 
 
-def check_places(draft: Draft, *, file: Path | None) -> None:
+def check_places(document: Document, *, file: Path | None) -> None:
     """Notes what is missing, and what gives a model more than it was meant to have. `file`: the configuration."""
-    own = list(_own(draft, file))
-    for tool in _tools(draft):
-        for given in _given(draft, tool):
+    own = list(_own(document, file))
+    for tool in _tools(document):
+        for given in _given(document, tool):
             # A plugin's own `with:` is its own business, as far as it is only missing.
-            if tool.options[-1] == "with" or _is_there(draft, given):
-                _check_own(draft, given, own)
+            if tool.options[-1] == "with" or _is_there(document, given):
+                _check_own(document, given, own)
 
 
-def _tools(draft: Draft) -> Iterator[_Tool]:
-    for path in draft.matches("tools", "*"):
-        if not isinstance(draft.get(*path), dict):
+def _tools(document: Document) -> Iterator[_Tool]:
+    for path in document.matches("tools", "*"):
+        if not isinstance(document.get(*path), dict):
             continue
         if path[-1] in _BUILT_IN:
-            yield _Tool(plugin=str(path[-1]), options=path, folder=draft.folder)
-        elif str(use := draft.get(*path, "use")) in _BUILT_IN:
+            yield _Tool(plugin=str(path[-1]), options=path, folder=document.folder)
+        elif str(use := document.get(*path, "use")) in _BUILT_IN:
             yield _Tool(plugin=str(use), options=(*path, "with"), folder=Path())
 
 
-def _given(draft: Draft, tool: _Tool) -> Iterator[_Given]:
+def _given(document: Document, tool: _Tool) -> Iterator[_Given]:
     match tool.plugin:
         case "file_operations":
             roots = (*tool.options, "roots")
-            if draft.get(*roots) == []:
-                draft.complain(roots, "expected at least one folder")
-            for path, place in _paths(draft, roots, tool.folder):
-                yield _Given(path=path, place=place, kind="folder", writable=_flag(draft, (*tool.options, "write")))
+            if document.get(*roots) == []:
+                document.complain(roots, "expected at least one folder")
+            for path, place in _paths(document, roots, tool.folder):
+                yield _Given(path=path, place=place, kind="folder", writable=_flag(document, (*tool.options, "write")))
         case "execute_command":
-            for path, place in _paths(draft, (*tool.options, "cwd"), tool.folder):
+            for path, place in _paths(document, (*tool.options, "cwd"), tool.folder):
                 yield _Given(path=path, place=place, kind="folder", writable=True)
-            for path, place in _paths(draft, (*tool.options, "readable"), tool.folder):
+            for path, place in _paths(document, (*tool.options, "readable"), tool.folder):
                 yield _Given(path=path, place=place, kind="either", writable=False)
         case "execute_sql":
             url = (*tool.options, "url")
-            database = sqlite_file(draft.get(*url), folder=tool.folder, default=_DEFAULTS["url"])
+            database = sqlite_file(document.get(*url), folder=tool.folder, default=_DEFAULTS["url"])
             if database is not None:
-                read_only = _flag(draft, (*tool.options, "read_only"), default=True)
+                read_only = _flag(document, (*tool.options, "read_only"), default=True)
                 yield _Given(path=url, place=database, kind="database", writable=not read_only)
-            elif _text(draft.get(*url)).startswith(_SQLITE):
-                draft.complain(url, "expected sqlite:///FILE: a database of a file")
+            elif _text(document.get(*url)).startswith(_SQLITE):
+                document.complain(url, "expected sqlite:///FILE: a database of a file")
 
 
 def sqlite_file(url: object, *, folder: Path, default: str) -> Path | None:
@@ -109,9 +109,9 @@ def _text(value: object) -> str:
     return value.reveal() if isinstance(value, Secret) else value if isinstance(value, str) else ""
 
 
-def _paths(draft: Draft, path: KeyPath, folder: Path) -> Iterator[tuple[KeyPath, Path]]:
+def _paths(document: Document, path: KeyPath, folder: Path) -> Iterator[tuple[KeyPath, Path]]:
     """The paths at one key, each with its own; what is none is told already."""
-    value = draft.get(*path)
+    value = document.get(*path)
     value = _DEFAULTS.get(str(path[-1]), []) if value is None else value
     entries = [((*path, i), entry) for i, entry in enumerate(value)] if isinstance(value, list) else [(path, value)]
     for where, entry in entries:
@@ -121,22 +121,22 @@ def _paths(draft: Draft, path: KeyPath, folder: Path) -> Iterator[tuple[KeyPath,
             continue
 
 
-def _flag(draft: Draft, path: KeyPath, *, default: bool = False) -> bool:
+def _flag(document: Document, path: KeyPath, *, default: bool = False) -> bool:
     """A flag that is none is told already; until then the tool counts as one that may write."""
-    value = draft.get(*path)
+    value = document.get(*path)
     try:
         return default if value is None else parse_flag(value)
     except ValueError:
         return not default
 
 
-def _is_there(draft: Draft, given: _Given) -> bool:
+def _is_there(document: Document, given: _Given) -> bool:
     place, quoted = str(given.place), shlex.quote(str(given.place))
     try:
         exists = given.place.exists()
         fits = given.kind == "either" or (given.place.is_dir() if given.kind == "folder" else given.place.is_file())
     except OSError as error:
-        draft.complain(given.path, f"cannot look at {place!r}: {error.strerror}")
+        document.complain(given.path, f"cannot look at {place!r}: {error.strerror}")
         return False
     if exists and fits:
         return True
@@ -151,36 +151,36 @@ def _is_there(draft: Draft, given: _Given) -> bool:
             message = f"no such file: {place!r}: create it (an empty file will do: touch {quoted}), or name another"
         case _:
             message = f"no such file or folder: {place!r}: create it, or remove it here"
-    draft.complain(given.path, message)
+    document.complain(given.path, message)
     return False
 
 
-def _own(draft: Draft, file: Path | None) -> Iterator[_Own]:
+def _own(document: Document, file: Path | None) -> Iterator[_Own]:
     if file is not None:
         yield _Own("the configuration", file)
-    if (store := sqlite_file(draft.get("store"), folder=draft.folder, default=_DEFAULT_STORE)) is not None:
+    if (store := sqlite_file(document.get("store"), folder=document.folder, default=_DEFAULT_STORE)) is not None:
         yield _Own("the store of the gateway", store)
     for pattern in SECRETS_WITH_FILES:
-        for path in draft.matches(*pattern[:-1], f"{pattern[-1]}{COMPANION_SUFFIX}"):
-            for where, place in _paths(draft, path, draft.folder):
+        for path in document.matches(*pattern[:-1], f"{pattern[-1]}{COMPANION_SUFFIX}"):
+            for where, place in _paths(document, path, document.folder):
                 yield _Own(f"the file of {format_path(where)}", place)
     for section, default in _CODE.items():
-        for _, place in _paths(draft, (section, "folder"), draft.folder):
+        for _, place in _paths(document, (section, "folder"), document.folder):
             yield _Own(f"the {section}", place, secret=False, code=True)
-        if draft.get(section, "folder") is None:
-            yield _Own(f"the {section}", draft.folder / default, secret=False, code=True)
+        if document.get(section, "folder") is None:
+            yield _Own(f"the {section}", document.folder / default, secret=False, code=True)
 
 
-def _check_own(draft: Draft, given: _Given, own: list[_Own]) -> None:
+def _check_own(document: Document, given: _Given, own: list[_Own]) -> None:
     reached = [one for one in own if (given.writable or one.secret) and _reaches(given, one)]
     if not reached:
         return
     names = " and ".join(f"{one.name} ({str(one.place)!r})" for one in reached)
     verb, way_out = ("is", "another database") if given.kind == "database" else ("reaches", "a folder of its own")
     if given.writable:
-        draft.complain(given.path, f"{verb} {names}, which a model could then change: give the tool {way_out}")
+        document.complain(given.path, f"{verb} {names}, which a model could then change: give the tool {way_out}")
     else:
-        draft.warn(given.path, f"{verb} {names}, which a model can then read: give the tool {way_out}")
+        document.warn(given.path, f"{verb} {names}, which a model can then read: give the tool {way_out}")
 
 
 def _reaches(given: _Given, own: _Own) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Final
 
-from gateway.config.document import Draft
+from gateway.config.document import Document
 from gateway.config.problems import KeyPath, shown
 from gateway.config.schema.http import Passthrough
 
@@ -15,59 +15,59 @@ _ENDPOINT: Final = re.compile(r"/(?:chat/completions|completions|embeddings|resp
 _WILDCARD: Final = re.compile(r"[*?[]")
 
 
-def check_upstreams(draft: Draft) -> None:
+def check_upstreams(document: Document) -> None:
     """Notes base URLs of one endpoint, and warns of upstreams that others stand before."""
-    upstreams = list(draft.matches("upstreams", "*"))
+    upstreams = list(document.matches("upstreams", "*"))
     for path in upstreams:
-        _check_base_url(draft, (*path, "base_url"))
-    _warn_of_taken_paths(draft, upstreams)
-    _warn_of_taken_models(draft, upstreams)
+        _check_base_url(document, (*path, "base_url"))
+    _warn_of_taken_paths(document, upstreams)
+    _warn_of_taken_models(document, upstreams)
 
 
-def _check_base_url(draft: Draft, path: KeyPath) -> None:
-    url = draft.get(*path)
+def _check_base_url(document: Document, path: KeyPath) -> None:
+    url = document.get(*path)
     if isinstance(url, str) and (found := _ENDPOINT.search(url)):
-        draft.complain(
+        document.complain(
             path, f"this is the URL of one endpoint: write {shown(url[: found.start()])}, clients add {found[0]!r}"
         )
 
 
-def _warn_of_taken_paths(draft: Draft, upstreams: list[KeyPath]) -> None:
+def _warn_of_taken_paths(document: Document, upstreams: list[KeyPath]) -> None:
     """In passthrough the first upstream with a path gets its requests, whatever their model."""
     owners: dict[str, str] = {}
     for upstream in upstreams:
-        name = str(draft.get(*upstream, "name"))
-        own = list(_texts(draft, (*upstream, "paths")))
-        paths = own or list(_texts(draft, ("passthrough", "paths"))) or list(Passthrough().paths)
+        name = str(document.get(*upstream, "name"))
+        own = list(_texts(document, (*upstream, "paths")))
+        paths = own or list(_texts(document, ("passthrough", "paths"))) or list(Passthrough().paths)
         taken = {path: owners[bare] for path in paths if (bare := path.rstrip("/")) in owners}
         owners = {path.rstrip("/"): name for path in paths} | owners
-        if own or draft.get("context", "upstream") != name:
-            _warn_of_paths(draft, upstream, taken, rest=len(paths) - len(taken))
+        if own or document.get("context", "upstream") != name:
+            _warn_of_paths(document, upstream, taken, rest=len(paths) - len(taken))
 
 
-def _warn_of_paths(draft: Draft, upstream: KeyPath, taken: Mapping[str, str], *, rest: int) -> None:
+def _warn_of_paths(document: Document, upstream: KeyPath, taken: Mapping[str, str], *, rest: int) -> None:
     if not taken:
         return
     some = ", ".join(f"{path!r} belongs to upstream {owner!r}" for path, owner in taken.items())
-    by_model = draft.get(*upstream, "models") is not None
+    by_model = document.get(*upstream, "models") is not None
     why = "whatever the model, which chooses in the context lane only" if by_model else "which comes first"
     what = "gets no request in passthrough" if not rest else "does not get all that its paths name"
-    draft.warn(upstream, f"{what}: {some}, {why}; give it 'paths' of its own")
+    document.warn(upstream, f"{what}: {some}, {why}; give it 'paths' of its own")
 
 
-def _warn_of_taken_models(draft: Draft, upstreams: list[KeyPath]) -> None:
+def _warn_of_taken_models(document: Document, upstreams: list[KeyPath]) -> None:
     """In the context lane the first upstream with a pattern that fits gets the request."""
     names: dict[str, tuple[int, str]] = {}  # patterns that fit themselves only: thousands cost no more than one
     patterns: list[tuple[int, str, str]] = []
     for number, upstream in enumerate(upstreams):
-        name, models = str(draft.get(*upstream, "name")), list(_texts(draft, (*upstream, "models")))
+        name, models = str(document.get(*upstream, "name")), list(_texts(document, (*upstream, "models")))
         for model in models:
             fitting = [(first, owner) for first, pattern, owner in patterns if fnmatchcase(model, pattern)]
             if model in names:
                 fitting.append(names[model])
             if fitting:
                 owner = min(fitting)[1]
-                draft.warn((*upstream, "models"), f"{shown(model)} belongs to upstream {owner!r}, which comes first")
+                document.warn((*upstream, "models"), f"{shown(model)} belongs to upstream {owner!r}, which comes first")
         for model in models:
             if _WILDCARD.search(model):
                 patterns.append((number, model, name))
@@ -75,6 +75,6 @@ def _warn_of_taken_models(draft: Draft, upstreams: list[KeyPath]) -> None:
                 names.setdefault(model, (number, name))
 
 
-def _texts(draft: Draft, path: KeyPath) -> Iterator[str]:
-    texts = draft.get(*path)
+def _texts(document: Document, path: KeyPath) -> Iterator[str]:
+    texts = document.get(*path)
     yield from (text for text in texts if isinstance(text, str)) if isinstance(texts, list) else ()

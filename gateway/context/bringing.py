@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TypeAlias
 
-from gateway.contracts.exchange import Exchange, Handler, Reply, Tell
+from gateway.contracts.exchange import Emit, Exchange, Handler, Reply
 
 #: Gives the text, once it is known.
 Brought: TypeAlias = Callable[[], Awaitable[str]]
@@ -19,12 +19,12 @@ def bringing(handler: Handler, brought: Brought, *, loops: bool) -> Handler:
     async def handle(exchange: Exchange) -> Reply:
         inner: list[Reply] = []
 
-        async def stream(tell: Tell) -> None:
+        async def stream(emit: Emit) -> None:
             text = await brought()
-            if not loops and (pause := tell(text)) is not None:
+            if not loops and (pause := emit(text)) is not None:
                 await pause()
             inner.append(await handler(replace(exchange, brings=text) if loops else exchange))
-            await inner[0].stream(tell)
+            await inner[0].stream(emit)
 
         async def release() -> None:
             for reply in inner:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from gateway.contracts.exchange import Exchange, Handler, Reply, Stage, Tell
+from gateway.contracts.exchange import Emit, Exchange, Handler, Reply, Stage
 from gateway.contracts.plugin import Clock, Counters
 from gateway.errors import GatewayError, contained
 
@@ -90,9 +90,9 @@ def _around(link: Link, inner: Handler, *, counters: Counters, clock: Clock) -> 
 def _contained(reply: Reply, stage: str) -> Reply:
     """`reply`, which cannot end the process either."""
 
-    async def stream(tell: Tell) -> None:
+    async def stream(emit: Emit) -> None:
         with contained(f"the answer of the stage {stage!r}"):
-            await reply.stream(tell)
+            await reply.stream(emit)
 
     async def release() -> None:
         with contained(f"the end of the stage {stage!r}"):

@@ -5,17 +5,17 @@ from dataclasses import asdict, dataclass, replace
 
 from gateway.context.chain import fold
 from gateway.context.lane import AGENT_LOOP, ContextLane
-from gateway.context.model import ModelCore
-from gateway.contracts.calls import Planned
-from gateway.contracts.exchange import Chunk, Exchange, Intent, Reply, Tell
+from gateway.context.model import ModelCall
+from gateway.contracts.calls import PlannedCall
+from gateway.contracts.exchange import Chunk, Emit, Exchange, Intent, Reply
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.risk import level_beside
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolCall
 from gateway.dialects.chat_request import client_tools, wants_text, whole_text
-from gateway.tools.gate import Asked
+from gateway.tools.gate import RiskClaim
 from gateway.tools.judge import Judge
-from gateway.workflows.invocation import called_in
+from gateway.workflows.invocation import workflow_call_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class Explainer:
     """
 
     lane: ContextLane
-    core: ModelCore
+    core: ModelCall
     model: str | None
     judge: Judge
     counters: Counters
@@ -35,7 +35,7 @@ class Explainer:
     async def explain(self, exchange: Exchange) -> Json:
         """The answer without verdicts. Raises GatewayError where the chain would, and for what a workflow needs."""
         chain = self.lane.chains[exchange.chain]
-        called = None if exchange.task is not None else called_in(whole_text(exchange.body), self.lane.workflows)
+        called = None if exchange.task is not None else workflow_call_in(whole_text(exchange.body), self.lane.workflows)
         if called is not None:
             workflow, parameters = called
             told = {"name": workflow.name, "parameters": parameters, "steps": [step.name for step in workflow.steps]}
@@ -73,11 +73,13 @@ class Explainer:
         """What would happen with one call of a run that has read nothing yet: its schema comes before the gate."""
         entry = self.judge.catalog.find(call["tool"], exchange)
         if entry is None:
-            verdict = self.judge.gate.judge(None, Asked(call["parameters"]), tainted=False)
+            verdict = self.judge.gate.judge(None, RiskClaim(call["parameters"]), tainted=False)
         else:
-            asked = self.judge.asked(entry, call["parameters"], beside=level_beside(call))
-            verdict = self.judge.verdict(entry, asked, tainted=False, asked_for=False)
-            planned = Planned(ToolCall(id="", tool=entry.model_name, arguments=asked.arguments), entry.spec, verdict)
+            claim = self.judge.claim(entry, call["parameters"], beside=level_beside(call))
+            verdict = self.judge.verdict(entry, claim, tainted=False, asked_for=False)
+            planned = PlannedCall(
+                ToolCall(id="", tool=entry.model_name, arguments=claim.arguments), entry.spec, verdict
+            )
             verdict = (await self.judge.examined(planned, exchange)).verdict
         return {"tool": call["tool"], **asdict(verdict)}
 
@@ -108,18 +110,18 @@ class _Recorder:
     async def until_asked(self, reply: Reply) -> None:
         """Lets the chain answer until it asks the model, or is at its end. Raises what the chain does."""
         answering = asyncio.ensure_future(reply.stream(_unheard))
-        asked = asyncio.ensure_future(self._asked.wait())
+        claim = asyncio.ensure_future(self._asked.wait())
         try:
-            await asyncio.wait({answering, asked}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({answering, claim}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            asked.cancel()
+            claim.cancel()
             answering.cancel()
-            await asyncio.wait({answering, asked})
+            await asyncio.wait({answering, claim})
         if not answering.cancelled():
             answering.result()
 
 
-async def _silent(_tell: Tell) -> None:
+async def _silent(_tell: Emit) -> None:
     """A model that never says anything: the run is left before it could act on an answer."""
     await asyncio.Event().wait()
 

@@ -14,7 +14,7 @@ from typing import Literal
 
 from aiohttp import HttpVersion11, web
 
-from gateway.approvals.approvals import Desk
+from gateway.approvals.approvals import Approvals
 from gateway.context.approval_mode import ApprovalModes
 from gateway.context.bringing import Brought, bringing
 from gateway.context.chain import Chain
@@ -24,7 +24,7 @@ from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Chunk, Exchange, Handler, Reply
 from gateway.contracts.journal import StoredRun
 from gateway.contracts.store import Json
-from gateway.dialects.chat_reply import Completion, Frames, Turn
+from gateway.dialects.chat_reply import Completion, CompletionFacts, Frames
 from gateway.errors import GatewayError
 from gateway.http.error_response import error_body
 from gateway.http.fields import HOP_BY_HOP, nominated
@@ -33,7 +33,7 @@ from gateway.http.sse import event
 from gateway.lanes.classify import CONTEXT_PREFIX
 from gateway.lanes.keys import CREDENTIAL_HEADERS, Identity
 from gateway.lanes.local import Facade, note
-from gateway.runs.asking import Asking
+from gateway.runs.asking import RequestKey
 from gateway.runs.live import LiveRun, LiveRuns
 from gateway.runs.transcript import Transcript
 from gateway.workflows.definition import Workflow
@@ -81,11 +81,11 @@ class ContextLane:
     status_wait_s: float
     body_bytes: int
     body_values: int
-    approvals: ApprovalModes
-    desk: Desk
+    approval_modes: ApprovalModes
+    approvals: Approvals
     tool_names: Callable[[], Sequence[str]]  # `Catalog.names`
     runs: LiveRuns
-    earlier: Callable[[Asking, Caller], Awaitable[StoredRun | None]]
+    earlier: Callable[[RequestKey, Caller], Awaitable[StoredRun | None]]
     close: Callable[[], Awaitable[None]]
     plain: Handler  # the model alone, for tasks of programs
     tasks: Literal["plain", "off"] = "plain"
@@ -124,7 +124,7 @@ class ContextLane:
         return let_go
 
     async def exchange(
-        self, head: RequestHead, body: Json, *, identity: Identity, run_id: str, asking: Asking | None = None
+        self, head: RequestHead, body: Json, *, identity: Identity, run_id: str, request_key: RequestKey | None = None
     ) -> Exchange:
         """The request as the chain gets it. Raises GatewayError."""
         steering = steering_of(head)
@@ -151,9 +151,11 @@ class ContextLane:
             conversation=steering.get("conversation"),
             user=end_user(steering, body),
             only_tools=narrowed(steering["tools"], self.tool_names()) if "tools" in steering else (),
-            approvals=self.approvals.of(steering.get("approvals"), caller=identity.caller.name, chain=chain),
-            fingerprint="" if asking is None else asking.fingerprint,
-            idempotency_key=None if asking is None or asking.idempotency_key is None else asking.idempotency_key[2],
+            approvals=self.approval_modes.of(steering.get("approvals"), caller=identity.caller.name, chain=chain),
+            fingerprint="" if request_key is None else request_key.fingerprint,
+            idempotency_key=None
+            if request_key is None or request_key.idempotency_key is None
+            else request_key.idempotency_key[2],
             events=steering.get("events") == "1",
             header=header,
             credential=credential,
@@ -161,7 +163,7 @@ class ContextLane:
         )
 
     def begin(
-        self, exchange: Exchange, asking: Asking, *, detached: bool = False, brought: Brought | None = None
+        self, exchange: Exchange, request_key: RequestKey, *, detached: bool = False, brought: Brought | None = None
     ) -> LiveRun:
         """A run of the chain, or of a workflow with the loop of the chain. Raises GatewayError where it has none.
 
@@ -177,7 +179,7 @@ class ContextLane:
         if brought is not None:
             handler = bringing(handler, brought, loops=self.looping(name) is not None)
         handler = self.held(handler)
-        return self.runs.find(asking) or self.runs.begin(exchange, asking, handler, detached=detached)
+        return self.runs.find(request_key) or self.runs.begin(exchange, request_key, handler, detached=detached)
 
     def looping(self, chain: str) -> Handler | None:
         """The chain from its agent loop on; None: there is none."""
@@ -208,7 +210,7 @@ class ContextLane:
     async def answer(self, request: web.Request, run: LiveRun) -> web.StreamResponse:
         """Renders the answer of a run, new or joined, from its first byte."""
         exchange, body, request_id = run.exchange, run.body, run.request_id
-        turn = Turn.of(request_id, body, created_s=run.created_s)
+        turn = CompletionFacts.of(request_id, body, created_s=run.created_s)
         headers = {"X-Context-Run-Id": exchange.id, "X-Context-Chain": exchange.chain, "x-request-id": request_id}
         if exchange.task is not None:
             headers["X-Context-Task"] = exchange.task

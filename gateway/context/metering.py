@@ -2,7 +2,7 @@
 
 import orjson
 
-from gateway.contracts.exchange import Chunk, Exchange, Handler, Pause, Reply, Tell
+from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Pause, Reply
 from gateway.contracts.plugin import Counters
 from gateway.contracts.store import Json
 from gateway.dialects.usage import MOST
@@ -14,7 +14,7 @@ def metered(core: Handler, counters: Counters) -> Handler:
     async def handle(exchange: Exchange) -> Reply:
         reply = await core(exchange)
 
-        async def stream(tell: Tell) -> None:
+        async def stream(emit: Emit) -> None:
             told: Json | None = None
             written = 0
 
@@ -26,7 +26,7 @@ def metered(core: Handler, counters: Counters) -> Handler:
                     told = chunk["usage"]
                 else:
                     written += 1
-                return tell(chunk)
+                return emit(chunk)
 
             try:
                 await reply.stream(take)

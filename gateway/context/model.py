@@ -18,7 +18,7 @@ from gateway.context.model_answer import stream, whole
 from gateway.context.refusal import CHAT, ERROR_LIMIT_BYTES, no_answer, outcome_of, refusal
 from gateway.context.streaming import Style, Styles, asked_for, without
 from gateway.context.target import Target
-from gateway.contracts.exchange import Exchange, Reply, Tell
+from gateway.contracts.exchange import Emit, Exchange, Reply
 from gateway.errors import GatewayError
 from gateway.http.response_head import ResponseHead
 from gateway.upstream.call import UpstreamCall
@@ -32,7 +32,7 @@ LIST_LIMIT_BYTES = 4 << 20
 _LARGE_BYTES = 1 << 20
 
 
-class ModelCore:
+class ModelCall:
     """Calls models. `fixed` is the upstream that the configuration names for all of them."""
 
     def __init__(
@@ -144,15 +144,15 @@ class ModelCore:
 
 
 async def _noted(
-    read: Callable[[UpstreamCall, Target, Tell], Awaitable[None]],
+    read: Callable[[UpstreamCall, Target, Emit], Awaitable[None]],
     call: UpstreamCall,
     target: Target,
     request_id: str,
-    tell: Tell,
+    emit: Emit,
 ) -> None:
     """Reads an answer; logs that it cannot be read to its end, unless nobody wanted it any more."""
     try:
-        await read(call, target, tell)
+        await read(call, target, emit)
     except GatewayError as error:
         if not call.given_up:
             target.note(error, request_id)

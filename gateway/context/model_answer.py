@@ -11,7 +11,7 @@ from gateway import strict_json
 from gateway.context.refusal import message_of, outcome_of
 from gateway.context.target import Target
 from gateway.context.text_events import TextEvents
-from gateway.contracts.exchange import Pause, Tell
+from gateway.contracts.exchange import Emit, Pause
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.http.sse import EventError, EventReader
@@ -33,7 +33,7 @@ _ABOUT_CHUNK = frozenset(
 _ABOUT_CHOICE = frozenset(("index", "delta", "finish_reason", "logprobs"))
 
 
-async def stream(call: UpstreamCall, target: Target, tell: Tell) -> None:
+async def stream(call: UpstreamCall, target: Target, emit: Emit) -> None:
     """Tells the chunks of one answer. Raises GatewayError if it breaks off."""
     feed, finished = EventReader().feed, False
     texts = TextEvents(_text_in)
@@ -47,12 +47,12 @@ async def stream(call: UpstreamCall, target: Target, tell: Tell) -> None:
                 call.leave(within_s=END_S)
                 return pause
             if (text := texts.text_of(data)) is not None:
-                pause = tell(text) or pause
+                pause = emit(text) or pause
                 continue
             chunk = _chunk(data, target)
             if (text := _text_of(chunk)) is not None:
                 texts.learn(data, text)
-                pause = tell(text) or pause
+                pause = emit(text) or pause
                 continue
             finishes = _finishes(chunk.get("choices"))
             if finishes is None:
@@ -60,7 +60,7 @@ async def stream(call: UpstreamCall, target: Target, tell: Tell) -> None:
             if _ARGUMENTS.search(data) is not None:
                 _check(data, target)
             finished = finished or finishes
-            pause = tell(chunk) or pause
+            pause = emit(chunk) or pause
         return pause
 
     outcome = "cancelled"
@@ -79,7 +79,7 @@ async def stream(call: UpstreamCall, target: Target, tell: Tell) -> None:
         target.tally.outcomes[outcome] += 1
 
 
-async def whole(call: UpstreamCall, target: Target, tell: Tell) -> None:
+async def whole(call: UpstreamCall, target: Target, emit: Emit) -> None:
     """Tells one JSON answer as a chunk. Raises GatewayError if it is none."""
     outcome = "cancelled"
     try:
@@ -91,7 +91,7 @@ async def whole(call: UpstreamCall, target: Target, tell: Tell) -> None:
             raise target.broken("its answer is no chat completion")
         if _ARGUMENTS.search(content) is not None:
             _check(content, target)
-        if (pause := tell(chunk)) is not None:
+        if (pause := emit(chunk)) is not None:
             await pause()
         outcome = "ok"
     except GatewayError as error:

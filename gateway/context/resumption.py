@@ -11,21 +11,21 @@ import orjson
 
 from gateway.approvals import chat_texts as spoken
 from gateway.approvals import texts as approval_text
-from gateway.approvals.approvals import Wish, is_asked_by
-from gateway.approvals.chat_replies import Reply as Decision
+from gateway.approvals.approvals import Decision, is_asked_by
+from gateway.approvals.chat_replies import ChatDecision
 from gateway.context.bringing import Brought
 from gateway.context.lane import ContextLane, new_run_id
 from gateway.context.shown_calls import is_of_what_was_shown, shown_last
-from gateway.contracts.exchange import Chunk, Exchange, Handler, Reply, Resume, Tell
+from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Reply, Resume
 from gateway.contracts.journal import Approval, Journal, StoredRun
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Json, StoreError
 from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.chat_request import last_user_text
 from gateway.errors import GatewayError
-from gateway.runs.asking import Asking
-from gateway.runs.event_feed import Tail
-from gateway.runs.leases import Keeper, abandon
+from gateway.runs.asking import RequestKey
+from gateway.runs.event_feed import EventFeed
+from gateway.runs.leases import Leases, abandon
 from gateway.runs.live import PARKED, LiveRun, LiveRuns, interrupted
 from gateway.runs.snapshot import exchange_of
 
@@ -38,11 +38,11 @@ LOOK_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RepeatedRequest:
     """A request that brings a decision, or repeats one that has a run on record."""
 
     body: Json
-    asking: Asking
+    request_key: RequestKey
     exchange: Exchange  # as it would be if it began a run of its own
 
 
@@ -54,15 +54,15 @@ class Resumption:
         *,
         lane: Callable[[], ContextLane],
         runs: LiveRuns,
-        keeper: Keeper,
-        tail: Tail,
+        leases: Leases,
+        feed: EventFeed,
         store: Journal,
         clock: Clock,
     ) -> None:
         self._lane = lane
         self._runs = runs
-        self._keeper = keeper
-        self._tail = tail
+        self._keeper = leases
+        self._feed = feed
         self._store = store
         self._clock = clock
 
@@ -72,9 +72,9 @@ class Resumption:
         if handler is None or run.fence > OFTEN:
             await self._abandon(run, "it was begun too often" if handler is not None else _no_tools(run))
             return
-        asking = Asking(run.fingerprint, None, repeats=False, size_bytes=len(run.request))
+        request_key = RequestKey(run.fingerprint, None, repeats=False, size_bytes=len(run.request))
         exchange = exchange_of(Resume(run), approvals="turn", header=header, credential=credential)
-        self._runs.begin(exchange, asking, handler, detached=True, request_id=new_run_id())
+        self._runs.begin(exchange, request_key, handler, detached=True, request_id=new_run_id())
 
     async def decided(self, run_id: str) -> None:
         """Lets a run go on that waits for nobody any more, unless somebody drives it. Raises StoreError."""
@@ -82,113 +82,113 @@ class Resumption:
         if run is not None:
             await self.go_on(run)
 
-    async def reply(self, decision: Decision, asked: Asked) -> LiveRun:
+    async def reply(self, decision: ChatDecision, repeated: RepeatedRequest) -> LiveRun:
         """Decides as a chat message says, and goes on in its request.
 
         Raises GatewayError, StoreError: nothing is decided then, unless the error is one of the run (422).
         """
-        desk, caller = self._lane().desk, asked.exchange.caller
+        desk, caller = self._lane().approvals, repeated.exchange.caller
         found = [await desk.find(approval_id, caller=caller) for approval_id in decision.ids]
         for approval in found:  # all of them or none
             if approval.state == "pending" and not await is_of_what_was_shown(
-                approval, decision, asked.exchange, store=self._store
+                approval, decision, repeated.exchange, store=self._store
             ):
-                return await self._undecided(found, asked)
-        wish = Wish(approve=decision.approve, via="chat", comment=decision.comment)
+                return await self._undecided(found, repeated)
+        wish = Decision(approve=decision.approve, via="chat", comment=decision.comment)
         ruled = await desk.rule_all(decision.ids, wish, caller=caller)
         try:
-            return await self._go_on_with(ruled, asked)
+            return await self._go_on_with(ruled, repeated)
         except StoreError as error:
             log.error("run %s does not go on yet: %s", ruled[0].run_id, error)
-            return self._told(asked, ruled[0].run_id, self._noted(ruled[0], asked))
+            return self._told(repeated, ruled[0].run_id, self._noted(ruled[0], repeated))
 
-    async def _go_on_with(self, ruled: Sequence[Approval], asked: Asked) -> LiveRun:
+    async def _go_on_with(self, ruled: Sequence[Approval], repeated: RepeatedRequest) -> LiveRun:
         """Answers what is decided by what comes of it. Raises GatewayError, StoreError."""
-        run_id, tenant = ruled[0].run_id, asked.exchange.caller.tenant
+        run_id, tenant = ruled[0].run_id, repeated.exchange.caller.tenant
         for other in {approval.run_id for approval in ruled} - {run_id}:
             await self.decided(other)
         claimed = await self._keeper.claim(run_id, "awaiting_approval", "awaiting_client")
         if claimed is not None:
             self._runs.waiting.forget(claimed.fingerprint)  # this request brings the answer
-            return await self._go_on_here(claimed, asked, messages=asked.body["messages"])
+            return await self._go_on_here(claimed, repeated, messages=repeated.body["messages"])
         run = await self._store.run(run_id, tenant=tenant)
         if run is None:
             raise GatewayError("run_not_found", "The run of this approval is gone.").after_effects()
         if await self._goes_on(run):
-            return self._told(asked, run_id, self._noted(ruled[0], asked))
-        return await self._as_it_is(run, asked, decided=[approval.id for approval in ruled])
+            return self._told(repeated, run_id, self._noted(ruled[0], repeated))
+        return await self._as_it_is(run, repeated, decided=[approval.id for approval in ruled])
 
-    async def named(self, ids: Sequence[str], asked: Asked) -> LiveRun | None:
+    async def named(self, ids: Sequence[str], repeated: RepeatedRequest) -> LiveRun | None:
         """Answers a message that names calls which wait and is no decision; None: none of them waits in its tenant."""
-        tenant = asked.exchange.caller.tenant
+        tenant = repeated.exchange.caller.tenant
         found = [approval for each in ids if (approval := await self._store.approval(each, tenant=tenant)) is not None]
         if all(one.state != "pending" for one in found):
             return None
-        return await self._undecided(found, asked)
+        return await self._undecided(found, repeated)
 
-    async def _undecided(self, named: Sequence[Approval], asked: Asked) -> LiveRun:
+    async def _undecided(self, named: Sequence[Approval], repeated: RepeatedRequest) -> LiveRun:
         """Shows what the runs of these approvals wait for, and what to send."""
         waiting = [approval for approval in named if approval.state == "pending"]
-        tenant, desk = asked.exchange.caller.tenant, self._lane().desk
+        tenant, desk = repeated.exchange.caller.tenant, self._lane().approvals
         runs = [await desk.of_run(run_id, tenant=tenant) for run_id in dict.fromkeys(one.run_id for one in waiting)]
         pending = [one for run in runs for one in run.values() if one.state == "pending"] or waiting
-        language = approval_text.language_of(last_user_text(asked.body["messages"]))
-        answering = desk.answering(asked.exchange.caller)
+        language = approval_text.language_of(last_user_text(repeated.body["messages"]))
+        answering = desk.answering(repeated.exchange.caller)
         text = spoken.undecided_text(pending, language=language, now_s=self._clock.time(), answering=answering)
         run_id = pending[0].run_id
-        return self._told(asked, run_id, *_text(text), {"choices": [], "context": spoken.waiting(run_id, pending)})
+        return self._told(repeated, run_id, *_text(text), {"choices": [], "context": spoken.waiting(run_id, pending)})
 
-    async def asked_before(self, asked: Asked) -> LiveRun | None:
+    async def asked_before(self, repeated: RepeatedRequest) -> LiveRun | None:
         """Answers a request that was answered with a question before: with the question, while it waits, else with
         what came of it, until that was delivered. None: there is no such question, or nobody will decide on it.
 
         An `Idempotency-Key` says by itself what is the same. Raises GatewayError, StoreError.
         """
-        fingerprint = asked.asking.fingerprint
+        fingerprint = repeated.request_key.fingerprint
         run_id = self._runs.waiting.find(fingerprint)
-        if run_id is None or asked.asking.idempotency_key is not None:
+        if run_id is None or repeated.request_key.idempotency_key is not None:
             return None
-        run = await self._store.run(run_id, tenant=asked.exchange.caller.tenant)
+        run = await self._store.run(run_id, tenant=repeated.exchange.caller.tenant)
         if run is None or run.state in ("cancelled", "expired"):
             self._runs.waiting.forget(fingerprint)
             return None
         try:
-            return await self.repeat(run, asked)
+            return await self.repeat(run, repeated)
         except GatewayError:  # that is what came of it
             self._runs.waiting.forget(fingerprint)
             raise
 
-    def delivered(self, run: LiveRun, asking: Asking) -> None:
+    def delivered(self, run: LiveRun, request_key: RequestKey) -> None:
         """Notes that a client has the whole answer of this run: who asks the same again begins anew, unless the answer
         is a question.
         """
-        if run.asks is None and self._runs.waiting.find(asking.fingerprint) == run.exchange.id:
-            self._runs.waiting.forget(asking.fingerprint)
+        if run.asks is None and self._runs.waiting.find(request_key.fingerprint) == run.exchange.id:
+            self._runs.waiting.forget(request_key.fingerprint)
 
-    async def brought(self, asked: Asked) -> Brought | None:
+    async def brought(self, repeated: RepeatedRequest) -> Brought | None:
         """Returns what gives the beginning of the answer to a message behind a question that was decided elsewhere:
         what came of it. None: the last answer is no question of this caller and end user in this conversation, or
         still waits.
         Raises StoreError.
         """
-        exchange = asked.exchange
+        exchange = repeated.exchange
         for approval_id in shown_last(exchange.body["messages"]):
             approval = await self._store.approval(approval_id, tenant=exchange.caller.tenant)
             if approval is None or not is_asked_by(approval, exchange):
                 continue
             run = await self._store.run(approval.run_id, tenant=approval.tenant)
             if run is not None and not (run.state == "awaiting_approval" and await self._pending(run)):
-                return partial(self._brings, run, asked)
+                return partial(self._brings, run, repeated)
         return None
 
-    async def _brings(self, run: StoredRun, asked: Asked) -> str:
-        own = asked.exchange
+    async def _brings(self, run: StoredRun, repeated: RepeatedRequest) -> str:
+        own = repeated.exchange
         claimed = await self._keeper.claim(run.id, "awaiting_approval", "awaiting_client")
         if claimed is not None:
             await self.go_on(claimed, header=own.header, credential=own.credential)
         ended = await self._over(run)
         try:
-            told = await self._chunks_of(ended, asked, decided=())
+            told = await self._chunks_of(ended, repeated, decided=())
             text = "".join(chunk for chunk in told if isinstance(chunk, str))
         except GatewayError as error:
             text = error.message
@@ -196,43 +196,47 @@ class Resumption:
         language = approval_text.language_of(last_user_text(own.body["messages"]))
         return approval_text.meanwhile_text(text, language=language)
 
-    async def repeat(self, run: StoredRun, asked: Asked) -> LiveRun:
+    async def repeat(self, run: StoredRun, repeated: RepeatedRequest) -> LiveRun:
         """Answers a request whose run is on record. Raises GatewayError, StoreError."""
         claimed = await self._keeper.claim(run.id, "awaiting_approval", "awaiting_client")
         if claimed is not None:
-            return await self._go_on_here(claimed, asked, messages=None)
+            return await self._go_on_here(claimed, repeated, messages=None)
         run = await self._store.run(run.id, tenant=run.tenant) or run  # somebody may have taken it up since
         if await self._goes_on(run):
-            own = asked.exchange
+            own = repeated.exchange
             return self._runs.begin(
-                replace(own, id=run.id), asked.asking, self._following(run, asked), request_id=own.id
+                replace(own, id=run.id), repeated.request_key, self._following(run, repeated), request_id=own.id
             )
-        return await self._as_it_is(run, asked, decided=())
+        return await self._as_it_is(run, repeated, decided=())
 
-    async def _go_on_here(self, run: StoredRun, asked: Asked, *, messages: Sequence[Json] | None) -> LiveRun:
+    async def _go_on_here(
+        self, run: StoredRun, repeated: RepeatedRequest, *, messages: Sequence[Json] | None
+    ) -> LiveRun:
         handler = self._handler(run)
         if handler is None:
             await self._abandon(run, _no_tools(run))
             raise GatewayError("run_cancelled", f"This run was ended: {_no_tools(run)}.")
-        own = asked.exchange
+        own = repeated.exchange
         exchange = exchange_of(
             Resume(run, messages), approvals=own.approvals, header=own.header, credential=own.credential
         )
-        return self._runs.begin(exchange, asked.asking, handler, detached=True, body=asked.body, request_id=own.id)
+        return self._runs.begin(
+            exchange, repeated.request_key, handler, detached=True, body=repeated.body, request_id=own.id
+        )
 
     async def _abandon(self, run: StoredRun, reason: str) -> None:
         await abandon(run, reason, store=self._store, clock=self._clock)
 
-    async def _as_it_is(self, run: StoredRun, asked: Asked, *, decided: Sequence[str]) -> LiveRun:
-        told = await self._chunks_of(run, asked, decided=decided)
-        answer = self._told(asked, run.id, *told)
+    async def _as_it_is(self, run: StoredRun, repeated: RepeatedRequest, *, decided: Sequence[str]) -> LiveRun:
+        told = await self._chunks_of(run, repeated, decided=decided)
+        answer = self._told(repeated, run.id, *told)
         answer.asks = _asking_run(told)
         return answer
 
-    def _told(self, asked: Asked, run_id: str, *chunks: Chunk) -> LiveRun:
+    def _told(self, repeated: RepeatedRequest, run_id: str, *chunks: Chunk) -> LiveRun:
         """An answer that is known already, of this run."""
-        own = asked.exchange
-        run = LiveRun(replace(own, id=run_id), asked.asking, now_s=self._clock.time(), request_id=own.id)
+        own = repeated.exchange
+        run = LiveRun(replace(own, id=run_id), repeated.request_key, now_s=self._clock.time(), request_id=own.id)
         run.replay(chunks)
         return run
 
@@ -242,9 +246,9 @@ class Resumption:
             return True
         return run.state == "awaiting_approval" and not await self._pending(run)
 
-    async def _chunks_of(self, run: StoredRun, asked: Asked, *, decided: Sequence[str]) -> list[Chunk]:
+    async def _chunks_of(self, run: StoredRun, repeated: RepeatedRequest, *, decided: Sequence[str]) -> list[Chunk]:
         """The answer of a run that nobody drives. Raises GatewayError if there is none."""
-        language = approval_text.language_of(last_user_text(asked.body["messages"]))
+        language = approval_text.language_of(last_user_text(repeated.body["messages"]))
         if run.answer is not None:
             return _chunks(orjson.loads(run.answer))
         if run.state == "awaiting_approval":
@@ -253,7 +257,7 @@ class Resumption:
                 if decided:
                     text = spoken.still_pending_text(pending, decided, language=language, now_s=self._clock.time())
                 else:
-                    answering = self._lane().desk.answering(asked.exchange.caller)
+                    answering = self._lane().approvals.answering(repeated.exchange.caller)
                     text = spoken.turn_text(pending, language=language, answering=answering)
                 return [*_text(text), {"choices": [], "context": spoken.waiting(run.id, pending)}]
         if run.state == "unknown":
@@ -267,27 +271,27 @@ class Resumption:
         raise interrupted(run.id)
 
     async def _pending(self, run: StoredRun) -> list[Approval]:
-        approvals = await self._lane().desk.of_run(run.id, tenant=run.tenant)
+        approvals = await self._lane().approvals.of_run(run.id, tenant=run.tenant)
         return [approval for approval in approvals.values() if approval.state == "pending"]
 
-    def _noted(self, approval: Approval, asked: Asked) -> Chunk:
+    def _noted(self, approval: Approval, repeated: RepeatedRequest) -> Chunk:
         """The answer to a decision on a run whose own request is still there."""
-        language = approval_text.language_of(last_user_text(asked.body["messages"]))
+        language = approval_text.language_of(last_user_text(repeated.body["messages"]))
         if approval.state == "rejected":
             text = approval_text.rejected_text(approval.tool, approval.comment, language=language)
         else:
             text = approval_text.resumed_elsewhere_text(approval.run_id, language=language)
         return _text(text)[0]
 
-    def _following(self, run: StoredRun, asked: Asked) -> Handler:
+    def _following(self, run: StoredRun, repeated: RepeatedRequest) -> Handler:
         """Waits for a run that another process drives, and gives its answer."""
 
-        async def follow(tell: Tell) -> None:
-            told = await self._chunks_of(await self._over(run), asked, decided=())
+        async def follow(emit: Emit) -> None:
+            told = await self._chunks_of(await self._over(run), repeated, decided=())
             for chunk in told:
-                tell(chunk)
+                emit(chunk)
             if (asks := _asking_run(told)) is not None:
-                tell({PARKED: asks})
+                emit({PARKED: asks})
 
         async def handle(_exchange: Exchange) -> Reply:
             return Reply(follow, _released)
@@ -297,7 +301,7 @@ class Resumption:
     async def _over(self, run: StoredRun) -> StoredRun:
         """The run once nobody drives it any more."""
         news = asyncio.Event()
-        async with self._tail.listening(lambda _: news.set(), run_id=run.id):
+        async with self._feed.listening(lambda _: news.set(), run_id=run.id):
             while True:
                 found = await self._store.run(run.id, tenant=run.tenant)
                 if found is None or not await self._goes_on(found):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from gateway.approvals.approvals import word_of
-from gateway.approvals.chat_replies import REPLY_CHARS, Reply, named_approvals
+from gateway.approvals.chat_replies import REPLY_CHARS, ChatDecision, named_approvals
 from gateway.approvals.check_word import ID, WORD, is_word_of
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.journal import Approval, Journal
@@ -21,7 +21,9 @@ _PENDING: Final = 200
 _PAIR: Final = re.compile(rf"(?P<id>{ID})`?\s+(?P<word>{WORD})", re.IGNORECASE)
 
 
-async def is_of_what_was_shown(approval: Approval, decision: Reply, exchange: Exchange, *, store: Journal) -> bool:
+async def is_of_what_was_shown(
+    approval: Approval, decision: ChatDecision, exchange: Exchange, *, store: Journal
+) -> bool:
     """Returns whether the decision counts for this approval, which is pending. Raises StoreError."""
     expected = word_of(approval)
     words = [word for approval_id, word in decision.words if approval_id == approval.id]

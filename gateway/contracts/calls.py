@@ -9,7 +9,7 @@ from gateway.contracts.tools import ToolCall, ToolSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedCall:
     """One call as it is to be done: `refusal` is the result of one that must not run."""
 
     call: ToolCall
@@ -30,7 +30,7 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class CallOutcome:
     """What came of one call: what the model is shown, and the whole of it."""
 
     shown: str

@@ -81,7 +81,7 @@ Chunk: TypeAlias = str | Json
 Pause: TypeAlias = Callable[[], Awaitable[None]]
 #: Takes the next of an answer; whoever tells it awaits the pause that it returns, if any. What it raises ends the
 #: answer.
-Tell: TypeAlias = Callable[[Chunk], Pause | None]
+Emit: TypeAlias = Callable[[Chunk], Pause | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Reply:
     Whoever ends up with a reply must await `release()` in a `finally`. It is idempotent.
     """
 
-    stream: Callable[[Tell], Awaitable[None]]
+    stream: Callable[[Emit], Awaitable[None]]
     release: Callable[[], Awaitable[None]]
     intent: Intent | None = None  # what was recognised, for the answer's header
 

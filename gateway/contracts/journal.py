@@ -235,7 +235,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ruling:
+class DecisionWrite:
     """What a person decided. `edited` and its hash replace the arguments; `grant` remembers the decision."""
 
     approval_id: str
@@ -250,12 +250,12 @@ class Ruling:
     grant: Grant | None = None
     events: tuple[RunEvent, ...] = ()
     audit: tuple[AuditLine, ...] = ()
-    others: "tuple[Ruling, ...]" = ()  # decided with it, as far as they are pending
+    others: "tuple[DecisionWrite, ...]" = ()  # decided with it, as far as they are pending
 
 
 #: decided: now; same: before, alike; other: before, otherwise, or it is cancelled; expired; absent: there is none;
 #: held: it could be decided, and is not, because one of those with it cannot.
-Ruled = Literal["decided", "same", "other", "expired", "absent", "held"]
+DecisionResult = Literal["decided", "same", "other", "expired", "absent", "held"]
 
 
 class ConflictError(Exception):
@@ -338,13 +338,13 @@ class Journal(Protocol):
     ) -> Sequence[Approval]:
         """Returns approvals, oldest first; `after`: behind the one of this id, none where there is no such one."""
 
-    async def rule(self, ruling: Ruling) -> tuple[Ruled, Approval | None]:
+    async def rule(self, write: DecisionWrite) -> tuple[DecisionResult, Approval | None]:
         """Decides a pending approval, once; the approval as it is afterwards.
 
         The events, the audit lines and the grant of the ruling are written only when it is `decided`.
         """
 
-    async def rule_all(self, rulings: Sequence[Ruling]) -> Sequence[tuple[Ruled, Approval | None]]:
+    async def rule_all(self, writes: Sequence[DecisionWrite]) -> Sequence[tuple[DecisionResult, Approval | None]]:
         """The same for several different ones: all of them are decided, or none. In their order."""
 
     async def reissue(self, old_id: str, approval: Approval, *, events: Sequence[RunEvent]) -> bool:

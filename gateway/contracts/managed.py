@@ -9,7 +9,7 @@ from gateway.contracts.tools import ServiceSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
+class ServiceStatus:
     """How a service is, for its operator. `error` is the last thing that went wrong, in words."""
 
     state: ServiceState
@@ -34,7 +34,7 @@ class ManagedService(ServiceSource, Protocol):
         """Returns once nothing of it runs any more. Idempotent; `start` may follow."""
         ...
 
-    def condition(self) -> Condition: ...
+    def condition(self) -> ServiceStatus: ...
 
     def definitions(self) -> Mapping[str, str]:
         """The SHA-256 (hex) of the definition of each of its tools, as of its last listing."""

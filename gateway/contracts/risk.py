@@ -41,7 +41,7 @@ def level_beside(*holders: Mapping[str, object]) -> object:
     return next(raised, None) or next(invalid, None)
 
 
-Decision = Literal["auto", "confirm", "deny", "error"]
+Action = Literal["auto", "confirm", "deny", "error"]
 
 
 Basis = Literal["operator", "llm", "whitelist", "default", "invalid", "malformed", "duplicate", "unknown_tool"]
@@ -51,7 +51,7 @@ Basis = Literal["operator", "llm", "whitelist", "default", "invalid", "malformed
 class Verdict:
     """What is to happen with a call, on which basis, by which rule; `reason` is one sentence for a person."""
 
-    decision: Decision
+    decision: Action
     basis: Basis
     rule: str
     reason: str = ""

@@ -165,11 +165,11 @@ class Store(Journal, Protocol):
         """Whether there was one."""
         ...
 
-    async def tell_services(self, worker: str, services: Sequence[WorkerService]) -> None:
+    async def report_services(self, worker: str, services: Sequence[WorkerService]) -> None:
         """What this worker sees, in the place of what it saw before."""
         ...
 
-    async def told_services(self, *, since_s: float) -> Sequence[WorkerService]:
+    async def reported_services(self, *, since_s: float) -> Sequence[WorkerService]:
         """What all workers see, as far as they said so since then."""
         ...
 

@@ -24,7 +24,7 @@ _NO_USAGE: Json = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0
 
 
 @dataclass(slots=True)
-class Turn:
+class CompletionFacts:
     """What all chunks of one turn share, and what has come of it so far."""
 
     id: str
@@ -37,7 +37,7 @@ class Turn:
     about_choice: Json = field(default_factory=dict)
 
     @classmethod
-    def of(cls, run_id: str, body: Json, *, created_s: float) -> "Turn":
+    def of(cls, run_id: str, body: Json, *, created_s: float) -> "CompletionFacts":
         """The turn of a run; its model is the one that was asked for."""
         return cls("chatcmpl-" + run_id.removeprefix("run_"), str(body.get("model", "")), int(created_s))
 
@@ -66,7 +66,7 @@ class Turn:
 class Frames:
     """The frames of one stream."""
 
-    def __init__(self, turn: Turn, *, include_usage: bool) -> None:
+    def __init__(self, turn: CompletionFacts, *, include_usage: bool) -> None:
         self._turn = turn
         self._include_usage = include_usage
         self._own = {"id": turn.id, "object": "chat.completion.chunk", "created": turn.created, "model": turn.model}
@@ -116,7 +116,7 @@ class Frames:
 class Completion:
     """The same turn as one answer."""
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, turn: CompletionFacts) -> None:
         self._turn = turn
         self._content: list[Any] = []
         self._has_parts = False

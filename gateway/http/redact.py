@@ -18,7 +18,7 @@ def maskable(key: bytes | None) -> bytes | None:
     return key if any(48 <= c <= 57 for c in key) and any(chr(c).isalpha() for c in key) else None
 
 
-class MaskedBody:
+class RedactedBody:
     """A body in which `secret` is overwritten. `hold`: a beginning of it at the end of a segment waits for the next."""
 
     def __init__(self, body: Body, secret: bytes, *, hold: bool) -> None:

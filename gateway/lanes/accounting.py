@@ -14,7 +14,7 @@ def address_of(peer: object) -> str:
     return str(peer[0]) if isinstance(peer, tuple) and peer else "a local socket"
 
 
-class Account:
+class Accounting:
     """One turn's account. `began` and `sent_at` are perf_counter seconds; closed exactly once."""
 
     status = 0

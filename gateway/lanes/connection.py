@@ -16,11 +16,11 @@ from typing import cast
 from gateway.errors import GatewayError
 from gateway.http.error_response import error_answer, new_request_id
 from gateway.http.request_head import RequestHead, check_beginning, parse_request_head
-from gateway.lanes.local import OwnTurn
+from gateway.lanes.local import LocalTransaction
 from gateway.lanes.passthrough import Splice
 from gateway.lanes.plan import Plan
 from gateway.lanes.routes import path_of
-from gateway.lanes.transaction import HELD, SENDING, YIELDED, Shared, Turn
+from gateway.lanes.transaction import HELD, SENDING, YIELDED, Shared, Transaction
 from gateway.upstream.connection import reset
 
 #: Above `HIGH` unsent bytes the upstream is paused. One read of 64 KiB can come on top of it, and the read before that
@@ -57,14 +57,14 @@ class ClientConnection(asyncio.Protocol):
         "deadline",
         "deadline_name",
         "listener",
+        "transaction",
         "transport",
-        "turn",
     )
 
     def __init__(self, listener: Shared) -> None:
         self.listener = listener
         self.transport: asyncio.Transport = None  # type: ignore[assignment]  # set before anything can happen
-        self.turn: Turn | None = None
+        self.transaction: Transaction | None = None
         self.closing = False
         self.blocked_since: float | None = None
         self.deadline = 0.0
@@ -82,7 +82,7 @@ class ClientConnection(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=HIGH_WATER_BYTES, low=LOW_WATER_BYTES)
         listener = self.listener
-        self._expect("connect", listener.entry.timeouts.head_s)
+        self._expect("connect", listener.router.timeouts.head_s)
         listener.connections.add(self)
         if len(listener.connections) > listener.most_connections:
             if listener.refuse():
@@ -93,9 +93,9 @@ class ClientConnection(asyncio.Protocol):
                 self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        turn = self.turn
-        if turn is not None:
-            turn.request_received(data)
+        transaction = self.transaction
+        if transaction is not None:
+            transaction.request_received(data)
         elif self.closing:
             self._lingered += len(data)
             if self._lingered > LINGER_LIMIT_BYTES:
@@ -108,28 +108,28 @@ class ClientConnection(asyncio.Protocol):
             self._read(data)
 
     def eof_received(self) -> bool:
-        return self.turn is not None and self.turn.client_eof()
+        return self.transaction is not None and self.transaction.client_eof()
 
     def connection_lost(self, _exc: Exception | None) -> None:
         self.listener.connections.discard(self)
         self.listener.paused.discard(self)
-        turn, self.turn = self.turn, None
-        if turn is not None:
+        transaction, self.transaction = self.transaction, None
+        if transaction is not None:
             self.listener.turn_over()
-            turn.client_gone()
+            transaction.client_gone()
 
     def pause_writing(self) -> None:
         self.blocked_since = self.listener.clock()
         self._unread = -1  # not looked at yet
-        if self.turn is not None:
-            self.turn.client_full()
+        if self.transaction is not None:
+            self.transaction.client_full()
 
     def resume_writing(self) -> None:
         if self._unread >= 0:  # it was behind for longer: this is how it reads
             self._stalled(self.listener.clock())
         self.blocked_since = None
-        if self.turn is not None:
-            self.turn.client_drained()
+        if self.transaction is not None:
+            self.transaction.client_drained()
         else:
             self._read_on()
 
@@ -181,7 +181,7 @@ class ClientConnection(asyncio.Protocol):
 
     def turn_done(self, *, keep: bool, linger: bool = False) -> None:
         """The answer is written. `keep`: the connection takes another request. `linger`: this one is not whole yet."""
-        self.turn = None
+        self.transaction = None
         self.listener.turn_over()
         if not keep:
             self.close(linger=linger)
@@ -197,7 +197,7 @@ class ClientConnection(asyncio.Protocol):
 
         `framed`: the answer's own framing shows that bytes are missing, so what was received is still delivered.
         """
-        self.turn = None
+        self.transaction = None
         self.listener.turn_over()
         self.closing = True
         if framed:
@@ -215,7 +215,7 @@ class ClientConnection(asyncio.Protocol):
             self.resume(HELD | SENDING | YIELDED)
             self.transport.write_eof()
         else:
-            self._expect("close", self.listener.entry.timeouts.write_s)
+            self._expect("close", self.listener.router.timeouts.write_s)
             self.transport.close()
 
     def abort(self) -> None:
@@ -224,10 +224,14 @@ class ClientConnection(asyncio.Protocol):
 
     def close_if_idle(self, now: float, idle_s: float) -> None:
         """Closes a connection that waits for a request since `idle_s` seconds; for draining."""
-        if self.turn is not None or self._held.strip(b"\r\n") or self.deadline_name not in ("connect", "keepalive"):
+        if (
+            self.transaction is not None
+            or self._held.strip(b"\r\n")
+            or self.deadline_name not in ("connect", "keepalive")
+        ):
             return
         if self._since is None:
-            self._expect("keepalive", self.listener.entry.timeouts.keepalive_s)
+            self._expect("keepalive", self.listener.router.timeouts.keepalive_s)
         elif now - self._since > idle_s:
             self.close(linger=False)
 
@@ -235,14 +239,14 @@ class ClientConnection(asyncio.Protocol):
 
     def sweep(self, now: float) -> None:
         """Ends what takes too long: called twice a second."""
-        turn = self.turn
+        transaction = self.transaction
         if self._stalled(now):
             self.listener.metrics.deadlines["write"] += 1
             self.abort()
-        elif turn is not None:
-            turn.sweep(now)
+        elif transaction is not None:
+            transaction.sweep(now)
         elif self._since is None:
-            self._expect("keepalive", self.listener.entry.timeouts.keepalive_s)
+            self._expect("keepalive", self.listener.router.timeouts.keepalive_s)
         elif now > self.deadline:
             self._overdue()
 
@@ -256,7 +260,7 @@ class ClientConnection(asyncio.Protocol):
             self.blocked_since = now
             self._patience_s = min(self._unread - unread, SHOWN_AT_ONCE_BYTES) / LEAST_READ_RATE
         self._unread = unread
-        return now - self.blocked_since > max(self.listener.entry.timeouts.write_s, self._patience_s)
+        return now - self.blocked_since > max(self.listener.router.timeouts.write_s, self._patience_s)
 
     def _overdue(self) -> None:
         if self.deadline_name != "keepalive":
@@ -264,7 +268,7 @@ class ClientConnection(asyncio.Protocol):
         if self.closing:
             self.abort()
         elif self.deadline_name == "head":
-            seconds = self.listener.entry.timeouts.head_s
+            seconds = self.listener.router.timeouts.head_s
             self._refuse(GatewayError("request_timeout", f"The request head did not arrive within {seconds:g} s."))
         else:
             self.close(linger=False)
@@ -286,7 +290,7 @@ class ClientConnection(asyncio.Protocol):
             return
         began = perf_counter()
         listener = self.listener
-        found = listener.entry.recall(data, end)
+        found = listener.router.remembered(data, end)
         if found is None or listener.full:
             self._read_anew(data, end, began)
         else:
@@ -294,19 +298,19 @@ class ClientConnection(asyncio.Protocol):
 
     def _splice(self, plan: Plan, digits: bytes, body: bytes, began: float) -> None:
         self.listener.inflight += 1
-        self.turn = turn = Splice(self, plan, began)
-        turn.start(digits, body)
+        self.transaction = transaction = Splice(self, plan, began)
+        transaction.start(digits, body)
 
     def _read_anew(self, data: bytes, end: int, began: float) -> None:
         """Parses a head and acts on it."""
-        entry, rest = self.listener.entry, data[end + 4 :]
+        entry, rest = self.listener.router, data[end + 4 :]
         try:
             head = parse_request_head(data[: end + 4], entry.limits.head)
         except GatewayError as error:
             self._refuse(error)
             return
         try:
-            found = entry.decide(head, data[:end])
+            found = entry.route(head, data[:end])
             if found is not None:
                 self.listener.admit()
         except GatewayError as error:
@@ -314,8 +318,8 @@ class ClientConnection(asyncio.Protocol):
             return
         if found is None:
             self.listener.inflight += 1
-            self.turn = turn = OwnTurn(self, head)
-            turn.start(rest)
+            self.transaction = transaction = LocalTransaction(self, head)
+            transaction.start(rest)
         else:
             self._splice(*found, rest, began)
 
@@ -327,7 +331,7 @@ class ClientConnection(asyncio.Protocol):
         if not keep:
             self.close(linger=True)
             return
-        self._expect("keepalive", self.listener.entry.timeouts.keepalive_s)
+        self._expect("keepalive", self.listener.router.timeouts.keepalive_s)
         if length < len(rest):
             # One answer of ours a turn of the loop, and none while the client does not read: others wait, too.
             self.hold(rest[length:])
@@ -335,7 +339,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _read_on(self) -> None:
         """Takes up what is held, once the client reads what it was answered."""
-        if self._held and self.turn is None and not self.closing and self.blocked_since is None:
+        if self._held and self.transaction is None and not self.closing and self.blocked_since is None:
             self._read(self.unhold())
 
     def _refuse(self, error: GatewayError) -> None:
@@ -350,7 +354,7 @@ class ClientConnection(asyncio.Protocol):
             method = path = b"-"
             self.write(error_answer(error, request_id=request_id, close=close))
         else:
-            method, path, sharing = head.method, path_of(head.target), listener.entry.door.sharing(head)
+            method, path, sharing = head.method, path_of(head.target), listener.router.door.sharing(head)
             is_head = method == b"HEAD"
             self.write(error_answer(error, request_id=request_id, close=close, head_only=is_head, sharing=sharing))
         peer = self.transport.get_extra_info("peername")
@@ -360,12 +364,12 @@ class ClientConnection(asyncio.Protocol):
         """Keeps the beginning of a head; its deadline counts from the first byte."""
         self._held = data
         try:
-            check_beginning(data, self.listener.entry.limits.head)
+            check_beginning(data, self.listener.router.limits.head)
         except GatewayError as error:
             self._refuse(error)
         else:
             if self.deadline_name != "head" and data.strip(b"\r\n"):  # an empty line is no beginning of one
-                self._expect("head", self.listener.entry.timeouts.head_s)
+                self._expect("head", self.listener.router.timeouts.head_s)
 
     def _without_empty_lines(self, data: bytes) -> bytes:
         """Empty lines before a request are skipped, within reason (RFC 9112 section 2.2)."""

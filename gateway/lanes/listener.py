@@ -14,10 +14,10 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from gateway.errors import GatewayError
 from gateway.lanes.accounting import address_of
 from gateway.lanes.connection import ClientConnection
-from gateway.lanes.router import Entry
+from gateway.lanes.router import Router
 from gateway.lanes.transaction import AccessLog
 from gateway.lanes.tunnel import Tunnel
-from gateway.lanes.websocket import WebSocketTurn
+from gateway.lanes.websocket import WebSocketTransaction
 from gateway.lanes.wrong_keys import WrongKeys
 from gateway.telemetry.metrics import Metrics, counter
 
@@ -45,7 +45,7 @@ class Listener:
         self,
         *,
         loop: asyncio.AbstractEventLoop,
-        entry: Entry,
+        router: Router,
         metrics: Metrics,
         new_handler: Callable[[], RequestHandler],
         wrong_keys: WrongKeys,
@@ -53,14 +53,14 @@ class Listener:
     ) -> None:
         self.loop = loop
         self.clock = loop.time
-        self.entry = entry
+        self.router = router
         self.metrics = metrics
         self.new_handler = new_handler
         self.wrong_keys = wrong_keys
         self.access_log = access_log
         self.connections: set[ClientConnection] = set()
         self.paused: set[ClientConnection] = set()
-        self.websockets: set[WebSocketTurn] = set()
+        self.websockets: set[WebSocketTransaction] = set()
         self.inflight = 0
         self.draining = False
         self.refused_connections = 0
@@ -88,7 +88,7 @@ class Listener:
 
         Each client may need a second file for its upstream; new clients are refused before requests of old ones fail.
         """
-        return min(self.entry.limits.connections, self._by_files)
+        return min(self.router.limits.connections, self._by_files)
 
     def refuse(self) -> bool:
         """Counts a client too many, and logs it now and then; whether it can still be told so."""
@@ -97,19 +97,19 @@ class Listener:
         if self._refused_told_s is None or now - self._refused_told_s > REFUSED_LOG_S:
             self._refused_told_s = now
             cause = (
-                "limits.connections" if most == self.entry.limits.connections else "the limit of open files (nofile)"
+                "limits.connections" if most == self.router.limits.connections else "the limit of open files (nofile)"
             )
             log.warning("clients are refused: %d connections are open, which %s allows", most, cause)
         return len(self.connections) <= most + TOLD_AT_ONCE
 
-    def swap(self, entry: Entry) -> None:
+    def swap(self, router: Router) -> None:
         """Uses another configuration from the next request on; requests under way end on what they began with."""
-        old, self.entry = self.entry, entry
+        old, self.router = self.router, router
         old.close()
 
     @property
     def full(self) -> bool:
-        limit = self.entry.limits.concurrent
+        limit = self.router.limits.concurrent
         return limit is not None and self._under_way >= limit
 
     def admit(self) -> None:
@@ -119,7 +119,7 @@ class Listener:
 
     def admit_own(self) -> None:
         """The same for a turn of our own that has begun, and counts already."""
-        limit = self.entry.limits.concurrent
+        limit = self.router.limits.concurrent
         if limit is not None and self._under_way > limit:
             raise GatewayError("overloaded", "Too many requests are under way; try again shortly.", retry_after_s=1)
 
@@ -156,8 +156,8 @@ class Listener:
         deadline = self.clock() + limit_s
         while self.connections and self.clock() < deadline:
             self._close_idle()
-            for turn in list(self.websockets):
-                turn.go_away()
+            for transaction in list(self.websockets):
+                transaction.go_away()
             await asyncio.sleep(min(0.05, max(deadline - self.clock(), 0.0)))
         self.stop()
 
@@ -169,7 +169,7 @@ class Listener:
                 timer.cancel()
         for connection in list(self.connections):
             connection.abort()
-        self.entry.close()
+        self.router.close()
         self.wrong_keys.close()
 
     def families(self) -> Iterator[Metric]:
@@ -178,18 +178,18 @@ class Listener:
             "gateway_client_connections", "Open client connections", value=len(self.connections)
         )
         inflight = GaugeMetricFamily("gateway_inflight_requests", "Requests under way", labels=["mode"])
-        modes = [c.turn.mode for c in self.connections if c.turn is not None]
+        modes = [c.transaction.mode for c in self.connections if c.transaction is not None]
         for mode in ("passthrough", "tunnel", "context", "own", "websocket"):
             inflight.add_metric([mode], modes.count(mode))
         streams = GaugeMetricFamily("gateway_open_streams", "Event streams under way")
-        streams.add_metric([], sum(c.turn is not None and c.turn.streaming for c in self.connections))
+        streams.add_metric([], sum(c.transaction is not None and c.transaction.streaming for c in self.connections))
         up = GaugeMetricFamily(
             "gateway_upstream_up", "1 unless the last connection attempt failed", labels=["upstream"]
         )
         pool = GaugeMetricFamily(
             "gateway_upstream_pool_connections", "Connections to the upstream", labels=["upstream", "state"]
         )
-        for p in self.entry.pools:
+        for p in self.router.pools:
             up.add_metric([p.endpoint.name], float(p.counts.up))
             pool.add_metric([p.endpoint.name, "idle"], len(p.idle))
             pool.add_metric([p.endpoint.name, "busy"], len(p.open) - len(p.idle))
@@ -210,7 +210,7 @@ class Listener:
         self.metrics.loop_lag.observe(max(now - due, 0.0))
         for connection in list(self.connections):
             connection.sweep(now)
-        for pool in self.entry.pools:
+        for pool in self.router.pools:
             pool.sweep(now)
         self.wrong_keys.sweep()
         self._sweeper = self.loop.call_later(SWEEP_S, self._sweep, now + SWEEP_S)
@@ -221,7 +221,7 @@ class Listener:
         poll = select.poll()
         for fd, connection in by_fd.items():
             # In a tunnel a FIN is no departure, an RST is; errors are reported without being asked for.
-            poll.register(fd, 0 if isinstance(connection.turn, Tunnel) else select.POLLRDHUP)
+            poll.register(fd, 0 if isinstance(connection.transaction, Tunnel) else select.POLLRDHUP)
         for fd, event in poll.poll(0):
             if event & (select.POLLRDHUP | select.POLLERR):
                 by_fd[fd].transport.abort()

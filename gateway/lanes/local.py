@@ -21,7 +21,7 @@ from gateway.lanes.own_routes import route_of_own
 from gateway.lanes.pace import BodyPace, too_slow
 from gateway.lanes.routes import path_of
 from gateway.lanes.transaction import SENDING, Client
-from gateway.lanes.websocket import WebSocketTurn
+from gateway.lanes.websocket import WebSocketTransaction
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _HEAD_END, _LAST_CHUNK = b"\r\n\r\n", b"0\r\n\r\n"
@@ -31,12 +31,12 @@ SWITCHED = 101
 class Facade(asyncio.Transport):
     """The transport that one aiohttp handler sees, for one request, until its connection is lost."""
 
-    def __init__(self, turn: "OwnTurn", client: Client) -> None:
+    def __init__(self, transaction: "LocalTransaction", client: Client) -> None:
         super().__init__()
-        self._turn = turn
+        self._turn = transaction
         self._client = client
         self._closed = False
-        self._on_close: Callable[[], None] = turn.handler_closed
+        self._on_close: Callable[[], None] = transaction.handler_closed
         self._upgrade: web.WebSocketResponse | None = None  # until its 101 is written
         self._corked = False
         self._head = b""  # of the answer, held back for what comes behind it
@@ -106,14 +106,14 @@ class Facade(asyncio.Transport):
 
     def _note(self, data: bytes) -> None:
         """Finds out whether this is the end of the answer: a client that leaves behind it has left nothing out."""
-        turn = self._turn
-        written_bytes = len(data) if turn.answered else len(data) - data.find(_HEAD_END) - len(_HEAD_END)
-        turn.answered = True
+        transaction = self._turn
+        written_bytes = len(data) if transaction.answered else len(data) - data.find(_HEAD_END) - len(_HEAD_END)
+        transaction.answered = True
         if self._left_bytes is None:
-            turn.whole = written_bytes >= len(_LAST_CHUNK) and data.endswith(_LAST_CHUNK)
+            transaction.whole = written_bytes >= len(_LAST_CHUNK) and data.endswith(_LAST_CHUNK)
         else:
             self._left_bytes -= written_bytes
-            turn.whole = self._left_bytes <= 0
+            transaction.whole = self._left_bytes <= 0
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         self.write(b"".join(list_of_data))
@@ -179,7 +179,7 @@ async def take_back(request: web.Request, response: web.StreamResponse) -> None:
         response.headers.pop("Server", None)  # it would tell the versions in use
 
 
-class OwnTurn:
+class LocalTransaction:
     """A request to one of our own routes, and what its facade has seen of the answer.
 
     It does not know the facade, which knows it: both go with their last reference, and not only when the collector
@@ -251,14 +251,14 @@ class OwnTurn:
 
     def _read_on(self) -> bool:
         """Goes on with what is here of the body; whether more of it waits for another turn of the loop."""
-        if self._body is not None and self._client.turn is self:
+        if self._body is not None and self._client.transaction is self:
             self.request_received(b"")
-        return self._body is not None and self._body.waiting and self._client.turn is self
+        return self._body is not None and self._body.waiting and self._client.transaction is self
 
     def handler_closed(self) -> None:
         """The handler is through with its one request."""
         client = self._client
-        if client.turn is not self:
+        if client.transaction is not self:
             return
         self._handler.connection_lost(None)
         self._account(self.status)
@@ -268,17 +268,17 @@ class OwnTurn:
 
     def handler_refused(self) -> None:
         """The handler did not accept what our grammar does."""
-        if self._client.turn is self:
+        if self._client.transaction is self:
             self._break_off(GatewayError("bad_framing", "The request could not be read."))
 
-    def switch(self, response: web.WebSocketResponse) -> WebSocketTurn:
+    def switch(self, response: web.WebSocketResponse) -> WebSocketTransaction:
         """The page's 101 is written: this turn ends, and what the client sent ahead is the WebSocket's."""
         client = self._client
         self._account(SWITCHED)
-        client.turn = turn = WebSocketTurn(client, self._handler, response)
+        client.transaction = transaction = WebSocketTransaction(client, self._handler, response)
         if held := client.unhold():
-            turn.request_received(held)
-        return turn
+            transaction.request_received(held)
+        return transaction
 
     def client_eof(self) -> bool:
         self._client.transport.abort()
@@ -300,7 +300,7 @@ class OwnTurn:
 
     def sweep(self, now: float) -> None:
         """A body that stops arriving has a deadline; how long a handler may take is the handler's own matter."""
-        limit_s = self._client.listener.entry.timeouts.body_idle_s
+        limit_s = self._client.listener.router.timeouts.body_idle_s
         if self._body is None:
             return
         if self._pace is None:
@@ -314,7 +314,7 @@ class OwnTurn:
     def _break_off(self, error: GatewayError) -> None:
         client = self._client
         if not self.answered:
-            sharing, request_id = client.listener.entry.door.sharing(self.head), new_request_id()
+            sharing, request_id = client.listener.router.door.sharing(self.head), new_request_id()
             client.write(error_answer(error, request_id=request_id, close=True, sharing=sharing))
             self.facts.update(error_code=error.code, request_id=request_id)
         self._handler.connection_lost(None)

@@ -11,7 +11,7 @@ from typing import Final
 from gateway.errors import GatewayError
 from gateway.http.body import Body, BodyError, ChunkedBody, LengthBody
 from gateway.http.error_response import error_answer, new_request_id
-from gateway.http.redact import MaskedBody
+from gateway.http.redact import RedactedBody
 from gateway.http.response_head import (
     ResponseError,
     ResponseHead,
@@ -145,7 +145,7 @@ class Splice(Sending):
         sharing = plan.sharing if plan.shared else {}
         text = forwarded_head(head, close=not self._keep_client, dechunked=dechunk, sharing=sharing)
         if plan.secret and head.status >= 400 and head.framing != "none":
-            self._answer = body = MaskedBody(body, plan.secret, hold=not self._until_close)
+            self._answer = body = RedactedBody(body, plan.secret, hold=not self._until_close)
         try:
             fed = body.feed(data)
         except BodyError as error:
@@ -165,7 +165,7 @@ class Splice(Sending):
         self._account.head_forwarded(came)
         self._account.close("ok", self._client.listener)
         tunnel = Tunnel(client, upstream, idle_s=self._plan.pool.endpoint.idle_s)
-        client.turn = upstream.turn = tunnel
+        client.transaction = upstream.turn = tunnel
         if held := client.unhold():
             tunnel.request_received(held)
 
@@ -221,7 +221,7 @@ class Splice(Sending):
         upstream, self._upstream = self._upstream, None
         while self._answer is not None and self._answer.waiting and not self._answer.done:
             self.response_received(b"")  # at most one read: what came before the end counts
-        if self._client.turn is not self:
+        if self._client.transaction is not self:
             return
         if self._answer is not None:
             if self._until_close and error is None:
@@ -262,7 +262,7 @@ class Splice(Sending):
         waited, endpoint = now - self._moved, self._plan.pool.endpoint
         uploading = self._answer is None and self._request is not None
         if uploading and self._body_late(now):
-            limit_s = self._client.listener.entry.timeouts.body_idle_s
+            limit_s = self._client.listener.router.timeouts.body_idle_s
             self._overdue("body", too_slow(limit_s), code="request_timeout")
         elif uploading and not (self._upstream_full or self._waits_to_be_invited):
             return

@@ -46,7 +46,7 @@ class Limits:
     concurrent: int | None = None
 
 
-class Entry:
+class Router:
     """One configuration's way in. Used on one event loop only."""
 
     def __init__(
@@ -75,7 +75,7 @@ class Entry:
         self._plans = Plans()
         self._by_head = self._plans.by_head
 
-    def recall(self, data: bytes, end: int) -> tuple[Plan, bytes] | None:
+    def remembered(self, data: bytes, end: int) -> tuple[Plan, bytes] | None:
         """The plan for the head `data[:end]` (its empty line not included) if an equal one was seen, and its digits."""
         key, cut, digits = _split(data, end)
         plan = self._by_head.get(key)
@@ -83,7 +83,7 @@ class Entry:
             return None
         return plan, digits
 
-    def decide(self, head: RequestHead, raw: bytes) -> tuple[Plan, bytes] | None:
+    def route(self, head: RequestHead, raw: bytes) -> tuple[Plan, bytes] | None:
         """The plan for a head (`raw`: its bytes without the empty line) and its digits, or None for our own routes.
 
         Raises GatewayError with the answer to give instead.

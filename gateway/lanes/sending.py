@@ -9,7 +9,7 @@ from time import perf_counter
 
 from gateway.errors import GatewayError
 from gateway.http.body import Body, BodyError, ChunkedBody, LengthBody
-from gateway.lanes.accounting import Account
+from gateway.lanes.accounting import Accounting
 from gateway.lanes.pace import BodyPace
 from gateway.lanes.plan import Plan
 from gateway.lanes.transaction import SENDING, Client
@@ -35,7 +35,7 @@ class Sending:
     def __init__(self, client: Client, plan: Plan, began: float) -> None:
         self._client = client
         self._plan = plan
-        self._account = Account(plan, client, began)
+        self._account = Accounting(plan, client, began)
         self._pending: list[bytes] = []
 
     def start(self, digits: bytes, body: bytes) -> None:
@@ -155,7 +155,7 @@ class Sending:
 
     @property
     def _under_way(self) -> bool:
-        turn: object = self._client.turn
+        turn: object = self._client.transaction
         return turn is self
 
     @property
@@ -164,7 +164,7 @@ class Sending:
 
     def _body_late(self, now: float) -> bool:
         """Whether the client takes too long over its body; time in which it cannot or need not send does not count."""
-        received, limit_s = self._account.received_bytes, self._client.listener.entry.timeouts.body_idle_s
+        received, limit_s = self._account.received_bytes, self._client.listener.router.timeouts.body_idle_s
         if self._pace is None:
             self._pace = BodyPace(now, idle_s=limit_s, received_bytes=received)
         elif self._upstream_full or self._waits_to_be_invited:

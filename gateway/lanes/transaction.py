@@ -10,7 +10,7 @@ from gateway.telemetry.metrics import Metrics
 if TYPE_CHECKING:
     from aiohttp.web import RequestHandler
 
-    from gateway.lanes.router import Entry
+    from gateway.lanes.router import Router
 
 #: Reasons for the client's reading to be paused: too much is held for later; where the body goes does not keep up; what
 #: came takes more than one turn of the event loop.
@@ -19,7 +19,7 @@ SENDING: Final = 2
 YIELDED: Final = 4
 
 
-class Turn(Protocol):
+class Transaction(Protocol):
     """Holds a client connection from the end of a request's head until its answer is whole.
 
     It ends by `ClientConnection.turn_done` or by the end of the connection; then `client_gone` was called, once.
@@ -70,7 +70,7 @@ class Clients(Protocol):
     @property
     def clock(self) -> Callable[[], float]: ...
     @property
-    def entry(self) -> "Entry": ...
+    def router(self) -> "Router": ...
     @property
     def metrics(self) -> Metrics: ...
     @property
@@ -86,7 +86,7 @@ class Clients(Protocol):
 class Client(Protocol):
     """What a turn needs of the connection that it holds."""
 
-    turn: Turn | None
+    transaction: Transaction | None
 
     @property
     def listener(self) -> Clients: ...

@@ -27,7 +27,7 @@ UNSENT_LIMIT_BYTES = 64 * 1024
 CLOSE_S = 2.0
 
 
-class WebSocketTurn:
+class WebSocketTransaction:
     """A client connection that belongs to an aiohttp handler for good."""
 
     __slots__ = ("_client", "_goodbye", "_handler", "_response")
@@ -53,7 +53,7 @@ class WebSocketTurn:
 
     def handler_closed(self) -> None:
         """The handler is through. A client that is still sending gets what was written all the same."""
-        if self._client.turn is self:
+        if self._client.transaction is self:
             self._leave()
             self._client.turn_done(keep=False, linger=True)
 

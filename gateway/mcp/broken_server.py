@@ -4,16 +4,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from gateway.contracts.exchange import Exchange
-from gateway.contracts.managed import Condition
+from gateway.contracts.managed import ServiceStatus
 from gateway.contracts.tools import Service, ToolCall, ToolResult, ToolSpec
 
 
-class Unbuilt:
+class BrokenServer:
     """`contracts.ManagedService`."""
 
     def __init__(self, name: str, *, error: str, transport: Literal["stdio", "http"], since_s: float) -> None:
         self._service = Service(name, name, (), {}, running=False)
-        self._condition = Condition(state="error", since_s=since_s, transport=transport, error=error)
+        self._condition = ServiceStatus(state="error", since_s=since_s, transport=transport, error=error)
 
     def start(self) -> None:
         """There is nothing to start."""
@@ -21,7 +21,7 @@ class Unbuilt:
     async def stop(self) -> None:
         """There is nothing to stop."""
 
-    def condition(self) -> Condition:
+    def condition(self) -> ServiceStatus:
         return self._condition
 
     def definitions(self) -> Mapping[str, str]:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolResult
 from gateway.mcp.content import tool_result
-from gateway.mcp.metrics import Meter
+from gateway.mcp.metrics import OperationMetrics
 from gateway.mcp.types import Server
 
 # An answer may have been read just before the connection ended.
@@ -50,7 +50,7 @@ class Calls:
         *,
         line: Callable[[], Line | None],
         next_line: Callable[[], Awaitable[Line]],
-        meter: Meter,
+        meter: OperationMetrics,
     ) -> None:
         self._server = server
         self._line = line

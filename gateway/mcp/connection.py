@@ -50,24 +50,24 @@ _CLOSED = ("Connection closed", "SSE stream ", "Failed to parse JSON response: C
 
 
 @asynccontextmanager
-async def open_link(channel: Channel, *, probe_s: float | None) -> AsyncIterator["Link"]:
+async def open_connection(channel: Channel, *, probe_s: float | None) -> AsyncIterator["McpConnection"]:
     """A connection that is ready for calls. Raises LostError, AnsweredError and what the transport does, in groups.
 
     `probe_s`: how long to wait for an answer of the newer era; None: the server is known to be of the older one.
     """
     async with channel as (read, write):
-        link = Link(_Wire(read, write))
-        async with link.session:
-            await link.negotiate(probe_s=probe_s)
-            listening = asyncio.create_task(link.listen())
+        connection = McpConnection(_Wire(read, write))
+        async with connection.session:
+            await connection.negotiate(probe_s=probe_s)
+            listening = asyncio.create_task(connection.listen())
             try:
-                yield link
+                yield connection
             finally:
                 listening.cancel()
                 await asyncio.wait({listening})
 
 
-class Link:
+class McpConnection:
     """`calls.Line`, and what the owner of the connection wants of it."""
 
     def __init__(self, wire: "_Wire") -> None:

@@ -15,7 +15,7 @@ class Operation:
     error_type: str = "cancelled"
 
 
-class Meter:
+class OperationMetrics:
     """Counts the operations of one server."""
 
     def __init__(self, server: Server, *, counters: Counters, clock: Clock) -> None:

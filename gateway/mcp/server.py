@@ -14,7 +14,7 @@ from gateway.config.schema.mcp import McpServer
 from gateway.contracts.managed import ManagedService
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import StoredService
-from gateway.mcp.broken_server import Unbuilt
+from gateway.mcp.broken_server import BrokenServer
 from gateway.mcp.registration import options_of
 
 log = logging.getLogger("gateway")
@@ -30,7 +30,7 @@ _NONE = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DesiredServer:
     """What a service is to be. `server` None: its settings cannot be read, for the reason `error`."""
 
     source: Source
@@ -49,7 +49,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reached:
+class _Applied:
     """What was made so: of which service, whether it was started, and how often it had been started anew by then."""
 
     service: ManagedService
@@ -57,10 +57,12 @@ class _Reached:
     restarts: int
 
 
-class Member:
+class ManagedServer:
     """`noticed` is called whenever the service says that something changed."""
 
-    def __init__(self, name: str, wanted: Wanted, *, build: Build, noticed: Callable[[], None], clock: Clock) -> None:
+    def __init__(
+        self, name: str, wanted: DesiredServer, *, build: Build, noticed: Callable[[], None], clock: Clock
+    ) -> None:
         self.name = name
         self.wanted = wanted
         self._build = build
@@ -68,13 +70,13 @@ class Member:
         self._clock = clock
         self._options = _options(wanted)
         self.service = self._built()
-        self._reached = _Reached(self.service, running=False, restarts=wanted.record.restarts)
+        self._reached = _Applied(self.service, running=False, restarts=wanted.record.restarts)
         self._retired: list[ManagedService] = []
         self._leaving = False
         self._task: asyncio.Task[None] | None = None
         self._follow()
 
-    def want(self, wanted: Wanted) -> None:
+    def want(self, wanted: DesiredServer) -> None:
         """From now on."""
         options, self.wanted = _options(wanted), wanted
         if options != self._options:
@@ -120,7 +122,7 @@ class Member:
                 error = str(failure) if isinstance(failure, ValueError) else f"{type(failure).__name__}: {failure}"
         log.error("the service %r cannot be built: %s", self.name, error)
         transport: Literal["stdio", "http"] = "http" if self._options and "url" in self._options else "stdio"
-        return Unbuilt(self.name, error=error, transport=transport, since_s=self._clock.time())
+        return BrokenServer(self.name, error=error, transport=transport, since_s=self._clock.time())
 
     def _follow(self) -> None:
         self.apply_pins()
@@ -130,7 +132,7 @@ class Member:
     async def _reach(self) -> None:
         """Until what is wanted and what is so are the same."""
         while True:
-            before, wanted = self._reached, _Reached(self.service, self._running, self.wanted.record.restarts)
+            before, wanted = self._reached, _Applied(self.service, self._running, self.wanted.record.restarts)
             if before == wanted and not self._retired:
                 return
             while self._retired:
@@ -142,7 +144,7 @@ class Member:
             self._reached = wanted
 
 
-def _options(wanted: Wanted) -> Mapping[str, object] | None:
+def _options(wanted: DesiredServer) -> Mapping[str, object] | None:
     return None if wanted.server is None else options_of(wanted.server)
 
 

@@ -17,12 +17,12 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from gateway.config.schema.mcp import McpServer
 from gateway.config.values.secret import MASK, redactable
-from gateway.contracts.managed import Condition, ManagedService
+from gateway.contracts.managed import ManagedService, ServiceStatus
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.store import Json, ServiceState, Store, StoredService, StoreError, WorkerService
 from gateway.contracts.tools import ServiceSource
 from gateway.mcp.registration import SettingsError, checked
-from gateway.mcp.server import MOST_PINS, Build, Member, Wanted
+from gateway.mcp.server import MOST_PINS, Build, DesiredServer, ManagedServer
 from gateway.tools.catalog import Configured
 
 log = logging.getLogger("gateway")
@@ -41,13 +41,13 @@ _LABELS, _OTHER = 32, "other"
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ServerStatus:
     """A service as this worker has it, and what the other workers say of it."""
 
     name: str
-    wanted: Wanted
+    wanted: DesiredServer
     service: ManagedService
-    condition: Condition
+    condition: ServiceStatus
     others: Sequence[WorkerService] = ()
 
     @property
@@ -61,7 +61,7 @@ class Seen:
         return next(filter(None, (self.condition.error, *(other.error for other in self.others))), None)
 
 
-class Fleet:
+class McpServers:
     """One worker's; `worker` is its name to the others."""
 
     def __init__(self, store: Store, *, build: Build, worker: str, counters: Counters, clock: Clock) -> None:
@@ -71,7 +71,7 @@ class Fleet:
         self._counters = counters
         self._clock = clock
         self._configured: Mapping[str, McpServer] = {}
-        self._members: dict[str, Member] = {}
+        self._members: dict[str, ManagedServer] = {}
         self._sources: Sequence[Configured[ServiceSource]] = ()
         self._leaving: set[asyncio.Task[None]] = set()
         self._turn = asyncio.Lock()
@@ -103,14 +103,14 @@ class Fleet:
             self._reconcile(configured, records)
             self._generation = generation if configured is self._configured else None
 
-    async def seen(self) -> Sequence[Seen]:
+    async def seen(self) -> Sequence[ServerStatus]:
         """Every service, as of now. Raises StoreError."""
         await self.refresh()
         told: dict[str, list[WorkerService]] = {}
-        for other in await self._store.told_services(since_s=self._clock.time() - FRESH_S):
+        for other in await self._store.reported_services(since_s=self._clock.time() - FRESH_S):
             if other.worker != self.worker:
                 told.setdefault(other.name, []).append(other)
-        return [_seen(member, told.get(member.name, ())) for member in self._members.values()]
+        return [_seen(server, told.get(server.name, ())) for server in self._members.values()]
 
     async def change(self, name: str, change: Callable[[StoredService], StoredService]) -> None:
         """`change` gets what is kept of the service (version 0: nothing) and gives what is to be; then it is so here.
@@ -136,17 +136,17 @@ class Fleet:
 
     async def settled(self, name: str) -> None:
         """Returns once the service is as it is wanted here: stopped, or told to start."""
-        member = self._members.get(name)
-        if member is not None:
-            await member.settled()
+        server = self._members.get(name)
+        if server is not None:
+            await server.settled()
 
     def families(self) -> Iterator[Metric]:
         """Which services run here."""
         family = GaugeMetricFamily("gateway_mcp_server_up", "Whether an MCP server runs", labels=["server"])
         values: dict[str, int] = {}
-        for i, (name, member) in enumerate(self._members.items()):
+        for i, (name, server) in enumerate(self._members.items()):
             label = name if i < _LABELS else _OTHER
-            values[label] = min(values.get(label, 1), int(member.service.condition().state == "running"))
+            values[label] = min(values.get(label, 1), int(server.service.condition().state == "running"))
         for label, value in values.items():
             family.add_metric([label], value)
         if values:
@@ -165,7 +165,7 @@ class Fleet:
         if self._told:
             self._told = ()
             try:
-                await self._store.tell_services(self.worker, ())
+                await self._store.report_services(self.worker, ())
             except StoreError as error:
                 log.error("the store failed: %s", error)
 
@@ -177,16 +177,16 @@ class Fleet:
             task.add_done_callback(self._leaving.discard)
         before, self._members = self._members, {}
         for name, one in wanted.items():
-            member = self._members[name] = before.get(name) or self._member(name, one)
+            server = self._members[name] = before.get(name) or self._member(name, one)
             if name in before:
-                member.want(one)
-        self._sources = tuple(Configured(member.service, untrusted=True) for member in self._members.values())
+                server.want(one)
+        self._sources = tuple(Configured(server.service, untrusted=True) for server in self._members.values())
         if self._members and self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._look_after())
         self._noticed.set()
 
-    def _member(self, name: str, wanted: Wanted) -> Member:
-        return Member(name, wanted, build=self._build, noticed=self._noticed.set, clock=self._clock)
+    def _member(self, name: str, wanted: DesiredServer) -> ManagedServer:
+        return ManagedServer(name, wanted, build=self._build, noticed=self._noticed.set, clock=self._clock)
 
     async def _look_after(self) -> None:
         """Pins what is seen for the first time, and says what there is."""
@@ -199,8 +199,8 @@ class Fleet:
                 pass
             self._noticed.clear()
             try:
-                for member in list(self._members.values()):
-                    await self._pin(member)
+                for server in list(self._members.values()):
+                    await self._pin(server)
                 self._count()
                 await self._tell()
             except StoreError as error:
@@ -213,29 +213,29 @@ class Fleet:
 
     def _count(self) -> None:
         """A service counts from its start by an operator on."""
-        now = {member.name: member.service.condition().restarts for member in self._members.values()}
+        now = {server.name: server.service.condition().restarts for server in self._members.values()}
         before, self._restarts = self._restarts, now
         for name, restarts in now.items():
             for _ in range(before.get(name, 0), restarts):
                 self._counters.count("mcp_server_restarts", server=name)
 
-    async def _pin(self, member: Member) -> None:
-        definitions = dict(member.service.definitions())
+    async def _pin(self, server: ManagedServer) -> None:
+        definitions = dict(server.service.definitions())
 
         def pin(kept: StoredService) -> StoredService:
-            if kept.config is None and member.wanted.source == "registered":
+            if kept.config is None and server.wanted.source == "registered":
                 return kept  # it was deleted meanwhile
             room = max(0, MOST_PINS - len(kept.pins))
             new = [(tool, digest) for tool, digest in definitions.items() if tool not in kept.pins][:room]
             return replace(kept, pins={**kept.pins, **dict(new)}) if new else kept
 
-        if pin(member.wanted.record) != member.wanted.record:
-            await self.change(member.name, pin)
-        member.apply_pins()
+        if pin(server.wanted.record) != server.wanted.record:
+            await self.change(server.name, pin)
+        server.apply_pins()
 
     async def _tell(self) -> None:
         now_s = self._clock.time()
-        seen = [_seen(member) for member in self._members.values()]
+        seen = [_seen(server) for server in self._members.values()]
         told = [(one.name, one.condition.state, one.condition.error) for one in seen]
         if told == self._told and (not told or self._clock.monotonic() - self._told_s < TELL_EVERY_S):
             return
@@ -243,13 +243,13 @@ class Fleet:
             WorkerService(worker=self.worker, name=name, state=state, error=error, updated_s=now_s)
             for name, state, error in told
         ]
-        await self._store.tell_services(self.worker, rows)
+        await self._store.report_services(self.worker, rows)
         self._told, self._told_s = told, self._clock.monotonic()
 
 
-def _wanted(configured: Mapping[str, McpServer], records: Mapping[str, StoredService]) -> dict[str, Wanted]:
+def _wanted(configured: Mapping[str, McpServer], records: Mapping[str, StoredService]) -> dict[str, DesiredServer]:
     wanted = {
-        name: Wanted("configured", server, records.get(name, StoredService(name=name)))
+        name: DesiredServer("configured", server, records.get(name, StoredService(name=name)))
         for name, server in configured.items()
     }
     for name, record in records.items():
@@ -258,20 +258,20 @@ def _wanted(configured: Mapping[str, McpServer], records: Mapping[str, StoredSer
     return wanted
 
 
-def _registered(record: StoredService, config: bytes) -> Wanted:
+def _registered(record: StoredService, config: bytes) -> DesiredServer:
     """What is kept may be of a newer version than this program."""
     try:
         settings: Json = json.loads(config)
-        return Wanted("registered", checked(settings), record)
+        return DesiredServer("registered", checked(settings), record)
     except ValueError as error:
         at = f"{error.param}: " if isinstance(error, SettingsError) and error.param else ""
-        return Wanted("registered", None, record, f"its settings do not fit this version: {at}{error}")
+        return DesiredServer("registered", None, record, f"its settings do not fit this version: {at}{error}")
 
 
-def _seen(member: Member, others: Sequence[WorkerService] = ()) -> Seen:
+def _seen(server: ManagedServer, others: Sequence[WorkerService] = ()) -> ServerStatus:
     """Without the secrets of its settings, which a server may have printed."""
-    condition = member.service.condition()
-    secrets = () if member.wanted.server is None else tuple(redactable(member.wanted.server))
+    condition = server.service.condition()
+    secrets = () if server.wanted.server is None else tuple(redactable(server.wanted.server))
 
     def clean(text: str) -> str:
         for secret in secrets:
@@ -280,4 +280,4 @@ def _seen(member: Member, others: Sequence[WorkerService] = ()) -> Seen:
 
     error = None if condition.error is None else clean(condition.error)[:_ERROR_CHARS]
     condition = replace(condition, error=error, stderr=tuple(clean(line) for line in condition.stderr))
-    return Seen(member.name, member.wanted, member.service, condition, others)
+    return ServerStatus(server.name, server.wanted, server.service, condition, others)

@@ -11,7 +11,7 @@ from typing import Annotated, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from gateway.contracts.exchange import Exchange
-from gateway.contracts.managed import Condition
+from gateway.contracts.managed import ServiceStatus
 from gateway.contracts.plugin import Clock, Host, Plugin
 from gateway.contracts.tools import Service, ToolCall, ToolResult, ToolSpec
 from gateway.mcp.definitions import Definition
@@ -124,7 +124,7 @@ class McpService:
     async def stop(self) -> None:
         await self._session.stop()
 
-    def condition(self) -> Condition:
+    def condition(self) -> ServiceStatus:
         return self._session.condition()
 
     def definitions(self) -> Mapping[str, str]:

@@ -11,21 +11,21 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
-from gateway.contracts.managed import Condition
+from gateway.contracts.managed import ServiceStatus
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.store import Json, ServiceState
 from gateway.contracts.tools import ToolResult
 from gateway.mcp.backoff import Backoff
 from gateway.mcp.calls import AnsweredError, Calls, LostError
 from gateway.mcp.definitions import Definitions, read_definitions
-from gateway.mcp.metrics import Meter
+from gateway.mcp.metrics import OperationMetrics
 from gateway.mcp.transport.process import StartError
 from gateway.mcp.types import Channel, MakeChannel, Server
 
 if TYPE_CHECKING:
-    from gateway.mcp.connection import Link
+    from gateway.mcp.connection import McpConnection
 
-    OpenLink = Callable[..., AbstractAsyncContextManager[Link]]
+    OpenLink = Callable[..., AbstractAsyncContextManager[McpConnection]]
 
 log = logging.getLogger("gateway")
 
@@ -54,13 +54,13 @@ class Session:
         self._server = server
         self._make_channel = channel
         self._tell = changed
-        self._meter = Meter(server, counters=counters, clock=clock)
+        self._meter = OperationMetrics(server, counters=counters, clock=clock)
         self._clock = clock
         self._backoff = backoff or Backoff()
         self._owner: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
         self._channel: Channel | None = None
-        self._link: Link | None = None
+        self._link: McpConnection | None = None
         self._linked = asyncio.Event()
         self._probe = True
         self._state: ServiceState = "stopped"
@@ -80,9 +80,9 @@ class Session:
     def running(self) -> bool:
         return self._line() is not None
 
-    def condition(self) -> Condition:
+    def condition(self) -> ServiceStatus:
         channel = self._channel
-        return Condition(
+        return ServiceStatus(
             state=self._state,
             since_s=self._since_s,
             transport=self._server.transport,
@@ -145,12 +145,12 @@ class Session:
         start = asyncio.timeout(self._server.start_timeout_s)
         late = asyncio.get_running_loop().call_later(self._server.start_timeout_s, self._is_late, channel)
         try:
-            async with start, open_link(channel, probe_s=probe_s) as link:
-                await self._list(link)
+            async with start, open_link(channel, probe_s=probe_s) as connection:
+                await self._list(connection)
                 start.reschedule(None)
                 late.cancel()
-                self._linked_to(link)
-                await self._follow(link)
+                self._linked_to(connection)
+                await self._follow(connection)
             return self._ended(channel)
         except (Exception, BaseExceptionGroup) as failure:
             return self._failed(_first(failure), channel)[:_MAX_ERROR]
@@ -174,27 +174,27 @@ class Session:
         log.error("service %r", self._server.name, exc_info=failure)
         return f"{type(failure).__name__}: {failure}".partition("\n")[0]
 
-    async def _list(self, link: "Link") -> None:
+    async def _list(self, connection: "McpConnection") -> None:
         with self._meter.operation("tools/list") as operation:
             operation.error_type = "failed"
-            listed, problems = await link.tools()
+            listed, problems = await connection.tools()
             operation.error_type = ""
         definitions = read_definitions(listed)
         self.definitions = Definitions(definitions.tools, (*problems, *definitions.left_out))
         for problem in self.definitions.left_out[:_MOST_LOGGED]:
             log.warning("service %r: %s", self._server.name, problem)
 
-    async def _follow(self, link: "Link") -> None:
+    async def _follow(self, connection: "McpConnection") -> None:
         """Until it is gone; lists its tools anew when they change."""
-        while not link.gone.done():
-            await link.stirred.wait()
-            link.stirred.clear()
-            if link.gone.done():
+        while not connection.gone.done():
+            await connection.stirred.wait()
+            connection.stirred.clear()
+            if connection.gone.done():
                 break
             await asyncio.sleep(_BETWEEN_LISTINGS_S)
             try:
                 async with asyncio.timeout(self._server.start_timeout_s):
-                    await self._list(link)
+                    await self._list(connection)
                 self._error = self._wrong()
             except (AnsweredError, TimeoutError) as error:
                 self._error = f"its tools could not be listed again: {str(error) or 'no answer'}"[:_MAX_ERROR]
@@ -223,8 +223,8 @@ class Session:
         """What an operator is to know although it runs."""
         return "; ".join(self.definitions.left_out)[:_MAX_ERROR] or None
 
-    def _linked_to(self, link: "Link") -> None:
-        self._link, self._protocol, self._up_s = link, link.protocol, self._clock.monotonic()
+    def _linked_to(self, connection: "McpConnection") -> None:
+        self._link, self._protocol, self._up_s = connection, connection.protocol, self._clock.monotonic()
         self._become("running", self._wrong())
         self._linked.set()
 
@@ -232,11 +232,11 @@ class Session:
         self._state, self._error, self._since_s = state, error, self._clock.time()
         self._tell()
 
-    def _line(self) -> "Link | None":
-        link = self._link
-        return None if link is None or link.gone.done() else link
+    def _line(self) -> "McpConnection | None":
+        connection = self._link
+        return None if connection is None or connection.gone.done() else connection
 
-    async def _next_line(self) -> "Link":
+    async def _next_line(self) -> "McpConnection":
         while (line := self._line()) is None:
             self._linked.clear()
             await self._linked.wait()
@@ -245,12 +245,12 @@ class Session:
 
 def _load() -> "OpenLink":
     """Takes a second or two, and is nothing that an event loop could wait for."""
-    from gateway.mcp.connection import open_link
+    from gateway.mcp.connection import open_connection
 
     for library in ("client", "httpcore2", "httpx2", "mcp"):
         # They log URLs, session ids, and what servers send; what matters of it is said here.
         logging.getLogger(library).setLevel(logging.CRITICAL)
-    return open_link
+    return open_connection
 
 
 def _with_last_line(reason: str, channel: Channel) -> str:

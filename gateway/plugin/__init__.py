@@ -4,7 +4,7 @@ from gateway import strict_json
 from gateway.contracts.ask_id import ask_id
 from gateway.contracts.audit_chain import FIRST_HASH, link
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Chunk, Exchange, Handler, Intent, IntentKind, Pause, Reply, Resume, Stage, Tell
+from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Intent, IntentKind, Pause, Reply, Resume, Stage
 from gateway.contracts.journal import (
     APPROVED,
     ENDED,
@@ -15,9 +15,9 @@ from gateway.contracts.journal import (
     AuditRow,
     Change,
     ConflictError,
+    DecisionResult,
+    DecisionWrite,
     Grant,
-    Ruled,
-    Ruling,
     RunEvent,
     RunState,
     StoredRun,
@@ -35,7 +35,7 @@ from gateway.contracts.plugin import (
     Runs,
     Tools,
 )
-from gateway.contracts.risk import CHOICES, MEANING, RISK_LEVEL, Basis, Decision, RiskAssessor, Verdict
+from gateway.contracts.risk import CHOICES, MEANING, RISK_LEVEL, Action, Basis, RiskAssessor, Verdict
 from gateway.contracts.store import (
     HiddenTurn,
     Json,
@@ -79,6 +79,7 @@ __all__ = [
     "MEANING",
     "RISK_LEVEL",
     "TOOL_HEADER",
+    "Action",
     "Approval",
     "AskBefore",
     "AskedAlreadyError",
@@ -93,7 +94,9 @@ __all__ = [
     "Clock",
     "ConflictError",
     "Counters",
-    "Decision",
+    "DecisionResult",
+    "DecisionWrite",
+    "Emit",
     "EnhancedPrompt",
     "Enhancer",
     "Examiner",
@@ -117,8 +120,6 @@ __all__ = [
     "Reply",
     "Resume",
     "RiskAssessor",
-    "Ruled",
-    "Ruling",
     "RunEvent",
     "RunState",
     "Runs",
@@ -132,7 +133,6 @@ __all__ = [
     "StoredRun",
     "StoredService",
     "StoredStep",
-    "Tell",
     "ToolCall",
     "ToolResult",
     "ToolSource",

@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeGuard
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from gateway.config.document import Draft
+from gateway.config.document import Document
 from gateway.config.messages import nearest
 from gateway.config.problems import KeyPath, shown
 from gateway.config.schema.section import strip
@@ -222,11 +222,11 @@ def build_plugin(
         raise PluginProblem(("with",), f"plugin {name!r}: {error}") from None
 
 
-def check_plugins(draft: Draft) -> None:
+def check_plugins(document: Document) -> None:
     """Notes every plugin that is not there and every `with:` that its plugin does not take, each at its place."""
-    folder = _folder(draft)
-    clashing = set(_check_clashes(draft, folder)) if folder is not None else set()
-    for use in _uses(draft):
+    folder = _folder(document)
+    clashing = set(_check_clashes(document, folder)) if folder is not None else set()
+    for use in _uses(document):
         if (use.kind, use.name) in clashing:
             continue
         try:
@@ -235,48 +235,48 @@ def check_plugins(draft: Draft) -> None:
             path = use.entry if use.is_key else (*use.entry, "use")
             hidden = isinstance(use.name, Hidden)
             message = f"no such plugin of kind {use.kind!r}" if hidden else problem.message
-            draft.complain(path, message, key=use.is_key)
+            document.complain(path, message, key=use.is_key)
             continue
-        settings = draft.get(*use.entry, "with")
+        settings = document.get(*use.entry, "with")
         if settings is None or isinstance(settings, Mapping):
-            _check_settings(draft, (*use.entry, "with"), plugin, settings or {})
+            _check_settings(document, (*use.entry, "with"), plugin, settings or {})
 
 
-def _folder(draft: Draft) -> Path | None:
+def _folder(document: Document) -> Path | None:
     """Where the configuration says that the operator's plugins are; None: that is no path, which is said already."""
-    value = draft.get(*FOLDER)
+    value = document.get(*FOLDER)
     try:
-        folder = parse_path(Plugins.model_fields["folder"].default if value is None else value, draft.folder)
+        folder = parse_path(Plugins.model_fields["folder"].default if value is None else value, document.folder)
         if value is not None and not folder.is_dir():
-            draft.complain(FOLDER, f"no such folder: {str(folder)!r}: create it, or remove this key")
+            document.complain(FOLDER, f"no such folder: {str(folder)!r}: create it, or remove this key")
     except (ValueError, OSError):
         return None
     return folder
 
 
-def _check_clashes(draft: Draft, folder: Path) -> Iterator[tuple[Kind, str]]:
+def _check_clashes(document: Document, folder: Path) -> Iterator[tuple[Kind, str]]:
     """Names that the operator's plugins share with ours, used or not: each would be in the other's way."""
     for kind in OWN_KINDS:
         for name in sorted(set(names_in(folder, kind)) & _taken(kind)) if _is_own(folder) else ():
-            draft.complain(FOLDER, _clash(file_of(folder, kind, name), _file_of_ours(kind, name)))
+            document.complain(FOLDER, _clash(file_of(folder, kind, name), _file_of_ours(kind, name)))
             yield kind, name
 
 
-def _uses(draft: Draft) -> Iterator[_Use]:
+def _uses(document: Document) -> Iterator[_Use]:
     """Names that cannot be names are left out: that is said of them already."""
-    for path in draft.matches("chains", "*", "*"):
-        if _is_name(name := draft.get(*path, "use")):
+    for path in document.matches("chains", "*", "*"):
+        if _is_name(name := document.get(*path, "use")):
             yield _Use("stages", name, path)
-    for path in draft.matches("tools", "*"):
+    for path in document.matches("tools", "*"):
         if path[-1] in Tools.model_fields:
             continue
-        name = draft.get(*path, "use")
+        name = document.get(*path, "use")
         if _is_name(name):
             yield _Use("tools", name, path)
         elif name is None and _is_name(path[-1]):
             yield _Use("tools", path[-1], path, is_key=True)
-    for path in draft.matches("risk", "assessors", "*"):
-        if _is_name(name := draft.get(*path, "use")):
+    for path in document.matches("risk", "assessors", "*"):
+        if _is_name(name := document.get(*path, "use")):
             yield _Use("assessors", name, path)
 
 
@@ -288,12 +288,14 @@ def _is_name(value: object) -> TypeGuard[str]:
     return True
 
 
-def _check_settings(draft: Draft, path: KeyPath, plugin: Plugin[Any, Any], settings: Mapping[str, object]) -> None:
+def _check_settings(
+    document: Document, path: KeyPath, plugin: Plugin[Any, Any], settings: Mapping[str, object]
+) -> None:
     try:
         plugin.config.model_validate(dict(settings))
     except ValidationError as error:
         for problem in _problems(error, plugin.config, settings):
-            draft.complain((*path, *problem.path), problem.message, key=problem.is_key)
+            document.complain((*path, *problem.path), problem.message, key=problem.is_key)
 
 
 def _problems(error: ValidationError, config: type[BaseModel], settings: Mapping[str, object]) -> list[_Finding]:

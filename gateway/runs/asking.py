@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class RequestKey:
     """What makes two requests the same, and what a client says about repeating one."""
 
     fingerprint: str

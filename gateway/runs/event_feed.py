@@ -19,7 +19,7 @@ BATCH = 500
 Heard = Callable[[RunEvent], None]
 
 
-class Tail:
+class EventFeed:
     """Follows the events of a store."""
 
     def __init__(self, store: Journal) -> None:

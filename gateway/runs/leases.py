@@ -34,7 +34,7 @@ OWED = 1000
 TAKEN_UP: tuple[RunState, ...] = ("running", "awaiting_approval")
 
 
-class Keeper:
+class Leases:
     """One worker's hold on its runs. `resume` lets a run go on that is ours now."""
 
     def __init__(self, store: Journal, *, clock: Clock, resume: Callable[[StoredRun], Awaitable[None]]) -> None:

@@ -15,7 +15,7 @@ from gateway.contracts.exchange import Chunk, Exchange, Handler, Intent, Pause
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Json
 from gateway.errors import ExitError, GatewayError, contained
-from gateway.runs.asking import Asking
+from gateway.runs.asking import RequestKey
 from gateway.runs.lease import lost
 from gateway.runs.transcript import Transcript
 from gateway.runs.waiting import Waiting
@@ -50,7 +50,7 @@ class LiveRun:
     def __init__(
         self,
         exchange: Exchange,
-        asking: Asking,
+        request_key: RequestKey,
         *,
         now_s: float,
         detached: bool = False,
@@ -58,7 +58,7 @@ class LiveRun:
         request_id: str | None = None,
     ) -> None:
         self.exchange = exchange
-        self.asking = asking
+        self.request_key = request_key
         self.detached = detached
         self.body = exchange.body if body is None else body
         self.request_id = exchange.id if request_id is None else request_id
@@ -223,35 +223,35 @@ class LiveRuns:
         self._closed = False
         self.waiting = Waiting()
 
-    def marked(self, asking: Asking) -> Asking:
+    def as_repeat(self, request_key: RequestKey) -> RequestKey:
         """The asking, as one that repeats a run where it does so without a word, and that run is on record only: it
         went on without its client and could not come to an end.
         """
         self._forget_old()
-        latest = self._alike.get(asking.fingerprint, ())[-1:]
-        return replace(asking, repeats=True) if any(map(_is_on_record, latest)) else asking
+        latest = self._alike.get(request_key.fingerprint, ())[-1:]
+        return replace(request_key, repeats=True) if any(map(_is_on_record, latest)) else request_key
 
-    def find(self, asking: Asking) -> LiveRun | None:
+    def find(self, request_key: RequestKey) -> LiveRun | None:
         """The run that this request repeats, if it may join it. Raises GatewayError (idempotency_mismatch)."""
         self._forget_old()
-        if asking.idempotency_key is not None:
-            run = self._by_key.get(asking.idempotency_key)
-            if run is not None and run.asking.fingerprint != asking.fingerprint:
+        if request_key.idempotency_key is not None:
+            run = self._by_key.get(request_key.idempotency_key)
+            if run is not None and run.request_key.fingerprint != request_key.fingerprint:
                 raise mismatch()
             return run if run is not None and _is_worth_joining(run) else None
-        for run in reversed(self._alike.get(asking.fingerprint, ())):
+        for run in reversed(self._alike.get(request_key.fingerprint, ())):
             if _is_on_record(run) or run.parked:
                 return None
             is_late = run.failure_told and run.alone_since_s < self._clock.monotonic() - JOINABLE_S
             if not run.clients and not is_late and _is_worth_joining(run):
                 # Some clients repeat a 422, too, and do not say so: an error after an effect is told again.
-                return run if asking.repeats or run.cut or run.error is not None else None
+                return run if request_key.repeats or run.cut or run.error is not None else None
         return None
 
     def begin(
         self,
         exchange: Exchange,
-        asking: Asking,
+        request_key: RequestKey,
         handler: Handler,
         *,
         detached: bool = False,
@@ -259,12 +259,14 @@ class LiveRuns:
         request_id: str | None = None,
     ) -> LiveRun:
         """A new run, or one that goes on."""
-        run = LiveRun(exchange, asking, now_s=self._clock.time(), detached=detached, body=body, request_id=request_id)
+        run = LiveRun(
+            exchange, request_key, now_s=self._clock.time(), detached=detached, body=body, request_id=request_id
+        )
         self._runs[run.request_id] = run
-        self._alike.setdefault(asking.fingerprint, []).append(run)
+        self._alike.setdefault(request_key.fingerprint, []).append(run)
         self._leave_alone(run)
-        if asking.idempotency_key is not None:
-            self._by_key[asking.idempotency_key] = run
+        if request_key.idempotency_key is not None:
+            self._by_key[request_key.idempotency_key] = run
         run.start(handler, over=self._weigh_ended)
         if self._closed:  # it waits in the store for the next process
             run.cancel(STOPPING)
@@ -283,13 +285,13 @@ class LiveRuns:
             return
         run.cut = not whole
         if run.asks is not None:
-            self.waiting.note(run.asking.fingerprint, run.asks)
+            self.waiting.note(run.request_key.fingerprint, run.asks)
         parks = run.waits and not run.done
         if not run.detached and (parks or (not run.effects and (whole or not run.done))):
             run.cancel()
             self._drop(run)
             if parks:
-                self.waiting.note(run.asking.fingerprint, run.exchange.id)
+                self.waiting.note(run.request_key.fingerprint, run.exchange.id)
             return
         self._leave_alone(run)
         if not run.detached and not run.done:
@@ -327,7 +329,10 @@ class LiveRuns:
 
     def _weigh(self, run: LiveRun) -> None:
         """A run that goes on cannot be forgotten: it counts from its end on, or others would be forgotten for it."""
-        before, run.kept_bytes = run.kept_bytes, run.asking.size_bytes + run.transcript.size_bytes if run.done else 0
+        before, run.kept_bytes = (
+            run.kept_bytes,
+            run.request_key.size_bytes + run.transcript.size_bytes if run.done else 0,
+        )
         self._alone_bytes += run.kept_bytes - before
 
     def _weigh_ended(self, run: LiveRun) -> None:
@@ -342,16 +347,16 @@ class LiveRuns:
             run.kept_bytes = 0
 
     def _drop(self, run: LiveRun) -> None:
-        asking = run.asking
+        request_key = run.request_key
         self._attend(run)
         if self._runs.pop(run.request_id, None) is None:
             return
-        alike = self._alike[asking.fingerprint]
+        alike = self._alike[request_key.fingerprint]
         alike.remove(run)
         if not alike:
-            del self._alike[asking.fingerprint]
-        if asking.idempotency_key is not None and self._by_key.get(asking.idempotency_key) is run:
-            del self._by_key[asking.idempotency_key]
+            del self._alike[request_key.fingerprint]
+        if request_key.idempotency_key is not None and self._by_key.get(request_key.idempotency_key) is run:
+            del self._by_key[request_key.idempotency_key]
 
     def _forget_old(self) -> None:
         """Those without a client go after a while, or when there are too many; not before they have ended."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import orjson
 
-from gateway.contracts.calls import Planned, Told
+from gateway.contracts.calls import CallOutcome, PlannedCall
 from gateway.contracts.canonical import call_sha256, canonical
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.journal import (
@@ -41,12 +41,12 @@ log = logging.getLogger("gateway")
 
 
 @dataclass(slots=True)
-class Record:
+class RunRecorder:
     """The pen of one run. `progress` gives how far the loop is; `wrote` is told of every line."""
 
     store: Journal
     exchange: Exchange
-    keeper: Holder
+    leases: Holder
     clock: Clock
     progress: Callable[[], Json]
     wrote: Callable[[], None]
@@ -74,11 +74,11 @@ class Record:
         """This task drives the run, which is in the store and ours: whoever takes it from us there ends it here."""
         task = self._task = asyncio.current_task()
         assert task is not None
-        self.keeper.hold(self.exchange.id, task)
+        self.leases.hold(self.exchange.id, task)
 
     def drop(self) -> None:
         """This driver of the run is through with it."""
-        self.keeper.drop(self.exchange.id, self._task)
+        self.leases.drop(self.exchange.id, self._task)
 
     def resume(self, run: StoredRun, steps: Sequence[StoredStep]) -> None:
         """Goes on with a run that is on record, and held."""
@@ -88,7 +88,7 @@ class Record:
         """The run is on record from here on, whatever it does. Raises GatewayError."""
         await self._before("running")
 
-    def plan(self, planned: Sequence[Planned], *, round_: int) -> list[int]:
+    def plan(self, planned: Sequence[PlannedCall], *, round_: int) -> list[int]:
         """Notes calls that came together; their numbers."""
         numbers = []
         for p in planned:
@@ -120,7 +120,7 @@ class Record:
                 self._note(step, "verdict")
         return numbers
 
-    def judged(self, number: int, planned: Planned) -> None:
+    def judged(self, number: int, planned: PlannedCall) -> None:
         """A call that was planned before is judged anew."""
         verdict, refusal = planned.verdict, planned.refusal
         self._set(number, decision=verdict.decision, basis=verdict.basis, rule=verdict.rule, reason=verdict.reason)
@@ -196,28 +196,30 @@ class Record:
         while self._age.is_over():
             await self._before("running")
 
-    async def finish(self, number: int, told: Told | None, *, ok: bool) -> None:
+    async def finish(self, number: int, outcome: CallOutcome | None, *, ok: bool) -> None:
         """What came of a call; None: nobody knows. A failure of the store is logged: the next line brings it.
 
         Raises GatewayError: the run is somebody else's, who is told what came of the call here.
         """
         step = self.steps[number]
-        state: StepState = "unknown" if told is None else "finished" if ok else "failed"
-        if told is None:
+        state: StepState = "unknown" if outcome is None else "finished" if ok else "failed"
+        if outcome is None:
             self._set(number, state=state)
         else:
-            whole = told.whole if len(told.whole) <= RESULT_CHARS else told.shown
-            shown = None if told.shown == whole else told.shown
+            whole = outcome.whole if len(outcome.whole) <= RESULT_CHARS else outcome.shown
+            shown = None if outcome.shown == whole else outcome.shown
             self._set(number, state=state, result=whole, shown=shown, finished_s=self.clock.time())
         self._event("tool.finished", {"step": number, "tool": step.tool, "state": state})
         if step.approval_id is not None:
-            after: ApprovalState = "unknown" if told is None else "done" if ok else "failed"
+            after: ApprovalState = "unknown" if outcome is None else "done" if ok else "failed"
             self._moves.append(Move(step.approval_id, "executing", after))
         self._note(self.steps[number], "finished", decision=state)
         try:
             await self._later()
         except GatewayError:
-            await self.late(number, "It was stopped; how far it came is not known." if told is None else told.whole)
+            await self.late(
+                number, "It was stopped; how far it came is not known." if outcome is None else outcome.whole
+            )
             raise
 
     async def late(self, number: int, what: str) -> None:
@@ -229,8 +231,8 @@ class Record:
         self._event("tool.late", {"step": number, "tool": step.tool, "late": what})
         self._note(step, "late", decision=step.state)
         try:
-            told = replace(step, late=f"{step.state}, after {self.keeper.owner} had lost the run: {what}")
-            await self.store.late(told, events=tuple(self._events), audit=tuple(self._audit))
+            outcome = replace(step, late=f"{step.state}, after {self.leases.owner} had lost the run: {what}")
+            await self.store.late(outcome, events=tuple(self._events), audit=tuple(self._audit))
         except StoreError as error:
             log.error("run %s: what came late cannot be written down: %s", step.run_id, error)
         self.wrote()
@@ -330,7 +332,7 @@ class Record:
         except StoreError as error:
             log.error("run %s: what it did cannot be written down yet: %s", self.exchange.id, error)
             if state != "running":  # no next line will bring it
-                self.keeper.owe(change)
+                self.leases.owe(change)
 
     def _sent(self, writing: "asyncio.Future[None]") -> None:
         self._is_doubtful |= not writing.cancelled() and isinstance(writing.exception(), UncertainError)
@@ -375,7 +377,7 @@ class Record:
             effects=effects or before.effects,
             updated_s=now_s,
             progress=orjson.dumps(self.progress()),
-            owner=self.keeper.owner if driven else None,
+            owner=self.leases.owner if driven else None,
             lease_s=now_s + LEASE_S if driven else 0.0,
         )
         return Change(

@@ -39,7 +39,7 @@ _OPEN = frozenset(("started", "unknown"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Settlement:
     """What a person says about a step; `result` is what the model is told of one that was done.
 
     Strangers may have written it, unless the person says that it is `trusted`.
@@ -52,7 +52,7 @@ class Finding:
     trusted: bool = False
 
 
-async def resolve(store: Journal, run_id: str, finding: Finding, *, caller: Caller, clock: Clock) -> StoredRun:
+async def resolve(store: Journal, run_id: str, settlement: Settlement, *, caller: Caller, clock: Clock) -> StoredRun:
     """The run afterwards: it can be claimed once all of its calls are settled.
 
     Raises GatewayError (run_not_found, scope_missing, run_not_waiting, invalid_field) and StoreError.
@@ -64,7 +64,7 @@ async def resolve(store: Journal, run_id: str, finding: Finding, *, caller: Call
         raise GatewayError("scope_missing", "Your key may not settle calls: it needs the scope 'approve'.")
     if run.state != "unknown":
         raise _not_waiting(f"is {run.state}")
-    change = await _settled(store, run, finding, caller=caller, now_s=clock.time())
+    change = await _settled(store, run, settlement, caller=caller, now_s=clock.time())
     try:
         await store.write(change)
     except ConflictError:
@@ -111,18 +111,18 @@ def not_found() -> GatewayError:
     return GatewayError("run_not_found", "There is no such run.")
 
 
-async def _settled(store: Journal, run: StoredRun, finding: Finding, *, caller: Caller, now_s: float) -> Change:
+async def _settled(store: Journal, run: StoredRun, settlement: Settlement, *, caller: Caller, now_s: float) -> Change:
     """What is to be written. Raises GatewayError."""
     steps = await store.steps(run.id, tenant=run.tenant)
-    step = _found(steps, finding.step)
+    step = _found(steps, settlement.step)
     left = any(other.state in _OPEN for other in steps if other.number != step.number)
     moves: tuple[Move, ...] = ()
     if step.approval_id is not None:
         approval = await store.approval(step.approval_id, tenant=run.tenant)
         if approval is not None and approval.state in ("executing", "unknown"):
-            moves = (Move(approval.id, approval.state, _APPROVAL[finding.outcome]),)
-    after = _after(step, finding, now_s=now_s)
-    facts = {"step": step.number, "tool": step.tool, "as": finding.outcome, "state": after.state}
+            moves = (Move(approval.id, approval.state, _APPROVAL[settlement.outcome]),)
+    after = _after(step, settlement, now_s=now_s)
+    facts = {"step": step.number, "tool": step.tool, "as": settlement.outcome, "state": after.state}
     line = AuditLine(
         tenant=run.tenant,
         caller=run.caller,
@@ -131,11 +131,11 @@ async def _settled(store: Journal, run: StoredRun, finding: Finding, *, caller: 
         event="resolved",
         tool=step.tool,
         sha256=step.sha256,
-        decision=finding.outcome,
+        decision=settlement.outcome,
         basis=step.basis,
         rule=step.rule,
         by=caller.name,
-        via=finding.via,
+        via=settlement.via,
         created_s=now_s,
     )
     return Change(
@@ -161,16 +161,16 @@ def _found(steps: Sequence[StoredStep], number: int) -> StoredStep:
     return step
 
 
-def _after(step: StoredStep, finding: Finding, *, now_s: float) -> StoredStep:
-    state = _STEP[finding.outcome]
-    if finding.outcome == "retry":
+def _after(step: StoredStep, settlement: Settlement, *, now_s: float) -> StoredStep:
+    state = _STEP[settlement.outcome]
+    if settlement.outcome == "retry":
         return replace(step, state=state, result=None, shown=None, started_s=None, finished_s=None)
     result = FAILED
-    if finding.outcome == "done":
-        result = DONE if finding.result is None else finding.result
-    elif finding.result is not None:
-        result = f"{FAILED} {finding.result}"
-    tainted = not finding.trusted and (step.tainted or finding.result is not None)
+    if settlement.outcome == "done":
+        result = DONE if settlement.result is None else settlement.result
+    elif settlement.result is not None:
+        result = f"{FAILED} {settlement.result}"
+    tainted = not settlement.trusted and (step.tainted or settlement.result is not None)
     return replace(step, state=state, result=result, shown=None, finished_s=now_s, tainted=tainted)
 
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from gateway.contracts.exchange import Chunk
 from gateway.contracts.store import Json
-from gateway.errors import GatewayError, kept
+from gateway.errors import GatewayError, without_traceback
 
 #: How far a client may be behind before the model has to wait, and how long an answer may get.
 BEHIND_CHARS, ANSWER_CHARS = 262_144, 16 << 20
@@ -17,7 +17,7 @@ BEHIND_CHARS, ANSWER_CHARS = 262_144, 16 << 20
 PARSED_BYTES, LINE_BYTES = 900, 60
 
 
-class Listener(Protocol):
+class Reader(Protocol):
     """A client as a transcript sees it."""
 
     def take(self, chunks: Sequence[Chunk]) -> bool:
@@ -34,7 +34,7 @@ class _Reader:
 
     __slots__ = ("at", "chars", "full", "listener", "waits")
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: Reader) -> None:
         self.listener = listener
         self.at = self.chars = 0
         self.full = False
@@ -98,7 +98,7 @@ class Transcript:
         if self.done and not any(map(_is_said, self.chunks)):
             self.reraise()
 
-    async def read(self, listener: Listener) -> None:
+    async def read(self, listener: Reader) -> None:
         """Gives the answer to `listener`, from its first chunk on and as it comes. Raises what the run did."""
         reader = _Reader(listener)
         self._readers.append(reader)
@@ -162,7 +162,7 @@ class Transcript:
 
     def end(self, error: BaseException | None = None) -> None:
         """Nothing more comes."""
-        self.done, self.error = True, None if error is None else kept(error)
+        self.done, self.error = True, None if error is None else without_traceback(error)
         self._ended.set()
         self._open.set()
         self._tell()
@@ -170,7 +170,7 @@ class Transcript:
     def reraise(self) -> None:
         """Raises what the run ended with, if that is an error."""
         if self.error is not None:
-            raise kept(self.error)
+            raise without_traceback(self.error)
 
     def _feed(self, reader: _Reader) -> None:
         """Gives a reader what it has not got yet."""

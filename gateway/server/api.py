@@ -20,7 +20,7 @@ from gateway.api.runs import RunPages
 from gateway.api.site import Route
 from gateway.api.workflow_runs import WorkflowRuns
 from gateway.api.workflows import WorkflowPages
-from gateway.approvals.approvals import Desk
+from gateway.approvals.approvals import Approvals
 from gateway.context.resumption import Resumption
 from gateway.contracts.caller import Caller
 from gateway.lanes.keys import Identify
@@ -29,7 +29,7 @@ from gateway.server.context_lane import Assembled, Shared
 
 
 @dataclass(slots=True, kw_only=True)
-class Rooms:
+class ApiPages:
     """What pages need of the gateway. `held_open` end the answers that would never end by themselves."""
 
     shared: Shared
@@ -64,19 +64,23 @@ class Rooms:
         """Approvals, runs and what happens to them."""
         shared, resume, authorise = self.shared, self.resumption.decided, self._authorise
 
-        def desk() -> Desk:
-            return self.current().lane.desk
+        def approvals() -> Approvals:
+            return self.current().lane.approvals
 
-        store, tail, clock = shared.store, shared.tail, shared.clock
-        approvals = ApprovalPages(desk=desk, store=store, tail=tail, authorise=authorise, resume=resume, clock=clock)
-        runs = RunPages(store=store, tail=tail, authorise=authorise, resume=resume, clock=clock)
-        remembered = RememberedPages(remembered=lambda: desk().remembered, authorise=authorise)
-        events = EventPages(store=store, tail=tail, authorise=authorise)
-        socket = SocketPages(desk=desk, store=store, tail=tail, authorise=authorise, resume=resume, in_use=self.current)
-        self.held_open += [approvals.close, events.close, socket.close]
+        store, feed, clock = shared.store, shared.feed, shared.clock
+        approval_pages = ApprovalPages(
+            approvals=approvals, store=store, feed=feed, authorise=authorise, resume=resume, clock=clock
+        )
+        runs = RunPages(store=store, feed=feed, authorise=authorise, resume=resume, clock=clock)
+        remembered = RememberedPages(remembered=lambda: approvals().remembered, authorise=authorise)
+        events = EventPages(store=store, feed=feed, authorise=authorise)
+        socket = SocketPages(
+            approvals=approvals, store=store, feed=feed, authorise=authorise, resume=resume, in_use=self.current
+        )
+        self.held_open += [approval_pages.close, events.close, socket.close]
         memories = MemoryPages(store=store, authorise=authorise)
         return [
-            *approvals.routes(),
+            *approval_pages.routes(),
             *remembered.routes(),
             *memories.routes(),
             *runs.routes(),
@@ -86,7 +90,7 @@ class Rooms:
 
     def of_services(self) -> Sequence[Route]:
         """MCP services, which may have an address of their own."""
-        return ServicePages(fleet=lambda: self.shared.fleet, authorise=self._authorise).routes()
+        return ServicePages(mcp_servers=lambda: self.shared.mcp_servers, authorise=self._authorise).routes()
 
     def _authorise(self, request: web.Request, *scopes: str) -> Caller:
         caller = caller_with(scopes, lambda scope: self.identify(head_of(request), True, scope).caller)

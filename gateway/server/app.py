@@ -9,8 +9,8 @@ from contextlib import AsyncExitStack
 from aiohttp import web
 
 from gateway.api.request import caller_with
-from gateway.api.site import Pages, Readiness, Route, page_log
-from gateway.approvals.webhooks import Notices, webhooks_of
+from gateway.api.site import Readiness, Route, Site, page_log
+from gateway.approvals.webhooks import Webhooks, webhooks_of
 from gateway.clock import SystemClock
 from gateway.config import ConfigError, Loaded, Problem, redactable, replacing
 from gateway.config.schema.approvals import Notify
@@ -23,15 +23,15 @@ from gateway.lanes.door import Door
 from gateway.lanes.keys import Identity
 from gateway.lanes.listener import Listener
 from gateway.lanes.local import head_of
-from gateway.lanes.router import Entry
+from gateway.lanes.router import Router
 from gateway.lanes.wrong_keys import WrongKeys
-from gateway.runs.event_feed import Tail
-from gateway.runs.leases import Keeper
+from gateway.runs.event_feed import EventFeed
+from gateway.runs.leases import Leases
 from gateway.runs.live import LiveRuns
-from gateway.server.api import Rooms
+from gateway.server.api import ApiPages
 from gateway.server.backlog import Backlog
-from gateway.server.context_lane import Assembled, Shared, assemble_context, make_fleet, open_store
-from gateway.server.passthrough_lane import ADMIN_PATHS, CONTEXT_PATHS, ROOT_PATHS, build_admin_entry, build_entry
+from gateway.server.context_lane import Assembled, Shared, build_context_lane, make_servers, open_store
+from gateway.server.passthrough_lane import ADMIN_PATHS, CONTEXT_PATHS, ROOT_PATHS, build_admin_entry, build_router
 from gateway.server.pruning import Pruner
 from gateway.telemetry.counters import ContextCounters
 from gateway.telemetry.exposition import Exposition
@@ -76,7 +76,7 @@ class Gateway:
         self._listeners: dict[str, Listener] = {}
         self._demo_url: str | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._notices: Notices | None = None
+        self._webhooks: Webhooks | None = None
         self._told: Sequence[Notify] = ()
         self._held_open: list[Callable[[], Awaitable[None]]] = []
         self._counters = ContextCounters()
@@ -106,16 +106,16 @@ class Gateway:
         self._stack.push_async_callback(store.close)
         self._share(store)
         await self._follow_services()
-        entry = self._entry()
-        self._context = await self._assemble(self._loaded, entry)
+        router = self._entry()
+        self._context = await self._assemble(self._loaded, router)
         self._stack.push_async_callback(self._retire)
-        rooms, admin = self._rooms(), settings.admin.listen
+        rooms, admin = self._pages(), settings.admin.listen
         services = rooms.of_services()
         pages = [*rooms.of_context(), *rooms.of_runs(), *(services if admin is None else ())]
         self._held_open = rooms.held_open
-        self._listeners[DATA] = listener = await self._listener(entry, pages)
+        self._listeners[DATA] = listener = await self._listener(router, pages)
         assert self._shared is not None
-        further = (self._wrong_keys.families, self._backlog.families, self._shared.fleet.families)
+        further = (self._wrong_keys.families, self._backlog.families, self._shared.mcp_servers.families)
         self._metrics.sources += [listener.families, *further]
         self._metrics.further.append(self._counters.counted)
         if admin is not None:
@@ -124,8 +124,8 @@ class Gateway:
             listener.start()
         loop = asyncio.get_running_loop()
         await self._tell_of_approvals()
-        pruner = Pruner(store, owner=self._shared.keeper.owner, clock=self._clock)
-        self._tasks += map(loop.create_task, (self._keep_house(), self._shared.keeper.run(), pruner.run()))
+        pruner = Pruner(store, owner=self._shared.leases.owner, clock=self._clock)
+        self._tasks += map(loop.create_task, (self._keep_house(), self._shared.leases.run(), pruner.run()))
         self._metrics.last_reload_success_s = time.time()
 
     def _share(self, store: Store) -> None:
@@ -135,23 +135,23 @@ class Gateway:
             assert self._resumption is not None
             await self._resumption.go_on(run)
 
-        tail = Tail(store)
-        keeper = Keeper(store, clock=self._clock, resume=resume)
+        feed = EventFeed(store)
+        leases = Leases(store, clock=self._clock, resume=resume)
         in_use = InUse(lambda: self._current().equipment)
-        fleet = make_fleet(store, worker=keeper.owner, counters=self._counters, clock=self._clock)
-        self._shared = Shared(store, self._runs, tail, keeper, self._counters, self._clock, fleet, in_use, Results())
+        fleet = make_servers(store, worker=leases.owner, counters=self._counters, clock=self._clock)
+        self._shared = Shared(store, self._runs, feed, leases, self._counters, self._clock, fleet, in_use, Results())
         self._resumption = Resumption(
             lane=lambda: self._current().lane,
             runs=self._runs,
-            keeper=keeper,
-            tail=tail,
+            leases=leases,
+            feed=feed,
             store=store,
             clock=self._clock,
         )
         self._stack.push_async_callback(fleet.close)
-        self._stack.push_async_callback(tail.close)
-        self._stack.push_async_callback(self._end_notices)
-        self._stack.push_async_callback(keeper.close)
+        self._stack.push_async_callback(feed.close)
+        self._stack.push_async_callback(self._end_webhooks)
+        self._stack.push_async_callback(leases.close)
         self._stack.push_async_callback(self._runs.close)
 
     async def _tell_of_approvals(self) -> None:
@@ -159,17 +159,17 @@ class Gateway:
         approvals, shared = self._loaded.settings.approvals, self._shared
         assert shared is not None
         if self._index == 0 and approvals.notify != self._told:
-            old, self._told = self._notices, approvals.notify
+            old, self._told = self._webhooks, approvals.notify
             # There is no page yet that a link could lead to.
             told = (approvals.notify, None, shared.clock, shared.counters)
-            self._notices = Notices(shared.store, shared.tail, *told, owner=shared.keeper.owner)
+            self._webhooks = Webhooks(shared.store, shared.feed, *told, owner=shared.leases.owner)
             if old is not None:
                 await old.close()
-            await self._notices.start()
+            await self._webhooks.start()
 
-    async def _end_notices(self) -> None:
-        if self._notices is not None:
-            await self._notices.close()
+    async def _end_webhooks(self) -> None:
+        if self._webhooks is not None:
+            await self._webhooks.close()
 
     def connection_factory(self, name: str) -> Callable[[], ClientConnection]:
         return self._listeners[name].connection
@@ -186,7 +186,7 @@ class Gateway:
         A stream that is held for a person becomes a turn that says how to answer: the run waits in the store.
         """
         if self._shared is not None:
-            self._shared.tail.leave()
+            self._shared.feed.leave()
         await asyncio.gather(*(close() for close in self._held_open))
         limit_s = self._loaded.settings.limits.drain
         await asyncio.gather(*(listener.drain(limit_s) for listener in self._listeners.values()))
@@ -209,8 +209,8 @@ class Gateway:
         while True:
             try:
                 await self._current().prompts.refresh()
-                await self._shared.fleet.refresh()
-                await self._current().lane.desk.expire()
+                await self._shared.mcp_servers.refresh()
+                await self._current().lane.approvals.expire()
                 await self._backlog.look(store)
             except StoreError as error:
                 log.error("the store failed: %s", error)
@@ -223,8 +223,8 @@ class Gateway:
             loaded = replacing(await asyncio.to_thread(self._load), old=self._loaded)
             if not loaded.settings.upstreams and self._demo_url is None:
                 log.warning("reload: no upstreams are left; the demo model starts only at start-up")
-            entry, context = await self._prepared(loaded)
-            self._listeners[DATA].swap(entry)
+            router, context = await self._prepared(loaded)
+            self._listeners[DATA].swap(router)
             if ADMIN in self._listeners:
                 self._listeners[ADMIN].swap(build_admin_entry(loaded.settings, metrics=self._metrics))
             retired, self._context = self._context, context
@@ -255,7 +255,7 @@ class Gateway:
         except Exception:
             log.exception("the new configuration is in use, but not all that follows from it was done")
 
-    async def _prepared(self, loaded: Loaded) -> tuple[Entry, Assembled]:
+    async def _prepared(self, loaded: Loaded) -> tuple[Router, Assembled]:
         """Returns the way in and the context lane of a configuration that every worker could put together.
 
         Raises ConfigError, or what went wrong; then nothing has changed, here as in the other workers.
@@ -264,25 +264,25 @@ class Gateway:
         able = False
         try:
             webhooks_of(loaded.settings.approvals.notify)
-            entry = self._entry()
-            context = await self._assemble(loaded, entry)
+            router = self._entry()
+            context = await self._assemble(loaded, router)
             able = True
         finally:
             used = await self._agree(able)
             if not used:
                 self._loaded = old
         if not used:
-            entry.close()
+            router.close()
             await context.lane.retire()
             raise ConfigError((Problem("configuration", "", "not every worker could use it: their lines say why"),))
-        return entry, context
+        return router, context
 
     async def _follow_services(self) -> None:
         """What the store does not tell now, it tells when the house is kept."""
         assert self._shared is not None
-        self._shared.fleet.configure(self._loaded.settings.mcp.servers)
+        self._shared.mcp_servers.configure(self._loaded.settings.mcp.servers)
         try:
-            await self._shared.fleet.refresh()
+            await self._shared.mcp_servers.refresh()
         except StoreError as error:
             log.error("the store failed: %s", error)
 
@@ -291,9 +291,9 @@ class Gateway:
             self._reloads_due = 0
             await self.reload()
 
-    def _entry(self) -> Entry:
+    def _entry(self) -> Router:
         settings = self._loaded.settings
-        return build_entry(
+        return build_router(
             settings,
             metrics=self._metrics,
             clock=asyncio.get_running_loop().time,
@@ -301,10 +301,10 @@ class Gateway:
             own_paths=ROOT_PATHS | CONTEXT_PATHS | (frozenset() if settings.admin.listen else ADMIN_PATHS),
         )
 
-    async def _assemble(self, loaded: Loaded, entry: Entry) -> Assembled:
+    async def _assemble(self, loaded: Loaded, router: Router) -> Assembled:
         assert self._shared is not None
-        assembled = await assemble_context(
-            loaded.settings, folder=loaded.folder, pools=entry.pools, metrics=self._metrics, shared=self._shared
+        assembled = await build_context_lane(
+            loaded.settings, folder=loaded.folder, pools=router.pools, metrics=self._metrics, shared=self._shared
         )
         warning = asyncio.get_running_loop().create_task(warn_of_obstacles(assembled))
         self._tasks.append(warning)
@@ -319,9 +319,9 @@ class Gateway:
         if self._context is not None:
             await self._context.lane.retire()
 
-    def _rooms(self) -> Rooms:
+    def _pages(self) -> ApiPages:
         assert self._shared is not None and self._resumption is not None
-        return Rooms(
+        return ApiPages(
             shared=self._shared,
             resumption=self._resumption,
             current=self._current,
@@ -331,11 +331,11 @@ class Gateway:
 
     def _identify(self, head: RequestHead, has_key: bool, scope: str) -> Identity:
         """By the keys of the configuration in use, on whichever address."""
-        return self._listeners[DATA].entry.identify(head, upstream_has_key=has_key, scope=scope)
+        return self._listeners[DATA].router.identify(head, upstream_has_key=has_key, scope=scope)
 
-    async def _listener(self, entry: Entry, further: Sequence[Route]) -> Listener:
+    async def _listener(self, router: Router, further: Sequence[Route]) -> Listener:
         exposition = self._exposition.page if self._loaded.settings.metrics.enabled else None
-        pages = Pages(
+        pages = Site(
             exposition=exposition,
             ready=self._ready,
             door=self._door,
@@ -360,7 +360,7 @@ class Gateway:
         assert runner.server is not None
         return Listener(
             loop=asyncio.get_running_loop(),
-            entry=entry,
+            router=router,
             metrics=self._metrics,
             new_handler=runner.server,
             wrong_keys=self._wrong_keys,
@@ -368,7 +368,7 @@ class Gateway:
         )
 
     def _recognise(self, request: web.Request) -> None:
-        self._listeners[DATA].entry.recognise(head_of(request))
+        self._listeners[DATA].router.recognise(head_of(request))
 
     def _read_metrics(self, request: web.Request) -> None:
         if not self._loaded.settings.metrics.public:
@@ -376,7 +376,7 @@ class Gateway:
             caller_with(("metrics", "admin"), lambda scope: self._identify(head, True, scope).caller)
 
     def _door(self) -> Door:
-        return self._listeners[DATA].entry.door
+        return self._listeners[DATA].router.door
 
     def _ready(self) -> Readiness:
         if any(listener.draining for listener in self._listeners.values()):

@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gateway.agent.parts import Consent, Crew
-from gateway.agent.stage import Agents
+from gateway.agent.parts import AgentParts, ApprovalSettings
+from gateway.agent.stage import AgentLoops
 from gateway.agent.unlooped import unlooped
-from gateway.approvals.approvals import Desk
+from gateway.approvals.approvals import Approvals
 from gateway.config import ConfigError, Problem, Settings
 from gateway.config.schema.context import StageUse
 from gateway.context.approval_mode import ApprovalModes
@@ -18,7 +18,7 @@ from gateway.context.chain import Chain, Link, fold
 from gateway.context.explain import Explainer
 from gateway.context.lane import AGENT_LOOP, ContextLane
 from gateway.context.metering import metered
-from gateway.context.model import ModelCore
+from gateway.context.model import ModelCall
 from gateway.context.prompts import BasePrompts
 from gateway.context.target import Target
 from gateway.contracts.caller import Caller
@@ -27,11 +27,11 @@ from gateway.contracts.managed import ManagedService
 from gateway.contracts.plugin import Clock, Counters, Enhancer, Host, Runs, Tools
 from gateway.contracts.store import Store, StoreError
 from gateway.errors import contained
-from gateway.mcp.servers import Fleet
+from gateway.mcp.servers import McpServers
 from gateway.registry.find import PluginProblem, build_plugin
-from gateway.runs.asking import Asking
-from gateway.runs.event_feed import Tail
-from gateway.runs.leases import Keeper
+from gateway.runs.asking import RequestKey
+from gateway.runs.event_feed import EventFeed
+from gateway.runs.leases import Leases
 from gateway.runs.live import JOINABLE_S, LiveRuns, mismatch
 from gateway.server.context_tools import SQLITE, built, database_url, gate_of, load_tools
 from gateway.telemetry.metrics import Metrics
@@ -68,11 +68,11 @@ class Shared:
 
     store: Store
     runs: LiveRuns
-    tail: Tail
-    keeper: Keeper
+    feed: EventFeed
+    leases: Leases
     counters: Counters
     clock: Clock
-    fleet: Fleet
+    mcp_servers: McpServers
     in_use: InUse
     results: Results
 
@@ -82,7 +82,7 @@ class Assembled:
     """The context lane of one configuration, and what its other pages show of it."""
 
     lane: ContextLane
-    core: ModelCore
+    core: ModelCall
     enhancer: Enhancer | None
     prompts: BasePrompts
     explainer: Explainer
@@ -104,7 +104,7 @@ async def open_store(settings: Settings, *, folder: Path) -> Store:
     return store
 
 
-def make_fleet(store: Store, *, worker: str, counters: Counters, clock: Clock) -> Fleet:
+def make_servers(store: Store, *, worker: str, counters: Counters, clock: Clock) -> McpServers:
     """The services of one worker; none until it is configured."""
     prompts = BasePrompts({}, store, clock=clock)
     host = PluginHost(prompts, store, counters, clock, Catalog(()), NoRuns())
@@ -116,10 +116,10 @@ def make_fleet(store: Store, *, worker: str, counters: Counters, clock: Clock) -
             raise ValueError(problem.message) from None
         return service
 
-    return Fleet(store, build=build, worker=worker, counters=counters, clock=clock)
+    return McpServers(store, build=build, worker=worker, counters=counters, clock=clock)
 
 
-async def assemble_context(
+async def build_context_lane(
     settings: Settings, *, folder: Path, pools: Sequence[Pool], metrics: Metrics, shared: Shared
 ) -> Assembled:
     """Builds everything, or raises ConfigError with everything that cannot be built."""
@@ -127,12 +127,12 @@ async def assemble_context(
     store, counters, clock = shared.store, shared.counters, shared.clock
     prompts = BasePrompts(_prompt_texts(settings, problems), store, clock=clock)
     host = PluginHost(prompts, store, counters, clock, Catalog(()), NoRuns())
-    catalog = await load_tools(settings, folder, host, shared.results, problems, services=shared.fleet.services)
+    catalog = await load_tools(settings, folder, host, shared.results, problems, services=shared.mcp_servers.services)
     gate = gate_of(settings, host, problems, at_hand=True)
     host.tools = catalog
     judge, runner = Judge(catalog, gate), Runner(shared.results, counters=counters, clock=clock)
-    crew = _crew(settings, shared)
-    host.runs = Agents(crew)
+    parts = _parts(settings, shared)
+    host.runs = AgentLoops(parts)
     core = _core(settings, _targets(settings, pools, metrics), clock)
     model = metered(core, counters)
     chains: dict[str, Chain] = {}
@@ -155,8 +155,8 @@ async def assemble_context(
         status_wait_s=context.stream.status_wait,
         body_bytes=limits.context_body,
         body_values=limits.context_values,
-        approvals=_approval_modes(settings),
-        desk=crew.desk,
+        approval_modes=_approval_modes(settings),
+        approvals=parts.approvals,
         tool_names=catalog.names,
         runs=shared.runs,
         earlier=_earlier(store, clock),
@@ -174,26 +174,26 @@ async def assemble_context(
     return Assembled(lane, core, next(shows, None), prompts, explainer, Equipment(judge, runner, lane.hold))
 
 
-def _crew(settings: Settings, shared: Shared) -> Crew:
+def _parts(settings: Settings, shared: Shared) -> AgentParts:
     """Who runs what models ask for, and asks people about it."""
-    asking = settings.approvals
-    desk = Desk(
+    request_key = settings.approvals
+    approvals = Approvals(
         shared.store,
-        shared.tail,
+        shared.feed,
         shared.in_use,
         counters=shared.counters,
         clock=shared.clock,
-        expires_s=asking.expires,
-        on_reject=asking.on_reject,
-        remembered_s=asking.remembered,
+        expires_s=request_key.expires,
+        on_reject=request_key.on_reject,
+        remembered_s=request_key.remembered,
         deciders=_deciders(settings),
     )
-    return Crew(
+    return AgentParts(
         in_use=shared.in_use,
-        desk=desk,
-        tail=shared.tail,
-        keeper=shared.keeper,
-        consent=Consent(inline_wait_s=asking.inline_wait, on_reject=asking.on_reject),
+        approvals=approvals,
+        feed=shared.feed,
+        leases=shared.leases,
+        settings=ApprovalSettings(inline_wait_s=request_key.inline_wait, on_reject=request_key.on_reject),
         store=shared.store,
         counters=shared.counters,
         clock=shared.clock,
@@ -210,9 +210,9 @@ async def _close(catalog: Catalog) -> None:
             log.exception("tools of %s could not be closed", type(source).__name__)
 
 
-def _core(settings: Settings, targets: Sequence[Target], clock: Clock) -> ModelCore:
+def _core(settings: Settings, targets: Sequence[Target], clock: Clock) -> ModelCall:
     chosen = settings.context
-    return ModelCore(targets, fixed=chosen.upstream, model=chosen.model, clock=clock.monotonic)
+    return ModelCall(targets, fixed=chosen.upstream, model=chosen.model, clock=clock.monotonic)
 
 
 def _approval_modes(settings: Settings) -> ApprovalModes:
@@ -228,19 +228,19 @@ def _deciders(settings: Settings) -> Mapping[str, Sequence[str]]:
     return deciders
 
 
-def _earlier(store: Store, clock: Clock) -> Callable[[Asking, Caller], Awaitable[StoredRun | None]]:
-    async def earlier(asking: Asking, caller: Caller) -> StoredRun | None:
+def _earlier(store: Store, clock: Clock) -> Callable[[RequestKey, Caller], Awaitable[StoredRun | None]]:
+    async def earlier(request_key: RequestKey, caller: Caller) -> StoredRun | None:
         """The newest run on record that a request repeats, if it says that it repeats one."""
-        if asking.idempotency_key is not None:
-            key = asking.idempotency_key[2]
+        if request_key.idempotency_key is not None:
+            key = request_key.idempotency_key[2]
             found = await store.runs_with_key(key, tenant=caller.tenant, caller=caller.name)
-            if any(run.fingerprint != asking.fingerprint for run in found):
+            if any(run.fingerprint != request_key.fingerprint for run in found):
                 raise mismatch()
             return next(iter(found), None)
-        if not asking.repeats:
+        if not request_key.repeats:
             return None
         since_s = clock.time() - JOINABLE_S
-        return next(iter(await store.runs_like(asking.fingerprint, tenant=caller.tenant, since_s=since_s)), None)
+        return next(iter(await store.runs_like(request_key.fingerprint, tenant=caller.tenant, since_s=since_s)), None)
 
     return earlier
 

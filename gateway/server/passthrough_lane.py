@@ -13,7 +13,7 @@ from gateway.http.request_head import HeadLimits
 from gateway.lanes.classify import PROMPTS, SERVICES, WORKFLOWS
 from gateway.lanes.door import Door
 from gateway.lanes.keys import Key, KeyRing
-from gateway.lanes.router import Entry, Limits, Timeouts
+from gateway.lanes.router import Limits, Router, Timeouts
 from gateway.lanes.routes import Route
 from gateway.telemetry.metrics import Metrics
 from gateway.upstream.endpoint import Endpoint
@@ -25,14 +25,14 @@ ADMIN_PATHS = frozenset((b"/health/live", b"/health/ready", b"/metrics", SERVICE
 CONTEXT_PATHS = frozenset((PROMPTS, WORKFLOWS))
 
 
-def build_entry(
+def build_router(
     settings: Settings,
     *,
     metrics: Metrics,
     clock: Callable[[], float],
     demo_url: str | None,
     own_paths: Collection[bytes],
-) -> Entry:
+) -> Router:
     """The data listener's way in."""
     upstreams = settings.upstreams
     if not upstreams and demo_url is not None:
@@ -40,7 +40,7 @@ def build_entry(
     endpoints = [endpoint(upstream) for upstream in upstreams]
     prefixes = [upstream.paths or settings.passthrough.paths for upstream in upstreams]
     routes = [Route(prefix.encode(), i) for i, paths in enumerate(prefixes) for prefix in paths]
-    return Entry(
+    return Router(
         routes=routes,
         pools=[Pool(e, clock=clock) for e in endpoints],
         keys=KeyRing(_keys(settings)),
@@ -53,9 +53,9 @@ def build_entry(
     )
 
 
-def build_admin_entry(settings: Settings, *, metrics: Metrics) -> Entry:
+def build_admin_entry(settings: Settings, *, metrics: Metrics) -> Router:
     """The way in of `admin.listen`: our own pages and nothing else."""
-    return Entry(
+    return Router(
         routes=(),
         pools=(),
         keys=KeyRing(()),

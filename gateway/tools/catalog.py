@@ -30,7 +30,7 @@ class CatalogError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CatalogEntry:
     """One tool and where its calls go; `changed`: its definition is not the one that was accepted."""
 
     spec: ToolSpec
@@ -69,11 +69,11 @@ class Catalog:
 
     def __init__(
         self,
-        entries: Sequence[Entry],
+        entries: Sequence[CatalogEntry],
         services: Sequence[Configured[ServiceSource]] = (),
         *,
         further: Services = tuple,
-        beside: Sequence[Entry] = (),
+        beside: Sequence[CatalogEntry] = (),
     ) -> None:
         self._services = services
         self._further = further
@@ -124,7 +124,7 @@ class Catalog:
             for facts, configured in self._current()
         )
 
-    def find(self, wanted: str, exchange: Exchange) -> Entry | None:
+    def find(self, wanted: str, exchange: Exchange) -> CatalogEntry | None:
         """The tool that the model means, if this request may use it."""
         entry = self._towards_models(wanted) or self.named(wanted)
         only = exchange.only_tools
@@ -132,7 +132,7 @@ class Catalog:
             return None
         return entry
 
-    def named(self, name: str) -> Entry | None:
+    def named(self, name: str) -> CatalogEntry | None:
         """The tool of this inside name."""
         entry = self._entries.get(name) or self._towards_models(model_name(name))
         return entry if entry is not None and entry.spec.name == name else None
@@ -168,7 +168,7 @@ class Catalog:
                 taken.add(facts.name)
                 yield facts, configured
 
-    def _towards_models(self, wanted: str) -> Entry | None:
+    def _towards_models(self, wanted: str) -> CatalogEntry | None:
         """The tool that has this name towards models."""
         if (entry := self._by_model_name.get(wanted)) is not None:
             return entry
@@ -177,20 +177,20 @@ class Catalog:
             spec = None if tool is None else configured.source.spec(tool)
             if tool is not None and spec is not None:
                 spec = configured.spec(spec, name=f"{facts.name}.{tool}")
-                return Entry(spec, configured.source, wanted, tool in facts.changed)
+                return CatalogEntry(spec, configured.source, wanted, tool in facts.changed)
         return None
 
 
-def _said(entry: Entry) -> str:
+def _said(entry: CatalogEntry) -> str:
     return _CHANGED if entry.changed else entry.spec.description
 
 
-def _offered(entries: Sequence[Entry]) -> Mapping[str, ToolSpec]:
+def _offered(entries: Sequence[CatalogEntry]) -> Mapping[str, ToolSpec]:
     """Returns the tools as models see them, by their inside names."""
     return {entry.spec.name: replace(entry.spec, name=entry.model_name) for entry in entries}
 
 
-def _version(entries: Sequence[Entry]) -> str:
+def _version(entries: Sequence[CatalogEntry]) -> str:
     definitions = orjson.dumps([asdict(entry.spec) for entry in entries], option=orjson.OPT_SORT_KEYS)
     return hashlib.sha256(definitions).hexdigest()
 
@@ -226,7 +226,7 @@ async def load_catalog(
     return Catalog(entries, list(services.values()), further=further, beside=await _entries(beside or {}, taken))
 
 
-async def _entries(sources: Mapping[str, Configured[ToolSource]], taken: set[str]) -> Sequence[Entry]:
+async def _entries(sources: Mapping[str, Configured[ToolSource]], taken: set[str]) -> Sequence[CatalogEntry]:
     """`taken` are the names towards models that are given away; these, too, by then."""
     entries = []
     for name, configured in sources.items():
@@ -240,7 +240,7 @@ async def _entries(sources: Mapping[str, Configured[ToolSource]], taken: set[str
                     "leave one of them out"
                 )
             taken.add(towards_model)
-            entries.append(Entry(configured.spec(spec), configured.source, towards_model))
+            entries.append(CatalogEntry(configured.spec(spec), configured.source, towards_model))
     return entries
 
 

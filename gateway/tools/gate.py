@@ -44,7 +44,7 @@ ABSENT: Final = Absent()
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RiskClaim:
     """What the model sent, taken apart: the arguments that would run, and its own word about the risk."""
 
     arguments: Json
@@ -59,7 +59,7 @@ class Policy:
     default: Literal["confirm", "deny"]
 
 
-def take_risk_level(arguments: Json, spec: ToolSpec, *, beside: object = None) -> Asked:
+def take_risk_level(arguments: Json, spec: ToolSpec, *, beside: object = None) -> RiskClaim:
     """Takes `risk_level` out of the arguments, unless the tool has an argument of that name; null and "" are absent.
 
     A level `beside` the arguments, or under a name that only resembles it, may raise the risk, never lower it.
@@ -73,14 +73,14 @@ def take_risk_level(arguments: Json, spec: ToolSpec, *, beside: object = None) -
     if level is None or level == "":
         level = ABSENT
     if normal(level) in RAISED:
-        return Asked(arguments, level)
+        return RiskClaim(arguments, level)
     resembling = (value for name, value in arguments.items() if name not in own and resembles(name))
     raised = next((other for other in (beside, *resembling) if normal(other) in RAISED), ABSENT)
     if raised is not ABSENT:
-        return Asked(arguments, raised)
+        return RiskClaim(arguments, raised)
     if level in (ABSENT, LOW) and beside not in (None, "", LOW):
-        return Asked(arguments, beside)
-    return Asked(arguments, level)
+        return RiskClaim(arguments, beside)
+    return RiskClaim(arguments, level)
 
 
 class Gate:
@@ -111,7 +111,7 @@ class Gate:
     def judge(
         self,
         spec: ToolSpec | None,
-        asked: Asked,
+        claim: RiskClaim,
         *,
         tainted: bool,
         asked_for: bool = False,
@@ -124,7 +124,7 @@ class Gate:
         when it was accepted. `doubt`: the model may only repeat or describe the call. All of them turn what would run
         into what asks, and never the other way round.
         """
-        verdict = self._judge(spec, asked, tainted=tainted)
+        verdict = self._judge(spec, claim, tainted=tainted)
         if verdict.decision in ("deny", "error"):
             return verdict
         if definition_changed:
@@ -135,7 +135,7 @@ class Gate:
             return Verdict("confirm", "default", doubt, _DOUBTS[doubt])
         return verdict
 
-    def _judge(self, spec: ToolSpec | None, asked: Asked, *, tainted: bool) -> Verdict:
+    def _judge(self, spec: ToolSpec | None, claim: RiskClaim, *, tainted: bool) -> Verdict:
         if spec is None:
             return Verdict("error", "unknown_tool", "unknown_tool", "There is no tool of this name.")
         rule = self._rule(spec.name)
@@ -145,11 +145,11 @@ class Gate:
             return Verdict(
                 "confirm", "operator", "requires_approval", f"The operator wants {spec.name!r} to be approved."
             )
-        if asked.risk_level is not ABSENT:
-            raised = normal(asked.risk_level)
+        if claim.risk_level is not ABSENT:
+            raised = normal(claim.risk_level)
             if raised in RAISED:
                 return Verdict("confirm", "llm", f"risk_level_{raised}", f"The model says that the risk is {raised}.")
-            if asked.risk_level != LOW:  # in this one spelling
+            if claim.risk_level != LOW:  # in this one spelling
                 return Verdict(
                     "confirm",
                     "invalid",
@@ -158,7 +158,7 @@ class Gate:
                 )
             if rule != "floor" and self._trusts(tainted=tainted):
                 return Verdict("auto", "llm", "risk_level_low", "The model says that the risk is low.")
-        return self._assess(spec, asked.arguments)
+        return self._assess(spec, claim.arguments)
 
     def _rule(self, tool: str) -> Rule | None:
         found = {rule for pattern, rule in self.rules.items() if fnmatchcase(tool, pattern)}

@@ -9,15 +9,15 @@ from typing import Final, TypeGuard
 
 import orjson
 
-from gateway.contracts.calls import Doubt, FoundCall, Planned
+from gateway.contracts.calls import Doubt, FoundCall, PlannedCall
 from gateway.contracts.canonical import definition_sha256
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.risk import Verdict
 from gateway.contracts.store import Json
 from gateway.contracts.tools import Binder, Examiner, ToolCall, ToolSource
 from gateway.errors import contained
-from gateway.tools.catalog import Catalog, Entry
-from gateway.tools.gate import ABSENT, Asked, Gate, take_risk_level
+from gateway.tools.catalog import Catalog, CatalogEntry
+from gateway.tools.gate import ABSENT, Gate, RiskClaim, take_risk_level
 from gateway.tools.remembered import Binding
 from gateway.tools.schema import Schemas
 from gateway.workflows.templates import Values, filled_object
@@ -38,31 +38,35 @@ class Judge:
         self.gate = gate
         self._schemas = Schemas()
 
-    def plan(self, found: FoundCall, call_id: str, exchange: Exchange, *, tainted: bool, asked_for: bool) -> Planned:
+    def plan(
+        self, found: FoundCall, call_id: str, exchange: Exchange, *, tainted: bool, asked_for: bool
+    ) -> PlannedCall:
         """What becomes of a call that the model asks for; `asked_for`: its user wants to be asked before each."""
         entry = self.catalog.find(found.tool, exchange)
         if entry is None:
             if (service := self.catalog.not_running(found.tool)) is not None:
                 stopped = f"Error: the service {service!r} is not running just now. Say so, and go on without it."
-                return Planned(_call(found, call_id), None, _UNKNOWN, stopped)
+                return PlannedCall(_call(found, call_id), None, _UNKNOWN, stopped)
             nearest = self.catalog.nearest(found.tool, exchange)
             hint = f" Did you mean {' or '.join(nearest)}?" if nearest else ""
-            return Planned(_call(found, call_id), None, _UNKNOWN, f"Error: there is no tool {found.tool!r}.{hint}")
-        asked = self.asked(entry, found.parameters, beside=found.beside)
-        call = ToolCall(id=call_id, tool=entry.model_name, arguments=asked.arguments, terminate=found.terminate)
-        verdict = self.verdict(entry, asked, tainted=tainted, asked_for=asked_for, doubt=found.doubt)
-        level = _text_of(asked.risk_level)
+            return PlannedCall(_call(found, call_id), None, _UNKNOWN, f"Error: there is no tool {found.tool!r}.{hint}")
+        claim = self.claim(entry, found.parameters, beside=found.beside)
+        call = ToolCall(id=call_id, tool=entry.model_name, arguments=claim.arguments, terminate=found.terminate)
+        verdict = self.verdict(entry, claim, tainted=tainted, asked_for=asked_for, doubt=found.doubt)
+        level = _text_of(claim.risk_level)
         refusal = _denied(verdict)
         if verdict.basis == "malformed":
             if entry.changed:  # nobody has accepted what it says
-                return Planned(call, entry.spec, verdict, f"Error: the parameters of {entry.model_name!r} do not fit.")
+                return PlannedCall(
+                    call, entry.spec, verdict, f"Error: the parameters of {entry.model_name!r} do not fit."
+                )
             schema = orjson.dumps(entry.spec.parameters).decode()
             refusal = (
                 f"Error: the parameters do not fit: {verdict.reason}. The schema of {entry.model_name!r}: {schema}"
             )
-        return Planned(call, entry.spec, verdict, refusal, level)
+        return PlannedCall(call, entry.spec, verdict, refusal, level)
 
-    async def again(self, planned: Planned, exchange: Exchange, *, tainted: bool, asked_for: bool) -> Planned:
+    async def again(self, planned: PlannedCall, exchange: Exchange, *, tainted: bool, asked_for: bool) -> PlannedCall:
         """A call that was planned before, as it is judged now: never more freely than it was, and with its tool of now.
 
         What a person has to clear stays so; what was raised stays raised. A refusal says what has changed.
@@ -71,7 +75,7 @@ class Judge:
         if entry is None or planned.spec is None or entry.spec.name != planned.spec.name:
             return replace(planned, refusal=_GONE)
         level = ABSENT if planned.risk_level is None else planned.risk_level
-        verdict = self.verdict(entry, Asked(planned.call.arguments, level), tainted=tainted, asked_for=asked_for)
+        verdict = self.verdict(entry, RiskClaim(planned.call.arguments, level), tainted=tainted, asked_for=asked_for)
         if verdict.decision == "error":
             refusal = f"Not run: the tool has changed, and the call does not fit it any more: {verdict.reason}"
             return replace(planned, spec=entry.spec, verdict=verdict, refusal=refusal)
@@ -80,7 +84,7 @@ class Judge:
         now = replace(planned, spec=entry.spec, verdict=verdict, refusal=_denied(verdict))
         return await self.examined(now, exchange)
 
-    async def examined(self, planned: Planned, exchange: Exchange) -> Planned:
+    async def examined(self, planned: PlannedCall, exchange: Exchange) -> PlannedCall:
         """The call as it is, or with the doubt of the engine that would run it.
 
         The engine is asked about what would run because the assessor holds it harmless, and only then. Its doubt counts
@@ -106,19 +110,19 @@ class Judge:
             log.warning("%r could not examine a call (%s): it needs a person.", call.tool, type(error).__name__)
             return Verdict("confirm", "default", "engine_failed", f"{call.tool!r} could not examine the call.")
 
-    def asked(self, entry: Entry, arguments: Json, *, beside: object = None) -> Asked:
+    def claim(self, entry: CatalogEntry, arguments: Json, *, beside: object = None) -> RiskClaim:
         """What is asked for: the arguments with the defaults of their schema, and the model's own word of the risk."""
-        asked = take_risk_level(arguments, entry.spec, beside=beside)
-        return Asked(self._schemas.filled(entry.spec, asked.arguments), asked.risk_level)
+        claim = take_risk_level(arguments, entry.spec, beside=beside)
+        return RiskClaim(self._schemas.filled(entry.spec, claim.arguments), claim.risk_level)
 
     def verdict(
-        self, entry: Entry, asked: Asked, *, tainted: bool, asked_for: bool, doubt: Doubt | None = None
+        self, entry: CatalogEntry, claim: RiskClaim, *, tainted: bool, asked_for: bool, doubt: Doubt | None = None
     ) -> Verdict:
         """The schema comes before the gate."""
-        if problem := self._schemas.problem(entry.spec, asked.arguments):
+        if problem := self._schemas.problem(entry.spec, claim.arguments):
             return Verdict("error", "malformed", "schema", problem)
         return self.gate.judge(
-            entry.spec, asked, tainted=tainted, asked_for=asked_for, definition_changed=entry.changed, doubt=doubt
+            entry.spec, claim, tainted=tainted, asked_for=asked_for, definition_changed=entry.changed, doubt=doubt
         )
 
     def filled(self, exchange: Exchange, tool: str, arguments: Mapping[str, object], values: Values) -> Json:
@@ -136,7 +140,7 @@ class Judge:
         entry = self.catalog.named(tool)
         if entry is None:
             return Verdict("error", "unknown_tool", "unknown_tool", f"There is no tool {tool!r} any more.")
-        return self.verdict(entry, Asked(arguments), tainted=True, asked_for=False)
+        return self.verdict(entry, RiskClaim(arguments), tainted=True, asked_for=False)
 
     def binding(self, tool: str) -> Binding | None:
         """What an approval of a call of this tool is bound to now; None: there is no such tool."""

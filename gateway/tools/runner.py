@@ -4,12 +4,12 @@ import asyncio
 import logging
 from dataclasses import replace
 
-from gateway.contracts.calls import Told
+from gateway.contracts.calls import CallOutcome
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.errors import contained
-from gateway.tools.catalog import Entry
+from gateway.tools.catalog import CatalogEntry
 from gateway.tools.results import Results, clean
 
 log = logging.getLogger("gateway")
@@ -23,13 +23,13 @@ class Runner:
         self._counters = counters
         self._clock = clock
 
-    def taints(self, entry: Entry, call: ToolCall, exchange: Exchange) -> bool:
+    def taints(self, entry: CatalogEntry, call: ToolCall, exchange: Exchange) -> bool:
         """Whether the call's result is what strangers wrote: the tool says so, or reads on in such a result."""
         if entry.source is self._results:
             return self._results.untrusted(call.arguments.get("id"), tenant=exchange.caller.tenant)
         return entry.spec.untrusted
 
-    async def run(self, entry: Entry, call: ToolCall, exchange: Exchange, *, limit_chars: int) -> Told:
+    async def run(self, entry: CatalogEntry, call: ToolCall, exchange: Exchange, *, limit_chars: int) -> CallOutcome:
         """The call's result; whatever a tool raises becomes one. A cancelled call is cancelled in its tool."""
         began, outcome = self._clock.monotonic(), "cancelled"
         try:
@@ -51,4 +51,4 @@ class Runner:
         shown = self._results.shorten(
             whole, tenant=exchange.caller.tenant, limit_chars=limit_chars, untrusted=self.taints(entry, call, exchange)
         )
-        return Told(shown, whole, result.ok)
+        return CallOutcome(shown, whole, result.ok)

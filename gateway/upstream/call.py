@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from gateway.errors import GatewayError, kept
+from gateway.errors import GatewayError, without_traceback
 from gateway.http.body import Body, BodyError, ChunkedBody
 from gateway.http.response_head import ResponseError, ResponseHead, ResponseHeads, body_of
 from gateway.upstream.connection import HIGH_WATER_BYTES, UpstreamConnection
@@ -219,7 +219,7 @@ class UpstreamCall:
         try:
             pause = self._take(payload)
         except Exception as error:
-            self._take, self._failure = None, kept(error)
+            self._take, self._failure = None, without_traceback(error)
             self.close()
         else:
             if pause is not None:
@@ -281,7 +281,7 @@ class UpstreamCall:
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
-            raise kept(self._failure)
+            raise without_traceback(self._failure)
 
     async def _wait(self) -> None:
         """Until something comes, or the limit is reached."""

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from gateway.config.schema.section import Section
 from gateway.config.values.scalars import Flag, Label, Text, parse_text
-from gateway.config.values.value import JsonObject, Leaf
+from gateway.config.values.value import JsonObject, Value
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}\Z")
 
@@ -20,7 +20,7 @@ def parse_workflow_name(value: object) -> str:
     return text
 
 
-WorkflowName = Annotated[str, Leaf(kind="name", parse=parse_workflow_name)]
+WorkflowName = Annotated[str, Value(kind="name", parse=parse_workflow_name)]
 
 
 class Parameter(Section):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from gateway.config.document import Draft
+from gateway.config.document import Document
 from gateway.config.messages import explain, nearest
 from gateway.config.problems import ConfigError, KeyPath, Problem, shown
 from gateway.config.reading.yaml_reader import parse
@@ -45,7 +45,7 @@ def load_workflows(section: Workflows) -> FoundWorkflows:
     folder, is_named = section.folder, "folder" in section.model_fields_set
     problems: list[Problem] = []
     warnings: list[str] = []
-    files: dict[str, Draft] = {}
+    files: dict[str, Document] = {}
     workflows: dict[str, Workflow] = {}
     for file in _files_in(folder, problems, is_named=is_named):
         try:
@@ -56,19 +56,19 @@ def load_workflows(section: Workflows) -> FoundWorkflows:
             else:
                 warnings.append(str(unsafe))
             continue
-        draft, workflow = _read(file, content)
-        if not is_named and not (isinstance(draft.tree, dict) and "steps" in draft.tree):
+        document, workflow = _read(file, content)
+        if not is_named and not (isinstance(document.tree, dict) and "steps" in document.tree):
             warnings.append(f"{file}: left out: it is no workflow (it has no steps)")
             continue
         try:
-            draft.raise_problems()
+            document.raise_problems()
         except ConfigError as error:
             problems += error.problems
         if workflow is None:
             continue
-        twin = files.setdefault(workflow.name, draft)
-        if twin is not draft:
-            place = draft.place_of(("name",))
+        twin = files.setdefault(workflow.name, document)
+        if twin is not document:
+            place = document.place_of(("name",))
             message = f"{twin.place_of(('name',))} has this name as well: give one of the two another"
             problems.append(Problem(str(place), "name", message))
         workflows[workflow.name] = workflow
@@ -92,7 +92,7 @@ def _files_in(folder: Path, problems: list[Problem], *, is_named: bool) -> list[
     return [folder / name for name in names[:MAX_FILES]]
 
 
-def _read(file: Path, content: bytes) -> tuple[Draft, Workflow | None]:
+def _read(file: Path, content: bytes) -> tuple[Document, Workflow | None]:
     """The file with what is wrong with it, and the workflow as far as it is one."""
     text, problem = "", None
     if len(content) > MAX_FILE_BYTES:
@@ -103,54 +103,54 @@ def _read(file: Path, content: bytes) -> tuple[Draft, Workflow | None]:
         except UnicodeDecodeError as error:
             problem = f"not UTF-8 at byte {error.start}: save it as UTF-8"
     source = parse(text, environ=None)
-    draft = Draft(source, file=str(file), folder=file.parent)
+    document = Document(source, file=str(file), folder=file.parent)
     if problem is not None:
-        draft.complain((), problem)
-        return draft, None
+        document.complain((), problem)
+        return document, None
     if not source.complete:
-        return draft, None
-    if not isinstance(draft.tree, dict):
-        draft.complain((), "expected a workflow (lines of key: value, beginning with name:)")
-        return draft, None
+        return document, None
+    if not isinstance(document.tree, dict):
+        document.complain((), "expected a workflow (lines of key: value, beginning with name:)")
+        return document, None
     try:
-        workflow = Workflow.model_validate(draft.tree)
+        workflow = Workflow.model_validate(document.tree)
     except ValidationError as error:
-        explain(draft, error, root=Workflow)
+        explain(document, error, root=Workflow)
         workflow = None
-    _check_name(draft)
-    _check_parameters(draft)
-    _check_steps(draft)
-    return draft, workflow
+    _check_name(document)
+    _check_parameters(document)
+    _check_steps(document)
+    return document, workflow
 
 
 # The rules read the tree, so that they speak even when single values are wrong.
 
 
-def _check_name(draft: Draft) -> None:
-    name = draft.get("name")
+def _check_name(document: Document) -> None:
+    name = document.get("name")
     if isinstance(name, str) and name in RESERVED:
-        draft.complain(("name",), f"{shown(name)} is a page of its own (/workflows/{name}): choose another name")
+        document.complain(("name",), f"{shown(name)} is a page of its own (/workflows/{name}): choose another name")
 
 
-def _check_parameters(draft: Draft) -> None:
-    for path in draft.matches("parameters", "*"):
-        if not isinstance(draft.get(*path), dict):
+def _check_parameters(document: Document) -> None:
+    for path in document.matches("parameters", "*"):
+        if not isinstance(document.get(*path), dict):
             continue
-        kind = draft.get(*path, "type") or "string"
-        enum, default = draft.get(*path, "enum"), draft.get(*path, "default")
+        kind = document.get(*path, "type") or "string"
+        enum, default = document.get(*path, "enum"), document.get(*path, "default")
         if enum == []:
-            draft.complain((*path, "enum"), "expected at least one value")
-        for value in draft.matches(*map(str, path), "enum", "*"):
-            if not _fits(draft.get(*value), {"type": kind}):
-                draft.complain(value, f"does not fit the type {shown(str(kind))}")
+            document.complain((*path, "enum"), "expected at least one value")
+        for value in document.matches(*map(str, path), "enum", "*"):
+            if not _fits(document.get(*value), {"type": kind}):
+                document.complain(value, f"does not fit the type {shown(str(kind))}")
         if default is None:
             continue
         if not _fits(default, {"type": kind}):
-            draft.complain((*path, "default"), f"does not fit the type {shown(str(kind))}")
+            document.complain((*path, "default"), f"does not fit the type {shown(str(kind))}")
         elif isinstance(enum, list) and enum and not _fits(default, {"enum": enum}):
-            draft.complain((*path, "default"), "is none of the values of enum")
-        if draft.get(*path, "required") is True:
-            draft.complain((*path, "default"), "a parameter that is required needs no default: keep one of the two")
+            document.complain((*path, "default"), "is none of the values of enum")
+        if document.get(*path, "required") is True:
+            document.complain((*path, "default"), "a parameter that is required needs no default: keep one of the two")
 
 
 def _fits(value: object, schema: Mapping[str, object]) -> bool:
@@ -163,68 +163,70 @@ def _fits(value: object, schema: Mapping[str, object]) -> bool:
         return True
 
 
-def _check_steps(draft: Draft) -> None:
-    steps = draft.get("steps")
+def _check_steps(document: Document) -> None:
+    steps = document.get("steps")
     if steps == []:
-        draft.complain(("steps",), "expected at least one step")
+        document.complain(("steps",), "expected at least one step")
     elif isinstance(steps, list) and len(steps) > MAX_STEPS:
-        draft.complain(("steps", MAX_STEPS), f"more than {MAX_STEPS} steps: make two workflows of it")
-    parameters = [str(path[-1]) for path in draft.matches("parameters", "*")]
+        document.complain(("steps", MAX_STEPS), f"more than {MAX_STEPS} steps: make two workflows of it")
+    parameters = [str(path[-1]) for path in document.matches("parameters", "*")]
     count = min(len(steps), MAX_STEPS) if isinstance(steps, list) else 0
-    names = [draft.get("steps", i, "name") for i in range(count)]
+    names = [document.get("steps", i, "name") for i in range(count)]
     for i, name in enumerate(names):
         path: KeyPath = ("steps", i)
         if isinstance(name, str) and name in names[:i]:
-            twin = draft.place_of(("steps", names.index(name), "name"))
-            draft.complain((*path, "name"), f"the same name as at {twin}: each is used once")
-        if isinstance(draft.get(*path), dict):
-            _check_kind(draft, path)
-            for place, text in _texts(draft, path):
+            twin = document.place_of(("steps", names.index(name), "name"))
+            document.complain((*path, "name"), f"the same name as at {twin}: each is used once")
+        if isinstance(document.get(*path), dict):
+            _check_kind(document, path)
+            for place, text in _texts(document, path):
                 for reference in dict.fromkeys(references(text)):
-                    _check_reference(draft, place, reference, parameters=parameters, names=names, number=i)
+                    _check_reference(document, place, reference, parameters=parameters, names=names, number=i)
 
 
-def _check_kind(draft: Draft, path: KeyPath) -> None:
-    given = [kind for kind in _KINDS if draft.get(*path, kind) is not None]
+def _check_kind(document: Document, path: KeyPath) -> None:
+    given = [kind for kind in _KINDS if document.get(*path, kind) is not None]
     if not given:
-        draft.complain(path, "expected tool, model or prompt")
+        document.complain(path, "expected tool, model or prompt")
     elif len(given) > 1:
-        draft.complain((*path, given[1]), f"{' and '.join(given)} are given: keep one of them", key=True)
-    elif given != ["tool"] and draft.get(*path, "with") is not None:
-        draft.complain((*path, "with"), f"arguments go with a tool, and this is a {given[0]}: remove it", key=True)
-    if draft.get(*path, "with", "risk_level") is not None:
+        document.complain((*path, given[1]), f"{' and '.join(given)} are given: keep one of them", key=True)
+    elif given != ["tool"] and document.get(*path, "with") is not None:
+        document.complain((*path, "with"), f"arguments go with a tool, and this is a {given[0]}: remove it", key=True)
+    if document.get(*path, "with", "risk_level") is not None:
         message = "is a model's word, and no model calls this: write risk.rules in the configuration to decide yourself"
-        draft.complain((*path, "with", "risk_level"), message, key=True)
+        document.complain((*path, "with", "risk_level"), message, key=True)
 
 
-def _texts(draft: Draft, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+def _texts(document: Document, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
     """The texts of a step in which references count."""
     pending: list[KeyPath] = [(*path, "prompt"), (*path, "model"), (*path, "with")]
     while pending:
         place = pending.pop()
-        value = draft.get(*place)
+        value = document.get(*place)
         if isinstance(value, str):
             yield place, value
         elif isinstance(value, dict | list):
-            pending += [*draft.matches_below(place)][::-1]
+            pending += [*document.matches_below(place)][::-1]
 
 
 def _check_reference(
-    draft: Draft, place: KeyPath, reference: Reference, *, parameters: list[str], names: list[object], number: int
+    document: Document, place: KeyPath, reference: Reference, *, parameters: list[str], names: list[object], number: int
 ) -> None:
     written = f"{{{{{reference.kind}.{reference.name}}}}}"
     if reference.kind == "params":
         if reference.name not in parameters:
             hint = nearest(reference.name, parameters) or "; declare it under parameters"
-            draft.complain(place, f"{written}: there is no parameter of this name{hint}")
+            document.complain(place, f"{written}: there is no parameter of this name{hint}")
         return
     earlier = [name for name in names[:number] if isinstance(name, str)]
     if reference.name in earlier:
         return
     if reference.name in names:
-        draft.complain(place, f"{written}: a step sees the results of those before it, and this one is not: move it up")
+        document.complain(
+            place, f"{written}: a step sees the results of those before it, and this one is not: move it up"
+        )
     else:
         hint = nearest(reference.name, earlier) or "; steps before this one: " + (
             ", ".join(map(shown, earlier)) or "none"
         )
-        draft.complain(place, f"{written}: there is no step of this name{hint}")
+        document.complain(place, f"{written}: there is no step of this name{hint}")

@@ -19,12 +19,12 @@ def parameters_of(workflow: Workflow, given: Json) -> Json:
         raise GatewayError("invalid_parameters", str(error), param=error.name) from None
 
 
-def use_of(workflow: Workflow, parameters: Json) -> Json:
+def workflow_usage(workflow: Workflow, parameters: Json) -> Json:
     """`contracts.Exchange.workflow`: a run keeps its workflow as it was."""
     return {"definition": workflow.definition(), "parameters": parameters}
 
 
-def called_in(text: str, workflows: Mapping[str, Workflow]) -> tuple[Workflow, Json] | None:
+def workflow_call_in(text: str, workflows: Mapping[str, Workflow]) -> tuple[Workflow, Json] | None:
     """The workflow that a chat message calls, `/name` being its first word, with its parameters; None: it calls none.
 
     Raises GatewayError (invalid_parameters).

@@ -47,7 +47,7 @@ def references(template: object) -> Iterator[Reference]:
                 yield from references(value)
 
 
-def filled(template: object, values: Values, *, limit_chars: int = FILLED_CHARS) -> object:
+def render_template(template: object, values: Values, *, limit_chars: int = FILLED_CHARS) -> object:
     """A JSON value with the references in its texts (not in its keys) replaced once.
 
     A reference that is the whole text becomes the value itself; what it stands for being absent, so is the key or the
@@ -83,7 +83,7 @@ def filled_object(
 
     Raises TooLongError, and what the writers raise.
     """
-    whole = filled(template, values)
+    whole = render_template(template, values)
     assert isinstance(whole, dict)
     for name, write in (writers or {}).items():
         text = template.get(name)

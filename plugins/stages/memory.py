@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.plugin import (
+    Emit,
     Exchange,
     Handler,
     Host,
@@ -23,7 +24,6 @@ from gateway.plugin import (
     Plugin,
     Recalled,
     Reply,
-    Tell,
     last_user_text,
     memory_owner,
 )
@@ -221,11 +221,11 @@ def _telling(reply: Reply, told: Json, *, with_event: bool) -> Reply:
     kind = "memory.kept" if "kept" in told else "memory.forgotten"
     event = {"choices": [], "context": {"type": kind, **told}}
 
-    async def stream(tell: Tell) -> None:
-        if with_event and (pause := tell(event)) is not None:
+    async def stream(emit: Emit) -> None:
+        if with_event and (pause := emit(event)) is not None:
             await pause()
-        await reply.stream(tell)
-        if (pause := tell({"choices": [], "context": {"memory": told}})) is not None:
+        await reply.stream(emit)
+        if (pause := emit({"choices": [], "context": {"memory": told}})) is not None:
             await pause()
 
     return replace(reply, stream=stream)

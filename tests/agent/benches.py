@@ -7,9 +7,9 @@ from typing import Literal
 import orjson
 from tools.doubles import Does, Doubts, ExaminingSource, Refuses, Source, spec
 
-from gateway.agent.parts import Consent, Crew
-from gateway.agent.stage import Agents
-from gateway.approvals.approvals import Desk, Wish
+from gateway.agent.parts import AgentParts, ApprovalSettings
+from gateway.agent.stage import AgentLoops
+from gateway.approvals.approvals import Approvals, Decision
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange, Reply, Resume
 from gateway.contracts.journal import Approval, RunState, StoredRun, StoredStep
@@ -18,8 +18,8 @@ from gateway.contracts.risk import RiskAssessor, Verdict
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.plugins.stores.sqlite import SqliteStore
-from gateway.runs.event_feed import Tail
-from gateway.runs.leases import Keeper
+from gateway.runs.event_feed import EventFeed
+from gateway.runs.leases import Leases
 from gateway.runs.snapshot import exchange_of
 from gateway.telemetry.counters import ContextCounters
 from gateway.testing.clock import ManualClock
@@ -78,8 +78,8 @@ def behind_question(told: list[Json]) -> str:
     return text.partition(": reason`.")[2].removeprefix("\n\n")
 
 
-def consent(*, inline_wait_s: float = 5.0, on_reject: Literal["abort", "continue"] = "abort") -> Consent:
-    return Consent(inline_wait_s=inline_wait_s, on_reject=on_reject)
+def settings(*, inline_wait_s: float = 5.0, on_reject: Literal["abort", "continue"] = "abort") -> ApprovalSettings:
+    return ApprovalSettings(inline_wait_s=inline_wait_s, on_reject=on_reject)
 
 
 async def _works(asked: ToolCall) -> ToolResult:
@@ -106,7 +106,7 @@ class Bench:
     refuses: Refuses = _never
     doubts: Doubts = _agrees
     limits: LoopLimits = field(default_factory=LoopLimits)
-    asks: Consent = field(default_factory=consent)
+    asks: ApprovalSettings = field(default_factory=settings)
     untrusted: bool = False  # `look` reads what strangers wrote
     policy: Policy = field(default_factory=lambda: Policy(trust_llm="always", default="confirm"))
     assessors: dict[str, RiskAssessor] = field(default_factory=dict)
@@ -120,7 +120,7 @@ class Bench:
     on_call: Callable[[], None] = lambda: None
     is_open: bool = False
 
-    async def agents(self) -> Agents:
+    async def agents(self) -> AgentLoops:
         """As a process would have them that has just begun."""
         if not self.is_open:
             await self.store.open()
@@ -133,30 +133,30 @@ class Bench:
             await load_catalog({"look": Configured(look, untrusted=self.untrusted), "peek": Configured(peek)}),
             Gate(self.policy, self.assessors, rules=self.rules),
         )
-        self.tail = Tail(self.store)
-        self.keeper = Keeper(self.store, clock=clock, resume=_unexpected)
+        self.feed = EventFeed(self.store)
+        self.leases = Leases(self.store, clock=clock, resume=_unexpected)
         self.equipment = Equipment(judge, Runner(Results(), counters=self.counters, clock=clock), _hold)
         in_use = InUse(lambda: self.equipment)
-        self.desk = Desk(
+        self.approvals = Approvals(
             self.store,
-            self.tail,
+            self.feed,
             in_use,
             counters=self.counters,
             clock=clock,
             expires_s=3600.0,
             on_reject=self.asks.on_reject,
         )
-        self.crew = Crew(
+        self.parts = AgentParts(
             in_use=in_use,
-            desk=self.desk,
-            tail=self.tail,
-            keeper=self.keeper,
-            consent=self.asks,
+            approvals=self.approvals,
+            feed=self.feed,
+            leases=self.leases,
+            settings=self.asks,
             store=self.store,
             counters=self.counters,
             clock=clock,
         )
-        return Agents(self.crew)
+        return AgentLoops(self.parts)
 
     def reload(self, **rules: Rule) -> None:
         """From now on these rules are in use, whatever a run began with."""
@@ -176,7 +176,7 @@ class Bench:
         """What comes of the run in another process, or in the request that brings a decision."""
         agents = await self.agents()
         self.clock.advance(60.0)  # whoever had the run before is gone
-        run = await self.keeper.claim("run_1", *(states or ("running", "awaiting_approval")))
+        run = await self.leases.claim("run_1", *(states or ("running", "awaiting_approval")))
         assert run is not None, await self.stored()
         exchange = replace(exchange_of(Resume(run, messages), approvals="turn"), **facts)  # type: ignore[arg-type]
         return await told_by(await agents.stage(self.limits)(exchange, self._model))
@@ -189,19 +189,19 @@ class Bench:
     async def steps(self) -> list[StoredStep]:
         return list(await self.store.steps("run_1", tenant="t"))
 
-    async def approvals(self) -> list[Approval]:
+    async def pending_approvals(self) -> list[Approval]:
         return list(await self.store.approvals(tenant="t", run_id="run_1", limit=100))
 
     async def decide(self, *, approve: bool = True, index: int = -1, **wish: object) -> Approval:
-        asked = (await self.approvals())[index]
-        return await self.desk.rule(
+        asked = (await self.pending_approvals())[index]
+        return await self.approvals.decide(
             asked.id,
-            Wish(approve=approve, via="rest", **wish),  # type: ignore[arg-type]
+            Decision(approve=approve, via="rest", **wish),  # type: ignore[arg-type]
             caller=CALLER,
         )
 
     async def close(self) -> None:
-        await self.tail.close()
+        await self.feed.close()
         await self.store.close()
 
     async def _does(self, asked: ToolCall) -> ToolResult:

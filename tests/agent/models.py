@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import orjson
 import pytest
 
-from gateway.context.model import ModelCore
+from gateway.context.model import ModelCall
 from gateway.context.target import Target
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Chunk, Exchange
@@ -62,7 +62,7 @@ def exchange(header: bytes = b"", credential: bytes = b"", **body: object) -> Ex
 class Models:
     """`upstreams` and their `targets`, in the order of the configuration."""
 
-    core: ModelCore
+    core: ModelCall
     upstreams: list[FakeUpstream]
     targets: list[Target]
     clock: ManualClock = field(default_factory=ManualClock)
@@ -111,7 +111,7 @@ async def models(
         pool = Pool(Endpoint(**given), clock=clock)  # type: ignore[arg-type]
         targets.append(Target(pool, tuple(names), UpstreamTally()))
     try:
-        yield Models(ModelCore(targets, fixed=fixed, model=model, clock=clock), upstreams, targets, clock)
+        yield Models(ModelCall(targets, fixed=fixed, model=model, clock=clock), upstreams, targets, clock)
     finally:
         for target in targets:
             for connection in list(target.pool.open):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.agent.budget import Budget
+from gateway.agent.budget import TimeBudget
 from gateway.errors import GatewayError
 from gateway.testing.clock import ManualClock
 from tests.agent.doubles import Clock
@@ -15,8 +15,8 @@ def over() -> GatewayError:
     return GatewayError("agent_timeout", "Too long.")
 
 
-def budget(limit_s: float, *, spent_s: float = 0.0, clock: ManualClock | None = None) -> Budget:
-    made = Budget(limit_s, clock=Clock(clock or ManualClock()), expiry=over)
+def budget(limit_s: float, *, spent_s: float = 0.0, clock: ManualClock | None = None) -> TimeBudget:
+    made = TimeBudget(limit_s, clock=Clock(clock or ManualClock()), expiry=over)
     made.restore(spent_s)
     return made
 

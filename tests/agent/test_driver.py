@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import orjson
 import pytest
 
-from gateway.contracts.exchange import Reply, Tell
+from gateway.contracts.exchange import Emit, Reply
 from gateway.contracts.journal import Change
 from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.store import HiddenTurn, Json, StoreError
@@ -15,7 +15,7 @@ from gateway.errors import GatewayError
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs.live import EFFECTS, RECORDED
 
-from .benches import USAGE, Bench, Harmless, answer, call, consent, texts, workflow
+from .benches import USAGE, Bench, Harmless, answer, call, settings, texts, workflow
 from .doubles import samples
 from .models import chunk
 
@@ -205,12 +205,12 @@ async def marks_of(reply: Reply) -> list[str]:
     """The marks for whoever keeps the run, in order."""
     marks: list[str] = []
 
-    def tell(one: str | Json) -> None:
+    def emit(one: str | Json) -> None:
         if isinstance(one, dict):
             marks.extend(mark for mark in (RECORDED, EFFECTS) if mark in one)
 
-    stream: Callable[[Tell], Awaitable[None]] = reply.stream
-    await stream(tell)
+    stream: Callable[[Emit], Awaitable[None]] = reply.stream
+    await stream(emit)
     await reply.release()
     return marks
 
@@ -263,7 +263,7 @@ async def test_a_model_that_fails_names_the_step() -> None:
 
 async def test_a_workflow_does_not_go_on_without_a_step() -> None:
     """Whatever people's rejections do to the runs of models (`on_reject: continue`)."""
-    bench = Bench([answer("Never.")], asks=consent(on_reject="continue"))
+    bench = Bench([answer("Never.")], asks=settings(on_reject="continue"))
     assert "approve ap_" in texts(await bench.run(workflow=workflow(LOOK, SAY, x=1)))
     await bench.decide(approve=False)
     assert "was rejected" in texts(await bench.resumed())

@@ -49,10 +49,10 @@ async def test_a_call_that_was_approved_outlives_the_stop_of_its_process(tmp_pat
     store.driving = going = asyncio.ensure_future(bench.resumed())
     await asyncio.wait({going})
     assert going.cancelled() and bench.calls == []
-    (step,), (approval,) = await bench.steps(), await bench.approvals()
+    (step,), (approval,) = await bench.steps(), await bench.pending_approvals()
     assert (step.state, approval.state, (await bench.stored()).state) == ("requested", "approved", "running")
     assert texts(await bench.resumed()) == "Done." and xs(bench) == [1]
-    (approval,) = await bench.approvals()
+    (approval,) = await bench.pending_approvals()
     assert approval.state == "done"
     await bench.close()
 
@@ -78,7 +78,7 @@ async def test_a_reload_within_a_group_holds_for_the_next_call(rule: Rule, first
     if rule == "deny":
         assert said == "Done." and "refused by policy" in (await bench.steps())[1].result  # type: ignore[operator]
     else:
-        assert "approve ap_" in said and (await bench.approvals())[-1].state == "pending"
+        assert "approve ap_" in said and (await bench.pending_approvals())[-1].state == "pending"
         await bench.decide()
         assert texts(await bench.resumed()) == "Done." and xs(bench) == [1, 2]
     await bench.close()
@@ -119,7 +119,7 @@ async def test_what_a_zombie_did_is_told(ends: str, tmp_path: Path, monkeypatch:
     assert "unknown" in texts(await two.resumed("running"))
     if ends == "done":
         go.set()
-    looking = asyncio.ensure_future(one.keeper.run())
+    looking = asyncio.ensure_future(one.leases.run())
     await asyncio.wait({running})
     looking.cancel()
     await asyncio.wait({looking})

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.agent.loop import Action, Ask, Execute, Finish, Loop
 from gateway.agent.output.scanner import Calls, Malformed, Prose
-from gateway.contracts.calls import FoundCall, Planned, Told
+from gateway.contracts.calls import CallOutcome, FoundCall, PlannedCall
 from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.risk import Verdict
 from gateway.contracts.store import Json
@@ -39,21 +39,21 @@ class Run:
         )
 
     @staticmethod
-    def _plan(call: FoundCall, call_id: str) -> Planned:
+    def _plan(call: FoundCall, call_id: str) -> PlannedCall:
         asked = ToolCall(id=call_id, tool=call.tool, arguments=call.parameters, terminate=call.terminate)
-        return Planned(asked, None, AUTO, "Not run." if call.tool == "forbidden" else None)
+        return PlannedCall(asked, None, AUTO, "Not run." if call.tool == "forbidden" else None)
 
     def called(self, *calls: FoundCall, content: str = "") -> Action:
         return self.loop.answered(content, Calls(calls), finish_reason="stop")
 
-    def told(self, action: Action, *, whole: str | None = None) -> Action:
+    def outcome(self, action: Action, *, whole: str | None = None) -> Action:
         """What follows once the planned calls are done; each says `shown N`, or its refusal."""
         assert isinstance(action, Execute)
-        results = [Told(p.refusal or f"shown {i}", whole or f"whole {i}") for i, p in enumerate(action.planned)]
+        results = [CallOutcome(p.refusal or f"shown {i}", whole or f"whole {i}") for i, p in enumerate(action.planned)]
         return self.loop.executed(action.planned, results)
 
     def round(self, *calls: FoundCall, content: str = "") -> Action:
-        return self.told(self.called(*calls, content=content))
+        return self.outcome(self.called(*calls, content=content))
 
 
 def refused(code: str, act: Callable[[], Action]) -> GatewayError:
@@ -78,10 +78,10 @@ def refused(code: str, act: Callable[[], Action]) -> GatewayError:
         ("eos", "stop"),
     ],
 )
-def test_an_answer_in_text_ends_the_turn(told: str | None, reason: str) -> None:
+def test_an_answer_in_text_ends_the_turn(outcome: str | None, reason: str) -> None:
     """With the model's own reason where it is one that clients know; its text was streamed already."""
     run = Run()
-    assert run.loop.answered("Hello.", Prose(), finish_reason=told) == Finish("", reason)  # type: ignore[arg-type]
+    assert run.loop.answered("Hello.", Prose(), finish_reason=outcome) == Finish("", reason)  # type: ignore[arg-type]
     assert run.loop.messages == ()
 
 
@@ -94,7 +94,7 @@ def test_a_call_is_executed_and_its_result_goes_to_the_model() -> None:
     action = run.called(found(path="a"), content="Let me look.")
     assert isinstance(action, Execute)
     assert [p.call for p in action.planned] == [ToolCall(id="call_1", tool="look", arguments={"path": "a"})]
-    asked = run.told(action)
+    asked = run.outcome(action)
     assert asked == Ask(run.loop.messages)
     assert isinstance(asked, Ask)
     call: Json = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": '{"path":"a"}'}}
@@ -107,7 +107,7 @@ def test_a_call_is_executed_and_its_result_goes_to_the_model() -> None:
 def test_the_model_sees_the_shortened_result() -> None:
     """Not the whole one."""
     run = Run()
-    run.told(run.called(found()), whole="x" * 100_000)
+    run.outcome(run.called(found()), whole="x" * 100_000)
     assert run.loop.messages[1]["content"] == "shown 0"
     assert run.loop.messages[0]["content"] is None
 
@@ -125,7 +125,7 @@ def test_a_group_is_executed_in_order() -> None:
     action = run.called(found("a"), found("forbidden"), found("b"))
     assert isinstance(action, Execute)
     assert [p.call.tool for p in action.planned] == ["a", "forbidden", "b"]
-    asked = run.told(action)
+    asked = run.outcome(action)
     assert isinstance(asked, Ask)
     question, *results = asked.messages
     assert [call["id"] for call in question["tool_calls"]] == [result["tool_call_id"] for result in results]
@@ -147,13 +147,13 @@ def test_results_for_models_without_the_tool_role() -> None:
     run = Run(result_role="user")
     run.round(found("a", x=1), content="I look.")
     run.round(found("a", x=1), found("b"))
-    first, told, group, both = run.loop.messages
-    assert first["role"] == group["role"] == "assistant" and told["role"] == both["role"] == "user"
+    first, outcome, group, both = run.loop.messages
+    assert first["role"] == group["role"] == "assistant" and outcome["role"] == both["role"] == "user"
     said, _, call = first["content"].partition("\n")
     assert said == "I look."
     assert orjson.loads(call) == {"tool": "a", "parameters": {"x": 1}, "terminate": False}
     assert [one["tool"] for one in orjson.loads(group["content"])] == ["a", "b"]
-    assert told["content"] == "Result of the tool a:\nshown 0"
+    assert outcome["content"] == "Result of the tool a:\nshown 0"
     assert both["content"] == "Result of the tool a:\nshown 0\n\nResult of the tool b:\nshown 1"
 
 
@@ -163,7 +163,7 @@ def test_results_for_models_without_the_tool_role() -> None:
 def test_terminate_makes_the_result_the_answer() -> None:
     """The whole of it, without another question to the model; the pair is kept for later turns."""
     run = Run()
-    assert run.told(run.called(found(terminate=True)), whole="everything") == Finish("everything", "stop")
+    assert run.outcome(run.called(found(terminate=True)), whole="everything") == Finish("everything", "stop")
     assert [message["role"] for message in run.loop.hidden] == ["assistant", "tool"]
 
 
@@ -203,7 +203,7 @@ def test_a_mixed_answer_runs_ours_and_returns_theirs(terminate: bool) -> None:
     action = run.called(found("look", terminate=terminate), found("theirs"))
     assert isinstance(action, Execute)
     assert [p.call.tool for p in action.planned] == ["look"]
-    ended = run.told(action)
+    ended = run.outcome(action)
     assert isinstance(ended, Finish)
     assert (ended.text, ended.reason) == ("", "tool_calls")
     assert [call["function"]["name"] for call in ended.tool_calls] == ["theirs"]
@@ -298,7 +298,7 @@ def test_a_group_that_crosses_the_limit_is_refused_whole() -> None:
     action = run.called(found("c"), found("d", terminate=True))
     assert isinstance(action, Execute)
     assert all(p.refusal and "limit" in p.refusal for p in action.planned)
-    asked = run.told(action)
+    asked = run.outcome(action)
     assert isinstance(asked, Ask)
     assert [m["content"] for m in asked.messages[-2:]] == [p.refusal for p in action.planned]
     refused("agent_iteration_limit", lambda: run.called(found("e")))

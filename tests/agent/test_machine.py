@@ -4,7 +4,7 @@ from gateway.agent.loop import Ask, Execute, Loop
 from gateway.agent.machine import new_machine
 from gateway.agent.output.scanner import Calls
 from gateway.agent.progress import Progress
-from gateway.agent.workflow_loop import Script
+from gateway.agent.workflow_loop import WorkflowLoop
 from gateway.contracts.calls import FoundCall
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.plugin import LoopLimits
@@ -17,11 +17,11 @@ from .doubles import samples
 FUNCTION = {"name": "theirs", "parameters": {"type": "object"}}
 
 
-async def machine_of(bench: Bench, **facts: object) -> Loop | Script:
+async def machine_of(bench: Bench, **facts: object) -> Loop | WorkflowLoop:
     await bench.agents()
     given: dict[str, object] = {"body": BODY, "caller": CALLER, "chain": "main", **facts}
     exchange = Exchange(id="run_1", **given)  # type: ignore[arg-type]
-    return new_machine(bench.crew, LoopLimits(), exchange, Progress(Usage()))
+    return new_machine(bench.parts, LoopLimits(), exchange, Progress(Usage()))
 
 
 async def test_a_chat_is_a_loop_whose_calls_are_judged_and_counted() -> None:
@@ -43,7 +43,7 @@ async def test_a_workflow_is_a_script() -> None:
     bench = Bench([])
     use = workflow({"name": "a", "tool": "look", "with": {"x": "{{params.what}}"}}, what="a door")
     machine = await machine_of(bench, workflow=use)
-    assert isinstance(machine, Script)
+    assert isinstance(machine, WorkflowLoop)
     action = machine.begin()
     assert isinstance(action, Execute) and action.planned[0].call.arguments == {"x": "a door"}
     await bench.close()

@@ -4,12 +4,12 @@ from dataclasses import FrozenInstanceError, fields
 
 import pytest
 
-from gateway.agent.parts import Consent, Crew
+from gateway.agent.parts import AgentParts, ApprovalSettings
 
 
 def test_parts_are_given_once() -> None:
     """Nobody changes them while runs use them; the log of malformed answers alone has a default."""
-    consent = Consent(inline_wait_s=1.0, on_reject="abort")
+    settings = ApprovalSettings(inline_wait_s=1.0, on_reject="abort")
     with pytest.raises(FrozenInstanceError):
-        consent.inline_wait_s = 2.0  # type: ignore[misc]
-    assert [field.name for field in fields(Crew) if callable(field.default_factory)] == ["malformed"]
+        settings.inline_wait_s = 2.0  # type: ignore[misc]
+    assert [field.name for field in fields(AgentParts) if callable(field.default_factory)] == ["malformed"]

@@ -13,7 +13,7 @@ from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.testing.clock import ManualClock
 from gateway.tools.gate import Policy
 
-from .benches import Bench, answer, behind_question, call, consent, group, texts, workflow
+from .benches import Bench, answer, behind_question, call, group, settings, texts, workflow
 from .doubles import samples
 
 Error = Callable[[], StoreError]
@@ -69,9 +69,9 @@ def waits(bench: Bench) -> Mapping[str, float]:
 
 async def decided(store: Failing, *calls: str) -> Bench:
     """A run whose calls are all approved, in the hands of a process that is gone."""
-    bench = Bench([group(*calls), answer("Done.")], store=store, asks=consent())
+    bench = Bench([group(*calls), answer("Done.")], store=store, asks=settings())
     await bench.run()
-    for index in range(len(await bench.approvals())):
+    for index in range(len(await bench.pending_approvals())):
         await bench.decide(index=index)
     return bench
 
@@ -86,7 +86,7 @@ async def test_an_approved_call_waits_for_the_store(error: Error, times: int) ->
     store.failed = lambda: None if bench.calls == [] else pytest.fail("it ran before its line was written")
     assert texts(await bench.resumed()) == "Done."
     assert xs(bench) == [1] and (await bench.stored()).state == "completed"
-    assert [one.state for one in await bench.approvals()] == ["done"]
+    assert [one.state for one in await bench.pending_approvals()] == ["done"]
     assert waits(bench) == {"begun": 1, "resumed": 1}
     await bench.close()
 
@@ -113,7 +113,7 @@ async def test_a_group_waits_wherever_the_store_fails(fails_at: int) -> None:
     failing_at(store, fails_at)
     assert texts(await bench.resumed()) == "Done."
     assert xs(bench) == [1, 2, 3]
-    assert [one.state for one in await bench.approvals()] == ["done", "done"]
+    assert [one.state for one in await bench.pending_approvals()] == ["done", "done"]
     assert [step.state for step in await bench.steps()] == ["finished"] * 3
     told = [message["content"] for message in bench.asked[-1].body["messages"] if message["role"] == "tool"]
     assert told == [f"looked at {{'x': {x}}}" for x in (1, 2, 3)]
@@ -138,7 +138,7 @@ async def test_an_edited_call_stays_the_edited_one(fails_at: int) -> None:
 async def test_a_rejected_call_stays_rejected(fails_at: int) -> None:
     """`on_reject: continue`: the other one of the group runs, and the model reads what was said, once each."""
     store = Failing()
-    bench = Bench([group(risky(1), risky(2)), answer("Then not.")], store=store, asks=consent(on_reject="continue"))
+    bench = Bench([group(risky(1), risky(2)), answer("Then not.")], store=store, asks=settings(on_reject="continue"))
     await bench.run()
     await bench.decide(approve=False, index=0, comment="no")
     await bench.decide(index=1)
@@ -158,7 +158,7 @@ async def test_a_held_stream_waits_wherever_the_store_fails(fails_at: int) -> No
     failing_at(store, fails_at)
     running = asyncio.create_task(bench.run(approvals="hold"))
     async with asyncio.timeout(120):
-        while not bench.is_open or not await bench.approvals():
+        while not bench.is_open or not await bench.pending_approvals():
             await asyncio.sleep(0.005)
     await bench.decide()
     assert behind_question(await running) == "Done." and xs(bench) == [1]
@@ -198,7 +198,7 @@ async def test_a_question_that_is_on_record_does_not_end_with_the_store() -> Non
     bench = Bench([answer(risky()), answer("Done.")], store=store)
     failing_at(store, 2)
     asked = texts(await bench.run())
-    (approval,) = await bench.approvals()
+    (approval,) = await bench.pending_approvals()
     assert approval.state == "pending" and asked.count(f"approve {approval.id}") == 1
     assert (await bench.stored()).state == "awaiting_approval"
     assert [e.type for e in await bench.store.events(after=0, limit=9)] == ["approval.required", "run.parked"]
@@ -213,7 +213,7 @@ async def test_a_policy_that_changes_while_the_store_fails_still_asks_again() ->
     bench = await decided(store, risky())
     store.fails, store.failed = 2, lambda: bench.reload(look="confirm")
     asked = texts(await bench.resumed())
-    old, new = await bench.approvals()
+    old, new = await bench.pending_approvals()
     assert (old.state, new.state) == ("cancelled", "pending") and new.id in asked and bench.calls == []
     events = [e.type for e in await bench.store.events(after=0, limit=20)]
     assert events.count("approval.resolved") == 2, "the decision, and that it holds no more"
@@ -240,7 +240,7 @@ async def test_a_store_that_stays_away_ends_no_run(on_wait: str) -> None:
     assert waits(bench) == {"begun": 1, "left": 1}
     store.fails = store.unreadable = 0
     assert (await bench.stored()).state in ("running", "awaiting_approval") and bench.calls == []
-    assert [one.state for one in await bench.approvals()] == ["approved"]
+    assert [one.state for one in await bench.pending_approvals()] == ["approved"]
     assert texts(await bench.resumed()) == "Done." and xs(bench) == [1]
     await bench.close()
 

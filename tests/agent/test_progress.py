@@ -101,7 +101,7 @@ async def test_no_call_runs_twice_wherever_the_process_dies(at: int, written: bo
     if is_unknown:
         assert (await after.stored()).state == "unknown" and "unknown" in texts(told)
         assert effects.done == done_before, "nothing ran again"
-        assert await after.keeper.claim("run_1", "running", "awaiting_approval") is None
+        assert await after.leases.claim("run_1", "running", "awaiting_approval") is None
     else:
         assert texts(told).endswith("All done.") and (await after.stored()).state == "completed"
         assert effects.done == [0, 1, 2]
@@ -171,7 +171,7 @@ async def test_an_approved_call_that_was_interrupted_asks_nobody_again(tmp_path:
     after = Bench([answer("Done.")], does=effects, store=SqliteStore(place))
     after.clock.advance(100)
     assert texts(await after.resumed()) == "Done." and effects.done == [1]
-    assert [approval.state for approval in await after.approvals()] == ["done"]
+    assert [approval.state for approval in await after.pending_approvals()] == ["done"]
     await after.close()
 
 

@@ -33,7 +33,7 @@ async def test_a_held_answer_has_its_question_once() -> None:
     """An event each time that it waits; the question only where it is about other calls than the one that stands."""
     bench = Bench([])
     await bench.agents()
-    questions = Questions(bench.desk, RUN)
+    questions = Questions(bench.approvals, RUN)
     assert [isinstance(chunk, str) for chunk in await held(questions, "ap_1", "ap_2")] == [True, False]
     assert [isinstance(chunk, str) for chunk in await held(questions, "ap_1", "ap_2")] == [False]
     assert questions.last([FIRST, SECOND]).startswith("Nobody has decided so far")
@@ -46,9 +46,9 @@ async def test_who_may_not_decide_is_asked_nothing() -> None:
     """But told who may; what ends a held answer says when to come back."""
     bench = Bench([])
     await bench.agents()
-    questions = Questions(bench.desk, replace(RUN, caller=Caller("bob", "acme", frozenset(("context",)))))
+    questions = Questions(bench.approvals, replace(RUN, caller=Caller("bob", "acme", frozenset(("context",)))))
     (question, _) = await held(questions, "ap_1")
     assert isinstance(question, str) and "Your key may not decide" in question and "To answer" not in question
     assert "repeat your request" in questions.last([FIRST])
-    assert Questions(bench.desk, RUN).language == "en"
+    assert Questions(bench.approvals, RUN).language == "en"
     await bench.close()

@@ -15,7 +15,7 @@ from gateway.errors import GatewayError
 from gateway.tools.gate import Policy
 from tests.telling import told, whole
 
-from .benches import Bench, Harmless, answer, behind_question, call, consent, group, texts
+from .benches import Bench, Harmless, answer, behind_question, call, group, settings, texts
 from .doubles import samples
 
 RISKY = "high"
@@ -44,7 +44,7 @@ def events_of(told: list[Json]) -> list[str]:
 
 async def until_asked(bench: Bench) -> None:
     async with asyncio.timeout(120):
-        while not bench.is_open or not await bench.approvals():
+        while not bench.is_open or not await bench.pending_approvals():
             await asyncio.sleep(0.005)
 
 
@@ -55,7 +55,7 @@ async def test_a_turn_ends_with_the_question() -> None:
     """Nothing ran; the text says exactly what would, and how to answer; the run is in the store."""
     bench = Bench([answer("I will look. ", risky())])
     told = await bench.run()
-    (approval,) = await bench.approvals()
+    (approval,) = await bench.pending_approvals()
     assert bench.calls == [] and approval.state == "pending"
     said = texts(told)
     assert said.startswith("I will look. ") and f"approve {approval.id}" in said and "x: 1" in said
@@ -77,11 +77,11 @@ async def test_an_approved_call_runs_once_and_the_run_goes_on() -> None:
     sent = bench.asked[1].body["messages"]
     assert [m["role"] for m in sent] == ["user", "assistant", "tool"]
     assert sent[1]["content"] == "Let me see. " and sent[2]["content"] == "looked at {'x': 1}"
-    (approval,) = await bench.approvals()
+    (approval,) = await bench.pending_approvals()
     assert (approval.state, approval.via, approval.decided_by) == ("done", "rest", "c")
     run = await bench.stored()
     assert (run.state, run.effects, run.owner) == ("completed", True, None)
-    assert await bench.keeper.claim("run_1", "running", "awaiting_approval") is None
+    assert await bench.leases.claim("run_1", "running", "awaiting_approval") is None
     await bench.close()
 
 
@@ -102,7 +102,7 @@ async def test_a_rejection_ends_the_run_and_says_what_did_not_run() -> None:
 
 async def test_a_rejection_can_be_told_to_the_model() -> None:
     """`on_reject: continue`: the other calls of the group run, and the model reads what the person said."""
-    bench = Bench([group(risky(1), risky(2)), answer("Then not.")], asks=consent(on_reject="continue"))
+    bench = Bench([group(risky(1), risky(2)), answer("Then not.")], asks=settings(on_reject="continue"))
     await bench.run()
     await bench.decide(approve=False, index=0, comment="no")
     await bench.decide(index=1)
@@ -117,10 +117,10 @@ async def test_calls_of_a_group_are_asked_for_at_once() -> None:
     """And one rejection ends them all."""
     bench = Bench([group(risky(1), risky(2))])
     told = await bench.run()
-    first, second = await bench.approvals()
+    first, second = await bench.pending_approvals()
     assert f"approve {first.id} {word_of(first)} {second.id} {word_of(second)}" in texts(told)
     await bench.decide(approve=False, index=1)
-    assert [a.state for a in await bench.approvals()] == ["rejected", "rejected"]
+    assert [a.state for a in await bench.pending_approvals()] == ["rejected", "rejected"]
     assert "rejected" in texts(await bench.resumed()) and bench.calls == []
     await bench.close()
 
@@ -130,7 +130,7 @@ async def test_a_group_goes_on_only_once_all_of_it_is_decided() -> None:
     bench = Bench([group(risky(1), risky(2)), answer("Both.")])
     await bench.run()
     await bench.decide(index=0)
-    assert await bench.keeper.claim("run_1", "awaiting_approval") is None
+    assert await bench.leases.claim("run_1", "awaiting_approval") is None
     await bench.decide(index=1)
     assert texts(await bench.resumed()) == "Both."
     assert [c.arguments for c in bench.calls] == [{"x": 1}, {"x": 2}]
@@ -142,7 +142,7 @@ async def test_an_expired_approval_ends_the_run() -> None:
     bench = Bench([answer(risky())])
     await bench.run()
     bench.clock.advance(3601)
-    await bench.desk.expire()
+    await bench.approvals.expire()
     with pytest.raises(GatewayError) as refused:
         await bench.decide()
     assert refused.value.code == "approval_expired"
@@ -156,7 +156,7 @@ async def test_nobody_is_asked_where_that_is_not_wanted() -> None:
     bench = Bench([answer(risky())])
     told = await bench.run(approvals="reject")
     assert "nobody is asked here" in texts(told) and bench.calls == []
-    assert await bench.approvals() == [] and (await bench.stored()).state == "rejected"
+    assert await bench.pending_approvals() == [] and (await bench.stored()).state == "rejected"
     await bench.close()
 
 
@@ -178,7 +178,7 @@ async def test_a_held_stream_goes_on_when_the_call_is_approved() -> None:
 
 async def test_a_held_stream_becomes_a_turn() -> None:
     """After a while, with a word that it did: the question stands there already."""
-    bench = Bench([answer(risky()), answer("Done.")], asks=consent(inline_wait_s=0.02))
+    bench = Bench([answer(risky()), answer("Done.")], asks=settings(inline_wait_s=0.02))
     told = await bench.run(approvals="hold")
     assert behind_question(told).startswith("Nobody has decided so far")
     assert (await bench.stored()).state == "awaiting_approval"
@@ -248,7 +248,7 @@ async def test_an_edit_that_does_not_fit_the_tool_is_refused() -> None:
     with pytest.raises(GatewayError) as refused:
         await bench.decide(arguments={"x": 1})
     assert refused.value.code == "edit_refused"
-    assert (await bench.approvals())[0].state == "pending"
+    assert (await bench.pending_approvals())[0].state == "pending"
     await bench.close()
 
 
@@ -261,7 +261,7 @@ async def test_an_approval_does_not_hold_for_another_policy() -> None:
     with pytest.raises(GatewayError) as stale:
         await bench.decide()
     assert stale.value.code == "approval_stale"
-    old, new = await bench.approvals()
+    old, new = await bench.pending_approvals()
     assert (old.state, new.state) == ("cancelled", "pending") and new.id in stale.value.message
     await bench.decide()
     assert texts(await bench.resumed()) == "Fine." and len(bench.calls) == 1
@@ -276,7 +276,7 @@ async def test_a_policy_that_changes_behind_the_decision_asks_again() -> None:
     bench.policy = Policy(trust_llm="never", default="confirm")
     assert "approve ap_" in texts(await bench.resumed())
     assert bench.calls == []
-    assert [a.state for a in await bench.approvals()] == ["cancelled", "pending"]
+    assert [a.state for a in await bench.pending_approvals()] == ["cancelled", "pending"]
     await bench.close()
 
 

@@ -20,7 +20,7 @@ from gateway.runs.lease import LEASE_S
 from gateway.tools.gate import Policy
 from tests.telling import stepping, whole
 
-from .benches import CALLER, Bench, answer, behind_question, call, consent, group, texts, told_by
+from .benches import CALLER, Bench, answer, behind_question, call, group, settings, texts, told_by
 from .doubles import samples
 from .models import chunk
 
@@ -93,7 +93,7 @@ async def until(reached: Callable[[], bool]) -> None:
 
 async def until_asked(bench: Bench) -> None:
     async with asyncio.timeout(120):
-        while not bench.is_open or not await bench.approvals():
+        while not bench.is_open or not await bench.pending_approvals():
             await asyncio.sleep(0.002)
 
 
@@ -136,7 +136,7 @@ async def test_a_question_that_cannot_be_written_down_is_not_asked() -> None:
     with pytest.raises(GatewayError) as failed:
         await bench.run()
     assert (failed.value.code, failed.value.facts.status) == ("store_full", 507)
-    assert bench.calls == [] and await bench.approvals() == []
+    assert bench.calls == [] and await bench.pending_approvals() == []
     await bench.close()
 
 
@@ -162,7 +162,7 @@ async def test_who_wants_to_be_asked_before_is() -> None:
     bench = Bench([answer("I will."), answer(call(x=1)), answer(call(x=2)), answer("Done.")])
     await bench.run(intent=ASK, conversation="c1")
     assert "approve ap_" in texts(await bench.run(conversation="c1")) and bench.calls == []
-    (asked,) = await bench.approvals()
+    (asked,) = await bench.pending_approvals()
     assert (asked.basis, asked.rule) == ("operator", "asked_for")
     await bench.store.cancel("run_1", tenant="t", now_s=0.0, events=(), audit=())
     for conversation in ("c2", None):
@@ -204,7 +204,7 @@ async def test_a_wish_to_be_asked_is_never_lost_with_the_store() -> None:
 async def test_a_long_group_of_all_kinds_runs_in_its_order() -> None:
     """Each call has its result, and the model gets them in the order in which it asked."""
     calls = [call(x=0), risky(1), call("lok", x=2), call(x=3), risky(4), call("look", y=5, x=5), risky(6), call(x=7)]
-    bench = Bench([group(*calls), answer("Done.")], asks=consent(on_reject="continue"))
+    bench = Bench([group(*calls), answer("Done.")], asks=settings(on_reject="continue"))
     assert "approve" in texts(await bench.run())
     assert xs(bench) == [0]
     for index, approve in enumerate((True, False, True)):
@@ -233,7 +233,7 @@ async def test_a_group_that_waits_twice_runs_nothing_twice() -> None:
     bench = Bench([group(risky(0), risky(1), risky(2)), answer("Done.")])
     await bench.run()
     for n in range(3):
-        assert await bench.keeper.claim("run_1", "awaiting_approval") is None
+        assert await bench.leases.claim("run_1", "awaiting_approval") is None
         await bench.decide(index=n)
     assert texts(await bench.resumed()) == "Done." and xs(bench) == [0, 1, 2]
     await bench.close()
@@ -252,7 +252,7 @@ async def test_the_last_word_of_a_tool_ends_a_run_that_goes_on() -> None:
 @pytest.mark.parametrize("dies", [False, True])
 async def test_a_call_that_was_rejected_is_nobodys_last_word(dies: bool, tmp_path: Path) -> None:
     """It never ran, so the model is told, whatever it wanted to come of the call; also by another process."""
-    place, continues = str(tmp_path / "gateway.db"), consent(on_reject="continue")
+    place, continues = str(tmp_path / "gateway.db"), settings(on_reject="continue")
     calls = group(risky(0, terminate=True), risky(1))
     bench = Bench([calls, KilledError() if dies else answer("Then not.")], asks=continues, store=SqliteStore(place))
     await bench.run()
@@ -341,7 +341,7 @@ async def test_an_approval_that_expires_while_a_stream_is_held_ends_it() -> None
     running = asyncio.create_task(bench.run(approvals="hold"))
     await until_asked(bench)
     bench.clock.advance(3601)
-    await bench.desk.expire()
+    await bench.approvals.expire()
     assert "in time" in texts(await running)
     assert (await bench.stored()).state == "expired" and bench.calls == []
     await bench.close()
@@ -353,12 +353,12 @@ async def test_a_run_that_is_cancelled_while_its_stream_is_held_says_so() -> Non
     running = asyncio.create_task(bench.run(approvals="hold"))
     await until_asked(bench)
     await bench.store.cancel("run_1", tenant="t", now_s=1.0, events=(), audit=())
-    bench.tail.nudge()
+    bench.feed.nudge()
     told = await running
     assert "cancelled together with its run" in texts(told)
     assert [c["finish_reason"] for one in told for c in one["choices"] if "finish_reason" in c] == ["stop"]
     assert (await bench.stored()).state == "cancelled" and bench.calls == []
-    assert [one.state for one in await bench.approvals()] == ["cancelled"]
+    assert [one.state for one in await bench.pending_approvals()] == ["cancelled"]
     await bench.close()
 
 
@@ -391,7 +391,7 @@ async def test_a_run_that_fails_asks_nobody_any_more() -> None:
     with pytest.raises(GatewayError) as failed:
         await running
     assert failed.value.code == "agent_timeout"
-    assert [one.state for one in await bench.approvals()] == ["unknown", "cancelled"]
+    assert [one.state for one in await bench.pending_approvals()] == ["unknown", "cancelled"]
     with pytest.raises(GatewayError) as late:
         await bench.decide(index=1)
     assert late.value.code == "decision_conflict"
@@ -475,10 +475,10 @@ async def test_who_lost_a_run_in_the_middle_of_a_call_is_stopped(
     running = asyncio.create_task(one.run())
     await asyncio.wait_for(began.wait(), 120)
     await two.agents()
-    assert await two.keeper.claim("run_1", "running") is None, "its lease holds"
+    assert await two.leases.claim("run_1", "running") is None, "its lease holds"
     one.clock.advance(LEASE_S + 1)
     text = texts(await two.resumed("running"))
-    looking = asyncio.create_task(one.keeper.run())
+    looking = asyncio.create_task(one.leases.run())
     await asyncio.wait({running})
     assert ended.is_set() and (running.cancelled() or isinstance(running.exception(), GatewayError))
     looking.cancel()

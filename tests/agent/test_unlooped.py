@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gateway.agent.unlooped import unlooped
-from gateway.contracts.exchange import Chunk, Exchange, Reply, Tell
+from gateway.contracts.exchange import Chunk, Emit, Exchange, Reply
 from gateway.dialects.imitation import INSTEAD
 from gateway.runs.live import ANSWERS
 
@@ -16,9 +16,9 @@ ID = "ap_a2b3c4d5e6f7g2h3i4j5k6l7mq"
 
 async def told(*chunks: Chunk) -> list[Chunk]:
     async def model(_exchange: Exchange) -> Reply:
-        async def stream(tell: Tell) -> None:
+        async def stream(emit: Emit) -> None:
             for chunk in chunks:
-                tell(chunk)
+                emit(chunk)
 
         async def release() -> None:
             """Nothing is held."""

@@ -8,8 +8,8 @@ import pytest
 
 from gateway.agent.loop import Action, Ask, Execute, Finish
 from gateway.agent.output.scanner import Calls, Malformed, Prose
-from gateway.agent.workflow_loop import RESULT_CHARS, Script
-from gateway.contracts.calls import FoundCall, Planned, Told
+from gateway.agent.workflow_loop import RESULT_CHARS, WorkflowLoop
+from gateway.contracts.calls import CallOutcome, FoundCall, PlannedCall
 from gateway.contracts.risk import Verdict
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolCall
@@ -24,11 +24,11 @@ SAID = {"name": "said", "model": "What of {{steps.rows}}?"}
 REPORT = {"name": "report", "prompt": "# {{params.title}}\n{{steps.said}}"}
 
 
-def script(*steps: Json, **parameters: Any) -> Script:
+def script(*steps: Json, **parameters: Any) -> WorkflowLoop:
     """A run of a workflow with these steps; its tool `forbidden` is refused, `risky` needs a person."""
     tree = {"name": "w", "description": "x", "steps": steps}
     numbers = itertools.count(1)
-    return Script(
+    return WorkflowLoop(
         workflow=Workflow.model_validate(tree),
         parameters=parameters,
         plan=_plan,
@@ -38,21 +38,21 @@ def script(*steps: Json, **parameters: Any) -> Script:
     )
 
 
-def _plan(call: FoundCall, call_id: str) -> Planned:
+def _plan(call: FoundCall, call_id: str) -> PlannedCall:
     asked = ToolCall(id=call_id, tool=call.tool, arguments=call.parameters, terminate=call.terminate)
     refusal = "Not run: refused by policy. No." if call.tool == "forbidden" else None
-    return Planned(asked, None, CONFIRM if call.tool == "risky" else AUTO, refusal)
+    return PlannedCall(asked, None, CONFIRM if call.tool == "risky" else AUTO, refusal)
 
 
-def ran(run: Script, action: Action, whole: str, *, ok: bool = True) -> Action:
+def ran(run: WorkflowLoop, action: Action, whole: str, *, ok: bool = True) -> Action:
     """What follows once the one call is done."""
     assert isinstance(action, Execute)
     (planned,) = action.planned
     text = planned.refusal or whole
-    return run.executed(action.planned, [Told(f"shown {text[:10]}", text, ok=ok)])
+    return run.executed(action.planned, [CallOutcome(f"shown {text[:10]}", text, ok=ok)])
 
 
-def said(run: Script, action: Action, text: str, *, finish_reason: str | None = "stop") -> Action:
+def said(run: WorkflowLoop, action: Action, text: str, *, finish_reason: str | None = "stop") -> Action:
     assert isinstance(action, Ask)
     return run.answered(text, Prose(), finish_reason=finish_reason)
 
@@ -65,7 +65,7 @@ def failed(act: Any) -> str:
     return error.value.message
 
 
-def again(run: Script) -> Script:
+def again(run: WorkflowLoop) -> WorkflowLoop:
     """The same run in another process, as its record has it."""
     other = script(*run.workflow.definition()["steps"], **run.parameters)
     other.restore(orjson.loads(orjson.dumps(run.snapshot())), [])
@@ -130,12 +130,12 @@ def test_an_answer_that_looks_like_a_call_is_text(outcome: Any) -> None:
         (None, "stop"),
     ],
 )
-def test_the_end_of_the_last_answer_is_told(told: str | None, reason: str) -> None:
+def test_the_end_of_the_last_answer_is_told(outcome: str | None, reason: str) -> None:
     """A client learns that it was cut off; of other steps that is not the client's."""
     run = script({"name": "a", "model": "x"})
-    assert said(run, run.begin(), "hi", finish_reason=told) == Finish("hi", reason)  # type: ignore[arg-type]
+    assert said(run, run.begin(), "hi", finish_reason=outcome) == Finish("hi", reason)  # type: ignore[arg-type]
     run = script({"name": "a", "model": "x"}, {"name": "b", "prompt": "y"})
-    assert said(run, run.begin(), "hi", finish_reason=told) == Finish("y", "stop")
+    assert said(run, run.begin(), "hi", finish_reason=outcome) == Finish("y", "stop")
 
 
 def test_a_tool_at_the_end_tells_its_whole_result() -> None:
@@ -233,7 +233,7 @@ def test_a_run_goes_on_from_its_record() -> None:
     later = again(other)
     # Its round is open in the record: the call that was started is told to the machine as it stands.
     assert isinstance(action, Execute) and action.planned[0].call.arguments == {"text": "It is one."}
-    assert later.executed(action.planned, [Told("saved", "saved")]) == Finish("saved", "stop")
+    assert later.executed(action.planned, [CallOutcome("saved", "saved")]) == Finish("saved", "stop")
     assert later.asked == 2
 
 

@@ -13,10 +13,10 @@ from multidict import CIMultiDictProxy
 
 from gateway.agent.loop import Ask, Execute, Finish
 from gateway.agent.output.scanner import Prose
-from gateway.agent.workflow_loop import Script
+from gateway.agent.workflow_loop import WorkflowLoop
 from gateway.api.workflows import Begun, Wanted, WorkflowPages
 from gateway.contracts.caller import Caller
-from gateway.contracts.calls import FoundCall, Planned, Told
+from gateway.contracts.calls import CallOutcome, FoundCall, PlannedCall
 from gateway.contracts.journal import Change, StoredRun
 from gateway.contracts.risk import Verdict
 from gateway.contracts.store import Json
@@ -97,7 +97,7 @@ class Bureau:
 
     async def _drive(self, there: StoredRun, wanted: Wanted) -> None:
         """To the end of the run, or to where it waits for a person."""
-        script = Script(wanted.workflow, wanted.parameters, _plan, lambda: "call_1", there.id, _filled)
+        script = WorkflowLoop(wanted.workflow, wanted.parameters, _plan, lambda: "call_1", there.id, _filled)
         action = script.begin()
         try:
             while not isinstance(action, Finish):
@@ -105,7 +105,9 @@ class Bureau:
                     await self.store.write(_waiting(there))
                     return
                 if isinstance(action, Execute):
-                    action = script.executed(action.planned, [Told("Error: it broke", "Error: it broke", ok=False)])
+                    action = script.executed(
+                        action.planned, [CallOutcome("Error: it broke", "Error: it broke", ok=False)]
+                    )
                 else:
                     action = script.answered(await _said(action), Prose(), finish_reason="stop")
         except GatewayError as error:
@@ -119,16 +121,16 @@ def _filled(_tool: str, arguments: Mapping[str, object], values: Values) -> Json
     return filled_object(arguments, values)
 
 
-def _plan(found: FoundCall, call_id: str) -> Planned:
-    return Planned(ToolCall(id=call_id, tool=found.tool, arguments=found.parameters), None, AUTO)
+def _plan(found: FoundCall, call_id: str) -> PlannedCall:
+    return PlannedCall(ToolCall(id=call_id, tool=found.tool, arguments=found.parameters), None, AUTO)
 
 
 async def _said(asked: Ask) -> str:
     """The model repeats what it is told; what ends with `sleep` never comes back."""
-    told: str = asked.messages[0]["content"]
-    if told.endswith("sleep"):
+    outcome: str = asked.messages[0]["content"]
+    if outcome.endswith("sleep"):
         await asyncio.Event().wait()
-    return f"[{told}]"
+    return f"[{outcome}]"
 
 
 def _waiting(there: StoredRun) -> Change:

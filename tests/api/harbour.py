@@ -12,7 +12,7 @@ from gateway.config.schema.mcp import McpServer
 from gateway.contracts.caller import Caller
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
-from gateway.mcp.servers import Fleet
+from gateway.mcp.servers import McpServers
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.telemetry.counters import ContextCounters
 from tests.lanes.assembled import Lane, assembled
@@ -46,9 +46,9 @@ class Harbour:
 
     store: SqliteStore
     yard: Yard
-    fleet: Fleet
+    mcp_servers: McpServers
     other_yard: Yard
-    other: Fleet
+    other: McpServers
     lane: Lane
     session: ClientSession
     clock: Wall = field(default_factory=Wall)
@@ -79,13 +79,14 @@ async def moored(**servers: Mapping[str, object]) -> AsyncIterator[Harbour]:
     await store.open()
     counters = ContextCounters()
     fleets = [
-        Fleet(store, build=yard.build, worker=f"w{i}", counters=counters, clock=clock) for i, yard in enumerate(yards)
+        McpServers(store, build=yard.build, worker=f"w{i}", counters=counters, clock=clock)
+        for i, yard in enumerate(yards)
     ]
-    for fleet in fleets:
-        fleet.configure({name: McpServer.model_validate(server) for name, server in servers.items()})
-        await fleet.refresh()
+    for mcp_servers in fleets:
+        mcp_servers.configure({name: McpServer.model_validate(server) for name, server in servers.items()})
+        await mcp_servers.refresh()
         for name in servers:
-            await fleet.settled(name)
+            await mcp_servers.settled(name)
 
     def authorise(request: web.Request, *scopes: str) -> Caller:
         caller = KEYS.get(request.headers.get("X-Gateway-Key", ""))
@@ -96,12 +97,12 @@ async def moored(**servers: Mapping[str, object]) -> AsyncIterator[Harbour]:
         return caller
 
     app = web.Application(middlewares=[errors])
-    for method, path, handler in ServicePages(fleet=lambda: fleets[0], authorise=authorise).routes():
+    for method, path, handler in ServicePages(mcp_servers=lambda: fleets[0], authorise=authorise).routes():
         app.router.add_route(method, path, handler)
     try:
         async with assembled(pages=app, own_paths=(SERVICES.encode(),)) as lane, ClientSession() as session:
             yield Harbour(store, yards[0], fleets[0], yards[1], fleets[1], lane, session, clock)
     finally:
-        for fleet in fleets:
-            await fleet.close()
+        for mcp_servers in fleets:
+            await mcp_servers.close()
         await store.close()

@@ -13,14 +13,14 @@ from gateway.api.events.socket import SocketPages
 from gateway.api.memories import MemoryPages
 from gateway.api.remembered import RememberedPages
 from gateway.api.runs import RunPages
-from gateway.approvals.approvals import Desk
+from gateway.approvals.approvals import Approvals
 from gateway.contracts.caller import Caller
-from gateway.contracts.journal import Approval, Change, Ruled, Ruling, RunEvent, StoredRun
+from gateway.contracts.journal import Approval, Change, DecisionResult, DecisionWrite, RunEvent, StoredRun
 from gateway.contracts.risk import Verdict
 from gateway.contracts.store import Json, StoreError
 from gateway.errors import GatewayError
 from gateway.plugins.stores.sqlite import SqliteStore
-from gateway.runs.event_feed import Tail
+from gateway.runs.event_feed import EventFeed
 from gateway.telemetry.counters import ContextCounters
 from gateway.tools.remembered import Binding
 from tests.lanes.assembled import Lane, assembled
@@ -65,9 +65,9 @@ class Ledger(SqliteStore):
         self._fail_if_full()
         await super().write(change)
 
-    async def rule_all(self, rulings: Sequence[Ruling]) -> Sequence[tuple[Ruled, Approval | None]]:
+    async def rule_all(self, writes: Sequence[DecisionWrite]) -> Sequence[tuple[DecisionResult, Approval | None]]:
         self._fail_if_full()
-        return await super().rule_all(rulings)
+        return await super().rule_all(writes)
 
     async def events(self, **which: object) -> list[RunEvent]:  # type: ignore[override]
         self._fail_if_full()
@@ -97,7 +97,7 @@ class Office:
     """What a test looks at. `resumed` are the runs that were let go on."""
 
     store: Ledger
-    tail: Tail
+    feed: EventFeed
     clock: Wall = field(default_factory=Wall)
     judges: Judges = field(default_factory=Judges)
     keys: dict[str, Caller] = field(default_factory=lambda: dict(KEYS))
@@ -107,22 +107,24 @@ class Office:
 
     def __post_init__(self) -> None:
         self._keys_in_use = dict(self.keys)
-        self.desk = Desk(
+        self.approvals = Approvals(
             self.store,
-            self.tail,
+            self.feed,
             self.judges,
             counters=ContextCounters(),
             clock=self.clock,
             expires_s=800.0,
             on_reject="abort",
         )
-        seen = {"store": self.store, "tail": self.tail, "authorise": self.authorise}
-        self.approvals = ApprovalPages(desk=lambda: self.desk, resume=self.resume, clock=self.clock, **seen)  # type: ignore[arg-type]
-        self.remembered = RememberedPages(remembered=lambda: self.desk.remembered, authorise=self.authorise)
+        seen = {"store": self.store, "tail": self.feed, "authorise": self.authorise}
+        self.approval_pages = ApprovalPages(
+            approvals=lambda: self.approvals, resume=self.resume, clock=self.clock, **seen
+        )  # type: ignore[arg-type]
+        self.remembered = RememberedPages(remembered=lambda: self.approvals.remembered, authorise=self.authorise)
         self.memories = MemoryPages(store=self.store, authorise=self.authorise)
         self.runs = RunPages(resume=self.resume, clock=self.clock, **seen)  # type: ignore[arg-type]
         self.events = EventPages(keepalive_s=self.keepalive_s, **seen)  # type: ignore[arg-type]
-        self.sockets = SocketPages(desk=lambda: self.desk, resume=self.resume, in_use=self.in_use, **seen)  # type: ignore[arg-type]
+        self.sockets = SocketPages(approvals=lambda: self.approvals, resume=self.resume, in_use=self.in_use, **seen)  # type: ignore[arg-type]
 
     def authorise(self, request: web.Request, *scopes: str) -> Caller:
         caller = self.keys.get(request.headers.get("X-Gateway-Key", ""))
@@ -148,14 +150,14 @@ class Office:
         there = await self.store.run("run_1", tenant="acme")
         assert there is not None
         await self.store.write(Change(run=there, events=(event(kind, **facts),)))
-        self.tail.nudge()
+        self.feed.nudge()
 
     async def ends(self) -> None:
         there = await self.store.run("run_1", tenant="acme")
         assert there is not None
         done = StoredRun(**{**_facts(there), "state": "completed"})
         await self.store.write(Change(run=done, events=(event("run.finished", data=b'{"state":"completed"}'),)))
-        self.tail.nudge()
+        self.feed.nudge()
 
 
 def _facts(there: StoredRun) -> dict[str, object]:
@@ -192,19 +194,19 @@ async def opened(*changes: Change, keepalive_s: float = 10.0) -> AsyncIterator[D
     """The office after these changes; without any, with the run `run_1` that waits for `ap_1`."""
     store = Ledger(":memory:")
     await store.open()
-    tail = Tail(store)
+    feed = EventFeed(store)
     try:
         for change in changes or (parked(),):
             await store.write(change)
-        office = Office(store, tail, keepalive_s=keepalive_s)
+        office = Office(store, feed, keepalive_s=keepalive_s)
         app = web.Application(middlewares=[errors])
-        pages = (office.approvals, office.remembered, office.memories, office.runs, office.events, office.sockets)
+        pages = (office.approval_pages, office.remembered, office.memories, office.runs, office.events, office.sockets)
         for method, path, handler in (route for page in pages for route in page.routes()):
             app.router.add_route(method, path, handler)
         async with assembled(pages=app) as lane, ClientSession() as session:
             yield Desktop(office, lane, session)
     finally:
-        await tail.close()
+        await feed.close()
         await store.close()
 
 

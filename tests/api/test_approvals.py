@@ -9,7 +9,7 @@ from gateway.approvals.approvals import word_of
 from gateway.contracts.canonical import call_sha256
 from gateway.contracts.journal import Move
 from gateway.tools.remembered import Binding
-from tests.plugins.stores.records import approval, moved, new, parked, ruling, run, step
+from tests.plugins.stores.records import approval, moved, new, parked, run, step, write
 
 from .office import Desktop, code_of, opened, until
 
@@ -72,7 +72,7 @@ async def test_what_waits_is_listed_with_all_that_a_person_needs() -> None:
 async def test_a_list_is_narrowed(query: str, found: list[str]) -> None:
     """By state, conversation, run, and to so many."""
     async with opened(parked(), parked("run_2", approval_id="ap_2", created_s=110.0, conversation="c2")) as desk:
-        await desk.office.store.rule(ruling("ap_2"))
+        await desk.office.store.rule(write("ap_2"))
         _, listed = await desk.get(f"/context/approvals{query}")
         assert [view["id"] for view in listed["data"]] == found
 
@@ -274,7 +274,7 @@ async def test_a_store_that_cannot_write_decides_nothing() -> None:
 async def test_a_batch_decides_what_is_listed_and_nothing_else() -> None:
     """Also when one more call has come since; each is answered for itself, and the runs go on once (A12)."""
     async with opened(group("ap_1", "ap_2", "ap_3", "ap_4"), parked("run_2", approval_id="ap_5")) as desk:
-        await desk.office.store.rule(ruling("ap_4", approve=False))
+        await desk.office.store.rule(write("ap_4", approve=False))
         listed = [
             {"id": "ap_1", "sha256": "a" * 64},
             {"id": "ap_2", "sha256": "f" * 64},
@@ -321,7 +321,7 @@ async def test_a_wait_ends_with_the_decision() -> None:
     """At once, not at the next look; another run's decision does not end it."""
     async with opened(parked(), parked("run_2", approval_id="ap_2")) as desk:
         waiting = asyncio.create_task(waited(desk, f"{ONE}?wait=30"))
-        await until(lambda: bool(desk.office.approvals._waiting))
+        await until(lambda: bool(desk.office.approval_pages._waiting))
         await desk.post("/context/approvals/ap_2", APPROVE)
         await desk.post(ONE, REJECT)
         assert await waiting == "rejected"
@@ -341,7 +341,7 @@ async def test_a_wait_ends_with_the_expiry() -> None:
     """Nobody has to try it first."""
     async with opened(parked(expires_s=200.02)) as desk:
         waiting = asyncio.create_task(waited(desk, f"{ONE}?wait=30"))
-        await until(lambda: bool(desk.office.approvals._waiting))
+        await until(lambda: bool(desk.office.approval_pages._waiting))
         desk.office.clock.now_s = 201.0
         assert await waiting == "expired"
 
@@ -350,20 +350,20 @@ async def test_waits_end_when_the_gateway_stops() -> None:
     """They are answered, and hold nothing up."""
     async with opened() as desk:
         waiting = asyncio.create_task(waited(desk, f"{ONE}?wait=30"))
-        await until(lambda: bool(desk.office.approvals._waiting))
-        await desk.office.approvals.close()
+        await until(lambda: bool(desk.office.approval_pages._waiting))
+        await desk.office.approval_pages.close()
         assert await waiting == "pending"
         assert await waited(desk, f"{ONE}?wait=30") == "pending"
-        await desk.office.approvals.close()
+        await desk.office.approval_pages.close()
 
 
 async def test_one_who_leaves_waits_no_more() -> None:
     """The page notices."""
     async with opened() as desk:
         waiting = asyncio.create_task(desk.get(f"{ONE}?wait=30"))
-        await until(lambda: bool(desk.office.approvals._waiting))
+        await until(lambda: bool(desk.office.approval_pages._waiting))
         waiting.cancel()
-        await until(lambda: not desk.office.approvals._waiting)
+        await until(lambda: not desk.office.approval_pages._waiting)
 
 
 @pytest.mark.parametrize("path", ["/context/approvals", ONE, "/context/grants"])

@@ -4,9 +4,9 @@ import logging
 
 import pytest
 
-from gateway.api.decisions import Decision, Decisions, go_on, written
+from gateway.api.decisions import DecisionBody, Decisions, go_on, written
 from gateway.api.request import parsed
-from gateway.approvals.approvals import Wish
+from gateway.approvals.approvals import Decision
 from gateway.contracts.store import StoreError
 from gateway.errors import GatewayError
 from tests.plugins.stores.records import approval, run
@@ -16,7 +16,7 @@ from .office import KEYS, opened
 
 def test_a_decision_is_a_wish() -> None:
     """All of what a person may say, and by which way it came."""
-    assert parsed(Decision, {"decision": "reject"}).wish("rest") == Wish(approve=False, via="rest")
+    assert parsed(DecisionBody, {"decision": "reject"}).wish("rest") == Decision(approve=False, via="rest")
     body = {
         "decision": "approve",
         "sha256": "a",
@@ -24,7 +24,7 @@ def test_a_decision_is_a_wish() -> None:
         "reason": "r",
         "remember": "run",
     }
-    assert parsed(Decision, body).wish("websocket") == Wish(
+    assert parsed(DecisionBody, body).wish("websocket") == Decision(
         approve=True, via="websocket", sha256="a", arguments={"x": [1]}, comment="r", remember="run"
     )
 
@@ -33,7 +33,7 @@ async def test_a_decision_is_made_at_the_desk() -> None:
     """With the desk's own refusals; a failure of the store is one, too."""
     async with opened() as desk:
         office = desk.office
-        decisions, wish = Decisions(lambda: office.desk), Wish(approve=True, via="rest")
+        decisions, wish = Decisions(lambda: office.approvals), Decision(approve=True, via="rest")
         office.store.full = True
         with pytest.raises(GatewayError) as caught:
             await decisions.make("ap_1", wish, caller=KEYS["boss"])

@@ -91,7 +91,7 @@ async def test_trigger_keywords_of_a_service() -> None:
     """配置触发关键词: what the intent layer gets."""
     async with moored() as harbour:
         assert (await registered(harbour))["trigger_keywords"] == ["几点"]
-        (source,) = harbour.fleet.services()
+        (source,) = harbour.mcp_servers.services()
         assert source.source.service().trigger_keywords == ("几点",)
         assert (await harbour.ask("PUT", "/time", {**TIME, "trigger_keywords": []}))[1]["trigger_keywords"] == []
 
@@ -267,7 +267,7 @@ async def test_tools_are_listed_with_their_definitions() -> None:
     """Names here and towards models, schema, hash, and what was accepted; a service that is stopped has none."""
     async with moored(time=TIME) as harbour:
         await until_pinned(harbour)
-        await harbour.fleet.refresh()
+        await harbour.mcp_servers.refresh()
         assert (await harbour.get("/time/tools"))["data"] == [
             {
                 "name": "look",

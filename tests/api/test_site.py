@@ -5,7 +5,7 @@ from typing import Any
 
 from aiohttp import web
 
-from gateway.api.site import Pages, Readiness
+from gateway.api.site import Readiness, Site
 from gateway.errors import GatewayError
 from gateway.lanes.door import Door
 from gateway.lanes.wrong_keys import WrongKeys
@@ -20,7 +20,7 @@ def allowed(_request: web.Request) -> None:
 
 
 def guarded(*, ready: Readiness = "ready", exposition: Any = None, further: Any = ()) -> web.Application:
-    return Pages(
+    return Site(
         exposition=exposition,
         ready=lambda: ready,
         door=Door,

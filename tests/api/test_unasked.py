@@ -19,14 +19,14 @@ STOP = "You need not ask me any more."
 async def bench() -> AsyncIterator[Bench]:
     made = Bench([])
     await made.agents()
-    await made.desk.remembered.ask_before(RUN)
+    await made.approvals.remembered.ask_before(RUN)
     yield made
     await made.close()
 
 
 async def test_it_is_taken_back_once(bench: Bench) -> None:
     """And told; after that there is nothing to take back."""
-    remembered = bench.desk.remembered
+    remembered = bench.approvals.remembered
     assert "only where the gate does" in await unasked(STOP, RUN, remembered)
     assert not await remembered.asks_before(RUN)
     assert await unasked(STOP, RUN, remembered) == ""
@@ -34,7 +34,7 @@ async def test_it_is_taken_back_once(bench: Bench) -> None:
 
 async def test_a_key_that_may_not_decide_takes_nothing_back(bench: Bench) -> None:
     """It is told the command for whoever may; nothing has changed."""
-    remembered = bench.desk.remembered
+    remembered = bench.approvals.remembered
     mine = replace(RUN, caller=replace(ANN, scopes=frozenset(("context",))))
     assert f"`gateway approvals revoke {await remembered.ask_of(RUN)}`" in await unasked(STOP, mine, remembered)
     assert "`approve`" in await unasked("不用再问我了", mine, remembered)
@@ -44,7 +44,7 @@ async def test_a_key_that_may_not_decide_takes_nothing_back(bench: Bench) -> Non
 @pytest.mark.parametrize("text", ["Go on.", f"{STOP} {'x' * 300}", f"`{STOP}`", "Ask me first."])
 async def test_other_messages_change_nothing(bench: Bench, text: str) -> None:
     """Nor does another conversation's, or another caller's."""
-    remembered = bench.desk.remembered
+    remembered = bench.approvals.remembered
     for run, said in (
         (RUN, text),
         (replace(RUN, conversation="other"), STOP),

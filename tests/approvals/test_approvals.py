@@ -9,7 +9,7 @@ from typing import Literal
 
 import pytest
 
-from gateway.approvals.approvals import Desk, Wish, approval_view
+from gateway.approvals.approvals import Approvals, Decision, approval_view
 from gateway.contracts.caller import Caller
 from gateway.contracts.canonical import call_sha256
 from gateway.contracts.exchange import Exchange
@@ -18,7 +18,7 @@ from gateway.contracts.risk import Verdict
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.plugins.stores.sqlite import SqliteStore
-from gateway.runs.event_feed import Tail
+from gateway.runs.event_feed import EventFeed
 from gateway.telemetry.counters import ContextCounters
 from gateway.testing.clock import ManualClock
 from gateway.tools.remembered import Binding
@@ -29,7 +29,7 @@ BOSS = Caller("bob", "acme", frozenset(("context", "approve")))
 AGENT = Caller("ann", "acme", frozenset(("context",)))
 RIVAL = Caller("eve", "other", frozenset(("context", "approve")))
 BINDING = Binding("d" * 64, "b" * 64)
-YES, NO = Wish(approve=True, via="rest"), Wish(approve=False, via="rest", comment="no")
+YES, NO = Decision(approve=True, via="rest"), Decision(approve=False, via="rest", comment="no")
 ASKED = Exchange(id="run_1", body={"messages": []}, caller=AGENT, chain="main", conversation="c1")
 
 
@@ -79,10 +79,10 @@ class Room:
 
     def __post_init__(self) -> None:
         self.store = Counting(self.place)
-        self.tail = Tail(self.store)
-        self.desk = Desk(
+        self.feed = EventFeed(self.store)
+        self.approvals = Approvals(
             self.store,
-            self.tail,
+            self.feed,
             self.judges,
             counters=self.counters,
             clock=Clock(self.clock),
@@ -119,10 +119,10 @@ class Room:
         return found.state
 
     async def wait(self, *steps: int, abort: bool = True) -> None:
-        await self.desk.wait(steps or (1,), run_id="run_1", tenant="acme", abort=abort)
+        await self.approvals.wait(steps or (1,), run_id="run_1", tenant="acme", abort=abort)
 
     async def close(self) -> None:
-        await self.tail.close()
+        await self.feed.close()
         await self.store.close()
 
 
@@ -134,9 +134,9 @@ async def room() -> AsyncIterator[Room]:
     await made.close()
 
 
-async def refused(room: Room, wish: Wish, *, approval_id: str = "ap_1", caller: Caller = BOSS) -> GatewayError:
+async def refused(room: Room, wish: Decision, *, approval_id: str = "ap_1", caller: Caller = BOSS) -> GatewayError:
     with pytest.raises(GatewayError) as error:
-        await room.desk.rule(approval_id, wish, caller=caller)
+        await room.approvals.decide(approval_id, wish, caller=caller)
     return error.value
 
 
@@ -152,17 +152,17 @@ async def until(reached: Callable[[], bool]) -> None:
 def test_what_is_asked_for_is_bound_to_the_call() -> None:
     """To its arguments, the tool's definition, the policy and the caller; until it expires."""
     room = Room()
-    issued = room.desk.issue(step(3, reason="why"), ASKED)
+    issued = room.approvals.issue(step(3, reason="why"), ASKED)
     assert issued.id.startswith("ap_") and (issued.run_id, issued.step, issued.state) == ("run_1", 3, "pending")
     assert (issued.definition_sha256, issued.policy_sha256) == ("d" * 64, "b" * 64)
     assert (issued.caller, issued.tenant, issued.conversation) == ("ann", "acme", "c1")
     assert issued.expires_s - issued.created_s == 3600 and issued.reason == "why"
-    assert room.desk.issue(step(3), ASKED).id != issued.id
-    assert room.desk.holds(issued)
+    assert room.approvals.issue(step(3), ASKED).id != issued.id
+    assert room.approvals.holds(issued)
     room.judges.bound = Binding("d" * 64, "other")
-    assert not room.desk.holds(issued)
+    assert not room.approvals.holds(issued)
     room.judges.bound = None
-    assert not room.desk.holds(issued)
+    assert not room.approvals.holds(issued)
 
 
 async def test_of_several_approvals_of_a_step_the_last_counts(room: Room) -> None:
@@ -173,8 +173,8 @@ async def test_of_several_approvals_of_a_step_the_last_counts(room: Room) -> Non
     more = tuple(approval(f"ap_more_{i}", created_s=room.now_s + i, state="cancelled") for i in range(300))
     last = approval("ap_last", created_s=room.now_s + 300)
     await room.store.write(Change(run=there, approvals=(*more, last)))
-    assert (await room.desk.of_run("run_1", tenant="acme"))[1].id == "ap_last"
-    assert await room.desk.of_run("run_1", tenant="other") == {}
+    assert (await room.approvals.of_run("run_1", tenant="acme"))[1].id == "ap_last"
+    assert await room.approvals.of_run("run_1", tenant="other") == {}
 
 
 # Who may decide.
@@ -195,7 +195,7 @@ async def test_a_decision_is_on_record_before_anybody_hears_of_it(room: Room) ->
     """Who, how, when and why; in the audit log, as an event, and in the figures."""
     await room.ask(1)
     room.clock.advance(30)
-    after = await room.desk.rule("ap_1", Wish(approve=True, via="cli", comment="fine"), caller=BOSS)
+    after = await room.approvals.decide("ap_1", Decision(approve=True, via="cli", comment="fine"), caller=BOSS)
     assert (after.state, after.decided_by, after.via, after.comment) == ("approved", "bob", "cli", "fine")
     assert after == await room.store.approval("ap_1", tenant="acme")
     (row,) = await room.store.audit(after=0, limit=9)
@@ -218,7 +218,7 @@ async def test_the_same_decision_again_changes_nothing(room: Room) -> None:
         room.__post_init__()
         await room.store.open()
         await room.ask(1)
-        told = [await room.desk.rule("ap_1", first, caller=BOSS) for _ in range(3)]
+        told = [await room.approvals.decide("ap_1", first, caller=BOSS) for _ in range(3)]
         assert told[0] == told[1] == told[2]
         assert (await refused(room, second)).code == "decision_conflict"
         assert len(await room.store.audit(after=0, limit=9)) == 1
@@ -235,7 +235,7 @@ async def test_a_hundred_decisions_at_once_are_one(tmp_path: Path) -> None:
     async def decide(i: int) -> str:
         wish = YES if i % 3 else NO
         try:
-            return (await rooms[i % 2].desk.rule("ap_1", wish, caller=BOSS)).state
+            return (await rooms[i % 2].approvals.decide("ap_1", wish, caller=BOSS)).state
         except GatewayError as error:
             return error.code
 
@@ -255,12 +255,12 @@ async def test_a_hundred_decisions_at_once_are_one(tmp_path: Path) -> None:
 async def test_a_call_that_has_run_by_now_was_approved(room: Room) -> None:
     """The same decision gets the same answer, however far its call has come."""
     (asked,) = await room.ask(1)
-    await room.desk.rule("ap_1", YES, caller=BOSS)
+    await room.approvals.decide("ap_1", YES, caller=BOSS)
     there = await room.store.run("run_1", tenant="acme")
     assert there is not None
     for move in (Move(asked.id, "approved", "executing"), Move(asked.id, "executing", "done")):
         await room.store.write(Change(run=there, moves=(move,)))
-        assert (await room.desk.rule("ap_1", YES, caller=BOSS)).decided_by == "bob"
+        assert (await room.approvals.decide("ap_1", YES, caller=BOSS)).decided_by == "bob"
         assert (await refused(room, NO)).code == "decision_conflict"
 
 
@@ -274,7 +274,7 @@ async def test_a_decision_on_another_call_than_was_shown_is_none(room: Room) -> 
         wrong = await refused(room, replace(wish, sha256="f" * 64))
         assert (wrong.code, wrong.param) == ("approval_stale", "sha256")
     assert await room.state() == "pending"
-    assert (await room.desk.rule("ap_1", replace(YES, sha256=asked.sha256), caller=BOSS)).state == "approved"
+    assert (await room.approvals.decide("ap_1", replace(YES, sha256=asked.sha256), caller=BOSS)).state == "approved"
 
 
 async def test_an_approval_of_what_has_changed_since_is_asked_for_anew(room: Room) -> None:
@@ -283,14 +283,14 @@ async def test_an_approval_of_what_has_changed_since_is_asked_for_anew(room: Roo
     room.judges.bound = Binding("new", "b" * 64)
     errors = await asyncio.gather(*(refused(room, YES) for _ in range(10)))
     assert {error.code for error in errors} == {"approval_stale"}
-    fresh = (await room.desk.of_run("run_1", tenant="acme"))[1]
+    fresh = (await room.approvals.of_run("run_1", tenant="acme"))[1]
     found = await room.store.approvals(tenant="acme", run_id="run_1", limit=99)
     assert [one.state for one in found] == ["cancelled", "pending"]
     assert all(fresh.id in error.message for error in errors)
     assert (fresh.definition_sha256, fresh.arguments, fresh.step) == ("new", approval().arguments, 1)
     (kept,) = await room.store.steps("run_1", tenant="acme")
     assert kept.approval_id == fresh.id
-    assert (await room.desk.rule(fresh.id, NO, caller=BOSS)).state == "rejected"
+    assert (await room.approvals.decide(fresh.id, NO, caller=BOSS)).state == "rejected"
 
 
 async def test_a_call_whose_tool_is_gone_can_only_be_rejected(room: Room) -> None:
@@ -298,7 +298,7 @@ async def test_a_call_whose_tool_is_gone_can_only_be_rejected(room: Room) -> Non
     await room.ask(1)
     room.judges.bound = None
     assert (await refused(room, YES)).code == "approval_stale" and await room.state() == "pending"
-    assert (await room.desk.rule("ap_1", NO, caller=BOSS)).state == "rejected"
+    assert (await room.approvals.decide("ap_1", NO, caller=BOSS)).state == "rejected"
 
 
 async def test_nobody_decides_when_the_time_is_over(room: Room) -> None:
@@ -313,10 +313,10 @@ async def test_nobody_decides_when_the_time_is_over(room: Room) -> None:
 async def test_what_expires_is_counted(room: Room) -> None:
     """Once, by whoever found it."""
     await room.ask(1, 2)
-    assert await room.desk.expire() == []
+    assert await room.approvals.expire() == []
     room.clock.advance(3600)
-    assert {one.id for one in await room.desk.expire()} == {"ap_1", "ap_2"}
-    assert await room.desk.expire() == []
+    assert {one.id for one in await room.approvals.expire()} == {"ap_1", "ap_2"}
+    assert await room.approvals.expire() == []
     assert samples(room.counters)["gateway_approvals_total", ("expired", "time")] == 2
 
 
@@ -333,7 +333,7 @@ async def test_an_edited_call_is_judged(room: Room) -> None:
         assert (wrong.code, wrong.param) == ("edit_refused", "arguments")
     assert await room.state() == "pending"
     room.judges.decision = "confirm"
-    after = await room.desk.rule("ap_1", edit, caller=BOSS)
+    after = await room.approvals.decide("ap_1", edit, caller=BOSS)
     assert (after.edited, after.arguments) == ('{"command":"make -n"}', '{"command":"make"}')
     (row,) = await room.store.audit(after=0, limit=9)
     assert row.line.sha256 == call_sha256("execute_command", '{"command":"make -n"}')
@@ -345,15 +345,15 @@ async def test_an_edit_that_changes_nothing_is_none(room: Room) -> None:
     await room.ask(1)
     room.judges.decision = "deny"
     same = replace(YES, arguments={"command": "make"})
-    assert (await room.desk.rule("ap_1", same, caller=BOSS)).edited is None
+    assert (await room.approvals.decide("ap_1", same, caller=BOSS)).edited is None
 
 
 async def test_another_edit_is_another_decision(room: Room) -> None:
     """The same one again is the same."""
     await room.ask(1)
     edit = replace(YES, arguments={"command": "make -n"})
-    first = await room.desk.rule("ap_1", edit, caller=BOSS)
-    assert await room.desk.rule("ap_1", edit, caller=BOSS) == first
+    first = await room.approvals.decide("ap_1", edit, caller=BOSS)
+    assert await room.approvals.decide("ap_1", edit, caller=BOSS) == first
     assert (await refused(room, replace(YES, arguments={"command": "rm"}))).code == "decision_conflict"
 
 
@@ -363,30 +363,32 @@ async def test_another_edit_is_another_decision(room: Room) -> None:
 async def test_a_remembered_approval_holds_for_its_call(room: Room) -> None:
     """Of the same caller, in the same conversation; while tool and policy are the same."""
     (asked,) = await room.ask(1)
-    await room.desk.rule("ap_1", replace(YES, remember="conversation"), caller=BOSS)
+    await room.approvals.decide("ap_1", replace(YES, remember="conversation"), caller=BOSS)
     (kept,) = await room.store.grants(tenant="acme", now_s=0.0, limit=9)
     assert (kept.run_id, kept.conversation, kept.granted_by) == (None, "c1", "bob")
     call = step(9, run_id="run_2", sha256=asked.sha256)
     later = replace(ASKED, id="run_2")
-    assert await room.desk.remembered.grant(call, later) == kept
-    assert await room.desk.remembered.grant(replace(call, sha256="f" * 64), later) is None
-    assert await room.desk.remembered.grant(call, replace(later, conversation="c2")) is None
-    assert await room.desk.remembered.grant(call, replace(later, conversation=None)) is None
-    assert await room.desk.remembered.grant(call, replace(later, caller=replace(AGENT, name="bob"))) is None
-    assert await room.desk.remembered.grant(replace(call, tenant="other"), later) is None
+    assert await room.approvals.remembered.grant(call, later) == kept
+    assert await room.approvals.remembered.grant(replace(call, sha256="f" * 64), later) is None
+    assert await room.approvals.remembered.grant(call, replace(later, conversation="c2")) is None
+    assert await room.approvals.remembered.grant(call, replace(later, conversation=None)) is None
+    assert await room.approvals.remembered.grant(call, replace(later, caller=replace(AGENT, name="bob"))) is None
+    assert await room.approvals.remembered.grant(replace(call, tenant="other"), later) is None
     room.judges.bound = Binding("new", "b" * 64)
-    assert await room.desk.remembered.grant(call, later) is None
+    assert await room.approvals.remembered.grant(call, later) is None
 
 
 async def test_an_approval_remembered_for_a_run_is_not_one_for_its_conversation(room: Room) -> None:
     """And holds for the arguments that the person put."""
     await room.ask(1)
-    await room.desk.rule("ap_1", replace(YES, remember="run", arguments={"command": "make -n"}), caller=BOSS)
+    await room.approvals.decide("ap_1", replace(YES, remember="run", arguments={"command": "make -n"}), caller=BOSS)
     edited = step(9, sha256=call_sha256("execute_command", '{"command":"make -n"}'))
-    assert await room.desk.remembered.grant(edited, ASKED) is not None
-    assert await room.desk.remembered.grant(replace(edited, run_id="run_2"), replace(ASKED, id="run_2")) is None
+    assert await room.approvals.remembered.grant(edited, ASKED) is not None
+    assert await room.approvals.remembered.grant(replace(edited, run_id="run_2"), replace(ASKED, id="run_2")) is None
     assert (
-        await room.desk.remembered.grant(step(9, sha256=call_sha256("execute_command", '{"command":"make"}')), ASKED)
+        await room.approvals.remembered.grant(
+            step(9, sha256=call_sha256("execute_command", '{"command":"make"}')), ASKED
+        )
         is None
     )
 
@@ -394,10 +396,10 @@ async def test_an_approval_remembered_for_a_run_is_not_one_for_its_conversation(
 async def test_nothing_is_remembered_that_was_not_approved(room: Room) -> None:
     """A rejection grants nothing; neither does a decision that came too late."""
     await room.ask(1, 2)
-    await room.desk.rule("ap_2", NO, caller=BOSS)
-    await room.desk.rule("ap_1", replace(NO, remember="conversation"), caller=BOSS)
+    await room.approvals.decide("ap_2", NO, caller=BOSS)
+    await room.approvals.decide("ap_1", replace(NO, remember="conversation"), caller=BOSS)
     with suppress(GatewayError):
-        await room.desk.rule("ap_1", replace(YES, remember="conversation"), caller=BOSS)
+        await room.approvals.decide("ap_1", replace(YES, remember="conversation"), caller=BOSS)
     assert await room.store.grants(tenant="acme", now_s=0.0, limit=9) == []
 
 
@@ -407,7 +409,7 @@ async def test_without_a_conversation_there_is_none_to_remember_in(room: Room) -
     wrong = await refused(room, replace(YES, remember="conversation"))
     assert (wrong.code, wrong.param) == ("invalid_field", "remember")
     assert await room.state() == "pending"
-    assert (await room.desk.rule("ap_1", replace(YES, remember="run"), caller=BOSS)).state == "approved"
+    assert (await room.approvals.decide("ap_1", replace(YES, remember="run"), caller=BOSS)).state == "approved"
 
 
 # Groups.
@@ -416,15 +418,15 @@ async def test_without_a_conversation_there_is_none_to_remember_in(room: Room) -
 async def test_a_rejection_takes_the_others_with_it(room: Room) -> None:
     """Those that are decided already stay as they are."""
     await room.ask(1, 2, 3)
-    await room.desk.rule("ap_3", YES, caller=BOSS)
-    await room.desk.rule("ap_2", NO, caller=BOSS)
-    found = await room.desk.of_run("run_1", tenant="acme")
+    await room.approvals.decide("ap_3", YES, caller=BOSS)
+    await room.approvals.decide("ap_2", NO, caller=BOSS)
+    found = await room.approvals.of_run("run_1", tenant="acme")
     assert [(found[i].state, found[i].comment) for i in (1, 2, 3)] == [
         ("rejected", "rejected together with ap_2"),
         ("rejected", "no"),
         ("approved", None),
     ]
-    assert (await room.desk.rule("ap_1", NO, caller=BOSS)).state == "rejected"
+    assert (await room.approvals.decide("ap_1", NO, caller=BOSS)).state == "rejected"
 
 
 async def test_a_rejection_takes_those_with_it_that_were_asked_for_behind_it(tmp_path: Path) -> None:
@@ -434,9 +436,9 @@ async def test_a_rejection_takes_those_with_it_that_were_asked_for_behind_it(tmp
     for one in (dying, next_):
         await one.store.open()
     await dying.ask(1, 2)
-    await dying.desk.rule("ap_1", NO, caller=BOSS)
+    await dying.approvals.decide("ap_1", NO, caller=BOSS)
     assert await next_.state("ap_2") == "pending"
-    await next_.desk.rule("ap_1", NO, caller=BOSS)
+    await next_.approvals.decide("ap_1", NO, caller=BOSS)
     assert await next_.state("ap_2") == "rejected"
     for one in (dying, next_):
         await one.close()
@@ -447,7 +449,7 @@ async def test_a_rejection_is_one_of_its_call_where_runs_go_on() -> None:
     room = Room(on_reject="continue")
     await room.store.open()
     await room.ask(1, 2)
-    await room.desk.rule("ap_2", NO, caller=BOSS)
+    await room.approvals.decide("ap_2", NO, caller=BOSS)
     assert await room.state("ap_1") == "pending"
     await room.close()
 
@@ -457,18 +459,18 @@ async def test_several_are_decided_together_or_not_at_all() -> None:
     room = Room(on_reject="continue")
     await room.store.open()
     await room.ask(1, 2, 3)
-    await room.desk.rule("ap_2", NO, caller=BOSS)
+    await room.approvals.decide("ap_2", NO, caller=BOSS)
     with pytest.raises(GatewayError) as conflict:
-        await room.desk.rule_all(["ap_1", "ap_2", "ap_3"], YES, caller=BOSS)
+        await room.approvals.rule_all(["ap_1", "ap_2", "ap_3"], YES, caller=BOSS)
     assert conflict.value.code == "decision_conflict"
     assert conflict.value.message == "Nothing was decided: the approval ap_2 is rejected already."
     bound, room.judges.bound = room.judges.bound, Binding("e" * 64, "b" * 64)
     with pytest.raises(GatewayError) as stale:
-        await room.desk.rule_all(["ap_1", "ap_3"], YES, caller=BOSS)
+        await room.approvals.rule_all(["ap_1", "ap_3"], YES, caller=BOSS)
     assert stale.value.code == "approval_stale"
     room.judges.bound = bound
     assert [await room.state(one) for one in ("ap_1", "ap_3")] == ["cancelled", "pending"], "ap_1 is asked for anew"
-    assert (await room.desk.rule("ap_3", YES, caller=BOSS)).state == "approved"
+    assert (await room.approvals.decide("ap_3", YES, caller=BOSS)).state == "approved"
     await room.close()
 
 
@@ -482,7 +484,7 @@ async def test_who_waits_does_not_poll(room: Room) -> None:
     await until(lambda: room.store.looked >= 1)
     await asyncio.sleep(0.5)
     assert room.store.looked == 1 and not waiting.done()
-    await room.desk.rule("ap_1", YES, caller=BOSS)
+    await room.approvals.decide("ap_1", YES, caller=BOSS)
     await asyncio.wait_for(waiting, 120)
     assert room.store.looked == 2
 
@@ -495,15 +497,15 @@ async def test_the_first_of_a_group_is_waited_for(abort: bool, returns: bool) ->
     await room.ask(1, 2, 3)
     waiting = asyncio.create_task(room.wait(1, 2, 3, abort=abort))
     await until(lambda: room.store.looked >= 1)
-    await room.desk.rule("ap_3", YES, caller=BOSS)
+    await room.approvals.decide("ap_3", YES, caller=BOSS)
     await until(lambda: room.store.looked >= 2)
     assert not waiting.done()
-    await room.desk.rule("ap_2", NO, caller=BOSS)
+    await room.approvals.decide("ap_2", NO, caller=BOSS)
     await until(lambda: room.store.looked >= 3)
     await asyncio.sleep(0.01)
     assert waiting.done() is returns
     if not returns:
-        await room.desk.rule("ap_1", YES, caller=BOSS)
+        await room.approvals.decide("ap_1", YES, caller=BOSS)
     await asyncio.wait_for(waiting, 120)
     await room.close()
 
@@ -518,7 +520,7 @@ async def test_a_decision_in_another_process_is_heard(tmp_path: Path) -> None:
     first = asyncio.create_task(here.wait(1))
     second = asyncio.create_task(here.wait(2))
     await until(lambda: here.store.looked >= 2)
-    await there.desk.rule("ap_1", YES, caller=BOSS)
+    await there.approvals.decide("ap_1", YES, caller=BOSS)
     await asyncio.wait_for(first, 120)
     assert not second.done()
     await there.store.cancel("run_1", tenant="acme", now_s=here.now_s, events=(), audit=())
@@ -550,14 +552,14 @@ async def test_what_is_decided_expires_no_more(room: Room) -> None:
     await until(lambda: room.store.looked >= 1)
     await asyncio.sleep(0.05)
     assert room.store.looked == 1
-    await room.desk.rule("ap_1", YES, caller=BOSS)
+    await room.approvals.decide("ap_1", YES, caller=BOSS)
     await asyncio.wait_for(waiting, 120)
 
 
 async def test_what_is_decided_already_is_not_waited_for(room: Room) -> None:
     """Whoever comes late goes on at once."""
     await room.ask(1)
-    await room.desk.rule("ap_1", YES, caller=BOSS)
+    await room.approvals.decide("ap_1", YES, caller=BOSS)
     await asyncio.wait_for(room.wait(), 120)
 
 
@@ -571,6 +573,6 @@ async def test_an_approval_that_is_asked_for_anew_is_waited_for_as_the_old_one(r
     await until(lambda: room.store.looked >= 2)
     await asyncio.sleep(0.01)
     assert not waiting.done()
-    fresh = (await room.desk.of_run("run_1", tenant="acme"))[1]
-    await room.desk.rule(fresh.id, YES, caller=BOSS)
+    fresh = (await room.approvals.of_run("run_1", tenant="acme"))[1]
+    await room.approvals.decide(fresh.id, YES, caller=BOSS)
     await asyncio.wait_for(waiting, 120)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measuring import Effort
 
-from gateway.approvals.chat_replies import COMMENT_CHARS, REPLY_CHARS, REPLY_IDS, Reply, parse_reply
+from gateway.approvals.chat_replies import COMMENT_CHARS, REPLY_CHARS, REPLY_IDS, ChatDecision, parse_reply
 from gateway.approvals.check_word import new_approval_id
 
 DATA = Path(__file__).parent.parent / "data" / "replies.jsonl"
@@ -26,7 +26,7 @@ def test_a_message_is_an_answer_as_a_whole_or_not_at_all(case: dict[str, Any]) -
     """Each case says why it is one, or not."""
     expected = case["reply"]
     if expected is not None:
-        expected = Reply(
+        expected = ChatDecision(
             expected["approve"],
             tuple(expected["ids"]),
             expected["comment"],
@@ -81,9 +81,9 @@ def test_a_long_message_is_no_answer() -> None:
 def test_the_number_of_ids_and_the_reason_are_bounded() -> None:
     """64 ids, 2000 characters."""
     ids = [new_approval_id() for _ in range(REPLY_IDS + 1)]
-    assert parse_reply("approve " + " ".join(ids[:-1])) == Reply(True, tuple(ids[:-1]))
+    assert parse_reply("approve " + " ".join(ids[:-1])) == ChatDecision(True, tuple(ids[:-1]))
     assert parse_reply("approve " + " ".join(ids)) is None
-    assert parse_reply(f"reject {ID}: {'x' * 3000}") == Reply(False, (ID,), "x" * COMMENT_CHARS)
+    assert parse_reply(f"reject {ID}: {'x' * 3000}") == ChatDecision(False, (ID,), "x" * COMMENT_CHARS)
 
 
 def test_new_ids_are_ids_and_differ() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.approvals.chat_replies import Reply, parse_reply
+from gateway.approvals.chat_replies import ChatDecision, parse_reply
 from gateway.approvals.escaping import Language
 from gateway.approvals.texts import (
     Answering,
@@ -82,10 +82,10 @@ def test_each_line_to_answer_with_is_understood(language: Language) -> None:
     both = (ID, OTHER)
     words = ((ID, "kfmqtr"), (OTHER, "bcdfgh"))
     *_, approve, reject = blocks(turn(CALL, SECOND, language=language))
-    assert parse_reply(approve) == Reply(True, both, words=words)
-    assert parse_reply(reject) == Reply(False, both, words=words)
+    assert parse_reply(approve) == ChatDecision(True, both, words=words)
+    assert parse_reply(reject) == ChatDecision(False, both, words=words)
     spans = re.findall("`[^`\n]+`", BLOCK.sub("", turn(CALL, SECOND, language=language)))
-    assert parse_reply(spans[0]) == Reply(True, (ID,), words=words[:1])
+    assert parse_reply(spans[0]) == ChatDecision(True, (ID,), words=words[:1])
     reasoned = parse_reply(spans[1].strip("`"))
     assert reasoned is not None and not reasoned.approve and reasoned.comment and reasoned.words == words[:1]
 

@@ -19,20 +19,20 @@ from api.office import Ledger, Wall
 from running import until
 
 from gateway.approvals.approvals import approval_view
-from gateway.approvals.webhooks import DUTY, DUTY_S, PATIENCE, WAITING, Notices, Patience, webhooks_of
+from gateway.approvals.webhooks import DUTY, DUTY_S, PATIENCE, WAITING, RetryPolicy, Webhooks, webhooks_of
 from gateway.config import ConfigError
 from gateway.config.schema.approvals import Notify
 from gateway.config.values.secret import Secret
 from gateway.contracts.journal import Approval, Change
 from gateway.contracts.store import Json
-from gateway.runs.event_feed import Tail
+from gateway.runs.event_feed import EventFeed
 from gateway.telemetry.counters import ContextCounters
 from gateway.testing.ports import refusing_port
-from tests.plugins.stores.records import approval, event, new, parked, ruling, run, step
+from tests.plugins.stores.records import approval, event, new, parked, run, step, write
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 #: As many attempts as by default, without waiting.
-EAGER = Patience(pauses_s=(0.0,) * len(PATIENCE.pauses_s), store_s=0.01, duty_s=0.01)
+EAGER = RetryPolicy(pauses_s=(0.0,) * len(PATIENCE.pauses_s), store_s=0.01, duty_s=0.01)
 
 
 def asked(approval_id: str = "ap_1", run_id: str = "run_1", **changes: object) -> Change:
@@ -72,32 +72,32 @@ class Receiver:
 @dataclass
 class World:
     store: Ledger
-    tail: Tail
+    feed: EventFeed
     receiver: Receiver
     url: str
     counters: ContextCounters = field(default_factory=ContextCounters)
     clock: Wall = field(default_factory=Wall)
-    started: list[Notices] = field(default_factory=list)
+    started: list[Webhooks] = field(default_factory=list)
 
     async def start(
         self,
         *urls: str,
         secret: str | None = SECRET,
         public_url: str | None = None,
-        patience: Patience = EAGER,
+        policy: RetryPolicy = EAGER,
         owner: str = "w1",
-    ) -> Notices:
+    ) -> Webhooks:
         notify = [Notify(webhook=Secret(url), secret=secret and Secret(secret)) for url in urls or (self.url,)]
         told = (notify, public_url, self.clock, self.counters)
-        notices = Notices(self.store, self.tail, *told, owner=owner, patience=patience)
-        self.started.append(notices)
-        await notices.start()
-        return notices
+        webhooks = Webhooks(self.store, self.feed, *told, owner=owner, policy=policy)
+        self.started.append(webhooks)
+        await webhooks.start()
+        return webhooks
 
     async def write(self, *changes: Change) -> None:
         for change in changes:
             await self.store.write(change)
-        self.tail.nudge()
+        self.feed.nudge()
 
     def counted(self, outcome: str) -> float:
         return samples(self.counters).get(("gateway_notices_total", (outcome,)), 0.0)
@@ -108,21 +108,21 @@ async def receiving(*statuses: int, held: bool = False) -> AsyncIterator[World]:
     """A store without anything in it, and a webhook."""
     store = Ledger(":memory:")
     await store.open()
-    tail, receiver = Tail(store), Receiver(list(statuses) or [204])
+    feed, receiver = EventFeed(store), Receiver(list(statuses) or [204])
     if not held:
         receiver.go.set()
     app = web.Application()
     app.router.add_post("/hook", receiver.receive)
     app.router.add_route("*", "/elsewhere", receiver.other)
     async with TestServer(app) as server:
-        world = World(store, tail, receiver, str(server.make_url("/hook?token=s3cret-token")))
+        world = World(store, feed, receiver, str(server.make_url("/hook?token=s3cret-token")))
         try:
             yield world
         finally:
             receiver.go.set()
-            for notices in world.started:
-                await notices.close()
-            await tail.close()
+            for webhooks in world.started:
+                await webhooks.close()
+            await feed.close()
             await store.close()
 
 
@@ -208,7 +208,7 @@ async def test_after_the_last_attempt_a_line_is_logged(caplog: pytest.LogCapture
 async def test_an_answer_that_takes_too_long_is_none(caplog: pytest.LogCaptureFixture) -> None:
     """The attempt counts as failed."""
     async with receiving(held=True) as world:
-        await world.start(patience=Patience(timeout_s=0.05, pauses_s=(0.0,)))
+        await world.start(policy=RetryPolicy(timeout_s=0.05, pauses_s=(0.0,)))
         await world.write(asked())
         await until(lambda: world.counted("failed"))
         assert len(world.receiver.heard) == 2
@@ -243,7 +243,7 @@ async def test_what_was_decided_meanwhile_is_not_told_again() -> None:
         await world.start()
         await world.write(asked())
         await until(lambda: world.receiver.heard)
-        await world.store.rule(ruling())
+        await world.store.rule(write())
         world.receiver.go.set()
         await until(lambda: world.counted("obsolete"))
         assert len(world.receiver.heard) == 1
@@ -255,12 +255,12 @@ async def test_what_is_pending_at_the_start_is_told_again() -> None:
         await world.write(
             asked(), asked("ap_2", "run_2", tenant="other"), asked("ap_3", "run_3"), asked("ap_4", "run_4")
         )
-        await world.store.rule(ruling("ap_3"))
-        await world.store.rule(replace(ruling("ap_4"), events=(_resolved("ap_4"),)))
+        await world.store.rule(write("ap_3"))
+        await world.store.rule(replace(write("ap_4"), events=(_resolved("ap_4"),)))
         for times in (1, 2):
-            notices = await world.start()
+            webhooks = await world.start()
             await until(lambda times=times: world.counted("delivered") == 2 * times)
-            await notices.close()
+            await webhooks.close()
         assert sorted(world.receiver.ids) == ["ap_1", "ap_1", "ap_2", "ap_2"]
         assert len({notice["raw"] for _, notice in world.receiver.heard}) == 2
 
@@ -309,11 +309,11 @@ async def test_a_webhook_that_hangs_holds_nobody_up() -> None:
 async def test_closing_ends_what_is_under_way() -> None:
     """At once, and twice is as good as once."""
     async with receiving(held=True) as world:
-        notices = await world.start()
+        webhooks = await world.start()
         await world.write(asked())
         await until(lambda: world.receiver.heard)
-        await notices.close()
-        await notices.close()
+        await webhooks.close()
+        await webhooks.close()
         await world.write(asked("ap_2", "run_2"))
         assert world.receiver.ids == ["ap_1"] and world.counted("delivered") == 0
 
@@ -342,7 +342,7 @@ async def test_a_duty_that_went_elsewhere_is_given_up() -> None:
         world.clock.now_s += DUTY_S + 1
         now_s = world.clock.time()
         assert await world.store.take_duty(DUTY, owner="two", now_s=now_s, until_s=now_s + DUTY_S)
-        await until(lambda: not world.tail._of_all)
+        await until(lambda: not world.feed._of_all)
         await world.write(asked())
         world.clock.now_s += DUTY_S + 1
         await until(lambda: world.receiver.heard)
@@ -352,9 +352,9 @@ async def test_a_duty_that_went_elsewhere_is_given_up() -> None:
 async def test_without_webhooks_nobody_listens() -> None:
     """The store is not asked for events that nobody would be told of."""
     async with receiving() as world:
-        notices = Notices(world.store, world.tail, (), None, world.clock, world.counters, owner="w1")
-        await notices.start()
-        await notices.close()
+        webhooks = Webhooks(world.store, world.feed, (), None, world.clock, world.counters, owner="w1")
+        await webhooks.start()
+        await webhooks.close()
 
 
 def test_a_secret_that_cannot_sign_is_told_with_its_place() -> None:

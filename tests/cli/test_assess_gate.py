@@ -7,7 +7,7 @@ import pytest
 from gateway.cli.assess_gate import offline_gate
 from gateway.config import ConfigError, Settings
 from gateway.contracts.store import Json
-from gateway.tools.gate import Asked
+from gateway.tools.gate import RiskClaim
 
 BUILT_IN = {"execute_sql", "execute_command", "file_operations", "http_request"}
 
@@ -19,8 +19,8 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def decision(settings: Json, tool: str, arguments: Json, *, risk_level: str | None = None) -> str:
     gate, specs = await offline_gate(Settings.model_validate(settings, context={"folder": Path.cwd()}))
-    asked = Asked(arguments) if risk_level is None else Asked(arguments, risk_level)
-    return gate.judge(specs.get(tool), asked, tainted=False).decision
+    claim = RiskClaim(arguments) if risk_level is None else RiskClaim(arguments, risk_level)
+    return gate.judge(specs.get(tool), claim, tainted=False).decision
 
 
 async def test_built_in_tools_are_known_and_nothing_is_made(tmp_path: Path) -> None:

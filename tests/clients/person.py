@@ -66,13 +66,13 @@ def written(lane: Lane, name: str) -> Path:
     return lane.database.with_name("work") / f"{name}.txt"
 
 
-def desk(lane: Lane) -> Remote:
+def approvals(lane: Lane) -> Remote:
     return Remote(lane.root.removesuffix("/context"), None)
 
 
 def asked_about(lane: Lane, name: str) -> list[Json]:
     """All approvals of calls with this name in them."""
-    found: Any = desk(lane).get("context", "approvals", limit=200)["data"]
+    found: Any = approvals(lane).get("context", "approvals", limit=200)["data"]
     return [approval for approval in found if re.search(rf"\b{name}\b", json.dumps(approval["arguments"]))]
 
 
@@ -95,7 +95,7 @@ def line(approval: Json, verb: str = "approve") -> str:
 def decide(lane: Lane, name: str, decision: str) -> Json:
     """By REST."""
     reason = "Not today" if decision == "reject" else None
-    return desk(lane).post("context", "approvals", pending(lane, name)["id"], decision=decision, reason=reason)
+    return approvals(lane).post("context", "approvals", pending(lane, name)["id"], decision=decision, reason=reason)
 
 
 @contextmanager

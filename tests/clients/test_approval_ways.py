@@ -27,11 +27,11 @@ from tests.clients.person import (
     PATIENCE_S,
     REJECTED,
     Json,
+    approvals,
     asked_about,
     asking,
     behind_question,
     decide,
-    desk,
     ended,
     insertion,
     line,
@@ -181,7 +181,7 @@ def until(lane: Lane, name: str, state: str) -> None:
     """The run about this name is in this state."""
     [approval] = asked_about(lane, name)
     give_up_s = time.monotonic() + PATIENCE_S
-    while (run := desk(lane).get("context", "runs", approval["run_id"]))["state"] != state:
+    while (run := approvals(lane).get("context", "runs", approval["run_id"]))["state"] != state:
         assert time.monotonic() < give_up_s, run
         time.sleep(0.01)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.document import Draft
+from gateway.config.document import Document
 from gateway.config.problems import ConfigError, KeyPath, Place
 from gateway.config.reading.yaml_reader import parse
 
@@ -12,13 +12,13 @@ TEXT = "a: &x {b: 1, c: null}\nd: *x\ne: [{n: p}, {n: q}]\nf: ${NOPE}\n"
 ENV = Place("GATEWAY__X")
 
 
-def draft(text: str = TEXT) -> Draft:
+def document(text: str = TEXT) -> Document:
     source = parse(text, environ={})
     source.faults.clear()
-    return Draft(source, file="f.yaml", folder=Path("/"))
+    return Document(source, file="f.yaml", folder=Path("/"))
 
 
-def messages(of: Draft) -> list[str]:
+def messages(of: Document) -> list[str]:
     with pytest.raises(ConfigError) as caught:
         of.raise_problems()
     return [str(problem) for problem in caught.value.problems]
@@ -26,7 +26,7 @@ def messages(of: Draft) -> list[str]:
 
 def test_values_are_found_by_path() -> None:
     """What is not there, null, or below a single value is None."""
-    subject = draft()
+    subject = document()
     assert subject.get("e", 1, "n") == "q"
     for path in (("a", "c"), ("nope",), ("e", 2), ("e", "n"), ("a", "b", "deeper"), ("a", 0)):
         assert subject.get(*path) is None
@@ -34,7 +34,7 @@ def test_values_are_found_by_path() -> None:
 
 def test_a_value_is_put_without_touching_what_an_alias_shares() -> None:
     """The tree of the file is never changed in place; sections and lists on the way are made."""
-    subject = draft()
+    subject = document()
     subject.put(("d", "b"), 2, place=ENV)
     subject.put(("e", 2, "n"), "r", place=ENV)
     subject.put(("new", "list", 0), "s", place=ENV)
@@ -44,7 +44,7 @@ def test_a_value_is_put_without_touching_what_an_alias_shares() -> None:
 
 def test_a_place_is_that_of_the_nearest_part_that_has_one() -> None:
     """The file's line and column, until something else is put over it; then that, and all below it."""
-    subject = draft()
+    subject = document()
     assert str(subject.place_of(("a", "b"))) == "f.yaml:1:11"
     assert str(subject.place_of(("a", "b"), key=True)) == "f.yaml:1:8"
     assert str(subject.place_of(("d", "b"))) == "f.yaml:2:4"
@@ -56,7 +56,7 @@ def test_a_place_is_that_of_the_nearest_part_that_has_one() -> None:
 
 def test_patterns_find_what_is_there() -> None:
     """`*` is any key or index; null is not there."""
-    subject = draft()
+    subject = document()
     assert list(subject.matches("e", "*", "n")) == [("e", 0, "n"), ("e", 1, "n")]
     assert list(subject.matches("a", "*")) == [("a", "b")]
     assert list(subject.matches("nope", "*")) == []
@@ -64,7 +64,7 @@ def test_patterns_find_what_is_there() -> None:
 
 def test_a_key_can_be_dropped() -> None:
     """With its places; one that is not there is no matter."""
-    subject = draft()
+    subject = document()
     subject.drop(("a", "b"))
     for nothing in (("a", "nope"), ("nope", "x"), ("e", "n")):
         subject.drop(nothing)
@@ -74,7 +74,7 @@ def test_a_key_can_be_dropped() -> None:
 
 def test_problems_come_in_the_order_of_the_file() -> None:
     """Then variables and flags; one that is said twice is said once; a broken value is not complained about again."""
-    subject = draft()
+    subject = document()
     subject.put(("v",), {"w": 1}, place=ENV)
     said: list[tuple[KeyPath, str]] = [(("v",), "v"), (("v", "w"), "w"), (("e", 0), "e"), (("a", "b"), "b")]
     for path, message in [*said, said[-1], (("f",), "not again")]:
@@ -91,7 +91,7 @@ def test_problems_come_in_the_order_of_the_file() -> None:
 
 def test_without_problems_nothing_is_raised() -> None:
     """Warnings are no problems."""
-    subject = draft()
+    subject = document()
     subject.warn(("a", "b"), "ignored")
     subject.raise_problems()
     assert subject.warnings() == ("f.yaml:1:8 a.b: ignored",)

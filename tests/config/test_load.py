@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from measuring import Effort
 
 from gateway.config import ConfigError, Problem, Settings, load
-from gateway.config.document import Draft
+from gateway.config.document import Document
 from gateway.config.reading.yaml_reader import MAX_FILE_BYTES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -266,9 +266,9 @@ def test_further_checks_add_to_what_is_told(folder: Folder) -> None:
     """They see the tree with variables laid over it, and run last; their problems stand in the order of the file."""
     seen: list[object] = []
 
-    def check(draft: Draft) -> None:
-        seen.append(draft.get("workers"))
-        draft.complain(("listen",), "not here")
+    def check(document: Document) -> None:
+        seen.append(document.get("workers"))
+        document.complain(("listen",), "not here")
 
     folder.write("gateway.yaml", "listen: 127.0.0.1:1\nlimits: many\n")
     with pytest.raises(ConfigError) as caught:

@@ -9,18 +9,18 @@ from agent.doubles import Clock
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 
-from gateway.approvals.approvals import Desk
+from gateway.approvals.approvals import Approvals
 from gateway.context.approval_mode import ApprovalModes
 from gateway.context.chain import Chain
 from gateway.context.lane import ContextLane
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Exchange, Intent, Reply, StoredRun, Tell
+from gateway.contracts.exchange import Emit, Exchange, Intent, Reply, StoredRun
 from gateway.contracts.store import Json
 from gateway.http.request_head import RequestHead
 from gateway.lanes.keys import LOCAL, Identity
 from gateway.plugins.stores.sqlite import SqliteStore
-from gateway.runs.asking import Asking
-from gateway.runs.event_feed import Tail
+from gateway.runs.asking import RequestKey
+from gateway.runs.event_feed import EventFeed
 from gateway.runs.live import LiveRuns
 from gateway.telemetry.counters import ContextCounters
 from gateway.testing.clock import ManualClock
@@ -65,8 +65,8 @@ class World:
             status_wait_s=10.0,
             body_bytes=1000,
             body_values=1000,
-            approvals=self.approvals,
-            desk=self._desk(clock),
+            approval_modes=self.approvals,
+            approvals=self._approvals(clock),
             runs=LiveRuns(clock=clock),
             earlier=self._earlier,
             close=self._close,
@@ -79,11 +79,11 @@ class World:
     async def _handle(self, _exchange: Exchange) -> Reply:
         return Reply(self._stream, self._release, self.intent)
 
-    async def _stream(self, tell: Tell) -> None:
+    async def _stream(self, emit: Emit) -> None:
         while (chunk := await self.chunks.get()) is not None:
             if isinstance(chunk, Exception):
                 raise chunk
-            if (pause := tell(chunk)) is not None:
+            if (pause := emit(chunk)) is not None:
                 await pause()
 
     async def _release(self) -> None:
@@ -101,25 +101,25 @@ class World:
         return ["default", "pirate"]
 
     @staticmethod
-    async def _earlier(_asking: Asking, _caller: Caller) -> StoredRun | None:
+    async def _earlier(_asking: RequestKey, _caller: Caller) -> StoredRun | None:
         return None
 
     @staticmethod
-    def _desk(clock: Clock) -> Desk:
+    def _approvals(clock: Clock) -> Approvals:
         """Nobody is asked in these chains."""
         store = SqliteStore(":memory:")
         judge = Judge(Catalog(()), Gate(Policy(trust_llm="never", default="confirm"), {}))
-        return Desk(
-            store, Tail(store), judge, counters=ContextCounters(), clock=clock, expires_s=60.0, on_reject="abort"
+        return Approvals(
+            store, EventFeed(store), judge, counters=ContextCounters(), clock=clock, expires_s=60.0, on_reject="abort"
         )
 
 
 @asynccontextmanager
-async def asking(world: World, **body: object) -> AsyncIterator[Callable[[], Coroutine[None, None, Told]]]:
+async def request_key(world: World, **body: object) -> AsyncIterator[Callable[[], Coroutine[None, None, Told]]]:
     """A server whose one page answers with a run of this body; what is given asks it and reads the whole answer."""
 
     async def page(request: web.Request) -> web.StreamResponse:
-        run = world.lane.begin(await world.exchange(**body), Asking("f" * 64, None, repeats=False))
+        run = world.lane.begin(await world.exchange(**body), RequestKey("f" * 64, None, repeats=False))
         return await world.lane.answer(request, run)
 
     app = web.Application()

@@ -13,12 +13,12 @@ from gateway.contracts.exchange import Exchange, Handler, Intent, Reply, Stage
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.lanes.keys import LOCAL
-from gateway.runs.asking import Asking
+from gateway.runs.asking import RequestKey
 from gateway.telemetry.counters import ContextCounters
 from gateway.testing.clock import ManualClock
 from tests.telling import reply_of
 
-from .contexts import BODY, NOBODY, World, asking, head
+from .contexts import BODY, NOBODY, World, head, request_key
 
 
 async def test_headers_steer_the_exchange() -> None:
@@ -187,7 +187,7 @@ async def test_an_answer_names_its_run_chain_and_intent() -> None:
         world = World(intent=Intent("memory", "remember"))
         for chunk in (text("Hel"), text("lo"), END, None):
             world.chunks.put_nowait(chunk)
-        async with asking(world, stream=stream) as ask:
+        async with request_key(world, stream=stream) as ask:
             status, headers, raw = await ask()
         assert status == 200
         assert headers["X-Context-Run-Id"] == headers["x-request-id"] == "run_7"
@@ -218,7 +218,7 @@ async def test_what_fails_within_a_stream_is_told_in_it_and_never_looks_like_an_
     world = World()
     for chunk in (text("Hel"), failure):
         world.chunks.put_nowait(chunk)
-    async with asking(world, stream=True) as ask:
+    async with request_key(world, stream=True) as ask:
         status, _, raw = await ask()
     assert status == 200 and b"[DONE]" not in raw and b"secret" not in raw
     *told, last = frames(raw)
@@ -231,7 +231,7 @@ async def test_silence_in_a_stream_is_filled() -> None:
     """With chunks of nothing, and with none behind the end."""
     world = World()
     world.lane.keepalive_s, world.lane.status_wait_s = 0.02, 0.0
-    async with asking(world, stream=True) as ask:
+    async with request_key(world, stream=True) as ask:
         answering = asyncio.create_task(ask())
         await asyncio.sleep(0.2)
         for chunk in (text("late"), END, None):
@@ -245,7 +245,7 @@ async def test_silence_in_a_stream_is_filled() -> None:
 async def test_two_requests_of_one_asking_are_one_run() -> None:
     """The second may have waited while the first began it."""
     world = World()
-    asked = Asking("f" * 64, ("local", "local", "k"), repeats=False)
+    asked = RequestKey("f" * 64, ("local", "local", "k"), repeats=False)
     run = world.lane.begin(await world.exchange(), asked)
     assert world.lane.begin(await world.exchange(), asked) is run
     await world.lane.runs.close()
@@ -253,7 +253,7 @@ async def test_two_requests_of_one_asking_are_one_run() -> None:
 
 async def test_a_workflow_begins_where_the_chain_runs_tools() -> None:
     """Nothing above its agent loop has a say; a chain without one executes nothing, and says so."""
-    world, asked = World(), Asking("f" * 64, None, repeats=False)
+    world, asked = World(), RequestKey("f" * 64, None, repeats=False)
     use: Json = {"definition": {}, "parameters": {}}
     with pytest.raises(GatewayError, match="'main' runs no tools: add 'agent_loop' to it") as error:
         world.lane.begin(replace(await world.exchange(), workflow=use), asked)
@@ -276,6 +276,6 @@ async def test_a_workflow_begins_where_the_chain_runs_tools() -> None:
     world.lane.chains = {"main": chain}
     await world.lane.begin(replace(await world.exchange(), workflow=use), asked).ended()
     assert heard == [AGENT_LOOP] and world.lane.looping("main") is chain.handlers[1]
-    await world.lane.begin(await world.exchange(), Asking("e" * 64, None, repeats=False)).ended()
+    await world.lane.begin(await world.exchange(), RequestKey("e" * 64, None, repeats=False)).ended()
     assert heard[1:] == ["intent", AGENT_LOOP]
     await world.lane.runs.close()

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.context.metering import metered
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Chunk, Exchange, Pause, Reply, Tell
+from gateway.contracts.exchange import Chunk, Emit, Exchange, Pause, Reply
 from gateway.telemetry.counters import ContextCounters
 from tests.agent.doubles import samples
 
@@ -17,9 +17,9 @@ async def spent(chunks: Sequence[Chunk], *, fails: bool = False) -> tuple[dict[s
     """What is counted by type for an answer of these chunks, and what is handed on of it."""
     counters, told = ContextCounters(), list[Chunk]()
 
-    async def stream(tell: Tell) -> None:
+    async def stream(emit: Emit) -> None:
         for chunk in chunks:
-            tell(chunk)
+            emit(chunk)
         if fails:
             raise ConnectionError
 
@@ -29,7 +29,7 @@ async def spent(chunks: Sequence[Chunk], *, fails: bool = False) -> tuple[dict[s
     async def core(_: Exchange) -> Reply:
         return Reply(stream, release)
 
-    def tell(chunk: Chunk) -> Pause | None:
+    def emit(chunk: Chunk) -> Pause | None:
         told.append(chunk)
         return None
 
@@ -37,7 +37,7 @@ async def spent(chunks: Sequence[Chunk], *, fails: bool = False) -> tuple[dict[s
     exchange = Exchange(id="run_1", body={"messages": ASKED}, caller=caller, chain="c")
     reply = await metered(core, counters)(exchange)
     try:
-        await reply.stream(tell)
+        await reply.stream(emit)
     except ConnectionError:
         assert fails
     counted = samples(counters)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from gateway.approvals.approvals import word_of
-from gateway.approvals.chat_replies import Reply
+from gateway.approvals.chat_replies import ChatDecision
 from gateway.context.approval_mode import ApprovalModes
 from gateway.context.chain import Chain, Link, fold
 from gateway.context.lane import AGENT_LOOP, ContextLane
-from gateway.context.resumption import OFTEN, Asked, Resumption
+from gateway.context.resumption import OFTEN, RepeatedRequest, Resumption
 from gateway.contracts.exchange import Exchange, Handler
 from gateway.contracts.exchange import Reply as ModelReply
 from gateway.contracts.journal import Change, StoredRun, StoredStep
@@ -20,7 +20,7 @@ from gateway.contracts.store import Json, StoreError
 from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.errors import GatewayError
 from gateway.plugins.stores.sqlite import SqliteStore
-from gateway.runs.asking import Asking
+from gateway.runs.asking import RequestKey
 from gateway.runs.lease import LEASE_S
 from gateway.runs.live import LiveRun, LiveRuns
 from tests import telling
@@ -57,8 +57,8 @@ class Worker(Bench):
             status_wait_s=10.0,
             body_bytes=1000,
             body_values=1000,
-            approvals=ApprovalModes(),
-            desk=self.desk,
+            approval_modes=ApprovalModes(),
+            approvals=self.approvals,
             runs=self.runs,
             earlier=_no_earlier,
             close=_nothing,
@@ -67,8 +67,8 @@ class Worker(Bench):
         self.resumption = Resumption(
             lane=lambda: self.lane,
             runs=self.runs,
-            keeper=self.keeper,
-            tail=self.tail,
+            leases=self.leases,
+            feed=self.feed,
             store=self.store,
             clock=clock,
         )
@@ -77,27 +77,31 @@ class Worker(Bench):
         await self.runs.close()
         await super().close()
 
-    def asking(self, *messages: Json, request_id: str = "run_1", **facts: object) -> Asked:
+    def request_key(self, *messages: Json, request_id: str = "run_1", **facts: object) -> RepeatedRequest:
         body: Json = {"model": "m", "messages": [*messages]}
         given: dict[str, object] = {"caller": CALLER, "chain": "main", "fingerprint": "f", **facts}
         exchange = Exchange(id=request_id, body=body, **given)  # type: ignore[arg-type]
-        return Asked(body=body, asking=Asking(f"f{request_id}", None, repeats=False), exchange=exchange)
+        return RepeatedRequest(
+            body=body, request_key=RequestKey(f"f{request_id}", None, repeats=False), exchange=exchange
+        )
 
     async def first(self, **facts: object) -> list[Json]:
         """The first request, to its end."""
-        asked = self.asking(HI, **facts)  # type: ignore[arg-type]
-        return await whole(self.lane.begin(asked.exchange, asked.asking))
+        repeated = self.request_key(HI, **facts)  # type: ignore[arg-type]
+        return await whole(self.lane.begin(repeated.exchange, repeated.request_key))
 
     async def message(self, text_id: str = "", *, approve: bool = True, **facts: object) -> list[Json]:
         """A chat message that decides on these approvals (default: all that are pending), in a request of its own."""
-        ids = tuple(text_id.split()) or tuple(one.id for one in await self.approvals() if one.state == "pending")
-        asked = self.asking(HI, {"role": "user", "content": f"approve {ids}"}, request_id="run_2", **facts)
-        words = tuple((one.id, word_of(one)) for one in await self.approvals())
-        return await whole(await self.resumption.reply(Reply(approve, ids, None, words), asked))
+        ids = tuple(text_id.split()) or tuple(
+            one.id for one in await self.pending_approvals() if one.state == "pending"
+        )
+        repeated = self.request_key(HI, {"role": "user", "content": f"approve {ids}"}, request_id="run_2", **facts)
+        words = tuple((one.id, word_of(one)) for one in await self.pending_approvals())
+        return await whole(await self.resumption.reply(ChatDecision(approve, ids, None, words), repeated))
 
     async def repeat(self, **facts: object) -> LiveRun:
-        asked = self.asking(HI, request_id="run_3", **facts)
-        return await self.resumption.repeat(await self.stored(), asked)
+        repeated = self.request_key(HI, request_id="run_3", **facts)
+        return await self.resumption.repeat(await self.stored(), repeated)
 
 
 async def _passes(exchange: Exchange, call_next: Handler) -> ModelReply:
@@ -178,20 +182,20 @@ async def test_a_run_goes_on_in_the_request_that_decides(opened: Opened) -> None
     """From its agent loop on: what stands above it has had its say. The answer is under that request's id."""
     worker = await opened(answer("First. ", risky()), answer("Done."))
     assert "approve ap_" in texts(await worker.first())
-    asked = worker.asking(HI, {"role": "user", "content": "approve it"}, request_id="run_2")
-    (pending,) = await worker.approvals()
-    run = await worker.resumption.reply(Reply(True, (pending.id,), None), asked)
+    repeated = worker.request_key(HI, {"role": "user", "content": "approve it"}, request_id="run_2")
+    (pending,) = await worker.pending_approvals()
+    run = await worker.resumption.reply(ChatDecision(True, (pending.id,), None), repeated)
     assert texts(await whole(run)) == "Done."
-    assert (run.exchange.id, run.request_id, run.body) == ("run_1", "run_2", asked.body)
+    assert (run.exchange.id, run.request_id, run.body) == ("run_1", "run_2", repeated.body)
     assert [one.notes for one in worker.asked] == [("passed",), ()]
-    assert (await worker.approvals())[0].via == "chat" and (await worker.stored()).state == "completed"
+    assert (await worker.pending_approvals())[0].via == "chat" and (await worker.stored()).state == "completed"
 
 
 async def test_a_decision_on_a_part_says_what_is_still_waited_for(opened: Opened) -> None:
     """Nothing runs; the last decision lets the run go on."""
     worker = await opened(group(risky(1), risky(2)), answer("Both."))
     await worker.first()
-    one, two = [approval.id for approval in await worker.approvals()]
+    one, two = [approval.id for approval in await worker.pending_approvals()]
     told = await worker.message(one)
     assert f"approve {two}" in texts(told) and f"approve {one}" not in texts(told) and worker.calls == []
     assert [facts["id"] for facts in context_of(told)["approvals"]] == [two]
@@ -209,7 +213,7 @@ async def test_a_decision_that_cannot_be_is_an_error(opened: Opened) -> None:
     """There is no such approval, it is somebody else's, or it was decided otherwise."""
     worker = await opened(answer(risky()))
     await worker.first()
-    (pending,) = await worker.approvals()
+    (pending,) = await worker.pending_approvals()
     for facts, code in (
         ({"text_id": "ap_none"}, "approval_not_found"),
         ({"caller": replace(CALLER, tenant="other")}, "approval_not_found"),
@@ -227,8 +231,8 @@ async def test_a_decision_that_cannot_be_is_an_error(opened: Opened) -> None:
 async def test_who_waits_in_a_stream_of_its_own_gets_the_answer_there(opened: Opened) -> None:
     """The message that decided is told so."""
     worker = await opened(answer(risky()), answer("Done."))
-    asked = worker.asking(HI, approvals="hold")
-    held = worker.lane.begin(asked.exchange, asked.asking)
+    repeated = worker.request_key(HI, approvals="hold")
+    held = worker.lane.begin(repeated.exchange, repeated.request_key)
     worker.runs.join(held)
     await until(lambda: any("context" in chunk for chunk in held.transcript.chunks))
     assert "goes on where it is waited for" in texts(await worker.message())
@@ -240,7 +244,7 @@ async def test_a_message_that_is_sent_twice_runs_nothing_twice(opened: Opened) -
     """Two at once, and once more afterwards."""
     worker = await opened(answer(risky()), answer("Done."))
     await worker.first()
-    (pending,) = await worker.approvals()
+    (pending,) = await worker.pending_approvals()
     told = await asyncio.gather(*(worker.message(pending.id) for _ in range(5)))
     assert [texts(one) for one in told].count("Done.") == 1 and len(worker.calls) == 1
     assert texts(await worker.message(pending.id)) == "Done.", "it is over by now"
@@ -253,7 +257,7 @@ async def test_two_processes_that_hear_of_a_decision_drive_one_run(opened: Opene
     one = await opened(answer(risky()), answer("Done."), answer("Done."), place=place)
     two = await opened(answer("Done."), answer("Done."), place=place, clock=one.clock)
     await one.first()
-    (pending,) = await one.approvals()
+    (pending,) = await one.pending_approvals()
     await asyncio.gather(
         one.message(pending.id),
         two.message(pending.id),
@@ -288,7 +292,7 @@ async def test_a_repeated_question_is_the_same_question(opened: Opened) -> None:
     told = await whole(await worker.repeat())
     assert texts(told) == texts(first)
     assert context_of(told)["approvals"] == context_of(first)["approvals"]
-    assert len(await worker.approvals()) == len(worker.asked) == 1
+    assert len(await worker.pending_approvals()) == len(worker.asked) == 1
 
 
 async def test_a_repeated_request_goes_on_with_what_was_decided_since(opened: Opened) -> None:
@@ -325,8 +329,8 @@ async def test_a_repeated_request_waits_for_a_run_that_another_process_drives(op
 
     one = await opened(answer(call(x=1)), answer("Done."), place=place, does=slow)
     two = await opened(place=place, clock=one.clock)
-    asked = one.asking(HI)
-    running = one.lane.begin(asked.exchange, asked.asking)
+    repeated = one.request_key(HI)
+    running = one.lane.begin(repeated.exchange, repeated.request_key)
     one.runs.join(running)
     await asyncio.wait_for(began.wait(), 120)
     following = await two.repeat()
@@ -349,8 +353,8 @@ async def test_a_repeated_request_waits_for_a_run_whose_process_stopped(opened: 
 
     one = await opened(answer(call(x=1)), answer("never"), place=place, does=slow)
     two = await opened(answer("Done."), place=place, clock=one.clock)
-    asked = one.asking(HI)
-    one.runs.join(one.lane.begin(asked.exchange, asked.asking))
+    repeated = one.request_key(HI)
+    one.runs.join(one.lane.begin(repeated.exchange, repeated.request_key))
     await asyncio.wait_for(began.wait(), 120)
     await one.runs.close()
     run = await two.stored()
@@ -369,16 +373,16 @@ async def test_a_repeated_request_whose_run_was_taken_up_meanwhile_waits_for_it(
     await worker.first()
     stale = await worker.stored()
     await worker.decide()
-    assert await worker.keeper.claim("run_1", "awaiting_approval") is not None
+    assert await worker.leases.claim("run_1", "awaiting_approval") is not None
     run = await worker.store.run("run_1", tenant="t")
     assert run is not None
     await worker.store.write(Change(run=replace(run, state="running")))
-    following = await worker.resumption.repeat(stale, worker.asking(HI, request_id="run_3"))
+    following = await worker.resumption.repeat(stale, worker.request_key(HI, request_id="run_3"))
     await asyncio.sleep(0.02)
     assert not following.done
     ended = b'{"content": "Done.", "tool_calls": [], "finish_reason": "stop", "usage": {}}'
     await worker.store.write(Change(run=replace(run, state="completed", answer=ended, owner=None)))
-    worker.tail.nudge()
+    worker.feed.nudge()
 
 
 @pytest.mark.parametrize(
@@ -458,11 +462,11 @@ async def test_a_run_that_never_comes_to_an_end_is_ended(opened: Opened) -> None
     worker = await opened(answer(risky()))
     await worker.first()
     await worker.decide()
-    run = await worker.keeper.claim("run_1", "awaiting_approval")
+    run = await worker.leases.claim("run_1", "awaiting_approval")
     assert run is not None
     for _ in range(OFTEN):
         worker.clock.advance(LEASE_S + 1)
-        run = await worker.keeper.claim("run_1", "awaiting_approval")
+        run = await worker.leases.claim("run_1", "awaiting_approval")
         assert run is not None
     await worker.resumption.go_on(run)
     ended = await worker.stored()
@@ -482,7 +486,7 @@ async def test_a_decision_that_is_on_record_is_not_answered_as_refused(fails: st
         with pytest.raises(GatewayError) as waits:
             await worker.message()
         assert waits.value.facts.status == 422 and "goes on by itself" in waits.value.message
-    assert [one.state for one in await worker.approvals()] == ["approved"] and worker.calls == []
+    assert [one.state for one in await worker.pending_approvals()] == ["approved"] and worker.calls == []
     worker.store.fails = ""  # type: ignore[attr-defined]
     assert texts(await worker.resumed()) == "Done." and len(worker.calls) == 1
     await worker.close()

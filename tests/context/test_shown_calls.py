@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gateway.approvals.approvals import word_of
-from gateway.approvals.chat_replies import Reply
+from gateway.approvals.chat_replies import ChatDecision
 from gateway.approvals.check_word import new_approval_id
 from gateway.context.shown_calls import is_of_what_was_shown
 from gateway.contracts.caller import Caller
@@ -39,7 +39,7 @@ async def store() -> AsyncIterator[SqliteStore]:
 
 async def shown(store: SqliteStore, *answers: Json, word: str = "", conversation: str | None = None) -> bool:
     """Whether an approval of ONE counts behind these answers."""
-    reply = Reply(True, (ONE.id,), words=((ONE.id, word.lower()),) if word else ())
+    reply = ChatDecision(True, (ONE.id,), words=((ONE.id, word.lower()),) if word else ())
     messages = [{"role": "user", "content": "Hi"}, *answers, {"role": "user", "content": "approve"}]
     exchange = Exchange(id="run_2", body={"messages": messages}, caller=ANN, chain="main", conversation=conversation)
     return await is_of_what_was_shown(ONE, reply, exchange, store=store)
@@ -54,7 +54,7 @@ async def test_the_word_of_the_call_is_enough(store: SqliteStore) -> None:
 async def test_another_word_is_not(store: SqliteStore) -> None:
     """Nor does the history help then, nor a right word beside a wrong one."""
     assert not await shown(store, assistant(line(ONE)), word=word_of(TWO))
-    reply = Reply(True, (ONE.id,), words=((ONE.id, word_of(ONE)), (ONE.id, word_of(TWO))))
+    reply = ChatDecision(True, (ONE.id,), words=((ONE.id, word_of(ONE)), (ONE.id, word_of(TWO))))
     exchange = Exchange(id="run_2", body={"messages": [assistant(line(ONE))]}, caller=ANN, chain="main")
     assert not await is_of_what_was_shown(ONE, reply, exchange, store=store)
 

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from gateway.contracts.calls import DOUBTS, FoundCall, Planned
+from gateway.contracts.calls import DOUBTS, FoundCall, PlannedCall
 from gateway.contracts.risk import Verdict
 from gateway.contracts.tools import ToolCall
 
-AUTO = Planned(ToolCall(id="1", tool="t", arguments={}), None, Verdict("auto", "whitelist", "r"))
+AUTO = PlannedCall(ToolCall(id="1", tool="t", arguments={}), None, Verdict("auto", "whitelist", "r"))
 
 
 def test_a_person_is_asked_unless_the_call_is_refused_anyway() -> None:

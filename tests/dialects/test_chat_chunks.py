@@ -4,7 +4,7 @@ import pytest
 
 from gateway.contracts.store import Json
 from gateway.dialects import chat_chunks as chunks
-from gateway.dialects.chat_reply import Turn
+from gateway.dialects.chat_reply import CompletionFacts
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,6 @@ from gateway.dialects.chat_reply import Turn
 )
 def test_what_is_made_is_what_is_rendered(chunk: Json, piece: Json, told: Json | None) -> None:
     """Its delta and its event; only the last one says why the answer ends."""
-    turn = Turn("id", "m", 0)
+    turn = CompletionFacts("id", "m", 0)
     assert turn.take(chunk) == (piece, told)
     assert turn.finish == ("stop" if chunk == chunks.finish("stop") else None)

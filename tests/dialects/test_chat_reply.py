@@ -4,14 +4,14 @@ import orjson
 import pytest
 
 from gateway.contracts.store import Json
-from gateway.dialects.chat_reply import DONE, Completion, Frames, Turn
+from gateway.dialects.chat_reply import DONE, Completion, CompletionFacts, Frames
 
 USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
 META = {"id": "chatcmpl-7", "object": "chat.completion.chunk", "created": 1_700_000_000, "model": "m"}
 
 
-def turn() -> Turn:
-    return Turn.of("run_7", {"model": "m"}, created_s=1_700_000_000.9)
+def turn() -> CompletionFacts:
+    return CompletionFacts.of("run_7", {"model": "m"}, created_s=1_700_000_000.9)
 
 
 def delta(index: int = 0, finish: str | None = None, **content: object) -> Json:

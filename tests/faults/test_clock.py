@@ -46,7 +46,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr("gateway.server.app.SystemClock", lambda: clock)
     monkeypatch.setattr(keeper, "LOOK_S", 0.01)
-    claim = keeper.Keeper._claim
+    claim = keeper.Leases._claim
 
     async def counted(*args: Any, **more: Any) -> list[StoredRun]:
         clock.claims += 1
@@ -55,7 +55,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
         finally:
             clock.claims -= 1
 
-    monkeypatch.setattr(keeper.Keeper, "_claim", counted)
+    monkeypatch.setattr(keeper.Leases, "_claim", counted)
     return clock
 
 

@@ -19,7 +19,7 @@ from aiohttp import WSMsgType, web
 from gateway.api.site import Handler, Route
 from gateway.config import Loaded, Settings, load
 from gateway.lanes.listener import Listener
-from gateway.lanes.router import Entry
+from gateway.lanes.router import Router
 from gateway.lanes.websocket import websocket
 from gateway.server.app import DATA, Gateway
 from gateway.server.sockets import listen
@@ -54,8 +54,8 @@ class TalkingGateway(Gateway):
         super().__init__(loaded, load=lambda: loaded, sink=sink, metrics=metrics)
         self.page = page
 
-    async def _listener(self, entry: Entry, further: Sequence[Route]) -> Listener:
-        return await super()._listener(entry, [("*", PAGE, self.page), *further])
+    async def _listener(self, router: Router, further: Sequence[Route]) -> Listener:
+        return await super()._listener(router, [("*", PAGE, self.page), *further])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.http.body import ChunkedBody, LengthBody, OpenBody
-from gateway.http.redact import MaskedBody, mask, maskable
+from gateway.http.redact import RedactedBody, mask, maskable
 
 KEY = b"sk-upstream-0123456789"
 
@@ -18,7 +18,7 @@ def test_every_occurrence_is_overwritten_in_its_length() -> None:
 def test_a_key_that_comes_in_two_pieces_is_found(cut: int) -> None:
     """Wherever the segments are cut, the key is gone and every other byte is there."""
     text = b'{"error": "bad key: ' + KEY + b'", "hint": "sk-u"}'
-    body = MaskedBody(LengthBody(len(text)), KEY, hold=True)
+    body = RedactedBody(LengthBody(len(text)), KEY, hold=True)
     passed = body.feed(text[:cut]) + body.feed(text[cut:])
     assert passed == mask(text, KEY)
     assert body.done
@@ -27,21 +27,21 @@ def test_a_key_that_comes_in_two_pieces_is_found(cut: int) -> None:
 def test_a_beginning_that_stays_one_is_delivered() -> None:
     """What only begins like the key is held no longer than the body lasts."""
     text = b"ends in " + KEY[:7]
-    body = MaskedBody(LengthBody(len(text)), KEY, hold=True)
+    body = RedactedBody(LengthBody(len(text)), KEY, hold=True)
     assert body.feed(text) == text
 
 
 def test_chunk_framing_stays() -> None:
     """The key is overwritten within a chunk; sizes and the end are as they came."""
     text = b"%x\r\n%b\r\n0\r\n\r\n" % (len(KEY), KEY)
-    body = MaskedBody(ChunkedBody(), KEY, hold=True)
+    body = RedactedBody(ChunkedBody(), KEY, hold=True)
     assert body.feed(text + b"more") == text.replace(KEY, b"*" * len(KEY))
     assert (body.done, body.rest) == (True, b"more")
 
 
 def test_a_body_without_an_end_holds_nothing_back() -> None:
     """A close-delimited body never ends for us, so nothing may wait for more."""
-    body = MaskedBody(OpenBody(), KEY, hold=False)
+    body = RedactedBody(OpenBody(), KEY, hold=False)
     assert body.feed(b"sk-u") == b"sk-u"
 
 

@@ -14,7 +14,7 @@ from gateway.lanes.door import Door
 from gateway.lanes.keys import Key, KeyRing
 from gateway.lanes.listener import Listener
 from gateway.lanes.local import take_back
-from gateway.lanes.router import Entry, Limits, Timeouts
+from gateway.lanes.router import Limits, Router, Timeouts
 from gateway.lanes.routes import Route
 from gateway.lanes.wrong_keys import WrongKeys
 from gateway.telemetry.metrics import Metrics
@@ -38,7 +38,7 @@ def keyring(*texts: str, scopes: Sequence[str] = ("passthrough",)) -> KeyRing:
     return KeyRing(Key(hashlib.sha256(t.encode()).digest(), Caller(t, t, frozenset(scopes))) for t in texts)
 
 
-def entry(*endpoints: Endpoint, keys: KeyRing | None = None, **more: object) -> Entry:
+def router(*endpoints: Endpoint, keys: KeyRing | None = None, **more: object) -> Router:
     """An entry for `/v1/` and its endpoint, or for `/v1/`, `/v2/` and so on."""
     facts: dict[str, object] = {
         "routes": [Route(b"/v%d/" % (i + 1), i) for i in range(len(endpoints))],
@@ -51,7 +51,7 @@ def entry(*endpoints: Endpoint, keys: KeyRing | None = None, **more: object) -> 
         "timeouts": Timeouts(),
         **more,
     }
-    return Entry(**facts)  # type: ignore[arg-type]
+    return Router(**facts)  # type: ignore[arg-type]
 
 
 def read(raw: bytes) -> RequestHead:
@@ -77,7 +77,7 @@ class Lane:
         for now in (self.listener.clock(), self.listener.clock() + seconds):
             for connection in list(self.listener.connections):
                 connection.sweep(now)
-            for pool in self.listener.entry.pools:
+            for pool in self.listener.router.pools:
                 pool.sweep(now)
 
     async def until_idle(self) -> None:
@@ -107,7 +107,7 @@ async def assembled(
     async with FakeUpstream(*scripts, rcvbuf=rcvbuf) as upstream:
         metrics = Metrics()
         pool = Pool(endpoint(upstream.port, **facts), clock=loop.time)
-        way_in = entry(
+        way_in = router(
             pool.endpoint,
             pools=[pool],
             keys=keys,
@@ -117,7 +117,7 @@ async def assembled(
             timeouts=timeouts or Timeouts(),
         )
         listener = Listener(
-            loop=loop, entry=way_in, metrics=metrics, new_handler=runner.server, wrong_keys=WrongKeys(clock=loop.time)
+            loop=loop, router=way_in, metrics=metrics, new_handler=runner.server, wrong_keys=WrongKeys(clock=loop.time)
         )
         lane = Lane(listener, upstream, pool, metrics)
         listener.access_log = lambda **facts: lane.log.append(facts)

@@ -10,7 +10,7 @@ from gateway.lanes.router import Limits
 from gateway.testing.peer import Peer
 from gateway.testing.scripts import chunk, head, ok, serve
 
-from .assembled import Lane, assembled, endpoint, entry, keyring
+from .assembled import Lane, assembled, endpoint, keyring, router
 from .test_local import GET as OWN
 from .test_local import pages
 
@@ -161,7 +161,7 @@ async def test_a_reload_holds_from_the_next_request_on() -> None:
     async with assembled(gate, keys=keyring("old"), api_key=b"sk") as lane, lane.client() as client:
         await client.send(authorised)
         await lane.upstream.wait_requests(1)
-        new = entry(endpoint(lane.upstream.port, api_key=b"sk2"), keys=keyring("new"), metrics=lane.metrics)
+        new = router(endpoint(lane.upstream.port, api_key=b"sk2"), keys=keyring("new"), metrics=lane.metrics)
         lane.listener.swap(new)
         gate.open.set()
         assert (await client.read_response()).status == 200

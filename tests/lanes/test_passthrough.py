@@ -180,8 +180,12 @@ async def test_a_stream_is_known_as_one() -> None:
         await client.send(POST)
         await client.read_until(b"data: 1\n\n\r\n")
         (connection,) = lane.listener.connections
-        assert connection.turn is not None and connection.turn.streaming and connection.turn.mode == "passthrough"
+        assert (
+            connection.transaction is not None
+            and connection.transaction.streaming
+            and connection.transaction.mode == "passthrough"
+        )
         go.set()
         await client.read_until(b"0\r\n\r\n")
-        assert connection.turn is None
+        assert connection.transaction is None
         assert lane.metrics.route("/v1/", "passthrough").streamed.used

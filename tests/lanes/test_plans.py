@@ -7,7 +7,7 @@ import pytest
 from gateway.lanes.plan import Plan
 from gateway.lanes.plans import PLAN_BYTES, PLANS_BYTES, Plans
 
-from .assembled import endpoint, entry, read
+from .assembled import endpoint, read, router
 
 HEAD = b"POST /v1/x HTTP/1.1\r\nHost: gw\r\nContent-Length: 12\r\nX: %d\r\nY: %b"
 
@@ -20,7 +20,7 @@ def kept(plans: Plans, number: int, plan: Plan, *, filler: int = 500) -> bytes:
 
 def a_plan() -> Plan:
     raw = HEAD % (1, b"")
-    found = entry(endpoint()).decide(read(raw + b"\r\n\r\n"), raw)
+    found = router(endpoint()).route(read(raw + b"\r\n\r\n"), raw)
     assert found is not None
     return found[0]
 
@@ -45,12 +45,12 @@ def test_one_that_is_there_is_counted_once() -> None:
 def test_the_memory_is_bounded(monkeypatch: pytest.MonkeyPatch, filler: int) -> None:
     """However many heads come, with plans of their own, of whatever size."""
     monkeypatch.setattr("gateway.lanes.plans.PLANS_BYTES", 1 << 20)
-    way_in = entry(endpoint())
+    way_in = router(endpoint())
     tracemalloc.start()
     try:
         for number in range((1 << 20) // (filler + 500)):
             raw = HEAD % (number, b"y" * filler)
-            way_in.decide(read(raw + b"\r\n\r\n"), raw)
+            way_in.route(read(raw + b"\r\n\r\n"), raw)
         now_bytes, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -8,15 +8,15 @@ import pytest
 from gateway.errors import GatewayError
 from gateway.lanes.plan import Plan
 from gateway.lanes.plans import HEAD_LIMIT_BYTES
-from gateway.lanes.router import Entry
+from gateway.lanes.router import Router
 
-from .assembled import endpoint, entry, keyring, read
+from .assembled import endpoint, keyring, read, router
 
 HEAD = b"POST /v1/x HTTP/1.1\r\nHost: gw\r\nContent-Length: 12\r\nX: 1"
 
 
-def decided(way_in: Entry, raw: bytes) -> tuple[Plan, bytes]:
-    found = way_in.decide(read(raw + b"\r\n\r\n"), raw)
+def decided(way_in: Router, raw: bytes) -> tuple[Plan, bytes]:
+    found = way_in.route(read(raw + b"\r\n\r\n"), raw)
     assert found is not None
     return found
 
@@ -39,24 +39,24 @@ def sent(found: tuple[Plan, bytes]) -> tuple[object, ...]:
 
 def test_an_equal_head_finds_its_plan() -> None:
     """With the same body behind it or another one."""
-    way_in = entry(endpoint())
-    assert way_in.recall(HEAD + b"\r\n\r\n", len(HEAD)) is None
+    way_in = router(endpoint())
+    assert way_in.remembered(HEAD + b"\r\n\r\n", len(HEAD)) is None
     plan, digits = decided(way_in, HEAD)
     assert (plan.before + digits + plan.after).startswith(
         b"POST /v1/x HTTP/1.1\r\nHost: up.example\r\nContent-Length: 12\r\nX: 1"
     )
     for body in (b"", b"x" * 12, b"\r\n\r\n"):
-        found = way_in.recall(HEAD + b"\r\n\r\n" + body, len(HEAD))
+        found = way_in.remembered(HEAD + b"\r\n\r\n" + body, len(HEAD))
         assert found is not None and found[0] is plan and found[1] == b"12"
 
 
 @pytest.mark.parametrize("digits", [b"0", b"1", b"13", b"012", b"999999999999999999"])
 def test_other_digits_find_the_same_plan(digits: bytes) -> None:
     """Clients send the same head again and again, with bodies of other sizes."""
-    way_in = entry(endpoint())
+    way_in = router(endpoint())
     plan, _ = decided(way_in, HEAD)
     raw = HEAD.replace(b"12", digits)
-    found = way_in.recall(raw, len(raw))
+    found = way_in.remembered(raw, len(raw))
     assert found is not None and found[0] is plan and found[1] == digits
 
 
@@ -94,9 +94,9 @@ OTHERS = [
 @pytest.mark.parametrize("raw", OTHERS, ids=range(len(OTHERS)))
 def test_another_head_never_finds_it(raw: bytes) -> None:
     """One byte is enough."""
-    way_in = entry(endpoint())
+    way_in = router(endpoint())
     decided(way_in, HEAD)
-    assert way_in.recall(raw + b"\r\n\r\n", len(raw)) is None
+    assert way_in.remembered(raw + b"\r\n\r\n", len(raw)) is None
 
 
 def test_a_remembered_plan_is_the_plan_that_would_be_made() -> None:
@@ -113,15 +113,15 @@ def test_a_remembered_plan_is_the_plan_that_would_be_made() -> None:
         b"%b /v1/x HTTP/%b\r\nHost: gw\r\nA: b\r\n%b%b%b%b" % choice for choice in itertools.product(*words)
     ]  # fmt: skip
     random.Random(5).shuffle(heads)
-    way_in = entry(endpoint())
+    way_in = router(endpoint())
     recalled = 0
     for raw in heads * 2:
         try:
-            fresh = decided(entry(endpoint()), raw)
+            fresh = decided(router(endpoint()), raw)
         except GatewayError:
-            assert way_in.recall(raw, len(raw)) is None
+            assert way_in.remembered(raw, len(raw)) is None
             continue
-        found = way_in.recall(raw, len(raw))
+        found = way_in.remembered(raw, len(raw))
         recalled += found is not None
         assert sent(found or decided(way_in, raw)) == sent(fresh), raw
     assert recalled > len(heads) // 4
@@ -130,58 +130,58 @@ def test_a_remembered_plan_is_the_plan_that_would_be_made() -> None:
 def test_a_revoked_key_is_not_remembered_after_a_reload() -> None:
     """A reload is another Entry: it knows nothing of the old one's plans; neither does another key find them."""
     raw = HEAD + b"\r\nAuthorization: Bearer old"
-    way_in = entry(endpoint(api_key=b"sk"), keys=keyring("old"))
+    way_in = router(endpoint(api_key=b"sk"), keys=keyring("old"))
     decided(way_in, raw)
-    assert way_in.recall(raw, len(raw)) is not None
+    assert way_in.remembered(raw, len(raw)) is not None
     wrong = raw.replace(b"old", b"odl")
-    assert way_in.recall(wrong, len(wrong)) is None
-    reloaded = entry(endpoint(api_key=b"sk"), keys=keyring("new"))
-    assert reloaded.recall(raw, len(raw)) is None
+    assert way_in.remembered(wrong, len(wrong)) is None
+    reloaded = router(endpoint(api_key=b"sk"), keys=keyring("new"))
+    assert reloaded.remembered(raw, len(raw)) is None
     with pytest.raises(GatewayError, match="not valid"):
-        reloaded.decide(read(raw + b"\r\n\r\n"), raw)
-    assert reloaded.recall(raw, len(raw)) is None
+        reloaded.route(read(raw + b"\r\n\r\n"), raw)
+    assert reloaded.remembered(raw, len(raw)) is None
 
 
 def test_what_was_declined_is_decided_each_time() -> None:
     """Errors are not remembered, and leave nothing behind."""
-    way_in = entry(endpoint(), keys=keyring("k"))
+    way_in = router(endpoint(), keys=keyring("k"))
     for raw in (HEAD, HEAD.replace(b"/v1/x", b"/v9/x"), HEAD.replace(b"POST", b"TRACE")):
         for _ in range(2):
-            assert way_in.recall(raw, len(raw)) is None
+            assert way_in.remembered(raw, len(raw)) is None
             with pytest.raises(GatewayError):
-                way_in.decide(read(raw + b"\r\n\r\n"), raw)
+                way_in.route(read(raw + b"\r\n\r\n"), raw)
 
 
 def test_large_heads_are_not_kept() -> None:
     """They would fill the memory with what does not come again."""
-    way_in = entry(endpoint())
+    way_in = router(endpoint())
     raw = HEAD + b"\r\nBig: " + b"x" * HEAD_LIMIT_BYTES
     decided(way_in, raw)
-    assert way_in.recall(raw, len(raw)) is None
+    assert way_in.remembered(raw, len(raw)) is None
 
 
 def test_seven_thousand_clients_are_each_planned_once() -> None:
     """However they take turns: heads of 600 bytes, each with a key of its own."""
-    way_in = entry(endpoint())
+    way_in = router(endpoint())
     heads = [HEAD + b"\r\nX-Gateway-Key: %d\r\nY: %b" % (i, b"y" * 500) for i in range(7000)]
     for raw in heads:
         decided(way_in, raw)
     for _ in range(3):
-        assert all(way_in.recall(raw, len(raw)) is not None for raw in heads)
+        assert all(way_in.remembered(raw, len(raw)) is not None for raw in heads)
 
 
 def test_own_paths_are_no_passthrough() -> None:
     """None says so; an alias is what it stands for."""
-    way_in = entry(endpoint())
+    way_in = router(endpoint())
     raw = b"GET /own HTTP/1.1\r\nHost: gw"
-    assert way_in.decide(read(raw + b"\r\n\r\n"), raw) is None
+    assert way_in.route(read(raw + b"\r\n\r\n"), raw) is None
     plan, _ = decided(way_in, b"GET /chat/completions?a HTTP/1.1\r\nHost: gw")
     assert plan.before.startswith(b"GET /v1/chat/completions?a HTTP/1.1\r\n") and plan.path == b"/v1/chat/completions"
 
 
 def test_each_prefix_has_its_pool() -> None:
     """And its endpoint's base path."""
-    way_in = entry(endpoint(name="a"), endpoint(name="b", base_path=b"/base"))
+    way_in = router(endpoint(name="a"), endpoint(name="b", base_path=b"/base"))
     one, _ = decided(way_in, b"GET /v1/x HTTP/1.1\r\nHost: gw")
     two, _ = decided(way_in, b"GET /v2/x HTTP/1.1\r\nHost: gw")
     assert (one.pool.endpoint.name, two.pool.endpoint.name) == ("a", "b")
@@ -191,8 +191,8 @@ def test_each_prefix_has_its_pool() -> None:
 @pytest.mark.parametrize("method", [b"CONNECT", b"TRACE"])
 def test_methods_that_would_leave_the_http_contract_are_405(method: bytes) -> None:
     """CONNECT tunnels, TRACE echoes, `*` is nobody's path."""
-    way_in = entry(endpoint())
+    way_in = router(endpoint())
     raw = method + b" /v1/x HTTP/1.1\r\nHost: gw"
     with pytest.raises(GatewayError) as caught:
-        way_in.decide(read(raw + b"\r\n\r\n"), raw)
+        way_in.route(read(raw + b"\r\n\r\n"), raw)
     assert caught.value.facts.status == 405

@@ -4,20 +4,20 @@ from typing import get_type_hints
 
 import pytest
 
-from gateway.lanes.local import OwnTurn
+from gateway.lanes.local import LocalTransaction
 from gateway.lanes.passthrough import Splice
-from gateway.lanes.transaction import Turn
+from gateway.lanes.transaction import Transaction
 from gateway.lanes.tunnel import Tunnel
 
-MEMBERS = [name for name in vars(Turn) if not name.startswith("_")]
+MEMBERS = [name for name in vars(Transaction) if not name.startswith("_")]
 
 
-@pytest.mark.parametrize("kind", [Splice, Tunnel, OwnTurn])
+@pytest.mark.parametrize("kind", [Splice, Tunnel, LocalTransaction])
 def test_every_lane_has_all_of_a_turn(kind: type) -> None:
     """Each member of the protocol, and the methods with its signatures."""
     assert len(MEMBERS) >= 8
     for name in MEMBERS:
-        ours, theirs = getattr(Turn, name), getattr(kind, name)
+        ours, theirs = getattr(Transaction, name), getattr(kind, name)
         if callable(ours):
             assert get_type_hints(ours) == get_type_hints(theirs, vars(__import__(kind.__module__, fromlist=["x"])))
 

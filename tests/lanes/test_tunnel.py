@@ -45,8 +45,12 @@ async def test_it_is_a_turn_of_its_own_kind() -> None:
         async with lane.client() as client:
             await joined(client)
             (connection,) = lane.listener.connections
-            assert connection.turn is not None
-            assert (connection.turn.mode, connection.turn.streaming, lane.listener.inflight) == ("tunnel", False, 1)
+            assert connection.transaction is not None
+            assert (connection.transaction.mode, connection.transaction.streaming, lane.listener.inflight) == (
+                "tunnel",
+                False,
+                1,
+            )
         await lane.until_idle()
         assert lane.listener.inflight == 0
         assert [record["status"] for record in lane.log] == [101]

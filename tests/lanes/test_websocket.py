@@ -11,7 +11,7 @@ from functional.talking import CLOSE, TEXT, close_frame, closed_with, frame, hea
 from functional.talking import handshake as handshake_of
 from running import until
 
-from gateway.lanes.websocket import WebSocketTurn, websocket
+from gateway.lanes.websocket import WebSocketTransaction, websocket
 from gateway.testing.peer import Peer
 
 from .assembled import Lane, assembled
@@ -36,19 +36,19 @@ async def listens(talk: web.WebSocketResponse) -> None:
         pass
 
 
-async def joined(lane: Lane, client: Peer) -> WebSocketTurn:
+async def joined(lane: Lane, client: Peer) -> WebSocketTransaction:
     await client.send(HANDSHAKE)
     assert (await client.read_head()).startswith(b"HTTP/1.1 101 ")
-    (turn,) = lane.listener.websockets
-    return turn
+    (transaction,) = lane.listener.websockets
+    return transaction
 
 
 async def test_the_goodbye_is_said_once() -> None:
     """However often draining looks."""
     async with assembled(pages=page_of(listens)) as lane, lane.client() as client:
-        turn = await joined(lane, client)
+        transaction = await joined(lane, client)
         for _ in range(3):
-            turn.go_away()
+            transaction.go_away()
         opcode, payload = await heard(client)
         assert (opcode, payload[:2]) == (CLOSE, (1001).to_bytes(2, "big"))
         assert await client.read_rest() == b""
@@ -66,9 +66,9 @@ async def test_a_page_that_has_closed_is_left_to_it() -> None:
         await talk.close(code=4000)
 
     async with assembled(pages=page_of(closes)) as lane, lane.client() as client:
-        turn = await joined(lane, client)
+        transaction = await joined(lane, client)
         await closing.wait()
-        turn.go_away()
+        transaction.go_away()
         assert await closed_with(client) == 4000
         await client.send(close_frame(4000))
         assert await client.read_rest() == b""
@@ -95,9 +95,9 @@ async def test_a_page_that_sends_after_the_goodbye_ends_quietly(grouped: bool) -
             tasks.create_task(sends(talk))
 
     async with assembled(pages=page_of(sends_in_a_group if grouped else sends)) as lane, lane.client() as client:
-        turn = await joined(lane, client)
+        transaction = await joined(lane, client)
         assert await heard(client) == (TEXT, b"more")
-        turn.go_away()
+        transaction.go_away()
         assert await closed_with(client) == 1001
         await client.send(close_frame(1001))
         assert await client.wait_end() == "eof"

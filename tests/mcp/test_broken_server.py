@@ -1,13 +1,13 @@
 """A service that cannot be built is a service all the same: stopped, started, asked, without ever running."""
 
 from gateway.contracts.managed import ManagedService
-from gateway.mcp.broken_server import Unbuilt
+from gateway.mcp.broken_server import BrokenServer
 from tests.tools.doubles import call, exchange
 
 
 async def test_it_says_why_and_does_nothing() -> None:
     """Whatever is asked of it; no call of it can be meant, and one that is made all the same is a result."""
-    service = Unbuilt("time", error="no such module", transport="http", since_s=5.0)
+    service = BrokenServer("time", error="no such module", transport="http", since_s=5.0)
     assert isinstance(service, ManagedService)
     service.watch(lambda: None)
     service.accept({"now": "x"})

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.contracts.store import Json
 from gateway.mcp.calls import AnsweredError, Calls, Line, LostError
-from gateway.mcp.metrics import Meter
+from gateway.mcp.metrics import OperationMetrics
 from gateway.mcp.types import Server
 from tests.mcp.standing import Clock, Counters
 
@@ -54,7 +54,7 @@ class Box:
         self.counters = Counters()
         self._lines = list(lines)
         server = Server(name="box", **facts)
-        meter = Meter(server, counters=self.counters, clock=Clock())
+        meter = OperationMetrics(server, counters=self.counters, clock=Clock())
         self.calls = Calls(server, line=lambda: next(iter(self._lines), None), next_line=self._next, meter=meter)
 
     async def _next(self) -> Line:

@@ -13,7 +13,7 @@ from mcp_types import JSONRPCRequest, jsonrpc_message_adapter
 
 from gateway.contracts.store import Json
 from gateway.mcp.calls import AnsweredError, LostError
-from gateway.mcp.connection import Link, open_link
+from gateway.mcp.connection import McpConnection, open_connection
 
 MODERN, OLDER = "2026-07-28", "2025-11-25"
 SCHEMA: Json = {"type": "object", "properties": {"a": {"type": "string"}}}
@@ -101,15 +101,15 @@ def newer(**answers: Answer) -> Told:
     )
 
 
-async def called(link: Link, arguments: Json | None = None) -> Json:
-    return await link.call("dig", arguments or {}, progressed=lambda: None)
+async def called(connection: McpConnection, arguments: Json | None = None) -> Json:
+    return await connection.call("dig", arguments or {}, progressed=lambda: None)
 
 
 async def test_the_newer_era_comes_first() -> None:
     """One question is enough."""
     told = newer()
-    async with open_link(told, probe_s=1.0) as link:
-        assert (link.protocol, told.methods) == (MODERN, ["server/discover"])
+    async with open_connection(told, probe_s=1.0) as connection:
+        assert (connection.protocol, told.methods) == (MODERN, ["server/discover"])
 
 
 @pytest.mark.parametrize(
@@ -126,22 +126,22 @@ async def test_the_newer_era_comes_first() -> None:
 async def test_whatever_is_not_the_newer_era_is_the_older_one(answer: Answer) -> None:
     """Servers say so in many ways."""
     told = Told({"server/discover": answer, "initialize": initializes()})
-    async with open_link(told, probe_s=1.0) as link:
-        assert (link.protocol, told.methods) == (OLDER, ["server/discover", "initialize"])
+    async with open_connection(told, probe_s=1.0) as connection:
+        assert (connection.protocol, told.methods) == (OLDER, ["server/discover", "initialize"])
 
 
 async def test_a_server_that_does_not_answer_the_question() -> None:
     """It is asked for the other era after a while, on the same connection."""
     told = Told({"initialize": initializes()})
-    async with open_link(told, probe_s=0.05) as link:
-        assert link.protocol == OLDER
+    async with open_connection(told, probe_s=0.05) as connection:
+        assert connection.protocol == OLDER
 
 
 async def test_a_server_that_is_known_is_not_asked() -> None:
     """Some do not survive the question."""
     told = Told({"initialize": initializes()})
-    async with open_link(told, probe_s=None) as link:
-        assert (link.protocol, told.methods) == (OLDER, ["initialize"])
+    async with open_connection(told, probe_s=None) as connection:
+        assert (connection.protocol, told.methods) == (OLDER, ["initialize"])
 
 
 async def test_a_slow_server_of_the_newer_era() -> None:
@@ -156,15 +156,15 @@ async def test_a_slow_server_of_the_newer_era() -> None:
         return discovers()
 
     told = Told({"server/discover": discover, "initialize": unsupported})
-    async with open_link(told, probe_s=1.0) as link:
-        assert link.protocol == MODERN
+    async with open_connection(told, probe_s=1.0) as connection:
+        assert connection.protocol == MODERN
 
 
 async def test_a_server_without_a_version_in_common() -> None:
     """Its operator reads what it said."""
     told = Told({"initialize": {**initializes(), "protocolVersion": "1999-01-01"}})
     with pytest.raises(BaseExceptionGroup) as raised:
-        async with open_link(told, probe_s=None):
+        async with open_connection(told, probe_s=None):
             pass
     assert raised.group_contains(AnsweredError, match="1999-01-01")
 
@@ -172,7 +172,7 @@ async def test_a_server_without_a_version_in_common() -> None:
 async def test_what_the_gateway_says_of_itself() -> None:
     """Its name; it samples nothing, asks no user, and has no roots."""
     told = newer()
-    async with open_link(told, probe_s=1.0):
+    async with open_connection(told, probe_s=1.0):
         meta = told.asked[0]["params"]["_meta"]
     assert meta["io.modelcontextprotocol/clientInfo"]["name"] == "twolane"
     assert meta["io.modelcontextprotocol/clientCapabilities"] == {}
@@ -181,11 +181,11 @@ async def test_what_the_gateway_says_of_itself() -> None:
 async def test_sampling_elicitation_and_roots_are_refused() -> None:
     """A server that asks anyway gets an error, and the connection goes on."""
     told = Told({"initialize": initializes(), "tools/list": {"tools": []}})
-    async with open_link(told, probe_s=None) as link:
+    async with open_connection(told, probe_s=None) as connection:
         sampling = {"messages": [], "maxTokens": 5}
         await told.say({"id": "s", "method": "sampling/createMessage", "params": sampling})
         await told.say({"id": "r", "method": "roots/list"})
-        assert await link.tools() == ([], [])
+        assert await connection.tools() == ([], [])
 
 
 async def test_all_pages_are_read() -> None:
@@ -197,8 +197,8 @@ async def test_all_pages_are_read() -> None:
         tool = {"name": name, "inputSchema": SCHEMA, "extra": "kept"}
         return {"tools": [tool], **FRESH, **({"nextCursor": following} if following else {})}
 
-    async with open_link(newer(tools_list=page), probe_s=1.0) as link:
-        tools, problems = await link.tools()
+    async with open_connection(newer(tools_list=page), probe_s=1.0) as connection:
+        tools, problems = await connection.tools()
     assert [tool["name"] for tool in tools] == ["a", "b", "c"] and not problems
     assert tools[0] == {"name": "a", "inputSchema": SCHEMA, "extra": "kept"}
 
@@ -207,16 +207,16 @@ async def test_one_bad_tool_does_not_spoil_the_list() -> None:
     """All of them are handed on; what is wrong with one is told elsewhere."""
     good: Json = {"name": "good", "inputSchema": SCHEMA}
     bad: list[Any] = [{"name": "bad", "inputSchema": "none"}, {"inputSchema": SCHEMA}, "odd", None]
-    async with open_link(newer(tools_list={"tools": [*bad, good], **FRESH}), probe_s=1.0) as link:
-        assert await link.tools() == ([*bad, good], [])
+    async with open_connection(newer(tools_list={"tools": [*bad, good], **FRESH}), probe_s=1.0) as connection:
+        assert await connection.tools() == ([*bad, good], [])
 
 
 async def test_a_tool_whose_headers_are_not_valid_is_left_out() -> None:
     """As the protocol wants it (2026-07-28, x-mcp-header)."""
     schema = {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "not valid\r\n"}}}
     tools = [{"name": "bad", "inputSchema": schema}, {"name": "good", "inputSchema": SCHEMA}]
-    async with open_link(newer(tools_list={"tools": tools, **FRESH}), probe_s=1.0) as link:
-        listed, problems = await link.tools()
+    async with open_connection(newer(tools_list={"tools": tools, **FRESH}), probe_s=1.0) as connection:
+        listed, problems = await connection.tools()
     assert [tool["name"] for tool in listed] == ["good"]
     assert problems == ["the tool 'bad' is left out: its x-mcp-header is not valid"]
 
@@ -231,8 +231,8 @@ async def test_a_list_without_end(pages: str) -> None:
         cursor = "again" if pages == "the same" else str(number)
         return {"tools": [{"name": f"t{number}", "inputSchema": SCHEMA}], "nextCursor": cursor, **FRESH}
 
-    async with open_link(newer(tools_list=page), probe_s=1.0) as link:
-        tools, problems = await link.tools()
+    async with open_connection(newer(tools_list=page), probe_s=1.0) as connection:
+        tools, problems = await connection.tools()
     assert (len(tools), problems) == (
         (2, ["its list of tools has no end: the pages come again"])
         if pages == "the same"
@@ -255,23 +255,25 @@ async def test_a_result_is_handed_on_as_the_server_wrote_it(result: Json) -> Non
     schema = {"type": "object", "properties": {"sum": {"type": "number"}}, "required": ["sum"]}
     tool = {"name": "dig", "inputSchema": SCHEMA, "outputSchema": schema}
     told = newer(tools_list={"tools": [tool], **FRESH}, tools_call=result)
-    async with open_link(told, probe_s=1.0) as link:
-        await link.tools()
-        assert await called(link) == result
+    async with open_connection(told, probe_s=1.0) as connection:
+        await connection.tools()
+        assert await called(connection) == result
 
 
 async def test_a_tool_that_wants_more_input() -> None:
     """There is nobody here who could give it."""
-    async with open_link(newer(tools_call={"resultType": "input_required", "inputRequests": {}}), probe_s=1.0) as link:
+    async with open_connection(
+        newer(tools_call={"resultType": "input_required", "inputRequests": {}}), probe_s=1.0
+    ) as connection:
         with pytest.raises(AnsweredError, match="asks for more input"):
-            await called(link)
+            await called(connection)
 
 
 async def test_an_error_is_told_in_the_words_of_the_server() -> None:
     """Whatever its code: this one is also that of a closed connection."""
-    async with open_link(newer(tools_call=RefusedError(-32000, "out of order")), probe_s=1.0) as link:
+    async with open_connection(newer(tools_call=RefusedError(-32000, "out of order")), probe_s=1.0) as connection:
         with pytest.raises(AnsweredError, match=r"^out of order$"):
-            await called(link)
+            await called(connection)
 
 
 async def test_a_call_that_lacks_headers_is_made_again() -> None:
@@ -285,33 +287,33 @@ async def test_a_call_that_lacks_headers_is_made_again() -> None:
         return answer
 
     told = newer(tools_list={"tools": [], **FRESH}, tools_call=call)
-    async with open_link(told, probe_s=1.0) as link:
-        assert await called(link) == {"content": []}
+    async with open_connection(told, probe_s=1.0) as connection:
+        assert await called(connection) == {"content": []}
     assert told.methods == ["server/discover", "tools/call", "tools/list", "tools/call"]
 
 
 async def test_the_end_of_the_connection() -> None:
     """It is told, and ends what waits for an answer."""
     told = newer()
-    async with open_link(told, probe_s=1.0) as link:
-        call = asyncio.create_task(called(link))
+    async with open_connection(told, probe_s=1.0) as connection:
+        call = asyncio.create_task(called(connection))
         while "tools/call" not in told.methods:
             await asyncio.sleep(0)
-        assert not link.gone.done() and not link.stirred.is_set()
+        assert not connection.gone.done() and not connection.stirred.is_set()
         told.end()
         with pytest.raises(LostError):
             await call
-        await asyncio.wait_for(link.gone, 120)
-        assert link.stirred.is_set()
+        await asyncio.wait_for(connection.gone, 120)
+        assert connection.stirred.is_set()
         with pytest.raises(LostError):
-            await called(link)
+            await called(connection)
 
 
 async def test_the_server_is_told_of_a_cancelled_call() -> None:
     """So that it can stop."""
     told = newer()
-    async with open_link(told, probe_s=1.0) as link:
-        call = asyncio.create_task(called(link))
+    async with open_connection(told, probe_s=1.0) as connection:
+        call = asyncio.create_task(called(connection))
         while "tools/call" not in told.methods:
             await asyncio.sleep(0)
         call.cancel()
@@ -327,9 +329,10 @@ async def test_progress_is_heard() -> None:
     """Of that call only."""
     heard: list[str] = []
     told = newer()
-    async with open_link(told, probe_s=1.0) as link:
+    async with open_connection(told, probe_s=1.0) as connection:
         calls = {
-            asyncio.create_task(link.call(name, {}, progressed=lambda name=name: heard.append(name))) for name in "ab"
+            asyncio.create_task(connection.call(name, {}, progressed=lambda name=name: heard.append(name)))
+            for name in "ab"
         }
         while told.methods.count("tools/call") < 2:
             await asyncio.sleep(0)
@@ -347,7 +350,7 @@ async def test_progress_is_heard() -> None:
 async def test_changes_are_subscribed_to_where_the_server_tells_them() -> None:
     """And once more when the subscription ends."""
     told = Told({"server/discover": discovers(tools={"listChanged": True})})
-    async with open_link(told, probe_s=1.0) as link:
+    async with open_connection(told, probe_s=1.0) as connection:
         while "subscriptions/listen" not in told.methods:
             await asyncio.sleep(0)
         subscription = told.asked[-1]["id"]
@@ -359,10 +362,10 @@ async def test_changes_are_subscribed_to_where_the_server_tells_them() -> None:
             }
         )
         await told.say({"method": "notifications/tools/list_changed", "params": {"_meta": meta}})
-        await asyncio.wait_for(link.stirred.wait(), 120)
-        link.stirred.clear()
+        await asyncio.wait_for(connection.stirred.wait(), 120)
+        connection.stirred.clear()
         await told.say({"id": subscription, "result": {"_meta": meta, "resultType": "complete"}})
-        await asyncio.wait_for(link.stirred.wait(), 120)
+        await asyncio.wait_for(connection.stirred.wait(), 120)
         async with asyncio.timeout(120):
             while told.methods.count("subscriptions/listen") < 2:
                 await asyncio.sleep(0.01)
@@ -373,6 +376,6 @@ async def test_nobody_subscribes_where_that_is_unknown() -> None:
     told = Told(
         {"server/discover": discovers(tools={"listChanged": True}), "subscriptions/listen": RefusedError(-32601)}
     )
-    async with open_link(told, probe_s=1.0) as link:
+    async with open_connection(told, probe_s=1.0) as connection:
         await asyncio.sleep(0.05)
-        assert not link.stirred.is_set() and told.methods.count("subscriptions/listen") == 1
+        assert not connection.stirred.is_set() and told.methods.count("subscriptions/listen") == 1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.mcp.metrics import Meter
+from gateway.mcp.metrics import OperationMetrics
 from gateway.mcp.types import Server
 from tests.mcp.standing import Clock, Counters
 
@@ -10,7 +10,7 @@ from tests.mcp.standing import Clock, Counters
 def test_an_operation_has_the_labels_of_opentelemetry() -> None:
     """No error is an empty one."""
     counters = Counters()
-    with Meter(Server(name="time"), counters=counters, clock=Clock()).operation("tools/call") as operation:
+    with OperationMetrics(Server(name="time"), counters=counters, clock=Clock()).operation("tools/call") as operation:
         operation.error_type = ""
     assert counters.observed == [
         {
@@ -24,7 +24,7 @@ def test_an_operation_has_the_labels_of_opentelemetry() -> None:
 def test_what_breaks_off_is_cancelled() -> None:
     """Nobody has to say so."""
     counters, server = Counters(), Server(name="docs", transport="http")
-    with pytest.raises(KeyError), Meter(server, counters=counters, clock=Clock()).operation("tools/list"):
+    with pytest.raises(KeyError), OperationMetrics(server, counters=counters, clock=Clock()).operation("tools/list"):
         raise KeyError
     assert counters.observed[0] == {
         "mcp_method_name": "tools/list",

@@ -11,10 +11,10 @@ from agent.doubles import samples
 from prometheus_client.core import Metric
 
 from gateway.config.schema.mcp import McpServer
-from gateway.contracts.managed import Condition
+from gateway.contracts.managed import ServiceStatus
 from gateway.contracts.store import StoredService, StoreError, WorkerService
-from gateway.mcp.server import Wanted
-from gateway.mcp.servers import FRESH_S, TELL_EVERY_S, Fleet, Seen
+from gateway.mcp.server import DesiredServer
+from gateway.mcp.servers import FRESH_S, TELL_EVERY_S, McpServers, ServerStatus
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.telemetry.counters import ContextCounters
 from tests.tools.managed import Managed, Yard
@@ -54,19 +54,19 @@ class Harbour:
     clock: Wall = field(default_factory=Wall)
     counters: ContextCounters = field(default_factory=ContextCounters)
     yards: dict[str, Yard] = field(default_factory=dict)
-    fleets: dict[str, Fleet] = field(default_factory=dict)
+    fleets: dict[str, McpServers] = field(default_factory=dict)
 
-    async def worker(self, name: str = "w1", **servers: Mapping[str, object]) -> Fleet:
+    async def worker(self, name: str = "w1", **servers: Mapping[str, object]) -> McpServers:
         """A fleet of these services."""
         yard = self.yards[name] = Yard()
-        fleet = self.fleets[name] = Fleet(
+        mcp_servers = self.fleets[name] = McpServers(
             self.store, build=yard.build, worker=name, counters=self.counters, clock=self.clock
         )
-        fleet.configure(configured(**servers))
-        await fleet.refresh()
+        mcp_servers.configure(configured(**servers))
+        await mcp_servers.refresh()
         for server in servers:
-            await fleet.settled(server)
-        return fleet
+            await mcp_servers.settled(server)
+        return mcp_servers
 
     def service(self, name: str = "time", *, worker: str = "w1") -> Managed:
         return self.yards[worker].newest(name)
@@ -82,7 +82,7 @@ class Harbour:
     async def until_told(self, *told: tuple[str, str, str]) -> None:
         """(worker, service, state) of all."""
         async with asyncio.timeout(120):
-            while told != tuple((t.worker, t.name, t.state) for t in await self.store.told_services(since_s=0.0)):
+            while told != tuple((t.worker, t.name, t.state) for t in await self.store.reported_services(since_s=0.0)):
                 await asyncio.sleep(0.005)
 
 
@@ -102,9 +102,9 @@ async def opened() -> AsyncIterator[Harbour]:
         yield made
     finally:
         store.broken = False
-        for fleet in made.fleets.values():
-            await fleet.close()
-            await fleet.close()
+        for mcp_servers in made.fleets.values():
+            await mcp_servers.close()
+            await mcp_servers.close()
         await store.close()
 
 
@@ -114,8 +114,8 @@ async def harbour() -> AsyncIterator[Harbour]:
         yield made
 
 
-def names(fleet: Fleet) -> list[str]:
-    return [configured.source.service().name for configured in fleet.services()]
+def names(mcp_servers: McpServers) -> list[str]:
+    return [configured.source.service().name for configured in mcp_servers.services()]
 
 
 async def register(harbour: Harbour, name: str = "time", **settings: object) -> None:
@@ -130,45 +130,45 @@ async def register(harbour: Harbour, name: str = "time", **settings: object) -> 
 async def test_a_gateway_without_services_keeps_nothing_busy(harbour: Harbour) -> None:
     """No task, no service, nothing to tell."""
     before = asyncio.all_tasks()
-    fleet = await harbour.worker()
-    assert not fleet.services() and list(fleet.families()) == [] and not await fleet.seen()
+    mcp_servers = await harbour.worker()
+    assert not mcp_servers.services() and list(mcp_servers.families()) == [] and not await mcp_servers.seen()
     assert asyncio.all_tasks() <= before
-    assert not await harbour.store.services() and not await harbour.store.told_services(since_s=0.0)
+    assert not await harbour.store.services() and not await harbour.store.reported_services(since_s=0.0)
 
 
 async def test_services_of_the_configuration_run(harbour: Harbour) -> None:
     """In its order, with its settings, and trusted by nobody."""
-    fleet = await harbour.worker(time={**X, "trigger_keywords": ["几点"], "description": "Clocks."}, git=Y)
-    assert names(fleet) == ["time", "git"] and all(one.untrusted for one in fleet.services())
-    facts = fleet.services()[0].source.service()
+    mcp_servers = await harbour.worker(time={**X, "trigger_keywords": ["几点"], "description": "Clocks."}, git=Y)
+    assert names(mcp_servers) == ["time", "git"] and all(one.untrusted for one in mcp_servers.services())
+    facts = mcp_servers.services()[0].source.service()
     assert (facts.running, facts.description, facts.trigger_keywords) == (True, "Clocks.", ("几点",))
 
 
 async def test_configuring_waits_for_nothing(harbour: Harbour) -> None:
     """A store that fails keeps what runs running, and the next look makes up for it."""
-    fleet = await harbour.worker(time=X)
+    mcp_servers = await harbour.worker(time=X)
     harbour.store.broken = True
-    fleet.configure(configured(git=Y))
+    mcp_servers.configure(configured(git=Y))
     with pytest.raises(StoreError):
-        await fleet.refresh()
-    assert names(fleet) == ["time"] and harbour.service().did == ["start"]
+        await mcp_servers.refresh()
+    assert names(mcp_servers) == ["time"] and harbour.service().did == ["start"]
     harbour.store.broken = False
-    await fleet.refresh()
-    assert names(fleet) == ["git"]
+    await mcp_servers.refresh()
+    assert names(mcp_servers) == ["git"]
 
 
 async def test_a_reload_keeps_up_what_stays_the_same(harbour: Harbour) -> None:
     """Other settings are another service; what is gone is stopped."""
-    fleet = await harbour.worker(same=X, other=X, gone=X)
-    fleet.configure(configured(same=X, other=Y, new=X))
-    await fleet.refresh()
+    mcp_servers = await harbour.worker(same=X, other=X, gone=X)
+    mcp_servers.configure(configured(same=X, other=Y, new=X))
+    await mcp_servers.refresh()
     for name in ("other", "new"):
-        await fleet.settled(name)
-    assert names(fleet) == ["same", "other", "new"]
+        await mcp_servers.settled(name)
+    assert names(mcp_servers) == ["same", "other", "new"]
     did = [(one.name, one.did[0], one.did[-1]) for one in harbour.yards["w1"].built]
     assert did[:2] == [("same", "start", "start"), ("other", "start", "close")]
     assert did[3:] == [("other", "start", "start"), ("new", "start", "start")]
-    await fleet.close()
+    await mcp_servers.close()
     assert all(one.did[-1] == "close" for one in harbour.yards["w1"].built)
 
 
@@ -191,10 +191,10 @@ async def test_a_service_that_was_registered_anywhere_runs_everywhere(harbour: H
 async def test_a_registered_service_does_not_take_the_name_of_a_configured_one(harbour: Harbour) -> None:
     """The file wins, also if it comes later; without it the registered one is back."""
     await register(harbour, command="registered")
-    fleet = await harbour.worker(time={"command": "configured"})
+    mcp_servers = await harbour.worker(time={"command": "configured"})
     assert harbour.service().options["command"] == "configured"
-    fleet.configure({})
-    await fleet.refresh()
+    mcp_servers.configure({})
+    await mcp_servers.refresh()
     assert harbour.service().options["command"] == "registered"
 
 
@@ -202,9 +202,9 @@ async def test_a_registered_service_does_not_take_the_name_of_a_configured_one(h
 async def test_settings_that_this_version_cannot_read(harbour: Harbour, config: bytes) -> None:
     """The service stands in the list and says so; no other one suffers."""
     await harbour.store.put_service(StoredService(name="odd", config=config), expected=0)
-    fleet = await harbour.worker(time=X)
-    await fleet.refresh()
-    odd = (await fleet.seen())[1]
+    mcp_servers = await harbour.worker(time=X)
+    await mcp_servers.refresh()
+    odd = (await mcp_servers.seen())[1]
     assert (odd.name, odd.state) == ("odd", "error") and "do not fit this version" in (odd.error or "")
     assert harbour.service().did == ["start"]
 
@@ -224,9 +224,9 @@ async def test_stop_start_and_restart_hold_for_all_workers(harbour: Harbour) -> 
     await harbour.worker("w3", time=X)
     assert harbour.service(worker="w3").did == []
     await other.change("time", lambda kept: replace(kept, stopped=False, restarts=kept.restarts + 1))
-    for fleet in (one, other):
-        await fleet.refresh()
-        await fleet.settled("time")
+    for mcp_servers in (one, other):
+        await mcp_servers.refresh()
+        await mcp_servers.settled("time")
     assert harbour.service().did == harbour.service(worker="w2").did == ["start", "stop", "start"]
     await one.change("time", lambda kept: replace(kept, restarts=kept.restarts + 1))
     await one.settled("time")
@@ -240,16 +240,16 @@ async def test_changes_of_several_workers_are_all_there(harbour: Harbour) -> Non
     def again(kept: StoredService) -> StoredService:
         return replace(kept, restarts=kept.restarts + 1)
 
-    await asyncio.gather(*(fleet.change("time", again) for fleet in fleets for _ in range(2)))
+    await asyncio.gather(*(mcp_servers.change("time", again) for mcp_servers in fleets for _ in range(2)))
     kept = await harbour.kept()
     assert kept is not None and kept.restarts == 6
 
 
 async def test_a_change_that_changes_nothing_is_not_written(harbour: Harbour) -> None:
     """Nobody has to look again for it."""
-    fleet = await harbour.worker(time=X)
+    mcp_servers = await harbour.worker(time=X)
     generation = await harbour.store.generation()
-    await fleet.change("other", lambda kept: kept)
+    await mcp_servers.change("other", lambda kept: kept)
     assert await harbour.kept("other") is None and await harbour.store.generation() >= generation
 
 
@@ -272,13 +272,13 @@ async def test_first_definitions_are_pinned(harbour: Harbour) -> None:
 async def test_pins_outlive_a_restart_and_go_with_a_registration(harbour: Harbour) -> None:
     """A configured service that is taken out and put back is held against them; a deleted one begins anew."""
     await register(harbour, "mine")
-    fleet = await harbour.worker(time=X)
+    mcp_servers = await harbour.worker(time=X)
     await harbour.until_kept(lambda kept: kept is not None and bool(kept.pins))
     await harbour.until_kept(lambda kept: kept is not None and bool(kept.pins), "mine")
-    fleet.configure({})
-    await fleet.refresh()
-    await fleet.delete("mine")
-    await fleet.close()
+    mcp_servers.configure({})
+    await mcp_servers.refresh()
+    await mcp_servers.delete("mine")
+    await mcp_servers.close()
     again = await harbour.worker("w2", time=X)
     assert harbour.service(worker="w2").pins == {"look": "1" * 64} and names(again) == ["time"]
     assert await harbour.kept("mine") is None
@@ -287,13 +287,13 @@ async def test_pins_outlive_a_restart_and_go_with_a_registration(harbour: Harbou
 async def test_a_service_that_was_deleted_meanwhile_is_not_pinned(harbour: Harbour) -> None:
     """Its pins would bring it back."""
     await register(harbour)
-    fleet = await harbour.worker()
+    mcp_servers = await harbour.worker()
     await harbour.until_kept(lambda kept: kept is not None and bool(kept.pins))
     await harbour.store.delete_service("time")
     harbour.service().becomes("running", look="1" * 64, listen="3" * 64)
     await harbour.until_told(("w1", "time", "running"))
-    await fleet.refresh()
-    assert await harbour.kept() is None and not fleet.services()
+    await mcp_servers.refresh()
+    assert await harbour.kept() is None and not mcp_servers.services()
 
 
 async def test_what_was_accepted_reaches_every_worker(harbour: Harbour) -> None:
@@ -327,23 +327,23 @@ async def test_workers_say_what_they_see(harbour: Harbour) -> None:
 
 async def test_a_worker_that_is_gone_is_not_believed_for_long(harbour: Harbour) -> None:
     """It says again what it sees as long as it lives."""
-    fleet = await harbour.worker(time=X)
+    mcp_servers = await harbour.worker(time=X)
     dead = WorkerService(worker="dead", name="time", state="error", error="no", updated_s=harbour.clock.now_s)
-    await harbour.store.tell_services("dead", [dead])
-    assert (await fleet.seen())[0].state == "error"
+    await harbour.store.report_services("dead", [dead])
+    assert (await mcp_servers.seen())[0].state == "error"
     harbour.clock.now_s += FRESH_S + 1
-    assert (await fleet.seen())[0].state == "running" and TELL_EVERY_S < FRESH_S / 2
+    assert (await mcp_servers.seen())[0].state == "running" and TELL_EVERY_S < FRESH_S / 2
 
 
 async def test_secrets_of_a_service_are_not_in_what_it_printed(harbour: Harbour) -> None:
     """Neither here nor for other workers."""
-    fleet = await harbour.worker(time={**X, "env": {"K": SECRET}})
+    mcp_servers = await harbour.worker(time={**X, "env": {"K": SECRET}})
     service = harbour.service()
     service.stderr = (f"key is {SECRET}", "fine")
     service.becomes("error", error=f"{SECRET} is wrong" + "x" * 1000)
     await harbour.until_told(("w1", "time", "error"))
-    (told,) = await harbour.store.told_services(since_s=0.0)
-    (seen,) = await fleet.seen()
+    (told,) = await harbour.store.reported_services(since_s=0.0)
+    (seen,) = await mcp_servers.seen()
     assert SECRET not in repr((told, seen.condition)) and seen.condition.stderr == ("key is ***", "fine")
     assert told.error is not None and len(told.error) == 500
 
@@ -360,9 +360,9 @@ async def test_secrets_of_a_service_are_not_in_what_it_printed(harbour: Harbour)
 async def test_the_worst_state_is_shown(states: tuple[str, ...], worst: str) -> None:
     """Of all workers."""
     others = [WorkerService(worker="w", name="x", state=state, updated_s=0.0) for state in states[1:]]  # type: ignore[arg-type]
-    condition = Condition(state=states[0], since_s=0.0, transport="stdio")  # type: ignore[arg-type]
-    wanted = Wanted("configured", None, StoredService(name="x"))
-    assert Seen("x", wanted, Managed("x"), condition, others).state == worst
+    condition = ServiceStatus(state=states[0], since_s=0.0, transport="stdio")  # type: ignore[arg-type]
+    wanted = DesiredServer("configured", None, StoredService(name="x"))
+    assert ServerStatus("x", wanted, Managed("x"), condition, others).state == worst
 
 
 async def test_a_store_that_fails_is_asked_again(harbour: Harbour) -> None:
@@ -378,22 +378,22 @@ async def test_a_store_that_fails_is_asked_again(harbour: Harbour) -> None:
 # What is counted.
 
 
-def up(fleet: Fleet) -> dict[str, float]:
-    found: list[Metric] = list(fleet.families())
+def up(mcp_servers: McpServers) -> dict[str, float]:
+    found: list[Metric] = list(mcp_servers.families())
     return {sample.labels["server"]: sample.value for family in found for sample in family.samples}
 
 
 async def test_services_that_run_are_up(harbour: Harbour) -> None:
     """One value each; beyond 32 the worst of the rest."""
-    fleet = await harbour.worker(time=X, git=X)
+    mcp_servers = await harbour.worker(time=X, git=X)
     harbour.service("git").becomes("error")
-    assert up(fleet) == {"time": 1, "git": 0}
-    fleet.configure(configured(**{f"s{i:03}": X for i in range(150)}))
-    await fleet.refresh()
-    await asyncio.gather(*(fleet.settled(f"s{i:03}") for i in range(150)))
-    assert len(up(fleet)) == 33 and up(fleet)["other"] == 1
+    assert up(mcp_servers) == {"time": 1, "git": 0}
+    mcp_servers.configure(configured(**{f"s{i:03}": X for i in range(150)}))
+    await mcp_servers.refresh()
+    await asyncio.gather(*(mcp_servers.settled(f"s{i:03}") for i in range(150)))
+    assert len(up(mcp_servers)) == 33 and up(mcp_servers)["other"] == 1
     harbour.service("s140").becomes("stopped")
-    assert up(fleet)["other"] == 0 and up(fleet)["s000"] == 1
+    assert up(mcp_servers)["other"] == 0 and up(mcp_servers)["s000"] == 1
 
 
 async def test_restarts_of_a_service_by_itself_are_counted(harbour: Harbour) -> None:
@@ -404,6 +404,6 @@ async def test_restarts_of_a_service_by_itself_are_counted(harbour: Harbour) -> 
         harbour.service().restarts = restarts
         harbour.service().becomes("error" if restarts else "running", error=f"{restarts}")
         async with asyncio.timeout(120):
-            while [t.error for t in await harbour.store.told_services(since_s=0.0)] != [f"{restarts}"]:
+            while [t.error for t in await harbour.store.reported_services(since_s=0.0)] != [f"{restarts}"]:
                 await asyncio.sleep(0.005)
         assert samples(harbour.counters)[name] == counted

@@ -10,7 +10,7 @@ from gateway.contracts.journal import Change, RunEvent
 from gateway.contracts.store import StoreError
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs import event_feed as module
-from gateway.runs.event_feed import BATCH, Tail
+from gateway.runs.event_feed import BATCH, EventFeed
 from tests.plugins.stores.records import event, new, run
 
 
@@ -47,8 +47,8 @@ async def store() -> AsyncIterator[Watched]:
 
 
 @pytest.fixture
-async def tail(store: Watched) -> AsyncIterator[Tail]:
-    made = Tail(store)
+async def feed(store: Watched) -> AsyncIterator[EventFeed]:
+    made = EventFeed(store)
     yield made
     await made.close()
 
@@ -63,46 +63,46 @@ async def until(reached: Callable[[], bool]) -> None:
             await asyncio.sleep(0.002)
 
 
-async def test_what_happens_is_heard_in_order(store: Watched, tail: Tail) -> None:
+async def test_what_happens_is_heard_in_order(store: Watched, feed: EventFeed) -> None:
     """Also where another process wrote it, which nobody here is told of; nothing of before."""
     await happens(store, "before")
     heard: list[str] = []
-    async with tail.listening(lambda one: heard.append(one.type)):
+    async with feed.listening(lambda one: heard.append(one.type)):
         await happens(store, "a", "b")
         await until(lambda: len(heard) == 2)
         await happens(store, "c")
-        tail.nudge()
+        feed.nudge()
         await until(lambda: len(heard) == 3)
     assert heard == ["a", "b", "c"]
 
 
-async def test_a_nudge_is_heard_at_once(store: Watched, tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_nudge_is_heard_at_once(store: Watched, feed: EventFeed, monkeypatch: pytest.MonkeyPatch) -> None:
     """However rarely the store is looked at."""
     monkeypatch.setattr(module, "LOOK_S", 3600.0)
     heard = asyncio.Event()
-    async with tail.listening(lambda _: heard.set(), run_id="run_1"):
+    async with feed.listening(lambda _: heard.set(), run_id="run_1"):
         await happens(store, "a")
-        tail.nudge()
+        feed.nudge()
         await asyncio.wait_for(heard.wait(), 120)
 
 
-async def test_who_waits_for_one_run_hears_of_no_other(store: Watched, tail: Tail) -> None:
+async def test_who_waits_for_one_run_hears_of_no_other(store: Watched, feed: EventFeed) -> None:
     """Several may wait for the same one."""
     heard: dict[str, list[str]] = {"first": [], "second": [], "other": [], "all": []}
     async with AsyncExitStack() as stack:
         for name, run_id in (("first", "run_1"), ("second", "run_1"), ("other", "run_2"), ("all", None)):
             told = heard[name]
             await stack.enter_async_context(
-                tail.listening(lambda one, told=told: told.append(one.run_id), run_id=run_id)  # type: ignore[misc]
+                feed.listening(lambda one, told=told: told.append(one.run_id), run_id=run_id)  # type: ignore[misc]
             )
         await happens(store, "a")
         await happens(store, "b", run_id="run_2")
-        tail.nudge()
+        feed.nudge()
         await until(lambda: len(heard["all"]) == 2)
     assert heard == {"first": ["run_1"], "second": ["run_1"], "other": ["run_2"], "all": ["run_1", "run_2"]}
 
 
-async def test_many_who_wait_are_one_query(store: Watched, tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_who_wait_are_one_query(store: Watched, feed: EventFeed, monkeypatch: pytest.MonkeyPatch) -> None:
     """The store is asked once for all of them, and each hears of everything."""
     monkeypatch.setattr(module, "LOOK_S", 3600.0)
     counts = [0] * 500
@@ -115,19 +115,19 @@ async def test_many_who_wait_are_one_query(store: Watched, tail: Tail, monkeypat
 
     async with AsyncExitStack() as stack:
         for i in range(len(counts)):
-            await stack.enter_async_context(tail.listening(counting(i), run_id="run_1"))
+            await stack.enter_async_context(feed.listening(counting(i), run_id="run_1"))
         before = store.asked
         await happens(store, "a", "b")
-        tail.nudge()
+        feed.nudge()
         await until(lambda: counts == [2] * 500)
         assert store.asked - before <= 2
 
 
-async def test_nobody_waits_nobody_asks(store: Watched, tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nobody_waits_nobody_asks(store: Watched, feed: EventFeed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither before nor afterwards; and it begins anew for the next who waits."""
     monkeypatch.setattr(module, "LOOK_S", 0.005)
     assert store.asked == 0
-    async with tail.listening(lambda _: None):
+    async with feed.listening(lambda _: None):
         await until(lambda: store.asked > 1)
     await asyncio.sleep(0.03)
     asked = store.asked
@@ -135,31 +135,31 @@ async def test_nobody_waits_nobody_asks(store: Watched, tail: Tail, monkeypatch:
     assert store.asked == asked
     heard: list[str] = []
     await happens(store, "meanwhile")
-    async with tail.listening(lambda one: heard.append(one.type)):
+    async with feed.listening(lambda one: heard.append(one.type)):
         await happens(store, "a")
         await until(lambda: bool(heard))
     assert heard == ["a"]
 
 
-async def test_more_than_one_query_takes_is_heard_whole(store: Watched, tail: Tail) -> None:
+async def test_more_than_one_query_takes_is_heard_whole(store: Watched, feed: EventFeed) -> None:
     """Each once, in order."""
     heard: list[str] = []
     kinds = [f"e{i}" for i in range(2 * BATCH + 7)]
-    async with tail.listening(lambda one: heard.append(one.type)):
+    async with feed.listening(lambda one: heard.append(one.type)):
         await happens(store, *kinds)
-        tail.nudge()
+        feed.nudge()
         await until(lambda: len(heard) == len(kinds))
     assert heard == kinds
 
 
 async def test_a_store_that_fails_for_a_while_loses_nothing(
-    store: Watched, tail: Tail, monkeypatch: pytest.MonkeyPatch
+    store: Watched, feed: EventFeed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was written meanwhile is heard afterwards; the store is left alone in between."""
     monkeypatch.setattr(module, "STORE_PAUSE_S", 0.05)
     monkeypatch.setattr(module, "LOOK_S", 0.002)
     heard: list[str] = []
-    async with tail.listening(lambda one: heard.append(one.type)):
+    async with feed.listening(lambda one: heard.append(one.type)):
         store.broken, asked = True, store.asked
         await happens(store, "a")
         await until(lambda: store.asked > asked)
@@ -170,38 +170,38 @@ async def test_a_store_that_fails_for_a_while_loses_nothing(
     assert heard == ["a"]
 
 
-async def test_who_cannot_begin_to_wait_is_told(store: Watched, tail: Tail) -> None:
+async def test_who_cannot_begin_to_wait_is_told(store: Watched, feed: EventFeed) -> None:
     """It would miss something; the next one begins as if nothing had been."""
     store.broken = True
     with pytest.raises(StoreError):
-        async with tail.listening(lambda _: None, run_id="run_1"):
+        async with feed.listening(lambda _: None, run_id="run_1"):
             raise AssertionError
     store.broken = False
     heard: list[str] = []
-    async with tail.listening(lambda one: heard.append(one.type), run_id="run_1"):
+    async with feed.listening(lambda one: heard.append(one.type), run_id="run_1"):
         await happens(store, "a")
         await until(lambda: bool(heard))
 
 
-async def test_one_who_fails_deafens_nobody_else(store: Watched, tail: Tail) -> None:
+async def test_one_who_fails_deafens_nobody_else(store: Watched, feed: EventFeed) -> None:
     """Whatever it raised, the others go on hearing."""
     heard: list[str] = []
 
     def fails(_event: RunEvent) -> None:
         raise KeyError
 
-    async with tail.listening(fails), tail.listening(lambda one: heard.append(one.type)):
+    async with feed.listening(fails), feed.listening(lambda one: heard.append(one.type)):
         for kind in "ab":
             await happens(store, kind)
-            tail.nudge()
+            feed.nudge()
         await until(lambda: heard == ["a", "b"])
 
 
-async def test_who_stops_waiting_in_the_middle_disturbs_nobody(store: Watched, tail: Tail) -> None:
+async def test_who_stops_waiting_in_the_middle_disturbs_nobody(store: Watched, feed: EventFeed) -> None:
     """Of the same run, too."""
     heard: list[str] = []
-    async with tail.listening(lambda one: heard.append(one.type), run_id="run_1"):
-        async with tail.listening(lambda _: None, run_id="run_1"):
+    async with feed.listening(lambda one: heard.append(one.type), run_id="run_1"):
+        async with feed.listening(lambda _: None, run_id="run_1"):
             pass
         await happens(store, "a")
         await until(lambda: heard == ["a"])
@@ -209,13 +209,13 @@ async def test_who_stops_waiting_in_the_middle_disturbs_nobody(store: Watched, t
 
 async def test_a_closed_tail_is_silent(store: Watched) -> None:
     """Twice is once, and before anybody waited it is nothing."""
-    tail = Tail(store)
-    await tail.close()
+    feed = EventFeed(store)
+    await feed.close()
     heard: list[str] = []
-    async with tail.listening(lambda one: heard.append(one.type)):
-        await tail.close()
-        await tail.close()
+    async with feed.listening(lambda one: heard.append(one.type)):
+        await feed.close()
+        await feed.close()
         await happens(store, "a")
-        tail.nudge()
+        feed.nudge()
         await asyncio.sleep(0.02)
     assert heard == []

@@ -11,10 +11,10 @@ from gateway.contracts.journal import Change, ConflictError, RunState, StoredRun
 from gateway.contracts.store import StoreError
 from gateway.runs import leases as module
 from gateway.runs.lease import LEASE_S
-from gateway.runs.leases import AT_ONCE, OWED, Keeper
+from gateway.runs.leases import AT_ONCE, OWED, Leases
 from gateway.testing.clock import ManualClock
 from tests.agent.doubles import Clock
-from tests.plugins.stores.records import new, parked, ruling, run
+from tests.plugins.stores.records import new, parked, run, write
 
 from .failing import Failing
 
@@ -28,11 +28,11 @@ class Worker:
         self.store = Failing(place)
         self.took: list[StoredRun] = []
         self.fails: Callable[[StoredRun], Exception | None] = lambda _: None
-        self.keeper = Keeper(self.store, clock=Clock(clock), resume=self._resume)
+        self.leases = Leases(self.store, clock=Clock(clock), resume=self._resume)
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self.keeper.run())
+        self._task = asyncio.create_task(self.leases.run())
 
     async def close(self) -> None:
         if self._task is not None:
@@ -86,7 +86,7 @@ async def test_a_run_is_never_driven_twice(workers: tuple[Worker, Worker]) -> No
     one, two = workers
     for i in range(10):
         await one.store.write(new(run(f"run_{i}", owner=None)))
-    wanted = [worker.keeper.claim(f"run_{i}", *ALL) for i in range(10) for worker in (one, two, one, two)]
+    wanted = [worker.leases.claim(f"run_{i}", *ALL) for i in range(10) for worker in (one, two, one, two)]
     got = [found for found in await asyncio.gather(*wanted) if found is not None]
     assert sorted(found.id for found in got) == [f"run_{i}" for i in range(10)]
     assert {found.fence for found in got} == {1}
@@ -96,16 +96,16 @@ async def test_a_run_of_a_process_that_died_is_taken_up(workers: tuple[Worker, W
     """Not before its lease is over, and by one; what its old owner writes afterwards is refused."""
     one, two = workers
     await one.store.write(new(run(owner=None)))
-    mine = await one.keeper.claim("run_1", *ALL)
-    assert mine is not None and mine.owner == one.keeper.owner
+    mine = await one.leases.claim("run_1", *ALL)
+    assert mine is not None and mine.owner == one.leases.owner
     two.start()
     clock.advance(LEASE_S)
     await asyncio.sleep(0.03)
-    assert two.took == [] and await two.keeper.claim("run_1", *ALL) is None
+    assert two.took == [] and await two.leases.claim("run_1", *ALL) is None
     clock.advance(0.1)
     await until(lambda: bool(two.took))
     (taken,) = two.took
-    assert (taken.owner, taken.fence) == (two.keeper.owner, mine.fence + 1)
+    assert (taken.owner, taken.fence) == (two.leases.owner, mine.fence + 1)
     with pytest.raises(ConflictError):
         await one.store.write(Change(run=mine))
     await two.store.write(Change(run=taken))
@@ -115,9 +115,9 @@ async def test_a_run_that_is_held_stays_ours(workers: tuple[Worker, Worker], clo
     """For as long as it takes."""
     one, two = workers
     await one.store.write(new(run(owner=None)))
-    assert await one.keeper.claim("run_1", *ALL) is not None
+    assert await one.leases.claim("run_1", *ALL) is not None
     task = asyncio.create_task(endless())
-    one.keeper.hold("run_1", task)
+    one.leases.hold("run_1", task)
     for worker in workers:
         worker.start()
     for _ in range(8):
@@ -136,11 +136,11 @@ async def test_who_lost_a_run_is_stopped(workers: tuple[Worker, Worker], clock: 
     tasks = {}
     for run_id in ("run_1", "run_2", "run_3"):
         await one.store.write(new(run(run_id, owner=None)))
-        assert await one.keeper.claim(run_id, *ALL) is not None
+        assert await one.leases.claim(run_id, *ALL) is not None
         tasks[run_id] = asyncio.create_task(endless())
-        one.keeper.hold(run_id, tasks[run_id])
+        one.leases.hold(run_id, tasks[run_id])
     clock.advance(LEASE_S + 1)  # so long it did nothing
-    assert await two.keeper.claim("run_1", *ALL) is not None
+    assert await two.leases.claim("run_1", *ALL) is not None
     assert await two.store.cancel("run_2", tenant="acme", now_s=now_s(clock), events=(), audit=())
     one.start()
     await until(lambda: tasks["run_1"].done() and tasks["run_2"].done())
@@ -152,10 +152,10 @@ async def test_a_run_that_was_dropped_is_nobodys_loss(workers: tuple[Worker, Wor
     """Its task may have other things to do."""
     one, _ = workers
     task = asyncio.create_task(endless())
-    one.keeper.hold("run_1", task)
-    one.keeper.drop("run_1", task)
-    one.keeper.drop("run_1", task)
-    one.keeper.drop("run_2", None)
+    one.leases.hold("run_1", task)
+    one.leases.drop("run_1", task)
+    one.leases.drop("run_1", task)
+    one.leases.drop("run_2", None)
     one.start()
     await asyncio.sleep(0.03)
     assert not task.done()
@@ -168,11 +168,11 @@ async def test_who_drives_a_run_no_more_lets_its_next_driver_keep_it(
     """One that waited may be taken up before its first request has read all of its answer."""
     one, two = workers
     await one.store.write(new(run(owner=None)))
-    assert await one.keeper.claim("run_1", *ALL) is not None
+    assert await one.leases.claim("run_1", *ALL) is not None
     first, second = asyncio.create_task(endless()), asyncio.create_task(endless())
-    one.keeper.hold("run_1", first)
-    one.keeper.hold("run_1", second)
-    one.keeper.drop("run_1", first)
+    one.leases.hold("run_1", first)
+    one.leases.hold("run_1", second)
+    one.leases.drop("run_1", first)
     one.start()
     clock.advance(LEASE_S * 0.9)
     found = None
@@ -196,7 +196,7 @@ async def test_runs_wait_for_the_last_decision(workers: tuple[Worker, Worker]) -
         worker.start()
     await asyncio.sleep(0.03)
     assert one.took == two.took == []
-    assert (await two.store.rule(ruling()))[0] == "decided"
+    assert (await two.store.rule(write()))[0] == "decided"
     await until(lambda: bool(one.took or two.took))
     await asyncio.sleep(0.03)
     assert [taken.id for taken in (*one.took, *two.took)] == ["run_1"]
@@ -238,9 +238,9 @@ async def test_who_drives_many_runs_takes_up_a_few_at_each_look(
         await one.store.write(new(run(f"run_{i}", owner=None)))
     monkeypatch.setattr(module, "LOOK_S", 3600.0)
     monkeypatch.setattr(module, "UNDER_WAY", 1)
-    await one.store.write(new(run("mine", owner=one.keeper.owner)))
+    await one.store.write(new(run("mine", owner=one.leases.owner)))
     task = asyncio.create_task(endless())
-    one.keeper.hold("mine", task)
+    one.leases.hold("mine", task)
     one.start()
     await until(lambda: len(one.took) == AT_ONCE)
     await asyncio.sleep(0.1)
@@ -252,7 +252,7 @@ async def test_a_store_that_fails_for_a_while_stops_no_keeper(workers: tuple[Wor
     """It is asked again."""
     one, _ = workers
     task = asyncio.create_task(endless())
-    one.keeper.hold("run_0", task)
+    one.leases.hold("run_0", task)
     await one.store.write(new(run(owner=None)))
     one.store.broken = True
     one.start()
@@ -278,13 +278,13 @@ async def test_a_run_that_cannot_go_on_stops_no_other(workers: tuple[Worker, Wor
 async def test_an_end_that_could_not_be_written_is_written_later(workers: tuple[Worker, Worker]) -> None:
     """As soon as the store takes it, and before anybody takes the run up; its request is stored already."""
     one, _ = workers
-    await one.store.write(new(run(owner=one.keeper.owner)))
+    await one.store.write(new(run(owner=one.leases.owner)))
     one.store.broken = True
-    one.keeper.owe(Change(run=run(state="completed", answer=b"{}")))
-    assert await one.keeper.claim("run_1", *ALL) is None, "it has its end"
+    one.leases.owe(Change(run=run(state="completed", answer=b"{}")))
+    assert await one.leases.claim("run_1", *ALL) is None, "it has its end"
     one.start()
     await asyncio.sleep(0.03)
-    assert await one.store.run("run_1", tenant="acme") == run(owner=one.keeper.owner)
+    assert await one.store.run("run_1", tenant="acme") == run(owner=one.leases.owner)
     one.store.broken = False
     found = None
     async with asyncio.timeout(120):
@@ -298,13 +298,13 @@ async def test_an_end_that_comes_too_late_is_dropped(workers: tuple[Worker, Work
     """Somebody has taken the run up: it is theirs."""
     one, two = workers
     await one.store.write(new(run(owner=None)))
-    one.keeper.owe(Change(run=run(state="completed")))
-    assert await two.keeper.claim("run_1", *ALL) is not None
+    one.leases.owe(Change(run=run(state="completed")))
+    assert await two.leases.claim("run_1", *ALL) is not None
     await one.store.write(new(run("run_2", owner=None)))
     one.start()
     await until(lambda: bool(one.took))
     found = await one.store.run("run_1", tenant="acme")
-    assert found is not None and (found.state, found.owner) == ("running", two.keeper.owner)
+    assert found is not None and (found.state, found.owner) == ("running", two.leases.owner)
 
 
 async def test_not_more_ends_are_kept_than_can_be(workers: tuple[Worker, Worker]) -> None:
@@ -312,8 +312,8 @@ async def test_not_more_ends_are_kept_than_can_be(workers: tuple[Worker, Worker]
     one, _ = workers
     await one.store.write(new(run("run_0", owner=None)))
     for i in range(OWED + 1):
-        one.keeper.owe(Change(run=run(f"run_{i}", state="completed")))
-    assert await one.keeper.claim("run_0", *ALL) is not None
+        one.leases.owe(Change(run=run(f"run_{i}", state="completed")))
+    assert await one.leases.claim("run_0", *ALL) is not None
 
 
 class Leaping(Clock):
@@ -332,15 +332,15 @@ async def test_a_leap_of_the_clock_takes_no_run_away(
     """Who drives one has time to renew its lease; what nobody has a lease on is taken up at once."""
     one, two = workers
     leaping = Leaping(clock)
-    keeper = Keeper(two.store, clock=leaping, resume=two.keeper._resume)
+    leases = Leases(two.store, clock=leaping, resume=two.leases._resume)
     await one.store.write(new(run(owner=None)))
     await one.store.write(new(run("run_2", owner=None)))
-    assert await one.keeper.claim("run_1", *ALL) is not None
+    assert await one.leases.claim("run_1", *ALL) is not None
     leaping.ahead_s = ahead_s
-    assert await keeper.claim("run_1", *ALL) is None
-    assert await keeper.claim("run_2", *ALL) is not None
+    assert await leases.claim("run_1", *ALL) is None
+    assert await leases.claim("run_2", *ALL) is not None
     clock.advance(LEASE_S + 0.1)  # so long nobody has renewed it
-    assert (await keeper.claim("run_1", *ALL) is None) == (ahead_s < 0)
+    assert (await leases.claim("run_1", *ALL) is None) == (ahead_s < 0)
 
 
 async def test_a_lease_of_before_the_clock_was_set_back_becomes_a_short_one(
@@ -348,9 +348,9 @@ async def test_a_lease_of_before_the_clock_was_set_back_becomes_a_short_one(
 ) -> None:
     """So that the run is not stuck for an hour when its process dies."""
     one, _ = workers
-    await one.store.write(new(run(owner=one.keeper.owner, lease_s=now_s(clock) + 3600)))
+    await one.store.write(new(run(owner=one.leases.owner, lease_s=now_s(clock) + 3600)))
     task = asyncio.create_task(endless())
-    one.keeper.hold("run_1", task)
+    one.leases.hold("run_1", task)
     one.start()
     found = await one.store.run("run_1", tenant="acme")
     async with asyncio.timeout(120):
@@ -365,13 +365,13 @@ async def test_a_worker_that_ends_leaves_no_lease_behind(workers: tuple[Worker, 
     one, two = workers
     for number in range(3):
         await one.store.write(new(run(f"run_{number}")))
-    assert await one.keeper.claim("run_0", *ALL) and await two.keeper.claim("run_1", *ALL)
-    owed = await one.keeper.claim("run_2", *ALL)
+    assert await one.leases.claim("run_0", *ALL) and await two.leases.claim("run_1", *ALL)
+    owed = await one.leases.claim("run_2", *ALL)
     assert owed is not None
-    one.keeper.owe(Change(run=replace(owed, state="completed", owner=None, lease_s=0.0)))
-    await one.keeper.close()
-    assert await two.keeper.claim("run_0", *ALL) is not None
-    assert await one.keeper.claim("run_1", *ALL) is None
+    one.leases.owe(Change(run=replace(owed, state="completed", owner=None, lease_s=0.0)))
+    await one.leases.close()
+    assert await two.leases.claim("run_0", *ALL) is not None
+    assert await one.leases.claim("run_1", *ALL) is None
     ended = await two.store.run("run_2", tenant="acme")
     assert ended is not None and ended.state == "completed"
 
@@ -381,7 +381,7 @@ async def test_a_store_that_fails_at_the_end_of_a_worker_is_said(
 ) -> None:
     one, _ = workers
     await one.store.close()
-    await one.keeper.close()
+    await one.leases.close()
     assert "taken up once their leases are over" in caplog.text
 
 
@@ -389,10 +389,10 @@ async def test_a_run_that_we_drive_is_not_claimed_anew(workers: tuple[Worker, Wo
     """Though its lease could not be renewed in time."""
     one, two = workers
     await one.store.write(new(run(owner=None)))
-    assert await one.keeper.claim("run_1", *ALL) is not None
+    assert await one.leases.claim("run_1", *ALL) is not None
     task = asyncio.create_task(endless())
-    one.keeper.hold("run_1", task)
+    one.leases.hold("run_1", task)
     clock.advance(LEASE_S + 1)
-    assert await one.keeper.claim("run_1", *ALL) is None
-    assert await two.keeper.claim("run_1", *ALL) is not None
+    assert await one.leases.claim("run_1", *ALL) is None
+    assert await two.leases.claim("run_1", *ALL) is not None
     task.cancel()

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Exchange, Reply, Tell
+from gateway.contracts.exchange import Emit, Exchange, Reply
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
-from gateway.runs.asking import Asking
+from gateway.runs.asking import RequestKey
 from gateway.runs.live import (
     CALLS,
     EFFECTS,
@@ -44,11 +44,11 @@ class Work:
         self.calls += 1
         return Reply(self._stream, self._release)
 
-    async def _stream(self, tell: Tell) -> None:
+    async def _stream(self, emit: Emit) -> None:
         chunks = self._chunks()
         async for chunk in chunks:
             try:
-                if (pause := tell(chunk)) is not None:
+                if (pause := emit(chunk)) is not None:
                     await pause()
             except BaseException as error:  # whoever told it hears of it
                 await chunks.athrow(error)
@@ -71,8 +71,8 @@ def exchange(run_id: str = "run_1") -> Exchange:
     return Exchange(id=run_id, body={"messages": []}, caller=Caller("c", "t", frozenset()), chain="main")
 
 
-def asking(print_: str = "same", *, key: str | None = None, repeats: bool = False) -> Asking:
-    return Asking(print_, None if key is None else ("t", "c", key), repeats)
+def request_key(print_: str = "same", *, key: str | None = None, repeats: bool = False) -> RequestKey:
+    return RequestKey(print_, None if key is None else ("t", "c", key), repeats)
 
 
 @dataclass
@@ -95,7 +95,7 @@ def begun(
     work: Work, clock: ManualClock | None = None, alarms: Alarms | None = None, **asked: object
 ) -> tuple[LiveRuns, LiveRun]:
     runs = LiveRuns(clock=Clock(clock or ManualClock()), later=(alarms or Alarms()).later)
-    run = runs.begin(exchange(), asking(**asked), work)  # type: ignore[arg-type]
+    run = runs.begin(exchange(), request_key(**asked), work)  # type: ignore[arg-type]
     runs.join(run)
     return runs, run
 
@@ -133,7 +133,7 @@ async def test_whoever_joins_gets_the_answer_from_its_first_byte() -> None:
     work = Work()
     runs, run = begun(work, key="k")
     await run.begun()
-    assert runs.find(asking(key="k")) is run
+    assert runs.find(request_key(key="k")) is run
     runs.join(run)
     work.go.set()
     assert list(await asyncio.gather(whole(run), whole(run))) == [[TEXT, TEXT]] * 2
@@ -141,7 +141,7 @@ async def test_whoever_joins_gets_the_answer_from_its_first_byte() -> None:
     assert (work.calls, work.released) == (1, 1)
     runs.leave(run, whole=True)
     runs.leave(run, whole=True)
-    assert runs.find(asking(key="k")) is run and runs.find(asking(repeats=True)) is run
+    assert runs.find(request_key(key="k")) is run and runs.find(request_key(repeats=True)) is run
     await runs.close()
 
 
@@ -153,7 +153,7 @@ async def test_a_run_without_effects_ends_with_its_client() -> None:
     runs.leave(run, whole=False)
     await asyncio.wait_for(run.ended(), 120)
     assert work.released == 1
-    assert runs.find(asking(repeats=True)) is None
+    assert runs.find(request_key(repeats=True)) is None
 
 
 async def test_a_run_with_effects_waits_for_its_client() -> None:
@@ -161,10 +161,10 @@ async def test_a_run_with_effects_waits_for_its_client() -> None:
     work, alarms = Work(), Alarms()
     runs, run = begun(work, alarms=alarms)
     await until(lambda: run.transcript.chunks)
-    assert runs.find(asking(repeats=True)) is None, "its client is connected"
+    assert runs.find(request_key(repeats=True)) is None, "its client is connected"
     runs.leave(run, whole=False)
-    assert runs.find(asking("other", repeats=True)) is None
-    assert runs.find(asking()) is run
+    assert runs.find(request_key("other", repeats=True)) is None
+    assert runs.find(request_key()) is run
     runs.join(run)
     alarms.ring()
     work.go.set()
@@ -181,7 +181,7 @@ async def test_a_run_that_nobody_comes_back_for_is_stopped() -> None:
     alarms.ring()
     await run.ended()
     assert run.interrupted and work.released == 1
-    joined = runs.find(asking(repeats=True))
+    joined = runs.find(request_key(repeats=True))
     assert joined is run
     with pytest.raises(GatewayError) as told:
         await whole(run)
@@ -240,7 +240,7 @@ async def test_a_model_call_is_dropped_with_its_client_and_made_again_for_the_ne
     for _ in range(10):
         await asyncio.sleep(0)
     assert work.said == 1, "no further call for nobody"
-    assert runs.find(asking()) is run
+    assert runs.find(request_key()) is run
     runs.join(run)
     alarms.ring()
     reading = asyncio.create_task(whole(run))
@@ -368,7 +368,7 @@ async def test_a_failure_before_any_effect_begins_anew() -> None:
             await whole(run)
         await run.ended()
         runs.leave(run, whole=True)
-        assert (runs.find(asking(key="k")) is run) is effects
+        assert (runs.find(request_key(key="k")) is run) is effects
 
 
 async def test_a_failure_after_an_effect_is_told_again() -> None:
@@ -379,15 +379,15 @@ async def test_a_failure_after_an_effect_is_told_again() -> None:
     with pytest.raises(GatewayError) as first:
         await whole(run)
     runs.leave(run, whole=True)
-    assert runs.find(asking("other")) is None
-    again = runs.find(asking())
+    assert runs.find(request_key("other")) is None
+    again = runs.find(request_key())
     assert again is run
     runs.join(again)
     with pytest.raises(GatewayError) as second:
         await whole(again)
     assert repr(second.value) == repr(first.value) and second.value.settled and work.calls == 1
     runs.leave(again, whole=True)
-    assert runs.find(asking()) is run, "for as long as it is kept"
+    assert runs.find(request_key()) is run, "for as long as it is kept"
 
 
 async def test_a_question_whose_client_left_is_found_on_record() -> None:
@@ -405,9 +405,9 @@ async def test_a_question_whose_client_left_is_found_on_record() -> None:
         runs.leave(run, whole=False)
         await run.ended()
         time.advance(waited_s)
-        assert runs.waiting.find(asking("other").fingerprint) is None
-        assert runs.waiting.find(asking().fingerprint) == run.exchange.id
-        assert runs.find(asking(repeats=True)) is None
+        assert runs.waiting.find(request_key("other").fingerprint) is None
+        assert runs.waiting.find(request_key().fingerprint) == run.exchange.id
+        assert runs.find(request_key(repeats=True)) is None
 
 
 async def test_a_turn_that_ends_with_a_question_is_found_on_record() -> None:
@@ -424,7 +424,7 @@ async def test_a_turn_that_ends_with_a_question_is_found_on_record() -> None:
         runs, run = begun(Parks())
         await whole(run)
         runs.leave(run, whole=True)
-        assert (runs.waiting.find(asking().fingerprint), runs.find(asking())) == (named, None)
+        assert (runs.waiting.find(request_key().fingerprint), runs.find(request_key())) == (named, None)
 
 
 async def test_a_run_that_failed_without_its_client_is_found_on_record() -> None:
@@ -436,12 +436,12 @@ async def test_a_run_that_failed_without_its_client_is_found_on_record() -> None
     runs.leave(before, whole=True)
     refused = Work(error=GatewayError("upstream_refused", "No.").after_effects())
     refused.go.set()
-    failed = runs.begin(exchange("run_2"), asking(), refused, detached=True, request_id="run_3")
+    failed = runs.begin(exchange("run_2"), request_key(), refused, detached=True, request_id="run_3")
     await failed.ended()
-    assert runs.marked(asking()).repeats and runs.find(asking(repeats=True)) is None
-    done = runs.begin(exchange("run_2"), asking(), work, detached=True, request_id="run_4")
+    assert runs.as_repeat(request_key()).repeats and runs.find(request_key(repeats=True)) is None
+    done = runs.begin(exchange("run_2"), request_key(), work, detached=True, request_id="run_4")
     await done.ended()
-    assert not runs.marked(asking()).repeats and runs.find(asking(repeats=True)) is done
+    assert not runs.as_repeat(request_key()).repeats and runs.find(request_key(repeats=True)) is done
 
 
 async def test_a_success_begins_anew() -> None:
@@ -451,7 +451,7 @@ async def test_a_success_begins_anew() -> None:
     work.go.set()
     await whole(run)
     runs.leave(run, whole=True)
-    assert runs.find(asking()) is None and runs.find(asking(repeats=True)) is run
+    assert runs.find(request_key()) is None and runs.find(request_key(repeats=True)) is run
 
 
 async def test_a_stop_is_told_to_a_run_that_stands_still() -> None:
@@ -482,7 +482,7 @@ async def test_a_detached_run_needs_no_client() -> None:
     """Its model is called whether or not anybody is there, and goes on when its client leaves."""
     work, alarms = Talk(), Alarms()
     runs = LiveRuns(clock=Clock(ManualClock()), later=alarms.later)
-    run = runs.begin(exchange(), asking(), work, detached=True)
+    run = runs.begin(exchange(), request_key(), work, detached=True)
     await until(lambda: work.said)
     runs.join(run)
     runs.leave(run, whole=False)
@@ -497,13 +497,13 @@ async def test_a_run_that_still_goes_on_is_not_forgotten() -> None:
     clock = ManualClock()
     runs = LiveRuns(clock=Clock(clock))
     slow, quick = Work(), Work()
-    going = runs.begin(exchange("run_1"), asking("1"), slow, detached=True)
-    over = runs.begin(exchange("run_2"), asking("2"), quick, detached=True)
+    going = runs.begin(exchange("run_1"), request_key("1"), slow, detached=True)
+    over = runs.begin(exchange("run_2"), request_key("2"), quick, detached=True)
     quick.go.set()
     await over.ended()
     clock.advance(JOINABLE_S + 1)
-    assert runs.find(asking("2", repeats=True)) is None
-    assert runs.find(asking("1", repeats=True)) is going
+    assert runs.find(request_key("2", repeats=True)) is None
+    assert runs.find(request_key("1", repeats=True)) is going
     await runs.close()
     assert going.interrupted
 
@@ -513,17 +513,17 @@ async def test_a_large_run_that_still_goes_on_takes_nobodys_place() -> None:
     runs = LiveRuns(clock=Clock(ManualClock()))
     large, small = Work(), Work()
     small.go.set()
-    going = runs.begin(exchange("run_1"), replace(asking("1"), size_bytes=2 * KEPT_BYTES), large, detached=True)
-    over = runs.begin(exchange("run_2"), asking("2"), small)
+    going = runs.begin(exchange("run_1"), replace(request_key("1"), size_bytes=2 * KEPT_BYTES), large, detached=True)
+    over = runs.begin(exchange("run_2"), request_key("2"), small)
     runs.join(over)
     await over.ended()
     runs.leave(over, whole=False)
-    assert runs.find(asking("1", repeats=True)) is going
-    assert runs.find(asking("2", repeats=True)) is over
+    assert runs.find(request_key("1", repeats=True)) is going
+    assert runs.find(request_key("2", repeats=True)) is over
     large.go.set()
     await going.ended()
-    assert runs.find(asking("1", repeats=True)) is None, "it counts from its end on"
-    assert runs.find(asking("2", repeats=True)) is over
+    assert runs.find(request_key("1", repeats=True)) is None, "it counts from its end on"
+    assert runs.find(request_key("2", repeats=True)) is over
     await runs.close()
 
 
@@ -531,9 +531,9 @@ async def test_a_key_belongs_to_one_request() -> None:
     """Another body with it is refused; without a key nothing is refused."""
     runs, run = begun(Work(), key="k")
     with pytest.raises(GatewayError) as refused:
-        runs.find(asking("other", key="k"))
+        runs.find(request_key("other", key="k"))
     assert refused.value.code == "idempotency_mismatch"
-    assert runs.find(asking("other")) is None
+    assert runs.find(request_key("other")) is None
     await runs.close()
     assert run.done
 
@@ -548,9 +548,9 @@ async def test_finished_runs_are_forgotten_after_a_while() -> None:
     await run.ended()
     runs.leave(run, whole=True)
     clock.advance(JOINABLE_S - 1)
-    assert runs.find(asking(repeats=True)) is run
+    assert runs.find(request_key(repeats=True)) is run
     clock.advance(2)
-    assert runs.find(asking(repeats=True)) is None
+    assert runs.find(request_key(repeats=True)) is None
 
 
 async def test_only_so_many_runs_are_kept() -> None:
@@ -560,15 +560,15 @@ async def test_only_so_many_runs_are_kept() -> None:
     for n in range(KEPT + 3):
         work = Work()
         work.go.set()
-        run = runs.begin(exchange(f"run_{n}"), asking(str(n)), work)
+        run = runs.begin(exchange(f"run_{n}"), request_key(str(n)), work)
         runs.join(run)
         made.append(run)
     await asyncio.gather(*(run.ended() for run in made))
     for run in made[1:]:
         runs.leave(run, whole=True)
-    assert [runs.find(asking(str(n), repeats=True)) for n in range(5)] == [None, None, None, made[3], made[4]]
+    assert [runs.find(request_key(str(n), repeats=True)) for n in range(5)] == [None, None, None, made[3], made[4]]
     runs.leave(made[0], whole=True)
-    assert runs.find(asking("0", repeats=True)) is made[0]
+    assert runs.find(request_key("0", repeats=True)) is made[0]
     await runs.close()
 
 
@@ -580,11 +580,11 @@ async def test_so_many_bytes_are_kept() -> None:
     for n, size in enumerate(sizes):
         work = Work()
         work.go.set()
-        run = runs.begin(exchange(f"run_{n}"), replace(asking(str(n)), size_bytes=size), work)
+        run = runs.begin(exchange(f"run_{n}"), replace(request_key(str(n)), size_bytes=size), work)
         runs.join(run)
         await run.ended()
         runs.leave(run, whole=True)
-        found.append([runs.find(asking(str(m), repeats=True)) is not None for m in range(n + 1)])
+        found.append([runs.find(request_key(str(m), repeats=True)) is not None for m in range(n + 1)])
     assert found == [
         [True],
         [True, True],
@@ -659,19 +659,19 @@ async def test_a_run_that_is_only_on_record_ends_with_its_client() -> None:
     await run.on_record()
     runs.leave(run, whole=False)
     await asyncio.wait_for(run.ended(), 120)
-    assert runs.find(asking(repeats=True)) is None
+    assert runs.find(request_key(repeats=True)) is None
     failing = Recorded(error=GatewayError("upstream_error", "No."))
     runs, run = begun(failing)
     failing.writes.set()
     failing.go.set()
     await run.ended()
     runs.leave(run, whole=True)
-    assert runs.find(asking(repeats=True)) is None
+    assert runs.find(request_key(repeats=True)) is None
 
 
 async def test_an_answer_that_is_known_already_is_on_record() -> None:
     """Nobody waits for a run that is over."""
-    run = LiveRun(exchange(), asking(), now_s=0.0)
+    run = LiveRun(exchange(), request_key(), now_s=0.0)
     run.replay([TEXT])
     await run.on_record()
     assert run.recorded
@@ -702,9 +702,9 @@ async def test_the_window_of_a_failure_counts_from_the_failure() -> None:
     runs.leave(run, whole=True)
     for _ in range(2):
         clock.advance(JOINABLE_S * 0.45)
-        again = runs.find(asking())
+        again = runs.find(request_key())
         assert again is run
         runs.join(again)
         runs.leave(again, whole=True)
     clock.advance(JOINABLE_S * 0.2)
-    assert runs.find(asking()) is None
+    assert runs.find(request_key()) is None

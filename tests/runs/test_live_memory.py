@@ -13,7 +13,7 @@ from gateway.runs.transcript import PARSED_BYTES, Transcript
 from gateway.testing.clock import ManualClock
 from tests.agent.doubles import Clock
 
-from .test_live import TEXT, Alarms, Work, asking, exchange
+from .test_live import TEXT, Alarms, Work, exchange, request_key
 
 CHUNK = b"""{"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1700000000, "model": "m", "choices":
     [{"index": 0, "delta": {"content": "word"}, "logprobs": null, "finish_reason": null}]}"""
@@ -41,7 +41,7 @@ async def test_what_a_run_says_without_a_client_counts(*, detached: bool) -> Non
     made: list[weakref.ref[LiveRun]] = []
     for n in range(3):
         work = Speech(KEPT_BYTES // 2 // PARSED_BYTES)
-        run = runs.begin(exchange(f"run_{n}"), asking(str(n)), work, detached=detached)
+        run = runs.begin(exchange(f"run_{n}"), request_key(str(n)), work, detached=detached)
         await run.on_record()
         if not detached:
             runs.join(run)
@@ -54,7 +54,7 @@ async def test_what_a_run_says_without_a_client_counts(*, detached: bool) -> Non
         del run, work
     gc.collect()
     assert [one() is not None for one in made] == [False, False, True]
-    assert runs.find(asking("2", repeats=True)) is made[-1]()
+    assert runs.find(request_key("2", repeats=True)) is made[-1]()
     await runs.close()
 
 

@@ -12,7 +12,7 @@ from gateway.contracts.journal import Change, ConflictError, StoredStep
 from gateway.contracts.store import StoreError
 from gateway.errors import GatewayError
 from gateway.plugins.stores.sqlite import SqliteStore
-from gateway.runs.settle import DONE, FAILED, Finding, Outcome, cancel, resolve
+from gateway.runs.settle import DONE, FAILED, Outcome, Settlement, cancel, resolve
 from tests.plugins.stores.records import approval, new, parked, run, step
 
 from .failing import Failing
@@ -46,8 +46,8 @@ class Shelf:
         self, outcome: Outcome, result: str | None = None, *, number: int = 1, caller: Caller = BOSS
     ) -> str:
         """The run's state afterwards."""
-        finding = Finding(step=number, outcome=outcome, via="rest", result=result)
-        return (await resolve(self.store, "run_1", finding, caller=caller, clock=CLOCK)).state
+        settlement = Settlement(step=number, outcome=outcome, via="rest", result=result)
+        return (await resolve(self.store, "run_1", settlement, caller=caller, clock=CLOCK)).state
 
     async def step(self, number: int = 1) -> StoredStep:
         steps = await self.store.steps("run_1", tenant="acme")

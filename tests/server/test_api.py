@@ -11,7 +11,7 @@ import pytest
 from running import key
 
 from gateway.api.site import OPEN, Route
-from gateway.server.api import Rooms
+from gateway.server.api import ApiPages
 from gateway.testing.local import LocalGateway
 
 KEYS = [key("guest", "passthrough"), key("user", "context"), key("boss", "context", "approve", "admin")]
@@ -25,7 +25,7 @@ async def gateway() -> AsyncIterator[tuple[Sequence[Route], aiohttp.ClientSessio
     """The routes of a gateway with keys, but for those that everybody may ask, and who asks it."""
     config = {"keys": KEYS, "upstreams": [], "store": "sqlite:///:memory:"}
     async with LocalGateway(config) as made, aiohttp.ClientSession(made.base_url) as session:
-        rooms: Rooms = made.gateway._rooms()
+        rooms: ApiPages = made.gateway._pages()
         routes = [*rooms.of_context(), *rooms.of_runs(), *rooms.of_services()]
         yield [route for route in routes if route[1] not in OPEN], session
 

@@ -14,11 +14,11 @@ from gateway.contracts.journal import StoredRun
 from gateway.errors import GatewayError
 from gateway.lanes.keys import LOCAL
 from gateway.plugins.stores.sqlite import SqliteStore
-from gateway.runs.asking import Asking
-from gateway.runs.event_feed import Tail
-from gateway.runs.leases import Keeper
+from gateway.runs.asking import RequestKey
+from gateway.runs.event_feed import EventFeed
+from gateway.runs.leases import Leases
 from gateway.runs.live import JOINABLE_S, LiveRuns
-from gateway.server.context_lane import Assembled, Shared, assemble_context, make_fleet, open_store
+from gateway.server.context_lane import Assembled, Shared, build_context_lane, make_servers, open_store
 from gateway.telemetry.counters import ContextCounters
 from gateway.telemetry.metrics import Metrics
 from gateway.testing.clock import ManualClock
@@ -43,7 +43,7 @@ async def assembled(folder: Path, store: SqliteStore | None = None, **content: o
         for upstream in settings.upstreams
     ]
     store = store or SqliteStore(":memory:")
-    return await assemble_context(
+    return await build_context_lane(
         settings,
         folder=folder,
         pools=pools,
@@ -51,11 +51,11 @@ async def assembled(folder: Path, store: SqliteStore | None = None, **content: o
         shared=Shared(
             store=store,
             runs=LiveRuns(clock=CLOCK),
-            tail=Tail(store),
-            keeper=Keeper(store, clock=CLOCK, resume=_unexpected),
+            feed=EventFeed(store),
+            leases=Leases(store, clock=CLOCK, resume=_unexpected),
             counters=ContextCounters(),
             clock=CLOCK,
-            fleet=make_fleet(store, worker="w1", counters=ContextCounters(), clock=CLOCK),
+            mcp_servers=make_servers(store, worker="w1", counters=ContextCounters(), clock=CLOCK),
             in_use=InUse(_nothing_yet),
             results=Results(),
         ),
@@ -249,19 +249,22 @@ async def test_a_repeated_request_finds_its_run(tmp_path: Path, store: SqliteSto
     whose = {"tenant": "local", "caller": "local", "fingerprint": "print", "idempotency_key": "k"}
     await store.write(new(run(created_s=now_s, updated_s=now_s, **whose)))
     key = ("local", "local", "k")
-    for asking, found in (
-        (Asking("print", key, repeats=False), True),
-        (Asking("print", None, repeats=True), True),
-        (Asking("print", None, repeats=False), False),
-        (Asking("other", None, repeats=True), False),
-        (Asking("other", ("local", "local", "k2"), repeats=True), False),
+    for request_key, found in (
+        (RequestKey("print", key, repeats=False), True),
+        (RequestKey("print", None, repeats=True), True),
+        (RequestKey("print", None, repeats=False), False),
+        (RequestKey("other", None, repeats=True), False),
+        (RequestKey("other", ("local", "local", "k2"), repeats=True), False),
     ):
-        assert (await made.lane.earlier(asking, LOCAL) is not None) is found
+        assert (await made.lane.earlier(request_key, LOCAL) is not None) is found
     stranger = Caller("local", "other", frozenset(("context",)))
-    for asking in (Asking("print", ("other", "local", "k"), repeats=True), Asking("print", None, repeats=True)):
-        assert await made.lane.earlier(asking, stranger) is None
+    for request_key in (
+        RequestKey("print", ("other", "local", "k"), repeats=True),
+        RequestKey("print", None, repeats=True),
+    ):
+        assert await made.lane.earlier(request_key, stranger) is None
     with pytest.raises(GatewayError) as mistaken:
-        await made.lane.earlier(Asking("other", key, repeats=False), LOCAL)
+        await made.lane.earlier(RequestKey("other", key, repeats=False), LOCAL)
     assert mistaken.value.code == "idempotency_mismatch"
     await made.lane.retire()
 
@@ -271,8 +274,8 @@ async def test_a_run_that_is_too_old_is_not_repeated(tmp_path: Path, store: Sqli
     made = await assembled(tmp_path, store)
     whose = {"tenant": "local", "caller": "local", "fingerprint": "print", "idempotency_key": "k"}
     await store.write(new(run(updated_s=CLOCK.time() - JOINABLE_S - 1, **whose)))
-    assert await made.lane.earlier(Asking("print", None, repeats=True), LOCAL) is None
-    assert await made.lane.earlier(Asking("print", ("local", "local", "k"), repeats=False), LOCAL) is not None
+    assert await made.lane.earlier(RequestKey("print", None, repeats=True), LOCAL) is None
+    assert await made.lane.earlier(RequestKey("print", ("local", "local", "k"), repeats=False), LOCAL) is not None
     await made.lane.retire()
 
 

@@ -8,7 +8,7 @@ from tools.toolbox import Toolbox
 from gateway.config import Problem, Settings
 from gateway.contracts.store import Json
 from gateway.server.context_tools import database_url, gate_of, load_tools
-from gateway.tools.gate import Asked
+from gateway.tools.gate import RiskClaim
 from gateway.tools.results import Results
 
 from .test_context_lane import toolbox
@@ -61,7 +61,7 @@ async def test_an_assessor_follows_the_tool_that_is_used(
     catalog = await load_tools(settings, tmp_path, None, Results(), found)  # type: ignore[arg-type]  # no host
     gate = gate_of(settings, None, found, at_hand=True)  # type: ignore[arg-type]  # as above
     (spec,) = [spec for source in catalog.sources for spec in await source.list_tools() if spec.name == use]
-    judged = [gate.judge(spec, Asked(arguments), tainted=False) for arguments in (harmless, harmful)]
+    judged = [gate.judge(spec, RiskClaim(arguments), tainted=False) for arguments in (harmless, harmful)]
     assert found == [] and [verdict.decision for verdict in judged] == ["auto", "confirm"], judged
     for source in catalog.sources:
         await source.close()

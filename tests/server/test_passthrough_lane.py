@@ -8,12 +8,12 @@ import pytest
 from gateway.config import ConfigError, Settings
 from gateway.errors import GatewayError
 from gateway.http.request_head import parse_request_head
-from gateway.lanes.router import Entry
+from gateway.lanes.router import Router
 from gateway.server.passthrough_lane import (
     ADMIN_PATHS,
     ROOT_PATHS,
     build_admin_entry,
-    build_entry,
+    build_router,
     check_files,
     endpoint,
 )
@@ -31,16 +31,16 @@ def endpoint_of(**upstream: object) -> Endpoint:
     return endpoint(only)
 
 
-def entry(*, demo_url: str | None = None, **content: object) -> Entry:
-    return build_entry(
+def router(*, demo_url: str | None = None, **content: object) -> Router:
+    return build_router(
         settings(**content), metrics=Metrics(), clock=lambda: 0.0, demo_url=demo_url, own_paths=ROOT_PATHS | ADMIN_PATHS
     )
 
 
-def chosen(found: Entry, target: bytes) -> tuple[str, bytes]:
+def chosen(found: Router, target: bytes) -> tuple[str, bytes]:
     """The upstream that a target goes to, and the target that it is sent."""
     raw = b"GET " + target + b" HTTP/1.1\r\nHost: localhost\r\n"
-    decided = found.decide(parse_request_head(raw + b"\r\n", found.limits.head), raw[:-2])
+    decided = found.route(parse_request_head(raw + b"\r\n", found.limits.head), raw[:-2])
     if decided is None:
         return "own", target
     plan, _ = decided
@@ -105,7 +105,7 @@ def test_unusable_files_are_told_all_at_once(tmp_path: Path, certificates: Certi
 
 def test_the_longest_prefix_decides() -> None:
     """Whatever the order; without paths of their own all share the passthrough prefixes, and the first gets them."""
-    found = entry(
+    found = router(
         upstreams=[
             {"name": "main", "base_url": "http://main"},
             {"name": "spare", "base_url": "http://spare"},
@@ -124,16 +124,16 @@ def test_the_longest_prefix_decides() -> None:
 def test_our_own_pages_come_first_unless_a_prefix_covers_them() -> None:
     """`/` as a prefix takes everything, our own pages too: they can move to `admin.listen`."""
     upstream = {"name": "up", "base_url": "http://up"}
-    usual, everything = entry(upstreams=[upstream]), entry(upstreams=[{**upstream, "paths": ["/"]}])
+    usual, everything = router(upstreams=[upstream]), router(upstreams=[{**upstream, "paths": ["/"]}])
     assert chosen(usual, b"/metrics")[0] == chosen(usual, b"/")[0] == "own"
     assert chosen(everything, b"/")[0] == "up"
 
 
 def test_without_upstreams_the_demo_model_takes_everything() -> None:
     """It is there only when nothing is configured."""
-    assert chosen(entry(demo_url="http://127.0.0.1:1"), b"/v1/models")[0] == "demo"
+    assert chosen(router(demo_url="http://127.0.0.1:1"), b"/v1/models")[0] == "demo"
     configured = [{"name": "up", "base_url": "http://up"}]
-    assert chosen(entry(demo_url="http://127.0.0.1:1", upstreams=configured), b"/v1/models")[0] == "up"
+    assert chosen(router(demo_url="http://127.0.0.1:1", upstreams=configured), b"/v1/models")[0] == "up"
 
 
 def test_limits_arrive() -> None:
@@ -148,7 +148,7 @@ def test_limits_arrive() -> None:
         "write": "3s",
         "keepalive": "4s",
     }
-    for found in (entry(limits=limits), build_admin_entry(settings(limits=limits), metrics=Metrics())):
+    for found in (router(limits=limits), build_admin_entry(settings(limits=limits), metrics=Metrics())):
         assert (found.limits.head.bytes, found.limits.head.fields) == (4096, 10)
         assert (found.limits.connections, found.limits.concurrent) == (11, 12)
         times = found.timeouts

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from gateway.contracts.exchange import Exchange
-from gateway.contracts.managed import Condition
+from gateway.contracts.managed import ServiceStatus
 from gateway.contracts.store import ServiceState
 from gateway.contracts.tools import Service, ToolCall, ToolResult, ToolSpec
 
@@ -48,8 +48,8 @@ class Managed:
         self.did.append("close")
         self.becomes("stopped")
 
-    def condition(self) -> Condition:
-        return Condition(
+    def condition(self) -> ServiceStatus:
+        return ServiceStatus(
             state=self.state,
             since_s=100.0,
             transport="stdio",

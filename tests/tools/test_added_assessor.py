@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.contracts.risk import Decision, Verdict
+from gateway.contracts.risk import Action, Verdict
 from gateway.contracts.store import Json
 from gateway.tools.added_assessor import AddedAssessor
 
@@ -10,7 +10,7 @@ from gateway.tools.added_assessor import AddedAssessor
 class Says:
     """An assessor that always decides so; None: it raises."""
 
-    def __init__(self, name: str, decision: Decision | None) -> None:
+    def __init__(self, name: str, decision: Action | None) -> None:
         self._name, self._decision = name, decision
 
     def assess(self, arguments: Json) -> Verdict:
@@ -31,14 +31,14 @@ class Says:
         ("confirm", "deny", "deny", "own"),
     ],
 )
-def test_which_of_both_decides(built_in: Decision, own: Decision, decision: Decision, rule: str) -> None:
+def test_which_of_both_decides(built_in: Action, own: Action, decision: Action, rule: str) -> None:
     """Harmless is what either holds harmless; a deny counts."""
     verdict = AddedAssessor(Says("built_in", built_in), Says("own", own)).assess({})
     assert (verdict.decision, verdict.rule) == (decision, rule)
 
 
 @pytest.mark.parametrize(("built_in", "own"), [("auto", None), (None, "auto")])
-def test_one_that_raises_makes_nothing_harmless(built_in: Decision | None, own: Decision | None) -> None:
+def test_one_that_raises_makes_nothing_harmless(built_in: Action | None, own: Action | None) -> None:
     """The gate takes it for confirm."""
     with pytest.raises(RuntimeError):
         AddedAssessor(Says("built_in", built_in), Says("own", own)).assess({})

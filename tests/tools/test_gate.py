@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from gateway.contracts.risk import Verdict
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolSpec
-from gateway.tools.gate import ABSENT, Asked, Gate, Policy, Rule, take_risk_level
+from gateway.tools.gate import ABSENT, Gate, Policy, RiskClaim, Rule, take_risk_level
 
 SQL = ToolSpec(
     name="execute_sql",
@@ -100,9 +100,11 @@ def test_new_tool_can_implement_risk_assessor() -> None:
     """An assessor under the tool's name follows the same order."""
     new = ToolSpec(name="new", description="", parameters={})
     gate = Gate(Policy(trust_llm="always", default="confirm"), {"new": OnlySelects()})
-    assert gate.judge(new, Asked(SELECT), tainted=False).basis == "whitelist"
-    assert gate.judge(new, Asked(DROP, "low"), tainted=False).basis == "llm"
-    assert gate.judge(new, Asked(DROP), tainted=False) == Verdict("confirm", "default", "statement", "It may write.")
+    assert gate.judge(new, RiskClaim(SELECT), tainted=False).basis == "whitelist"
+    assert gate.judge(new, RiskClaim(DROP, "low"), tainted=False).basis == "llm"
+    assert gate.judge(new, RiskClaim(DROP), tainted=False) == Verdict(
+        "confirm", "default", "statement", "It may write."
+    )
 
 
 @pytest.mark.parametrize(
@@ -122,7 +124,7 @@ def test_the_operator_comes_before_the_model_and_the_whitelist() -> None:
 
 def test_an_unknown_tool_never_runs() -> None:
     """Whatever the level."""
-    verdict = gate().judge(None, Asked({}, "low"), tainted=False)
+    verdict = gate().judge(None, RiskClaim({}, "low"), tainted=False)
     assert (verdict.decision, verdict.basis) == ("error", "unknown_tool")
 
 
@@ -175,18 +177,18 @@ def test_an_assessor_may_refuse() -> None:
 def test_risk_level_is_taken_out() -> None:
     """What runs has no risk_level; the model's arguments stay as they were."""
     sent = {**SELECT, "risk_level": "low"}
-    assert take_risk_level(sent, SQL) == Asked(SELECT, "low")
+    assert take_risk_level(sent, SQL) == RiskClaim(SELECT, "low")
     assert sent == {**SELECT, "risk_level": "low"}
-    assert take_risk_level(SELECT, SQL) == Asked(SELECT, ABSENT)
-    assert take_risk_level({**SELECT, "risk_level": None}, SQL) == Asked(SELECT, ABSENT)
+    assert take_risk_level(SELECT, SQL) == RiskClaim(SELECT, ABSENT)
+    assert take_risk_level({**SELECT, "risk_level": None}, SQL) == RiskClaim(SELECT, ABSENT)
     nested = {**SELECT, "options": {"risk_level": "low"}}
-    assert take_risk_level(nested, SQL) == Asked(nested, ABSENT)
+    assert take_risk_level(nested, SQL) == RiskClaim(nested, ABSENT)
 
 
 def test_a_tool_keeps_its_own_risk_level() -> None:
     """An argument of that name that belongs to the tool is neither read nor removed."""
     arguments = {"risk_level": 3, "text": "x"}
-    assert take_risk_level(arguments, OWNER) == Asked(arguments, ABSENT)
+    assert take_risk_level(arguments, OWNER) == RiskClaim(arguments, ABSENT)
     assert take_risk_level(arguments, OWNER, beside="high").risk_level == "high"
 
 
@@ -209,7 +211,7 @@ def test_a_tool_keeps_its_own_risk_level() -> None:
 def test_a_level_beside_the_arguments_only_raises(inside: object, beside: object, expected: object) -> None:
     """The highest word counts; low counts in its own place only."""
     arguments = SELECT if inside is ABSENT else {**SELECT, "risk_level": inside}
-    assert take_risk_level(arguments, SQL, beside=beside) == Asked(SELECT, expected)
+    assert take_risk_level(arguments, SQL, beside=beside) == RiskClaim(SELECT, expected)
 
 
 @pytest.mark.parametrize("name", ["riskLevel", "RiskLevel", "risk-level", "RISK_LEVEL", "risk level"])
@@ -235,9 +237,9 @@ LEVELS = st.sampled_from(["low", "medium", "high", "", None]) | VALUES
 )
 def test_no_call_makes_it_raise_and_only_low_lowers(arguments: Json, beside: object, trust: str, tainted: bool) -> None:
     """Whatever is sent: a verdict, and auto only by the whitelist or by a trusted `low` in its own place."""
-    asked = take_risk_level(arguments, SQL, beside=beside)
-    verdict = gate(trust_llm=trust).judge(SQL, asked, tainted=tainted)
-    assert "risk_level" not in asked.arguments
+    claim = take_risk_level(arguments, SQL, beside=beside)
+    verdict = gate(trust_llm=trust).judge(SQL, claim, tainted=tainted)
+    assert "risk_level" not in claim.arguments
     if verdict.decision == "auto" and arguments.get("sql") != "SELECT 1":
         assert str(arguments["risk_level"]).strip().lower() == "low"
         assert trust == "always" or (trust == "until_tainted" and not tainted)
@@ -264,30 +266,30 @@ def test_of_several_rules_the_strictest_holds() -> None:
     """In whatever order they are written; a rule for another tool does not matter."""
     for rules in ({"execute_sql": "floor", "*": "deny"}, {"*": "deny", "execute_sql": "confirm"}):
         strict = Gate(POLICY, {}, rules=rules)  # type: ignore[arg-type]
-        assert strict.judge(SQL, Asked(SELECT), tainted=False).decision == "deny"
+        assert strict.judge(SQL, RiskClaim(SELECT), tainted=False).decision == "deny"
     other = Gate(POLICY, {"execute_sql": OnlySelects()}, rules={"execute_SQL": "deny", "execute": "deny"})
-    assert other.judge(SQL, Asked(SELECT), tainted=False).decision == "auto"
+    assert other.judge(SQL, RiskClaim(SELECT), tainted=False).decision == "auto"
 
 
-@pytest.mark.parametrize("asked", [Asked(SELECT), Asked(DROP, "low")])
-def test_a_user_who_wants_to_be_asked_is_asked(asked: Asked) -> None:
+@pytest.mark.parametrize("asked", [RiskClaim(SELECT), RiskClaim(DROP, "low")])
+def test_a_user_who_wants_to_be_asked_is_asked(claim: RiskClaim) -> None:
     """What would run asks; what asks anyway says why it does; what is refused stays refused."""
-    assert gate().judge(SQL, asked, tainted=False).decision == "auto"
-    verdict = gate().judge(SQL, asked, tainted=False, asked_for=True)
+    assert gate().judge(SQL, claim, tainted=False).decision == "auto"
+    verdict = gate().judge(SQL, claim, tainted=False, asked_for=True)
     assert (verdict.decision, verdict.basis, verdict.rule) == ("confirm", "operator", "asked_for")
-    assert gate().judge(SQL, Asked(DROP), tainted=False, asked_for=True).basis == "default"
-    assert gate(assessor=Refuses()).judge(SQL, Asked(SELECT), tainted=False, asked_for=True).decision == "deny"
-    assert gate().judge(None, asked, tainted=False, asked_for=True).decision == "error"
+    assert gate().judge(SQL, RiskClaim(DROP), tainted=False, asked_for=True).basis == "default"
+    assert gate(assessor=Refuses()).judge(SQL, RiskClaim(SELECT), tainted=False, asked_for=True).decision == "deny"
+    assert gate().judge(None, claim, tainted=False, asked_for=True).decision == "error"
 
 
-@pytest.mark.parametrize("asked", [Asked(SELECT), Asked(DROP, "low"), Asked(DROP), Asked(DROP, "high")])
-def test_a_changed_definition_asks(asked: Asked) -> None:
+@pytest.mark.parametrize("asked", [RiskClaim(SELECT), RiskClaim(DROP, "low"), RiskClaim(DROP), RiskClaim(DROP, "high")])
+def test_a_changed_definition_asks(claim: RiskClaim) -> None:
     """Whoever would have decided; what is refused stays refused."""
-    verdict = gate().judge(SQL, asked, tainted=False, definition_changed=True, asked_for=True)
+    verdict = gate().judge(SQL, claim, tainted=False, definition_changed=True, asked_for=True)
     assert (verdict.decision, verdict.basis, verdict.rule) == ("confirm", "operator", "definition_changed")
     denying = gate(assessor=Refuses())
-    assert denying.judge(SQL, Asked(SELECT), tainted=False, definition_changed=True).decision == "deny"
-    assert denying.judge(None, asked, tainted=False, definition_changed=True).decision == "error"
+    assert denying.judge(SQL, RiskClaim(SELECT), tainted=False, definition_changed=True).decision == "deny"
+    assert denying.judge(None, claim, tainted=False, definition_changed=True).decision == "error"
 
 
 def test_the_hash_of_a_policy_changes_with_all_that_decides() -> None:
@@ -316,7 +318,7 @@ def test_the_hash_of_a_policy_changes_with_all_that_decides() -> None:
 def test_llm_sets_high_risk_for_uncertain_operation(command: str) -> None:
     """The call asks, whatever the whitelist knows about it."""
     command_tool = ToolSpec(name="execute_command", description="", parameters={"type": "object"})
-    verdict = gate().judge(command_tool, Asked({"command": command}, "high"), tainted=False)
+    verdict = gate().judge(command_tool, RiskClaim({"command": command}, "high"), tainted=False)
     assert (verdict.decision, verdict.basis, verdict.rule) == ("confirm", "llm", "risk_level_high")
 
 
@@ -338,4 +340,4 @@ def test_risk_assessor_interface() -> None:
         for level in ({}, {"risk_level": "low"}, {"risk_level": "medium"}):
             judge(specs[name], take_risk_level({"x": 1, **level}, specs[name]), tainted=False)
     assert seen == [("a", {"x": 1}), ("b", {"x": 1})]
-    assert judge(specs["c"], Asked({"x": 1}), tainted=False).rule == "no_assessor"
+    assert judge(specs["c"], RiskClaim({"x": 1}), tainted=False).rule == "no_assessor"

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.contracts.calls import Doubt, FoundCall, Planned
+from gateway.contracts.calls import Doubt, FoundCall, PlannedCall
 from gateway.contracts.risk import Verdict
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolCall, ToolSpec
@@ -49,7 +49,7 @@ def plan(
     asked_for: bool = False,
     only: tuple[str, ...] = (),
     **parameters: object,
-) -> Planned:
+) -> PlannedCall:
     found = FoundCall(tool, parameters, terminate=True)
     return made.plan(found, "call_7", exchange(*only), tainted=tainted, asked_for=asked_for)
 

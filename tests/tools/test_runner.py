@@ -6,11 +6,11 @@ import re
 import pytest
 from agent.doubles import Clock, samples
 
-from gateway.contracts.calls import Told
+from gateway.contracts.calls import CallOutcome
 from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.telemetry.counters import ContextCounters
 from gateway.testing.clock import ManualClock
-from gateway.tools.catalog import Entry
+from gateway.tools.catalog import CatalogEntry
 from gateway.tools.results import READ_RESULT, Results
 from gateway.tools.runner import Runner
 
@@ -25,8 +25,8 @@ class Bench:
         self.source = Source(spec(), does=does)
         self.runner = Runner(Results(), counters=self.counters, clock=Clock(self.clock))
 
-    async def run(self, *, limit_chars: int = 1000) -> Told:
-        entry = Entry(self.source.specs[0], self.source, "look")
+    async def run(self, *, limit_chars: int = 1000) -> CallOutcome:
+        entry = CatalogEntry(self.source.specs[0], self.source, "look")
         return await self.runner.run(entry, call(path="x"), exchange(), limit_chars=limit_chars)
 
     def outcomes(self) -> dict[str, float]:
@@ -44,7 +44,7 @@ def says(content: str, *, ok: bool = True) -> Does:
 async def test_a_result_is_shown_clean() -> None:
     """The tool gets the call as it was judged; what it says comes back without control characters."""
     bench = Bench(says("a\x00b\r\n"))
-    assert await bench.run() == Told("ab\n", "ab\n")
+    assert await bench.run() == CallOutcome("ab\n", "ab\n")
     assert bench.source.calls == [call(path="x")]
     assert bench.outcomes() == {"ok": 1}
 
@@ -63,8 +63,8 @@ async def test_a_tool_that_raises_has_failed(caplog: pytest.LogCaptureFixture) -
         raise OSError("password=hunter2")
 
     bench = Bench(breaks)
-    told = await bench.run()
-    assert told.shown == "Error: The tool 'look' failed; the gateway's log says why."
+    outcome = await bench.run()
+    assert outcome.shown == "Error: The tool 'look' failed; the gateway's log says why."
     assert "hunter2" in caplog.text and "run_1" in caplog.text
     assert bench.outcomes() == {"failed": 1}
 
@@ -72,9 +72,9 @@ async def test_a_tool_that_raises_has_failed(caplog: pytest.LogCaptureFixture) -
 async def test_a_long_result_is_shortened_for_the_model_and_kept_whole() -> None:
     """An answer that ends the turn is the whole of it."""
     bench = Bench(says("x" * 5000))
-    told = await bench.run(limit_chars=300)
-    assert told.whole == "x" * 5000
-    assert len(told.shown) < 400 and "characters omitted" in told.shown
+    outcome = await bench.run(limit_chars=300)
+    assert outcome.whole == "x" * 5000
+    assert len(outcome.shown) < 400 and "characters omitted" in outcome.shown
 
 
 async def test_a_cancelled_call_is_cancelled_in_its_tool() -> None:
@@ -116,18 +116,18 @@ async def test_reading_on_in_what_strangers_wrote_taints_as_their_tool_does() ->
     """However often a part of it is too long itself; the results of other tools do not."""
     results = Results()
     runner = Runner(results, counters=ContextCounters(), clock=Clock(ManualClock()))
-    reader = Entry((await results.list_tools())[0], results, READ_RESULT)
+    reader = CatalogEntry((await results.list_tools())[0], results, READ_RESULT)
 
-    async def kept(entry: Entry, asked: ToolCall) -> tuple[bool, ToolCall]:
+    async def kept(entry: CatalogEntry, asked: ToolCall) -> tuple[bool, ToolCall]:
         """Whether the call taints, and the call that reads on."""
-        told = await runner.run(entry, asked, exchange(), limit_chars=300)
-        found = re.search(r"id (res_[0-9a-f]{16})", told.shown)
+        outcome = await runner.run(entry, asked, exchange(), limit_chars=300)
+        found = re.search(r"id (res_[0-9a-f]{16})", outcome.shown)
         assert found is not None
         return runner.taints(entry, asked, exchange()), call(READ_RESULT, id=found[1])
 
     for untrusted in (True, False):
         source = Source(spec(untrusted=untrusted), does=says("x" * 5000))
-        tainted, reading = await kept(Entry(source.specs[0], source, "look"), call())
+        tainted, reading = await kept(CatalogEntry(source.specs[0], source, "look"), call())
         for _ in range(3):
             assert tainted is untrusted
             tainted, reading = await kept(reader, reading)

@@ -4,7 +4,7 @@ import pytest
 
 from gateway.errors import GatewayError
 from gateway.workflows.definition import Workflow
-from gateway.workflows.invocation import called_in, parameters_of
+from gateway.workflows.invocation import parameters_of, workflow_call_in
 from tests.api.bureau import ALL
 
 
@@ -23,7 +23,7 @@ from tests.api.bureau import ALL
 )
 def test_a_chat_message_calls_a_workflow(text: str, name: str, parameters: dict[str, object]) -> None:
     """`/name` is its first word; the rest are the parameters."""
-    assert called_in(text, ALL) == (ALL[name], parameters)
+    assert workflow_call_in(text, ALL) == (ALL[name], parameters)
 
 
 @pytest.mark.parametrize(
@@ -32,13 +32,13 @@ def test_a_chat_message_calls_a_workflow(text: str, name: str, parameters: dict[
 )
 def test_an_unknown_name_is_ordinary_text(text: str) -> None:
     """And so is a name that is not the first word."""
-    assert called_in(text, ALL) is None
+    assert workflow_call_in(text, ALL) is None
 
 
 def test_a_chat_message_with_wrong_parameters_is_refused() -> None:
     """The error names the parameter, as that of the page does."""
     for text, param in (("/translate", "text"), ("/translate times=x hi", "times"), ("/deploy now", "now")):
         with pytest.raises(GatewayError) as error:
-            called_in(text, ALL)
+            workflow_call_in(text, ALL)
         assert (error.value.code, error.value.param) == ("invalid_parameters", param)
     assert parameters_of(Workflow.model_validate(ALL["deploy"].definition()), {}) == {}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measuring import Effort
 
-from gateway.workflows.templates import Reference, TooLongError, filled, filled_text, references
+from gateway.workflows.templates import Reference, TooLongError, filled_text, references, render_template
 
 VALUES: dict[str, dict[str, Any]] = {
     "params": {
@@ -53,12 +53,12 @@ LITERAL = (
 @pytest.mark.parametrize("text", LITERAL)
 def test_everything_else_is_literal(text: str) -> None:
     """In a step's own text, and where a parameter or a result brings it (T32)."""
-    assert filled_text(text, VALUES) == text == filled(text, VALUES)
+    assert filled_text(text, VALUES) == text == render_template(text, VALUES)
     assert not list(references(text))
     for kind in ("params", "steps"):
         brought = {kind: {"x": text}}
         assert filled_text(f"<{{{{{kind}.x}}}}>", brought) == f"<{text}>"
-        assert filled({"a": f"{{{{{kind}.x}}}}"}, brought) == {"a": text}
+        assert render_template({"a": f"{{{{{kind}.x}}}}"}, brought) == {"a": text}
 
 
 def test_a_reference_is_replaced_by_what_it_stands_for() -> None:
@@ -70,14 +70,14 @@ def test_a_reference_is_replaced_by_what_it_stands_for() -> None:
 def test_what_is_put_in_is_never_looked_at_again() -> None:
     """Not alone, and not together with the text around it."""
     assert filled_text("{{params.text}}", VALUES) == "a {{steps.first}} b"
-    assert filled("{{steps.first}}", VALUES) == "{{params.n}}"
+    assert render_template("{{steps.first}}", VALUES) == "{{params.n}}"
     assert filled_text("{{par{{params.half}}", VALUES) == "{{params.n}}"
 
 
 def test_a_value_that_is_the_whole_text_keeps_its_type() -> None:
     """Within a longer text it is JSON; texts are themselves."""
     template = {"n": "{{params.n}}", "deep": [{"on": "{{ params.on }}"}, "{{params.list}}"], "as text": "{{params.n}} "}
-    assert filled(template, VALUES) == {"n": 3, "deep": [{"on": True}, [1, "x"]], "as text": "3 "}
+    assert render_template(template, VALUES) == {"n": 3, "deep": [{"on": True}, [1, "x"]], "as text": "3 "}
     text = "{{params.n}} {{params.on}} {{params.list}} {{params.o}}"
     assert filled_text(text, VALUES) == '3 true [1,"x"] {"k":null}'
 
@@ -85,14 +85,14 @@ def test_a_value_that_is_the_whole_text_keeps_its_type() -> None:
 def test_only_texts_are_looked_at() -> None:
     """Numbers stay, and so do keys."""
     template = {"{{params.n}}": 1, "a": [None, True, 1.5]}
-    assert filled(template, VALUES) == template
+    assert render_template(template, VALUES) == template
 
 
 def test_what_is_absent_is_empty_in_a_text_and_takes_its_argument_with_it() -> None:
     """So that an optional parameter can be an optional argument."""
     template = {"a": "{{params.gone}}", "b": ["{{params.gone}}", 1], "c": "<{{params.gone}}>"}
-    assert filled(template, VALUES) == {"b": [1], "c": "<>"}
-    assert filled_text("{{params.gone}}", VALUES) == "" and filled("{{steps.gone}}", {}) is None
+    assert render_template(template, VALUES) == {"b": [1], "c": "<>"}
+    assert filled_text("{{params.gone}}", VALUES) == "" and render_template("{{steps.gone}}", {}) is None
 
 
 def test_references_are_found_in_order() -> None:
@@ -108,7 +108,7 @@ def test_what_comes_out_has_a_limit() -> None:
     assert filled_text("{{params.x}}{{params.x}}", values, limit_chars=20) == "y" * 20
     for template in ("{{params.x}}{{params.x}}.", ["{{params.x}}", "{{params.x}}", "."], ["{{params.list}}"] * 2):
         with pytest.raises(TooLongError):
-            filled(template, values, limit_chars=20)
+            render_template(template, values, limit_chars=20)
     with pytest.raises(TooLongError):
         filled_text("{{params.x}}" * 200_000, values)
 

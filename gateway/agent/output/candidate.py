@@ -19,7 +19,7 @@ _STRUCTURE = re.compile(r'["{}\[\]]')
 _STRING = re.compile(r'["\\]')
 
 
-class Attempt:
+class Candidate:
     """One candidate, from its first brace or bracket on."""
 
     def __init__(self) -> None:

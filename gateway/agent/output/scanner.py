@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from gateway.agent.output import thought
-from gateway.agent.output.candidate import HEAD_CHARS, Attempt, could_be_call
+from gateway.agent.output.candidate import HEAD_CHARS, Candidate, could_be_call
 from gateway.agent.output.fence import RUN_CHARS, Fence, Kind, may_open, read_code_line, read_line, run_end
 from gateway.agent.output.native_calls import NativeCalls
 from gateway.agent.output.taken import Taken
@@ -54,7 +54,7 @@ class AnswerScanner:
         self._fresh = False  # nothing but its first line is known of the block of code
         self._coded = 0  # length of the run of backticks in front of the attempt
         self._thought_end = re.compile("")
-        self._attempt: Attempt | None = None
+        self._attempt: Candidate | None = None
         self._closed: Calls | Malformed | None = None  # what the attempt is if it stands in no code
         self._taken = Taken()
         self._native = NativeCalls(limit=self._limit)
@@ -151,7 +151,7 @@ class AnswerScanner:
             return at + 1
         if self._view.inline:
             return self._in_inline(data, at)
-        self._attempt = Attempt()
+        self._attempt = Candidate()
         return at
 
     def _in_inline(self, data: str, at: int) -> int:
@@ -159,14 +159,14 @@ class AnswerScanner:
         window = data[at : at + INLINE_CHARS]
         line, newline, _ = window.partition("\n")
         known = bool(newline) or len(window) == INLINE_CHARS or self._final
-        behind = Attempt().feed(line, 0, len(line))
+        behind = Candidate().feed(line, 0, len(line))
         if behind is None and not known:
             return self._wait(data, at)
         end = _run_of(self._view.inline).search(line, behind or 0)
         if (end is None or end.end() == len(line)) and not known:
             return self._wait(data, at)
         if end is None:
-            self._attempt, self._coded, self._view.inline = Attempt(), self._view.inline, 0
+            self._attempt, self._coded, self._view.inline = Candidate(), self._view.inline, 0
             return at
         self._view.inline = 0
         self._view.show(line[: end.end()])
@@ -288,12 +288,12 @@ class AnswerScanner:
         if not verdict:
             return None
         self._view.show(data[at:start])
-        self._attempt = Attempt()
+        self._attempt = Candidate()
         return start
 
     # Attempts.
 
-    def _in_attempt(self, attempt: Attempt, data: str, at: int) -> int:
+    def _in_attempt(self, attempt: Candidate, data: str, at: int) -> int:
         most = at + self._limit - attempt.size
         in_code = self._mode == "code"
         fence = self._code if in_code else self._fence
@@ -317,7 +317,7 @@ class AnswerScanner:
             return self._wait(data, end)
         return end
 
-    def _behind(self, attempt: Attempt, outcome: Calls | Malformed, data: str, at: int) -> int:
+    def _behind(self, attempt: Candidate, outcome: Calls | Malformed, data: str, at: int) -> int:
         """It is code all the same if its backticks are closed behind it, or if its block holds anything else."""
         if self._mode == "code":
             window = data[at : at + 2 * HEAD_CHARS]
@@ -351,7 +351,7 @@ class AnswerScanner:
             self._fence_end = fence.end_of_attempt(data, at, final=self._final)
         return self._fence_end
 
-    def _end_attempt(self, attempt: Attempt, *, cut: bool, again: bool) -> None:
+    def _end_attempt(self, attempt: Candidate, *, cut: bool, again: bool) -> None:
         """The answer ends within an attempt."""
         text, self._attempt = attempt.text, None
         self._coded = 0

@@ -10,11 +10,11 @@ from pydantic import BaseModel
 
 from gateway.api.approvals import STATES as APPROVAL_STATES
 from gateway.api.approvals import Batch
-from gateway.api.decisions import Decision
+from gateway.api.decisions import DecisionBody
 from gateway.api.mcp_services import Acceptance
 from gateway.api.prompts import PromptBody
 from gateway.api.runs import STATES as RUN_STATES
-from gateway.api.runs import Finding
+from gateway.api.runs import SettlementBody
 from gateway.api.workflows import RunBody
 from gateway.config.schema.mcp import McpServer
 from gateway.dialects.chat_body import ROLES
@@ -32,7 +32,7 @@ _REFERENCE: Final = "#/components/schemas/"
 
 #: The models that read bodies, by the names of their schemas.
 BODIES: Final[Mapping[str, type[BaseModel]]] = {
-    model.__name__: model for model in (Acceptance, Batch, Decision, Finding, McpServer, PromptBody, RunBody)
+    model.__name__: model for model in (Acceptance, Batch, DecisionBody, SettlementBody, McpServer, PromptBody, RunBody)
 }
 
 

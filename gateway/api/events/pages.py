@@ -18,7 +18,7 @@ from gateway.contracts.caller import Caller
 from gateway.contracts.journal import ENDED, Journal, RunEvent
 from gateway.contracts.store import StoreError
 from gateway.errors import GatewayError
-from gateway.runs.event_feed import Tail
+from gateway.runs.event_feed import EventFeed
 from gateway.runs.settle import not_found
 
 log = logging.getLogger("gateway")
@@ -42,12 +42,12 @@ class EventPages:
         self,
         *,
         store: Journal,
-        tail: Tail,
+        feed: EventFeed,
         authorise: Authorise,
         keepalive_s: float = KEEPALIVE_S,
     ) -> None:
         self._store = store
-        self._tail = tail
+        self._feed = feed
         self._authorise = authorise
         self._keepalive_s = keepalive_s
         self._closing = False
@@ -72,7 +72,7 @@ class EventPages:
         news = asyncio.Event()
         self._open.add(news)
         try:
-            async with self._tail.listening(lambda _: news.set(), run_id=request.match_info["id"]):
+            async with self._feed.listening(lambda _: news.set(), run_id=request.match_info["id"]):
                 if request.version >= HttpVersion11:
                     response.enable_chunked_encoding()
                 await response.prepare(request)

@@ -14,19 +14,19 @@ from typing import Any, Literal
 
 from aiohttp import ClientConnectionResetError, WSCloseCode, WSMsgType, web
 
-from gateway.api.decisions import Decision, Decisions, go_on
+from gateway.api.decisions import DecisionBody, Decisions, go_on
 from gateway.api.events.audience import WAITING_MOST, Audience, Outbox, words_of
 from gateway.api.request import VIEWING, Authorise, Body, Resume, number_of, parsed, query_of, value_of
 from gateway.api.site import Route
 from gateway.api.views import decided_view, error_view
-from gateway.approvals.approvals import Desk
+from gateway.approvals.approvals import Approvals
 from gateway.contracts.caller import Caller
 from gateway.contracts.journal import Journal
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.lanes.local import Facade
 from gateway.lanes.websocket import websocket
-from gateway.runs.event_feed import Tail
+from gateway.runs.event_feed import EventFeed
 
 log = logging.getLogger("gateway")
 
@@ -42,7 +42,7 @@ class Ping(Body):
     type: Literal["ping"]
 
 
-class Decide(Decision):
+class Decide(DecisionBody):
     """A decision; `ref` comes back with its answer."""
 
     type: Literal["decide"]
@@ -59,18 +59,18 @@ class SocketPages:
     def __init__(
         self,
         *,
-        desk: Callable[[], Desk],
+        approvals: Callable[[], Approvals],
         store: Journal,
-        tail: Tail,
+        feed: EventFeed,
         authorise: Authorise,
         resume: Resume,
         in_use: Callable[[], object],
     ) -> None:
         self._audience = Audience(in_use)
         self._store = store
-        self._tail = tail
+        self._feed = feed
         self._authorise = authorise
-        self._decisions = Decisions(desk)
+        self._decisions = Decisions(approvals)
         self._resume = resume
         self._open: set[web.WebSocketResponse] = set()
 
@@ -86,7 +86,7 @@ class SocketPages:
         caller = self._authorise(request, *VIEWING)
         query = query_of(request, "after")
         outbox = Outbox(caller.tenant)
-        async with self._tail.listening(self._audience.hear), self._audience.joined(outbox):
+        async with self._feed.listening(self._audience.hear), self._audience.joined(outbox):
             after = number_of(query, "after", default=-1)
             outbox.seen = after if after >= 0 else await self._store.last_event()
             async with websocket(request, message_limit_bytes=MESSAGE_LIMIT_BYTES) as socket:

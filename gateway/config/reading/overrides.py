@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import get_origin
 
-from gateway.config.document import Draft
+from gateway.config.document import Document
 from gateway.config.problems import KeyPath, Place, format_path
 from gateway.config.reading.interpolation import is_utf_8
 from gateway.config.reading.secret_files import companion_of
@@ -21,63 +21,63 @@ _INDEX = re.compile(r"[0-9]{1,4}\Z")
 _FLAGS = frozenset({"listen", "port", "workers", "upstream"})
 
 
-def apply_variables(draft: Draft, environ: Mapping[str, str], *, root: type[Section]) -> None:
+def apply_variables(document: Document, environ: Mapping[str, str], *, root: type[Section]) -> None:
     """Lays every `GATEWAY__...` variable over the draft, shorter paths first."""
     seen: dict[str, str] = {}
     for name in sorted((name for name in environ if name.upper().startswith(_PREFIX)), key=_order):
         if not is_utf_8(name + environ[name]):
-            draft.complain_about(name.encode("utf-8", "backslashreplace").decode(), "is not valid UTF-8")
+            document.complain_about(name.encode("utf-8", "backslashreplace").decode(), "is not valid UTF-8")
             continue
         twin = seen.setdefault(name.upper(), name)
         if twin != name:
-            draft.complain_about(name, f"is also set as {twin}: upper and lower case are the same here")
+            document.complain_about(name, f"is also set as {twin}: upper and lower case are the same here")
             continue
         try:
-            path = _locate(draft, name[len(_PREFIX) :].split("__"), root=root)
+            path = _locate(document, name[len(_PREFIX) :].split("__"), root=root)
             value = _read(environ[name], type_at(root, path))
         except ValueError as error:
-            draft.complain_about(name, str(error))
+            document.complain_about(name, str(error))
             continue
         companion = companion_of(path)
         if companion:
             # `api_key` laid over the `api_key_file` of the file replaces it, and the other way round.
-            draft.drop(companion)
-        draft.put(path, value, place=Place(name))
+            document.drop(companion)
+        document.put(path, value, place=Place(name))
 
 
-def apply_flags(draft: Draft, flags: Mapping[str, object]) -> None:
+def apply_flags(document: Document, flags: Mapping[str, object]) -> None:
     """Lays `listen`, `port`, `workers` and `upstream` over the draft; None: not given."""
     unknown = flags.keys() - _FLAGS
     if unknown:
         raise TypeError(f"unknown flags {sorted(unknown)}: expected {sorted(_FLAGS)}")
     for name in ("listen", "workers"):
         if flags.get(name) is not None:
-            draft.put((name,), flags[name], place=Place(f"--{name}"))
+            document.put((name,), flags[name], place=Place(f"--{name}"))
     if flags.get("port") is not None:
-        _apply_port(draft, flags["port"])
+        _apply_port(document, flags["port"])
     if flags.get("upstream") is not None:
         place = Place("--upstream")
-        draft.put(("upstreams",), [{"name": "default"}], place=place)
-        draft.put(("upstreams", 0, "base_url"), flags["upstream"], place=place)
-        draft.drop(("context", "upstream"))
+        document.put(("upstreams",), [{"name": "default"}], place=place)
+        document.put(("upstreams", 0, "base_url"), flags["upstream"], place=place)
+        document.drop(("context", "upstream"))
 
 
-def _apply_port(draft: Draft, value: object) -> None:
+def _apply_port(document: Document, value: object) -> None:
     """Only the port is replaced: what is wrong with the host stays the host's problem, at its own place."""
     try:
         port = parse_count(value)
         if not 0 <= port <= HIGHEST_PORT:
             raise ValueError(f"must be between 0 and {HIGHEST_PORT}")
     except ValueError as error:
-        draft.complain_about("--port", str(error))
+        document.complain_about("--port", str(error))
         return
-    listen = draft.get("listen")
+    listen = document.get("listen")
     try:
         host = parse_address(DEFAULT_LISTEN if listen is None else listen).host
     except ValueError:
         return
-    place = Place("--port") if listen is None else draft.place_of(("listen",))
-    draft.put(("listen",), str(Address(host, port)), place=place)
+    place = Place("--port") if listen is None else document.place_of(("listen",))
+    document.put(("listen",), str(Address(host, port)), place=place)
 
 
 def _order(name: str) -> list[tuple[int, str]]:
@@ -85,13 +85,13 @@ def _order(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if _INDEX.match(part) else (-1, part.upper()) for part in name.split("__")]
 
 
-def _locate(draft: Draft, segments: list[str], *, root: type[Section]) -> KeyPath:
+def _locate(document: Document, segments: list[str], *, root: type[Section]) -> KeyPath:
     """The path that a variable means: keys in any case, list entries by number."""
     path: KeyPath = ()
     for segment in segments:
         if not segment:
             raise ValueError("expected GATEWAY__KEY or GATEWAY__SECTION__KEY")
-        node = draft.get(*path)
+        node = document.get(*path)
         if isinstance(node, list) or (node is None and get_origin(strip(type_at(root, path))) is tuple):
             length = len(node) if isinstance(node, list) else 0
             if not _INDEX.match(segment) or int(segment) > length:

@@ -1,6 +1,6 @@
 """`api_key_file` beside `api_key` and its like: the secret is read from a file when the configuration is."""
 
-from gateway.config.document import Draft
+from gateway.config.document import Document
 from gateway.config.problems import KeyPath
 from gateway.config.reading.yaml_reader import BROKEN, read_text
 from gateway.config.values.scalars import parse_path
@@ -19,16 +19,16 @@ COMPANION_SUFFIX = "_file"
 _MAX_SECRET_BYTES = 64 * 1024
 
 
-def read_companions(draft: Draft) -> None:
+def read_companions(document: Document) -> None:
     """Puts the content of each `*_file` where the secret itself would stand."""
     for pattern in SECRETS_WITH_FILES:
-        for path in list(draft.matches(*pattern[:-1], f"{pattern[-1]}{COMPANION_SUFFIX}")):
-            _read_companion(draft, path)
-    for path in list(draft.matches("mcp", "servers", "*", "headers", "*")):
+        for path in list(document.matches(*pattern[:-1], f"{pattern[-1]}{COMPANION_SUFFIX}")):
+            _read_companion(document, path)
+    for path in list(document.matches("mcp", "servers", "*", "headers", "*")):
         # No header ends like this, so the name is free for the file.
         if str(path[-1]).endswith(COMPANION_SUFFIX):
-            _read_companion(draft, path)
-            draft.drop(path)
+            _read_companion(document, path)
+            document.drop(path)
 
 
 def companion_of(path: KeyPath) -> KeyPath | None:
@@ -44,17 +44,17 @@ def companion_of(path: KeyPath) -> KeyPath | None:
     return secret if name.endswith(COMPANION_SUFFIX) else (*path[:-1], f"{name}{COMPANION_SUFFIX}")
 
 
-def _read_companion(draft: Draft, path: KeyPath) -> None:
+def _read_companion(document: Document, path: KeyPath) -> None:
     secret_path = (*path[:-1], str(path[-1]).removesuffix(COMPANION_SUFFIX))
-    if draft.get(*secret_path) is not None:
-        draft.complain(path, f"{secret_path[-1]!r} is given as well: keep one of the two", key=True)
+    if document.get(*secret_path) is not None:
+        document.complain(path, f"{secret_path[-1]!r} is given as well: keep one of the two", key=True)
         return
-    place = draft.place_of(path)
+    place = document.place_of(path)
     try:
-        text = read_text(parse_path(draft.get(*path), draft.folder), limit_bytes=_MAX_SECRET_BYTES).rstrip("\r\n")
+        text = read_text(parse_path(document.get(*path), document.folder), limit_bytes=_MAX_SECRET_BYTES).rstrip("\r\n")
         if not text.strip():
             raise ValueError("the file is empty")
-        draft.put(secret_path, Secret(text), place=place)
+        document.put(secret_path, Secret(text), place=place)
     except ValueError as error:
-        draft.complain(path, str(error))
-        draft.put(secret_path, BROKEN, place=place)
+        document.complain(path, str(error))
+        document.put(secret_path, BROKEN, place=place)

@@ -60,7 +60,7 @@ BROKEN = Broken()
 
 
 @dataclass(slots=True)
-class Source:
+class YamlSource:
     """The tree (dicts, lists, text, numbers, true/false, None, BROKEN), places of keys and values, and faults.
 
     Below an alias only the alias itself has a place. `complete` is False when reading had to stop.
@@ -89,9 +89,9 @@ def read_text(path: Path, *, limit_bytes: int) -> str:
         raise ValueError(f"{str(path)!r} is not UTF-8 at byte {error.start}: save it as UTF-8") from None
 
 
-def parse(text: str, *, environ: Mapping[str, str] | None) -> Source:
+def parse(text: str, *, environ: Mapping[str, str] | None) -> YamlSource:
     """Reads a configuration; never raises for what the text holds. `environ` None: `$` has no meaning."""
-    source = Source()
+    source = YamlSource()
     unprintable = _UNPRINTABLE.search(text) or _PRIVATE.search(text)
     if unprintable:
         mark = _mark_of(text, unprintable.start())
@@ -141,7 +141,7 @@ class _Anchored:
 class _Reader:
     """Turns the events of one document into a tree; recursion is bounded by MAX_DEPTH."""
 
-    def __init__(self, source: Source, events: Iterator[yaml.Event], *, environ: Mapping[str, str] | None) -> None:
+    def __init__(self, source: YamlSource, events: Iterator[yaml.Event], *, environ: Mapping[str, str] | None) -> None:
         self._source = source
         self._events = events
         self._environ = environ

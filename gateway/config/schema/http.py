@@ -19,7 +19,7 @@ from gateway.config.values.scalars import (
     parse_text,
 )
 from gateway.config.values.units import Duration, DurationOrZero, sized
-from gateway.config.values.value import Leaf
+from gateway.config.values.value import Value
 from gateway.json_values import VALUES_LIMIT
 
 Scope = Literal["passthrough", "context", "approve", "admin", "metrics"]
@@ -34,7 +34,7 @@ def _parse_sha256(value: object) -> str:
     return text.lower()
 
 
-Sha256 = Annotated[str, Leaf(kind="64 hexadecimal digits", parse=_parse_sha256)]
+Sha256 = Annotated[str, Value(kind="64 hexadecimal digits", parse=_parse_sha256)]
 
 
 class Admin(Section):

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from gateway.config.reading.interpolation import is_utf_8
 from gateway.config.values.secret import Hidden, mask
-from gateway.config.values.value import Leaf, PathLeaf, kind_of
+from gateway.config.values.value import PathLeaf, Value, kind_of
 
 _FLAG_WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 _COUNT = re.compile(r"[-+]?[0-9]{1,18}\Z")
@@ -48,7 +48,7 @@ def parse_count(value: object) -> int:
     return value
 
 
-def counted(low: int, high: int) -> Leaf:
+def counted(low: int, high: int) -> Value:
     """A whole number from `low` to `high`."""
 
     def parse(value: object) -> int:
@@ -57,7 +57,7 @@ def counted(low: int, high: int) -> Leaf:
             raise ValueError(f"must be between {low} and {high}")
         return count
 
-    return Leaf(kind=f"whole number, {low} to {high}", parse=parse, json_type="integer", limits=(low, high))
+    return Value(kind=f"whole number, {low} to {high}", parse=parse, json_type="integer", limits=(low, high))
 
 
 def parse_name(value: object) -> str:
@@ -102,11 +102,11 @@ def parse_existing_file(value: object, folder: Path) -> Path:
     return path
 
 
-Text = Annotated[str, Leaf(kind="text", parse=parse_free_text, write=mask)]
-Flag = Annotated[bool, Leaf(kind="true or false", parse=parse_flag, json_type="boolean")]
-Name = Annotated[str, Leaf(kind="name", parse=parse_name)]
-Label = Annotated[str, Leaf(kind="name", parse=parse_label)]
-VariableName = Annotated[str, Leaf(kind="name", parse=parse_variable_name)]
+Text = Annotated[str, Value(kind="text", parse=parse_free_text, write=mask)]
+Flag = Annotated[bool, Value(kind="true or false", parse=parse_flag, json_type="boolean")]
+Name = Annotated[str, Value(kind="name", parse=parse_name)]
+Label = Annotated[str, Value(kind="name", parse=parse_label)]
+VariableName = Annotated[str, Value(kind="name", parse=parse_variable_name)]
 ApprovalMode = Literal["turn", "hold", "reject"]
 FilePath = Annotated[Path, PathLeaf(kind="path", parse=parse_path)]
 ExistingFile = Annotated[Path, PathLeaf(kind="file", parse=parse_existing_file)]

@@ -3,7 +3,7 @@
 import re
 from typing import Annotated
 
-from gateway.config.values.value import REFERENCE, Leaf, kind_of
+from gateway.config.values.value import REFERENCE, Value, kind_of
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -72,7 +72,7 @@ _SIZE_PATTERN = r"^[0-9]+(B|KiB|MiB|GiB)?$|" + REFERENCE
 
 Duration = Annotated[
     float,
-    Leaf(
+    Value(
         kind="duration",
         parse=parse_positive_duration,
         write=format_duration,
@@ -82,7 +82,7 @@ Duration = Annotated[
 ]
 DurationOrZero = Annotated[
     float,
-    Leaf(
+    Value(
         kind="duration, 0 allowed",
         parse=parse_duration,
         write=format_duration,
@@ -92,7 +92,7 @@ DurationOrZero = Annotated[
 ]
 
 
-def sized(low_bytes: int, high_bytes: int) -> Leaf:
+def sized(low_bytes: int, high_bytes: int) -> Value:
     """A size from `low_bytes` to `high_bytes`."""
     limits = f"{format_size(low_bytes)} and {format_size(high_bytes)}"
 
@@ -102,7 +102,7 @@ def sized(low_bytes: int, high_bytes: int) -> Leaf:
             raise ValueError(f"must be between {limits}")
         return size_bytes
 
-    return Leaf(
+    return Value(
         kind=f"size between {limits}",
         parse=parse,
         write=format_size,

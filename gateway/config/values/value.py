@@ -15,7 +15,7 @@ REFERENCE = r"\$\{"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leaf:
+class Value:
     """Annotation of a value type: `parse` turns what the file holds into the value, or raises ValueError.
 
     Written out instead of pydantic's BeforeValidator and its kin: those inspect every function at every use.

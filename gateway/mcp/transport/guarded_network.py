@@ -39,7 +39,7 @@ CLOSED = "Connection closed"
 Resolve: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]
 
 
-class Web(httpx2.AsyncBaseTransport):
+class GuardedNetwork(httpx2.AsyncBaseTransport):
     """The connections for one server. `max_bytes` limits every answer but event streams, whose events have a limit."""
 
     def __init__(self, *, private_networks: bool, max_bytes: int, resolve: Resolve | None = None) -> None:

@@ -18,7 +18,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 
 from gateway.contracts.plugin import Clock
-from gateway.mcp.transport.guarded_network import CLOSED, Web
+from gateway.mcp.transport.guarded_network import CLOSED, GuardedNetwork
 from gateway.mcp.transport.oauth import TokenError, Tokens
 from gateway.mcp.types import Endpoint
 
@@ -46,7 +46,7 @@ class HttpTransport:
 
     async def __aenter__(self) -> "TransportStreams":
         endpoint = self._endpoint
-        web = Web(private_networks=endpoint.private_networks, max_bytes=MAX_BYTES)
+        web = GuardedNetwork(private_networks=endpoint.private_networks, max_bytes=MAX_BYTES)
         client = httpx2.AsyncClient(
             transport=_Answering(web, tokens=self._tokens(web), lost=self._lost),
             headers={**endpoint.headers, "Accept-Encoding": "identity"},
@@ -75,7 +75,7 @@ class HttpTransport:
         # A connection that ends cancels whoever is in it, which is nothing to be told; what failed there is.
         return not isinstance(error, Exception)
 
-    def _tokens(self, web: Web) -> Tokens | None:
+    def _tokens(self, web: GuardedNetwork) -> Tokens | None:
         if self._endpoint.oauth is None:
             return None
         resource = str(httpx2.URL(self._endpoint.url).copy_with(query=None, fragment=None))
@@ -91,7 +91,7 @@ class HttpTransport:
 class _Answering(httpx2.AsyncBaseTransport):
     """Sends requests, with a token if there are any, and answers those that fail itself."""
 
-    def __init__(self, web: Web, *, tokens: Tokens | None, lost: Callable[[str], None]) -> None:
+    def __init__(self, web: GuardedNetwork, *, tokens: Tokens | None, lost: Callable[[str], None]) -> None:
         self._web = web
         self._tokens = tokens
         self._lost = lost

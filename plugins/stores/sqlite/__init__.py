@@ -22,12 +22,12 @@ from gateway.plugin import (
     AuditRow,
     Change,
     ConflictError,
+    DecisionResult,
+    DecisionWrite,
     Grant,
     HiddenTurn,
     Host,
     Plugin,
-    Ruled,
-    Ruling,
     RunEvent,
     RunState,
     Standing,
@@ -177,10 +177,10 @@ class SqliteStore(SqliteMemories):
     async def delete_service(self, name: str) -> bool:
         return await self._write(lambda c: kept.delete_service(c, name), lasts=Lasts.FOR_SURE)
 
-    async def tell_services(self, worker: str, services: Sequence[WorkerService]) -> None:
-        await self._write(lambda c: kept.tell_services(c, worker, map(TOLD.values, services)))
+    async def report_services(self, worker: str, services: Sequence[WorkerService]) -> None:
+        await self._write(lambda c: kept.report_services(c, worker, map(TOLD.values, services)))
 
-    async def told_services(self, *, since_s: float) -> Sequence[WorkerService]:
+    async def reported_services(self, *, since_s: float) -> Sequence[WorkerService]:
         return await self._all(TOLD, kept.TOLD, (since_s,))
 
     # Hidden turns; memories are those of `SqliteMemories`.
@@ -277,11 +277,11 @@ class SqliteStore(SqliteMemories):
         which = chosen(journal.APPROVALS, tenant, columns, order=journal.OLDEST_FIRST, limit=limit, behind=behind)
         return await self._all(APPROVALS, *which)
 
-    async def rule(self, ruling: Ruling) -> tuple[Ruled, Approval | None]:
-        return (await self.rule_all([ruling]))[0]
+    async def rule(self, write: DecisionWrite) -> tuple[DecisionResult, Approval | None]:
+        return (await self.rule_all([write]))[0]
 
-    async def rule_all(self, rulings: Sequence[Ruling]) -> Sequence[tuple[Ruled, Approval | None]]:
-        return await self._write(partial(transactions.rule, rulings=rulings), lasts=Lasts.FOR_SURE)
+    async def rule_all(self, writes: Sequence[DecisionWrite]) -> Sequence[tuple[DecisionResult, Approval | None]]:
+        return await self._write(partial(transactions.rule, writes=writes), lasts=Lasts.FOR_SURE)
 
     async def reissue(self, old_id: str, approval: Approval, *, events: Sequence[RunEvent]) -> bool:
         reissue = partial(transactions.reissue, old_id=old_id, approval=approval, events=events)

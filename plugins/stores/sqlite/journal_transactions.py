@@ -22,9 +22,9 @@ from gateway.plugin import (
     AuditLine,
     Change,
     ConflictError,
+    DecisionResult,
+    DecisionWrite,
     Grant,
-    Ruled,
-    Ruling,
     RunEvent,
     StoredRun,
     StoredStep,
@@ -73,53 +73,55 @@ def _put_run(connection: sqlite3.Connection, run: StoredRun) -> None:
         raise ConflictError(f"the run {run.id!r} has ended, or is somebody else's: its fence is not {run.fence}")
 
 
-def rule(connection: sqlite3.Connection, *, rulings: Sequence[Ruling]) -> Sequence[tuple[Ruled, Approval | None]]:
-    found = [_may_decide(connection, ruling) for ruling in rulings]
+def rule(
+    connection: sqlite3.Connection, *, writes: Sequence[DecisionWrite]
+) -> Sequence[tuple[DecisionResult, Approval | None]]:
+    found = [_may_decide(connection, write) for write in writes]
     if any(ruled not in ("decided", "same") for ruled, _ in found):
         return [("held" if ruled == "decided" else ruled, approval) for ruled, approval in found]
     ruled = [
-        (how, _decide(connection, ruling) if how == "decided" else approval)
-        for (how, approval), ruling in zip(found, rulings, strict=True)
+        (how, _decide(connection, write) if how == "decided" else approval)
+        for (how, approval), write in zip(found, writes, strict=True)
     ]
-    for other in (other for ruling in rulings for other in ruling.others):
+    for other in (other for write in writes for other in write.others):
         if _may_decide(connection, other)[0] == "decided":
             _decide(connection, other)
     return ruled
 
 
-def _may_decide(connection: sqlite3.Connection, ruling: Ruling) -> tuple[Ruled, Approval | None]:
+def _may_decide(connection: sqlite3.Connection, write: DecisionWrite) -> tuple[DecisionResult, Approval | None]:
     """What the ruling would be on the approval as it is; one whose time is over expires."""
-    key = (ruling.tenant, ruling.approval_id)
+    key = (write.tenant, write.approval_id)
     row = connection.execute(journal.ONE_APPROVAL, key).fetchone()
     if row is None:
         return "absent", None
     approval = APPROVALS.fact(row)
     if approval.state != "pending":
-        return _again(approval, ruling), approval
-    if approval.expires_s <= ruling.now_s:
-        _undecided(connection, journal.EXPIRE_ONE, (*key, ruling.now_s), now_s=ruling.now_s)
+        return _again(approval, write), approval
+    if approval.expires_s <= write.now_s:
+        _undecided(connection, journal.EXPIRE_ONE, (*key, write.now_s), now_s=write.now_s)
         return "expired", replace(approval, state="expired")
     return "decided", approval
 
 
-def _decide(connection: sqlite3.Connection, ruling: Ruling) -> Approval:
+def _decide(connection: sqlite3.Connection, write: DecisionWrite) -> Approval:
     """Decides on a pending approval."""
-    key = (ruling.tenant, ruling.approval_id)
-    decision = (ruling.now_s, ruling.by, ruling.via, ruling.comment, ruling.edited, ruling.remember)
-    state = "approved" if ruling.approve else "rejected"
+    key = (write.tenant, write.approval_id)
+    decision = (write.now_s, write.by, write.via, write.comment, write.edited, write.remember)
+    state = "approved" if write.approve else "rejected"
     decided = APPROVALS.fact(connection.execute(journal.DECIDE, (state, *decision, *key)).fetchone())
-    if ruling.grant is not None:
-        connection.execute(journal.ADD_GRANT, GRANTS.values(ruling.grant))
-    _append(connection, ruling.events, ruling.audit)
+    if write.grant is not None:
+        connection.execute(journal.ADD_GRANT, GRANTS.values(write.grant))
+    _append(connection, write.events, write.audit)
     return decided
 
 
-def _again(approval: Approval, ruling: Ruling) -> Ruled:
+def _again(approval: Approval, write: DecisionWrite) -> DecisionResult:
     """What a ruling is on an approval that is not pending any more."""
     if approval.state == "expired":
         return "expired"
-    agreed = approval.state in APPROVED and ruling.edited in (None, approval.edited)
-    return "same" if (agreed if ruling.approve else approval.state == "rejected") else "other"
+    agreed = approval.state in APPROVED and write.edited in (None, approval.edited)
+    return "same" if (agreed if write.approve else approval.state == "rejected") else "other"
 
 
 def claim(

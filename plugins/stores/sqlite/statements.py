@@ -79,7 +79,7 @@ def delete_service(connection: sqlite3.Connection, name: str) -> bool:
     return _counted(connection, DELETE_SERVICE, (name,))
 
 
-def tell_services(connection: sqlite3.Connection, worker: str, rows: Iterable[Row]) -> None:
+def report_services(connection: sqlite3.Connection, worker: str, rows: Iterable[Row]) -> None:
     """These are no changes that a process would have to notice: nothing is counted."""
     connection.execute(FORGET_TOLD, (worker,))
     connection.executemany(TELL, rows)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.agent.output.candidate import HEAD_CHARS, Attempt, could_be_call
+from gateway.agent.output.candidate import HEAD_CHARS, Candidate, could_be_call
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_what_is_too_short_to_tell(head: str) -> None:
 @pytest.mark.parametrize("size", [1, 2, 3, 50])
 def test_it_ends_with_its_last_brace(text: str, size: int) -> None:
     """Whatever the pieces; braces in strings are none."""
-    attempt, behind = Attempt(), text + "} tail"
+    attempt, behind = Candidate(), text + "} tail"
     for start in range(0, len(behind), size):
         end = min(start + size, len(behind))
         close = attempt.feed(behind, start, end)
@@ -65,7 +65,7 @@ def test_it_ends_with_its_last_brace(text: str, size: int) -> None:
 
 def test_it_takes_no_more_than_it_is_told() -> None:
     """What stands behind `end` is not looked at."""
-    attempt = Attempt()
+    attempt = Candidate()
     assert attempt.feed('{"a": 1}', 0, 4) is None
     assert (attempt.text, attempt.size) == ('{"a"', 4)
     assert attempt.feed('{"a": 1}', 4, 8) == 8

@@ -4,14 +4,14 @@ from gateway.api.description.openapi import codes_of
 from gateway.api.description.operations import COMMON, OF_KEYS, OF_NONE, OPERATIONS
 from gateway.api.site import OPEN
 from gateway.errors import CODES
-from gateway.server.api import Rooms
+from gateway.server.api import ApiPages
 from gateway.testing.local import LocalGateway
 
 
 async def routes() -> set[tuple[str, str]]:
     """Those of a gateway, without those that a server adds by itself."""
     async with LocalGateway({"upstreams": [], "store": "sqlite:///:memory:"}) as made:
-        rooms: Rooms = made.gateway._rooms()
+        rooms: ApiPages = made.gateway._pages()
         further = [*rooms.of_context(), *rooms.of_runs(), *rooms.of_services()]
     own = {(method, path) for path in OPEN for method in ("GET", "HEAD")}
     return {(method, path) for method, path, _ in further} | own

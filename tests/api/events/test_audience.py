@@ -63,7 +63,7 @@ async def steps(desk: Desktop) -> float:
     for _ in range(STEPS):
         for _ in range(3):
             await desk.office.happens()
-    await until(lambda: desk.office.tail._seen == seen + 3 * STEPS)
+    await until(lambda: desk.office.feed._seen == seen + 3 * STEPS)
     telling = desk.office.sockets._audience._telling
     if telling is not None:
         await asyncio.wait({telling})
@@ -94,7 +94,7 @@ async def test_large_and_small_events_keep_their_order() -> None:
         assert there is not None
         for size in sizes:
             await desk.office.store.write(Change(run=there, events=(event(data=b'"%b"' % (b"x" * size)),)))
-            desk.office.tail.nudge()
+            desk.office.feed.nudge()
             await asyncio.sleep(0)
         heard = [await talk.hear() for _ in sizes]
         assert [(one["seq"], len(one["data"])) for one in heard] == list(enumerate(sizes, 1))

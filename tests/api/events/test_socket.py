@@ -267,7 +267,7 @@ async def test_one_who_does_not_read_is_sent_away(reads_at_last: bool) -> None:
         assert [(await talk.hear())["seq"] for _ in large] == list(range(1, 101))
         for _ in range(3):
             await desk.office.store.write(Change(run=there, events=(event(),) * (WAITING_MOST // 2)))
-            desk.office.tail.nudge()
+            desk.office.feed.nudge()
             for _ in range(WAITING_MOST // 2):
                 await talk.hear()
         if reads_at_last:

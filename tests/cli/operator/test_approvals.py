@@ -10,7 +10,7 @@ from operating import remote, told
 from gateway.cli.operator.approvals import all_decided, decided, listed, one
 from gateway.cli.operator.remote import PAGE, RemoteError
 from gateway.contracts.journal import Change
-from tests.plugins.stores.records import approval, new, parked, ruling, run, step
+from tests.plugins.stores.records import approval, new, parked, run, step, write
 
 HASH = "a" * 64
 
@@ -41,7 +41,7 @@ async def test_what_waits_is_listed() -> None:
 async def test_a_list_is_of_one_state_or_of_all() -> None:
     """And says so when it is empty."""
     async with opened(parked(), parked("run_2", approval_id="ap_2")) as desk:
-        await desk.office.store.rule(ruling("ap_2"))
+        await desk.office.store.rule(write("ap_2"))
         for status, ids in (("approved", ["ap_2"]), (None, ["ap_1", "ap_2"])):
             lines = await told(lambda status=status: listed(remote(desk), status=status, as_json=True))
             assert [json.loads(line)["id"] for line in lines] == ids

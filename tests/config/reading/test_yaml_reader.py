@@ -14,13 +14,13 @@ from gateway.config.reading.yaml_reader import (
     MAX_FILE_BYTES,
     MAX_VALUES,
     Mark,
-    Source,
+    YamlSource,
     parse,
     read_text,
 )
 
 
-def read(text: str) -> Source:
+def read(text: str) -> YamlSource:
     return parse(text, environ={"X": "12", "NULL": "null", "Y": "a: [b]"})
 
 

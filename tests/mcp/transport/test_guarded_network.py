@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from gateway.json_values import SERVICE_VALUES_LIMIT
-from gateway.mcp.transport.guarded_network import Resolve, Web, allows
+from gateway.mcp.transport.guarded_network import GuardedNetwork, Resolve, allows
 
 
 @asynccontextmanager
@@ -37,7 +37,7 @@ def free_port() -> Iterator[int]:
 
 
 async def asked(url: str, *, private_networks: bool = False, resolve: Resolve | None = None) -> httpx2.Response:
-    web = Web(private_networks=private_networks, max_bytes=1000, resolve=resolve)
+    web = GuardedNetwork(private_networks=private_networks, max_bytes=1000, resolve=resolve)
     async with httpx2.AsyncClient(transport=web, trust_env=False, timeout=5) as client:
         return await client.get(url)
 

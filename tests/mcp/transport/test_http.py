@@ -8,7 +8,7 @@ from aiohttp import web
 from pytest_aiohttp import AiohttpServer
 
 from gateway.mcp.calls import AnsweredError, LostError
-from gateway.mcp.connection import open_link
+from gateway.mcp.connection import open_connection
 from gateway.mcp.transport.http import HttpTransport
 from gateway.mcp.types import Channel, Credentials, Endpoint, Server
 from tests.mcp.standing import Clock, Stand
@@ -34,7 +34,7 @@ async def test_a_server_of_the_older_era(options: dict[str, bool]) -> None:
     """With a session of its own, which is ended."""
     async with serving(**options) as site:
         transport = HttpTransport(Endpoint(url=site.url), lost=lambda _: None, clock=Clock())
-        async with open_link(transport, probe_s=None) as link:
+        async with open_connection(transport, probe_s=None) as link:
             answer = await link.call("echo", {"text": "hello"}, progressed=lambda: None)
             assert answer["content"][0]["text"] == "hello" and link.protocol == "2025-11-25"
         sessions = {head.get("mcp-session-id") for head in site.heads}
@@ -99,7 +99,7 @@ async def test_a_session_that_the_server_forgot() -> None:
     lost: list[str] = []
     async with serving() as site:
         transport = HttpTransport(Endpoint(url=site.url), lost=lost.append, clock=Clock())
-        async with open_link(transport, probe_s=None) as link:
+        async with open_connection(transport, probe_s=None) as link:
             await site.down()
             await site.up()
             with pytest.raises((AnsweredError, LostError)):

@@ -10,7 +10,7 @@ from aiohttp import web
 from pytest_aiohttp import AiohttpServer
 
 from gateway.contracts.store import Json
-from gateway.mcp.transport.guarded_network import Web
+from gateway.mcp.transport.guarded_network import GuardedNetwork
 from gateway.mcp.transport.oauth import TokenError, Tokens
 from gateway.mcp.types import Credentials
 from tests.mcp.standing import Clock
@@ -31,7 +31,7 @@ class At(Clock):
 class Issuer:
     """Answers with `metadata` at `place`, and with `token` at /token; remembers what it is asked."""
 
-    def __init__(self, aiohttp_server: AiohttpServer, http: Web) -> None:
+    def __init__(self, aiohttp_server: AiohttpServer, http: GuardedNetwork) -> None:
         self.place = "/.well-known/oauth-authorization-server"
         self.metadata: Json = {}
         self.token: Any = TOKEN
@@ -65,7 +65,7 @@ class Issuer:
 
 @pytest.fixture
 async def issuer(aiohttp_server: AiohttpServer) -> AsyncIterator[Issuer]:
-    async with Web(private_networks=False, max_bytes=10_000) as http:
+    async with GuardedNetwork(private_networks=False, max_bytes=10_000) as http:
         yield Issuer(aiohttp_server, http)
 
 

@@ -21,7 +21,7 @@ from gateway.contracts.store import (
     StoreError,
     WorkerService,
 )
-from tests.plugins.stores.records import approval, audit_line, event, grant, moved, new, ruling, run, step
+from tests.plugins.stores.records import approval, audit_line, event, grant, moved, new, run, step, write
 
 Reopen = Callable[[], Awaitable[Store]]
 
@@ -148,7 +148,7 @@ async def test_the_generation_counts_changes_of_services(store: Store) -> None:
     await store.delete_service("time")
     await store.delete_service("time")
     assert await store.generation() == first + 3
-    await store.tell_services("w1", [WorkerService(worker="w1", name="time", state="running", updated_s=1.0)])
+    await store.report_services("w1", [WorkerService(worker="w1", name="time", state="running", updated_s=1.0)])
     await store.services()
     assert await store.generation() == first + 3
 
@@ -159,20 +159,20 @@ async def test_what_a_worker_sees_takes_the_place_of_what_it_saw(store: Store) -
     def seen(worker: str, name: str, at_s: float) -> WorkerService:
         return WorkerService(worker=worker, name=name, state="error", error="no such program", updated_s=at_s)
 
-    await store.tell_services("w1", [seen("w1", "time", 10.0), seen("w1", "git", 10.0)])
-    await store.tell_services("w2", [seen("w2", "time", 20.0)])
-    assert await store.told_services(since_s=10.0) == [
+    await store.report_services("w1", [seen("w1", "time", 10.0), seen("w1", "git", 10.0)])
+    await store.report_services("w2", [seen("w2", "time", 20.0)])
+    assert await store.reported_services(since_s=10.0) == [
         seen("w1", "git", 10.0),
         seen("w1", "time", 10.0),
         seen("w2", "time", 20.0),
     ]
-    assert await store.told_services(since_s=10.5) == [seen("w2", "time", 20.0)]
-    await store.tell_services("w1", [seen("w1", "time", 30.0)])
-    assert [s.worker for s in await store.told_services(since_s=0.0)] == ["w1", "w2"]
+    assert await store.reported_services(since_s=10.5) == [seen("w2", "time", 20.0)]
+    await store.report_services("w1", [seen("w1", "time", 30.0)])
+    assert [s.worker for s in await store.reported_services(since_s=0.0)] == ["w1", "w2"]
     assert await store.prune(before_s=25.0, limit=9) == 1
-    assert [s.worker for s in await store.told_services(since_s=0.0)] == ["w1"]
-    await store.tell_services("w1", [])
-    assert await store.told_services(since_s=0.0) == []
+    assert [s.worker for s in await store.reported_services(since_s=0.0)] == ["w1"]
+    await store.report_services("w1", [])
+    assert await store.reported_services(since_s=0.0) == []
 
 
 async def test_the_memories_that_a_text_is_about_come_first(store: Store) -> None:
@@ -339,7 +339,7 @@ async def test_pruning_takes_a_run_with_all_that_is_its_own(store: Store) -> Non
         waiting = approval(f"ap_{number}", **whose)
         await store.write(new(kept, approvals=(waiting,), **parts))
         granting = grant(f"gr_{number}", **whose)
-        await store.rule(ruling(waiting.id, tenant=tenant, grant=granting))
+        await store.rule(write(waiting.id, tenant=tenant, grant=granting))
     await store.write(moved(run("done", tenant="acme", state="completed")))
     assert await store.prune(before_s=200.0, limit=99) == 7
     for run_id, tenant, left in (("done", "acme", 0), ("alive", "acme", 1), ("done", "other", 1)):

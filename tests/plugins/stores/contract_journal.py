@@ -29,9 +29,9 @@ from tests.plugins.stores.records import (
     moved,
     new,
     parked,
-    ruling,
     run,
     step,
+    write,
 )
 
 
@@ -150,7 +150,7 @@ async def test_nothing_follows_an_ended_run(store: Store, state: str) -> None:
 async def test_an_approval_moves_from_the_expected_state_only(store: Store) -> None:
     """Approved, executing, done; a move from elsewhere takes the whole change with it."""
     await store.write(parked())
-    await store.rule(ruling())
+    await store.rule(write())
     await store.write(moved(run(), Move("ap_1", "approved", "executing")))
     for expected in ("approved", "pending"):
         with pytest.raises(ConflictError, match="ap_1"):
@@ -333,9 +333,9 @@ async def test_a_run_that_awaits_approvals_is_claimed_when_none_is_pending(store
     await store.write(new(run(state="awaiting_approval"), approvals=two))
     await store.write(new(run("run_2", state="awaiting_approval"), approvals=(approval("ap_3", run_id="run_2"),)))
     states = ["awaiting_approval"]
-    await store.rule(ruling("ap_1"))
+    await store.rule(write("ap_1"))
     assert await claimed(store, "w1", states=states, run_id="run_1") == []
-    await store.rule(ruling("ap_2", approve=False))
+    await store.rule(write("ap_2", approve=False))
     assert await claimed(store, "w1", states=states) == [("run_1", 1)]
     assert await claimed(store, "w2", states=states) == []
     await store.expire(now_s=1000.0)
@@ -392,14 +392,14 @@ async def test_a_run_that_ends_takes_the_approvals_with_it_whose_calls_did_not_r
     """Pending or approved; who approved one reads of it. Those of calls that ran stay as they are."""
     asked = tuple(approval(f"ap_{n}", run_id="r", step=n) for n in range(3))
     await store.write(new(run("r"), approvals=asked))
-    await store.rule(ruling("ap_0"))
-    await store.rule(ruling("ap_1"))
+    await store.rule(write("ap_0"))
+    await store.rule(write("ap_1"))
     await store.write(moved(run("r"), Move("ap_0", "approved", "executing")))
     await store.write(moved(run("r", state="interrupted")))
     kept = await store.approvals(tenant="acme", run_id="r", limit=9)
     assert [a.state for a in kept] == ["executing", "cancelled", "cancelled"] and kept[1].decided_by is not None
     for approval_id in ("ap_1", "ap_2"):
-        assert (await store.rule(ruling(approval_id)))[0] == "other"
+        assert (await store.rule(write(approval_id)))[0] == "other"
     told = [json.loads(one.data) for one in await store.events(after=0, limit=9) if one.type == "approval.resolved"]
     assert told == [{"approval_id": f"ap_{n}", "state": "cancelled"} for n in (1, 2)]
     assert [row.line.event for row in await store.audit(after=0, limit=9)] == ["cancelled", "cancelled"]
@@ -410,7 +410,7 @@ async def test_a_cancelled_run_ends_with_its_pending_approvals(store: Store) -> 
     two = (approval("ap_1"), approval("ap_2", step=2))
     await store.write(new(run(state="awaiting_approval", owner="w1", lease_s=500.0), approvals=two))
     await store.write(new(run("run_2"), approvals=(approval("ap_3", run_id="run_2"),)))
-    await store.rule(ruling("ap_1"))
+    await store.rule(write("ap_1"))
     end = event("run.finished")
     assert await store.cancel("run_1", tenant="other", now_s=210.0, events=(end,), audit=()) is False
     assert await store.cancel("run_1", tenant="acme", now_s=210.0, events=(end,), audit=(audit_line(),)) is True
@@ -427,8 +427,8 @@ async def test_a_cancelled_run_ends_with_its_pending_approvals(store: Store) -> 
     assert [row.line.event for row in await store.audit(after=0, limit=9)] == ["cancelled", "cancelled", "verdict"]
     with pytest.raises(ConflictError):
         await store.write(moved(run(owner="w1", lease_s=500.0)))
-    assert (await store.rule(ruling("ap_2")))[0] == "other"
-    assert (await store.rule(ruling("ap_2", approve=False)))[0] == "other"
+    assert (await store.rule(write("ap_2")))[0] == "other"
+    assert (await store.rule(write("ap_2", approve=False)))[0] == "other"
     assert await store.cancel("run_1", tenant="acme", now_s=220.0, events=(), audit=()) is False
 
 
@@ -439,7 +439,7 @@ async def test_a_decision_and_a_cancellation_at_once(store: Store) -> None:
 
     async def race(number: int) -> None:
         calls: list[Awaitable[object]] = [
-            store.rule(ruling(f"ap_{number}")),
+            store.rule(write(f"ap_{number}")),
             store.cancel(f"r{number}", tenant="acme", now_s=200.0, events=(), audit=()),
         ]
         answers = await asyncio.gather(*(calls if number % 2 else calls[::-1]))
@@ -463,7 +463,7 @@ async def test_approvals_come_oldest_first_narrowed(store: Store) -> None:
         waiting = approval(approval_id, conversation=conversation, run_id=run_id, created_s=created_s)
         await store.write(new(run(f"for_{approval_id}"), approvals=(waiting,)))
     await store.write(new(run(tenant="other"), approvals=(approval("d", tenant="other"),)))
-    await store.rule(ruling("b", approve=False))
+    await store.rule(write("b", approve=False))
 
     async def ids(**which: str) -> list[str]:
         return [a.id for a in await store.approvals(tenant="acme", limit=9, **which)]
@@ -483,7 +483,7 @@ async def test_a_pending_approval_is_decided_once(store: Store, approve: bool) -
     """The first decision counts, with who made it, how and what it brings; the same again is `same`, the other not."""
     await store.write(parked())
     remembered = grant(granted_by="bob")
-    first = ruling(
+    first = write(
         approve=approve,
         comment="快速",
         edited='{"command":"make -n"}',
@@ -514,19 +514,19 @@ async def test_a_pending_approval_is_decided_once(store: Store, approve: bool) -
 async def test_the_same_decision_has_the_same_arguments(store: Store) -> None:
     """Approving again with other arguments is another decision; with none it is the same, also after it ran."""
     await store.write(parked())
-    await store.rule(ruling(edited="{}"))
+    await store.rule(write(edited="{}"))
     for edited, answer in (("{}", "same"), (None, "same"), ('{"x":1}', "other")):
-        assert (await store.rule(ruling(edited=edited)))[0] == answer
+        assert (await store.rule(write(edited=edited)))[0] == answer
     for move in (Move("ap_1", "approved", "executing"), Move("ap_1", "executing", "unknown")):
         await store.write(moved(run(), move))
-        assert (await store.rule(ruling()))[0] == "same"
-        assert (await store.rule(ruling(approve=False)))[0] == "other"
+        assert (await store.rule(write()))[0] == "same"
+        assert (await store.rule(write(approve=False)))[0] == "other"
 
 
 async def test_an_approval_whose_time_is_over_is_not_decided(store: Store) -> None:
     """It expires there and then, with its event; what the ruling brings is not written."""
     await store.write(parked(expires_s=200.0))
-    late = ruling(now_s=200.0, grant=grant(), events=(event(),), audit=(audit_line(),))
+    late = write(now_s=200.0, grant=grant(), events=(event(),), audit=(audit_line(),))
     for _ in range(2):
         assert await store.rule(late) == ("expired", approval(expires_s=200.0, state="expired"))
     happened = await store.events(after=0, limit=9)
@@ -538,8 +538,8 @@ async def test_an_approval_whose_time_is_over_is_not_decided(store: Store) -> No
 async def test_an_approval_of_another_tenant_is_absent(store: Store) -> None:
     """As one that never was."""
     await store.write(parked())
-    assert await store.rule(ruling(tenant="other")) == ("absent", None)
-    assert await store.rule(ruling("ap_2")) == ("absent", None)
+    assert await store.rule(write(tenant="other")) == ("absent", None)
+    assert await store.rule(write("ap_2")) == ("absent", None)
     assert (await store.standing(stuck_before_s=0.0)).pending == 1
 
 
@@ -547,7 +547,7 @@ async def test_many_decisions_at_once_are_one(store: Store) -> None:
     """A3: 200 approvals and rejections of the same call: one is decided, and every other is told apart from it."""
     await store.write(parked())
     answers = await asyncio.gather(
-        *(store.rule(ruling(approve=n % 2 == 0, audit=(audit_line("decision"),))) for n in range(200))
+        *(store.rule(write(approve=n % 2 == 0, audit=(audit_line("decision"),))) for n in range(200))
     )
     assert [a for a, _ in answers] == ["decided", *["other", "same"] * 99, "other"]
     assert len({kept for _, kept in answers}) == 1
@@ -619,7 +619,7 @@ async def test_approvals_expire_once_with_an_event_each(store: Store) -> None:
     for number, (tenant, expires_s) in enumerate((("acme", 300.0), ("other", 250.0), ("acme", 301.0), ("acme", 200.5))):
         waiting = {"approval_id": f"ap_{number}", "tenant": tenant, "expires_s": expires_s}
         await store.write(parked(f"r{number}", created_s=float(-number), **waiting))
-    await store.rule(ruling("ap_3"))
+    await store.rule(write("ap_3"))
     expired = await store.expire(now_s=300.0)
     assert [(a.id, a.tenant, a.state) for a in expired] == [("ap_1", "other", "expired"), ("ap_0", "acme", "expired")]
     assert await store.expire(now_s=300.0) == []
@@ -637,7 +637,7 @@ async def granted(store: Store, *grants: object) -> None:
     for number, remembered in enumerate(grants):
         tenant = remembered.tenant  # type: ignore[attr-defined]
         await store.write(parked(f"r{number}", approval_id=f"ap_{number}", tenant=tenant))
-        await store.rule(ruling(f"ap_{number}", tenant=tenant, grant=remembered))
+        await store.rule(write(f"ap_{number}", tenant=tenant, grant=remembered))
 
 
 async def test_a_grant_is_found_for_the_same_call_in_its_run_or_conversation(store: Store) -> None:
@@ -799,7 +799,7 @@ async def test_an_approval_that_nobody_decided_on_leaves_a_line(store: Store) ->
     for number in range(4):
         await store.write(parked(f"r{number}", approval_id=f"ap_{number}", expires_s=100.0 + number))
     await store.expire(now_s=100.0)
-    assert (await store.rule(ruling("ap_1", now_s=101.0)))[0] == "expired"
+    assert (await store.rule(write("ap_1", now_s=101.0)))[0] == "expired"
     await store.cancel("r2", tenant="acme", now_s=50.0, events=(), audit=())
     await store.write(Change(run=run("r3", state="failed")))
     lines = [row.line for row in await store.audit(after=0, limit=9)]
@@ -844,7 +844,7 @@ async def test_a_number_of_an_event_is_never_given_again(store: Store) -> None:
 async def test_audit_lines_are_a_chain(store: Store) -> None:
     """Numbered without gaps, hashed each with the one before, page by page, whichever method wrote them."""
     await store.write(replace(parked(), audit=(audit_line(), audit_line("started", created_s=5, by='"\n'))))
-    await store.rule(ruling(audit=(audit_line("decision", by="bob", via="chat"),)))
+    await store.rule(write(audit=(audit_line("decision", by="bob", via="chat"),)))
     await store.cancel("run_1", tenant="acme", now_s=1.0, events=(), audit=(audit_line("resolved"),))
     rows = await store.audit(after=0, limit=9)
     assert [(row.seq, row.line.event, row.line.by) for row in rows] == [
@@ -876,7 +876,7 @@ async def test_everything_of_a_run_is_there_after_closing(reopened: Reopen) -> N
     """What was told as done: the run, steps, the decision, the grant, events, the log, and where it ends."""
     store = await reopened()
     await store.write(replace(parked(), events=(event(),), audit=(audit_line(),)))
-    _, decided = await store.rule(ruling(grant=grant(), audit=(audit_line("decision"),)))
+    _, decided = await store.rule(write(grant=grant(), audit=(audit_line("decision"),)))
     await store.ask_before(asking("c1", at_s=1.0, lasts_s=8.0))
     again = await reopened()
     assert await again.approval("ap_1", tenant="acme") == decided
@@ -892,15 +892,15 @@ async def test_several_are_decided_together_or_not_at_all(store: Store) -> None:
     """One that is decided otherwise, has expired or is not there keeps the others pending; alike is no obstacle."""
     asked = tuple(approval(f"ap_{n}", step=n, expires_s=150.0 if n == 4 else 1e9) for n in range(6))
     await store.write(new(approvals=asked))
-    await store.rule(ruling("ap_2", approve=False))
-    await store.rule(ruling("ap_3"))
+    await store.rule(write("ap_2", approve=False))
+    await store.rule(write("ap_3"))
     for wrong, how in (("ap_2", "other"), ("ap_4", "expired"), ("ap_9", "absent")):
-        several = [ruling(one, audit=(audit_line("decision"),)) for one in ("ap_0", wrong, "ap_1", "ap_3")]
+        several = [write(one, audit=(audit_line("decision"),)) for one in ("ap_0", wrong, "ap_1", "ap_3")]
         assert [ruled for ruled, _ in await store.rule_all(several)] == ["held", how, "held", "same"]
     kept = {one.id: one.state for one in await store.approvals(tenant="acme", limit=9)}
     assert [kept[f"ap_{n}"] for n in range(6)] == ["pending", "pending", "rejected", "approved", "expired", "pending"]
     assert [row.line.event for row in await store.audit(after=0, limit=9)] == ["expired"], "no decision is on record"
-    together = await store.rule_all([ruling("ap_0"), ruling("ap_3"), ruling("ap_1")])
+    together = await store.rule_all([write("ap_0"), write("ap_3"), write("ap_1")])
     assert [(ruled, one and one.state) for ruled, one in together] == [
         ("decided", "approved"),
         ("same", "approved"),
@@ -912,8 +912,8 @@ async def test_a_ruling_takes_others_with_it_in_one_transaction(store: Store) ->
     """Those that are pending; who is decided already stays."""
     asked = tuple(approval(f"ap_{n}", step=n) for n in range(3))
     await store.write(new(approvals=asked))
-    await store.rule(ruling("ap_2"))
-    others = tuple(ruling(one, approve=False, audit=(audit_line("decision"),)) for one in ("ap_1", "ap_2", "ap_9"))
-    assert (await store.rule(replace(ruling("ap_0", approve=False), others=others)))[0] == "decided"
+    await store.rule(write("ap_2"))
+    others = tuple(write(one, approve=False, audit=(audit_line("decision"),)) for one in ("ap_1", "ap_2", "ap_9"))
+    assert (await store.rule(replace(write("ap_0", approve=False), others=others)))[0] == "decided"
     assert [one.state for one in await store.approvals(tenant="acme", limit=9)] == ["rejected", "rejected", "approved"]
     assert len(await store.audit(after=0, limit=9)) == 1

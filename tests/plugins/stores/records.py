@@ -3,7 +3,17 @@
 from dataclasses import replace
 from typing import Any
 
-from gateway.contracts.journal import Approval, AuditLine, Change, Grant, Move, Ruling, RunEvent, StoredRun, StoredStep
+from gateway.contracts.journal import (
+    Approval,
+    AuditLine,
+    Change,
+    DecisionWrite,
+    Grant,
+    Move,
+    RunEvent,
+    StoredRun,
+    StoredStep,
+)
 
 _RUN = StoredRun(
     id="run_1",
@@ -80,7 +90,7 @@ _AUDIT = AuditLine(
     rule="unknown_command",
     created_s=100.0,
 )
-_RULING = Ruling(approval_id="ap_1", tenant="acme", approve=True, by="bob", via="rest", now_s=200.0)
+_RULING = DecisionWrite(approval_id="ap_1", tenant="acme", approve=True, by="bob", via="rest", now_s=200.0)
 
 
 def run(run_id: str = "run_1", **changes: Any) -> StoredRun:
@@ -107,7 +117,7 @@ def audit_line(kind: str = "verdict", **changes: Any) -> AuditLine:
     return replace(_AUDIT, event=kind, **changes)
 
 
-def ruling(approval_id: str = "ap_1", **changes: Any) -> Ruling:
+def write(approval_id: str = "ap_1", **changes: Any) -> DecisionWrite:
     return replace(_RULING, approval_id=approval_id, **changes)
 
 

@@ -10,7 +10,7 @@ from gateway.contracts.journal import ConflictError
 from gateway.plugins.stores.sqlite import journal_transactions as journal_sqlite
 from gateway.plugins.stores.sqlite.file import IN_MEMORY, open_file
 from gateway.plugins.stores.sqlite.migrations import MIGRATIONS
-from tests.plugins.stores.records import approval, audit_line, event, moved, new, parked, ruling, run
+from tests.plugins.stores.records import approval, audit_line, event, moved, new, parked, run, write
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_a_run_that_ends_takes_its_questions_with_it(connection: sqlite3.Connect
     ended = moved(run(state="failed"), events=(event("run.failed"),))
     journal_sqlite.write(connection, change=ended)
     assert events(connection) == ["approval.resolved", "run.failed"]
-    assert journal_sqlite.rule(connection, rulings=[ruling()])[0][0] == "other"
+    assert journal_sqlite.rule(connection, rulings=[write()])[0][0] == "other"
 
 
 def test_a_change_whose_condition_does_not_hold_is_a_conflict(connection: sqlite3.Connection) -> None:
@@ -46,4 +46,4 @@ def test_a_question_takes_the_place_of_another_one_once(connection: sqlite3.Conn
     other = approval("ap_2")
     assert journal_sqlite.reissue(connection, old_id="ap_1", approval=other, events=())
     assert not journal_sqlite.reissue(connection, old_id="ap_1", approval=approval("ap_3"), events=())
-    assert journal_sqlite.rule(connection, rulings=[ruling("ap_2", audit=(audit_line("decision"),))])[0][0] == "decided"
+    assert journal_sqlite.rule(connection, rulings=[write("ap_2", audit=(audit_line("decision"),))])[0][0] == "decided"

@@ -41,5 +41,5 @@ def test_a_service_is_written_as_the_version_after_the_one_that_was_seen(connect
     for expected, written in ((0, False), (2, False), (1, True), (1, False)):
         assert kept_sql.put_service(connection, SERVICE, expected=expected) is written
     assert connection.execute(kept_sql.SERVICES).fetchall() == [("time", b"{}", 1, 2, "{}", 2, 1.0)]
-    kept_sql.tell_services(connection, "w", [("w", "time", "error", "gone", 1.0)])
+    kept_sql.report_services(connection, "w", [("w", "time", "error", "gone", 1.0)])
     assert connection.execute(kept_sql.GENERATION).fetchone()[0] == before + 2
