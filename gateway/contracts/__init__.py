@@ -2,9 +2,18 @@
 
 import importlib
 import warnings
+from typing import Final
 
 #: Where the names stand that this was a module of. They work for one minor version more.
-_MODULES = ("exchange", "tools", "risk", "plugin", "store", "caller")
+_MODULES: Final = ("exchange", "tools", "risk", "plugin", "store", "caller")
+#: What has another name now, by its name of before.
+RENAMED: Final = {
+    "Condition": "ServiceStatus",
+    "Decision": "Action",
+    "Ruled": "DecisionResult",
+    "Ruling": "DecisionWrite",
+    "Tell": "Emit",
+}
 
 
 def __getattr__(name: str) -> object:
@@ -12,8 +21,8 @@ def __getattr__(name: str) -> object:
         raise AttributeError(name)
     for part in _MODULES:
         module = importlib.import_module(f"{__name__}.{part}")
-        if hasattr(module, name):
-            text = f"import {name} from gateway.plugin: {__name__} has it until the next minor version"
+        if hasattr(module, now := RENAMED.get(name, name)):
+            text = f"import {now} from gateway.plugin: {__name__} has {name} until the next minor version"
             warnings.warn(text, DeprecationWarning, stacklevel=2)
-            return getattr(module, name)
+            return getattr(module, now)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,6 +9,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Final
 
+from gateway.contracts import RENAMED
+
 #: Where the names of each module stand now; of a package, nothing by itself.
 MOVED: Final[dict[str, tuple[str, ...]]] = {
     "gateway.caller": ("gateway.contracts.caller",),
@@ -57,8 +59,8 @@ class _Moved(MetaPathFinder, Loader):
         def attribute(name: str) -> object:
             for home in homes:
                 found = importlib.import_module(home)
-                if hasattr(found, name):
-                    return getattr(found, name)
+                if hasattr(found, now := RENAMED.get(name, name)):
+                    return getattr(found, now)
             raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
 
         vars(module)["__getattr__"] = attribute

@@ -329,10 +329,8 @@ class LiveRuns:
 
     def _weigh(self, run: LiveRun) -> None:
         """A run that goes on cannot be forgotten: it counts from its end on, or others would be forgotten for it."""
-        before, run.kept_bytes = (
-            run.kept_bytes,
-            run.request_key.size_bytes + run.transcript.size_bytes if run.done else 0,
-        )
+        size_bytes = run.request_key.size_bytes + run.transcript.size_bytes
+        before, run.kept_bytes = run.kept_bytes, size_bytes if run.done else 0
         self._alone_bytes += run.kept_bytes - before
 
     def _weigh_ended(self, run: LiveRun) -> None:

@@ -45,6 +45,13 @@ def test_names_are_imported_from_an_old_module() -> None:
     assert found is positive_seconds
 
 
+@pytest.mark.parametrize(("before", "now"), [("Tell", "Emit"), ("Decision", "Action")])
+def test_what_has_another_name_is_found_by_the_one_of_before(before: str, now: str) -> None:
+    """As a plugin of the last version imports it; the warning names the new one."""
+    with pytest.warns(DeprecationWarning, match=f"import {now} from gateway.plugin"):
+        assert getattr(contracts, before) is getattr(gateway.plugin, now)
+
+
 def test_a_module_that_never_was_is_not_found() -> None:
     """Nor one whose name begins like an old one."""
     for name in ("gateway.wire.nothing", "gateway.stores"):

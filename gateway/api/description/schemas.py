@@ -32,7 +32,13 @@ _REFERENCE: Final = "#/components/schemas/"
 
 #: The models that read bodies, by the names of their schemas.
 BODIES: Final[Mapping[str, type[BaseModel]]] = {
-    model.__name__: model for model in (Acceptance, Batch, DecisionBody, SettlementBody, McpServer, PromptBody, RunBody)
+    "Acceptance": Acceptance,
+    "Batch": Batch,
+    "Decision": DecisionBody,
+    "Finding": SettlementBody,
+    "McpServer": McpServer,
+    "PromptBody": PromptBody,
+    "RunBody": RunBody,
 }
 
 
