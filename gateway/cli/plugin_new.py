@@ -123,13 +123,13 @@ PLUGIN = Plugin(Config, build)
 import asyncio
 from pathlib import Path
 
-from gateway.plugin import Caller, Exchange, Json, Reply, Stage, Tell
+from gateway.plugin import Caller, Emit, Exchange, Json, Reply, Stage
 from gateway.registry.find import build_plugin
 
 HOME = Path(__file__).parents[3] / "FOLDER"
 
 
-async def silence(tell: Tell) -> None:
+async def silence(emit: Emit) -> None:
     """The answer is of no concern here."""
 
 

@@ -341,7 +341,7 @@ class Journal(Protocol):
     async def rule(self, write: DecisionWrite) -> tuple[DecisionResult, Approval | None]:
         """Decides a pending approval, once; the approval as it is afterwards.
 
-        The events, the audit lines and the grant of the ruling are written only when it is `decided`.
+        The events, the audit lines and the grant of the decision are written only when it is `decided`.
         """
 
     async def rule_all(self, writes: Sequence[DecisionWrite]) -> Sequence[tuple[DecisionResult, Approval | None]]:

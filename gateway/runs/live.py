@@ -163,7 +163,7 @@ class LiveRun:
             del error  # it knows this frame
 
     def _tell(self, chunk: Chunk) -> Pause | None:
-        """`contracts.Tell`."""
+        """`gateway.contracts.exchange.Emit`."""
         if not isinstance(chunk, str):
             if CALLS in chunk:
                 return partial(self._calls, chunk[CALLS])

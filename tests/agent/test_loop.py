@@ -68,7 +68,7 @@ def refused(code: str, act: Callable[[], Action]) -> GatewayError:
 
 
 @pytest.mark.parametrize(
-    ("told", "reason"),
+    ("outcome", "reason"),
     [
         ("stop", "stop"),
         ("length", "length"),

@@ -121,7 +121,7 @@ def test_an_answer_that_looks_like_a_call_is_text(outcome: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "reason"),
+    ("outcome", "reason"),
     [
         ("stop", "stop"),
         ("length", "length"),

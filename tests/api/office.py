@@ -116,7 +116,7 @@ class Office:
             expires_s=800.0,
             on_reject="abort",
         )
-        seen = {"store": self.store, "tail": self.feed, "authorise": self.authorise}
+        seen = {"store": self.store, "feed": self.feed, "authorise": self.authorise}
         self.approval_pages = ApprovalPages(
             approvals=lambda: self.approvals, resume=self.resume, clock=self.clock, **seen
         )  # type: ignore[arg-type]

@@ -28,13 +28,13 @@ from pathlib import Path
 from crash.disk import tell
 from gateway.contracts.store import StoreError, UncertainError
 from gateway.plugins.stores.sqlite import SqliteStore
-from tests.plugins.stores.records import audit_line, event, moved, parked, ruling, run
+from tests.plugins.stores.records import audit_line, event, moved, parked, write, run
 record = Path(sys.argv[2])
 async def decide(store, name):
     try:
         await store.write(replace(parked(name, approval_id=name), events=(event(run_id=name),), audit=(audit_line(),)))
         tell(record, b"asked " + name.encode())
-        await store.rule(ruling(name, audit=(audit_line("decision"),), comment="x" * (hash(name) % 9000)))
+        await store.rule(write(name, audit=(audit_line("decision"),), comment="x" * (hash(name) % 9000)))
     except UncertainError:
         tell(record, b"uncertain " + name.encode())
     except StoreError:

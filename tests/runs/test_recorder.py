@@ -217,7 +217,7 @@ async def test_what_came_of_a_call_need_not_survive_a_power_cut(desk: Desk) -> N
 
 
 @pytest.mark.parametrize(
-    ("told", "ok", "state", "result", "shown"),
+    ("outcome", "ok", "state", "result", "shown"),
     [
         (CallOutcome("short", "the whole"), True, "finished", "the whole", "short"),
         (CallOutcome("Error: x", "Error: x", ok=False), False, "failed", "Error: x", None),
@@ -369,7 +369,7 @@ async def test_a_call_runs_once_under_its_approval(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ok", "told", "state"), [(True, DONE, "done"), (False, DONE, "failed"), (False, None, "unknown")]
+    ("ok", "outcome", "state"), [(True, DONE, "done"), (False, DONE, "failed"), (False, None, "unknown")]
 )
 async def test_an_approval_follows_its_call(desk: Desk, ok: bool, outcome: CallOutcome | None, state: str) -> None:
     """To its end."""

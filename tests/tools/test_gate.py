@@ -271,7 +271,7 @@ def test_of_several_rules_the_strictest_holds() -> None:
     assert other.judge(SQL, RiskClaim(SELECT), tainted=False).decision == "auto"
 
 
-@pytest.mark.parametrize("asked", [RiskClaim(SELECT), RiskClaim(DROP, "low")])
+@pytest.mark.parametrize("claim", [RiskClaim(SELECT), RiskClaim(DROP, "low")])
 def test_a_user_who_wants_to_be_asked_is_asked(claim: RiskClaim) -> None:
     """What would run asks; what asks anyway says why it does; what is refused stays refused."""
     assert gate().judge(SQL, claim, tainted=False).decision == "auto"
@@ -282,7 +282,7 @@ def test_a_user_who_wants_to_be_asked_is_asked(claim: RiskClaim) -> None:
     assert gate().judge(None, claim, tainted=False, asked_for=True).decision == "error"
 
 
-@pytest.mark.parametrize("asked", [RiskClaim(SELECT), RiskClaim(DROP, "low"), RiskClaim(DROP), RiskClaim(DROP, "high")])
+@pytest.mark.parametrize("claim", [RiskClaim(SELECT), RiskClaim(DROP, "low"), RiskClaim(DROP), RiskClaim(DROP, "high")])
 def test_a_changed_definition_asks(claim: RiskClaim) -> None:
     """Whoever would have decided; what is refused stays refused."""
     verdict = gate().judge(SQL, claim, tainted=False, definition_changed=True, asked_for=True)

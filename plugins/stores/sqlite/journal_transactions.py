@@ -90,7 +90,7 @@ def rule(
 
 
 def _may_decide(connection: sqlite3.Connection, write: DecisionWrite) -> tuple[DecisionResult, Approval | None]:
-    """What the ruling would be on the approval as it is; one whose time is over expires."""
+    """What the decision would be on the approval as it is; one whose time is over expires."""
     key = (write.tenant, write.approval_id)
     row = connection.execute(journal.ONE_APPROVAL, key).fetchone()
     if row is None:
@@ -117,7 +117,7 @@ def _decide(connection: sqlite3.Connection, write: DecisionWrite) -> Approval:
 
 
 def _again(approval: Approval, write: DecisionWrite) -> DecisionResult:
-    """What a ruling is on an approval that is not pending any more."""
+    """What a decision is on an approval that is not pending any more."""
     if approval.state == "expired":
         return "expired"
     agreed = approval.state in APPROVED and write.edited in (None, approval.edited)

@@ -524,7 +524,7 @@ async def test_the_same_decision_has_the_same_arguments(store: Store) -> None:
 
 
 async def test_an_approval_whose_time_is_over_is_not_decided(store: Store) -> None:
-    """It expires there and then, with its event; what the ruling brings is not written."""
+    """It expires there and then, with its event; what the decision brings is not written."""
     await store.write(parked(expires_s=200.0))
     late = write(now_s=200.0, grant=grant(), events=(event(),), audit=(audit_line(),))
     for _ in range(2):

@@ -29,7 +29,7 @@ def test_a_run_that_ends_takes_its_questions_with_it(connection: sqlite3.Connect
     ended = moved(run(state="failed"), events=(event("run.failed"),))
     journal_sqlite.write(connection, change=ended)
     assert events(connection) == ["approval.resolved", "run.failed"]
-    assert journal_sqlite.rule(connection, rulings=[write()])[0][0] == "other"
+    assert journal_sqlite.rule(connection, writes=[write()])[0][0] == "other"
 
 
 def test_a_change_whose_condition_does_not_hold_is_a_conflict(connection: sqlite3.Connection) -> None:
@@ -46,4 +46,4 @@ def test_a_question_takes_the_place_of_another_one_once(connection: sqlite3.Conn
     other = approval("ap_2")
     assert journal_sqlite.reissue(connection, old_id="ap_1", approval=other, events=())
     assert not journal_sqlite.reissue(connection, old_id="ap_1", approval=approval("ap_3"), events=())
-    assert journal_sqlite.rule(connection, rulings=[write("ap_2", audit=(audit_line("decision"),))])[0][0] == "decided"
+    assert journal_sqlite.rule(connection, writes=[write("ap_2", audit=(audit_line("decision"),))])[0][0] == "decided"

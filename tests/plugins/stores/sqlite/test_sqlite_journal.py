@@ -47,13 +47,13 @@ async def opened(place: Path) -> SqliteStore:
 RACER = """
 import asyncio, json, sys
 from gateway.plugins.stores.sqlite import SqliteStore
-from tests.plugins.stores.records import ruling
+from tests.plugins.stores.records import write
 async def main():
     store, owner = SqliteStore(sys.argv[1]), sys.argv[2]
     await store.open()
     print("ready", flush=True)
     sys.stdin.readline()
-    answers = await asyncio.gather(*(store.rule(ruling(by=owner)) for _ in range(100)))
+    answers = await asyncio.gather(*(store.rule(write(by=owner)) for _ in range(100)))
     runs = []
     while found := await store.claim(owner=owner, now_s=200, until_s=230, states=["running"], run_id=None, limit=1):
         runs += [run.id for run in found]
@@ -96,7 +96,7 @@ import asyncio, dataclasses, resource, sys
 from gateway.contracts.store import StoreError
 from gateway.contracts.audit_chain import verify
 from gateway.plugins.stores.sqlite import SqliteStore
-from tests.plugins.stores.records import audit_line, event, moved, new, parked, ruling, run, step
+from tests.plugins.stores.records import audit_line, event, moved, new, parked, write, run, step
 async def main():
     store = SqliteStore(sys.argv[1])
     await store.open()
@@ -114,12 +114,12 @@ async def main():
             failed.add(f"full_{i}")
     assert failed
     try:
-        await store.rule(ruling(comment="x" * 500_000))
+        await store.rule(write(comment="x" * 500_000))
         raise AssertionError("there was room")
     except StoreError:
         assert (await store.approval("ap_1", tenant="acme")).state == "pending"
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-    assert (await store.rule(ruling(comment="x" * 500_000)))[0] == "decided"
+    assert (await store.rule(write(comment="x" * 500_000)))[0] == "decided"
     await store.write(new(run("after"), audit=(audit_line(),)))
     assert {r.id for r in await store.runs(tenant="acme", limit=99)} == {*kept, "run_1", "after"}
     assert {e.run_id for e in await store.events(after=0, limit=99)} == kept
@@ -144,12 +144,12 @@ BUSY = """
 import asyncio, os, sys
 from dataclasses import replace
 from gateway.plugins.stores.sqlite import SqliteStore
-from tests.plugins.stores.records import audit_line, event, moved, parked, ruling, run
+from tests.plugins.stores.records import audit_line, event, moved, parked, write, run
 async def decide(store, worker):
     for n in range(100_000):
         own = f"r{worker}_{n}"
         await store.write(replace(parked(own, approval_id=own), events=(event(run_id=own),), audit=(audit_line(),)))
-        await store.rule(ruling(own, audit=(audit_line("decision"),)))
+        await store.rule(write(own, audit=(audit_line("decision"),)))
         os.write(1, f"{own}\\n".encode())
         await asyncio.sleep(0.005)
 async def main():
