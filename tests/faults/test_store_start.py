@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import random
+import shutil
 import sqlite3
 import stat
 import subprocess
@@ -74,13 +75,18 @@ def content(folder: Path) -> dict[str, bytes]:
     return {name: found for name, found in files.items() if name == "gateway.db" or (found and name[-4:] != "-shm")}
 
 
-@pytest.fixture
-async def used(tmp_path: Path) -> Path:
-    """The folder of a store that was used."""
-    folder = tmp_path / "used"
-    folder.mkdir()
-    await use(folder / "gateway.db")
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a store that was used, for all tests: each write waits for the disk."""
+    folder = tmp_path_factory.mktemp("made")
+    asyncio.run(use(folder / "gateway.db"))
     return folder
+
+
+@pytest.fixture
+def used(made: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(made, tmp_path / "used"))
 
 
 async def use(place: Path, *, version: int = len(MIGRATIONS)) -> None:
