@@ -3,16 +3,13 @@
 A file is one of ours, or one of the operator's folder; of the latter only those are imported that are used.
 """
 
-import hashlib
 import importlib
 import importlib.util
 import os
 import pkgutil
-import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.abc import SourceLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, TypeGuard
@@ -26,12 +23,12 @@ from gateway.config.problems import KeyPath, shown
 from gateway.config.schema.section import strip
 from gateway.config.schema.settings import Plugins
 from gateway.config.schema.tools import Tools
-from gateway.config.trusted_file import UnsafePluginError, source_of
+from gateway.config.trusted_file import UnsafePluginError
 from gateway.config.values.scalars import parse_name, parse_path
 from gateway.config.values.secret import Hidden
 from gateway.contracts.plugin import Plugin
 from gateway.registry import old_names
-from gateway.registry.folder import file_of, names_in
+from gateway.registry.folder import file_of, load, names_in
 
 #: The package that holds our plugins.
 PACKAGE = "gateway.plugins"
@@ -83,12 +80,12 @@ def find_plugin(kind: Kind, name: str, *, folder: Path | None = None) -> Plugin[
         raise PluginProblem(("use",), _clash(own, _file_of_ours(kind, name)))
     where = str(own) if own is not None else name if "." in name else _module_of_ours(kind, name)
     try:
-        module = _loaded(kind, name, own) if own is not None else importlib.import_module(where)
+        module = _module(kind, name, own, folder) if own is not None else importlib.import_module(where)
     except UnsafePluginError as error:
         raise PluginProblem(("use",), f"plugin {name!r}: {error}") from None
     except ModuleNotFoundError as error:
         if own is not None or (error.name is not None and not where.startswith(error.name)):
-            needs = f"needs the module {error.name!r}, which is missing"
+            needs = f"needs the module {_shown_module(error.name)!r}, which is missing"
             raise PluginProblem(("use",), f"plugin {_named(name, own, error)} {needs}") from None
         raise PluginProblem(("use",), _missing(kind, name, folder)) from None
     except (Exception, SystemExit) as error:  # whatever the code of a plugin does when it is imported
@@ -142,41 +139,10 @@ def _own_file(kind: Kind, name: str, folder: Path | None) -> Path | None:
     return file if os.path.lexists(file) else None
 
 
-def _loaded(kind: Kind, name: str, file: Path) -> ModuleType:
-    """The module of the operator's file: no path of Python's leads to it, so it stands before no other module.
-
-    The same source is the same module, so that what was checked is what is built. Raises whatever the file does.
-    """
-    source = source_of(file, folder=file.parent.parent)
-    digest = hashlib.sha256(os.fsencode(file) + b"\0" + source).hexdigest()[:16]
-    module_name = f"{PACKAGE}.{kind}.{name}@{digest}"
-    if module_name in sys.modules:
-        return sys.modules[module_name]
-    spec = importlib.util.spec_from_file_location(module_name, file, loader=_Source(file, source))
-    assert spec is not None and spec.loader is not None
-    module = sys.modules[module_name] = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[module_name]
-        raise
-    return module
-
-
-class _Source(SourceLoader):
-    """Runs source that was read already; without facts about its file Python neither reads nor writes a `.pyc`."""
-
-    def __init__(self, file: Path, source: bytes) -> None:
-        self._file = file
-        self._source = source
-
-    def get_filename(self, fullname: str) -> str:
-        del fullname  # one loader, one module
-        return str(self._file)
-
-    def get_data(self, path: str | bytes) -> bytes:
-        del path
-        return self._source
+def _module(kind: Kind, name: str, file: Path, folder: Path | None) -> ModuleType:
+    """Return the module of the operator's plugin that begins with `file`. Raises whatever its code does."""
+    assert folder is not None
+    return load(file, folder=folder, name=f"{PACKAGE}.{kind}.{name}")
 
 
 def _missing(kind: Kind, name: str, folder: Path | None) -> str:
@@ -193,14 +159,23 @@ def _clash(own: Path, ours: Path) -> str:
     return f"{str(own)!r} has the name of the gateway's own {str(ours)!r}: rename yours"
 
 
+def _shown_module(name: str | None) -> str:
+    """Return a module's name as the plugin writes it: `.client` for one of its own folder."""
+    inside = (name or "").partition("@")[2].partition(".")[2]
+    return f".{inside}" if inside else name or "?"
+
+
 def _named(name: str, own: Path | None, error: BaseException) -> str:
     """A plugin by its name, and the operator's by the line of the file that failed."""
     if own is None:
         return repr(name)
     frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if frame.filename == str(own)]
-    line = error.lineno if isinstance(error, SyntaxError) else next(reversed(lines), None)
-    return f"{name!r} ({own}{f':{line}' if line else ''})"
+    home = str(own.parent) + os.sep if own.name == "__init__.py" else str(own)
+    places = [(frame.filename, frame.lineno) for frame in frames if frame.filename.startswith(home)]
+    file, line = places[-1] if places else (str(own), None)
+    if isinstance(error, SyntaxError):
+        file, line = error.filename or file, error.lineno
+    return f"{name!r} ({file}{f':{line}' if line else ''})"
 
 
 def build_plugin(

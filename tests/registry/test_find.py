@@ -217,6 +217,82 @@ def test_what_is_wrong_in_it_is_told_with_file_and_line(own: Path, text: str, wo
     assert isinstance(find_plugin("tools", "mine", folder=own), Plugin)
 
 
+FOLDER = {
+    "__init__.py": "from .sizes import DEFAULT\n" + GOOD.replace("default=3", "default=DEFAULT"),
+    "sizes.py": "from .tables.small import SMALL\nDEFAULT = SMALL + 1\n",
+    "tables/__init__.py": "",
+    "tables/small.py": "SMALL = 4\n",
+}
+
+
+def write_folder(folder: Path, name: str, files: dict[str, str]) -> Path:
+    """A plugin with modules of its own, as a careful operator writes it."""
+    home = write(folder, "other", GOOD).parent / name
+    for path, text in files.items():
+        file = home / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        for place in (home, file.parent):
+            place.chmod(0o755)
+        file.write_text(text)
+        file.chmod(0o644)
+    return home
+
+
+def test_a_folder_of_the_operators_is_a_plugin_with_its_neighbours(own: Path) -> None:
+    """Its modules are found by relative imports only, whatever their names; no compiled copy is written."""
+    home = write_folder(own, "large", FOLDER)
+    path, finders = list(sys.path), len(sys.meta_path)
+    assert build_plugin("tools", "large", {}, None, folder=own) == (5, None)
+    assert find_plugin("tools", "large", folder=own) is find_plugin("tools", "large", folder=own)
+    assert (sys.path, len(sys.meta_path)) == (path, finders)
+    assert sorted(str(file.relative_to(home)) for file in home.rglob("*.py*")) == sorted(FOLDER)
+
+
+def test_a_changed_neighbour_is_read_anew(own: Path) -> None:
+    """At a reload; the plugin that is in use stays as it was."""
+    home = write_folder(own, "large", FOLDER)
+    first = find_plugin("tools", "large", folder=own)
+    (home / "tables" / "small.py").write_text("SMALL = 40\n")
+    assert build_plugin("tools", "large", {}, None, folder=own) == (41, None)
+    assert first.build(first.config(), None) == (5, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("1 / 0\n", "large/sizes.py:1) cannot be imported: ZeroDivisionError"),
+        ("def (\n", "large/sizes.py:1) cannot be imported: SyntaxError"),
+        ("from .nothing import X\n", "large/sizes.py:1) needs the module '.nothing', which is missing"),
+        ("from ..mine import Config\n", "needs the module 'gateway.plugins.tools.mine', which is missing"),
+    ],
+)
+def test_what_is_wrong_in_a_neighbour_is_reported_with_its_file(own: Path, text: str, words: str) -> None:
+    """And it is tried again once it is mended; another plugin's folder is none of its own."""
+    home = write_folder(own, "large", {**FOLDER, "sizes.py": text})
+    assert words in own_problem(own, "large")
+    (home / "sizes.py").write_text(FOLDER["sizes.py"])
+    assert isinstance(find_plugin("tools", "large", folder=own), Plugin)
+
+
+def test_a_neighbour_that_others_may_write_is_not_run(own: Path) -> None:
+    """Nor anything else of the plugin; nor one behind a link that leads out of the folder."""
+    home = write_folder(own, "large", {**FOLDER, "__init__.py": "raise RuntimeError('run')"})
+    (home / "tables" / "small.py").chmod(0o666)
+    assert "small.py' can be written by others than its owner" in own_problem(own, "large")
+    (home / "tables" / "small.py").unlink()
+    outside = own.parent / "outside.py"
+    outside.write_text("SMALL = 1")
+    (home / "tables" / "small.py").symlink_to(outside)
+    assert "is behind a link that leads out of" in own_problem(own, "large")
+
+
+def test_a_file_and_a_folder_of_one_name_are_one_too_many(own: Path) -> None:
+    """Neither is run."""
+    write_folder(own, "mine", FOLDER)
+    said = own_problem(own, "mine")
+    assert "tools/mine.py" in said and "tools/mine'" in said and "remove one" in said
+
+
 def test_what_others_may_write_is_not_run(own: Path) -> None:
     """And says so."""
     write(own, "mine", "raise RuntimeError('run')").chmod(0o664)
