@@ -28,6 +28,8 @@ settings.load_profile("suite")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).parents[1]
+#: A gateway makes thousands of objects in a test: the garbage collector's own measure has it run at each turn.
+COLLECTED_EACH = (5000, 10, 10)
 #: Folders whose tests must hold on both loops; elsewhere a test drives a process, or no socket at all.
 BOTH_LOOPS = frozenset(("api", "context", "demo", "e2e", "functional", "lanes", "testing", "upstream"))
 
@@ -55,6 +57,7 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
     finally:
         gc.collect()
         gc.freeze()
+        gc.set_threshold(*COLLECTED_EACH)
         gc.enable()
 
 
