@@ -208,7 +208,7 @@ async def test_a_zombie_in_a_call_is_told_and_repeats_nothing(tmp_path: Path) ->
         await until_state(tmp_path, "r", "completed")
         os.kill(owner.pid, signal.SIGCONT)
         await until(lambda: "was lost" in owner.stderr_text(), timeout_s=RECOVERS_S)
-        (step,) = (await page(other, f"/context/runs/{run_id}"))["steps"]
+        step = await told_late(other, run_id)
         assert step["state"] == "finished" and "had lost the run" in step["late"]
     assert [effect.n for effect in effects(tmp_path)] == [ASKS]
 
@@ -296,6 +296,17 @@ async def test_a_definition_that_changes_behind_a_decision_asks_anew(tmp_path: P
 async def until_served(gateway: GatewayProcess) -> None:
     async with asyncio.timeout(RECOVERS_S):
         while (await page(gateway, "/mcp/services"))["data"][0]["state"] != "running":
+            await asyncio.sleep(0.01)
+
+
+async def told_late(gateway: GatewayProcess, run_id: str) -> Json:
+    """The only step of a run, once a process that had lost it has added what it saw: behind its line in the log."""
+    async with asyncio.timeout(RECOVERS_S):
+        while True:
+            step: Json
+            (step,) = (await page(gateway, f"/context/runs/{run_id}"))["steps"]
+            if step["late"] is not None:
+                return step
             await asyncio.sleep(0.01)
 
 
