@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import shlex
 from pathlib import Path
 
@@ -25,7 +24,7 @@ async def test_the_named_variables_reach_the_program(tmp_path: Path) -> None:
     program = tmp_path / "uvx"
     program.write_text(f"#!/bin/sh\nexec {shlex.join(command('ok'))}\n")
     program.chmod(0o700)
-    env = {**GIVEN, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    env = {**GIVEN, "PATH": f"{tmp_path}:/usr/bin:/bin"}
     ask = {"model": "demo", "messages": [{"role": "user", "content": "risk_level low tool time.env {}"}]}
     async with GatewayProcess(printed.code, env=env) as gateway, aiohttp.ClientSession(gateway.base_url) as client:
         async with asyncio.timeout(120):
