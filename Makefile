@@ -15,11 +15,11 @@ export PYTHONDONTWRITEBYTECODE :=
 
 # More processes than cores: a test waits as long as it works.
 JOBS   ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 4)))
-EVERYWHERE := not clients and not soak and not soak_judge and not judged and not crash and not postgres and not mcp_servers
+EVERYWHERE := not clients and not soak and not soak_judge and not judged and not crash and not postgres and not mcp_servers and not wheel
 FAST   := $(addprefix tests/,config contracts dialects http plugin plugins/assessors plugins/stages text tools test_architecture.py test_docs.py test_errors.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo demo-words test test-fast test-postgres test-clients test-clients-all test-judged test-mcp mcp-conformance soak soak-judge crash check fmt selftest bench bench-growth docs lock wheel clean
+.PHONY: help run demo demo-words test test-fast test-postgres test-clients test-clients-all test-judged test-mcp test-wheel mcp-conformance soak soak-judge crash check fmt selftest bench bench-growth docs lock wheel clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ test-clients-all: $(CLIENTS_VENV)/.clients $(CLIENTS_VENV)-instructor/.clients $
 
 test-mcp: $(VENV)/.dev $(SERVERS_VENV)/.servers $(SERVERS_VENV)-old/.servers $(SERVERS)/.installed ## with real MCP servers, and the protocol's conformance suite
 	$(PY) -m pytest -m mcp_servers tests/mcp_servers $(ARGS)
+
+test-wheel: $(VENV)/.dev ## build the wheel and start a gateway from it in an environment of its own
+	$(PY) -m pytest -m wheel tests/deploy/test_wheel.py $(ARGS)
 
 mcp-conformance: $(VENV)/.dev $(SERVERS)/.installed ## only the conformance suite, scenario by scenario
 	$(PY) -m pytest -m mcp_servers -vv tests/mcp_servers/test_conformance.py $(ARGS)
