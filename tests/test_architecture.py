@@ -79,6 +79,16 @@ LAZY = {
     ("gateway/mcp/service.py", "gateway.mcp.transport.http"),
     ("gateway/mcp/service.py", "gateway.mcp.transport.stdio"),
 }
+#: Files that only one file of another room uses, each for its reason; the rooms that compose the others may use any.
+COMPOSING = {"__main__", "cli.main", "server"}
+ALONE = {
+    "gateway/agent/output/message.py": "the whole message beside the scanner of pieces; `gateway scan` reads both",
+    "gateway/dialects/chat_reply.py": "formats of replies stand beside those of requests",
+    "gateway/text/memory_requests.py": "handed on to plugins by the door",
+    "gateway/text/memory_words.py": "handed on to plugins by the door",
+    "gateway/text/unask.py": "what people type, beside the other phrases",
+    "gateway/tools/native.py": "tools in the API's own format, beside the catalog",
+}
 FILE_LINES, FUNCTION_LINES = 400, 60
 
 
@@ -167,6 +177,32 @@ def test_no_room_and_no_folder_is_large() -> None:
     assert {room: n for room, n in lines.items() if n > ROOM_SHARE * lines.total()} == {}
     folders = Counter(str(path.parent.relative_to(ROOT)) for path in FILES)
     assert {folder: n for folder, n in folders.items() if n > FOLDER_FILES} == {}
+
+
+def test_a_file_with_one_user_lies_beside_it() -> None:
+    """Where only one file of another room uses it, it belongs into that room, unless a reason is known."""
+    users: dict[str, set[str]] = {}
+    for path in FILES:
+        for node in ast.walk(tree(path)):
+            for module in imported(node) & MODULES.keys():
+                users.setdefault(module, set()).add(module_of(path))
+    alone = {
+        name(MODULES[module])
+        for module, (user, *others) in users.items()
+        if not others and part(module) not in {part(user), "plugin", "sandbox", "demo", "testing", *LEAVES}
+        if part(user) not in COMPOSING and user.removeprefix("gateway.") not in COMPOSING
+        if name(MODULES[module]).startswith("gateway/") and MODULES[module].name not in ("__init__.py", "__main__.py")
+    }
+    assert alone == ALONE.keys()
+
+
+def imported(node: ast.AST) -> set[str]:
+    """The modules that an import names, also for types."""
+    if isinstance(node, ast.Import):
+        return {alias.name for alias in node.names}
+    if isinstance(node, ast.ImportFrom) and not node.level and node.module:
+        return {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return set()
 
 
 def test_plugins_do_not_import_each_other() -> None:
