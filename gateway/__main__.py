@@ -6,7 +6,7 @@ from gateway.cli.collector import collector_off
 
 
 def main() -> int:
-    """Runs one command; returns its exit code."""
+    """Run one command and return its exit code."""
     with collector_off():
         from gateway.cli.main import main as command
     return command()

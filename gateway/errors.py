@@ -1,4 +1,4 @@
-"""What can go wrong at the gateway itself: one exception, and the closed table of its codes."""
+"""The errors of the gateway itself: one exception, and the closed table of its codes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ Source = Literal["client", "policy", "upstream", "gateway"]
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """How one error code is told: HTTP status, OpenAI error type, who is to blame, whether trying again can help."""
+    """The facts of one error code: HTTP status, OpenAI error type, who is to blame, and whether a retry can help."""
 
     status: int
     type: str
@@ -90,11 +90,11 @@ CODES: Mapping[str, Code] = MappingProxyType(
 
 
 class GatewayError(Exception):
-    """An answer that the gateway gives by itself.
+    """An error that the gateway answers by itself.
 
     `code` is a key of CODES. `message` names the cause and the next step; it never repeats bytes of a body or a
-    credential. `param` names the header or field at fault. `retry_after_s` becomes `Retry-After`, in whole seconds, and
-    `retry-after-ms`, which the SDKs of OpenAI look at first, where it is not whole.
+    credential. `param` names the header or field at fault. `retry_after_s` becomes `Retry-After`, in whole seconds. If
+    it is not whole, it also becomes `retry-after-ms`, which the SDKs of OpenAI read first.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class GatewayError(Exception):
         self.settled = False  # true: something has been done, and trying again would do it twice
 
     def after_effects(self) -> "GatewayError":
-        """The same for a run that has done something already: a status that no client answers by trying again."""
+        """Return the same error for a run that has had effects already, with a status that no client retries."""
         error = GatewayError(self.code, self.message, param=self.param)
         error.facts, error.settled = self.facts, True
         if self.facts.status in _SENT_AGAIN or self.facts.status >= 500:
@@ -117,13 +117,13 @@ class GatewayError(Exception):
         return error
 
     def with_status(self, status: int) -> "GatewayError":
-        """The same with another status than that of its code, and the type that clients expect with that."""
+        """Return the same error with another status than that of its code, and the type that clients expect with it."""
         error = self.copy()
         error.facts = replace(self.facts, status=status, type=_TYPES.get(status, self.facts.type))
         return error
 
     def copy(self) -> "GatewayError":
-        """The same, which has not been raised yet."""
+        """Return the same error as a new object that has not been raised yet."""
         error = GatewayError(self.code, self.message, param=self.param, retry_after_s=self.retry_after_s)
         error.facts, error.settled = self.facts, self.settled
         return error
@@ -133,13 +133,13 @@ class GatewayError(Exception):
 
 
 class ExitError(Exception):
-    """Code of a plugin wanted to end the process (`sys.exit`), or raised something else that is no Exception."""
+    """The error raised when a plugin tried to end the process (`sys.exit`), or raised another non-Exception."""
 
 
 class contained:  # noqa: N801  # reads as a statement: `with contained(...)`
-    """Raises ExitError around code of a plugin instead of what would end the event loop, and with it every request.
+    """A guard around plugin code: it raises ExitError instead of what would end the event loop and every request.
 
-    A class, because each request passes a dozen of these: a generator costs a microsecond more.
+    It is a class, because each request passes a dozen of these and a generator costs a microsecond more.
     """
 
     __slots__ = ("_what",)
@@ -157,9 +157,10 @@ class contained:  # noqa: N801  # reads as a statement: `with contained(...)`
 
 
 def without_traceback(error: BaseException) -> BaseException:
-    """An error for who keeps it, to raise it later or more than once.
+    """Return an error that can be stored, and raised later or more than once.
 
-    One that was raised knows the frames that it passed, and they know who keeps it: a cycle that holds the whole
-    request until the collector comes by. Errors that are not ours stay what they are, for the log.
+    A raised error refers to the frames that it passed, and they refer to the object that stores it. This cycle would
+    retain the whole request until the garbage collector runs. Errors that are not GatewayErrors are returned unchanged,
+    for the log.
     """
     return error.copy() if isinstance(error, GatewayError) else error

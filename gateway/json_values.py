@@ -1,8 +1,8 @@
-"""How many values a JSON text holds, before it is parsed.
+"""The number of values in a JSON text, counted before it is parsed.
 
-A parser holds the whole process while it works, and what is done with its result costs microseconds for each value:
+A parser blocks the whole process while it works, and each value of its result costs microseconds later. In a test,
 500,000 messages of 30 bytes each made all others wait 4 s. So a text is bounded in values as well as in bytes. Commas
-and braces within strings do not count; empty lists and objects count twice.
+and braces within strings do not count. Empty lists and objects count twice.
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ _MARKS = (b",", b"{", b"[")
 
 
 class ValueCounter:
-    """Counts the values of one JSON text in pieces; `count` is what there was so far."""
+    """The counter of one JSON text that arrives in pieces. `count` is the number of values so far."""
 
     def __init__(self) -> None:
         self.count = 1
@@ -25,7 +25,7 @@ class ValueCounter:
         self._escaped = False  # the next character is
 
     def feed(self, piece: bytes) -> None:
-        """Takes a piece, cut anywhere."""
+        """Count the values of one piece. Pieces may be cut anywhere."""
         if self._escaped and piece:
             piece, self._escaped = piece[1:], False
         if (len(piece) - len(piece.rstrip(b"\\"))) % 2:
@@ -37,7 +37,7 @@ class ValueCounter:
 
 
 def holds_more(content: bytes, limit: int) -> bool:
-    """Returns whether the text holds more values than `limit`. Counts no further than that."""
+    """Return whether the text has more values than `limit`. Counts no further than that."""
     if len(content) <= limit:
         return False
     counter = ValueCounter()

@@ -1,4 +1,4 @@
-"""JSON with one reading: no repeated keys, no NaN or Infinity, bounded in depth and values; all else is refused."""
+"""JSON with one reading: no repeated keys, no NaN or Infinity, bounded in depth and values. All else is refused."""
 
 import json
 import re
@@ -14,15 +14,15 @@ _NESTING = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[{}\[\]]', re.DOTALL)
 
 
 class StrictJsonError(ValueError):
-    """The text is not strict JSON; the message says why and where (characters from the start), for whoever wrote it."""
+    """A text that is not strict JSON. The message has the cause and the place (characters from the start)."""
 
 
 class RepeatedKeyError(StrictJsonError):
-    """An object has a key twice: two readers may take two values."""
+    """An object that has a key twice: two readers may take two values."""
 
 
 def loads(text: str) -> Any:
-    """The value. Raises StrictJsonError, RepeatedKeyError where that is all that is wrong up to there."""
+    """Return the value. Raises StrictJsonError, or RepeatedKeyError where that is the first and only fault so far."""
     if holds_more(text.encode("utf-8", "surrogatepass"), VALUES_LIMIT):
         raise StrictJsonError(f"it holds more than {VALUES_LIMIT} values")
     if nesting(text) > DEPTH_LIMIT:
@@ -40,7 +40,7 @@ def loads(text: str) -> Any:
 
 
 def nesting(text: str) -> int:
-    """How deep braces and brackets are nested, at most; those within strings are no nesting. Linear."""
+    """Return the greatest depth of braces and brackets outside strings. Takes linear time."""
     depth = deepest = 0
     for token in _NESTING.finditer(text):
         character = text[token.start()]

@@ -9,7 +9,7 @@ _LONGEST_S = 8760 * 3600.0
 
 
 def positive_seconds(value: object) -> float:
-    """Seconds of `500ms`, `10s`, `5m`, `24h` or a number: more than 0, up to `8760h`. Raises ValueError."""
+    """Return the seconds of `500ms`, `10s`, `5m`, `24h` or a number: more than 0, up to `8760h`. Raises ValueError."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError("expected a duration such as 500ms, 10s, 5m or 24h")
     if isinstance(value, str):

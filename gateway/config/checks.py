@@ -1,4 +1,4 @@
-"""What must fit together across keys; the rules read the tree, so that they speak even when single values are wrong."""
+"""The rules that span several keys. They read the raw tree, so they work even if single values are wrong."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ _OF_COMMANDS, _OF_URLS = ("args", "env", "cwd"), ("headers", "oauth", "private_n
 
 
 def check(document: Document) -> None:
-    """Notes everything that does not fit together."""
+    """Report every conflict between keys."""
     _check_unique(document, document.matches("upstreams", "*", "name"))
     _check_unique(document, document.matches("keys", "*", "name"))
     _check_unique(document, document.matches("keys", "*", "sha256"))
@@ -41,7 +41,7 @@ def check(document: Document) -> None:
 
 
 def set_aside_foreign_keys(document: Document) -> None:
-    """Drops what other programs write into an `mcpServers` block, and says so."""
+    """Drop the keys that other programs write into an `mcpServers` block, with a warning for each."""
     for path in list(document.matches("mcp", "servers", "*", "*")):
         if path[-1] in FOREIGN_MCP_KEYS:
             enabled = (*path[:-1], "enabled")
@@ -94,7 +94,7 @@ def _check_reference(document: Document, path: KeyPath, declared: list[object]) 
 
 
 def _check_listen(document: Document) -> None:
-    """Without keys everybody who reaches the port may do everything."""
+    """Report an address that others can reach while no keys are configured: everybody could then do everything."""
     addresses = {}
     for path in (("listen",), ("admin", "listen")):
         value = document.get(*path)
@@ -130,7 +130,7 @@ def _check_tls(document: Document) -> None:
 
 
 def _check_chains(document: Document) -> None:
-    """What the prompt says of tools must be what the loop below does."""
+    """Report a chain whose prompt offers other tools than the agent loop below it runs."""
     for path in document.matches("chains", "*"):
         stages = document.get(*path)
         uses = [document.get(*path, index, "use") for index in range(len(stages))] if isinstance(stages, list) else []
@@ -164,7 +164,7 @@ def _check_alternatives(document: Document) -> None:
 
 
 def _check_effects(document: Document, path: KeyPath) -> None:
-    """Keys of an MCP server that belong to the other kind."""
+    """Report keys of an MCP server that belong to the other kind."""
     kinds = {key: document.get(*path, key) is not None for key in ("command", "url")}
     for kind, keys in (("command", _OF_COMMANDS), ("url", _OF_URLS)):
         for key in keys:
@@ -173,7 +173,7 @@ def _check_effects(document: Document, path: KeyPath) -> None:
 
 
 def _check_tools(document: Document) -> None:
-    """A tool that is named is meant to be on; null would be read as off."""
+    """Report a tool whose value is null: a named tool is meant to be on, and null would be read as off."""
     tools = document.get("tools")
     for name, tool in tools.items() if isinstance(tools, dict) else ():
         if tool is None:
@@ -183,7 +183,7 @@ def _check_tools(document: Document) -> None:
 
 
 def _check_judged(document: Document) -> None:
-    """Rules and assessors for tools that do not exist; what a plugin's tools are called is known once it is built."""
+    """Report rules and assessors for tools that do not exist. Plugins' tools have no names before they are built."""
     tools = document.get("tools")
     if set(tools if isinstance(tools, dict) else ()) - BUILT_IN:
         return

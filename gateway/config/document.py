@@ -1,4 +1,4 @@
-"""The configuration while it is put together: the tree, where each part of it comes from, and what is wrong with it."""
+"""The configuration while it is put together: the tree, the place of each part, and the problems found."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ _ANY = "*"
 
 
 class Document:
-    """A tree that is never changed in place: aliases of the file share parts of it."""
+    """A configuration tree that is never changed in place: aliases of the file share parts of it."""
 
     def __init__(self, source: YamlSource, *, file: str, folder: Path) -> None:
         self.tree: object = source.tree
@@ -24,7 +24,7 @@ class Document:
             self._problems.append((Place(file, fault.mark.line, fault.mark.column), fault.path, fault.message))
 
     def get(self, *path: str | int) -> object:
-        """What stands at `path`; None: nothing, or null."""
+        """Return the value at `path`, or None if nothing or null is there."""
         node = self.tree
         for segment in path:
             if isinstance(node, dict) and isinstance(segment, str):
@@ -36,7 +36,10 @@ class Document:
         return node
 
     def put(self, path: KeyPath, value: object, *, place: Place) -> None:
-        """Sets a value; lists and sections on the way to it are made. An index is at most the length of its list."""
+        """Set a value, and create the lists and sections on the way to it.
+
+        An index is at most the length of its list.
+        """
         self._forget(path)
         self._keys[path] = self._values[path] = place
         for length in range(len(path)):
@@ -45,27 +48,27 @@ class Document:
         self.tree = _assign(self.tree, path, value)
 
     def drop(self, path: KeyPath) -> None:
-        """Removes a key of a section, if it is there."""
+        """Remove a key of a section, if it is there."""
         parent = self.get(*path[:-1])
         if isinstance(parent, dict) and path[-1] in parent:
             self._forget(path)
             self.tree = _assign(self.tree, path[:-1], {key: value for key, value in parent.items() if key != path[-1]})
 
     def matches(self, *pattern: str) -> Iterator[KeyPath]:
-        """The paths that hold something and fit `pattern`, in which `*` is any key or index."""
+        """Yield the paths that have a value and fit `pattern`, in which `*` is any key or index."""
         paths: list[KeyPath] = [()]
         for segment in pattern:
             paths = [below for path in paths for below in self.matches_below(path) if segment in (_ANY, below[-1])]
         yield from paths
 
     def matches_below(self, path: KeyPath) -> Iterator[KeyPath]:
-        """The paths of what stands directly below `path` and is not null."""
+        """Yield the paths of all values directly below `path` that are not null."""
         node = self.get(*path)
         keys = list(node) if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else ()
         yield from ((*path, key) for key in keys if self.get(*path, key) is not None)
 
     def place_of(self, path: KeyPath, *, key: bool = False) -> Place:
-        """Where the value (or the key) at `path` comes from, or the nearest part above it that comes from somewhere."""
+        """Return the place of the value (or the key) at `path`, or that of the nearest part above it that has one."""
         if key and path in self._keys:
             return self._keys[path]
         for length in range(len(path), -1, -1):
@@ -74,12 +77,12 @@ class Document:
         return Place(self._file)
 
     def complain(self, path: KeyPath, message: str, *, key: bool = False) -> None:
-        """Notes a problem, except about a value that is known to be broken."""
+        """Report a problem, unless the value at `path` is already marked as broken."""
         if self.get(*path) is not BROKEN:
             self._problems.append((self.place_of(path, key=key), path, message))
 
     def complain_about(self, source: str, message: str) -> None:
-        """Notes a problem with a variable or a flag itself."""
+        """Report a problem with a variable or a flag itself."""
         self._problems.append((Place(source), (), message))
 
     def warn(self, path: KeyPath, message: str) -> None:
@@ -89,14 +92,14 @@ class Document:
         return tuple(self._warnings)
 
     def raise_problems(self) -> None:
-        """ConfigError with all problems, those of the file first and in its order; nothing if there are none."""
+        """Raise ConfigError with all problems, those of the file first and in its order. Return if there are none."""
         if not self._problems:
             return
         ordered = sorted(self._problems, key=lambda entry: (not entry[0].line, entry[0].line, entry[0].column))
         raise ConfigError(tuple(dict.fromkeys(self._problem(*entry) for entry in ordered)))
 
     def _problem(self, place: Place, path: KeyPath, message: str) -> Problem:
-        """A variable or flag names its own path already: only what is deeper is worth saying."""
+        """Build a Problem. A variable or flag names its own path already, so only a deeper path is added."""
         is_its_own = not place.line and self._values.get(path) == place
         return Problem(str(place), "" if is_its_own else format_path(path), message)
 

@@ -1,4 +1,4 @@
-"""Names under `risk.rules` and `risk.assessors`: one that no tool has would be a guard that guards nothing."""
+"""The check of names under `risk.rules` and `risk.assessors`: a name that no tool has would protect nothing."""
 
 from collections.abc import Collection
 from fnmatch import fnmatchcase
@@ -15,7 +15,7 @@ _GLOB: Final = frozenset("*?[")
 
 
 def no_such_tool(section: Literal["rules", "assessors"], name: str, tools: Collection[str] = ()) -> str | None:
-    """Returns what is wrong with a name; None: a tool has it, or may have it one day.
+    """Return the problem with a name. None: a tool has it, or may have it one day.
 
     `tools` are those that plugins bring. Tools of services (`service.tool`) come and go, and a rule may be there first.
     """
@@ -30,7 +30,7 @@ def no_such_tool(section: Literal["rules", "assessors"], name: str, tools: Colle
 
 
 def idle_rule(name: str, tools: Collection[str], services: Collection[str]) -> str | None:
-    """Returns what is to be known of a glob that no tool has today; None: one has, or one of a service may.
+    """Return a warning about a glob that fits no tool today. None: one fits, or one of a service may.
 
     `tools` are those that are on, `services` the names of configured MCP servers.
     """

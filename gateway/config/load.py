@@ -1,4 +1,7 @@
-"""Reads the configuration: defaults, below the file, below the environment, below the flags; all problems at once."""
+"""The loader of the configuration: defaults, below the file, below the environment, below the flags.
+
+It reports all problems at once.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,9 +27,10 @@ EMPTY = "the file is empty: every key has its default; write {} if that is meant
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A configuration that can be used. Relative paths of the file begin at `folder`; `file` None: there was none.
+    """A configuration that can be used. Relative paths of the file begin at `folder`.
 
-    `text` is what the file held, secrets that are written into it included; `empty`: that was no value at all.
+    `file` is None if there was none. `text` is the content of the file, including secrets that are written into it.
+    `empty`: the file had no value at all.
     """
 
     settings: Settings
@@ -44,10 +48,12 @@ def load(
     flags: Mapping[str, object],
     checks: Sequence[Callable[[Document], None]] = (),
 ) -> Loaded:
-    """The configuration of `path` (None: no file), variables and flags; ConfigError carries everything wrong with it.
+    """Load the configuration from `path` (None: no file), variables and flags.
 
-    `flags` may hold listen, port, workers and upstream; None stands for a flag that was not given. `checks` know what
-    the configuration alone does not, such as plugins; they run last.
+    `flags` may have listen, port, workers and upstream; None stands for a flag that was not given. `checks` cover what
+    the configuration alone cannot check, such as plugins; they run last.
+
+    Raises: ConfigError with every problem found.
     """
     folder = _folder_of(path)
     text = None if path is None else _text_of(path)
@@ -87,7 +93,7 @@ def _text_of(path: Path) -> str:
 
 
 def _read(path: Path | None, text: str | None, *, environ: Mapping[str, str], folder: Path) -> Document:
-    """The file as a draft. A file that cannot be read to its end says nothing certain, so it is reported alone."""
+    """Read the file into a draft. A file that cannot be read to its end is reported alone: the rest is uncertain."""
     if path is None or text is None:
         return Document(YamlSource(tree={}), file="configuration", folder=folder)
     source = parse(text, environ=environ)
@@ -103,7 +109,7 @@ def _read(path: Path | None, text: str | None, *, environ: Mapping[str, str], fo
 
 
 def _add_defaults(document: Document) -> None:
-    """The chain and the prompt that exist undeclared, so that variables can change parts of them."""
+    """Add the chain and the prompt that exist undeclared, so that variables can change parts of them."""
     for key, default in (("chains", DEFAULT_CHAINS), ("prompts", DEFAULT_PROMPTS)):
         _add_default(document, key, default)
 

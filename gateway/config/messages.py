@@ -1,4 +1,4 @@
-"""What pydantic found, in the words of a configuration file; never with a value, which could be a secret."""
+"""The findings of pydantic in the words of a configuration file, never with a value, which could be a secret."""
 
 import difflib
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ _MOST_KEYS_SHOWN = 12
 
 
 def explain(document: Document, error: ValidationError, *, root: type[Section]) -> None:
-    """Notes each finding of `error` in the draft, with its place."""
+    """Report each finding of `error` in the draft, with its place."""
     findings = error.errors(include_url=False)
     for details in findings[:_MOST_FINDINGS]:
         is_key = details["loc"][-1:] == (_KEY_MARK,) or details["type"] == "extra_forbidden"
@@ -45,7 +45,7 @@ def explain(document: Document, error: ValidationError, *, root: type[Section]) 
 
 
 def nearest(word: str, candidates: list[str]) -> str:
-    """`; did you mean 'x'?`, or nothing when nothing is near."""
+    """Return `; did you mean 'x'?`, or an empty text if no candidate is near."""
     found = difflib.get_close_matches(word.lower(), candidates, n=1)
     return f"; did you mean {shown(found[0])}?" if found else ""
 

@@ -1,4 +1,4 @@
-"""What can be wrong with a configuration: problems with their place, collected into one error."""
+"""The problems of a configuration, each with its place, collected into one error."""
 
 import re
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Problem:
 
 
 class ConfigError(Exception):
-    """A configuration that cannot be used; carries every problem found, in the order of the file."""
+    """A configuration that cannot be used, with every problem found, in the order of the file."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
@@ -31,7 +31,7 @@ class ConfigError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a value comes from: a file with its line and column (1-based), a variable, or a flag."""
+    """The origin of a value: a file with its line and column (1-based), a variable, or a flag."""
 
     source: str
     line: int = 0
@@ -42,7 +42,7 @@ class Place:
 
 
 def format_path(path: KeyPath) -> str:
-    """`("upstreams", 0, "base_url")` as `upstreams[0].base_url`; unusual keys are quoted and escaped."""
+    """Write `("upstreams", 0, "base_url")` as `upstreams[0].base_url`. Unusual keys are quoted and escaped."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -55,5 +55,5 @@ def format_path(path: KeyPath) -> str:
 
 
 def shown(word: str) -> str:
-    """A word of the file in quotes: one line, escaped, and not longer than helps."""
+    """Return a word of the file in quotes: on one line, escaped, and cut if it is too long to help."""
     return ascii(word if len(word) <= _LONGEST_SHOWN else f"{word[:_LONGEST_SHOWN]}...")

@@ -1,6 +1,6 @@
-"""Files and folders that tools are given: they are there, and hold nothing by which a model would reach the gateway.
+"""The check of files and folders that tools are given: they exist, and give a model no way to the gateway.
 
-What could be changed is refused, what could only be read is warned of (docs/threat-model.md).
+A path that a model could change is refused. A path that it could only read is warned of (docs/threat-model.md).
 """
 
 import shlex
@@ -34,7 +34,7 @@ class _Tool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Given:
-    """What a tool is given, as the configuration names it."""
+    """One file or folder that a tool is given, as the configuration names it."""
 
     path: KeyPath
     place: Path
@@ -44,7 +44,10 @@ class _Given:
 
 @dataclass(frozen=True, slots=True)
 class _Own:
-    """A file or folder of the gateway's. `secret`: reading it is harm already; `code`: so is writing beneath it."""
+    """A file or folder of the gateway's. `secret`: reading it does harm already.
+
+    `code`: writing beneath it does, too.
+    """
 
     name: str
     place: Path
@@ -53,7 +56,7 @@ class _Own:
 
 
 def check_places(document: Document, *, file: Path | None) -> None:
-    """Notes what is missing, and what gives a model more than it was meant to have. `file`: the configuration."""
+    """Report missing paths, and paths that give a model more than was intended. `file`: the configuration."""
     own = list(_own(document, file))
     for tool in _tools(document):
         for given in _given(document, tool):
@@ -96,7 +99,7 @@ def _given(document: Document, tool: _Tool) -> Iterator[_Given]:
 
 
 def sqlite_file(url: object, *, folder: Path, default: str) -> Path | None:
-    """The file of an SQLite URL as the tree holds it; None: there is none, or the URL is no URL."""
+    """Return the file of an SQLite URL in the tree, or None if it names no file or is not such a URL."""
     text = default if url is None else _text(url)
     if not text.startswith(_SQLITE):
         return None
@@ -105,12 +108,12 @@ def sqlite_file(url: object, *, folder: Path, default: str) -> Path | None:
 
 
 def _text(value: object) -> str:
-    """A text of the tree, secret or not; "" for anything else."""
+    """Return a text of the tree, secret or not, or "" for anything else."""
     return value.reveal() if isinstance(value, Secret) else value if isinstance(value, str) else ""
 
 
 def _paths(document: Document, path: KeyPath, folder: Path) -> Iterator[tuple[KeyPath, Path]]:
-    """The paths at one key, each with its own; what is none is told already."""
+    """Yield the paths at one key, each with its key path. Invalid paths are reported elsewhere and skipped."""
     value = document.get(*path)
     value = _DEFAULTS.get(str(path[-1]), []) if value is None else value
     entries = [((*path, i), entry) for i, entry in enumerate(value)] if isinstance(value, list) else [(path, value)]
@@ -122,7 +125,7 @@ def _paths(document: Document, path: KeyPath, folder: Path) -> Iterator[tuple[Ke
 
 
 def _flag(document: Document, path: KeyPath, *, default: bool = False) -> bool:
-    """A flag that is none is told already; until then the tool counts as one that may write."""
+    """Return a flag. An invalid one is reported elsewhere; until then the tool counts as one that may write."""
     value = document.get(*path)
     try:
         return default if value is None else parse_flag(value)
@@ -184,7 +187,7 @@ def _check_own(document: Document, given: _Given, own: list[_Own]) -> None:
 
 
 def _reaches(given: _Given, own: _Own) -> bool:
-    """Whether one is the other, or holds it; links are followed, as the system would."""
+    """Return whether a tool reaches a file of the gateway: one is the other, or contains it. Links are followed."""
     try:
         place, owned = given.place.resolve(), own.place.resolve()
     except (OSError, RuntimeError):  # a loop of links leads nowhere

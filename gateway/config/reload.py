@@ -1,7 +1,8 @@
-"""Judges a configuration that is to replace the one in use, as it will be with what only a restart can change.
+"""The judgement of a configuration that is to replace the one in use.
 
-A reload opens nothing that was closed: the last key is not taken away, what guards tools is not lost by silence, and a
-file that looks cut short is not used. A start has nothing to compare with: there the rules of `config/checks.py` hold.
+It is judged together with the values that only a restart can change. A reload opens nothing that was closed. The last
+key is not removed. A guard of tools is not dropped by leaving it out. A file that looks truncated is not used. A start
+has nothing to compare with; there the rules of `config/checks.py` apply.
 """
 
 import logging
@@ -37,7 +38,10 @@ _ANY = "*"
 
 
 def replacing(new: Loaded, *, old: Loaded) -> Loaded:
-    """The configuration that comes into use when `new` replaces `old`. Raises ConfigError with every reason against."""
+    """Return the configuration that comes into use when `new` replaces `old`.
+
+    Raises ConfigError with every reason against.
+    """
     fixed: dict[str, object] = {name: getattr(old.settings, name) for name in _FIXED}
     for name, value in fixed.items():
         if getattr(new.settings, name) != value:
@@ -55,7 +59,7 @@ def replacing(new: Loaded, *, old: Loaded) -> Loaded:
 
 
 def _against(new: Loaded, merged: Settings, old: Loaded) -> Iterator[tuple[str, str]]:
-    """Reasons against the reload, each with the path that it is about."""
+    """Yield the reasons against the reload, each with its path."""
     if new.empty and not old.empty:
         yield "", "the file is empty, and the one in use is not: restart the gateway if that is meant"
     elif new.text is not None and old.text is not None and _is_cut(new.text, of=old.text):
@@ -78,7 +82,7 @@ def _against(new: Loaded, merged: Settings, old: Loaded) -> Iterator[tuple[str, 
 
 
 def _is_cut(text: str, *, of: str) -> bool:
-    """Whether `text` looks like what a write of another text leaves that did not come to its end."""
+    """Return whether `text` looks like the result of an unfinished write of another text."""
     if of.endswith("\n") and not text.endswith("\n"):
         return True
     begun = text.rstrip()
@@ -86,7 +90,7 @@ def _is_cut(text: str, *, of: str) -> bool:
 
 
 def _lost(old: Settings, new: Settings) -> Iterator[KeyPath]:
-    """The guards that the old configuration sets, that the new one says nothing of, and that differ in it."""
+    """Yield the guards that the old configuration sets, and that the new one omits and thereby changes."""
     said, says, holds = (
         dict(_walk(settings, said=said)) for settings, said in ((old, True), (new, True), (new, False))
     )
@@ -104,7 +108,7 @@ def _fits(path: KeyPath, guard: KeyPath) -> bool:
 
 
 def _walk(value: object, path: KeyPath = (), *, said: bool) -> Iterator[tuple[KeyPath, object]]:
-    """Everything below `value` with its path, items of lists by their names; `said`: only what was not left out."""
+    """Yield every value below `value` with its path; items of lists go by name. `said`: only those explicitly set."""
     if path:
         yield path, value
     if isinstance(value, Section):

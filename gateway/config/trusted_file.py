@@ -1,8 +1,9 @@
-"""The operator's own plugins: which files there are, and their source, if nobody else can have written it.
+"""The operator's own plugins: the files, and their source if only the operator can have written it.
 
-A plugin is code with all rights of the gateway, so a file counts as the operator's only where no other user could have
-put it: what group or others may write is refused, and so is what belongs to somebody else, or lies behind a link that
-leads out of the folder. What is read is what was looked at; compiled copies are neither read nor written.
+A plugin is code with all rights of the gateway. A file counts as the operator's only if no other user could have put it
+there. A file that group or others may write is refused. So is one that belongs to another user, or lies behind a link
+that leads out of the folder. The bytes that are read are those of the file that was checked. Compiled copies are
+neither read nor written.
 """
 
 import os
@@ -17,11 +18,11 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class UnsafePluginError(Exception):
-    """A file that is not imported; the text names it and says what to do."""
+    """A plugin file that is not imported. The text names the file and the next step."""
 
 
 def source_of(file: Path, *, folder: Path, user: int | None = None) -> bytes:
-    """The source of a plugin beneath `folder`, for a gateway that `user` runs. Raises UnsafePluginError."""
+    """Return the source of a plugin beneath `folder`, for a gateway that `user` runs. Raises UnsafePluginError."""
     user = os.geteuid() if user is None else user
     try:
         home, parent, real = (place.resolve(strict=True) for place in (folder, file.parent, file))
@@ -47,7 +48,7 @@ def source_of(file: Path, *, folder: Path, user: int | None = None) -> bytes:
 
 
 def _down(home: Path, place: Path) -> Iterator[Path]:
-    """`home` and the folders below it on the way to `place`."""
+    """Yield `home` and the folders below it on the way to `place`."""
     yield home
     for part in place.relative_to(home).parts:
         home = home / part

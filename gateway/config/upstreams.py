@@ -1,4 +1,4 @@
-"""Upstreams that fit the rules of each key, and yet get other requests than their operator meant."""
+"""The check of upstreams that are valid by themselves, but get other requests than their operator meant."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ _WILDCARD: Final = re.compile(r"[*?[]")
 
 
 def check_upstreams(document: Document) -> None:
-    """Notes base URLs of one endpoint, and warns of upstreams that others stand before."""
+    """Report base URLs that name an endpoint, and warn of upstreams hidden behind earlier ones."""
     upstreams = list(document.matches("upstreams", "*"))
     for path in upstreams:
         _check_base_url(document, (*path, "base_url"))
@@ -33,7 +33,7 @@ def _check_base_url(document: Document, path: KeyPath) -> None:
 
 
 def _warn_of_taken_paths(document: Document, upstreams: list[KeyPath]) -> None:
-    """In passthrough the first upstream with a path gets its requests, whatever their model."""
+    """Warn of shared paths: in passthrough the first upstream with a path gets its requests, whatever their model."""
     owners: dict[str, str] = {}
     for upstream in upstreams:
         name = str(document.get(*upstream, "name"))
@@ -56,7 +56,7 @@ def _warn_of_paths(document: Document, upstream: KeyPath, taken: Mapping[str, st
 
 
 def _warn_of_taken_models(document: Document, upstreams: list[KeyPath]) -> None:
-    """In the context lane the first upstream with a pattern that fits gets the request."""
+    """Warn of shared patterns: in the context lane the first upstream with a fitting pattern gets the request."""
     names: dict[str, tuple[int, str]] = {}  # patterns that fit themselves only: thousands cost no more than one
     patterns: list[tuple[int, str, str]] = []
     for number, upstream in enumerate(upstreams):

@@ -71,7 +71,7 @@ CONTEXT_FACTS: Mapping[str, Facts] = MappingProxyType(
 
 
 class ContextCounters:
-    """One process's counts; `contracts.Counters`. A name or label that is not in the tables is a KeyError."""
+    """The counts of one process: `contracts.Counters`. A name or label that is not in the tables is a KeyError."""
 
     def __init__(self) -> None:
         self._counts: dict[str, defaultdict[tuple[str, ...], int]] = {name: defaultdict(int) for name in COUNTERS}
@@ -90,7 +90,7 @@ class ContextCounters:
         histogram.observe(value)
 
     def counted(self) -> Iterator[Counted]:
-        """What was counted until now."""
+        """Yield everything that was counted until now."""
         for name, counts in self._counts.items():
             family = f"gateway_{name}"
             for values, count in counts.items():
@@ -104,7 +104,7 @@ class ContextCounters:
 def _values(
     facts: Facts, labels: Mapping[str, str], known: Mapping[tuple[str, ...], object], limit: int
 ) -> tuple[str, ...]:
-    """The values in the order of the table, or `other` for each once there are too many."""
+    """Return the values in the order of the table, or `other` for each once there are too many."""
     if len(labels) != len(facts.labels):
         raise KeyError(f"the labels are {facts.labels}, not {tuple(labels)}")
     values = tuple(labels[name] for name in facts.labels)

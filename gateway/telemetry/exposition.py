@@ -1,8 +1,8 @@
 """The /metrics page: the counts of all worker processes, and their gauges as they are now.
 
-Counts stand in memory that the workers share (`shared_counts`): whichever worker is scraped reads those of all, also of
-one that was killed or stands still. Gauges it asks the others for, on a unix socket in a private folder. Counts are
-summed, and so are gauges, but for those where a sum means nothing.
+The workers share the memory of the counts (`shared_counts`). The worker that is scraped reads the counts of all, also
+of one that was killed or is stopped. It requests gauges from the others on a unix socket in a private folder. Counts
+are summed. Gauges are summed, too, except where a sum means nothing.
 """
 
 import asyncio
@@ -54,9 +54,9 @@ _SMALLEST = frozenset(
 
 
 class Exposition:
-    """The page of one worker, the one at `index` of those that share their counts; `shared` is empty with one worker.
+    """The page of one worker, at `index` among those that share their counts. `shared` is empty with one worker.
 
-    `folder` holds the sockets of all of them.
+    `folder` contains the sockets of all of them.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Exposition:
         self._told_full = False
 
     async def start(self) -> None:
-        """Takes over what a worker counted that was here before."""
+        """Adopt the counts of the worker that had this place before, and start to answer the other workers."""
         if self._own is not None and self._path is not None:
             self._own.adopt()
             self._path.unlink(missing_ok=True)
@@ -83,7 +83,7 @@ class Exposition:
             self._writing = asyncio.get_running_loop().create_task(self._write_on())
 
     async def close(self) -> None:
-        """Writes the last counts down. Idempotent."""
+        """Write the last counts. Idempotent."""
         if self._server is not None and self._path is not None and self._writing is not None:
             self._server.close()
             self._path.unlink(missing_ok=True)
@@ -92,7 +92,7 @@ class Exposition:
             self._look()
 
     async def page(self) -> bytes:
-        """The exposition in Prometheus text format, over all workers."""
+        """Return the exposition in Prometheus text format, over all workers."""
         counts, gauges = self._look()
         if self._folder is not None:
             others = [path for path in self._folder.glob("*.sock") if path != self._path]
@@ -102,7 +102,7 @@ class Exposition:
         return self._text.of(counts, gauges)
 
     def _look(self) -> tuple[Counts, list[Gauge]]:
-        """The numbers of this process; where others may ask for its counts, they have them now."""
+        """Return the numbers of this process, and write its counts to the shared memory if there is one."""
         counted, gauges = list(self._metrics.counted()), []
         for family in self._families():
             for sample in family.samples:
@@ -145,7 +145,7 @@ class Exposition:
 
 
 async def _ask(path: Path) -> list[Gauge]:
-    """Another worker's gauges; none if it does not answer in time, or breaks off."""
+    """Request another worker's gauges. Return none if it does not answer in time, or breaks off."""
     try:
         async with asyncio.timeout(PEER_TIMEOUT_S):
             reader, writer = await asyncio.open_unix_connection(path)
@@ -161,7 +161,7 @@ async def _ask(path: Path) -> list[Gauge]:
 
 
 def merged_counts(all_counts: Iterable[Counts]) -> Counts:
-    """The counts of all workers: sums, but of what all of them count alike."""
+    """Merge the counts of all workers: sums, or the largest for counts that all of them count alike."""
     merged: dict[Key, tuple[float, ...]] = {}
     for counts in all_counts:
         for key, values in counts.items():
@@ -174,7 +174,7 @@ def merged_counts(all_counts: Iterable[Counts]) -> Counts:
 
 
 def merged_gauges(all_gauges: Iterable[Iterable[Gauge]]) -> list[Gauge]:
-    """The gauges of all workers: sums, or the largest or smallest where a sum means nothing."""
+    """Merge the gauges of all workers: sums, or the largest or smallest where a sum means nothing."""
     merged: dict[tuple[str, tuple[tuple[str, str], ...]], Gauge] = {}
     for name, text, labels, value in (gauge for gauges in all_gauges for gauge in gauges):
         key = (name, tuple(labels))

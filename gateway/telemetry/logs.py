@@ -1,7 +1,7 @@
-"""Log lines: one record per line, JSON or text, written by a thread of their own so that no request waits for a reader.
+"""Log lines: one record per line, JSON or text. A separate thread writes them, so no request waits for a reader.
 
 Secrets are cut out of every value before anything else is done to it, by value and by pattern. When the reader stops,
-lines are dropped and counted; requests go on. No record, whatever is in it, ends the log.
+lines are dropped and counted, and requests continue. No record ends the log, whatever its content.
 """
 
 import logging
@@ -29,7 +29,10 @@ Record = Mapping[str, object]
 
 
 class LogSink:
-    """Takes records from any thread and writes them to `stream`. `dropped` is told of each one that was not written."""
+    """The sink that takes records from any thread and writes them to `stream`.
+
+    It calls `dropped` for each lost record.
+    """
 
     def __init__(self, stream: TextIO, *, as_json: bool, secrets: Iterable[str], dropped: Callable[[], None]) -> None:
         self._stream = stream
@@ -41,25 +44,25 @@ class LogSink:
         self._thread.start()
 
     def put(self, record: Record) -> None:
-        """Never blocks."""
+        """Queue a record. Never blocks."""
         if self._records.qsize() >= BACKLOG_LIMIT:
             self._dropped()
         else:
             self._records.put(record)
 
     def flush(self, timeout_s: float = 1.0) -> None:
-        """Waits until what was put is written, for at most `timeout_s`."""
+        """Wait until all queued records are written, for at most `timeout_s`."""
         written = threading.Event()
         self._records.put(written)
         written.wait(timeout_s)
 
     def close(self, timeout_s: float = 1.0) -> None:
-        """Writes what is waiting, for at most `timeout_s`."""
+        """Write the queued records, for at most `timeout_s`."""
         self._records.put(None)
         self._thread.join(timeout_s)
 
     def line(self, record: Record) -> str:
-        """One record as its line, without the line end."""
+        """Return one record as its line, without the line end."""
         return format_line(record, as_json=self._as_json, secrets=self.secrets)
 
     def _write_all(self) -> None:
@@ -82,7 +85,7 @@ class LogSink:
 
 
 class DirectSink:
-    """Writes each record at once, for the parent of workers: it forks, so it must have no thread."""
+    """The sink that writes each record at once, for the parent of workers: it forks, so it must have no thread."""
 
     def __init__(self, stream: TextIO, *, as_json: bool, secrets: Iterable[str]) -> None:
         self._stream = stream
@@ -90,7 +93,7 @@ class DirectSink:
         self._secrets = tuple(secrets)
 
     def put(self, record: Record) -> None:
-        """A reader that has gone loses the line; the parent goes on."""
+        """Write a record. If the reader has gone, the line is lost and the parent continues."""
         try:
             self._stream.write(format_line(record, as_json=self._as_json, secrets=self._secrets) + "\n")
             self._stream.flush()
@@ -99,9 +102,9 @@ class DirectSink:
 
 
 class SinkHandler(logging.Handler):
-    """Carries the records of `logging` to a sink, with the fields of `extra={"facts": {...}}`.
+    """The handler that passes records of `logging` to a sink, with the fields of `extra={"facts": {...}}`.
 
-    A log call that is wrong in itself is logged as that.
+    A log call with a mistake of its own is logged as such.
     """
 
     def __init__(self, sink: LogSink | DirectSink) -> None:
@@ -121,24 +124,24 @@ class SinkHandler(logging.Handler):
 
 
 def install(sink: LogSink | DirectSink, *, level: str) -> None:
-    """Sends everything that is logged in this process to the sink."""
+    """Send every log record of this process to the sink."""
     root = logging.getLogger()
     root.handlers = [SinkHandler(sink)]
     root.setLevel(level.upper())
 
 
 def wants_json(log_format: str, stream: TextIO = sys.stderr) -> bool:
-    """`auto` is text for a person at a terminal, JSON for everything else."""
+    """Return whether to write JSON: `auto` is text for a person at a terminal, JSON for everything else."""
     return log_format == "json" or (log_format == "auto" and not stream.isatty())
 
 
 def access_record(facts: Mapping[str, object]) -> Record:
-    """The record of one answered request."""
+    """Return the record of one answered request."""
     return {"ts": _timestamp(time.time()), "level": "info", "event": "request", **facts}
 
 
 def format_line(record: Record, *, as_json: bool, secrets: Iterable[str]) -> str:
-    """The record as one line of JSON, or of text for a person; secrets cut out. Takes any record."""
+    """Return the record as one line of JSON, or of text for a person, with secrets cut out. Accepts any record."""
     hidden = sorted((secret for secret in secrets if secret), key=len, reverse=True)
     facts = {
         str(name): _clean(value, hidden, limit=_TRACEBACK_LIMIT if name == "traceback" else _VALUE_LIMIT)
@@ -156,7 +159,7 @@ def _timestamp(seconds: float) -> str:
 
 
 def _clean(value: object, hidden: list[str], *, limit: int, depth: int = 0) -> object:
-    """The value as JSON can hold it: texts without secrets, then capped; containers down to a bounded depth."""
+    """Return the value as JSON data: texts without secrets, then capped, and containers to a bounded depth."""
     if value is None or isinstance(value, bool | float) or (isinstance(value, int) and abs(value) < _LARGEST_INTEGER):
         return value
     if depth < _DEPTH_LIMIT and isinstance(value, Mapping):
@@ -169,7 +172,7 @@ def _clean(value: object, hidden: list[str], *, limit: int, depth: int = 0) -> o
 
 
 def _text(value: object, hidden: list[str]) -> str:
-    """Any value as text in UTF-8, secrets cut out."""
+    """Return any value as text in UTF-8, with secrets cut out."""
     try:
         text = value.decode("latin-1") if isinstance(value, bytes) else str(value)
     except Exception as error:
@@ -181,7 +184,7 @@ def _text(value: object, hidden: list[str]) -> str:
 
 
 def _readable(facts: Mapping[str, object]) -> str:
-    """The record for a person: control characters escaped, a traceback on indented lines of its own."""
+    """Return the record for a person: control characters escaped, a traceback on indented lines of its own."""
     rest = "".join(f" {_escaped(name)}={_escaped(value)}" for name, value in facts.items() if name not in _LAID_OUT)
     line = f"{str(facts.get('ts', ''))[11:19]} {facts.get('level', ''):<7} {_escaped(facts.get('event', ''))}{rest}"
     trace = str(facts.get("traceback", "")).split("\n")

@@ -1,6 +1,6 @@
-"""What the gateway counts.
+"""The counts of one gateway process.
 
-On the hot path a count is an integer in a dict and an observation is one bisect: prometheus_client's own children take
+On the hot path a count is an integer in a dict and an observation is one bisect. The children of prometheus_client take
 a lock and about 1 us each. `gateway.telemetry.exposition` writes the numbers as text when they are scraped.
 """
 
@@ -28,7 +28,7 @@ ROUTES_LIMIT = 5
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a metric counts, and the names of its labels; `bounds` are a histogram's, a counter has none."""
+    """The description of a metric and the names of its labels. `bounds` are a histogram's; a counter has none."""
 
     help: str
     labels: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ class Histogram:
         return any(self._counts)
 
     def values(self) -> list[float]:
-        """The count of each bucket, the last of which has no bound, and the sum."""
+        """Return the count of each bucket, the last of which has no bound, and the sum."""
         return [*self._counts, self._sum]
 
 
@@ -104,11 +104,11 @@ class RouteTally:
         self._codes: dict[str, defaultdict[int, int]] = {}
 
     def codes(self, method: str) -> defaultdict[int, int]:
-        """Status code -> requests, for one method."""
+        """Return the map of status code -> requests, for one method."""
         return self._codes.setdefault(method if method in METHODS else "other", defaultdict(int))
 
     def counted(self) -> Iterator[Counted]:
-        """What was counted until now, with codes folded into the closed set."""
+        """Yield everything that was counted until now, with codes folded into the closed set."""
         for method, codes in self._codes.items():
             folded: defaultdict[str, int] = defaultdict(int)
             for code, count in codes.items():
@@ -132,7 +132,7 @@ class UpstreamTally:
 
 
 class Metrics:
-    """Everything one process counts."""
+    """All counts of one process."""
 
     def __init__(self) -> None:
         self.client_disconnects = 0
@@ -153,7 +153,7 @@ class Metrics:
         self.log_lines_dropped += 1
 
     def route(self, route: str, mode: str) -> RouteTally:
-        """The tally of a configured route; further routes than the limit share one."""
+        """Return the tally of a configured route. Routes beyond the limit share one."""
         if (route, mode) not in self._routes and sum(m == mode for _, m in self._routes) >= ROUTES_LIMIT:
             route = "other"
         tally = self._routes.get((route, mode))
@@ -163,11 +163,11 @@ class Metrics:
         return tally
 
     def upstream(self, name: str) -> UpstreamTally:
-        """The tally of a configured upstream; it outlives reloads."""
+        """Return the tally of a configured upstream. It outlives reloads."""
         return self._upstreams.setdefault(name, UpstreamTally())
 
     def counted(self) -> Iterator[Counted]:
-        """Everything that was counted until now, family by family."""
+        """Yield everything that was counted until now, family by family."""
         for route in self._routes.values():
             yield from route.counted()
         for mode, histogram in self._overhead.items():

@@ -1,4 +1,4 @@
-"""Counts and gauges as text in Prometheus' format. What stands in front of a value is written once and kept."""
+"""Counts and gauges as text in Prometheus' format. The text in front of each value is written once and cached."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,14 +13,14 @@ _Labels = Iterable[tuple[str, str]]
 
 
 class PageText:
-    """Writes pages. `facts` names what there is to count, in the order of the page; it may grow."""
+    """The writer of pages. `facts` names the counts, in the order of the page. It may grow."""
 
     def __init__(self, facts: Mapping[str, Facts]) -> None:
         self._facts = facts
         self._heads: dict[Key, Sequence[str]] = {}
 
     def of(self, counts: Counts, gauges: Iterable[Gauge]) -> bytes:
-        """One page."""
+        """Write one page."""
         lines: list[str] = []
         by_family: defaultdict[str, list[Key]] = defaultdict(list)
         for key in counts:
@@ -48,7 +48,7 @@ def _title(name: str, facts: Facts) -> str:
 
 
 def _heads(key: Key, facts: Facts) -> Sequence[str]:
-    """What stands in front of each value of a counter, or of a histogram's buckets, count and sum."""
+    """Return the text in front of each value of a counter, or of a histogram's buckets, count and sum."""
     family, values = key
     labels = list(zip(facts.labels, values, strict=True))
     if not facts.bounds:

@@ -1,7 +1,7 @@
-"""Counts in memory that all processes of a gateway share: those of a worker that is killed or stands still remain.
+"""Counts in memory that all processes of a gateway share. A killed or stopped worker's counts remain.
 
 1. The supervisor makes one `SharedCounts` for each worker before it forks. Only that worker writes to it; all read it.
-2. A worker that takes the place of a dead one adds to what that one counted, so that no sum runs backwards.
+2. A worker that replaces a dead one adds to the dead worker's counts, so that no sum runs backwards.
 3. A directory of names stands in front of the values. A name is there before its values, and never moves.
 """
 
@@ -25,7 +25,7 @@ _VALUE_BYTES = 8
 
 
 class SharedCounts:
-    """The counts of one worker, whichever process that is."""
+    """The counts of one worker's place, whichever process has that place now."""
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, NAMES_BYTES + VALUES_BYTES)
@@ -36,11 +36,11 @@ class SharedCounts:
         self.full = False
 
     def adopt(self) -> None:
-        """Called by a worker at its start: what stands here is of the one whose place it takes."""
+        """Adopt the counts of the process whose place the calling worker takes. The worker calls this at its start."""
         self._before = self.read()
 
     def write(self, counted: Iterable[Counted]) -> None:
-        """Called by the worker: all that it has counted since its start."""
+        """Write all that the calling worker has counted since its start."""
         for key, values in counted:
             mine = tuple(values)
             place = self._places.get(key) or self._new(key, len(mine))
@@ -52,13 +52,13 @@ class SharedCounts:
             struct.pack_into(f"={place[1]}d", self._memory, place[0], *total)
 
     def read(self) -> Counts:
-        """All that was counted here, by every worker that had this place."""
+        """Return all that was counted here, by every worker that had this place."""
         self._look()
         memory, unpack = self._memory, struct.unpack_from
         return {key: unpack(f"={count}d", memory, start) for key, (start, count) in self._places.items()}
 
     def _look(self) -> None:
-        """Learns the names that were written since the last look."""
+        """Read the names that were written since the last look."""
         (length,) = _LENGTH.unpack_from(self._memory, 0)
         end = self._first_name + length
         for line in self._memory[self._names_end : end].splitlines():
@@ -67,7 +67,7 @@ class SharedCounts:
         self._names_end = end
 
     def _new(self, key: Key, count: int) -> tuple[int, int] | None:
-        """A place for the values of a new name; None if there is no room."""
+        """Return a place for the values of a new name, or None if there is no room."""
         line = json.dumps([*key, count]).encode() + b"\n"
         end = self._names_end + len(line)
         if end > NAMES_BYTES or self._values_end + count * _VALUE_BYTES > NAMES_BYTES + VALUES_BYTES:

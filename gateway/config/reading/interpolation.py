@@ -9,7 +9,7 @@ _FORMS = "write ${NAME}, ${NAME:-default} or ${NAME:?message}, and $$ for a doll
 
 
 class InterpolationError(ValueError):
-    """A reference that cannot be resolved; carries one message per reference."""
+    """A reference that cannot be resolved, with one message per reference."""
 
     def __init__(self, messages: tuple[str, ...]) -> None:
         super().__init__("; ".join(messages))
@@ -17,7 +17,7 @@ class InterpolationError(ValueError):
 
 
 def expand(text: str, *, environ: Mapping[str, str]) -> str:
-    """`text` with its references replaced once; what they bring in is not looked at again.
+    """Replace the references in `text` once. The inserted values are not expanded again.
 
     As in a shell, `:-` and `:?` take an empty variable for an unset one; a bare `${VAR}` may be empty.
     """
@@ -51,5 +51,8 @@ def expand(text: str, *, environ: Mapping[str, str]) -> str:
 
 
 def is_utf_8(text: str) -> bool:
-    """Other bytes of the environment or the command line arrive as lone surrogates."""
+    """Return whether `text` is valid UTF-8.
+
+    Other bytes of the environment or command line arrive as lone surrogates.
+    """
     return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)

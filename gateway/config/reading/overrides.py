@@ -1,4 +1,4 @@
-"""What is laid over the file: `GATEWAY__SECTION__KEY` variables, and above them the flags of the command line."""
+"""The values laid over the file: `GATEWAY__SECTION__KEY` variables, and above them the flags of the command line."""
 
 import re
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ _FLAGS = frozenset({"listen", "port", "workers", "upstream"})
 
 
 def apply_variables(document: Document, environ: Mapping[str, str], *, root: type[Section]) -> None:
-    """Lays every `GATEWAY__...` variable over the draft, shorter paths first."""
+    """Lay every `GATEWAY__...` variable over the draft, shorter paths first."""
     seen: dict[str, str] = {}
     for name in sorted((name for name in environ if name.upper().startswith(_PREFIX)), key=_order):
         if not is_utf_8(name + environ[name]):
@@ -46,7 +46,7 @@ def apply_variables(document: Document, environ: Mapping[str, str], *, root: typ
 
 
 def apply_flags(document: Document, flags: Mapping[str, object]) -> None:
-    """Lays `listen`, `port`, `workers` and `upstream` over the draft; None: not given."""
+    """Lay `listen`, `port`, `workers` and `upstream` over the draft. None: not given."""
     unknown = flags.keys() - _FLAGS
     if unknown:
         raise TypeError(f"unknown flags {sorted(unknown)}: expected {sorted(_FLAGS)}")
@@ -63,7 +63,7 @@ def apply_flags(document: Document, flags: Mapping[str, object]) -> None:
 
 
 def _apply_port(document: Document, value: object) -> None:
-    """Only the port is replaced: what is wrong with the host stays the host's problem, at its own place."""
+    """Replace only the port. A problem with the host is still reported at the host's own place."""
     try:
         port = parse_count(value)
         if not 0 <= port <= HIGHEST_PORT:
@@ -81,12 +81,12 @@ def _apply_port(document: Document, value: object) -> None:
 
 
 def _order(name: str) -> list[tuple[int, str]]:
-    """Indexes in the order of numbers, so that a list can be filled from its beginning."""
+    """Return a sort key that orders indexes by number, so that a list can be filled from its beginning."""
     return [(int(part), "") if _INDEX.match(part) else (-1, part.upper()) for part in name.split("__")]
 
 
 def _locate(document: Document, segments: list[str], *, root: type[Section]) -> KeyPath:
-    """The path that a variable means: keys in any case, list entries by number."""
+    """Return the path that a variable means: keys in any case, list entries by number."""
     path: KeyPath = ()
     for segment in segments:
         if not segment:
@@ -109,7 +109,7 @@ def _matching_key(node: Mapping[str, object], segment: str) -> str:
 
 
 def _read(text: str, annotation: object) -> object:
-    """A list or a section is read as YAML, a single value is taken as it is; `null` and `~` are nothing."""
+    """Read a list or a section as YAML, and take a single value as it is. `null` and `~` mean None."""
     if annotation is not None and is_collection(annotation):
         source = parse(text, environ=None)
         if source.faults:
@@ -121,7 +121,7 @@ def _read(text: str, annotation: object) -> object:
 
 
 def _read_free(text: str) -> object:
-    """A plugin's own value, whose type is not known here: as the file would read it."""
+    """Read a value of a plugin, whose type is not known here, as the file would be read."""
     if text.startswith(("[", "{", '"', "'")):
         source = parse(text, environ=None)
         return Hidden(text) if source.faults else source.tree

@@ -20,7 +20,7 @@ _MAX_SECRET_BYTES = 64 * 1024
 
 
 def read_companions(document: Document) -> None:
-    """Puts the content of each `*_file` where the secret itself would stand."""
+    """Put the content of each `*_file` where the secret itself would stand."""
     for pattern in SECRETS_WITH_FILES:
         for path in list(document.matches(*pattern[:-1], f"{pattern[-1]}{COMPANION_SUFFIX}")):
             _read_companion(document, path)
@@ -32,7 +32,7 @@ def read_companions(document: Document) -> None:
 
 
 def companion_of(path: KeyPath) -> KeyPath | None:
-    """The path of `api_key_file` for that of `api_key`, and the other way round; None: there is none."""
+    """Return the path of `api_key_file` for that of `api_key`, and the other way round. None: there is none."""
     name = str(path[-1])
     secret = (*path[:-1], name.removesuffix(COMPANION_SUFFIX))
     fits = any(

@@ -1,8 +1,8 @@
-"""The YAML text as a plain tree, and where in the file each part of it stands.
+"""The YAML text as a plain tree, with the place in the file of each part.
 
 Rule 1: the text is only data: no tags, no merge keys, one document, no value that YAML 1.1 and 1.2 read differently.
-Rule 2: what can explode is counted while it is read: bytes, depth, aliases, values with aliases expanded.
-Rule 3: whatever is wrong is noted with its place; reading goes on wherever the rest still makes sense.
+Rule 2: anything that can explode is counted while it is read: bytes, depth, aliases, values with aliases expanded.
+Rule 3: every fault is recorded with its place. Reading continues wherever the rest still makes sense.
 """
 
 import re
@@ -43,7 +43,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something wrong in the text; `path` is as far as it is known."""
+    """One fault in the text, with as much of its `path` as can be determined."""
 
     mark: Mark
     path: KeyPath
@@ -51,7 +51,7 @@ class Fault:
 
 
 class Broken:
-    """Stands in the tree for a value whose fault is already noted."""
+    """The placeholder in the tree for a value whose fault is already recorded."""
 
     __slots__ = ()
 
@@ -74,7 +74,7 @@ class YamlSource:
 
 
 def read_text(path: Path, *, limit_bytes: int) -> str:
-    """The text of a small file in UTF-8; ValueError says what is wrong with it, never what is in it."""
+    """Return the text of a small file in UTF-8. Raises ValueError with the cause, never with the content."""
     try:
         with path.open("rb") as file:
             content = file.read(limit_bytes + 1)
@@ -90,7 +90,7 @@ def read_text(path: Path, *, limit_bytes: int) -> str:
 
 
 def parse(text: str, *, environ: Mapping[str, str] | None) -> YamlSource:
-    """Reads a configuration; never raises for what the text holds. `environ` None: `$` has no meaning."""
+    """Parse a configuration. Never raises because of the text. `environ` None: `$` has no meaning."""
     source = YamlSource()
     unprintable = _UNPRINTABLE.search(text) or _PRIVATE.search(text)
     if unprintable:
@@ -109,7 +109,7 @@ def parse(text: str, *, environ: Mapping[str, str] | None) -> YamlSource:
 
 
 def _veiled(text: str) -> str:
-    """`text` with its references as private characters, one for one, so that every place stays the same."""
+    """Replace each reference in `text` by private characters, one for one, so that every place stays the same."""
     return _REFERENCE.sub(lambda match: "".join(_veil(char) for char in match[0]), text)
 
 
@@ -122,7 +122,7 @@ def _unveiled(text: str) -> str:
 
 
 class _UnusableError(Exception):
-    """Reading cannot go on."""
+    """The signal that reading cannot continue."""
 
     def __init__(self, mark: Mark, path: KeyPath, message: str) -> None:
         super().__init__(message)
@@ -131,7 +131,7 @@ class _UnusableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Anchored:
-    """What an alias stands for, and what using it costs."""
+    """The value that an alias stands for, and the cost of using it."""
 
     value: object
     values: int
@@ -139,7 +139,7 @@ class _Anchored:
 
 
 class _Reader:
-    """Turns the events of one document into a tree; recursion is bounded by MAX_DEPTH."""
+    """The converter of one document's events into a tree. Its recursion is bounded by MAX_DEPTH."""
 
     def __init__(self, source: YamlSource, events: Iterator[yaml.Event], *, environ: Mapping[str, str] | None) -> None:
         self._source = source

@@ -1,4 +1,4 @@
-"""The one reading of an unquoted YAML scalar: what YAML 1.1 and 1.2 read differently is refused, not guessed."""
+"""The one reading of an unquoted YAML scalar. Text that YAML 1.1 and 1.2 read differently is refused, not guessed."""
 
 import re
 
@@ -25,7 +25,7 @@ _AMBIGUOUS_NUMBER = re.compile(
 
 
 def resolve_plain(text: str) -> str | int | float | bool | None:
-    """The value of an unquoted scalar; ValueError where the YAML versions disagree about it."""
+    """Return the value of an unquoted scalar. Raises ValueError where the YAML versions disagree about it."""
     if text in _WORDS:
         return _WORDS[text]
     if text in _AMBIGUOUS_WORDS:

@@ -86,7 +86,7 @@ DEFAULT_CHAINS: JsonObject = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Beside:
-    """Annotation of a mapping: these entries are there unless the file replaces them."""
+    """The annotation of a mapping with default entries: they are there unless the file replaces them."""
 
     entries: JsonObject
 

@@ -1,4 +1,4 @@
-"""The sections about requests and upstreams: what the passthrough lane and the listener live by."""
+"""The sections about requests and upstreams, for the passthrough lane and the listener."""
 
 import re
 from typing import Annotated, Literal

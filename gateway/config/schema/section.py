@@ -1,4 +1,4 @@
-"""What all sections share, and the walk along their types that error texts and the reference page need."""
+"""The base of all sections, and the walk along their types for error texts and the reference page."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _empty_means_default(cls, tree: object) -> object:
-        """`limits:` with every line below it commented out is null to YAML, and the defaults to its author."""
+        """Take an empty section for its defaults: `limits:` with every line below it commented out is null to YAML."""
         if not isinstance(tree, dict):
             return tree
         collections = _collections(cls)
@@ -33,7 +33,7 @@ class Section(BaseModel):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Free:
-    """Annotation of a plugin's own configuration: any content, hidden texts masked when it is printed."""
+    """The annotation of a plugin's own configuration: any content, with hidden texts masked when it is printed."""
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         return {
@@ -56,7 +56,7 @@ class PluginUse(Section):
 
 @cache
 def _collections(section: type[Section]) -> dict[str, bool]:
-    """The optional keys of `section` that hold a list or a section and cannot be null; True: a section."""
+    """Return the optional keys of `section` with a list or a section that cannot be null. True: a section."""
     return {
         field.alias or name: is_section(strip(field.annotation))
         for name, field in section.model_fields.items()
@@ -69,7 +69,7 @@ def accepts_null(annotation: object) -> bool:
 
 
 def strip(annotation: object) -> object:
-    """The type itself, without `Annotated[...]` and `| None`."""
+    """Return the type itself, without `Annotated[...]` and `| None`."""
     while True:
         origin = get_origin(annotation)
         if origin is Annotated:
@@ -90,7 +90,7 @@ def is_collection(annotation: object) -> bool:
 
 
 def child_of(annotation: object, segment: str | int) -> object | None:
-    """The type of what stands at `segment` below a value of type `annotation`; None: not known."""
+    """Return the type at `segment` below a value of type `annotation`, or None if it is not known."""
     inner = strip(annotation)
     if is_section(inner):
         for name, field in inner.model_fields.items():
@@ -107,7 +107,7 @@ def child_of(annotation: object, segment: str | int) -> object | None:
 
 
 def extra_of(section: type[Section]) -> object | None:
-    """The type below the keys that users name themselves, in a section that has both kinds."""
+    """Return the type below the keys that users name themselves, in a section that has both kinds."""
     if section.model_config.get("extra") != "allow":
         return None
     value: object = get_args(section.__annotations__["__pydantic_extra__"])[1]
@@ -115,7 +115,7 @@ def extra_of(section: type[Section]) -> object | None:
 
 
 def type_at(root: object, path: KeyPath) -> object | None:
-    """The type at `path` below a value of type `root`; None: no such key, or free-form."""
+    """Return the type at `path` below a value of type `root`. None: no such key, or free-form."""
     annotation: object | None = root
     for segment in path:
         if annotation is None:

@@ -1,4 +1,4 @@
-"""The sections about tools and who decides on them: tools, risk, approvals, MCP servers."""
+"""The sections about tools and the decisions on them: tools, risk, approvals, MCP servers."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,7 +23,7 @@ class BuiltIn(Tool):
     """One of our own tools: the keys of its plugin stand beside those that every tool has."""
 
     def options(self) -> dict[str, object]:
-        """What its plugin is given, in plain values."""
+        """Return the options of its plugin, in plain values."""
         return {
             name: _plain(value)
             for name, value in self
@@ -115,7 +115,7 @@ class PluginTool(Tool):
     )
 
     def options(self) -> Mapping[str, object]:
-        """What its plugin is given."""
+        """Return the options of its plugin."""
         return self.with_
 
 
@@ -132,7 +132,7 @@ class Tools(Section):
 
     @property
     def built_in(self) -> Mapping[str, BuiltIn]:
-        """Those of our own that are on, by name."""
+        """Return the built-in tools that are on, by name."""
         known = {name: getattr(self, name) for name in type(self).model_fields}
         return {name: tool for name, tool in known.items() if tool is not None}
 
@@ -142,12 +142,15 @@ class Tools(Section):
 
     @property
     def by_plugin(self) -> Mapping[str, BuiltIn | PluginTool]:
-        """All that are on, by the names of their plugins, under which a model knows those of ours."""
+        """Return all tools that are on, by the names of their plugins.
+
+        A model uses these names for the built-in tools.
+        """
         return {**self.built_in, **{tool.use or name: tool for name, tool in self.plugins.items()}}
 
 
 def _plain(value: object) -> object:
-    """A value as it would stand in a plugin's `with:`."""
+    """Return a value as it would stand in a plugin's `with:`."""
     match value:
         case Path():
             return str(value)

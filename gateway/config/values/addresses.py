@@ -38,7 +38,7 @@ _NO_CREDENTIAL_IN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where to listen; `host` has no brackets, port 0 lets the system choose."""
+    """The address to listen on. `host` has no brackets. Port 0 lets the system choose."""
 
     host: str
     port: int
@@ -59,7 +59,7 @@ class Address:
 
 
 def parse_address(value: object) -> Address:
-    """`127.0.0.1:8080`, `localhost:8080` or `[::1]:8080`."""
+    """Parse `127.0.0.1:8080`, `localhost:8080` or `[::1]:8080`."""
     if isinstance(value, Address):
         return value
     match = _LISTEN.match(value) if isinstance(value, str) else None
@@ -83,7 +83,7 @@ def _check_host(host: str, *, bracketed: bool) -> None:
 
 
 def parse_base_url(value: object) -> str:
-    """An http or https URL that only says where: host, port and perhaps a path."""
+    """Parse an http or https URL that has only a host, a port and perhaps a path."""
     text = parse_text(value)
     parts = _split_web_url(text)
     if parts.query or parts.fragment or "?" in text or "#" in text:
@@ -94,7 +94,7 @@ def parse_base_url(value: object) -> str:
 
 
 def _split_web_url(text: str) -> SplitResult:
-    """No message repeats the URL: it may hold a credential."""
+    """Split a URL. No message repeats it, because it may contain a credential."""
     if not text.isascii() or not text.isprintable() or " " in text or "\\" in text:
         raise ValueError("a URL has no spaces, backslashes, control or non-ASCII characters")
     try:
@@ -120,7 +120,7 @@ def parse_prefix(value: object) -> str:
 
 
 def parse_host(value: object) -> str:
-    """A Host to accept, without scheme and path; a port may follow."""
+    """Parse a Host to accept, without scheme and path. A port may follow."""
     text = parse_text(value)
     host = text if _LISTEN.match(text) else f"{text}:0"
     try:
@@ -131,7 +131,7 @@ def parse_host(value: object) -> str:
 
 
 def parse_origin(value: object) -> str:
-    """A page's origin as browsers send it: in lower case, without the usual port of its scheme."""
+    """Parse a page's origin as browsers send it: in lower case, without the usual port of its scheme."""
     text = parse_text(value).lower()
     found = _ORIGIN.match(text)
     if found is None:
@@ -155,7 +155,7 @@ def parse_credential_header(value: object) -> str:
 
 
 def parse_secret(value: object) -> Secret:
-    """No message about a secret repeats it."""
+    """Parse a secret. No message repeats it."""
     if isinstance(value, Secret):
         return value
     text = parse_text(value)
@@ -165,7 +165,7 @@ def parse_secret(value: object) -> Secret:
 
 
 def parse_variable(value: object) -> Secret:
-    """The value of an environment variable, which may be empty."""
+    """Parse the value of an environment variable, which may be empty."""
     return value if isinstance(value, Secret) else Secret(parse_text(value))
 
 

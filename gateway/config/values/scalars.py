@@ -26,13 +26,13 @@ def parse_text(value: object) -> str:
 
 
 def parse_free_text(value: object) -> str:
-    """As `parse_text`; what a variable brought in stays hidden."""
+    """Parse a text as `parse_text` does, and leave the value of a variable hidden."""
     text = parse_text(value)
     return value if isinstance(value, Hidden) else text
 
 
 def parse_flag(value: object) -> bool:
-    """`true` or `false`; a quoted or interpolated value may also be yes, no, on, off, 1 or 0."""
+    """Parse `true` or `false`. A quoted or interpolated value may also be yes, no, on, off, 1 or 0."""
     if isinstance(value, bool):
         return value
     if isinstance(value, str) and value.strip().lower() in _FLAG_WORDS:
@@ -49,7 +49,7 @@ def parse_count(value: object) -> int:
 
 
 def counted(low: int, high: int) -> Value:
-    """A whole number from `low` to `high`."""
+    """Return the type of a whole number from `low` to `high`."""
 
     def parse(value: object) -> int:
         count = parse_count(value)
@@ -61,7 +61,7 @@ def counted(low: int, high: int) -> Value:
 
 
 def parse_name(value: object) -> str:
-    """A name that is safe in a URL, a header and a metric label."""
+    """Parse a name that is safe in a URL, a header and a metric label."""
     text = parse_text(value)
     if not _NAME.match(text):
         raise ValueError("expected 1 to 64 letters, digits, '.', '_' or '-', beginning with a letter or digit")
@@ -69,7 +69,7 @@ def parse_name(value: object) -> str:
 
 
 def parse_label(value: object) -> str:
-    """A name for people: any text of one line."""
+    """Parse a name for people: any text of one line."""
     text = parse_text(value)
     if not text.strip() or len(text) > _LONGEST_LABEL or _CONTROL.search(text):
         raise ValueError(f"expected 1 to {_LONGEST_LABEL} characters in one line")
@@ -84,7 +84,7 @@ def parse_variable_name(value: object) -> str:
 
 
 def parse_path(value: object, folder: Path) -> Path:
-    """A path; a relative one begins at `folder`, that of the configuration file."""
+    """Parse a path. A relative one begins at `folder`, that of the configuration file."""
     text = str(value) if isinstance(value, Path) else parse_text(value)
     if not text or "\0" in text:
         raise ValueError("expected a path")

@@ -1,4 +1,4 @@
-"""Texts that do not show themselves: a Secret never, a Hidden text not by accident."""
+"""The texts that do not show themselves: a Secret never, a Hidden text not by accident."""
 
 import hmac
 from collections.abc import Iterator, Mapping
@@ -43,7 +43,7 @@ class Hidden(str):
 
 
 def mask(value: object) -> object:
-    """A copy of free-form content that can be shown."""
+    """Return a copy of free-form content that can be shown."""
     if isinstance(value, Hidden):
         return MASK
     if isinstance(value, Mapping):
@@ -52,7 +52,7 @@ def mask(value: object) -> object:
 
 
 def redactable(value: object) -> Iterator[str]:
-    """The texts of all secrets below `value` (a section, mapping or tuple) that a log sink should replace."""
+    """Yield the texts of all secrets below `value` (a section, mapping or tuple) that a log sink should replace."""
     if isinstance(value, Secret):
         if len(value.reveal()) >= _SHORTEST_REDACTED:
             yield value.reveal()

@@ -14,7 +14,7 @@ _LONGEST_S = 8760 * 3600.0
 
 
 def parse_duration(value: object) -> float:
-    """Seconds of `500ms`, `10s`, `5m`, `24h` or a plain number; from 0 to `8760h`."""
+    """Return the seconds of `500ms`, `10s`, `5m`, `24h` or a plain number, from 0 to `8760h`."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError(f"expected a duration such as 500ms, 10s, 5m or 24h, found {kind_of(value)}")
     if isinstance(value, str):
@@ -30,7 +30,7 @@ def parse_duration(value: object) -> float:
 
 
 def parse_positive_duration(value: object) -> float:
-    """As `parse_duration`, but more than nothing."""
+    """Return the seconds as `parse_duration` does, but more than 0."""
     seconds = parse_duration(value)
     if seconds == 0:
         raise ValueError("must be more than 0")
@@ -38,7 +38,7 @@ def parse_positive_duration(value: object) -> float:
 
 
 def parse_size(value: object) -> int:
-    """Bytes of `32KiB`, `1MiB`, `2GiB` or a plain whole number."""
+    """Return the bytes of `32KiB`, `1MiB`, `2GiB` or a plain whole number."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise ValueError(f"expected a size such as 32KiB or 1MiB, found {kind_of(value)}")
     if isinstance(value, int):
@@ -50,7 +50,7 @@ def parse_size(value: object) -> int:
 
 
 def format_duration(seconds: float) -> str:
-    """The usual exact spelling: 600.0 is `10m`, 60.0 is `60s`, 0.5 is `500ms`."""
+    """Return the usual exact spelling: 600.0 is `10m`, 60.0 is `60s`, 0.5 is `500ms`."""
     for unit in ("h", "m"):
         if seconds >= 2 * _SECONDS[unit] and seconds % _SECONDS[unit] == 0:
             return f"{int(seconds / _SECONDS[unit])}{unit}"
@@ -60,7 +60,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_size(size_bytes: int) -> str:
-    """The shortest exact spelling: 32768 is `32KiB`."""
+    """Return the shortest exact spelling: 32768 is `32KiB`."""
     for unit in ("GiB", "MiB", "KiB"):
         if size_bytes >= _BYTES[unit] and size_bytes % _BYTES[unit] == 0:
             return f"{size_bytes // _BYTES[unit]}{unit}"
@@ -93,7 +93,7 @@ DurationOrZero = Annotated[
 
 
 def sized(low_bytes: int, high_bytes: int) -> Value:
-    """A size from `low_bytes` to `high_bytes`."""
+    """Return the type of a size from `low_bytes` to `high_bytes`."""
     limits = f"{format_size(low_bytes)} and {format_size(high_bytes)}"
 
     def parse(value: object) -> int:

@@ -1,4 +1,4 @@
-"""How a single value is read, shown, described to editors and named on the reference page."""
+"""The types of single values: reading, printing, the JSON schema for editors and the name on the reference page."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ REFERENCE = r"\$\{"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
-    """Annotation of a value type: `parse` turns what the file holds into the value, or raises ValueError.
+    """The annotation of a value type: `parse` turns the raw value into the final one, or raises ValueError.
 
-    Written out instead of pydantic's BeforeValidator and its kin: those inspect every function at every use.
+    It replaces pydantic's BeforeValidator and its kin: those inspect every function at every use.
     """
 
     kind: str
@@ -43,7 +43,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathLeaf:
-    """As Leaf, for paths: `parse` also gets the folder in which a relative path begins."""
+    """The annotation of a path type: `parse` also gets the folder in which a relative path begins."""
 
     kind: str
     parse: Callable[[object, Path], Path]
@@ -63,7 +63,7 @@ def _written_by(write: Callable[[Any], object] | None) -> core_schema.PlainSeria
 
 
 def kind_of(value: object) -> str:
-    """What was found, in the words of a configuration file and without its content."""
+    """Return the kind of a value in the words of a configuration file, without its content."""
     match value:
         case None:
             return "nothing"
