@@ -1,1 +1,1 @@
-"""Plugins of the kind assessors; the file name is the plugin's name."""
+"""Plugins of the kind assessors. The file name is the plugin's name."""

@@ -1,6 +1,7 @@
-"""Judges `file_operations` by its operation and the spelling of its path; the tool itself keeps to its roots.
+"""The assessor of `file_operations`: it judges the operation and the spelling of the path.
 
-`literal` and `standard` are the same here; `hardened` besides asks before secrets, devices and processes are read.
+The tool itself enforces its roots. `literal` and `standard` are the same here. `hardened` also asks before secrets,
+devices and processes are read.
 """
 
 from typing import Literal
@@ -43,7 +44,7 @@ _BESIDE: dict[str, tuple[type, ...]] = {
 
 
 class Config(BaseModel):
-    """What the assessor of file operations is set to."""
+    """The options of the assessor of file operations."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -57,7 +58,7 @@ class FileAssessor:
         self._hardened = profile == "hardened"
 
     def assess(self, arguments: Json) -> Verdict:
-        """auto (whitelist) for read, list and exists; confirm (default) for everything else."""
+        """Return auto (whitelist) for read, list and exists, confirm (default) for everything else."""
         operation = arguments.get("operation")
         if not isinstance(operation, str):
             return _ask("shape", "The argument 'operation' is not a text.")
@@ -95,7 +96,7 @@ def _ask(rule: str, reason: str) -> Verdict:
 
 
 def build(config: Config, host: Host) -> FileAssessor:
-    """The assessor needs nothing of the host."""
+    """Build the assessor. It needs nothing of the host."""
     del host
     return FileAssessor(config.profile)
 

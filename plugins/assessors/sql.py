@@ -1,4 +1,4 @@
-"""Assessor of SQL statements: what is known to read only runs by itself, everything else asks."""
+"""The assessor of SQL statements: a statement that is known only to read runs by itself, everything else asks."""
 
 from collections.abc import Mapping
 from typing import Final, Literal
@@ -27,7 +27,7 @@ _BESIDE: Final = words("""
 
 
 class Config(BaseModel):
-    """How much is known to be harmless."""
+    """The options of the assessor of SQL statements."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

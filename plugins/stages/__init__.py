@@ -1,1 +1,1 @@
-"""Plugins of the kind stages; the file name is the plugin's name."""
+"""Plugins of the kind stages. The file name is the plugin's name."""

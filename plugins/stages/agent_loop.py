@@ -1,6 +1,6 @@
-"""The agent loop: lets the model call tools, over many rounds, within limits; the answer stays one clean stream.
+"""The agent loop: it lets the model call tools, over many rounds, within limits. The answer stays one clean stream.
 
-Above it stages run once a request, below it once a model call. The loop itself is the gateway's (`host.runs`).
+Stages above it run once a request, stages below it once a model call. The loop itself is the gateway's (`host.runs`).
 """
 
 from typing import Annotated, Literal

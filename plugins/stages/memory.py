@@ -1,9 +1,9 @@
-"""The memory stage: remembers, recalls and forgets sentences of an end user, and gives the model those that matter.
+"""The memory stage: it remembers, recalls and forgets sentences of an end user, and gives the model the relevant ones.
 
-It acts on a message whose intent is `memory` (the intent stage ran above), and on every request adds what it knows to
-the notes. Memories belong to the end user whom the client names (`exchange.user`), in all of the user's conversations.
-Where nobody is named they belong to the key, and to one conversation where the request names one. The answer's
-`context.memory` says what was kept or forgotten, and so does an event (`memory.kept`, `memory.forgotten`).
+It acts on a message whose intent is `memory` (the intent stage ran above). On every request it adds relevant memories
+to the notes. Memories belong to the end user whom the client names (`exchange.user`), in all of the user's
+conversations. If no end user is named, they belong to the key, and to one conversation where the request names one. The
+answer's `context.memory` reports what was stored or deleted, and so does an event (`memory.kept`, `memory.forgotten`).
 """
 
 import base64
@@ -56,7 +56,7 @@ class Config(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class _Whose:
-    """Whose memories a request sees: those of one conversation besides those of all, if it is not None."""
+    """The owner of the memories that a request sees, with those of one conversation if it is not None."""
 
     tenant: str
     owner: str
@@ -65,7 +65,7 @@ class _Whose:
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """What became of a request: a note for the model, `context.memory` for the client, the ids that are gone."""
+    """The result of a request: a note for the model, `context.memory` for the client, the ids that are gone."""
 
     note: str
     told: Json | None = None
@@ -73,7 +73,10 @@ class _Done:
 
 
 class MemoryStage:
-    """Adds to `exchange.notes` what was remembered or forgotten, and the memories that are most like the message."""
+    """The stage that adds the results of memory requests, and the memories most like the message, to the notes.
+
+    It writes to `exchange.notes`.
+    """
 
     def __init__(self, config: Config, host: Host) -> None:
         self._config = config
@@ -156,7 +159,7 @@ def _whose(exchange: Exchange) -> _Whose:
 
 
 def _request(exchange: Exchange, text: str) -> MemoryRequest | None:
-    """What to do: once, not again in the rounds of tools that follow the same message."""
+    """Return the request of the message: once, not again in the rounds of tools that follow the same message."""
     if exchange.intent is None or exchange.intent.kind != "memory":
         return None
     messages = exchange.body.get("messages")
@@ -168,7 +171,7 @@ def _request(exchange: Exchange, text: str) -> MemoryRequest | None:
 
 
 def _about(text: str, request: MemoryRequest) -> str:
-    """What the request is about, as it was written, on one line."""
+    """Return the subject of the request as it was written, on one line."""
     start, end = request.about
     if start >= end:
         return ""
@@ -177,12 +180,12 @@ def _about(text: str, request: MemoryRequest) -> str:
 
 
 def new_memory_id() -> str:
-    """`mem_` and 26 characters of base32: 130 random bits."""
+    """Return `mem_` and 26 characters of base32: 130 random bits."""
     return "mem_" + base64.b32encode(secrets.token_bytes(17)).decode().lower()[:26]
 
 
 def block(memories: Sequence[Memory], *, max_chars: int, head: str = _REMEMBERED) -> str:
-    """One line each under `head`, as far as they fit into `max_chars`; the first that does not fit is cut off."""
+    """Write one line each under `head`, as far as they fit into `max_chars`. The first that does not fit is cut off."""
     lines = [head]
     room = max_chars - len(head)
     for memory in memories:
@@ -195,9 +198,9 @@ def block(memories: Sequence[Memory], *, max_chars: int, head: str = _REMEMBERED
 
 
 def meant(found: Sequence[Recalled], about: str, *, every: bool) -> Sequence[Memory]:
-    """Returns the memory that is about `about`, with its equals; none where less than half of what is named is in one.
+    """Return the memory that is about `about`, with its equals. Return none if none has half of the named words.
 
-    `every`: all that have all that is named, if there are any.
+    `every`: return all memories that have all named words, if there are any.
     """
     whole = [each.memory for each in found if each.share == 1]
     if every and whole:
@@ -217,7 +220,7 @@ def _view(memory: Memory) -> Json:
 
 
 def _telling(reply: Reply, told: Json, *, with_event: bool) -> Reply:
-    """The reply, whose client hears what was kept or forgotten."""
+    """Return the reply with the report to its client of what was stored or deleted."""
     kind = "memory.kept" if "kept" in told else "memory.forgotten"
     event = {"choices": [], "context": {"type": kind, **told}}
 

@@ -1,1 +1,1 @@
-"""Plugins of the kind stores; the file name is the plugin's name."""
+"""Plugins of the kind stores. The file name is the plugin's name."""

@@ -1,1 +1,1 @@
-"""Plugins of the kind tools; the file name is the plugin's name."""
+"""Plugins of the kind tools. The file name is the plugin's name."""

@@ -1,7 +1,7 @@
-"""Judges `execute_command`: a plain text of sh in which every command and option is known to change nothing.
+"""The assessor of `execute_command`: a plain text of sh in which every command and option is known to be harmless.
 
-`literal` knows the requirement's own list, `standard` the longer everyday list, `hardened` besides asks for what reads
-secrets, never ends, waits for input, or prints the whole machine.
+`literal` allows the requirement's own list, `standard` the longer everyday list. `hardened` also asks about commands
+that read secrets, never end, wait for input, or print the whole machine.
 """
 
 from typing import Literal
@@ -22,7 +22,7 @@ _BESIDE = {"timeout": (int, float), "background": (bool,), "description": (str,)
 
 
 class Config(BaseModel):
-    """What the assessor of commands is set to."""
+    """The options of the assessor of commands."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -37,7 +37,7 @@ class CommandAssessor:
         self._hardened = profile == "hardened"
 
     def assess(self, arguments: Json) -> Verdict:
-        """auto (whitelist) for harmless commands, confirm (default) for everything else."""
+        """Return auto (whitelist) for harmless commands, confirm (default) for everything else."""
         try:
             self._judge(arguments)
         except Objection as objection:
@@ -63,7 +63,7 @@ class CommandAssessor:
 
 
 def _only_core(script: Script, readings: tuple[Reading, ...]) -> None:
-    """Objects to what is not on the requirement's own list."""
+    """Raise Objection for everything that is not on the requirement's own list."""
     if script.extras:
         raise Objection("not_plain", f"The command holds {', '.join(sorted(script.extras))}.")
     for reading in readings:
@@ -74,7 +74,7 @@ def _only_core(script: Script, readings: tuple[Reading, ...]) -> None:
 
 
 def build(config: Config, host: Host) -> CommandAssessor:
-    """The assessor needs nothing of the host."""
+    """Build the assessor. It needs nothing of the host."""
     del host
     return CommandAssessor(config.profile)
 

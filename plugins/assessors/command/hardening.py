@@ -1,4 +1,4 @@
-"""What is harmless to the machine but not to a secret, or not to whoever waits for the end: the hardened profile."""
+"""The hardened profile: commands that are harmless to the machine, but not to a secret, or that may never end."""
 
 import re
 
@@ -24,7 +24,10 @@ _HERE = re.compile(r"\$(?:PWD|\{PWD\})(?=/|\Z)")
 
 
 def harden(readings: tuple[Reading, ...], *, looping: bool) -> None:
-    """Raises Objection; `looping`: the commands may run several times, or not at all."""
+    """Raise Objection for a command that needs a person.
+
+    `looping`: the commands may run several times, or not at all.
+    """
     folder = ""  # where `cd` went, as far as it can be told
     for reading in readings:
         if reading.name == "cd":
@@ -56,7 +59,7 @@ def _harden(reading: Reading, folder: str) -> None:
 
 
 def _paths(reading: Reading, text: int) -> tuple[Word, ...]:
-    """All words that may name a file: operands and the values of options that are no patterns."""
+    """Return all words that may name a file: operands and the values of options that are no patterns."""
     use, listed = reading.use, reading.listed
     if listed.grammar == "find":
         return find_paths(use)
@@ -71,7 +74,7 @@ def _paths(reading: Reading, text: int) -> tuple[Word, ...]:
 
 
 def _committed(word: Word) -> Word:
-    """The path in `HEAD:path`, which git prints as it would a file."""
+    """Return the path in `HEAD:path`, which git prints as it would a file."""
     return word.after(word.text.rfind(":") + 1)
 
 
@@ -91,7 +94,7 @@ def _judge_paths(reading: Reading, paths: tuple[Word, ...], folder: str) -> None
 
 
 def _concern(word: Word, folder: str) -> str | None:
-    """Why the path needs a person, by itself or below the folder that an earlier `cd` went to."""
+    """Return why the path needs a person, by itself or below the folder that an earlier `cd` went to."""
     spelled = _spelled_out(word)
     if word.expands and _VARIABLE.search(spelled):
         return "its variable may be anything"
@@ -100,7 +103,7 @@ def _concern(word: Word, folder: str) -> str | None:
 
 
 def _listing_concern(word: Word, folder: str) -> str | None:
-    """The same for a command that shows names and facts: processes have secrets in theirs."""
+    """Return why a listing command needs a person: it shows names and facts, and those of processes have secrets."""
     place = _joined(folder, _spelled_out(word))
     parts = resolved(place)
     outside = place.startswith(("/", "..")) or "/../" in place
@@ -141,7 +144,7 @@ def _is_wide(place: str) -> bool:
 
 
 def _moved(folder: str, operands: tuple[Word, ...]) -> str:
-    """Where `cd` goes from there; what nobody can tell may be the home folder."""
+    """Return the folder after `cd`. A target that cannot be determined may be the home folder."""
     target = operands[0] if operands else None
     return "~" if target is None or target.splits or target.text == "-" else _joined(folder, _spelled_out(target))
 
@@ -151,7 +154,7 @@ def _joined(folder: str, path: str) -> str:
 
 
 def _spelled_out(word: Word) -> str:
-    """The path with a home folder or the present one in front, which are absolute, in place of their variables."""
+    """Return the path with `~` or `.` in front in place of the variables for the home folder and the present one."""
     if not word.expands:
         return word.text
     return _HERE.sub(".", _HOME.sub("~", word.text, count=1), count=1)

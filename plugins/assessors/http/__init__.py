@@ -1,6 +1,6 @@
-"""Assessor of HTTP requests: a plain reading request to a public host runs by itself, everything else asks.
+"""The assessor of HTTP requests: a plain reading request to a public host runs by itself, everything else asks.
 
-It judges spelling only. The addresses that are connected to, and each redirect, are checked by the tool.
+It judges spelling only. The tool checks each redirect, and the addresses that it connects to.
 """
 
 import re
@@ -45,7 +45,7 @@ _WEB_PORTS: Final = frozenset({80, 443, 3000, 5000, 8000, 8008, 8080, 8081, 8443
 
 
 class Config(BaseModel):
-    """How much is known to be harmless."""
+    """The options of the assessor of HTTP requests."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -182,7 +182,7 @@ class HttpAssessor:
         _carries(url.path, url.query)
 
     def _leads_on(self, path: str, query: tuple[tuple[str, str], ...]) -> None:
-        """A URL inside the URL: the server may redirect to it, or fetch it."""
+        """Raise _Doubt for a URL inside the URL: the server may redirect to it, or fetch it."""
         redirects = "redirect" in path.lower()
         for text in (path, *(value for _, value in query)):
             for inner in embedded_urls(text):
@@ -194,13 +194,13 @@ class HttpAssessor:
 
 
 def _carries(path: str, query: tuple[tuple[str, str], ...]) -> None:
-    """A credential in a URL is one that every log on the way keeps."""
+    """Raise _Doubt for a credential in a URL, because every log on the way stores it."""
     if is_secret_value(unquote(path)) or any(names_credential(name) or is_secret_value(value) for name, value in query):
         raise _Doubt("credentials", "The URL carries credentials.")
 
 
 def _overrides(parameter: str) -> bool:
-    """Whether a server may read a parameter that replaces the method in `NAME=VALUE`.
+    """Return whether a server may read a parameter that replaces the method in `NAME=VALUE`.
 
     Some take `;` for `&`, `_method[]` for `_method`, and PHP takes `.method` and ` method` for `_method`.
     """

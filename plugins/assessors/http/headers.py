@@ -1,4 +1,4 @@
-"""Which headers are harmless in a reading request: an allow-list, and those that carry credentials."""
+"""The headers that are harmless in a reading request: an allow-list, and those that carry credentials."""
 
 import re
 
@@ -29,7 +29,10 @@ CREDENTIALS = words("""
 
 
 def doubtful(name: str, value: str) -> str | None:
-    """Why this header has to be asked about; None: it is harmless or carries a credential (`carries_credential`)."""
+    """Return why a person must decide on this header. None: it is harmless or carries a credential.
+
+    `carries_credential` recognises the credentials.
+    """
     if not _TOKEN.fullmatch(name):
         return "a header name has characters that no header name may have"
     if len(value) > MAX_VALUE_CHARS or not _VALUE.fullmatch(value):

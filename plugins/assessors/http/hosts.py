@@ -1,6 +1,6 @@
-"""Says what a host in a URL stands for, in whatever spelling: public, inside a private network, or a metadata service.
+"""The kind of a host in a URL, in any spelling: public, inside a private network, or a metadata service.
 
-Spelling only: what a name resolves to is for whoever connects.
+Only the spelling is judged. The addresses of a name are checked by the tool that connects.
 """
 
 import ipaddress
@@ -57,7 +57,7 @@ _MAX_NUMBER_CHARS = 40  # 2**32 in octal with room for leading zeros; int() is q
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """`name` is the host in lower case, without a trailing dot; an address in its usual form.
+    """One host. `name` is in lower case, without a trailing dot. An address is in its usual form.
 
     `disguised`: an address in a spelling that people do not use (2130706433, 0x7f.1, 127.1).
     """
@@ -71,7 +71,7 @@ UNCLEAR = Host("", "unclear")
 
 
 def classify(text: str) -> Host:
-    """What the host part of a URL (without port and user-info, with the brackets of IPv6) stands for. Never raises."""
+    """Classify the host part of a URL (without port and user-info, with the brackets of IPv6). Never raises."""
     if text.startswith("["):
         return _bracketed(text)
     name = _normalised(text)
@@ -86,7 +86,7 @@ def classify(text: str) -> Host:
 
 
 def reach_of(address: Address) -> Reach:
-    """What an address stands for, also one that is wrapped in an IPv6 address."""
+    """Return the kind of an address, also of one that is wrapped in an IPv6 address."""
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     found = {_reach_of_one(each) for each in ((mapped,) if mapped else (address, *_wrapped(address)))}
     order: tuple[Reach, ...] = ("metadata", "private", "public")
@@ -116,7 +116,7 @@ def _wrapped(address: Address) -> list[ipaddress.IPv4Address]:
 
 
 def _embedded(address: int) -> list[ipaddress.IPv4Address]:
-    """The IPv4 addresses that prefixes of 48, 56, 64 and 96 bits leave in an IPv6 address."""
+    """Return the IPv4 addresses that prefixes of 48, 56, 64 and 96 bits leave in an IPv6 address."""
     without_free = (address >> 64 << 56) | (address & (1 << 56) - 1)  # 120 bits
     values = [(without_free >> bits) & 0xFFFFFFFF for bits in _BITS_BELOW]
     return [ipaddress.IPv4Address(value) for value in (*values, address & 0xFFFFFFFF)]
@@ -134,7 +134,7 @@ def _bracketed(text: str) -> Host:
 
 
 def _normalised(text: str) -> str | None:
-    """In lower case, in the letters that name resolution sees; None for what no two programs read alike."""
+    """Return the name in lower case, in the letters that name resolution sees. None: programs read it differently."""
     if not text or len(text) > MAX_CHARS:
         return None
     name = text
@@ -158,7 +158,7 @@ def _is_label(label: str) -> bool:
 
 
 def _numeric(name: str, labels: list[str], *, disguised: bool) -> Host:
-    """An IPv4 address in any spelling that some resolver takes: each part decimal, octal or hexadecimal."""
+    """Classify an IPv4 address in any spelling that some resolver takes: each part decimal, octal or hexadecimal."""
     if len(labels) > 4 or any(not _NUMBER.fullmatch(label) or len(label) > _MAX_NUMBER_CHARS for label in labels):
         return UNCLEAR
     found: list[Host] = []
@@ -186,7 +186,10 @@ def _part(label: str, *, octal: bool) -> int | None:
 
 
 def _address_value(parts: list[int | None]) -> int | None:
-    """As inet_aton reads it: the last part fills what is left."""
+    """Return the number of an address as inet_aton reads it: the last part fills the rest.
+
+    None: a part is too large.
+    """
     value = 0
     for index, part in enumerate(parts):
         last = index == len(parts) - 1

@@ -1,4 +1,4 @@
-"""Secrets by their looks: keys and tokens of well-known services, and the names that URLs carry them under."""
+"""Secrets by their looks: keys and tokens of well-known services, and their usual parameter names in URLs."""
 
 import re
 from typing import Final
@@ -29,10 +29,10 @@ _NAMES: Final = words("""
 
 
 def is_secret_value(text: str) -> bool:
-    """Whether a key or token of a well-known kind stands in the text."""
+    """Return whether a key or token of a well-known kind stands in the text."""
     return _VALUE.search(text) is not None
 
 
 def names_credential(name: str) -> bool:
-    """Whether a parameter of a URL with this name carries a credential; a `page_token` carries none."""
+    """Return whether a URL parameter with this name carries a credential. A `page_token` carries none."""
     return name.strip().lower() in _NAMES

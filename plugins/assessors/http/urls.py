@@ -1,4 +1,4 @@
-"""Splits an http(s) URL in the one way that all clients agree on, and refuses those that they split differently."""
+"""The parts of an http(s) URL, split in the one way that all clients agree on. Other URLs are refused."""
 
 import re
 from dataclasses import dataclass
@@ -31,7 +31,10 @@ BLOCKED_PORTS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Url:
-    """`query` is a tuple of decoded (name, value) pairs; `target_chars` counts path and query as written."""
+    """The parts of one URL. `query` is a tuple of decoded (name, value) pairs.
+
+    `target_chars` counts path and query as written.
+    """
 
     scheme: str
     host: Host
@@ -42,7 +45,7 @@ class Url:
 
 
 def split(text: str) -> Url | str:
-    """The parts of `text`, or what makes it a URL to ask about. Never raises."""
+    """Return the parts of `text`, or the reason why a person must decide on it. Never raises."""
     if len(text) > MAX_CHARS:
         return "it is too long"
     if _UNSAFE.search(text) or text != text.strip():
@@ -83,12 +86,12 @@ def _authority(authority: str) -> tuple[Host | None, int | None]:
 
 
 def pairs(query: str) -> tuple[tuple[str, str], ...]:
-    """The decoded names and values of a query; `;` separates, too, for some servers, but then it is part of a value."""
+    """Return the decoded names and values of a query. A `;`, which separates for some servers, stays in its value."""
     found = (piece.partition("=") for piece in query.split("&") if piece)
     return tuple((unquote_plus(name), unquote_plus(value)) for name, _, value in found)
 
 
 def embedded_urls(text: str) -> list[str]:
-    """The absolute URLs that a decoded query value or a path holds, itself or percent-encoded once more."""
+    """Return the absolute URLs in a decoded query value or a path, also those percent-encoded once more."""
     decoded = unquote_plus(text)
     return [each[match.start() :] for each in {text, decoded} if (match := _SCHEME_INSIDE.search(each))]

@@ -1,7 +1,7 @@
-"""The intent stage: what the last user message asks of the gateway itself, and the tools of services that it asks for.
+"""The intent stage: it finds the requests to the gateway itself, and to tools of services, in the last user message.
 
 The first kind that matches wins: explicit calls of tools and services, trigger keywords of services, a request about
-memories, a wish to be asked before anything is done, else normal (requirement MCP Intent Recognition). All tools and
+memories, a request to be asked before anything is done, else normal (requirement MCP Intent Recognition). All tools and
 services that one message names are offered. Answers to pending approvals are recognised before any chain runs.
 """
 
@@ -55,7 +55,10 @@ class Config(BaseModel):
 
 
 class IntentStage:
-    """Sets `exchange.intent`, and adds one line per matched tool to the notes; without a match, nothing of services."""
+    """The stage that sets `exchange.intent` and adds one line per matched tool to the notes.
+
+    Without a match it adds none.
+    """
 
     def __init__(self, config: Config, host: Host) -> None:
         self._config = config
@@ -77,10 +80,10 @@ class IntentStage:
 def recognise(
     text: str, services: Sequence[Service], *, own: Collection[str] = (), exclude_keywords: Sequence[str] = ()
 ) -> Intent:
-    """Returns what `text` asks for. Never raises; linear in the text, of which the first 20,000 characters count.
+    """Return the intent of `text`. Never raises. Takes linear time in the text, whose first 20,000 characters count.
 
-    The first match decides the rule; the tools are those of all matches: one message may name several services.
-    `own`: folded names of tools that are no service's: the model has them anyway, so naming one is nothing special.
+    The first match decides the rule. The tools are those of all matches, because one message may name several services.
+    `own`: folded names of tools that are no service's. The model has them anyway, so naming one has no effect here.
     """
     folded = fold(text)
     index = name_index(tuple(NamedService(s.name, s.trigger_keywords, tuple(s.tools)) for s in services))
@@ -108,7 +111,7 @@ def recognise(
 
 
 def _merged(found: Sequence[Intent]) -> Intent:
-    """The first, with the tools of all and all that cannot be had."""
+    """Merge the intents: the first, with the tools of all and the replies about missing tools."""
     tools = tuple(dict.fromkeys(tool for intent in found for tool in intent.tools))
     replies = [*dict.fromkeys(intent.reply for intent in found if intent.reply is not None)]
     return replace(found[0], tools=tools, reply="\n".join(replies[:_REPLIES]) or None)
@@ -143,9 +146,9 @@ def _keywords(
     folded: Folded,
     services: Sequence[Service],
 ) -> list[tuple[Intent, bool]]:
-    """One intent for each service that is meant, and whether its keyword is quoted.
+    """Return one intent for each service that is meant, and whether its keyword is quoted.
 
-    A keyword means the first service that has it, and counts only where no longer one covers it. Those that are not
+    A keyword means the first service that has it. It counts only where no longer one covers it. Keywords that are not
     quoted come first, then the longest, then the earliest.
     """
     found = sorted(
@@ -176,13 +179,16 @@ def _request(folded: Folded, shown: Spans) -> Intent:
 
 
 def layer(intent: Intent) -> str:
-    """What decided, as a label: explicit, keyword, phrase or none."""
+    """Return the layer that decided, as a label: explicit, keyword, phrase or none."""
     how = intent.rule.partition(":")[0]
     return {"explicit": "explicit", "keyword": "keyword", "normal": "none"}.get(how, "phrase")
 
 
 def mcp_note(intent: Intent, services: Sequence[Service], *, limit: int) -> str | None:
-    """What the prompt says of an mcp intent: name and one sentence per tool, or that there is none; never a schema."""
+    """Return the note for the prompt of an mcp intent: name and one sentence per tool, or that there is none.
+
+    The note never contains a schema.
+    """
     if intent.kind != "mcp":
         return None
     matched = frozenset(intent.tools)
@@ -192,7 +198,7 @@ def mcp_note(intent: Intent, services: Sequence[Service], *, limit: int) -> str 
 
 
 def _described(service: Service, matched: Collection[str], *, limit: int) -> Iterator[str]:
-    """The service and those of its tools that are matched, at most `limit` of them."""
+    """Yield lines for the service and those of its tools that are matched, at most `limit` of them."""
     tools = [tool for tool in service.tools if f"{service.name}.{tool}" in matched]
     if tools and service.description not in ("", service.name):
         yield f"{service.name}: {one_sentence(service.description)}"
@@ -205,7 +211,7 @@ def _described(service: Service, matched: Collection[str], *, limit: int) -> Ite
 
 
 def one_sentence(description: str) -> str:
-    """The first sentence on one line: descriptions come from services, and must not add lines to a prompt."""
+    """Return the first sentence on one line. Descriptions come from services, and must not add lines to a prompt."""
     flat = _BLANK.sub(" ", description[: 4 * _SENTENCE_CHARS]).strip()
     match = _SENTENCE.match(flat)
     sentence = match[0] if match else flat

@@ -1,4 +1,4 @@
-"""Whether somebody wants to be asked before anything is done: "ask me before you ...", 先问我, 执行前先确认.
+"""The recogniser of requests to be asked before anything is done: "ask me before you ...", 先问我, 执行前先确认.
 
 Every expression is bounded in length, so the whole takes linear time.
 """
@@ -63,7 +63,10 @@ def _may_without(text: str, start: int) -> bool:
 
 
 def asks_before(text: str, *, shown: Spans) -> tuple[int, int] | None:
-    """Where folded `text` says so, outside the `shown` ranges; None: it does not, or says the opposite."""
+    """Return the range of such a request in folded `text`, outside the `shown` ranges.
+
+    None: there is none, or the text means the opposite.
+    """
     if not any(hint in text for hint in _HINTS):
         return None
     for match in _ASK_BEFORE.finditer(text):

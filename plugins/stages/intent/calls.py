@@ -68,8 +68,8 @@ _DESCRIBING = re.compile(
 class Call:
     """One call or its refusal (`refused`), from the verb to the end of the name, in folded text.
 
-    `named`: what the word may name, in the configured order; empty: nothing known, and `name` is how it was written.
-    `kind` is the word behind the name, if there is one.
+    `named`: the possible meanings of the word, in the configured order. Empty: no known name; `name` is the word as
+    written. `kind` is the word behind the name, if there is one.
     """
 
     start: int
@@ -81,7 +81,7 @@ class Call:
 
 
 def find_calls(message: str, folded: Folded, index: NameIndex, hits: Sequence[Hit], *, shown: Spans) -> Iterator[Call]:
-    """At most CALLS_LIMIT calls, in the order of their verbs, none of which stands in text that is only `shown`.
+    """Yield at most CALLS_LIMIT calls, in the order of their verbs. Text that is only `shown` has none.
 
     `hits`: the phrases of `index` in the folded `message`.
     """
@@ -104,7 +104,7 @@ def find_calls(message: str, folded: Folded, index: NameIndex, hits: Sequence[Hi
 def _call(
     verb: re.Match[str], at: int, message: str, folded: Folded, index: NameIndex, starting: Mapping[int, Sequence[Hit]]
 ) -> Call | None:
-    """The call of what is named at `at`, behind the verb or behind another name."""
+    """Return the call of the name at `at`, behind the verb or behind another name."""
     for _ in range(_FILLERS):
         for hit in starting.get(at, ()):
             known = _known(verb, hit, folded.text, index)
@@ -128,7 +128,7 @@ def _also(
     index: NameIndex,
     starting: Mapping[int, Sequence[Hit]],
 ) -> Call | None:
-    """The next name of the same verb. An ordinary word is one only with "tool" or "service" behind it."""
+    """Return the next name of the same verb. An ordinary word is one only with "tool" or "service" behind it."""
     joined = _ALSO.match(folded.text, call.end)
     found = None if joined is None else _call(verb, joined.end(), message, folded, index, starting)
     return found if found is not None and (found.kind or _IDENTIFIER.search(found.name)) else None
@@ -160,7 +160,7 @@ def _unknown(verb: re.Match[str], at: int, message: str, folded: Folded) -> Call
 
 
 def _is_plain_name(verb: re.Match[str], match: re.Match[str]) -> bool:
-    """Whether an ordinary word is meant as a name: a foreign word in Chinese, or "use the fax tool"."""
+    """Return whether an ordinary word is meant as a name: a foreign word in Chinese, or "use the fax tool"."""
     suffix = match["tool"] or match["service"]
     if not suffix.isascii():
         return True

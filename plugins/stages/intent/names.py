@@ -1,4 +1,4 @@
-"""What services and their tools can be called by, and what they are called towards models."""
+"""The names by which users call services and their tools, and their names for models."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from gateway.plugin.text import Phrases, fold_phrase
 
 @dataclass(frozen=True, slots=True)
 class NamedService:
-    """The words of one service; hashable, so that an index is built once for each set of services."""
+    """The words of one service. It is hashable, so that an index is built once for each set of services."""
 
     name: str
     keywords: tuple[str, ...]
@@ -19,9 +19,9 @@ class NamedService:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What a word names: the service at `service` in the configured order, and its tool if it names one.
+    """One meaning of a word: the service at `service` in the configured order, and its tool if it names one.
 
-    `weak`: it does so only with a word like "tool" or "service" behind it.
+    `weak`: the word has this meaning only with a word like "tool" or "service" behind it.
     """
 
     service: int
@@ -31,7 +31,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class NameIndex:
-    """`called`: what an explicit call may name; `keywords`: the services of each keyword, and how they write it."""
+    """The index of names. `called`: the names for explicit calls. `keywords`: each keyword's services and spellings."""
 
     called: Mapping[str, tuple[Named, ...]]
     keywords: Mapping[str, tuple[tuple[int, str], ...]]
@@ -40,7 +40,7 @@ class NameIndex:
 
 @lru_cache(maxsize=8)
 def name_index(services: tuple[NamedService, ...]) -> NameIndex:
-    """The last 8 are kept: the running configuration's, and a few while it changes."""
+    """Build the index. The last 8 are cached: that of the running configuration, and a few while it changes."""
     called: dict[str, list[Named]] = {}
     keywords: dict[str, list[tuple[int, str]]] = {}
     for i, service in enumerate(services):

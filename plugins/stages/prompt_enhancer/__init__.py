@@ -1,7 +1,7 @@
 """The prompt enhancer: one system message in front of a request, made of base prompt, tools, context and notes.
 
-It is what the requirements call SystemPromptEnhancerService.
-Rule 1: the order is fixed and what can be cached comes first, so that the caches of upstreams hit, too.
+The requirements call it SystemPromptEnhancerService.
+Rule 1: the order is fixed and the cacheable parts come first, so that the caches of upstreams hit, too.
 Rule 2: nothing awaits between the look into the cache and the entry made for it, so concurrent misses compute once.
 Rule 3: the client's body is copied, never changed.
 """
@@ -45,7 +45,7 @@ _Key: TypeAlias = tuple[str | None, str | None, str, bool, bool]
 
 
 class Config(BaseModel):
-    """`with:` of the stage."""
+    """The `with:` of the stage."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -63,7 +63,7 @@ class Config(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What can be cached of a prompt: `text` is `before`, the whole text of `tools`, and `after`."""
+    """The part of a prompt that can be cached: `text` is `before`, the whole text of `tools`, and `after`."""
 
     before: str
     tools: tuple[ToolText, ...]
@@ -114,7 +114,10 @@ class PromptEnhancer:
         return await call_next(replace(exchange, body=with_system(exchange.body, fitted.text)))
 
     async def enhanced(self, prompt_id: str, *, tenant: str) -> EnhancedPrompt | None:
-        """What every plain request of the tenant with this base prompt gets. None: there is no such prompt."""
+        """Return the prompt for every plain request of the tenant with this base prompt.
+
+        None: there is no such prompt.
+        """
         base = await self._host.prompts.text(prompt_id, tenant=tenant)
         if base is None:
             return None
@@ -125,7 +128,7 @@ class PromptEnhancer:
         return EnhancedPrompt(fitted.text, max(0.0, self._config.cache_ttl - age_s), fitted.omitted)
 
     def _part(self, exchange: Exchange, base: str | None) -> Part:
-        """From the cache, or made now. The tools of a narrowed request are its own: they are not kept."""
+        """Return the part from the cache, or make it now. A request with its own selection of tools is not cached."""
         self._drop_outdated()
         with_tools = self._config.tools and wants_text(exchange.body)
         # The intent layer adds the tools of a service as notes; they are called in the same format.
@@ -152,7 +155,7 @@ class PromptEnhancer:
             return None
 
     def _tools(self, exchange: Exchange) -> tuple[ToolText, ...]:
-        """The texts of the tools offered; those of an exchange that narrows nothing are made once and shared."""
+        """Return the texts of the offered tools. Those of an exchange that narrows nothing are made once and shared."""
         if exchange.only_tools:
             return tool_texts(self._host.tools.offered(exchange))
         if self._all_tools is None:
@@ -213,7 +216,7 @@ class PromptEnhancer:
 
 
 def with_system(body: Json, text: str) -> Json:
-    """A copy of `body` with one system message: `text`, then what the client's own say."""
+    """Return a copy of `body` with one system message: `text`, then the client's own system messages."""
     own: list[str] = []
     rest: list[object] = []
     for message in _messages(body):
@@ -246,7 +249,7 @@ def _text_of(message: Json) -> str:
 
 
 def _clashes(body: Json, tools: Sequence[ToolText]) -> frozenset[str]:
-    """Names of ours that the client gives to tools of its own: the client's win."""
+    """Return the names of our tools that the client gives to tools of its own: the client's win."""
     return client_tools(body) & {tool.name for tool in tools}
 
 

@@ -1,4 +1,4 @@
-"""What a model is told about Mermaid diagrams: when to draw one, and the syntax by example."""
+"""The instructions for models about Mermaid diagrams: when to draw one, and the syntax by example."""
 
 MERMAID = """\
 # Diagrams

@@ -1,6 +1,6 @@
-"""Which tools a prompt of limited size keeps: ranked by what the user asks, shortened first, left out last.
+"""The choice of tools for a prompt of limited size: ranked by the user's question, shortened first, left out last.
 
-Rule 1: the kept tools stand in the order in which they were offered, whatever their rank, so that a prompt changes
+Rule 1: the chosen tools stand in the order in which they were offered, whatever their rank, so that a prompt changes
 little between requests.
 Rule 2: nothing is left out before all descriptions are short.
 """
@@ -45,7 +45,10 @@ class Selection:
 
 
 def words_of(text: str) -> frozenset[str]:
-    """What two texts are compared by: words without case and plural, and pairs of characters in unspaced scripts."""
+    """Return the words by which texts are compared, without case and plural.
+
+    Unspaced scripts give pairs of characters.
+    """
     plain = unicodedata.normalize("NFKC", _HUMP.sub(" ", text[:QUESTION_CHARS])).casefold()
     found: set[str] = set()
     for run in _UNSPACED.findall(plain):
@@ -56,7 +59,7 @@ def words_of(text: str) -> frozenset[str]:
 
 
 def tool_texts(tools: Sequence[ToolFacts]) -> tuple[ToolText, ...]:
-    """Both forms of each tool."""
+    """Return both forms of each tool."""
     words = [words_of(" ".join((tool.name, tool.description, tool.category, *_parameters(tool)))) for tool in tools]
     counted = Counter(word for found in words for word in found)
     common = {word for word, count in counted.items() if len(tools) >= _TELLING and count > len(tools) / 2}
@@ -74,12 +77,12 @@ def tool_texts(tools: Sequence[ToolFacts]) -> tuple[ToolText, ...]:
 
 
 def whole_text(tools: Sequence[ToolText]) -> str:
-    """All tools, nothing shortened."""
+    """Return the text of all tools, nothing shortened."""
     return by_category([(tool.category, tool.whole) for tool in tools])
 
 
 def select(tools: Sequence[ToolText], *, question: str, room_bytes: int) -> Selection:
-    """What fits into `room_bytes`: by priority, then by the words shared with `question`, then as offered."""
+    """Choose what fits into `room_bytes`: by priority, then by the words shared with `question`, then as offered."""
     wanted = words_of(question)
     ranked = sorted(range(len(tools)), key=lambda i: (-tools[i].priority, -len(wanted & tools[i].words), i))
     sizes = [size_of(tool.whole) + 1 for tool in tools]

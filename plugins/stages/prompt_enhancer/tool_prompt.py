@@ -1,7 +1,7 @@
 """Tools as text for a model: the instructions for the JSON call format, and one `<tool>` element for each tool.
 
-Total for any JSON object as a schema: what is not understood is left out or called `any`. An element is never cut:
-texts are shortened before they are escaped.
+Any JSON object is accepted as a schema. Unknown parts are left out or called `any`. An element is never cut: texts are
+shortened before they are escaped.
 """
 
 import json
@@ -48,7 +48,7 @@ _SENTENCE_END = re.compile(r"[.!?](?=\s)|[。！？]")
 
 
 class ToolFacts(Protocol):
-    """What a prompt needs of a tool; `gateway.contracts.tools.ToolSpec` has it."""
+    """The facts of a tool that a prompt needs. `gateway.contracts.tools.ToolSpec` has it."""
 
     @property
     def name(self) -> str: ...
@@ -63,23 +63,23 @@ class ToolFacts(Protocol):
 
 
 def estimated_tokens(size_bytes: int) -> int:
-    """Of a text of so many UTF-8 bytes: a quarter, rounded up."""
+    """Return the estimated tokens of a text of so many UTF-8 bytes: a quarter, rounded up."""
     return -(-size_bytes // 4)
 
 
 def size_of(text: str) -> int:
-    """UTF-8 bytes; a lone surrogate counts as the three that its replacement takes."""
+    """Return the UTF-8 bytes of a text. A lone surrogate counts as the three that its replacement takes."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def escape(text: str) -> str:
-    """`text` as content or attribute value of an element."""
+    """Escape `text` as content or attribute value of an element."""
     text = _UNPRINTABLE.sub("\ufffd", text)
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
 
 
 def shorten(text: str, limit: int) -> str:
-    """At most `limit` characters of `text`: whole sentences if one fits, else whole words and `...`."""
+    """Shorten `text` to at most `limit` characters: whole sentences if one fits, else whole words and `...`."""
     if len(text) <= limit:
         return text
     ends = [match.end() for match in _SENTENCE_END.finditer(text, 0, limit + 1) if match.end() <= limit]
@@ -90,7 +90,7 @@ def shorten(text: str, limit: int) -> str:
 
 
 def tool_element(tool: ToolFacts, *, short: bool = False) -> str:
-    """The `<tool>` element. `short`: abbreviated descriptions, all parameters."""
+    """Write the `<tool>` element. `short`: abbreviated descriptions, all parameters."""
     description = _one_line(tool.description)
     if short:
         description = shorten(description, _SHORT_DESCRIPTION_CHARS)
@@ -111,12 +111,12 @@ def tool_element(tool: ToolFacts, *, short: bool = False) -> str:
 
 
 def category_tags(category: str) -> tuple[str, str]:
-    """What stands before and behind the tools of a category."""
+    """Return the tags before and behind the tools of a category."""
     return f'<tools category="{escape(_one_line(category))}">', "</tools>"
 
 
 def by_category(elements: Sequence[tuple[str, str]]) -> str:
-    """The text of (category, element) pairs: categories in the order in which they first appear."""
+    """Return the text of (category, element) pairs: categories in the order in which they first appear."""
     groups: dict[str, list[str]] = {}
     for category, element in elements:
         groups.setdefault(category, []).append(element)
@@ -134,7 +134,7 @@ def _parameter(name: str, type_name: str, *, required: bool, about: str) -> str:
 
 
 def _about(schema: Mapping[str, Any], root: Mapping[str, Any], *, short: bool) -> str:
-    """The description, and what a model must know besides: the values, the fields, the default."""
+    """Return the description, and the values, the fields and the default that a model needs besides."""
     said = _one_line(schema.get("description"))
     said = shorten(said, _SHORT_PARAMETER_CHARS) if short else said
     told = [said] if said else []
@@ -153,7 +153,7 @@ def _about(schema: Mapping[str, Any], root: Mapping[str, Any], *, short: bool) -
 
 
 def _fields(schema: Mapping[str, Any], root: Mapping[str, Any]) -> str:
-    """The fields of an object, or of the objects in an array."""
+    """Return the fields of an object, or of the objects in an array."""
     if "items" in schema:
         schema = _resolved(schema["items"], root)
     required = _names(schema.get("required"))
@@ -188,7 +188,10 @@ def _type_of(schema: object, root: Mapping[str, Any], depth: int = 0) -> str:
 
 
 def _resolved(schema: object, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schema with its references inside the document followed; what stands beside one is kept."""
+    """Return the schema with its references inside the document followed.
+
+    Words beside a reference override its target.
+    """
     known = _mapping(schema)
     for _ in range(_REFERENCES):
         reference = known.get("$ref")
@@ -202,7 +205,7 @@ def _resolved(schema: object, root: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _value(value: object) -> str:
-    """A value as a model would write it, in bounds."""
+    """Return a value as a model would write it, cut to a bounded length."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return shorten(_one_line(text), _SHORT_VALUE_CHARS)
 

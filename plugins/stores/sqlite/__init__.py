@@ -1,8 +1,8 @@
 """The store in one SQLite file: the methods of `Store`, on a thread that writes and one that reads.
 
-1. What changes together is one transaction (`gateway.plugins.stores.sqlite.journal_transactions`).
-2. A durable `write`, and `rule`, `cancel`, `reissue`, `late` and what deletes, return once they are on disk.
-3. Memories that nobody has changed since they were read need neither thread.
+1. Changes that belong together are one transaction (`gateway.plugins.stores.sqlite.journal_transactions`).
+2. A durable `write`, and `rule`, `cancel`, `reissue`, `late` and every deletion, return once they are on disk.
+3. Memories that have not changed since they were read need neither thread.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ class Config(BaseModel):
 
 
 class SqliteStore(SqliteMemories):
-    """`gateway.contracts.store.Store` on one file, or in memory; `open` comes first."""
+    """The `gateway.contracts.store.Store` on one file, or in memory. Call `open` first."""
 
     def __init__(self, place: str, *, migrations: Sequence[Migration] = MIGRATIONS) -> None:
         super().__init__(place)
@@ -96,7 +96,7 @@ class SqliteStore(SqliteMemories):
         return f"SqliteStore({self.place!r})"
 
     async def open(self) -> None:
-        """Raises StoreError if the file cannot be used; `close` is right after that, too."""
+        """Open the store. Raises StoreError if the file cannot be used; then `close` may be called, too."""
         thread = partial(
             SqliteThread, place=self.place, failure=StoreError, uncertain=UncertainError, refusal=ConflictError
         )
@@ -363,7 +363,10 @@ class SqliteStore(SqliteMemories):
 
 
 def _lasts(change: Change) -> Lasts:
-    """A question that was refused must be nobody's to answer; a call that was refused is only looked at again."""
+    """Return how durable a change must be. An approval whose write failed must be undone, so that it cannot be decided.
+
+    A step without an approval whose write failed is only examined again.
+    """
     if not change.durable:
         return Lasts.AS_LONG_AS_THE_SYSTEM
     return Lasts.FOR_SURE if change.approvals else Lasts.ON_DISK

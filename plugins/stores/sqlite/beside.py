@@ -1,6 +1,6 @@
-"""The file of a SQLite store, read beside the gateways that write it: its audit log as it stands, a copy of one moment.
+"""The file of a SQLite store, read beside the gateways that write it: its current audit log, or a consistent copy.
 
-The file tells more than the gateway would: what somebody wrote into it past the gateway is read as it stands.
+Reading the file shows more than the gateway would: data that another program wrote into it is read as it stands.
 """
 
 import math
@@ -80,7 +80,7 @@ class SqliteBeside:
 
 
 def _text(content: bytes) -> str:
-    """Bytes that are no text are what somebody else wrote: they must not end the reading."""
+    """Decode bytes. Bytes that are no text come from another program, and must not end the reading."""
     return content.decode("utf-8", "surrogateescape")
 
 
@@ -92,7 +92,10 @@ def _row(row: tuple[object, ...]) -> KeptLine:
 
 
 def _plain(value: object) -> object:
-    """The value, or what no line of ours has: JSON knows no bytes and no infinity."""
+    """Return the value.
+
+    Bytes and infinity, which the gateway never writes and JSON lacks, are returned as their `repr`.
+    """
     if isinstance(value, bytes) or (isinstance(value, float) and not math.isfinite(value)):
         return {"not written by a gateway": repr(value)}
     return value

@@ -1,7 +1,7 @@
-"""What was read from a SQLite file, for as long as nobody has written to the file.
+"""The lists that were read from a SQLite file, cached until the file is written.
 
-Whether somebody has is asked on the event loop: it takes microseconds and waits for nobody, where the thread that reads
-costs a tenth of a millisecond and more, most of it for being woken.
+The check for a write runs on the event loop. It takes microseconds and never waits. The thread that reads costs a tenth
+of a millisecond and more, most of it for being woken.
 """
 
 import sqlite3
@@ -25,10 +25,10 @@ class _Kept(NamedTuple, Generic[T]):
 
 
 class SqliteCache(Generic[T]):
-    """Lists of one file; of a database in memory nothing is kept. `limit` is for the sum of `size_of` of each.
+    """The cached lists of one file. For a database in memory nothing is cached.
 
-    What it gives is never older than the last commit, of this process or of any other: `PRAGMA data_version` changes
-    with each.
+    `limit` is for the sum of `size_of` of each. A returned list is never older than the last commit, of this process or
+    of any other: `PRAGMA data_version` changes with each.
     """
 
     def __init__(self, place: str, *, limit: int, size_of: Callable[[T], int]) -> None:
@@ -39,22 +39,22 @@ class SqliteCache(Generic[T]):
         self._size_of = size_of
 
     def open(self) -> None:
-        """Behind whoever made the file. Where it cannot be looked at, nothing is kept."""
+        """Open the connection that looks, once the file has been made. If it cannot be opened, nothing is cached."""
         if self._place != IN_MEMORY:
             with suppress(SqliteError, sqlite3.Error):
                 self._connection = connect(self._place, mode="ro")
                 self._connection.execute("PRAGMA busy_timeout = 0")
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close the connection. Idempotent."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
     async def get(self, key: Hashable, read: Callable[[], Awaitable[Sequence[T]]], *, nothing: Hashable) -> Sequence[T]:
-        """Returns what `read` gives, or gave since the last commit.
+        """Return the result of `read`, from the cache if there was no commit since.
 
-        `nothing` is what all keys have in common for which `read` gives an empty list as soon as it does for one.
+        `nothing` is common to all keys for which `read` returns an empty list as soon as it does so for one.
         """
         version = self._version()
         if version is None:
@@ -70,7 +70,7 @@ class SqliteCache(Generic[T]):
         return found
 
     def _version(self) -> int | None:
-        """None: nobody can tell now."""
+        """Return the number of the last commit. None: it cannot be determined now."""
         if self._connection is None:
             return None
         try:

@@ -1,9 +1,10 @@
-"""Whether the file of a SQLite store is whole: read at each start if small, else beside the gateway's work.
+"""The check of a SQLite store's file: at each start if the file is small, else in the background.
 
-1. A large file is read only after an end that was no orderly one: when a log lies beside it that no process has open.
-2. A file `FILE-check` says that a check is due. It stays until one has ended, whatever ends the gateway meanwhile, and
-   holds what the check found: then the store takes nothing more, in any worker, and does not start again.
-3. One process checks; a lock on that file says which.
+1. A large file is checked only after an unclean end: when a log lies beside it that no process has open.
+2. A file `FILE-check` marks that a check is due. It stays until a check has ended, however the gateway ends meanwhile.
+   If the check found damage, the file contains the finding. Then the store accepts no more writes, in any worker, and
+   does not start again.
+3. One process checks: the one that has the lock on that file.
 """
 
 import fcntl
@@ -26,18 +27,18 @@ _NICENESS = 10
 
 
 def mark_of(place: str) -> Path:
-    """Returns the file that says whether a check of the store is due, and what it found."""
+    """Return the file that marks that a check of the store is due, with its finding."""
     return Path(f"{place}-check")
 
 
 def is_small(place: str) -> bool:
-    """Returns whether the store is read at each start."""
+    """Return whether the store is small enough to be checked at each start."""
     log = Path(f"{place}-wal")
     return Path(place).stat().st_size + (log.stat().st_size if log.exists() else 0) <= SMALL_BYTES
 
 
 def note_end(place: str) -> None:
-    """Notes that a check is due where the last process that had a large store did not end in order."""
+    """Mark a check as due if the last process that had a large store did not end in order."""
     if is_small(place):  # it was read just now
         mark_of(place).unlink(missing_ok=True)
         return
@@ -56,7 +57,7 @@ def note_end(place: str) -> None:
 
 
 def finding_of(place: str) -> str | None:
-    """Returns what a check in the background found wrong: "" nothing so far, None: no check is due."""
+    """Return the finding of a check in the background. "": nothing so far. None: no check is due."""
     try:
         return mark_of(place).read_text(errors="replace").strip()
     except FileNotFoundError:
@@ -64,15 +65,15 @@ def finding_of(place: str) -> str | None:
 
 
 def damaged(place: str, finding: str) -> str:
-    """Returns what is said of a store that a check in the background has found damaged."""
+    """Return the message about a store that a check in the background has found damaged."""
     mark = str(mark_of(place))
     return f"the store {place!r} is damaged ({finding}): stop the gateway and {REMEDY}; then delete {mark!r}"
 
 
 def defect(connection: sqlite3.Connection, *, table: str | None = None) -> str | None:
-    """Returns what SQLite finds wrong with the database, or with one table and its indexes; None: nothing.
+    """Return the defect that SQLite finds in the database, or in one table and its indexes. None: nothing.
 
-    Raises sqlite3.OperationalError where the file cannot be read now, which says nothing of its content.
+    Raises sqlite3.OperationalError where the file cannot be read now, which proves nothing about its content.
     """
     connection.text_factory = _readable  # what it says of a damaged row quotes that row
     statement = "PRAGMA quick_check(1)" if table is None else f"""PRAGMA quick_check("{table}")"""
@@ -88,7 +89,7 @@ def defect(connection: sqlite3.Connection, *, table: str | None = None) -> str |
 
 
 class SqliteCheck:
-    """One check in a thread of its own, with a read transaction for each table, so that the log can begin anew."""
+    """One check in a thread of its own. Each table has its own read transaction, so that the log can begin anew."""
 
     def __init__(self, place: str, *, connect: Callable[[], sqlite3.Connection]) -> None:
         self._place = place
@@ -99,11 +100,11 @@ class SqliteCheck:
         self._thread = threading.Thread(target=self.run, name="store check", daemon=True)
 
     def start(self) -> None:
-        """Begins the check in the background."""
+        """Start the check in the background."""
         self._thread.start()
 
     def close(self, *, wait_s: float) -> None:
-        """Ends the check if SQLite lets it meanwhile; it stays due. Idempotent."""
+        """Stop the check if SQLite allows it within `wait_s`. An unfinished check stays due. Idempotent."""
         self._is_stopping.set()
         if (connection := self._connection) is not None:
             with suppress(sqlite3.ProgrammingError):  # it is through
@@ -111,7 +112,7 @@ class SqliteCheck:
         self._thread.join(wait_s)
 
     def run(self) -> None:
-        """Returns once the check has ended, or another process is at it."""
+        """Run until the check has ended. Return at once if another process is checking."""
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
         mark = mark_of(self._place)
@@ -143,7 +144,7 @@ class SqliteCheck:
 
 @contextmanager
 def _locked(mark: Path) -> Iterator[bool]:
-    """Whether this process has the lock on the file now, and not another one. Raises FileNotFoundError."""
+    """Yield whether this process has the lock on the file now, and not another one. Raises FileNotFoundError."""
     descriptor = os.open(mark, os.O_RDONLY | os.O_CLOEXEC)
     try:
         try:

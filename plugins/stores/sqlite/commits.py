@@ -1,11 +1,11 @@
-"""Transactions on one SQLite connection, and what becomes of one that failed.
+"""Transactions on one SQLite connection, and the handling of one that failed.
 
-1. A commit that fails leaves nothing behind before its callers hear of it. SQLite forgets the frames that it has put
-   into the log by then, the mark of the commit included, and whoever plays the log back after a crash does not: so
-   another commit is written over them at once.
-2. Where that fails, too, nobody knows what a crash would bring back. That is told as such (`SqliteUncertainError`),
-   and nothing more is written until it is settled.
-3. After a failed fsync nothing counts as on disk that was not written once more.
+1. A failed commit is undone completely before its callers get the error. By then SQLite has dropped the frames that it
+   put into the log, the mark of the commit included. A process that replays the log after a crash would still find
+   them. So another commit is written over them at once.
+2. If that fails, too, the state after a crash is unknown. This is reported as `SqliteUncertainError`, and nothing more
+   is written until it is settled.
+3. After a failed fsync, data counts as on disk only once it has been written again.
 4. Nothing is written to files that are not those that were opened.
 """
 
@@ -27,7 +27,7 @@ LOG_BYTES = 64 << 20
 
 
 class Lasts(IntEnum):
-    """What a transaction outlives once it is committed."""
+    """The events that a transaction outlives once it is committed."""
 
     AS_LONG_AS_THE_SYSTEM = 0  # `kill -9`, and no power cut
     ON_DISK = 1  # a power cut, too; others may see it before that is sure, and where it fails nobody knows
@@ -35,34 +35,34 @@ class Lasts(IntEnum):
 
 
 class SqliteUncertainError(Exception):
-    """A commit failed, and may take effect after a crash all the same."""
+    """A failed commit that may take effect after a crash all the same."""
 
 
 class SqliteTransactions(Protocol):
-    """Of one connection, one at a time."""
+    """The transactions of one connection, one at a time."""
 
     @property
     def connection(self) -> sqlite3.Connection: ...
 
     def begin(self, *, lasts: Lasts) -> None:
-        """Raises sqlite3.Error and SqliteError: nothing has happened."""
+        """Begin a transaction. Raises sqlite3.Error and SqliteError: nothing has happened."""
         ...
 
     def commit(self, *, lasts: Lasts) -> None:
-        """Raises SqliteUncertainError; sqlite3.Error: it is undone for good."""
+        """Commit the transaction. Raises SqliteUncertainError, or sqlite3.Error: it is undone for good."""
         ...
 
     def roll_back(self) -> None: ...
 
     def rest(self) -> None:
-        """Nobody waits for what is done now."""
+        """Do work for which no caller waits."""
         ...
 
     def close(self) -> None: ...
 
 
 class PlainTransactions:
-    """Of a connection that only reads, or whose database is in memory: there is no log that a failure could be in."""
+    """The transactions of a connection that only reads, or whose database is in memory: no log can have failed."""
 
     def __init__(self, connection: sqlite3.Connection, *, begin: str) -> None:
         self.connection = connection
@@ -92,9 +92,9 @@ class PlainTransactions:
 
 
 class LoggedTransactions(PlainTransactions):
-    """Of the connection that writes a file in WAL mode.
+    """The transactions of the connection that writes a file in WAL mode.
 
-    `mark` is a statement that changes something of no meaning to a random value.
+    `mark` is a statement that sets a meaningless value to a random one.
     """
 
     def __init__(self, connection: sqlite3.Connection, *, watch: SqliteWatch, mark: str) -> None:
@@ -138,10 +138,11 @@ class LoggedTransactions(PlainTransactions):
                 raise SqliteUncertainError(str(error)) from error
 
     def _sync(self) -> None:
-        """Waits for the disk without the lock of writers: processes that write wait for it at the same time.
+        """Wait for the disk without the lock of writers: processes that write wait for it at the same time.
 
-        What came before in the log is on disk then as well, whoever wrote it. Raises SqliteUncertainError: then
-        everybody sees the commit, and nobody knows whether a power cut leaves it.
+        All earlier data in the log is on disk then as well, whichever process wrote it.
+
+        Raises: SqliteUncertainError. Then every reader sees the commit, but it may not survive a power cut.
         """
         try:
             try:
@@ -154,7 +155,7 @@ class LoggedTransactions(PlainTransactions):
             raise SqliteUncertainError(str(error)) from error
 
     def rest(self) -> None:
-        """Plays the log into the database now and then."""
+        """Play the log into the database now and then."""
         rows = self.connection.total_changes
         if self._commits >= CHECKPOINT_COMMITS or rows - self._rows >= CHECKPOINT_ROWS:
             self._commits, self._rows = 0, rows
@@ -167,9 +168,9 @@ class LoggedTransactions(PlainTransactions):
                 self._is_settled = False
 
     def _begin_log_anew(self) -> None:
-        """Where several processes write all the time, one of them always has something in the log that is not played.
+        """Begin the log anew. With several constant writers, one always has something in the log that is not played.
 
-        Does nothing while somebody reads.
+        Does nothing while another connection reads.
         """
         self.connection.execute(f"PRAGMA busy_timeout = {ANEW_MS}")
         try:
@@ -185,7 +186,7 @@ class LoggedTransactions(PlainTransactions):
         self._watch.close()
 
     def _settle(self) -> None:
-        """Raises sqlite3.Error and SqliteError."""
+        """Settle an uncertain commit. Raises sqlite3.Error and SqliteError."""
         self._watch.check()
         self._write_mark()
         self._begin_with("FULL")

@@ -1,6 +1,6 @@
-"""The file of a SQLite store: how it comes to be, how it is checked, migrated and copied.
+"""The file of a SQLite store: how it is created, checked, migrated and copied.
 
-1. A file that is damaged, empty, foreign or newer stops the start, and stays as it is, with all that lies beside it.
+1. A file that is damaged, empty, foreign or newer stops the start. It is left as it is, with all files beside it.
 2. A new file appears whole, with its tables, or not at all.
 """
 
@@ -19,11 +19,11 @@ BUSY_S = 5.0  # how long another process may hold the file
 
 
 class SqliteError(Exception):
-    """The file cannot be used as it is; the text says what to do."""
+    """A file that cannot be used as it is. The text contains the next step."""
 
 
 def open_file(place: str, *, migrations: Sequence[Migration]) -> sqlite3.Connection:
-    """The writing connection to a file that is whole and of this version: made or migrated where needed."""
+    """Return the writing connection to a sound file of this version, made or migrated where needed."""
     if place == IN_MEMORY:
         connection = sqlite3.connect(IN_MEMORY, isolation_level=None)
         _migrate(connection, place, migrations=migrations)
@@ -53,7 +53,10 @@ def connect(place: str, *, mode: str) -> sqlite3.Connection:
 
 
 def _check_rights(place: str) -> None:
-    """SQLite would say no more than that it cannot open the file, or nothing before the first write."""
+    """Raise SqliteError if the file or its folder cannot be written, with a clearer message than SQLite's.
+
+    SQLite itself would only report that it cannot open the file, or nothing before the first write.
+    """
     file = Path(place).resolve()
     for path in (file.parent, file):
         if path.exists() and not os.access(path, os.R_OK | os.W_OK):
@@ -64,15 +67,15 @@ def _check_rights(place: str) -> None:
 
 
 def mode_to_look(place: str) -> str:
-    """Returns the mode of a connection that leaves the files as they are.
+    """Return the mode of a connection that leaves the files as they are.
 
-    One that may write plays the log beside the file into it at its end; any other leaves an empty log.
+    One that may write plays the log beside the file into it at its end. Any other leaves an empty log.
     """
     return "ro" if _has_log(place) else "rw"
 
 
 def _has_log(place: str) -> bool:
-    """Whether changes lie beside the file that are not in it."""
+    """Return whether changes lie beside the file that are not in it."""
     log = Path(f"{place}-wal")
     return log.exists() and log.stat().st_size > 0
 
@@ -94,7 +97,7 @@ def _create(place: str, *, migrations: Sequence[Migration]) -> None:
 
 @contextmanager
 def _draft(place: str) -> Iterator[str]:
-    """A file of mode 0600 beside the store, gone afterwards unless it was renamed."""
+    """Yield a file of mode 0600 beside the store, and delete it afterwards unless it was renamed."""
     descriptor, draft = tempfile.mkstemp(prefix=f"{Path(place).name}.new-", dir=Path(place).absolute().parent)
     os.close(descriptor)
     try:
@@ -104,7 +107,7 @@ def _draft(place: str) -> Iterator[str]:
 
 
 def _check(connection: sqlite3.Connection, place: str, *, migrations: Sequence[Migration]) -> None:
-    """The whole file only where it is small: a large one is checked while it is used, if a check is due at all."""
+    """Check the file, the whole of it only if it is small. A large one is checked while in use, if a check is due."""
     if Path(place).stat().st_size == 0:
         raise SqliteError(f"the store {place!r} is empty, which no store is: {REMEDY}")
     if found := finding_of(place):
@@ -134,7 +137,7 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
 
 
 def _migrate(connection: sqlite3.Connection, place: str, *, migrations: Sequence[Migration]) -> None:
-    """All steps or none, and never without a copy of a store that is in use."""
+    """Migrate the store: all steps or none, and never without a copy of a store that is in use."""
     connection.execute("BEGIN IMMEDIATE")
     version = _pragma(connection, "user_version")
     if version < len(migrations):

@@ -1,7 +1,7 @@
 """The statements of the SQLite store on the tables of the journal (`migrations` makes them).
 
-Columns stand in the order of the dataclass whose rows they are. Every key begins with the tenant; only what an owner
-or a clock asks for goes over all of them.
+Columns stand in the order of the dataclass whose rows they are. Every key begins with the tenant. Only queries of an
+owner or a clock go over all tenants.
 """
 
 # ruff: noqa: S608 - what is put together here are constants of this file, and names of columns
@@ -32,7 +32,7 @@ def chosen(
     limit: int,
     behind: tuple[str, str | None] = ("", None),
 ) -> tuple[str, Sequence[str | int]]:
-    """Returns a statement and its values: `select` with its first value, narrowed by the columns that are not None.
+    """Return a statement and its values: `select` with its first value, narrowed by the columns that are not None.
 
     `behind`: a condition (`BEHIND_RUN`, `BEHIND_APPROVAL`) and the id of the row behind which the rows are wanted, or
     None.
@@ -222,7 +222,7 @@ TAKE_DUTY = """INSERT INTO duties (name, owner, until_s) VALUES (?1, ?2, ?4) ON 
 
 
 def prune(connection: sqlite3.Connection, *, before_s: float, limit: int) -> int:
-    """How many rows are gone."""
+    """Delete old runs, up to `limit` rows. Return how many rows are gone."""
     left = limit
     for run in connection.execute(OLD_RUNS, (before_s, limit)).fetchall():
         for statement in PRUNE_PARTS:

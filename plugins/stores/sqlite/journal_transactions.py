@@ -1,9 +1,9 @@
-"""Transactions of the journal on a SQLite connection: what changes together, with its events and audit lines.
+"""Transactions of the journal on a SQLite connection: each change with its events and audit lines.
 
-1. The condition of a change stands in the statement that makes it; ConflictError where it does not hold.
-2. What a run began with stays as it was inserted; its lease is never shortened by a change, only given up.
-3. An approval that nobody decided on leaves an event and an audit line when it ends: only here it is known for sure.
-4. Each line of the audit log is chained to the last one in the transaction of what it tells.
+1. The condition of a change stands in the statement that makes it. ConflictError where it is not met.
+2. The values with which a run began stay as they were inserted. A change never shortens its lease, but may release it.
+3. An approval that expires without a decision leaves an event and an audit line. Only this module sees that for sure.
+4. Each line of the audit log is chained to the last one, in the same transaction as the change that it describes.
 """
 
 import json
@@ -90,7 +90,7 @@ def rule(
 
 
 def _may_decide(connection: sqlite3.Connection, write: DecisionWrite) -> tuple[DecisionResult, Approval | None]:
-    """What the decision would be on the approval as it is; one whose time is over expires."""
+    """Return the result that the decision would have on the approval as it is. Expire one whose time is over."""
     key = (write.tenant, write.approval_id)
     row = connection.execute(journal.ONE_APPROVAL, key).fetchone()
     if row is None:
@@ -105,7 +105,7 @@ def _may_decide(connection: sqlite3.Connection, write: DecisionWrite) -> tuple[D
 
 
 def _decide(connection: sqlite3.Connection, write: DecisionWrite) -> Approval:
-    """Decides on a pending approval."""
+    """Decide on a pending approval."""
     key = (write.tenant, write.approval_id)
     decision = (write.now_s, write.by, write.via, write.comment, write.edited, write.remember)
     state = "approved" if write.approve else "rejected"
@@ -117,7 +117,7 @@ def _decide(connection: sqlite3.Connection, write: DecisionWrite) -> Approval:
 
 
 def _again(approval: Approval, write: DecisionWrite) -> DecisionResult:
-    """What a decision is on an approval that is not pending any more."""
+    """Return the result of a decision on an approval that is not pending any more."""
     if approval.state == "expired":
         return "expired"
     agreed = approval.state in APPROVED and write.edited in (None, approval.edited)
@@ -127,7 +127,7 @@ def _again(approval: Approval, write: DecisionWrite) -> DecisionResult:
 def claim(
     connection: sqlite3.Connection, *, statement: str, values: Sequence[object], owner: str, until_s: float
 ) -> Sequence[StoredRun]:
-    """The runs that `statement` finds, as they are once they are the owner's."""
+    """Claim the runs that `statement` finds. Return them as they are once they are the owner's."""
     found = connection.execute(statement, values).fetchall()
     for key in found:
         connection.execute(journal.CLAIM, (owner, until_s, *key))
@@ -160,7 +160,7 @@ def late(
 def revoke(
     connection: sqlite3.Connection, *, statement: str, values: Sequence[object], audit: Sequence[AuditLine]
 ) -> bool:
-    """Whether there was what `statement` deletes; only then there is something to tell."""
+    """Execute the deletion `statement`, and write `audit` only if it deleted something. Return whether it did."""
     was_there = connection.execute(statement, values).rowcount > 0
     _append(connection, (), audit if was_there else ())
     return was_there
@@ -186,7 +186,7 @@ def expire(connection: sqlite3.Connection, *, now_s: float) -> Sequence[Approval
 def _undecided(
     connection: sqlite3.Connection, statement: str, values: Sequence[object], *, now_s: float
 ) -> Sequence[Approval]:
-    """Ends approvals that nobody decided on, oldest first, and writes that down; those."""
+    """End undecided approvals, oldest first, with their events and audit lines. Return them."""
     rows = connection.execute(statement, values).fetchall()
     ended = sorted(map(APPROVALS.fact, rows), key=attrgetter("created_s", "id"))
     events = [_resolved(a.tenant, a.run_id, a.id, state=a.state, now_s=now_s) for a in ended]
@@ -195,7 +195,7 @@ def _undecided(
 
 
 def _line(approval: Approval, *, now_s: float) -> AuditLine:
-    """What became of an approval without a person."""
+    """Return the audit line of an approval that ended without a person."""
     return AuditLine(
         tenant=approval.tenant,
         caller=approval.caller,

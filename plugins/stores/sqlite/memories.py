@@ -1,6 +1,6 @@
 """The memories of the SQLite store: the methods of `Store` for them, on threads that the store owns.
 
-A list that nobody has changed since it was read needs neither thread.
+A list that has not changed since it was read needs neither thread.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class SqliteMemories(ABC):
-    """The part of a store that keeps memories, in the file `place`."""
+    """The part of a store for memories, in the file `place`."""
 
     def __init__(self, place: str) -> None:
         self._memories = SqliteCache[Recalled](
@@ -45,18 +45,18 @@ class SqliteMemories(ABC):
     ) -> T: ...
 
     def open_memories(self) -> None:
-        """Behind whoever made the file."""
+        """Open the cache and start the index, once the file has been made."""
         self._memories.open()
         self._indexing = asyncio.create_task(self._index())
 
     def close_memories(self) -> None:
-        """Idempotent."""
+        """Close the memories. Idempotent."""
         self._memories.close()
         if self._indexing is not None:
             self._indexing.cancel()
 
     async def _index(self) -> None:
-        """Reads the words of memories once after a migration. Until then they are found by their age alone."""
+        """Index the words of memories once after a migration. Until then they are found by their age alone."""
         try:
             while await self._read(sql.is_unread):
                 await self._write(sql.read_words)

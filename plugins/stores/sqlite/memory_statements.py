@@ -1,9 +1,9 @@
 """Memories in the SQLite store: statements and transactions on a connection.
 
-1. A memory is found by its words. Triggers keep an index of them (`memory_words`) and count how many memories of an
-   owner have each (`memory_word_counts`), so the cost of a look does not grow with the number of memories.
-2. Work that grows with it, such as forgetting all of an owner, is done in steps of `STEP` memories, each a transaction
-   of its own: runs are written in between.
+1. A memory is found by its words. Triggers maintain an index of them (`memory_words`). They count how many memories of
+   an owner have each word (`memory_word_counts`). So the cost of a look does not grow with the number of memories.
+2. Work that grows with it, such as forgetting all of an owner, is done in steps of `STEP` memories. Each step is a
+   transaction of its own, and runs are written in between.
 3. `number` orders memories by age.
 """
 
@@ -56,9 +56,9 @@ _READ_WORDS = "UPDATE memories SET words = ? WHERE number = ?"
 
 
 def remember(connection: sqlite3.Connection, row: Row, *, limit: int) -> tuple[bool, bool]:
-    """Adds a memory; returns whether it is new, and whether more than a step of old ones is still to go.
+    """Add a memory. Return whether it is new, and whether more than a step of old ones is still to go.
 
-    `row` has the fields of `gateway.contracts.store.Memory`. The oldest of the same owner go.
+    `row` has the fields of `gateway.contracts.store.Memory`. The oldest of the same owner are deleted.
     """
     memory_id, tenant, owner, conversation, text, created_s = row
     ((owner_id,),) = connection.execute(_ADD_OWNER, (tenant, owner)).fetchall()
@@ -68,7 +68,7 @@ def remember(connection: sqlite3.Connection, row: Row, *, limit: int) -> tuple[b
 
 
 def drop_oldest(connection: sqlite3.Connection, *, tenant: str, owner: str, limit: int) -> bool:
-    """Deletes up to a step of what is more than `limit`; returns whether there is still more."""
+    """Delete up to a step of the surplus over `limit`. Return whether there is still more."""
     owner_id, kept = connection.execute(OWNER, (tenant, owner)).fetchone()
     surplus = kept - max(limit, 0)
     if surplus > 0:
@@ -77,12 +77,12 @@ def drop_oldest(connection: sqlite3.Connection, *, tenant: str, owner: str, limi
 
 
 def is_unread(connection: sqlite3.Connection) -> bool:
-    """Whether there are memories whose words nobody has read yet."""
+    """Return whether there are memories whose words are not indexed yet."""
     return bool(connection.execute(UNREAD, (1,)).fetchall())
 
 
 def read_words(connection: sqlite3.Connection) -> int:
-    """Puts up to a step of memories into the index whose words nobody has read yet; returns how many."""
+    """Index the words of up to a step of memories that are not indexed yet. Return how many."""
     unread = connection.execute(UNREAD, (STEP,)).fetchall()
     connection.executemany(_READ_WORDS, [(_json_words(text), number) for number, text in unread])
     return len(unread)
@@ -91,7 +91,7 @@ def read_words(connection: sqlite3.Connection) -> int:
 def recall(
     connection: sqlite3.Connection, text: str, *, tenant: str, owner: str, conversation: str | None, limit: int
 ) -> list[tuple[Row, float]]:
-    """Returns the rows of memories, and how much of what `text` tells each has: the best first, then the newest.
+    """Return the rows of memories, and the share of `text` in each: the best first, then the newest.
 
     The weight of a word is the larger the fewer memories have it.
     """
@@ -118,9 +118,9 @@ def _scores(
     weights: Mapping[str, float],
     counts: Mapping[str, int],
 ) -> tuple[dict[int, float], dict[str, frozenset[int]]]:
-    """The weight that memories, by number, have in common with the text, as far as the index was read.
+    """Return the weight that each memory, by number, shares with the text, as far as the index was read.
 
-    Rare words come first. Of the words of which not all was read there is what was.
+    Rare words come first. The second result has, for each word that was not read completely, the numbers that were.
     """
     scores: dict[int, float] = {}
     cut: dict[str, frozenset[int]] = {}
@@ -144,7 +144,7 @@ def _compared(
     weights: Mapping[str, float],
     cut: Mapping[str, frozenset[int]],
 ) -> Iterator[tuple[Row, float]]:
-    """The rows of these memories with their whole scores."""
+    """Yield the rows of these memories with their whole scores."""
     for *row, words in connection.execute(SOME, (json.dumps(numbers),)):
         score = scores[row[6]]
         if cut:
@@ -156,7 +156,7 @@ def _compared(
 def _newest(
     connection: sqlite3.Connection, owner_id: int, places: Iterable[str], *, known: Mapping[int, float], limit: int
 ) -> list[tuple[Row, float]]:
-    """Up to `limit` of those that have nothing in common with the text."""
+    """Return up to `limit` of the newest memories that have nothing in common with the text."""
     if limit <= 0:
         return []
     rows = [
@@ -170,18 +170,18 @@ def _newest(
 
 
 def page(connection: sqlite3.Connection, *, tenant: str, owner: str, before: int | None, limit: int) -> list[Row]:
-    """Up to `limit` rows, the newest first, and behind each its number: those of all conversations."""
+    """Return up to `limit` rows of all conversations, the newest first, each followed by its number."""
     which = (tenant, owner, (1 << 63) - 1 if before is None else before, limit)
     return [row[:7] for row in connection.execute(PAGE, which)]
 
 
 def forget(connection: sqlite3.Connection, ids: Sequence[str], *, tenant: str, owner: str | None) -> int:
-    """Returns how many were there. `owner` None: whoever's of the tenant."""
+    """Delete the memories with these ids. Return how many were there. `owner` None: any owner of the tenant."""
     return connection.execute(FORGET, (json.dumps(list(ids)), tenant, owner)).rowcount
 
 
 def forget_step(connection: sqlite3.Connection, *, tenant: str, owner: str, places: Sequence[str] | None) -> int:
-    """Deletes a step of an owner's memories, of these places or of all; returns how many they were."""
+    """Delete a step of an owner's memories, of these places or of all. Return how many they were."""
     if places is None:
         return connection.execute(FORGET_ALL, (tenant, owner, STEP)).rowcount
     return connection.execute(FORGET_IN, (tenant, owner, places[-1], STEP)).rowcount

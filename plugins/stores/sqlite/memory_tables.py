@@ -1,7 +1,7 @@
 """The migration after which memories belong to end users and are found by their words.
 
-1. A memory has a `number`, which orders memories by age, and `words`, a JSON list; NULL: nobody has read them yet.
-2. Triggers keep the index `memory_words` and the counts in step, and delete an owner with its last memory.
+1. A memory has a `number`, which orders memories by age, and `words`, a JSON list. NULL: they are not indexed yet.
+2. Triggers update the index `memory_words` and the counts, and delete an owner with its last memory.
 """
 
 from collections.abc import Sequence

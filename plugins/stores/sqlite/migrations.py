@@ -1,7 +1,7 @@
-"""The tables of the SQLite store, as the steps that lead to them.
+"""The tables of the SQLite store, as the steps that create them.
 
-`user_version` counts the steps that a file has seen. A step that was released is never changed; a new one is put
-behind it. Every key begins with the tenant, so that an id that somebody guessed or chose names nothing of another.
+`user_version` counts the steps that a file has seen. A released step is never changed; a new one is added behind it.
+Every key begins with the tenant, so that a guessed or chosen id names nothing of another.
 """
 
 import sqlite3
@@ -232,7 +232,7 @@ MIGRATIONS: Sequence[Migration] = (
 
 
 def carry_out(migrations: Iterable[Migration], connection: sqlite3.Connection) -> None:
-    """Executes the statements one by one. They may call `ask_id`, which SQLite does not have."""
+    """Execute the statements one by one. They may call `ask_id`, which SQLite does not have."""
     connection.create_function("ask_id", 3, ask_id, deterministic=True)
     for migration in migrations:
         for statement in migration:

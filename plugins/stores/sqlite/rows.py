@@ -9,7 +9,7 @@ FactT = TypeVar("FactT")
 
 
 class Rows(Generic[FactT]):
-    """Of one dataclass with two or more fields. SQLite has no booleans: they come back from 0 and 1."""
+    """The rows of one dataclass with two or more fields. SQLite has no booleans: they come back from 0 and 1."""
 
     def __init__(self, kind: type[FactT]) -> None:
         self._kind = kind

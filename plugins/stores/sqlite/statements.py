@@ -1,6 +1,6 @@
-"""What the SQLite store keeps besides its journal: statements and transactions on a connection.
+"""The statements and transactions of the SQLite store for everything but its journal.
 
-Rule 1: a change of prompts and services counts the generation on in its own transaction: others notice it by that.
+Rule 1: a change of prompts and services increases the generation in its own transaction. Others notice it by that.
 Rule 2: a service is changed only as the version that its reader saw.
 """
 
@@ -56,31 +56,31 @@ HIDDEN = """SELECT id, run_id, "start", "end", "before", behind, tainted FROM hi
 
 
 def put_prompt(connection: sqlite3.Connection, facts: Row) -> Row:
-    """The prompt's row as it is then; `facts` are its id, tenant, text and time."""
+    """Store a prompt and return its row as it is then. `facts` are its id, tenant, text and time."""
     (row,) = connection.execute(PUT_PROMPT, facts).fetchall()
     connection.execute(NEXT_GENERATION)
     return tuple(row)
 
 
 def delete_prompt(connection: sqlite3.Connection, prompt_id: str, *, tenant: str) -> bool:
-    """Whether there was one."""
+    """Delete a prompt. Return whether there was one."""
     return _counted(connection, DELETE_PROMPT, (tenant, prompt_id))
 
 
 def put_service(connection: sqlite3.Connection, row: Row, *, expected: int) -> bool:
-    """Whatever version the row says. False: the service is not of version `expected` any more."""
+    """Store a service with the version of its row. Return False if it is not of version `expected` any more."""
     if expected == 0:
         return _counted(connection, ADD_SERVICE, row)
     return _counted(connection, CHANGE_SERVICE, (*row, expected))
 
 
 def delete_service(connection: sqlite3.Connection, name: str) -> bool:
-    """Whether there was one."""
+    """Delete a service. Return whether there was one."""
     return _counted(connection, DELETE_SERVICE, (name,))
 
 
 def report_services(connection: sqlite3.Connection, worker: str, rows: Iterable[Row]) -> None:
-    """These are no changes that a process would have to notice: nothing is counted."""
+    """Replace the reports of a worker. They are no changes that a process must notice, so the generation stays."""
     connection.execute(FORGET_TOLD, (worker,))
     connection.executemany(TELL, rows)
 
@@ -95,7 +95,7 @@ def _counted(connection: sqlite3.Connection, statement: str, values: Row) -> boo
 def put_hidden(
     connection: sqlite3.Connection, turn: Row, *, key: str, own_keys: Iterable[str], tenant: str, now_s: float
 ) -> None:
-    """`turn` is a row as `hidden` gives it."""
+    """Store a hidden turn. `turn` is a row as `hidden` returns it."""
     turn_id, run_id, start, end, before, behind, tainted = turn
     values = (turn_id, run_id, start, end, json.dumps(before), json.dumps(behind), tainted, tenant, now_s)
     connection.execute(PUT_HIDDEN, values)
@@ -104,7 +104,7 @@ def put_hidden(
 
 
 def hidden(connection: sqlite3.Connection, keys: Sequence[str], *, tenant: str) -> dict[str, Row]:
-    """The rows of hidden turns by those of the keys that mean one; each turn is read once."""
+    """Return the rows of hidden turns by those of the keys that mean one. Each turn is read once."""
     meant = dict(connection.execute(HIDDEN_KEYS, (tenant, json.dumps(keys))))
     if not meant:
         return {}

@@ -1,8 +1,8 @@
-"""The thread that owns a SQLite connection, from opening to closing; its callers wait on the event loop.
+"""The thread that owns a SQLite connection, from opening to closing. Its callers wait on the event loop.
 
-1. Work that was queued is carried out, whether or not its caller waits on; a caller hears of it after the commit.
-2. Work that waits together is one transaction, and one fsync. What fails or is refused takes no other with it.
-3. Work that failed is undone for good, or its caller gets an error that says that nobody knows.
+1. Queued work is carried out, even if its caller stops waiting. A caller gets the result after the commit.
+2. Work that waits together is one transaction, and one fsync. Work that fails or is refused undoes no other.
+3. Failed work is undone for good, or its caller gets an error that marks the outcome as unknown.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ Settle: TypeAlias = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """`run` does the work and returns what tells the caller; `fail` tells it what went wrong."""
+    """One piece of work. `run` does it and returns the callback for its caller; `fail` reports the error."""
 
     run: Callable[[sqlite3.Connection], Settle]
     fail: Callable[[Exception], None]
@@ -34,8 +34,8 @@ class _Job:
 class SqliteThread:
     """One connection and its thread.
 
-    Work that raises `refusal` is undone alone, and its caller gets just that; whatever else goes wrong is a `failure`:
-    nothing has happened; or `uncertain`: a crash may bring it back.
+    Work that raises `refusal` is undone alone, and its caller gets just that. Any other error is a `failure`, if
+    nothing has happened, or `uncertain`, if a crash may bring it back.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class SqliteThread:
         await asyncio.shield(self._opened)
 
     async def do(self, work: Callable[[sqlite3.Connection], T], *, lasts: Lasts = Lasts.AS_LONG_AS_THE_SYSTEM) -> T:
-        """`work` may be repeated, after a rollback."""
+        """Queue `work` and return its result. It may be repeated, after a rollback."""
         if self._closing:
             raise self._failure(f"the store {self._place!r} is closed")
         answer: asyncio.Future[T] = self._loop.create_future()
@@ -78,7 +78,7 @@ class SqliteThread:
         return await answer
 
     async def close(self) -> None:
-        """Idempotent; what was queued before is carried out."""
+        """Close the connection. Work that was queued before is carried out. Idempotent."""
         if not self._closing:
             self._closing = True
             self._jobs.put(None)
@@ -101,7 +101,7 @@ class SqliteThread:
         self._tell(partial(_resolve, self._ended, None))
 
     def _join(self, job: _Job) -> tuple[bool, list[_Job]]:
-        """The jobs that wait already, and whether more can come."""
+        """Return the jobs that wait already, and whether more can come."""
         batch = [job]
         with suppress(queue.Empty):
             while len(batch) < self._batch:
@@ -136,7 +136,7 @@ class SqliteThread:
             self._tell(*settled)
 
     def _one_by_one(self, transactions: SqliteTransactions, batch: Sequence[_Job], error: Exception) -> None:
-        """After a failure of them together."""
+        """Run the jobs one by one, after a failure of them together."""
         if len(batch) == 1:
             self._fail(batch, error)
             return
@@ -147,7 +147,7 @@ class SqliteThread:
         self._tell(*(partial(job.fail, self._error(error)) for job in batch))
 
     def _beside(self, connection: sqlite3.Connection, job: _Job) -> Settle:
-        """Does one job of several, so that a refusal undoes it alone."""
+        """Run one job of several, so that a refusal undoes it alone."""
         connection.execute("SAVEPOINT job")
         try:
             settle = job.run(connection)

@@ -1,7 +1,7 @@
-"""The three files of a store that is open (database, log, index of the log): whether they are still those, and whole.
+"""The watch over the three files of an open store (database, log, index of the log): unreplaced and whole.
 
-SQLite goes on writing to a file that was deleted, replaced or cut, and says that all is well: it is found out at the
-next start. No file but the log is opened here: closing one would drop the locks that SQLite has on it.
+SQLite continues to write to a file that was deleted, replaced or cut, and reports success. The loss would show at the
+next start. Only the log is opened here: closing another file would drop the locks that SQLite has on it.
 """
 
 import fcntl
@@ -21,7 +21,7 @@ _CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """A log that begins anew has another head."""
+    """The state of the files at one time. A log that begins anew has another head."""
 
     database_bytes: int
     log_bytes: int
@@ -29,7 +29,7 @@ class _Look:
 
 
 class SqliteWatch:
-    """Made once the database is open for writing, so that its log is there; raises OSError if it is not."""
+    """The watch, made once the database is open for writing, so that its log is there. Raises OSError if it is not."""
 
     def __init__(self, place: str) -> None:
         self._database, self._log, self._index = Path(place), Path(f"{place}-wal"), Path(f"{place}-shm")
@@ -43,11 +43,14 @@ class SqliteWatch:
 
     @property
     def has_log(self) -> bool:
-        """Whether there was anything in the log when it was last seen."""
+        """Return whether there was anything in the log when it was last seen."""
         return self._seen.log_bytes > 0
 
     def lost(self) -> str | None:
-        """The reason why nothing that is written now would be there after a restart, and the next step."""
+        """Return why data that is written now would be missing after a restart, and the next step.
+
+        None: it would not.
+        """
         try:
             self._look()
         except SqliteError as error:
@@ -55,23 +58,23 @@ class SqliteWatch:
         return None
 
     def check(self) -> bool:
-        """Raises SqliteError if anything is lost. True: the log is empty and was not.
+        """Raise SqliteError if anything is lost. Return True if the log is empty and was not.
 
-        That is a checkpoint of another program, or a log that was cut: only the next commit tells, which begins the
+        That is a checkpoint of another program, or a log that was cut. Only the next commit shows which: it begins the
         log with a head in the first case, and leaves a hole there in the other.
         """
         before, self._seen = self._seen, self._look()
         return self._seen.log_bytes == 0 < before.log_bytes
 
     def sync_log(self) -> None:
-        """Writes the log through to the disk. Raises OSError."""
+        """Write the log through to the disk. Raises OSError."""
         os.fdatasync(self._descriptor)
 
     def write_log_anew(self) -> None:
-        """Writes the log over itself and through to the disk; the caller holds the lock of writers.
+        """Write the log over itself and through to the disk. The caller must have the lock of writers.
 
-        After an fsync that failed the system takes what it could not write for written: only what is written once
-        more is tried once more. Raises OSError.
+        After a failed fsync the system takes the unwritten data for written. Only data that is written once more is
+        tried once more. Raises OSError.
         """
         with _opened(self._log) as log:
             offset = 0
@@ -81,9 +84,10 @@ class SqliteWatch:
 
     @property
     def may_close(self) -> bool:
-        """Whether SQLite may end in order, where it plays its log into the database and deletes the log by its name.
+        """Return whether SQLite may close normally: it plays its log into the database and deletes the log by its name.
 
-        It still has a log that was deleted, and saves what is in it; whatever else was lost, it would do harm.
+        It still has a log that was deleted, and saves its content. After any other loss, closing normally would do
+        harm.
         """
         if self.lost() is None:
             return True
@@ -98,7 +102,7 @@ class SqliteWatch:
         os.close(self._descriptor)
 
     def _look(self) -> _Look:
-        """As it is now. Raises SqliteError if that is not what was opened."""
+        """Return the state as it is now. Raises SqliteError if the files are not those that were opened."""
         sizes = []
         for file, device, inode in self._files:
             try:

@@ -1,7 +1,7 @@
-"""The tool `execute_command`: runs a command in a sandbox and says how it ended and what it printed.
+"""The tool `execute_command`: it runs a command in a sandbox and reports its exit status and output.
 
-A plain command, one program with its arguments, runs without a shell. Every other text goes to the shell that texts are
-judged for, as it stands, in the same sandbox and environment.
+A plain command, one program with its arguments, runs without a shell. Every other text goes unchanged to the shell for
+which texts are judged, in the same sandbox and environment.
 """
 
 import asyncio
@@ -70,14 +70,14 @@ class Config(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a command runs: the words to execute, none where no shell is there to read it, and its environment."""
+    """The way a command runs: the words to execute, and its environment. No words: there is no shell to read it."""
 
     argv: tuple[str, ...]
     settings: Settings
 
 
 class ExecuteCommand:
-    """Runs each command as a process of its own, and leaves none behind."""
+    """The source of this tool: it runs each command as a process of its own, and leaves none behind."""
 
     def __init__(self, config: Config, *, cwd: Path) -> None:
         self._config = config
@@ -87,14 +87,14 @@ class ExecuteCommand:
 
     @property
     def sandbox(self) -> Level | None:
-        """What confines the commands; None: nothing does, so none is run, or it was not tried yet."""
+        """Return the confinement of the commands. None: there is none, so no command runs, or it was not tried yet."""
         return self._choice.level
 
     async def list_tools(self) -> Sequence[ToolSpec]:
         return (_spec(self._config),)
 
     async def refusal(self, call: ToolCall, exchange: Exchange) -> str | None:  # noqa: ARG002 (as for `call`)
-        """What is no command, and any command where nothing confines it."""
+        """Return why the call cannot run: it is no command, no shell can read it, or nothing confines it."""
         if problem := _problem(call.arguments.get("command")):
             return f"The command was not run: {problem}."
         if not way_to_run(call.arguments["command"]).argv:
@@ -130,11 +130,11 @@ class ExecuteCommand:
         return _result(finished, order)
 
     def bound(self, arguments: Json, values: Values) -> Json:
-        """See `Binder`: a value is a word of the command, or a part of one."""
+        """Put values into the command as words, or as parts of words. See `Binder`."""
         return filled_object(arguments, values, writers={"command": command_with})
 
     async def choose(self) -> Choice:
-        """The confinement, found out once; a machine that had none is asked again the next time."""
+        """Choose the confinement once. If the machine had none, try again at the next call."""
         async with self._choosing:
             if self._choice.level is None:
                 with suppress(OSError):
@@ -143,7 +143,7 @@ class ExecuteCommand:
             return self._choice
 
     async def close(self) -> None:
-        """Every command ends with its call."""
+        """Do nothing: every command ends with its call."""
 
     def _order(self, way: Way) -> Order:
         return Order(
@@ -158,7 +158,7 @@ class ExecuteCommand:
 
 
 def way_to_run(command: str) -> Way:
-    """The same for the same text, whoever allowed it: what is known to be harmless is held to it by its environment."""
+    """Return the way to run a text, which depends on the text alone. Harmless texts get a restricting environment."""
     try:
         script, _ = read_command(command)
     except Objection:
@@ -168,7 +168,7 @@ def way_to_run(command: str) -> Way:
 
 
 def _arguments(command: str, *, prelude: str) -> tuple[str, ...]:
-    """The words of a plain command whose program is there; everything else through the shell."""
+    """Return the words of a plain command if its program exists. All other texts go through the shell."""
     with suppress(Objection):
         argv = None if prelude else parse(command).argv
         if argv is not None and program(argv[0]) is not None:

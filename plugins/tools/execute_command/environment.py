@@ -1,7 +1,7 @@
-"""The environment in which commands run: ours alone, the same on every machine; nothing of the gateway's is inherited.
+"""The environment in which commands run: the same on every machine, with nothing inherited from the gateway.
 
-A text that is known to be harmless gets HARMLESS besides: what keeps the programs of the tables from the files that
-name other programs to run. The work folder, which is HOME, may hold any of these files.
+A text that is known to be harmless also gets HARMLESS. It stops the programs of the tables from reading files that name
+other programs to run. The work folder, which is HOME, may contain any of these files.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""Puts the values of a workflow into a shell command as words, of which a shell reads nothing as its own language.
+"""The values of a workflow in a shell command: as words, of which a shell reads nothing as its own language.
 
 A value is quoted for the place where its reference stands: outside quotes, within single or within double quotes. Every
 other place (a substitution, an expansion, arithmetic, a here-document, a comment, behind a backslash) is refused.
@@ -15,7 +15,7 @@ _OPENERS = ("`", "$(", "${", "$[", "$'", '$"', "<<", "((")
 
 
 def command_with(pieces: Sequence[str | Value]) -> str:
-    """Returns the command. Raises ValueError for a reference where no value can stand."""
+    """Return the command. Raises ValueError for a reference where no value can stand."""
     parts: list[str] = []
     reader = _Reader()
     for piece in pieces:
@@ -48,7 +48,7 @@ def _quoted(value: Value, reader: "_Reader") -> str:
 
 
 class _Reader:
-    """Where in a command the next character stands, as a POSIX shell reads it (XCU 2.2, 2.3)."""
+    """The place in a command of the next character, as a POSIX shell reads it (XCU 2.2, 2.3)."""
 
     def __init__(self) -> None:
         self.place: _Place = "outside"
@@ -60,7 +60,10 @@ class _Reader:
 
     @property
     def is_between_words(self) -> bool:
-        """Whether nothing here is no word: it joins no two characters, and no redirection takes the next word."""
+        """Return whether an absent value here gives no word.
+
+        It then joins no two characters, and no redirection takes the next word.
+        """
         return self.place == "outside" and self._last in " \t\n" and self._last_mark not in "<>"
 
     def read(self, text: str) -> None:

@@ -1,8 +1,8 @@
 """The tool `execute_sql`: one statement on one database, and its rows as JSON.
 
-1. Whether something can be written is decided by the connection (read-only file, read-only transaction, authorizer,
-   role), never by the words of the statement.
-2. One statement a call, on a connection of its own; nothing of it stays but what was committed.
+1. The connection decides whether something can be written (read-only file, read-only transaction, authorizer, role),
+   never the words of the statement.
+2. One statement a call, on a connection of its own. Only committed changes remain.
 3. Time, rows and bytes are bounded. A call that is cancelled or late is rolled back.
 4. A statement that runs because it was judged harmless does so only while the database itself agrees.
 """
@@ -47,7 +47,7 @@ class Config(BaseModel):
     @field_validator("url")
     @classmethod
     def _is_known(cls, url: str) -> str:
-        """No message repeats the URL: it may hold a password."""
+        """Check the form of the URL. No message repeats it, because it may contain a password."""
         if url.startswith(POSTGRES):
             if importlib.util.find_spec("asyncpg") is None:
                 raise ValueError("PostgreSQL needs asyncpg: pip install 'twolane[postgres]'")
@@ -72,7 +72,7 @@ class ExecuteSql:
         return (replace(flags, description=description, parameters=_parameters(mark)),)
 
     def bound(self, arguments: Json, values: Values) -> Json:
-        """See `Binder`: a value is bound to the statement, never a part of it. Raises ValueError."""
+        """Bind values to the statement: a value is never a part of it. See `Binder`. Raises ValueError."""
         bound: list[object] = []
 
         def write(pieces: Sequence[str | Value]) -> str:
@@ -86,7 +86,7 @@ class ExecuteSql:
         return {**filled, "params": bound} if bound else filled
 
     async def refusal(self, call: ToolCall, exchange: Exchange) -> str | None:  # noqa: ARG002 - as for `call`
-        """More than one statement, and what the connection would not let it do."""
+        """Return why the call cannot run: several statements, or one that the connection would not let run."""
         statement = _statement(call)
         if isinstance(statement, str):
             return statement
@@ -94,7 +94,10 @@ class ExecuteSql:
         return reason and f"The statement failed: {reason}."
 
     async def examine(self, call: ToolCall, exchange: Exchange) -> Verdict | None:  # noqa: ARG002 - as for `call`
-        """The database's own doubt. Where it is away, the text must be harmless to every database that we can read."""
+        """Return the database's own doubt.
+
+        If it is away, the text must be harmless to every database that we can read.
+        """
         statement = _statement(call)
         if isinstance(statement, str):
             return None  # it fails, whoever lets it run
@@ -132,7 +135,7 @@ def _engine(config: Config) -> Engine:
 
 
 def _statement(call: ToolCall) -> Statement | str:
-    """What is to run, or what is wrong with the arguments."""
+    """Return the statement to run, or the problem with the arguments."""
     sql, params = call.arguments.get("sql"), call.arguments.get("params", [])
     if not isinstance(sql, str) or not sql.strip():
         return "`sql` is missing, or is not a text."

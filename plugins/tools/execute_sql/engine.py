@@ -1,4 +1,4 @@
-"""What every database of `execute_sql` is asked: one statement, with values, and what came of it."""
+"""The interface of every database of `execute_sql`: one statement, with values, and its result."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -12,7 +12,7 @@ class StatementError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One statement; `params` are bound to it in their order, never pasted.
+    """One statement. `params` are bound to it in their order, never pasted.
 
     `harmless`: it was let through as one that only reads, so it fails where it would do anything else.
     """
@@ -24,31 +24,31 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """Why an engine does not hold a statement harmless: the rule's name, and a sentence for a person."""
+    """The reason why an engine does not consider a statement harmless: the rule's name, and a sentence for a person."""
 
     rule: str
     reason: str
 
 
 class Engine(Protocol):
-    """One database. Each statement has a connection of its own, and nothing of it stays but what it committed."""
+    """One database. Each statement has a connection of its own, and only its committed changes remain."""
 
     async def run(self, statement: Statement, table: SqlRows) -> None:
-        """Fills `table`; raises StatementError. Once it has ended, the statement changes nothing any more."""
+        """Fill `table`. Raises StatementError. After the end of this method, the statement changes nothing any more."""
         ...
 
     async def refused(self, statement: Statement) -> str | None:
-        """Why `run` would not run it, as far as that can be told without running it."""
+        """Return why `run` would refuse it, as far as that can be determined without running it."""
         ...
 
     async def doubt(self, statement: Statement) -> Doubt | None:
-        """Returns why the database itself does not hold the statement harmless; None: it does.
+        """Return why the database itself does not consider the statement harmless. None: it does.
 
         Also None where the statement cannot be compiled now: `run` looks again, and fails a harmless statement that is
-        not. Raises StatementError where the database cannot be asked.
+        not. Raises StatementError where the database cannot be reached.
         """
         ...
 
     async def close(self) -> None:
-        """Idempotent."""
+        """Close the engine. Idempotent."""
         ...

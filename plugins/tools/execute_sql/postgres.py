@@ -1,4 +1,4 @@
-"""PostgreSQL: a connection and a transaction for each statement, and what the server itself says of one.
+"""PostgreSQL: a connection and a transaction for each statement, and the server's own judgement of one.
 
 1. A statement that was judged harmless runs in a read-only transaction that is rolled back, right behind another look.
 2. To look runs and plans nothing of the statement: the server parses and analyses it, and the catalogue is read.
@@ -62,7 +62,7 @@ class _Cursor(Protocol):
 
 
 class _Prepared(Protocol):
-    """What is used of asyncpg's prepared statement; asyncpg has no types of its own."""
+    """The part of asyncpg's prepared statement that is used here. asyncpg has no types of its own."""
 
     def get_attributes(self) -> Sequence[_Attribute]: ...
 
@@ -92,7 +92,7 @@ class _Connection(Protocol):
 
 
 class Postgres:
-    """The engine of one database. The connection that looks stays open; each statement has one of its own."""
+    """The engine of one database. The connection that looks stays open. Each statement has one of its own."""
 
     def __init__(self, url: str, *, read_only: bool, timeout_s: float) -> None:
         self._url = url
@@ -150,7 +150,7 @@ class Postgres:
 
     @asynccontextmanager
     async def _look(self) -> AsyncIterator[_Connection]:
-        """The connection that looks, for one look at a time; it is left where a look was cut short."""
+        """Yield the connection that looks, for one look at a time. If a look is cut short, the connection is closed."""
         async with self._looks:
             connection, self._looking = self._looking, None
             if connection is None or connection.is_closed():
@@ -179,7 +179,7 @@ class Postgres:
 
 
 async def _looked(connection: _Connection, sql: str, known: Known) -> Doubt | None:
-    """What the server makes of the statement. Raises its error where it cannot analyse it as a query."""
+    """Return the server's doubt about the statement. Raises its error where it cannot analyse it as a query."""
     doubt = await Catalogue(cast(Fetch, connection.fetch), known).doubt(sql)
     if doubt is not None or _SHOW.fullmatch(sql):
         return doubt
@@ -196,7 +196,7 @@ async def _looked(connection: _Connection, sql: str, known: Known) -> Doubt | No
 
 
 def _bound(prepared: _Prepared, params: Sequence[object]) -> Sequence[object]:
-    """The values as the server's types want them. Raises StatementError."""
+    """Return the values as the server's types require. Raises StatementError."""
     types = prepared.get_parameters()
     if len(types) != len(params):
         raise StatementError(f"it has {len(types)} parameters, and `params` has {len(params)} values")
@@ -210,7 +210,7 @@ def _bound(prepared: _Prepared, params: Sequence[object]) -> Sequence[object]:
 
 
 async def _connected(url: str, settings: dict[str, str], *, cached: int) -> _Connection:
-    """Raises StatementError."""
+    """Connect to the server. Raises StatementError."""
     try:
         connection: _Connection = await asyncpg.connect(url, statement_cache_size=cached, server_settings=settings)
     except (OSError, ValueError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
@@ -224,7 +224,7 @@ async def _ended(connection: _Connection) -> None:
 
 
 class _Meter(asyncio.Protocol):
-    """Stands between a transport and its protocol, and ends a connection that brings too much."""
+    """The meter between a transport and its protocol. It ends a connection that brings too much."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -255,7 +255,7 @@ class _Meter(asyncio.Protocol):
 
 @contextmanager
 def _failures(meter: _Meter | None = None) -> Iterator[None]:
-    """Whatever goes wrong between us and the server, as StatementError."""
+    """Convert every failure between the gateway and the server to StatementError."""
     try:
         yield
     except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:

@@ -1,4 +1,4 @@
-"""What the words of a statement can mean to PostgreSQL: functions, operators, casts, views, by the server's catalogue.
+"""The possible meanings of a statement's words to PostgreSQL: functions, operators, casts, views, by its catalogue.
 
 1. Any word of the text counts, also one in a comment or a quote: nothing here relies on how we would split the text.
 2. Harmless are functions that came with the server, an extension or a type, in C, and are not volatile, or on our list.
@@ -44,7 +44,7 @@ _IMPLIED: Final = ("=", "<>", "<", "<=", ">", ">=", "~~", "!~~", "~~*", "!~~*", 
 
 
 def _harmless(listed: str, acting: str = "$2") -> str:
-    """Whether `p`, a row of pg_proc, does no more than read. `listed`: whether a volatile one may be called.
+    """Return the condition that `p`, a row of pg_proc, only reads. `listed`: whether a volatile one may be called.
 
     `acting`: names of those that act though they are not volatile.
     """
@@ -59,7 +59,7 @@ _ODD: Final = "~ '[^[:alnum:]_$]'"  # of a name: no word by itself
 
 
 def _written(name: str) -> str:
-    """Whether the text $5 may hold this odd name; in quotes a quote is doubled."""
+    """Return the condition that the text $5 may contain this odd name. In quotes a quote is doubled."""
     return f"({name} {_ODD} AND position(replace({name}, '\"', '\"\"') IN $5) > 0)"
 
 
@@ -146,14 +146,14 @@ SELECT p.proname, p.provolatile = 'v', {_harmless("true")} FROM (
 
 
 class Fetch(Protocol):
-    """Runs one query of ours."""
+    """The function that runs one query of ours."""
 
     def __call__(self, sql: str, *params: object) -> Awaitable[Sequence[Sequence[Any]]]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Type:
-    """One whose values a user's function makes or compares, or that holds such values."""
+    """A type whose values a user's function makes or compares, or that contains such values."""
 
     kind: str  # "domain", "ordered"
     name: str
@@ -163,7 +163,7 @@ class _Type:
 
 @dataclass(slots=True)
 class Known:
-    """What the catalogue answered, as far as it cannot have changed since."""
+    """The answers of the catalogue, as far as they cannot have changed since."""
 
     #: Numbers of the server's own functions and operators that do no more than read.
     functions: set[int] = field(default_factory=set)
@@ -176,7 +176,7 @@ class Known:
     behind: dict[tuple[frozenset[int], bool], Doubt | None] = field(default_factory=dict)
 
     def at(self, snapshot: str) -> None:
-        """Forgets what another snapshot may see otherwise."""
+        """Forget the answers that may differ in another snapshot."""
         if snapshot != self.snapshot:
             self.snapshot, self.types = snapshot, None
             self.behind.clear()
@@ -190,7 +190,7 @@ class Catalogue:
         self._known = known
 
     async def doubt(self, sql: str) -> Doubt | None:
-        """Returns what the words of `sql` may reach that is not known to be harmless."""
+        """Return the doubt about an object that the words of `sql` may reach and that is not known to be harmless."""
         if _ESCAPED_NAME.search(sql):
             return Doubt("engine", "Names in it may be written with escapes.")
         every = _spellings(_WORD.findall(sql))
@@ -217,7 +217,10 @@ class Catalogue:
         return await self._behind(frozenset(relations), explains=explains) if relations else None
 
     async def _behind(self, relations: frozenset[int], *, explains: bool) -> Doubt | None:
-        """Returns what stands behind these, asked for once as long as nobody writes."""
+        """Return the doubt about the objects behind these relations.
+
+        The answer is cached as long as nothing is written.
+        """
         behind, asked = self._known.behind, (relations, explains)
         if asked not in behind:
             if len(behind) >= _KEPT:
@@ -226,7 +229,7 @@ class Catalogue:
         return behind[asked]
 
     async def _followed(self, relations: frozenset[int], acting_types: set[int], explains: bool) -> Doubt | None:
-        """Follows views, row security and heirs down to tables."""
+        """Follow views, row security and heirs down to tables."""
         trees: dict[str, set[str]] = {"runs": set(), "planned": set()}
         reached = set[int]()
         for kind, text, number in await self._fetch(_BEHIND, sorted(relations), explains):
@@ -249,7 +252,7 @@ class Catalogue:
         return None
 
     async def _by_number(self, *found: Named) -> Sequence[tuple[str, bool]]:
-        """(name, whether it is volatile) of the functions among these, and of those of the operators, that may act."""
+        """Return (name, whether it is volatile) of those functions that may act, also of those behind the operators."""
         functions = {number for one in found for number in one.functions} - self._known.functions
         operators = {number for one in found for number in one.operators} - self._known.operators
         if not functions and not operators:
@@ -274,9 +277,11 @@ _REASONS: Final = {
 
 
 def _of_types(types: Sequence[_Type], every: frozenset[str], sql: str) -> Doubt | None:
-    """A value that becomes one of a domain runs its constraints, and sorting runs what a type is sorted by.
+    """Return the doubt about types whose values act when they are made or sorted.
 
-    So does a value that holds one; a text that names a table only makes such a value by converting another one to it.
+    A value that becomes one of a domain runs the domain's constraints, and so does a value that contains one. Sorting
+    runs the functions by which a type is sorted. A text that names a table only makes such a value by converting
+    another one to it.
     """
     converts = _CONVERTS.search(sql) is not None
     for one in types:
@@ -290,7 +295,7 @@ _ASCII_LOWER: Final = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
 def _spellings(found: Iterable[str]) -> list[str]:
-    """The words as the server may read them: in lower case (of ASCII alone, or of all), cut, and behind a number."""
+    """Return the words as the server may read them: in lower case (of ASCII, or of all), cut, and behind a number."""
     names = set[str]()
     for word in set(found):
         for name in (word, word.lstrip("0123456789")):

@@ -1,4 +1,4 @@
-"""What PostgreSQL refuses by the first words of a statement alone, in its own words; nothing is sent to find out."""
+"""The statements that PostgreSQL refuses by their first words alone, with its messages. The server is not contacted."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -12,7 +12,7 @@ _DEFINED: Final = words("table index view sequence schema function procedure tri
 
 
 def refused_by_postgres(sql: str, *, read_only: bool) -> str | None:
-    """The server's error for several statements, and for writing in a read-only transaction, where that is certain."""
+    """Return the server's error for several statements, or for writing in a read-only transaction, if it is certain."""
     tokens = lex(sql, traits=TRAITS["postgresql"], dialect="postgresql").tokens
     while tokens and tokens[0] == ("punct", ";"):
         tokens = tokens[1:]
@@ -31,7 +31,10 @@ def _several(tokens: Sequence[Token]) -> bool:
 
 
 def _tag(tokens: Sequence[Token]) -> str | None:
-    """The name of the command as the server says it; None: it reads, or its name depends on more than two words."""
+    """Return the name of the command as in the server's messages.
+
+    None: it reads, or its name depends on more than two words.
+    """
     first, second = tokens[0].text, tokens[1].text if len(tokens) > 1 else ""
     if first in _WRITES and second:
         return first.upper()

@@ -21,7 +21,7 @@ _VARIABLES: Final = ("{VAR ", "{PARAM ", "{COERCETODOMAINVALUE ")
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Numbers of what trees name."""
+    """The numbers of the objects that trees name."""
 
     functions: list[int]
     operators: list[int]
@@ -30,7 +30,7 @@ class Named:
 
 
 def named(trees: str) -> Named:
-    """What these trees name, one behind the other."""
+    """Return the objects that these trees name. The trees follow one another in the text."""
     return Named(
         functions=sorted(_numbers(_FUNCTIONS, trees)),
         operators=sorted(_numbers(_OPERATORS, trees)),
@@ -40,12 +40,12 @@ def named(trees: str) -> Named:
 
 
 def constant_calls(tree: str) -> Named:
-    """What its calls name whose arguments hold no variable: the planner may make them to simplify the tree."""
+    """Return the objects named by calls without variables: the planner may make such calls to simplify the tree."""
     return named(" ".join(call for call in _calls(tree) if not any(variable in call for variable in _VARIABLES)))
 
 
 def _calls(tree: str) -> Iterator[str]:
-    """Each call from its opening brace to its closing one."""
+    """Yield each call from its opening brace to its closing one."""
     ends: dict[int, int] = {}
     opened: list[int] = []
     for brace in _BRACES.finditer(tree):

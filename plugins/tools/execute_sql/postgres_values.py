@@ -1,4 +1,4 @@
-"""Values of JSON as PostgreSQL's types want them: a parameter's type is the server's word, its value the model's."""
+"""Values of JSON as PostgreSQL's types require: a parameter's type is the server's word, its value the model's."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from uuid import UUID
 
 
 def bound(value: object, kind: str) -> object:
-    """`value` for a parameter of the type `kind`. Raises ValueError or ArithmeticError where it is none."""
+    """Return `value` for a parameter of the type `kind`. Raises ValueError or ArithmeticError where it does not fit."""
     if value is None:
         return None
     if kind.endswith("[]"):

@@ -1,4 +1,4 @@
-"""The rows of an SQL result as compact JSON for a model: bounded in number and size, and any value is told somehow."""
+"""The rows of an SQL result as compact JSON for a model, bounded in number and size. Every value has a form."""
 
 import json
 import math
@@ -21,7 +21,7 @@ class SqlRows:
     changed: int | None = None
 
     def add(self, row: Sequence[object]) -> bool:
-        """Whether there is room for another."""
+        """Add a row if there is room. Return whether there was."""
         text = json.dumps([_cell(value) for value in row], ensure_ascii=False, separators=(",", ":"), default=str)
         self.size_bytes += len(text.encode("utf-8", "replace")) + len(",")
         self.truncated = len(self.rows) == self.max_rows or self.size_bytes > self.max_bytes

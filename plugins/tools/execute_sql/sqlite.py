@@ -1,8 +1,8 @@
-"""SQLite: one file, a connection and a thread for each statement, and what SQLite's own parser says of one.
+"""SQLite: one file, a connection and a thread for each statement, and the judgement of SQLite's own parser.
 
-1. A statement stops between two steps of SQLite's machine. One step takes about a second at most (`sqlite_bounds`);
-   what is left of it goes on alone, to no effect.
-2. A harmless statement runs under the rules that it was examined under: there is no gap between look and run.
+1. A statement stops between two steps of SQLite's machine. One step takes about a second at most (`sqlite_bounds`). The
+   rest of it continues alone, to no effect.
+2. A harmless statement runs under the rules under which it was examined: there is no gap between look and run.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ class Sqlite:
         return await asyncio.to_thread(self._doubt, statement)
 
     async def close(self) -> None:
-        """Nothing outlives a call."""
+        """Do nothing: no connection outlives a call."""
 
     def _run(
         self, statement: Statement, table: SqlRows, stop: threading.Event, committing: threading.Event
@@ -157,7 +157,7 @@ class Sqlite:
 
 
 def _prepared(connection: sqlite3.Connection, sql: str) -> frozenset[str]:
-    """Opens the virtual tables that `sql` may read, which prepare statements of their own then; returns all modules."""
+    """Open the virtual tables that `sql` may read, which then prepare statements of their own. Return all modules."""
     tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage = 0").fetchall()
     text = sql.lower()
     for name in (*(name for (name,) in tables), *(name for name in READABLE if name in text)):
@@ -167,7 +167,10 @@ def _prepared(connection: sqlite3.Connection, sql: str) -> frozenset[str]:
 
 
 def _compiled(connection: sqlite3.Connection, statement: Statement) -> Sequence[tuple[Any, ...]]:
-    """Has the statement compiled, and returns its steps as EXPLAIN tells them; EXPLAIN does nothing else. Raises."""
+    """Compile the statement and return its steps as rows of EXPLAIN, which does nothing else.
+
+    Raises SQLite's errors.
+    """
     params = _bound(statement.params)
     if _EXPLAINS.match(statement.sql):
         connection.execute(statement.sql, params).close()
@@ -186,7 +189,7 @@ def _step(connection: sqlite3.Connection, statement: Statement, table: SqlRows, 
 
 
 def _bound(params: Sequence[object]) -> Sequence[object]:
-    """The values as SQLite takes them. Raises ValueError."""
+    """Return the values if SQLite accepts them. Raises ValueError."""
     for number, value in enumerate(params, start=1):
         if not isinstance(value, str | int | float | None):
             raise ValueError(f"the parameter {number} is a list or an object: SQLite binds text, numbers and null")

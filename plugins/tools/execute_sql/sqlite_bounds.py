@@ -1,6 +1,6 @@
-"""How long a value of a statement may be, so that one step of SQLite's machine takes about a second and no more.
+"""The bounds of a statement's values, so that one step of SQLite's machine takes about a second and no more.
 
-SQLite is interrupted between two steps only. Most functions take time in proportion to their values; those below
+SQLite is interrupted between two steps only. Most functions take time in proportion to their values. Those below
 compare each place of one value with each place of another. Seconds are of one core, SQLite 3.40, measured in 0032.
 """
 
@@ -28,13 +28,13 @@ _PRODUCTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The longest value of one statement in bytes, and the function that makes it so; None: it is the same for all."""
+    """The longest value of one statement in bytes, and the function that requires it. None: the general bound."""
 
     value_bytes: int = VALUE_BYTES
     function: str | None = None
 
     def explained(self, message: str) -> str:
-        """Returns SQLite's words about a value or a pattern that is too long, with the bound that it met."""
+        """Return SQLite's message about a value or a pattern that is too long, with the bound that it met."""
         if "too big" in message:
             where = f" where a statement calls `{self.function}`" if self.function else ""
             return f"{message}: a value has at most {self.value_bytes} bytes{where}"
@@ -44,7 +44,7 @@ class Bound:
 
 
 def bound_of(steps: Iterable[tuple[object, ...]]) -> Bound:
-    """Returns the bound of a statement whose rows of EXPLAIN are `steps`, those of its triggers among them."""
+    """Return the bound of a statement whose rows of EXPLAIN are `steps`, those of its triggers among them."""
     bound = Bound()
     for step in steps:
         call = str(step[5])

@@ -1,4 +1,4 @@
-"""What a statement may ask of SQLite: the rules of its authorizer, which SQLite's own parser consults."""
+"""The rules for a statement in SQLite's authorizer, which SQLite's own parser consults."""
 
 import sqlite3
 from collections.abc import Callable, Collection
@@ -57,7 +57,7 @@ ACTING_STEPS: Final = frozenset(("Vacuum", "IncrVacuum", "JournalMode", "Checkpo
 
 
 def runs(*, read_only: bool) -> Authorize:
-    """The rules of a statement that a person, or the operator's configuration, lets run."""
+    """Return the rules of a statement that a person, or the operator's configuration, lets run."""
 
     def authorize(action: int, first: str | None = None, second: str | None = None, *_: str | None) -> int:
         if action in _NEVER or (read_only and action not in _READING):
@@ -72,9 +72,9 @@ def runs(*, read_only: bool) -> Authorize:
 
 
 def reads(modules: Collection[str], denied: list[str]) -> Authorize:
-    """The rules of a statement that nobody was asked about: it reads tables, and calls functions known to be pure.
+    """Return the rules of a statement that runs without approval: it reads tables, and calls only pure functions.
 
-    `modules` are those of the connection, in lower case. What is denied is added to `denied`, in words.
+    `modules` are those of the connection, in lower case. Each denied action is added to `denied`, in words.
     """
 
     def authorize(action: int, first: str | None = None, second: str | None = None, *_: str | None) -> int:

@@ -1,4 +1,4 @@
-"""Puts the values of a workflow into an SQL statement as parameters, which the driver binds: none becomes SQL.
+"""The values of a workflow in an SQL statement: as parameters, which the driver binds. None becomes SQL.
 
 A reference outside quotes becomes a placeholder, and so does one that fills a string. One within a longer string
 becomes a placeholder that `||` joins to the rest. No value can stand in a comment, a quoted name or any other literal.
@@ -32,7 +32,7 @@ _WORD = re.compile(r"[\w$@:#\ue000\ue001]")
 
 
 class _Writer:
-    """One statement as it is written."""
+    """The writer of one statement."""
 
     def __init__(self, values: Sequence[Value], dialect: Dialect) -> None:
         self._values = values
@@ -41,14 +41,14 @@ class _Writer:
         self.bound: list[object] = []
 
     def plain(self, text: str) -> str:
-        """SQL outside quotes: a value as it is, of its type; an object or a list as JSON."""
+        """Write SQL outside quotes. A value has its own type; an object or a list is JSON text."""
         for found in _MARK.finditer(text):
             if _WORD.match(text[found.end() : found.end() + 1]) or _WORD.match(text[found.start() - 1 : found.start()]):
                 raise self._refused(found, "as a part of a word")
         return _MARK.sub(lambda found: self._placeholder(_bindable(self._of(found))), text)
 
     def string(self, literal: str) -> str:
-        """A string `'...'`: its values are texts."""
+        """Write a string `'...'`: its values are texts."""
         inside = literal[1:-1]
         if (whole := _MARK.fullmatch(inside)) is not None:
             return self._placeholder(self._of(whole).text)
@@ -61,7 +61,7 @@ class _Writer:
         return f"({' || '.join([*parts, rest])})" if parts else literal
 
     def other(self, text: str) -> str:
-        """A comment, a name, a literal of another kind: as it is, without values."""
+        """Write a comment, a name or a literal of another kind unchanged. Raises ValueError if it has a value."""
         if (found := _MARK.search(text)) is not None:
             raise self._refused(found, "in a comment, a quoted name or an unusual literal")
         return text
@@ -79,7 +79,7 @@ class _Writer:
 
 
 def statement_with(pieces: Sequence[str | Value], *, dialect: Dialect) -> tuple[str, list[object]]:
-    """Returns the statement and what is bound to its placeholders, in their order.
+    """Return the statement and the values bound to its placeholders, in their order.
 
     Raises ValueError for a reference where no value can stand.
     """
@@ -121,5 +121,5 @@ def _comment_end(text: str, at: int, *, nests: bool) -> int:
 
 
 def _bindable(value: Value) -> object:
-    """A value that a driver takes: what JSON has besides objects and lists, which are texts."""
+    """Return a value that a driver accepts: objects and lists become texts."""
     return value.text if isinstance(value.value, dict | list) else value.value

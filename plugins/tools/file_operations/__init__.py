@@ -1,4 +1,4 @@
-"""The tool `file_operations`: reads, lists, looks for and writes files beneath the operator's folders."""
+"""The tool `file_operations`: it reads, lists, finds and writes files beneath the operator's folders."""
 
 import asyncio
 import codecs
@@ -40,7 +40,10 @@ class Config(BaseModel):
 
 
 class FileOperations:
-    """Runs each operation in a thread; a write that is cancelled has either happened whole or not at all."""
+    """The source of this tool: it runs each operation in a thread.
+
+    A cancelled write has happened whole or not at all.
+    """
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -58,15 +61,18 @@ class FileOperations:
             raise
 
     def bound(self, arguments: Json, values: Values) -> Json:
-        """See `Binder`: a value stays below the place of its reference."""
+        """Put values into the path: a value stays below the place of its reference. See `Binder`."""
         return filled_object(arguments, values, writers={"path": path_with})
 
     async def refusal(self, call: ToolCall, exchange: Exchange) -> str | None:  # noqa: ARG002 (as for `call`)
-        """Paths outside and through links, writing where it is off: nobody needs to be asked about these."""
+        """Return why the call cannot run: a path outside or through a link, or writing where it is off.
+
+        No approval is requested for such a call.
+        """
         return await asyncio.to_thread(self._refusal, call.arguments)
 
     async def close(self) -> None:
-        """Holds nothing open."""
+        """Do nothing: the tool leaves no file open."""
 
     def _refusal(self, arguments: Json) -> str | None:
         try:
@@ -136,7 +142,11 @@ class FileOperations:
         return (*candidates[0], None)
 
     def _candidates(self, path: str) -> list[tuple[Folder, tuple[str, ...]]]:
-        """Where `path` may be: beneath each root, and where it begins with a root's own spelling, beneath that."""
+        """Return the places that `path` may mean.
+
+        It may lie beneath each root. If it begins with a root's own spelling, it may lie beneath that. Raises
+        RefusedError if it is outside all folders.
+        """
         found = []
         if not path.startswith("/"):
             names = components(path)

@@ -1,6 +1,6 @@
-"""Opening paths beneath a folder: nothing above it is ever reached, and no link is ever followed.
+"""The opening of paths beneath a folder: nothing above it is ever reached, and no link is ever followed.
 
-The kernel resolves where it can (openat2, Linux 5.6); elsewhere each component is opened by itself with O_NOFOLLOW.
+The kernel resolves where it can (openat2, Linux 5.6). Elsewhere each component is opened by itself with O_NOFOLLOW.
 Either way nothing is checked first and opened later, so there is no gap in which a path could be changed.
 """
 
@@ -33,11 +33,11 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class RefusedError(Exception):
-    """What is asked for lies outside, leads through a link or is no ordinary file; the text is for whoever asked."""
+    """A path that lies outside, leads through a link or is no ordinary file. The text is for the caller of the tool."""
 
 
 def components(path: str) -> tuple[str, ...]:
-    """The names in a relative path, `.` and `..` resolved by spelling; () is the folder itself.
+    """Return the names in a relative path, `.` and `..` resolved by spelling. () is the folder itself.
 
     Raises RefusedError for a path that leaves, is absolute, or is not plainly a path.
     """
@@ -67,7 +67,7 @@ def components(path: str) -> tuple[str, ...]:
 
 
 def open_beneath(root: int, names: Sequence[str], flags: int) -> int:
-    """A descriptor for `names` beneath the open folder `root`; it never blocks and is not inherited.
+    """Open `names` beneath the open folder `root` and return the descriptor. It never blocks and is not inherited.
 
     Raises RefusedError for a link or an escape, OSError for the rest. Creates nothing.
     """
@@ -81,7 +81,7 @@ def open_beneath(root: int, names: Sequence[str], flags: int) -> int:
 
 
 def open_by_kernel(root: int, names: Sequence[str], flags: int) -> int:
-    """As `open_beneath`, by openat2 alone."""
+    """Open as `open_beneath` does, by openat2 alone."""
     path = "/".join(names) or "."
     resolve = _BENEATH | _NO_SYMLINKS | _NO_MAGICLINKS
     for _ in range(_TRIES):
@@ -99,7 +99,7 @@ def open_by_kernel(root: int, names: Sequence[str], flags: int) -> int:
 
 
 def open_by_walk(root: int, names: Sequence[str], flags: int) -> int:
-    """As `open_beneath`, folder by folder."""
+    """Open as `open_beneath` does, folder by folder."""
     here = os.open(".", _FOLDER, dir_fd=root)
     try:
         for name in names[:-1]:
@@ -132,7 +132,7 @@ def _is_link(folder: int, name: str) -> bool:
 
 
 def _no_link(descriptor: int) -> int:
-    """O_PATH with O_NOFOLLOW opens the link itself instead of failing."""
+    """Return the descriptor, or raise RefusedError for a link: O_PATH with O_NOFOLLOW opens the link itself."""
     if stat.S_ISLNK(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise _through_link()

@@ -1,6 +1,6 @@
-"""Files of one folder and what lies beneath it: read, listed, looked for and written, never through a link.
+"""Files of one folder and everything beneath it: read, listed, found and written, never through a link.
 
-Everything here blocks, and belongs into a thread.
+All functions here block, so call them in a thread.
 """
 
 import heapq
@@ -42,7 +42,7 @@ class Content:
 
 
 class Folder:
-    """The folder at `path`; one that is missing is empty, and made by the first write if `may_make`.
+    """The folder at `path`. A missing one counts as empty, and the first write makes it if `may_make`.
 
     Every method raises RefusedError, or OSError as the system does.
     """
@@ -55,7 +55,7 @@ class Folder:
         return f"Folder({str(self.path)!r})"
 
     def find(self, names: Sequence[str]) -> Entry | None:
-        """What is there, or None."""
+        """Return the entry at `names`, or None if there is none."""
         root = self._open()
         if root is None:
             return None
@@ -85,7 +85,7 @@ class Folder:
             return Content(file.read(limit_bytes), facts.st_size)
 
     def entries(self, names: Sequence[str], *, limit: int) -> tuple[list[Entry], int]:
-        """The first entries of a folder in the order of their names, and how many there are."""
+        """Return the first entries of a folder in the order of their names, and how many there are."""
         root = self._open()
         if root is None and not names:
             return [], 0
@@ -115,9 +115,9 @@ class Folder:
             os.close(descriptor)
 
     def write(self, names: Sequence[str], data: bytes, *, stopped: Callable[[], bool]) -> bool:
-        """Puts a file in place at once and for good, its folders too; whether it is a new one.
+        """Put a file in place atomically and durably, with its folders. Return whether it is a new one.
 
-        Does nothing to what was there if `stopped()` is true by then.
+        Does nothing to an existing file if `stopped()` is true by then.
         """
         if not names:
             raise RefusedError("that is a folder, not a file")

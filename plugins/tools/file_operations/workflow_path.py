@@ -1,7 +1,7 @@
-"""Puts the values of a workflow into a path: no value climbs out of the folder in which its reference stands.
+"""The values of a workflow in a path: no value climbs out of the folder in which its reference stands.
 
 A value may name a file in a folder below, as `2024/may`. A path that begins with a reference is the author's choice:
-what it may be is a matter of the tool's own folder.
+the tool's own folder limits it.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ _UP = ".."
 
 
 def path_with(pieces: Sequence[str | Value]) -> str:
-    """Returns the path. Raises ValueError for a value that climbs, or ends the path."""
+    """Return the path. Raises ValueError for a value that climbs, or ends the path."""
     path, meant = "", ""
     for piece in pieces:
         if isinstance(piece, str):

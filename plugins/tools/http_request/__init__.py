@@ -1,9 +1,9 @@
-"""The tool `http_request`: one request to a web server that the model names, and what it answered as text.
+"""The tool `http_request`: one request to a web server that the model names, and its answer as text.
 
-1. Where a connection goes is decided on the address of its socket, at connect, for every connection: names that change
-   their address, spellings of an address and redirects all end there.
-2. Nothing is kept from one request to the next: no connections, cookies, or addresses of names.
-3. Time and decoded size are bounded; every failure is a text for the model.
+1. The target of a connection is judged by the address of its socket, at connect, for every connection. This covers
+   names that change their address, spellings of an address and redirects.
+2. Nothing is reused from one request to the next: no connections, cookies, or addresses of names.
+3. Time and decoded size are bounded. Every failure is a text for the model.
 """
 
 import asyncio
@@ -100,14 +100,14 @@ class HttpRequest:
         return (replace(spec, description=spec.description + only),)
 
     def bound(self, arguments: Json, values: Values) -> Json:
-        """See `Binder`: a value is data in the URL, and in a body of JSON or of a form."""
+        """Put values into the URL as data, and into a body of JSON or of a form. See `Binder`."""
         headers = arguments.get("headers")
         named = headers.items() if isinstance(headers, dict) else ()
         kind = next((str(text) for name, text in named if str(name).lower() == "content-type"), None)
         return filled_object(arguments, values, writers={"url": url_with, "body": body_with(kind)})
 
     async def refusal(self, call: ToolCall, exchange: Exchange) -> str | None:  # noqa: ARG002 - as for `call`
-        """What can be told without a look-up: asking for the addresses of a name would tell its server that name."""
+        """Return why the call cannot run, without a look-up: a look-up would reveal the name to its name server."""
         try:
             request = web_request(call.arguments)
             self._check(request.url, hop=0)
@@ -157,7 +157,7 @@ class HttpRequest:
             raise RefusedError(f"{what} has port {port}, which is not a port of the web (80, 443)")
 
     def _opened(self) -> aiohttp.ClientSession:
-        """Made by the first call: it wants a running event loop."""
+        """Return the session, made by the first call because it needs a running event loop."""
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
@@ -191,7 +191,7 @@ class HttpRequest:
         return ToolResult("\n".join((*lines, "", text)), ok=response.status < 400)
 
     async def _read(self, response: aiohttp.ClientResponse) -> tuple[bytes, bool]:
-        """As much as is wanted, and whether that is all: a bomb is unpacked no further."""
+        """Read as much as is wanted. Return it, and whether that is all: a bomb is unpacked no further."""
         body = bytearray()
         async for piece in response.content.iter_any():
             body += piece
@@ -210,7 +210,7 @@ def _failed(request: WebRequest, reason: str) -> str:
 
 
 def _is_inside(host: str) -> bool:
-    """Whether the text of a host alone says that it is none of the public internet."""
+    """Return whether the text of a host alone shows that it is not on the public internet."""
     name = plain_host(host)
     try:
         ipaddress.ip_address(name)
@@ -220,12 +220,12 @@ def _is_inside(host: str) -> bool:
 
 
 def _shown(header: str) -> str:
-    """aiohttp keeps bytes that are not UTF-8 as lone surrogates, which no JSON can carry."""
+    """Return a header that JSON can carry: aiohttp stores bytes that are not UTF-8 as lone surrogates."""
     return header[:MAX_SHOWN].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _reason(error: Exception) -> str:
-    """Without the addresses that a name stands for."""
+    """Return the reason of an error without the addresses that a name stands for."""
     if NOT_PUBLIC in str(error):
         return NOT_PUBLIC
     match error:

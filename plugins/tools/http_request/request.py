@@ -1,6 +1,6 @@
-"""One web request that a model asks for: its arguments checked, where a redirect leads, and what a body says as text.
+"""One web request of a model: its checked arguments, the targets of redirects, and the text of a body.
 
-A URL is read once; what was read is what is connected to.
+A URL is parsed once, and the connection uses the parsed form.
 """
 
 import codecs
@@ -44,7 +44,7 @@ _NOT_IN_URL = re.compile(r"[\x00-\x20\x7f\\\ud800-\udfff]")
 
 
 class RefusedError(ValueError):
-    """What is asked for cannot be; the text is for the model."""
+    """A request that cannot be made. The text is for the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class WebRequest:
 
 
 def web_request(arguments: Mapping[str, object]) -> WebRequest:
-    """Raises RefusedError for whatever is not a request, of any type and size."""
+    """Return the request. Raises RefusedError for arguments that are none, of any type and size."""
     method, url = arguments.get("method", "GET"), arguments.get("url")
     headers, body = arguments.get("headers"), arguments.get("body")
     if not isinstance(method, str) or method.upper() not in METHODS:
@@ -109,7 +109,7 @@ def _headers(given: object) -> CIMultiDict[str]:
 
 
 def redirected(request: WebRequest, *, status: int, location: str | None) -> WebRequest | None:
-    """The request that follows, by RFC 9110, section 15.4; None: this answer is the last.
+    """Return the request that follows, by RFC 9110, section 15.4. None: this answer is the last.
 
     A change goes to no other origin than the one it was meant for. Raises RefusedError for a location that is none.
     """
@@ -138,7 +138,7 @@ def _without(headers: CIMultiDict[str], names: list[str]) -> CIMultiDict[str]:
 
 
 def readable(body: bytes, *, content_type: str | None, charset: str | None) -> str | None:
-    """None: it is not text. A charset that nobody uses on the web is read as UTF-8."""
+    """Return the body as text. None: it is not text. A charset that is unusual on the web is read as UTF-8."""
     if content_type is None:
         if b"\0" in body[:1024]:
             return None

@@ -1,4 +1,4 @@
-"""Puts the values of a workflow into the body of a request: none adds a key to JSON, or a field to a form.
+"""The values of a workflow in the body of a request: none adds a key to JSON, or a field to a form.
 
 In JSON a value within a string is escaped, and one outside of strings is a whole JSON value. In a form a value is
 percent-encoded. Any other body is a text, and values are texts in it.
@@ -16,7 +16,7 @@ _FORM: Final = "application/x-www-form-urlencoded"
 
 
 def body_with(content_type: str | None) -> Callable[[Sequence[str | Value]], str]:
-    """Returns what writes a body of this type; None: JSON is known by its first character."""
+    """Return the function that writes a body of this type. None: JSON is recognised by its first character."""
     kind = None if content_type is None else content_type.partition(";")[0].strip().lower()
 
     def write(pieces: Sequence[str | Value]) -> str:
@@ -51,7 +51,7 @@ def _json_with(pieces: Sequence[str | Value]) -> str:
 
 
 def _value(value: Value) -> str:
-    """A whole JSON value; a step's result that is JSON is that value, as rows are."""
+    """Return a whole JSON value. A step's result that is JSON, such as rows, is that value."""
     if value.absent or not isinstance(value.value, str):
         return _written(None if value.absent else value.value)
     if value.name.startswith("steps."):

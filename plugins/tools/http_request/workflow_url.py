@@ -1,4 +1,4 @@
-"""Puts the values of a workflow into a URL as data: no value adds a parameter, leaves its path segment or names a user.
+"""The values of a workflow in a URL, as data: no value adds a parameter, leaves its path segment or names a user.
 
 In path, query and fragment a value is percent-encoded (RFC 3986, section 2.1). In the authority only letters, digits,
 dots and hyphens can stand, in the scheme no value at all.
@@ -15,7 +15,7 @@ _DOTS = re.compile(r"\.+")
 
 
 def url_with(pieces: Sequence[str | Value]) -> str:
-    """Returns the URL. Raises ValueError for a value that its place cannot hold."""
+    """Return the URL. Raises ValueError for a value that its place cannot take."""
     url = ""
     for piece in pieces:
         url += piece if isinstance(piece, str) else _encoded(piece, url)
