@@ -10,7 +10,7 @@ Source = Literal["client", "policy", "upstream", "gateway"]
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """The facts of one error code: HTTP status, OpenAI error type, who is to blame, and whether a retry can help."""
+    """The facts of one error code: HTTP status, OpenAI error type, the party at fault, and whether a retry can help."""
 
     status: int
     type: str
@@ -92,7 +92,7 @@ CODES: Mapping[str, Code] = MappingProxyType(
 class GatewayError(Exception):
     """An error that the gateway answers by itself.
 
-    `code` is a key of CODES. `message` names the cause and the next step; it never repeats bytes of a body or a
+    `code` is a key of CODES. `message` names the cause and the next step. It never repeats bytes of a body or a
     credential. `param` names the header or field at fault. `retry_after_s` becomes `Retry-After`, in whole seconds. If
     it is not whole, it also becomes `retry-after-ms`, which the SDKs of OpenAI read first.
     """
@@ -137,7 +137,9 @@ class ExitError(Exception):
 
 
 class contained:  # noqa: N801  # reads as a statement: `with contained(...)`
-    """A guard around plugin code: it raises ExitError instead of what would end the event loop and every request.
+    """A guard around plugin code.
+
+    It raises ExitError in place of errors that would end the event loop and every request.
 
     It is a class, because each request passes a dozen of these and a generator costs a microsecond more.
     """

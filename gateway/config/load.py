@@ -50,8 +50,8 @@ def load(
 ) -> Loaded:
     """Load the configuration from `path` (None: no file), variables and flags.
 
-    `flags` may have listen, port, workers and upstream; None stands for a flag that was not given. `checks` cover what
-    the configuration alone cannot check, such as plugins; they run last.
+    `flags` may have listen, port, workers and upstream. None stands for a flag that was not given. `checks` are further
+    checks that need more than the configuration alone, such as the plugins. They run last.
 
     Raises: ConfigError with every problem found.
     """

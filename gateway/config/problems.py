@@ -11,7 +11,7 @@ _LONGEST_SHOWN = 64
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing to correct: `place` is `file:line:col`, a variable or a flag; `path` may be empty."""
+    """One thing to correct. `place` is `file:line:col`, a variable or a flag. `path` may be empty."""
 
     place: str
     path: str

@@ -99,7 +99,7 @@ def _given(document: Document, tool: _Tool) -> Iterator[_Given]:
 
 
 def sqlite_file(url: object, *, folder: Path, default: str) -> Path | None:
-    """Return the file of an SQLite URL in the tree, or None if it names no file or is not such a URL."""
+    """Return the file of an SQLite URL in the tree. None: it names no file, or is no SQLite URL."""
     text = default if url is None else _text(url)
     if not text.startswith(_SQLITE):
         return None
@@ -125,7 +125,7 @@ def _paths(document: Document, path: KeyPath, folder: Path) -> Iterator[tuple[Ke
 
 
 def _flag(document: Document, path: KeyPath, *, default: bool = False) -> bool:
-    """Return a flag. An invalid one is reported elsewhere; until then the tool counts as one that may write."""
+    """Return a flag. An invalid one is reported elsewhere. Until then the tool counts as one that may write."""
     value = document.get(*path)
     try:
         return default if value is None else parse_flag(value)

@@ -2,7 +2,7 @@
 
 It is judged together with the values that only a restart can change. A reload opens nothing that was closed. The last
 key is not removed. A guard of tools is not dropped by leaving it out. A file that looks truncated is not used. A start
-has nothing to compare with; there the rules of `config/checks.py` apply.
+has nothing to compare with, so only the rules of `config/checks.py` apply there.
 """
 
 import logging
@@ -108,7 +108,7 @@ def _fits(path: KeyPath, guard: KeyPath) -> bool:
 
 
 def _walk(value: object, path: KeyPath = (), *, said: bool) -> Iterator[tuple[KeyPath, object]]:
-    """Yield every value below `value` with its path; items of lists go by name. `said`: only those explicitly set."""
+    """Yield every value below `value` with its path. Items of lists go by name. `said`: only those explicitly set."""
     if path:
         yield path, value
     if isinstance(value, Section):

@@ -1,6 +1,6 @@
 """Counts of the context lane: a closed table of names and labels, and values by label.
 
-Labels are stages, tools, workflows, chains and closed words, all from the configuration: never what a client sent.
+Labels are stages, tools, workflows, chains and closed words, all from the configuration, never text that a client sent.
 """
 
 from collections import defaultdict

@@ -28,7 +28,10 @@ ROUTES_LIMIT = 5
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The description of a metric and the names of its labels. `bounds` are a histogram's; a counter has none."""
+    """The description of a metric and the names of its labels. `bounds` are those of a histogram.
+
+    A counter has none.
+    """
 
     help: str
     labels: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
 """Counts in memory that all processes of a gateway share. A killed or stopped worker's counts remain.
 
-1. The supervisor makes one `SharedCounts` for each worker before it forks. Only that worker writes to it; all read it.
+1. The supervisor makes one `SharedCounts` for each worker before it forks. Only that worker writes to it. All read it.
 2. A worker that replaces a dead one adds to the dead worker's counts, so that no sum runs backwards.
 3. A directory of names stands in front of the values. A name is there before its values, and never moves.
 """

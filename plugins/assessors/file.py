@@ -1,7 +1,7 @@
 """The assessor of `file_operations`: it judges the operation and the spelling of the path.
 
-The tool itself enforces its roots. `literal` and `standard` are the same here. `hardened` also asks before secrets,
-devices and processes are read.
+The tool itself enforces its roots. `literal` and `standard` are the same here. `hardened` also requires approval before
+secrets, devices and processes are read.
 """
 
 from typing import Literal
@@ -52,7 +52,7 @@ class Config(BaseModel):
 
 
 class FileAssessor:
-    """Verdicts on the arguments of `file_operations`."""
+    """The assessor's verdicts on the arguments of `file_operations`."""
 
     def __init__(self, profile: Profile) -> None:
         self._hardened = profile == "hardened"

@@ -1,4 +1,4 @@
-"""The assessor of SQL statements: a statement that is known only to read runs by itself, everything else asks."""
+"""The assessor of SQL statements: a statement that only reads runs by itself. All else needs approval."""
 
 from collections.abc import Mapping
 from typing import Final, Literal
@@ -41,7 +41,7 @@ class Config(BaseModel):
 
 
 class SqlAssessor:
-    """Judges `{"sql": text}`."""
+    """The assessor of `{"sql": text}`."""
 
     def __init__(self, config: Config) -> None:
         self._profile = config.profile

@@ -3,7 +3,7 @@
 It acts on a message whose intent is `memory` (the intent stage ran above). On every request it adds relevant memories
 to the notes. Memories belong to the end user whom the client names (`exchange.user`), in all of the user's
 conversations. If no end user is named, they belong to the key, and to one conversation where the request names one. The
-answer's `context.memory` reports what was stored or deleted, and so does an event (`memory.kept`, `memory.forgotten`).
+answer's `context.memory` reports stored and deleted memories, and so does an event (`memory.kept`, `memory.forgotten`).
 """
 
 import base64
@@ -220,7 +220,7 @@ def _view(memory: Memory) -> Json:
 
 
 def _telling(reply: Reply, told: Json, *, with_event: bool) -> Reply:
-    """Return the reply with the report to its client of what was stored or deleted."""
+    """Return the reply with a report to its client of the stored or deleted memories."""
     kind = "memory.kept" if "kept" in told else "memory.forgotten"
     event = {"choices": [], "context": {"type": kind, **told}}
 

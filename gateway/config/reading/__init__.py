@@ -1,1 +1,1 @@
-"""From bytes to values with their places."""
+"""The reading of bytes into values with their places."""

@@ -19,7 +19,7 @@ class InterpolationError(ValueError):
 def expand(text: str, *, environ: Mapping[str, str]) -> str:
     """Replace the references in `text` once. The inserted values are not expanded again.
 
-    As in a shell, `:-` and `:?` take an empty variable for an unset one; a bare `${VAR}` may be empty.
+    As in a shell, `:-` and `:?` take an empty variable for an unset one. A bare `${VAR}` may be empty.
     """
     messages: list[str] = []
 

@@ -34,7 +34,7 @@ FOREIGN_MCP_KEYS = frozenset(
 
 
 class McpOAuth(Section):
-    """Tokens by OAuth client credentials; they and the secret go to the issuer and to the server only."""
+    """Tokens by OAuth client credentials. They and the secret go to the issuer and to the server only."""
 
     issuer: BaseUrl = Field(description="The authorization server, as it calls itself.")
     client_id: Text = Field(description="Who the gateway is to the issuer.")

@@ -46,7 +46,7 @@ PluginSettings = Annotated[Mapping[str, object], Free()]
 
 
 class PluginUse(Section):
-    """A plugin by the name of its file, and what it is given."""
+    """A plugin by the name of its file, with its options."""
 
     use: Name = Field(description="Name of the plugin, which is also the name of its file.")
     with_: PluginSettings = Field(

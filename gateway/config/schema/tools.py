@@ -107,7 +107,7 @@ class ExecuteCommand(BuiltIn):
 
 
 class PluginTool(Tool):
-    """Any other key names a tool that a plugin provides: one of your own, or a built-in one under another name."""
+    """A tool under any other key, provided by a plugin: one of your own, or a built-in one under another name."""
 
     use: Name | None = Field(default=None, description="Name of the plugin; null: the name of the tool.")
     with_: PluginSettings = Field(
@@ -120,7 +120,7 @@ class PluginTool(Tool):
 
 
 class Tools(Section):
-    """Built-in tools by their own keys; every other key is a plugin's tool."""
+    """All tools: built-in ones by their own keys, and every other key for a plugin's tool."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, PluginTool]

@@ -11,7 +11,7 @@ _SHORTEST_REDACTED = 8
 
 
 class Secret:
-    """A text whose `repr`, `str`, formatting and JSON are `***`; `reveal()` is the one way to read it."""
+    """A text whose `repr`, `str`, formatting and JSON are `***`. Only `reveal()` returns it."""
 
     __slots__ = ("_text",)
 
@@ -34,7 +34,7 @@ class Secret:
 
 
 class Hidden(str):
-    """Text that a variable brought in where no secret is expected: an ordinary str, but its `repr` is `***`."""
+    """A text that a variable brought in where no secret is expected: an ordinary str, but its `repr` is `***`."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Durations and sizes as people write them: `500ms 10s 5m 24h`, `32KiB 1MiB`; plain numbers are seconds and bytes."""
+"""Durations and sizes as people write them: `500ms 10s 5m 24h`, `32KiB 1MiB`. Plain numbers are seconds and bytes."""
 
 import re
 from typing import Annotated

@@ -1,7 +1,7 @@
 """The assessor of `execute_command`: a plain text of sh in which every command and option is known to be harmless.
 
-`literal` allows the requirement's own list, `standard` the longer everyday list. `hardened` also asks about commands
-that read secrets, never end, wait for input, or print the whole machine.
+`literal` allows the requirement's own list, `standard` the longer everyday list. `hardened` also sends commands to a
+person that read secrets, never end, wait for input, or print the whole machine.
 """
 
 from typing import Literal
@@ -30,7 +30,7 @@ class Config(BaseModel):
 
 
 class CommandAssessor:
-    """Verdicts on the arguments of `execute_command`."""
+    """The assessor's verdicts on the arguments of `execute_command`."""
 
     def __init__(self, profile: Profile) -> None:
         self._literal = profile == "literal"

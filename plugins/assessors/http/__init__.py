@@ -1,4 +1,4 @@
-"""The assessor of HTTP requests: a plain reading request to a public host runs by itself, everything else asks.
+"""The assessor of HTTP requests: a plain reading request to a public host runs by itself. All else needs approval.
 
 It judges spelling only. The tool checks each redirect, and the addresses that it connects to.
 """
@@ -67,7 +67,7 @@ class _Doubt(Exception):  # noqa: N818 - a doubt is no error
 
 
 class HttpAssessor:
-    """Judges `{"method": text, "url": text, "headers": object, ...}`."""
+    """The assessor of `{"method": text, "url": text, "headers": object, ...}`."""
 
     def __init__(self, config: Config) -> None:
         self._hardened = config.profile == "hardened"

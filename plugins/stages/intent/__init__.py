@@ -1,8 +1,14 @@
 """The intent stage: it finds the requests to the gateway itself, and to tools of services, in the last user message.
 
-The first kind that matches wins: explicit calls of tools and services, trigger keywords of services, a request about
-memories, a request to be asked before anything is done, else normal (requirement MCP Intent Recognition). All tools and
-services that one message names are offered. Answers to pending approvals are recognised before any chain runs.
+The first kind that matches wins (requirement MCP Intent Recognition):
+1. Explicit calls of tools and services.
+2. Trigger keywords of services.
+3. A request about memories.
+4. A request to be asked before anything is done.
+5. Else normal.
+
+All tools and services that one message names are offered. Answers to pending approvals are recognised before any chain
+runs.
 """
 
 import re

@@ -68,8 +68,8 @@ _DESCRIBING = re.compile(
 class Call:
     """One call or its refusal (`refused`), from the verb to the end of the name, in folded text.
 
-    `named`: the possible meanings of the word, in the configured order. Empty: no known name; `name` is the word as
-    written. `kind` is the word behind the name, if there is one.
+    `named`: the possible meanings of the word, in the configured order. If it is empty, the name is unknown and `name`
+    is the word as written. `kind` is the word behind the name, if there is one.
     """
 
     start: int

@@ -1,7 +1,6 @@
 """The choice of tools for a prompt of limited size: ranked by the user's question, shortened first, left out last.
 
-Rule 1: the chosen tools stand in the order in which they were offered, whatever their rank, so that a prompt changes
-little between requests.
+Rule 1: the chosen tools stand in the order in which they were offered. A prompt then changes little between requests.
 Rule 2: nothing is left out before all descriptions are short.
 """
 
@@ -82,7 +81,10 @@ def whole_text(tools: Sequence[ToolText]) -> str:
 
 
 def select(tools: Sequence[ToolText], *, question: str, room_bytes: int) -> Selection:
-    """Choose what fits into `room_bytes`: by priority, then by the words shared with `question`, then as offered."""
+    """Choose the tools that fit into `room_bytes`. The rank is by priority, then by words shared with `question`.
+
+    Equal tools rank as offered.
+    """
     wanted = words_of(question)
     ranked = sorted(range(len(tools)), key=lambda i: (-tools[i].priority, -len(wanted & tools[i].words), i))
     sizes = [size_of(tool.whole) + 1 for tool in tools]

@@ -96,7 +96,7 @@ class SqliteStore(SqliteMemories):
         return f"SqliteStore({self.place!r})"
 
     async def open(self) -> None:
-        """Open the store. Raises StoreError if the file cannot be used; then `close` may be called, too."""
+        """Open the store. Raises StoreError if the file cannot be used. You may call `close` right after that, too."""
         thread = partial(
             SqliteThread, place=self.place, failure=StoreError, uncertain=UncertainError, refusal=ConflictError
         )

@@ -23,7 +23,7 @@ _NAMES = Rows(AuditLine).names
 
 
 class SqliteBeside:
-    """`gateway.contracts.store.StoreFile` of one file."""
+    """The `gateway.contracts.store.StoreFile` of one file."""
 
     def __init__(self, place: str) -> None:
         self._place = place

@@ -1,6 +1,6 @@
 """The tables of the SQLite store, as the steps that create them.
 
-`user_version` counts the steps that a file has seen. A released step is never changed; a new one is added behind it.
+`user_version` counts the steps that a file has seen. A released step is never changed. A new one is added behind it.
 Every key begins with the tenant, so that a guessed or chosen id names nothing of another.
 """
 

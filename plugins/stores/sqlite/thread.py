@@ -24,7 +24,10 @@ Settle: TypeAlias = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """One piece of work. `run` does it and returns the callback for its caller; `fail` reports the error."""
+    """One piece of work. `run` does it and returns the callback for its caller.
+
+    `fail` reports the error to its caller.
+    """
 
     run: Callable[[sqlite3.Connection], Settle]
     fail: Callable[[Exception], None]

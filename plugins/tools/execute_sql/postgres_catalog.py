@@ -1,7 +1,8 @@
 """The possible meanings of a statement's words to PostgreSQL: functions, operators, casts, views, by its catalogue.
 
 1. Any word of the text counts, also one in a comment or a quote: nothing here relies on how we would split the text.
-2. Harmless are functions that came with the server, an extension or a type, in C, and are not volatile, or on our list.
+2. A harmless function came with the server, or in C with an extension or a type. It is not volatile, or it is on our
+   list.
 """
 
 import re

@@ -41,7 +41,7 @@ class _Writer:
         self.bound: list[object] = []
 
     def plain(self, text: str) -> str:
-        """Write SQL outside quotes. A value has its own type; an object or a list is JSON text."""
+        """Write SQL outside quotes. A value has its own type. An object or a list is JSON text."""
         for found in _MARK.finditer(text):
             if _WORD.match(text[found.end() : found.end() + 1]) or _WORD.match(text[found.start() - 1 : found.start()]):
                 raise self._refused(found, "as a part of a word")
