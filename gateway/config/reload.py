@@ -1,8 +1,8 @@
 """The judgement of a configuration that is to replace the one in use.
 
-It is judged together with the values that only a restart can change. A reload opens nothing that was closed. The last
-key is not removed. A guard of tools is not dropped by leaving it out. A file that looks truncated is not used. A start
-has nothing to compare with, so only the rules of `config/checks.py` apply there.
+It is judged with the old values of the settings that only a restart can change. A reload opens nothing that was closed.
+It never removes the last key. A guard of tools is not dropped by leaving it out. A file that looks truncated is not
+used. A start has nothing to compare with: there the rules of `config/checks.py` apply.
 """
 
 import logging

@@ -37,7 +37,7 @@ from .names import Named, NamedService, NameIndex, name_index, phrase_set
 
 #: One sentence of a tool's description, at most.
 _SENTENCE_CHARS = 200
-#: Of what cannot be had, a prompt says so much at most.
+#: The most replies about missing tools in one prompt.
 _REPLIES = 5
 _SENTENCE = re.compile(r".*?(?:[.!?](?=\s|\Z)|[。！？]|\Z)", re.DOTALL)
 _BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")

@@ -18,7 +18,7 @@ _WORD = re.compile(r"[^\W_]+")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 # Scripts without spaces between words: Han, kana, hangul.
 _UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
-# From so many tools on, a word of more than half of them tells nothing.
+# From so many tools on, a word that more than half of them have is ignored.
 _TELLING = 4
 
 

@@ -53,7 +53,7 @@ class SqliteBeside:
         with closing(connect(place, mode=mode_to_look(place))) as source, closing(sqlite3.connect(draft)) as target:
             if source.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
                 raise SqliteError("it is a database of another program")
-            # A read transaction is what makes the copy end: without one it begins anew whenever somebody writes.
+            # A read transaction is what makes the copy end: without one it begins anew at each write.
             source.execute("BEGIN")
             source.execute("SELECT count(*) FROM sqlite_schema").fetchone()
             source.backup(target, pages=_PAGES, progress=lambda _, left, total: progress(left, total), sleep=0)

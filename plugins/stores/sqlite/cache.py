@@ -70,7 +70,7 @@ class SqliteCache(Generic[T]):
         return found
 
     def _version(self) -> int | None:
-        """Return the number of the last commit. None: it cannot be determined now."""
+        """Return SQLite's data version, which changes with each commit. None: it cannot be determined now."""
         if self._connection is None:
             return None
         try:

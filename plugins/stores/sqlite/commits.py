@@ -1,8 +1,8 @@
 """Transactions on one SQLite connection, and the handling of one that failed.
 
-1. A failed commit is undone completely before its callers get the error. By then SQLite has dropped the frames that it
-   put into the log, the mark of the commit included. A process that replays the log after a crash would still find
-   them. So another commit is written over them at once.
+1. A failed commit is undone completely before its callers get the error. SQLite then ignores the frames that it had put
+   into the log, the mark of the commit included. A process that replays the log after a crash would not ignore them. So
+   another commit is written over them at once.
 2. If that fails, too, the state after a crash is unknown. This is reported as `SqliteUncertainError`, and nothing more
    is written until it is settled.
 3. After a failed fsync, data counts as on disk only once it has been written again.
@@ -22,7 +22,7 @@ from .watch import SqliteWatch
 CHECKPOINT_COMMITS, CHECKPOINT_ROWS = 100, 1000
 #: A log of so many pages begins anew as soon as nobody reads it; whoever would write waits so long for that.
 LONG_PAGES, ANEW_MS = 4000, 20
-#: What is left of a log that had to grow, because somebody read for long, once it begins anew.
+#: The size to which a log is cut once it begins anew, if a long read made it grow.
 LOG_BYTES = 64 << 20
 
 
@@ -62,7 +62,7 @@ class SqliteTransactions(Protocol):
 
 
 class PlainTransactions:
-    """The transactions of a connection that only reads, or whose database is in memory: no log can have failed."""
+    """The transactions of a connection that only reads, or whose database is in memory: no log can fail."""
 
     def __init__(self, connection: sqlite3.Connection, *, begin: str) -> None:
         self.connection = connection

@@ -80,7 +80,7 @@ RUNS = _runs(
 )
 #: Without what may be large: request, progress and answer.
 RUNS_LISTED = _runs(request="x''", progress="NULL", answer="NULL")
-#: In an order that whoever joins two lists of runs can keep: a run shows its id and not its row.
+#: The order by which two lists of runs can be merged: a run shows its id and not its row.
 RUNS_ORDER = "created_s DESC, id DESC"
 BEHIND_RUN = " AND (created_s, id) < (SELECT created_s, id FROM runs WHERE tenant = ? AND id = ?)"
 RUN = RUNS + " AND id = ?"

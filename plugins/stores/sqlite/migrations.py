@@ -14,7 +14,7 @@ from .memory_tables import MEMORIES_OF_USERS
 
 Migration: TypeAlias = Sequence[str]
 
-#: "Twol": tells a store from any other SQLite file (PRAGMA application_id).
+#: "Twol": distinguishes a store from any other SQLite file (PRAGMA application_id).
 APPLICATION_ID = 0x54776F6C
 
 #: What lets the audit log only grow, by name.

@@ -26,7 +26,7 @@ Settle: TypeAlias = Callable[[], None]
 class _Job:
     """One piece of work. `run` does it and returns the callback for its caller.
 
-    `fail` reports the error to its caller.
+    `fail` passes the error to the caller.
     """
 
     run: Callable[[sqlite3.Connection], Settle]

@@ -1,7 +1,8 @@
-"""The watch over the three files of an open store (database, log, index of the log): unreplaced and whole.
+"""The watch over the files of an open store (database, log, index of the log): they are the opened ones, and whole.
 
-SQLite continues to write to a file that was deleted, replaced or cut, and reports success. The loss would show at the
-next start. Only the log is opened here: closing another file would drop the locks that SQLite has on it.
+SQLite continues to write to a file that was deleted, replaced or cut, and reports success. Without the watch, the loss
+would show at the next start only. Only the log is opened here: closing another file would drop the locks that SQLite
+has on it.
 """
 
 import fcntl

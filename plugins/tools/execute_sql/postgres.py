@@ -124,7 +124,7 @@ class Postgres:
                 await self._step(await connection.prepare(statement.sql), statement, table)
                 await (transaction.rollback() if reading else transaction.commit())
         finally:
-            # It tells the server to stop, if that still works.
+            # This makes the server stop, if that still works.
             await asyncio.shield(_ended(connection))
 
     async def refused(self, statement: Statement) -> str | None:

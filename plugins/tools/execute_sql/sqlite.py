@@ -167,10 +167,7 @@ def _prepared(connection: sqlite3.Connection, sql: str) -> frozenset[str]:
 
 
 def _compiled(connection: sqlite3.Connection, statement: Statement) -> Sequence[tuple[Any, ...]]:
-    """Compile the statement and return its steps as rows of EXPLAIN, which does nothing else.
-
-    Raises SQLite's errors.
-    """
+    """Compile the statement and return its steps as rows of EXPLAIN, which does nothing else. Raises `_FAILURES`."""
     params = _bound(statement.params)
     if _EXPLAINS.match(statement.sql):
         connection.execute(statement.sql, params).close()

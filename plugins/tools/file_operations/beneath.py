@@ -21,7 +21,7 @@ _ALWAYS: Final = os.O_NOFOLLOW | os.O_CLOEXEC
 #: openat2 does not take them together with O_PATH, which opens nothing anyway.
 _WHEN_OPENED: Final = os.O_NONBLOCK | os.O_NOCTTY
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-#: openat2 answers EAGAIN while somebody renames in the tree; so many times in a row it is an attack.
+#: openat2 answers EAGAIN while another process renames in the tree. So many times in a row are an attack.
 _TRIES: Final = 64
 #: What Linux accepts (PATH_MAX, NAME_MAX).
 _PATH_BYTES, _NAME_BYTES = 4095, 255
