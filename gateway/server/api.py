@@ -1,4 +1,4 @@
-"""The pages of one worker's context lane, put together: each request looks up the configuration in use."""
+"""The pages of one worker's context lane: each request looks up the configuration in use."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ from gateway.server.context_lane import Assembled, Shared
 
 @dataclass(slots=True, kw_only=True)
 class ApiPages:
-    """What pages need of the gateway. `held_open` end the answers that would never end by themselves."""
+    """The services that the pages need from the gateway. `held_open` closes answers that do not end by themselves."""
 
     shared: Shared
     resumption: Resumption
@@ -40,7 +40,7 @@ class ApiPages:
     held_open: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
 
     def of_context(self) -> Sequence[Route]:
-        """Chat, its explanation, prompts and workflows, and the description of all pages."""
+        """Return the routes of chats, their explanation, prompts, workflows and the description of all pages."""
         current, identify, admit = self.current, self.identify, self.admit
         chat = ChatPages(
             current=lambda: (current().lane, current().core),
@@ -61,7 +61,7 @@ class ApiPages:
         return [*chat.routes(), *explain.routes(), *prompts.routes(), *workflows.routes(), *description_routes()]
 
     def of_runs(self) -> Sequence[Route]:
-        """Approvals, runs and what happens to them."""
+        """Return the routes of approvals, grants, memories, runs and their events."""
         shared, resume, authorise = self.shared, self.resumption.decided, self._authorise
 
         def approvals() -> Approvals:
@@ -89,7 +89,7 @@ class ApiPages:
         ]
 
     def of_services(self) -> Sequence[Route]:
-        """MCP services, which may have an address of their own."""
+        """Return the routes of MCP services, which may have an address of their own."""
         return ServicePages(mcp_servers=lambda: self.shared.mcp_servers, authorise=self._authorise).routes()
 
     def _authorise(self, request: web.Request, *scopes: str) -> Caller:

@@ -1,4 +1,4 @@
-"""The composition root: configuration becomes pools, routes, pages and a listener. Only the processes import it."""
+"""The composition root: builds pools, routes, pages and listeners. Only the processes import it."""
 
 import asyncio
 import logging
@@ -52,7 +52,7 @@ DATA, ADMIN = "listen", "admin.listen"
 
 
 class Gateway:
-    """One worker's object graph. `load` reads the configuration anew; `exposition` is that of all workers."""
+    """The object graph of one worker. `load` reads the configuration anew; `exposition` covers all workers."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Gateway:
         self._reloads_due = 0
 
     async def start(self) -> None:
-        """Builds everything; afterwards `connection_factory` serves."""
+        """Build all objects. Afterwards `connection_factory` accepts connections."""
         settings = self._loaded.settings
         if not settings.upstreams:
             # Imported here because nothing else needs the demo model, and it costs start-up time.
@@ -129,7 +129,7 @@ class Gateway:
         self._metrics.last_reload_success_s = time.time()
 
     def _share(self, store: Store) -> None:
-        """What requests of all configurations have in common."""
+        """Build the services that requests of all configurations share."""
 
         async def resume(run: StoredRun) -> None:
             assert self._resumption is not None
@@ -155,7 +155,7 @@ class Gateway:
         self._stack.push_async_callback(self._runs.close)
 
     async def _tell_of_approvals(self) -> None:
-        """One worker of each gateway is a candidate. A change of webhooks tells again what is still pending."""
+        """Start webhooks in one worker of each gateway. A change of webhooks reports pending approvals again."""
         approvals, shared = self._loaded.settings.approvals, self._shared
         assert shared is not None
         if self._index == 0 and approvals.notify != self._told:
@@ -175,15 +175,15 @@ class Gateway:
         return self._listeners[name].connection
 
     def reload_soon(self) -> None:
-        """Starts a reload; one that is asked for during another follows it."""
+        """Start a reload. A reload that is requested during another one follows it."""
         self._reloads_due += 1
         if self._reloading is None or self._reloading.done():
             self._reloading = asyncio.get_running_loop().create_task(self._reload_until_done())
 
     async def drain(self) -> None:
-        """Waits for requests under way, at most `limits.drain`; who only listens is sent away at once.
+        """Wait for requests under way, at most `limits.drain`; close event streams at once.
 
-        A stream that is held for a person becomes a turn that says how to answer: the run waits in the store.
+        A stream that is held for a person ends as a turn that explains how to answer. Its run waits.
         """
         if self._shared is not None:
             self._shared.feed.leave()
@@ -192,7 +192,7 @@ class Gateway:
         await asyncio.gather(*(listener.drain(limit_s) for listener in self._listeners.values()))
 
     async def close(self) -> None:
-        """Ends everything at once. Idempotent."""
+        """End all tasks, connections and services at once. Idempotent."""
         for listener in self._listeners.values():
             listener.stop()
         ending = tuple(self._tasks)
@@ -203,7 +203,7 @@ class Gateway:
         await self._stack.aclose()
 
     async def _keep_house(self) -> None:
-        """Looks for what other workers changed."""
+        """Read the changes of other workers at intervals."""
         assert self._shared is not None
         store = self._shared.store
         while True:
@@ -218,7 +218,7 @@ class Gateway:
             await asyncio.sleep(LOOK_S if self._loaded.settings.workers > 1 else STORE_PAUSE_S)
 
     async def reload(self) -> None:
-        """Reads the configuration and swaps to it; on any error the old one stays in use."""
+        """Read the configuration and switch to it. On any error the old one stays in use."""
         try:
             loaded = replacing(await asyncio.to_thread(self._load), old=self._loaded)
             if not loaded.settings.upstreams and self._demo_url is None:
@@ -246,7 +246,7 @@ class Gateway:
             await self._follow_reload(retired)
 
     async def _follow_reload(self, retired: Assembled | None) -> None:
-        """What comes behind a reload; none of it takes the new configuration back."""
+        """Retire the old lane, then update webhooks and services. A failure is logged; the new configuration stays."""
         try:
             if retired is not None:
                 await retired.lane.retire()
@@ -256,9 +256,9 @@ class Gateway:
             log.exception("the new configuration is in use, but not all that follows from it was done")
 
     async def _prepared(self, loaded: Loaded) -> tuple[Router, Assembled]:
-        """Returns the way in and the context lane of a configuration that every worker could put together.
+        """Return the router and the context lane of a configuration that every worker could build.
 
-        Raises ConfigError, or what went wrong; then nothing has changed, here as in the other workers.
+        Raises ConfigError, or the error of the build. Then no worker has changed anything.
         """
         old, self._loaded = self._loaded, loaded
         able = False
@@ -278,7 +278,7 @@ class Gateway:
         return router, context
 
     async def _follow_services(self) -> None:
-        """What the store does not tell now, it tells when the house is kept."""
+        """Apply the configured MCP servers. If the store fails now, `_keep_house` tries again."""
         assert self._shared is not None
         self._shared.mcp_servers.configure(self._loaded.settings.mcp.servers)
         try:
@@ -330,7 +330,7 @@ class Gateway:
         )
 
     def _identify(self, head: RequestHead, has_key: bool, scope: str) -> Identity:
-        """By the keys of the configuration in use, on whichever address."""
+        """Identify a caller by the keys of the configuration in use, on either address."""
         return self._listeners[DATA].router.identify(head, upstream_has_key=has_key, scope=scope)
 
     async def _listener(self, router: Router, further: Sequence[Route]) -> Listener:
@@ -389,11 +389,11 @@ class Gateway:
 
 
 async def _alone(able: bool) -> bool:
-    """A worker that has no others uses what it can."""
+    """Accept a configuration if the only worker could build it."""
     return able
 
 
 async def warn_of_obstacles(assembled: Assembled) -> None:
-    """Logs why tools of this configuration cannot run on this machine; beside the start, which need not wait for it."""
+    """Log why tools of this configuration cannot run on this machine. The start does not wait for it."""
     async for obstacle in obstacles_of(assembled.explainer.judge.catalog.sources):
         log.warning("%s", obstacle)

@@ -1,6 +1,6 @@
-"""What waits in the store, as gauges: approvals, runs, and whether the store works at all.
+"""Gauges of the store: pending approvals, unfinished runs, and `gateway_store_up`.
 
-The store is one: every worker says the same, as of its last look.
+All workers share one store, so each reports the same values, as of its last look.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ STATES: Final = ("running", "awaiting_approval", "awaiting_client", "unknown")
 
 
 class Backlog:
-    """One worker's looks at its store."""
+    """The last look of one worker at its store."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -28,7 +28,7 @@ class Backlog:
         self._seen = Standing()
 
     async def look(self, store: Store) -> None:
-        """Looks, if the last look was long ago. Raises StoreError."""
+        """Read the store's state, if the last look was at least `LOOK_S` ago. Raises StoreError."""
         if self._clock.monotonic() - self._looked_s < LOOK_S:
             return
         self._looked_s = self._clock.monotonic()
@@ -40,7 +40,7 @@ class Backlog:
             raise
 
     def families(self) -> Iterator[Metric]:
-        """As it was seen last."""
+        """Yield the gauges with the values of the last look."""
         seen = self._seen
         yield GaugeMetricFamily("gateway_store_up", "1 while the store answers and is what it was", value=self._works)
         yield GaugeMetricFamily("gateway_store_bytes", "Size of the store's database", value=seen.size_bytes)

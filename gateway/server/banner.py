@@ -1,4 +1,4 @@
-"""What a gateway prints at its start: where to point clients, and what it will let a model do."""
+"""The text that a gateway prints at its start: addresses for clients, tools and trust settings."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ TRUST: Final[Mapping[str, str]] = {
 
 
 def banner(loaded: Loaded, *, url: str, metrics_url: str) -> Iterator[str]:
-    """Returns the lines. `url` and `metrics_url` are those of the listeners, without a path."""
+    """Yield the lines. `url` and `metrics_url` are those of the listeners, without a path."""
     settings = loaded.settings
     upstreams = ", ".join(f"{upstream.name} ({upstream.base_url})" for upstream in settings.upstreams)
     yield f"Twolane {__version__} is ready."
@@ -35,12 +35,12 @@ def banner(loaded: Loaded, *, url: str, metrics_url: str) -> Iterator[str]:
 
 
 def tool_names(settings: Settings) -> list[str]:
-    """Returns the tools that are on, and the MCP servers, which bring tools of their own."""
+    """Return the names of the enabled tools and MCP servers."""
     tools = [*settings.tools.built_in, *settings.tools.plugins]
     return [*tools, *(f"{name} (MCP)" for name, server in settings.mcp.servers.items() if server.enabled)]
 
 
 def store_name(settings: Settings) -> str:
-    """Returns where the store is. A path can be shown; the URL of a server may hold a password."""
+    """Return the store's address. A path is shown; other URLs are masked because they may hold a password."""
     url = settings.store.reveal()
     return url if url.startswith(_SQLITE) else f"{url.partition('://')[0]}://***"

@@ -1,4 +1,4 @@
-"""Puts the context lane of one configuration together: tools, gate, stages, chains, and what plugins are given."""
+"""The context lane of one configuration: its tools, gate, stages and chains, and the services for plugins."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -52,7 +52,7 @@ MCP = "mcp"
 
 @dataclass(slots=True)
 class PluginHost:
-    """What plugins are built with; `contracts.Host`. Tools and runs exist once tools are built."""
+    """The services that plugins are built with (`contracts.Host`). Tools and runs exist once tools are built."""
 
     prompts: BasePrompts
     store: Store
@@ -64,7 +64,7 @@ class PluginHost:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What one worker has once, whatever its configuration becomes."""
+    """The services that one worker has once, for all its configurations."""
 
     store: Store
     runs: LiveRuns
@@ -79,7 +79,7 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """The context lane of one configuration, and what its other pages show of it."""
+    """The context lane of one configuration, and the objects that its other pages show."""
 
     lane: ContextLane
     core: ModelCall
@@ -90,7 +90,7 @@ class Assembled:
 
 
 async def open_store(settings: Settings, *, folder: Path) -> Store:
-    """The store of the configuration, ready for use. Raises ConfigError: a damaged one must not look empty."""
+    """Open and return the configured store. Raises ConfigError: a damaged store must not look empty."""
     url = settings.store.reveal()
     if not url.startswith(SQLITE):
         raise ConfigError(
@@ -105,7 +105,7 @@ async def open_store(settings: Settings, *, folder: Path) -> Store:
 
 
 def make_servers(store: Store, *, worker: str, counters: Counters, clock: Clock) -> McpServers:
-    """The services of one worker; none until it is configured."""
+    """Build the MCP services of one worker. It has none until it is configured."""
     prompts = BasePrompts({}, store, clock=clock)
     host = PluginHost(prompts, store, counters, clock, Catalog(()), NoRuns())
 
@@ -122,7 +122,7 @@ def make_servers(store: Store, *, worker: str, counters: Counters, clock: Clock)
 async def build_context_lane(
     settings: Settings, *, folder: Path, pools: Sequence[Pool], metrics: Metrics, shared: Shared
 ) -> Assembled:
-    """Builds everything, or raises ConfigError with everything that cannot be built."""
+    """Build the lane and its services. Raises ConfigError with every problem that was found."""
     problems: list[Problem] = []
     store, counters, clock = shared.store, shared.counters, shared.clock
     prompts = BasePrompts(_prompt_texts(settings, problems), store, clock=clock)
@@ -175,7 +175,7 @@ async def build_context_lane(
 
 
 def _parts(settings: Settings, shared: Shared) -> AgentParts:
-    """Who runs what models ask for, and asks people about it."""
+    """Build the services that the agent loop needs."""
     request_key = settings.approvals
     approvals = Approvals(
         shared.store,
@@ -201,7 +201,7 @@ def _parts(settings: Settings, shared: Shared) -> AgentParts:
 
 
 async def _close(catalog: Catalog) -> None:
-    """Ends what tools hold open; one that cannot be closed holds up neither the others nor a reload."""
+    """Close all tools. A failure of one is logged: it stops neither the others nor a reload."""
     for source in catalog.sources:
         try:
             with contained(f"closing {type(source).__name__}"):
@@ -230,7 +230,10 @@ def _deciders(settings: Settings) -> Mapping[str, Sequence[str]]:
 
 def _earlier(store: Store, clock: Clock) -> Callable[[RequestKey, Caller], Awaitable[StoredRun | None]]:
     async def earlier(request_key: RequestKey, caller: Caller) -> StoredRun | None:
-        """The newest run on record that a request repeats, if it says that it repeats one."""
+        """Return the newest stored run that a request repeats, if the client marks it as a repeat; else None.
+
+        Raises GatewayError (idempotency_mismatch) for another request with the same key.
+        """
         if request_key.idempotency_key is not None:
             key = request_key.idempotency_key[2]
             found = await store.runs_with_key(key, tenant=caller.tenant, caller=caller.name)
@@ -246,7 +249,7 @@ def _earlier(store: Store, clock: Clock) -> Callable[[RequestKey, Caller], Await
 
 
 class NoRuns:
-    """While tools are built there is nothing to run them."""
+    """The placeholder for runs while tools are built: no agent loop exists yet."""
 
     def stage(self, limits: object) -> Any:
         raise ValueError(f"a tool cannot run agent loops ({limits!r})")

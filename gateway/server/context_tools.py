@@ -1,4 +1,4 @@
-"""The tools and the gate of one configuration, built from plugins."""
+"""The tools and the risk gate of one configuration, built from plugins."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ BUILT_IN = frozenset(f"tools.{name}" for name in ASSESSORS)
 
 
 def database_url(url: str, folder: Path) -> str:
-    """The URL of a database whose file, if it is a relative one, is beneath `folder`."""
+    """Return the database URL. A relative SQLite file is placed beneath `folder`."""
     file = url.removeprefix(SQLITE)
     if file == url or file == ":memory:" or Path(file).is_absolute():
         return url
@@ -48,7 +48,7 @@ async def load_tools(
     *,
     services: Services = tuple,
 ) -> Catalog:
-    """Returns the tools that can be built; what is wrong with others, or with names of none, goes to `problems`.
+    """Return the tools that can be built. Append other tools' errors and unknown names to `problems`.
 
     `services` are those of MCP servers.
     """
@@ -79,7 +79,7 @@ async def load_tools(
 
 
 def _tools(settings: Settings, folder: Path) -> dict[str, tuple[str, Mapping[str, object], bool, bool]]:
-    """Name -> plugin, its configuration, and the operator's two flags."""
+    """Return for each tool name its plugin, the plugin's options, `requires_approval` and `untrusted`."""
     found: dict[str, tuple[str, Mapping[str, object], bool, bool]] = {}
     for name, tool in settings.tools.built_in.items():
         options = tool.options()
@@ -92,10 +92,10 @@ def _tools(settings: Settings, folder: Path) -> dict[str, tuple[str, Mapping[str
 
 
 def gate_of(settings: Settings, host: Host, problems: list[Problem], *, at_hand: bool = False) -> Gate:
-    """The gate, as far as its assessors can be built.
+    """Build the gate. Append the errors of assessors that cannot be built to `problems`.
 
-    `at_hand`: its tools are there and examine what it lets run. Only those that are enabled have assessors then: the
-    programs that are known to the one of commands alone cost 60 ms of each start.
+    `at_hand`: the tools exist, and the gate examines the calls that it lets run. Then only enabled tools get
+    assessors. The command assessor's list of known programs alone costs 60 ms of each start.
     """
     risk, used = settings.risk, {name: tool.options() for name, tool in settings.tools.by_plugin.items()}
     uses: dict[str, tuple[str, dict[str, object]]] = {
@@ -129,7 +129,7 @@ def gate_of(settings: Settings, host: Host, problems: list[Problem], *, at_hand:
 
 
 def _adding_to_none(settings: Settings) -> Iterator[Problem]:
-    """Assessors that add to a built-in one which there is not."""
+    """Yield a problem for each assessor that adds to a built-in assessor which does not exist."""
     for tool, use in settings.risk.assessors.items():
         if use.adds and tool not in ASSESSORS:
             text = (
@@ -139,7 +139,7 @@ def _adding_to_none(settings: Settings) -> Iterator[Problem]:
 
 
 def _hosts(options: Mapping[str, object]) -> list[str]:
-    """The hosts that the tool may ask; the port of one is the tool's business, and so is one that is none."""
+    """Return the hosts that the tool may request, without ports; [] if the option is no list or has a bad host."""
     hosts = options.get("hosts")
     with suppress(ValueError):
         return [allowed_host(str(host))[0] for host in hosts] if isinstance(hosts, list) else []
@@ -147,14 +147,14 @@ def _hosts(options: Mapping[str, object]) -> list[str]:
 
 
 def _warn_of_idle(settings: Settings, names: Sequence[str]) -> None:
-    """Logs which rules hold for no tool, `names` being those that are on."""
+    """Log each rule that matches no enabled tool. `names` are the enabled tools."""
     for rule in settings.risk.rules:
         if (text := idle_rule(rule, names, settings.mcp.servers)) is not None:
             log.warning("risk.rules.%s: %s", rule, text)
 
 
 def _nameless(settings: Settings, names: Sequence[str]) -> Iterator[Problem]:
-    """Rules and assessors for tools that are none of `names`."""
+    """Yield problems for rules and assessors whose tool is none of `names`."""
     risk = settings.risk
     for path, problem in [
         *((f"risk.rules.{name}", no_such_tool("rules", name, names)) for name in risk.rules),
@@ -174,9 +174,9 @@ def built(
     *,
     folder: Path,
 ) -> Any:
-    """Returns a plugin for `place` in the configuration, or None, with what is wrong in `problems`.
+    """Build the plugin for `place` in the configuration. If that fails, add to `problems` and return None.
 
-    `folder`: the operator's own plugins.
+    `folder` contains the operator's own plugins.
     """
     try:
         return build_plugin(kind, name, options, host, folder=folder)

@@ -1,9 +1,11 @@
-"""Hands what became of a reload to the workers: the supervisor reads and judges once, all of them use it, or none.
+"""The shared memory that gives a reload to the workers: all of them use the new configuration, or none.
 
-1. It stands in memory that the processes share and nothing else can open, because it holds secrets.
-2. Each worker says whether it could put the configuration together. The outcome is written down once, by the process
-   that knows it first, and is the same for all: used if all could, else refused.
-3. What is still open when a worker is started, or another reload comes, is refused: nobody uses what others cannot.
+The supervisor reads and checks the configuration once.
+
+1. It is in memory that the processes share and nothing else can open, because it holds secrets.
+2. Each worker reports whether it could build the configuration. The first process that knows the outcome stores it.
+   The outcome is the same for all: used if all workers could, else refused.
+3. A vote that is still open when a worker is started, or when another reload comes, counts as refused.
 """
 
 import fcntl
@@ -21,7 +23,7 @@ _ABLE, _UNABLE, _SILENT = b"Y", b"N", b"-"
 
 
 class Handover:
-    """Made before the workers are forked. What was given last is what is taken."""
+    """The memory through which workers receive a reload. Create it before the fork; `take` returns the last `give`."""
 
     def __init__(self, *, workers: int) -> None:
         self._workers = workers
@@ -32,7 +34,7 @@ class Handover:
         self._taken = b""
 
     def give(self, outcome: Loaded | ConfigError) -> None:
-        """Called by the supervisor, which signals the workers afterwards."""
+        """Store an outcome for the workers. Only the supervisor calls this; it signals the workers afterwards."""
         content = pickle.dumps(outcome.problems if isinstance(outcome, ConfigError) else outcome)
         digest = hashlib.sha256(content).digest()
         content = digest + content
@@ -45,8 +47,10 @@ class Handover:
             written += os.pwrite(self._fd, content[written:], written)
 
     def take(self) -> Loaded:
-        """Called by a worker. Raises ConfigError: the one that was given, or one that another reload is being written,
-        for which a signal follows.
+        """Return the configuration that was given last. Only workers call this.
+
+        Raises ConfigError: the stored error, or a notice that another reload is being written. A signal follows
+        that one.
         """
         size_bytes = os.fstat(self._fd).st_size
         content = os.pread(self._fd, size_bytes, 0)
@@ -60,13 +64,13 @@ class Handover:
         return outcome
 
     def say(self, index: int, *, able: bool) -> None:
-        """Called by a worker: whether it could put together what it took last."""
+        """Store whether this worker could build the configuration that it took last."""
         with self._locked() as poll:
             if poll[:_DIGEST_BYTES] == self._taken:
                 os.pwrite(self._poll, _ABLE if able else _UNABLE, 2 * (_DIGEST_BYTES + 1) + index)
 
     def is_used(self) -> bool | None:
-        """Called by a worker: whether all use what it took last; None: that is open."""
+        """Return whether all workers use the configuration that this one took last, or None while that is open."""
         with self._locked() as poll:
             said = poll[2 * (_DIGEST_BYTES + 1) :]
             outcome = self._outcome_of(poll, self._taken)
@@ -75,12 +79,12 @@ class Handover:
         return None if outcome == _OPEN else outcome == _USED
 
     def settle(self) -> bool:
-        """Ends what is open; whether what was given last is used."""
+        """Close an open vote. Return whether all workers use what was given last."""
         with self._locked() as poll:
             return self._settled(poll)[_DIGEST_BYTES:] == _USED
 
     def _settled(self, poll: bytes) -> bytes:
-        """Digest and outcome of the last one, which is written down if it was open."""
+        """Return the digest and outcome of the last configuration. Store the outcome if it was open."""
         digest, outcome, said = (
             poll[:_DIGEST_BYTES],
             self._outcome_of(poll, poll[:_DIGEST_BYTES]),
@@ -101,7 +105,7 @@ class Handover:
 
     @contextmanager
     def _locked(self) -> Iterator[bytes]:
-        """What is written down, which no other process changes meanwhile."""
+        """Lock the agreement against other processes, and yield its content."""
         fcntl.lockf(self._poll, fcntl.LOCK_EX)
         try:
             yield os.pread(self._poll, 2 * (_DIGEST_BYTES + 1) + self._workers, 0)

@@ -1,4 +1,4 @@
-"""Configuration as the facts that the lanes work with: endpoints, routes, keys, limits, our own names and pages."""
+"""The lanes' settings from the configuration: endpoints, routes, keys, limits, our own names and pages."""
 
 import ipaddress
 import ssl
@@ -33,7 +33,7 @@ def build_router(
     demo_url: str | None,
     own_paths: Collection[bytes],
 ) -> Router:
-    """The data listener's way in."""
+    """Build the router of the data listener."""
     upstreams = settings.upstreams
     if not upstreams and demo_url is not None:
         upstreams = (Upstream(name="demo", base_url=demo_url),)
@@ -54,7 +54,7 @@ def build_router(
 
 
 def build_admin_entry(settings: Settings, *, metrics: Metrics) -> Router:
-    """The way in of `admin.listen`: our own pages and nothing else."""
+    """Build the router of `admin.listen`, which serves only our own pages."""
     return Router(
         routes=(),
         pools=(),
@@ -68,7 +68,7 @@ def build_admin_entry(settings: Settings, *, metrics: Metrics) -> Router:
 
 
 def door(settings: Settings) -> Door:
-    """The names that are ours: the listen addresses and `allowed_hosts`; and the other pages that may ask."""
+    """Return our own names (listen addresses, `allowed_hosts`) and the origins that may send requests (`cors`)."""
     listens = [listen.host for listen in (settings.listen, settings.admin.listen) if listen is not None]
     named = [f"[{host}]" if ":" in host else host for host in listens if not _is_wildcard(host)]
     return Door.of(
@@ -77,7 +77,7 @@ def door(settings: Settings) -> Door:
 
 
 def check_files(settings: Settings) -> None:
-    """Raises ConfigError for TLS files that cannot be used, and for secrets that cannot sign."""
+    """Check TLS files and webhook secrets. Raises ConfigError for unusable files, and for secrets that cannot sign."""
     problems = []
     for i, upstream in enumerate(settings.upstreams):
         try:
@@ -91,7 +91,7 @@ def check_files(settings: Settings) -> None:
 
 
 def endpoint(upstream: Upstream) -> Endpoint:
-    """Raises OSError (ssl.SSLError) if the TLS files cannot be used."""
+    """Return the endpoint of an upstream. Raises OSError (ssl.SSLError) if the TLS files cannot be used."""
     url = urlsplit(upstream.base_url)
     secure = url.scheme == "https"
     host = url.hostname or ""

@@ -1,4 +1,4 @@
-"""Deletes what is too old to be asked for: a little at a time, by one process, so that no writer waits for it."""
+"""Deletes old rows of the store: a few at a time, by one process, so that other writers do not wait."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ ROWS, MOST_ROWS, STEP_S, REST = 50, 1000, 0.01, 4
 
 
 class Pruner:
-    """One worker's part in it; `owner` names the worker."""
+    """The pruning of one worker. `owner` names the worker."""
 
     def __init__(self, store: Store, *, owner: str, clock: Clock) -> None:
         self._store = store
@@ -28,7 +28,7 @@ class Pruner:
         self._clock = clock
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Prune every `EVERY_S` until the task is cancelled."""
         await asyncio.sleep(FIRST_S)
         while True:
             try:
@@ -41,7 +41,7 @@ class Pruner:
             await asyncio.sleep(EVERY_S)
 
     async def prune(self) -> int:
-        """Returns how many rows it has deleted, once there are none left, or another process does it."""
+        """Delete old rows until none are left or another process has the duty. Return how many were deleted."""
         loop = asyncio.get_running_loop()
         gone, rows, renewed_s = 0, ROWS, float("-inf")
         while True:

@@ -1,4 +1,4 @@
-"""`gateway run`: from a checked configuration to serving processes, and to their orderly end."""
+"""`gateway run`: starts the processes for a checked configuration, and ends them in order."""
 
 import asyncio
 import logging
@@ -37,7 +37,7 @@ AGREE_LOOK_S = 0.01
 
 @dataclass(slots=True)
 class Server:
-    """One `gateway run`. `load` reads the configuration anew for a reload; `proposed`: workers look at it still."""
+    """One `gateway run`. `load` reads the configuration for a reload; workers still vote on `proposed`."""
 
     loaded: Loaded
     load: Callable[[], Loaded]
@@ -45,7 +45,7 @@ class Server:
     proposed: Loaded | None = None
 
     def run(self) -> int:
-        """Serves until told to stop; the exit code. Raises ListenError."""
+        """Serve until a signal ends it. Return the exit code. Raises ListenError."""
         signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
         settings = self.loaded.settings
         addresses = {DATA: settings.listen}
@@ -81,7 +81,7 @@ class Server:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _reload(self, handover: Handover) -> None:
-        """Reads the configuration once, for all workers; one that is started again begins with what they agreed on."""
+        """Read the configuration once for all workers. A restarted worker begins with the last one all accepted."""
         self._settle(handover)
         outcome: Loaded | ConfigError
         try:
@@ -94,7 +94,7 @@ class Server:
         handover.give(outcome)
 
     def _settle(self, handover: Handover) -> None:
-        """Takes over what was proposed last, if all workers use it."""
+        """Make the last proposed configuration the current one, if all workers use it."""
         if self.proposed is not None and handover.settle():
             self.loaded = self.proposed
         self.proposed = None
@@ -110,7 +110,7 @@ class Server:
         load: Callable[[], Loaded],
         agree: Callable[[bool], Awaitable[bool]] | None = None,
     ) -> None:
-        """One worker process, from its log to its end."""
+        """Run one worker process, from opening its log to its end."""
         metrics, chosen = Metrics(), self.loaded.settings.logging
         sink = LogSink(
             sys.stderr,
@@ -151,14 +151,14 @@ class Server:
             sink.close()
 
     def _announce(self, listening: dict[str, Listening]) -> None:
-        """Says where to point a client, on standard output, and tells systemd."""
+        """Print the banner on standard output, and report READY to systemd."""
         metrics_url = listening.get(ADMIN, listening[DATA]).url
         print("\n".join(banner(self.loaded, url=listening[DATA].url, metrics_url=metrics_url)), flush=True)
         notify("READY=1")
 
 
 async def _agree(handover: Handover, index: int, able: bool) -> bool:
-    """Says whether a worker could put a configuration together; returns whether all of them could, and so use it."""
+    """Report whether this worker could build a configuration. Return whether all workers use it."""
     handover.say(index, able=able)
     waited_until_s = time.monotonic() + AGREE_S
     while (is_used := handover.is_used()) is None:
@@ -170,7 +170,7 @@ async def _agree(handover: Handover, index: int, able: bool) -> bool:
 
 
 def _stop(listening: dict[str, Listening]) -> None:
-    """Lets go of the sockets, so that none of them keeps taking connections that nobody accepts."""
+    """Close the listening sockets, so that none takes connections that no worker accepts."""
     notify("STOPPING=1")
     for address in listening.values():
         for sock in address.sockets:

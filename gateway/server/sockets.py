@@ -1,4 +1,4 @@
-"""Listening sockets: one a worker and address, all on one port (SO_REUSEPORT)."""
+"""Listening sockets: one for each worker and address, all on one port (SO_REUSEPORT)."""
 
 import contextlib
 import ctypes
@@ -12,12 +12,12 @@ _SO_ATTACH_REUSEPORT_CBPF, _SO_DETACH_REUSEPORT_BPF = 51, 68
 
 
 class ListenError(Exception):
-    """An address that cannot be listened on; the text is one line for the operator."""
+    """An error for an address that cannot be listened on. The text is one line for the operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """One address: a socket for each worker, and the port they share."""
+    """One address: a socket for each worker, and the port that they share."""
 
     host: str
     port: int
@@ -25,16 +25,16 @@ class Listening:
 
     @property
     def url(self) -> str:
-        """Where a client on this machine reaches it."""
+        """Return the URL for a client on this machine."""
         host = reachable(self.host)
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
 
 def listen(host: str, port: int, *, workers: int, join: bool) -> Listening:
-    """Binds an address for `workers` processes. Raises ListenError.
+    """Bind an address for `workers` processes. Raises ListenError.
 
-    A second gateway could bind the port unnoticed and take half of the connections; so it is probed first, unless
-    `join` says that this is meant (a rolling restart).
+    A second gateway could bind the port unnoticed and take half of the connections. So the port is probed first,
+    unless `join` is true (a rolling restart).
     """
     with contextlib.ExitStack() as bound:
         try:
@@ -46,7 +46,7 @@ def listen(host: str, port: int, *, workers: int, join: bool) -> Listening:
 
 
 def _bind(host: str, port: int, *, workers: int, join: bool, bound: contextlib.ExitStack) -> list[socket.socket]:
-    """A socket for each worker; `bound` closes those made so far if it fails."""
+    """Return a bound socket for each worker. On failure, `bound` closes those made so far."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     # A name such as localhost may have addresses of both families; clients try IPv4 in any case.
     family, _, _, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
@@ -73,22 +73,22 @@ def _advice(error: OSError) -> str:
 
 
 def reachable(host: str) -> str:
-    """A host to connect to for one that is listened on: a wildcard stands for loopback."""
+    """Return a host that a client can connect to: loopback for a wildcard, else `host`."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
 
 
 def steer_to_successor(sock: socket.socket, *, ours: int) -> None:
-    """Sends new connections to the first gateway that joined the port after us, so that ours can end in peace.
+    """Steer new connections to the first gateway that joined the port after us, so that ours can end.
 
-    The kernel asks a classic BPF program which of the port's sockets takes a connection, by their number in the order
-    in which they began to listen: `ours` of them are ours and come first, so the program is "return ours". While
-    there is no such socket the kernel chooses as it did before.
+    The kernel runs a classic BPF program to choose which of the port's sockets takes a connection. It numbers the
+    sockets in the order in which they began to listen. `ours` of them are ours and come first, so the program is
+    "return ours". While there is no such socket, the kernel chooses as before.
     """
     code = ctypes.create_string_buffer(struct.pack("=HBBI", 0x06, 0, 0, ours))
     sock.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_REUSEPORT_CBPF, struct.pack("HP", 1, ctypes.addressof(code)))
 
 
 def stop_steering(sock: socket.socket) -> None:
-    """Lets the kernel spread connections over all of the port's sockets again. Does nothing if nobody steers."""
+    """Let the kernel spread connections over all sockets of the port again. Without steering, do nothing."""
     with contextlib.suppress(OSError):
         sock.setsockopt(socket.SOL_SOCKET, _SO_DETACH_REUSEPORT_BPF, 0)

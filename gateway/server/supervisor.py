@@ -1,8 +1,8 @@
-"""The parent of several workers: starts them, passes signals on, starts one again that died, and ends last.
+"""The parent of several workers: starts them, passes signals on, restarts one that died, and ends last.
 
-1. It holds every worker's listening socket, so connections wait there while a worker that died comes back.
-2. It waits for no worker: signals and deaths are heard at any moment, while workers start as well.
-3. A worker that gives up before all have been ready once ends the start; one that was killed is started again.
+1. It has every worker's listening socket open, so connections wait there while a dead worker restarts.
+2. It waits for no worker: it handles signals and deaths at any moment, also while workers start.
+3. A worker that exits with an error before all were ready once ends the start. A killed worker is started again.
 """
 
 import ctypes
@@ -30,7 +30,7 @@ AT_ONCE_S = 5.0
 
 
 class Supervisor:
-    """Runs `count` copies of `work(index, ready)`; `work` calls `ready` once it serves, and returns drained."""
+    """The parent of `count` processes that run `work(index, ready)`. `work` calls `ready` once it serves."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Supervisor:
         self._stop_by = float("inf")
 
     def run(self) -> int:
-        """Until every worker has ended after a signal; the exit code."""
+        """Run until every worker has ended after a signal. Return the exit code."""
         for index in range(self._count):
             self._start(index)
         while self._workers or not self._signals_seen:
@@ -112,7 +112,7 @@ class Supervisor:
             os._exit(code)
 
     def _hear(self) -> None:
-        """Of workers that are ready, and of those that take long."""
+        """Read which workers are ready, and log those that take long."""
         now_s = time.monotonic()
         for index, (ready, late_s) in list(self._starting.items()):
             try:
@@ -171,7 +171,7 @@ class Supervisor:
 
 
 def _tell(ready_end: int) -> None:
-    """Tells the parent that this worker serves."""
+    """Report to the parent that this worker serves."""
     os.write(ready_end, b"R")
     os.close(ready_end)
 

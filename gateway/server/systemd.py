@@ -1,11 +1,11 @@
-"""Tells systemd how we are (sd_notify): a datagram to NOTIFY_SOCKET, nothing where there is none."""
+"""Notifications for systemd (sd_notify): a datagram to NOTIFY_SOCKET, or none if that is unset."""
 
 import os
 import socket
 
 
 def notify(state: str) -> None:
-    """Sends `READY=1`, `STOPPING=1`, ...; never fails."""
+    """Send `READY=1`, `STOPPING=1`, ... to systemd. An error is ignored."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return

@@ -1,4 +1,4 @@
-"""One worker process on its event loop: listens, reloads, drains, ends."""
+"""One worker process on its event loop: it listens, reloads, drains and ends."""
 
 import asyncio
 import contextlib
@@ -33,9 +33,9 @@ BACKLOG = 4096
 
 
 class Worker:
-    """Runs a Gateway on listening sockets until it is told to stop. `on_ready` is called once it serves.
+    """A process that runs a Gateway on listening sockets until a signal. It calls `on_ready` once it serves.
 
-    `shared`: another gateway may listen on the same ports, where we have so many sockets each; 0 if none may.
+    `shared`: the number of our sockets on each port, if another gateway may listen there too; else 0.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Worker:
         await self._gateway.close()
 
     async def _share(self, sockets: list[socket.socket]) -> None:
-        """Until told to stop; then connections go to the successor, and ours are accepted while they still come."""
+        """Wait for the stop; then steer connections to the successor, and accept ours for `HAND_OVER_S`."""
         while not self._stopping.is_set():
             for sock in sockets:
                 stop_steering(sock)
@@ -96,7 +96,7 @@ class Worker:
         await asyncio.sleep(HAND_OVER_S)
 
     def _terminate(self) -> None:
-        """The first signal drains, the second ends at once."""
+        """Drain on the first signal, end at once on the second."""
         if self._stopping.is_set():
             self._stop_fast.set()
         else:
@@ -106,7 +106,7 @@ class Worker:
 
 
 def _return_memory() -> None:
-    """Gives the system back what the start took and freed: 0.9 MB. Only the C library of GNU offers that."""
+    """Return freed memory of the start to the system (0.9 MB). Only the GNU C library supports it."""
     if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
         libc.malloc_trim(0)
 
@@ -114,7 +114,7 @@ def _return_memory() -> None:
 async def _accept_rest(
     loop: asyncio.AbstractEventLoop, sock: socket.socket, factory: Callable[[], asyncio.Protocol]
 ) -> None:
-    """Serves the connections that the kernel had queued, then closes the socket for good."""
+    """Serve the connections that the kernel had queued, then close the socket."""
     sock.setblocking(False)
     accepted: list[socket.socket] = []
     with contextlib.suppress(OSError):
@@ -129,7 +129,7 @@ async def _accept_rest(
 def run_worker(
     make: Callable[[], Gateway], sockets: dict[str, socket.socket], *, shared: int, on_ready: Callable[[], None]
 ) -> None:
-    """Runs one worker to its end on a uvloop event loop."""
+    """Run one worker to its end on a uvloop event loop."""
     raise_file_limit()
 
     async def main() -> None:
@@ -139,7 +139,7 @@ def run_worker(
 
 
 def raise_file_limit() -> None:
-    """As many open files as the system allows, and no core dumps: they would hold keys."""
+    """Raise the limit of open files to the system's maximum, and forbid core dumps: they would hold keys."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
