@@ -1,6 +1,6 @@
-"""The pages of approvals: what waits for a person, and a person's decisions.
+"""The pages of approvals: pending calls, and decisions on them.
 
-To another tenant there is no such approval, whatever its key may do; what a decision needs, the desk knows.
+An approval does not exist for another tenant, whatever its key may do. `Approvals` checks the rules of a decision.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class Batch(Body):
 
 
 class ApprovalPages:
-    """The pages of one worker; desk, store and tail are those of the configuration in use."""
+    """The approval pages of one worker. Approvals, store and event feed are those of the configuration in use."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class ApprovalPages:
         self._waiting: set[asyncio.Event] = set()
 
     def routes(self) -> list[Route]:
-        """(method, path, handler), for `add_route` of aiohttp's router."""
+        """Return (method, path, handler) for `add_route` of aiohttp's router."""
         one = APPROVALS + "/{id}"
         readable = [(APPROVALS, self._list), (one, self._get)]
         return [
@@ -80,7 +80,7 @@ class ApprovalPages:
         ]
 
     async def close(self) -> None:
-        """Whoever waits is answered now. Idempotent."""
+        """Answer all waiting requests now. Idempotent."""
         self._closing = True
         for news in self._waiting:
             news.set()
@@ -138,7 +138,7 @@ class ApprovalPages:
             return error
 
     async def _found(self, approval_id: str, caller: Caller) -> Approval:
-        """The approval as it is now, its time looked at. Raises GatewayError (approval_not_found)."""
+        """Return the approval, expired first if its time is over. Raises GatewayError (approval_not_found)."""
         approval = await self._store.approval(approval_id, tenant=caller.tenant)
         if approval is not None and approval.state == "pending" and approval.expires_s <= self._clock.time():
             await self._approvals().expire()
@@ -148,7 +148,7 @@ class ApprovalPages:
         return approval
 
     async def _decided(self, approval: Approval, caller: Caller, *, wait_s: float) -> Approval:
-        """The approval once it is not pending any more, or as it is after `wait_s`."""
+        """Return the approval once it is not pending any more, or as it is after `wait_s`."""
         loop, news = asyncio.get_running_loop(), asyncio.Event()
         ends_s = loop.time() + wait_s
         self._waiting.add(news)
@@ -176,7 +176,7 @@ def _told(approval_id: str, made: Approval | GatewayError) -> Json:
 
 
 def _wait_of(text: str | None) -> float:
-    """Seconds. Raises GatewayError (invalid_field)."""
+    """Return the seconds to wait. Raises GatewayError (invalid_field)."""
     if text is None:
         return 0.0
     if _SECONDS.fullmatch(text) is None or float(text) > WAIT_MOST_S:

@@ -1,4 +1,4 @@
-"""The pages of the context lane: chat completions, and the models that there are."""
+"""The pages of the context lane: chat completions, and the list of models."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -32,7 +32,7 @@ MODEL_PATHS = ("/context/models", "/context/v1/models")
 
 
 class ChatPages:
-    """`current` gives the lane and the model core of the configuration in use; `admit` raises when we are full."""
+    """The chat pages. `current` returns the lane and the model core in use; `admit` raises when the gateway is full."""
 
     def __init__(
         self,
@@ -85,8 +85,11 @@ class ChatPages:
             return response
 
     async def _run(self, lane: ContextLane, repeated: RepeatedRequest) -> LiveRun:
-        """A run of its own, of a workflow where the message names one; one that goes on with what a person decided, or
-        the one that the request repeats. What a program quotes for a task of its own decides and starts nothing.
+        """Return the run that answers this request.
+
+        It is the run that a decision resumes, the run that the request repeats, or a new run. A message that
+        names a workflow starts a run of it. A quotation in a program's own task neither decides nor starts
+        anything.
         """
         if repeated.exchange.task is not None:
             return lane.begin(repeated.exchange, repeated.request_key)
@@ -106,7 +109,7 @@ class ChatPages:
         return lane.begin(exchange, repeated.request_key, brought=await self._brought(lane, text, repeated))
 
     async def _brought(self, lane: ContextLane, text: str, repeated: RepeatedRequest) -> Brought | None:
-        """Returns what gives the beginning of the answer, where the gateway has something to say itself."""
+        """Return the source of text that begins the answer, or None if the gateway adds none."""
         if not wants_text(repeated.body):
             return None  # an answer in another format is the client's
         told = await unasked(text, repeated.exchange, lane.approvals.remembered)
@@ -131,9 +134,9 @@ class ChatPages:
 
 
 def identities_of(head: RequestHead, core: ModelCall, identify: Identify) -> Mapping[bool, Identity]:
-    """Who asks, where the upstream has a key of its own and where it has none. Raises GatewayError if nobody does.
+    """Return the caller's identities, by whether the upstream has its own key. Raises GatewayError if there is none.
 
-    That is before the body is read, which says which upstream it is: a stranger's is not worth reading.
+    This happens before the body is read, which names the upstream: a stranger's body is not read.
     """
     identities: dict[bool, Identity] = {}
     refusals = []

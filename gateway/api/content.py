@@ -1,6 +1,6 @@
-"""The body of a request for one of our own pages: JSON, read up to a limit, and only once its caller is known.
+"""The JSON body of a request for our own pages, read up to a limit, and only once its caller is known.
 
-Nothing else reads a body of our pages.
+No other module reads a body of our pages.
 """
 
 import asyncio
@@ -28,10 +28,11 @@ LARGE_BYTES: Final = 256 << 10
 
 
 def check_type(request: web.Request) -> None:
-    """Raises GatewayError (unsupported_media_type) for a body that says that it is something else than JSON.
+    """Check that a body is JSON by its type. Raises GatewayError (unsupported_media_type).
 
     A page of another site can send any other type, or none, without asking first. A program that is no browser may
-    leave the type out: a browser names the origin with every body (fetch.spec.whatwg.org, "append a request Origin").
+    leave the type out: a browser names the origin with every body (fetch.spec.whatwg.org, "append a request
+    Origin").
     """
     if not request.can_read_body or ("Content-Type" not in request.headers and "Origin" not in request.headers):
         return
@@ -45,11 +46,11 @@ def check_type(request: web.Request) -> None:
 
 
 async def content_of(request: web.Request, caller: Caller, *, limit_bytes: int, limit_name: str) -> bytes:
-    """Returns the whole body, which `caller` may send, unpacked if it is gzip; the limit counts unpacked bytes, and
-    a packed body may be larger than what it holds by one step.
+    """Return the whole body that `caller` sends, unpacked if it is gzip.
 
-    Raises GatewayError: request_too_large, which names the limit; unsupported_media_type or invalid_header for a coding
-    that is not read, or not what the header says.
+    The limit counts unpacked bytes. A packed body may be larger than its content by one step. Raises GatewayError:
+    request_too_large, which names the limit; unsupported_media_type or invalid_header for a coding that is not
+    supported or does not match the header.
     """
     del caller  # who reads a body must have asked for a key before
     packed = _is_gzip(request)
@@ -74,7 +75,7 @@ async def content_of(request: web.Request, caller: Caller, *, limit_bytes: int, 
 
 
 def _is_gzip(request: web.Request) -> bool:
-    """Whether the body is packed. Raises GatewayError (unsupported_media_type)."""
+    """Return whether the body is packed. Raises GatewayError (unsupported_media_type)."""
     named = ",".join(request.headers.getall("Content-Encoding", ())).lower()
     codings = [coding for one in named.split(",") if (coding := one.strip()) not in ("", "identity")]
     if codings not in ([], ["gzip"], ["x-gzip"]):
@@ -87,7 +88,7 @@ def _is_gzip(request: web.Request) -> bool:
 
 
 async def _unpack(piece: bytes, inflater: "zlib._Decompress", content: bytearray, *, limit_bytes: int) -> None:
-    """Adds what a piece holds, at most to one step beyond the limit; others go on between the steps.
+    """Unpack a piece into `content`, at most to one step beyond the limit. Other tasks run between the steps.
 
     Raises GatewayError (invalid_header).
     """
@@ -115,13 +116,12 @@ def _no_gzip() -> GatewayError:
 
 
 async def aside(work: Callable[[], T], *, content: bytes) -> T:
-    """Returns what `work` makes of a body. A thread does what takes milliseconds: others go on between its steps."""
+    """Return the result of `work` on a body. A thread does work that takes milliseconds, so that other tasks go on."""
     return work() if len(content) < LARGE_BYTES else await asyncio.to_thread(work)
 
 
 async def check_values(content: bytes, *, limit: int) -> None:
-    """Counts what a parser would make of a body, and lets others go on meanwhile. Raises GatewayError
-    (request_too_large)."""
+    """Check the number of JSON values in a body, in pieces. Raises GatewayError (request_too_large)."""
     if len(content) <= limit:
         return
     counter = ValueCounter()

@@ -1,4 +1,4 @@
-"""Decisions of people carried out, in whichever way they come in: written down first, then their runs go on."""
+"""Decisions of people, whichever way they arrive: they are stored first, then their runs go on."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -38,19 +38,19 @@ class DecisionBody(Body):
 
 
 class Decisions:
-    """What comes of a person's wish. `desk` is that of the configuration in use."""
+    """The entry for decisions. `approvals` returns the approvals of the configuration in use."""
 
     def __init__(self, approvals: Callable[[], Approvals]) -> None:
         self._approvals = approvals
 
     async def make(self, approval_id: str, wish: Decision, *, caller: Caller) -> Approval:
-        """The approval as it is afterwards. Raises GatewayError."""
+        """Store a decision and return the approval as it is afterwards. Raises GatewayError."""
         with written("a decision"):
             return await self._approvals().decide(approval_id, wish, caller=caller)
 
 
 async def go_on(resume: Resume, *decided: Approval | StoredRun) -> None:
-    """Lets the runs of what was decided go on. A failure changes nothing of that: they are taken up again later."""
+    """Resume the runs of decided approvals. A failure is logged and changes no decision: the run is resumed later."""
     for run_id in dict.fromkeys(one.run_id if isinstance(one, Approval) else one.id for one in decided):
         try:
             await resume(run_id)
@@ -60,7 +60,7 @@ async def go_on(resume: Resume, *decided: Approval | StoredRun) -> None:
 
 @contextmanager
 def written(what: str) -> Iterator[None]:
-    """Around what writes a person's word down. Raises GatewayError (store_full, store_uncertain) where that fails."""
+    """Convert a StoreError while a decision is stored. Raises GatewayError (store_full, store_uncertain)."""
     try:
         yield
     except StoreError as error:

@@ -1,7 +1,7 @@
-"""POST /context/explain: what a chat completion would become. No model is called, and nothing is kept or forgotten.
+"""POST /context/explain: shows the model request of a chat completion. It calls no model and stores or deletes nothing.
 
-The chain of the request is folded once more, around a recorder instead of the model: what is shown is what the stages
-made, not a description of it. The run ends where the first model call would begin.
+The chain of the request is folded once more, around a recorder instead of the model. So the answer shows the actual
+results of the stages. The run ends where the first model call would begin.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ CALLS_LIMIT = 100
 
 
 class ExplainPages:
-    """The page of one worker. `current` gives what the configuration in use explains with."""
+    """The page of one worker. `current` returns the explainer of the configuration in use."""
 
     def __init__(self, *, current: Callable[[], Explainer], identify: Identify, admit: Callable[[], None]) -> None:
         self._current = current
@@ -63,7 +63,7 @@ class ExplainPages:
 
 
 def _calls(calls: object) -> Sequence[Json] | None:
-    """The calls to judge. Raises GatewayError (invalid_field)."""
+    """Return the calls to judge. Raises GatewayError (invalid_field)."""
     if calls is None:
         return None
     if not isinstance(calls, list) or len(calls) > CALLS_LIMIT or not all(map(_is_call, calls)):

@@ -1,6 +1,6 @@
-"""The page that a browser gets at `/`: says what this is, and where to go.
+"""The page that a browser gets at `/`: it introduces the gateway and its addresses.
 
-The page is the same for everybody and says nothing about the configuration, because anybody who reaches the gateway may
+The page is the same for everybody and shows nothing of the configuration, because anybody who reaches the gateway may
 read it. It loads nothing: no script, no image, no font.
 """
 
@@ -90,7 +90,7 @@ FRONT_PAGE_HEADERS: Final = {
 
 
 def wants_html(accept: str) -> bool:
-    """Whether an Accept header names HTML, and rather than JSON, as browsers' do; `*/*` does not."""
+    """Return whether an Accept header prefers HTML to JSON, as browsers' do. `*/*` does not."""
     weights = {"text/html": 0.0, "application/json": 0.0}
     for part in accept.lower().split(","):
         media, *parameters = (piece.strip() for piece in part.split(";"))

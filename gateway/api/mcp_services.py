@@ -1,6 +1,6 @@
-"""The pages of services (MCP servers), for who may do everything: register, change, stop and start them, accept tools.
+"""The pages of services (MCP servers), for scope `admin`: register, change, stop and start them, accept tools.
 
-What a page answers is as of now in this worker, with the worst state of all; no page shows a secret again.
+Answers describe this worker's present state, with the worst state of all workers. No page shows a secret again.
 """
 
 import logging
@@ -32,7 +32,7 @@ CREATED = 201
 
 
 class Acceptance(Body):
-    """Which definitions are accepted: by tool the hash that was looked at; null: all as they are now."""
+    """The definitions to accept: by tool, the hash that the person saw; null accepts all as they are now."""
 
     tools: Mapping[str, str] | None = None
 
@@ -45,7 +45,7 @@ class ServicePages:
         self._authorise = authorise
 
     def routes(self) -> list[Route]:
-        """(method, path, handler), for `add_route` of aiohttp's router."""
+        """Return (method, path, handler) for `add_route` of aiohttp's router."""
         one = SERVICES + "/{name}"
         readable = [(SERVICES, self._list), (one, self._get), (one + "/tools", self._tools)]
         return [
@@ -180,7 +180,7 @@ class ServicePages:
         raise _not_found()
 
     async def _configured(self, name: str) -> bool:
-        """Whether a service of this name stands in the configuration."""
+        """Return whether a service of this name is in the configuration."""
         return any(seen.name == name and seen.wanted.source == "configured" for seen in await self._servers().seen())
 
 
@@ -212,7 +212,7 @@ def service_view(seen: ServerStatus) -> Json:
 
 
 def tool_views(seen: ServerStatus) -> list[Json]:
-    """The tools of a service that runs here, each with what was accepted of it."""
+    """Return the tools of a service that runs here, each with its accepted hash."""
     facts, pins = seen.service.service(), seen.wanted.record.pins
     views: list[Json] = []
     for tool, digest in seen.service.definitions().items():
@@ -234,7 +234,7 @@ def tool_views(seen: ServerStatus) -> list[Json]:
 
 
 def _accepted(seen: ServerStatus, wanted: Mapping[str, str] | None) -> Mapping[str, str]:
-    """What was looked at must be what is accepted. Raises GatewayError."""
+    """Return the hashes to accept; they must match the present ones. Raises GatewayError."""
     if seen.condition.state != "running":
         raise GatewayError(
             "service_not_running", "It does not run here, so there is nothing to accept; start it, and look again."
@@ -251,7 +251,7 @@ def _accepted(seen: ServerStatus, wanted: Mapping[str, str] | None) -> Mapping[s
 
 
 async def _object_of(request: web.Request, caller: Caller) -> Json:
-    """The body; nothing is an empty object. Raises GatewayError (request_too_large, invalid_json)."""
+    """Return the body's object; {} for an empty body. Raises GatewayError (request_too_large, invalid_json)."""
     content = await content_of(request, caller, limit_bytes=BODY_LIMIT_BYTES, limit_name="this page takes")
     try:
         value = value_of(content.decode()) if content else {}
@@ -270,7 +270,7 @@ def _name_of(name: object) -> str:
 
 
 def _config_of(settings: Json, *, kept: Json | None = None) -> bytes:
-    """The settings to be kept. Raises GatewayError (unknown_field, invalid_field)."""
+    """Return the settings to store. Raises GatewayError (unknown_field, invalid_field)."""
     try:
         settings = with_kept(settings, kept=kept)
         checked(settings)

@@ -1,4 +1,4 @@
-"""The pages of memories: whoever may chat lists and deletes those of the end users of the key's tenant."""
+"""The pages of memories: a key that may chat lists and deletes those of its tenant's end users."""
 
 from collections.abc import Mapping
 
@@ -26,7 +26,7 @@ class MemoryPages:
         self._authorise = authorise
 
     def routes(self) -> list[Route]:
-        """(method, path, handler), for `add_route` of aiohttp's router."""
+        """Return (method, path, handler) for `add_route` of aiohttp's router."""
         return [
             *((method, MEMORIES, self._list) for method in ("GET", "HEAD")),
             ("DELETE", MEMORIES, self._delete_all),
@@ -63,7 +63,7 @@ class MemoryPages:
         return web.Response(status=204)
 
     def _owner(self, request: web.Request, query: Mapping[str, str], caller: Caller) -> str | None:
-        """Returns whose memories are meant; None where the request does not say so. Raises GatewayError."""
+        """Return the owner of the memories, or None if the request names none. Raises GatewayError."""
         user, key = query.get("user") or steering_of(head_of(request)).get("user"), query.get("key")
         if key is None:
             return None if user is None else memory_owner(user=user, key=caller.name)

@@ -1,4 +1,4 @@
-"""Our own pages for system prompts: list, read, store and delete them, and see one as a model would get it."""
+"""The pages of system prompts: list, read, store and delete them, and show one as a model would get it."""
 
 import hashlib
 import json
@@ -33,7 +33,7 @@ Authorise: TypeAlias = Callable[[web.Request, str], Caller]
 
 
 class PromptBody(BaseModel):
-    """What PUT takes."""
+    """The body of PUT."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -55,7 +55,7 @@ class PromptPages:
         self._authorise = authorise
 
     def routes(self) -> list[tuple[str, str, Handler]]:
-        """(method, path, handler), for `add_route` of aiohttp's router."""
+        """Return (method, path, handler) for `add_route` of aiohttp's router."""
         one = PREFIX + "/{id}"
         readable: list[tuple[str, Handler]] = [
             (PREFIX, self._list),
@@ -129,7 +129,7 @@ class PromptPages:
 
 
 async def _body_of(request: web.Request, caller: Caller) -> bytes:
-    """The whole body. Raises GatewayError (request_too_large) once it is more than a prompt can need."""
+    """Return the whole body. Raises GatewayError (request_too_large) for more than a prompt can need."""
     if (request.content_length or 0) > BODY_LIMIT_BYTES:
         raise _too_large()
     return await content_of(request, caller, limit_bytes=BODY_LIMIT_BYTES, limit_name="what a prompt can need")
@@ -151,7 +151,7 @@ def _parsed(body: bytes) -> PromptBody:
 
 
 def _tag_of(enhanced: EnhancedPrompt) -> str:
-    """SHA-256 of the text; names of missing tools, which the body has besides, make another one of it."""
+    """Return the ETag: SHA-256 of the text and of the omitted tools' names, which the body also contains."""
     digest = hashlib.sha256(enhanced.text.encode())
     for name in enhanced.omitted:
         digest.update(b"\0" + name.encode())

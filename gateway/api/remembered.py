@@ -1,4 +1,4 @@
-"""The pages of what people have said for more than one call: grants, and conversations that ask before each call."""
+"""The pages of lasting decisions: grants, and conversations that ask before each call."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -20,14 +20,14 @@ EntryT = TypeVar("EntryT", Grant, AskBefore)
 
 
 class RememberedPages:
-    """The pages of one worker; `remembered` is that of the configuration in use."""
+    """The pages of one worker. `remembered` returns the lasting decisions of the configuration in use."""
 
     def __init__(self, *, remembered: Callable[[], Remembered], authorise: Authorise) -> None:
         self._remembered = remembered
         self._authorise = authorise
 
     def routes(self) -> list[Route]:
-        """(method, path, handler), for `add_route` of aiohttp's router."""
+        """Return (method, path, handler) for `add_route` of aiohttp's router."""
         readable = [(GRANTS, self._grants), (ASKS, self._asks)]
         return [
             *((method, path, page) for path, page in readable for method in ("GET", "HEAD")),
@@ -46,7 +46,7 @@ class RememberedPages:
         return _page(found, _ask_view, limit=limit)
 
     def _asked(self, request: web.Request) -> tuple[Caller, str | None, int]:
-        """Returns who asks for a page, behind which id it begins, and how many it has. Raises GatewayError."""
+        """Return the caller, the id behind which the page begins (or None), and its length. Raises GatewayError."""
         caller = self._authorise(request, *VIEWING)
         query = query_of(request, "after", "limit")
         return caller, query.get("after"), limit_of(query, default=LIMIT_MOST)
@@ -73,7 +73,7 @@ class RememberedPages:
 
 
 def _page(found: Sequence[EntryT] | None, view: Callable[[EntryT], Json], *, limit: int) -> web.Response:
-    """The answer with the first `limit` entries; one more says that the list goes on. Raises GatewayError."""
+    """Return a page of the first `limit` entries. One more entry means that the list goes on. Raises GatewayError."""
     if found is None:
         raise gone("after")
     following = found[limit - 1].id if len(found) > limit else None

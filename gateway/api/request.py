@@ -1,4 +1,4 @@
-"""What a request to the pages of approvals and runs asks for: who asks, its query, its body; read strictly."""
+"""The parts of a request to our own pages: caller, query and body, read strictly."""
 
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -27,21 +27,21 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 class Authorise(Protocol):
-    """Checks who asks."""
+    """The check of a caller."""
 
     def __call__(self, request: web.Request, *scopes: str) -> Caller:
-        """The caller, who holds at least one of the scopes. Raises GatewayError."""
+        """Return the caller, which has at least one of the scopes. Raises GatewayError."""
         ...
 
 
 class Body(BaseModel):
-    """What a page takes."""
+    """The body of a request to a page."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 def caller_with(scopes: Collection[str], identify: Callable[[str], Caller]) -> Caller:
-    """The caller, who holds at least one of the scopes. Raises the refusal of the first."""
+    """Return the caller, which has at least one of the scopes. Raises the refusal of the first scope."""
     refusal: GatewayError | None = None
     for scope in scopes:
         try:
@@ -52,7 +52,7 @@ def caller_with(scopes: Collection[str], identify: Callable[[str], Caller]) -> C
 
 
 def query_of(request: web.Request, *known: str) -> Mapping[str, str]:
-    """The query. Raises GatewayError (unknown_field, invalid_field)."""
+    """Return the query. Raises GatewayError (unknown_field, invalid_field)."""
     query: dict[str, str] = {}
     for name, value in request.query.items():
         if name not in known:
@@ -67,12 +67,12 @@ def query_of(request: web.Request, *known: str) -> Mapping[str, str]:
 
 
 def via_of(request: web.Request) -> Via:
-    """The way that a decision came, as its client says."""
+    """Return the way that a decision arrived, by the client's User-Agent."""
     return "cli" if request.headers.get("User-Agent") == CLI_AGENT else "rest"
 
 
 def limit_of(query: Mapping[str, str], *, default: int = LIMIT) -> int:
-    """Returns how many are asked for. Raises GatewayError (invalid_field)."""
+    """Return the length of a page. Raises GatewayError (invalid_field)."""
     limit = number_of(query, "limit", default=default)
     if not 1 <= limit <= LIMIT_MOST:
         raise GatewayError("invalid_field", f"It must be a number from 1 to {LIMIT_MOST}.", param="limit")
@@ -80,7 +80,7 @@ def limit_of(query: Mapping[str, str], *, default: int = LIMIT) -> int:
 
 
 def page_of(views: Sequence[Json], query: Mapping[str, str], *, key: str = "id") -> tuple[Sequence[Json], str | None]:
-    """Returns the part of a list that `after` (a `key`) and `limit` name, and the `after` of the next part, or None.
+    """Return one page of a list, and the `after` of the next page or None. `after` is a value of `key`.
 
     Raises GatewayError (invalid_field).
     """
@@ -94,12 +94,12 @@ def page_of(views: Sequence[Json], query: Mapping[str, str], *, key: str = "id")
 
 
 def gone(param: str) -> GatewayError:
-    """The error for a list that is to go on behind an entry that there is not, or not any more."""
+    """Return the error for an `after` that is not in the list, or not any more."""
     return GatewayError("invalid_field", "The list has no such entry (any more): begin without it.", param=param)
 
 
 def number_of(query: Mapping[str, str], name: str, *, default: int) -> int:
-    """A number that is not negative. Raises GatewayError (invalid_field)."""
+    """Return a number that is not negative. Raises GatewayError (invalid_field)."""
     text = query.get(name)
     if text is None:
         return default
@@ -109,7 +109,7 @@ def number_of(query: Mapping[str, str], name: str, *, default: int) -> int:
 
 
 def word_of(query: Mapping[str, str], name: str, words: Collection[str]) -> str | None:
-    """One of these words. Raises GatewayError (invalid_field)."""
+    """Return one of these words, or None if the query has none. Raises GatewayError (invalid_field)."""
     word = query.get(name)
     if word is not None and word not in words:
         raise GatewayError("invalid_field", f"It must be one of {', '.join(words)}.", param=name)
@@ -117,7 +117,7 @@ def word_of(query: Mapping[str, str], name: str, words: Collection[str]) -> str 
 
 
 async def body_of(request: web.Request, model: type[ModelT], caller: Caller) -> ModelT:
-    """The body. Raises GatewayError (request_too_large, invalid_json, unknown_field, invalid_field)."""
+    """Return the body. Raises GatewayError (request_too_large, invalid_json, unknown_field, invalid_field)."""
     content = await content_of(request, caller, limit_bytes=BODY_LIMIT_BYTES, limit_name="this page takes")
     try:
         text = content.decode()
@@ -127,7 +127,7 @@ async def body_of(request: web.Request, model: type[ModelT], caller: Caller) -> 
 
 
 def value_of(text: str) -> object:
-    """The JSON value. Raises GatewayError (invalid_json): what two readers may read in two ways is not decided on."""
+    """Parse a JSON value. Ambiguous JSON is refused. Raises GatewayError (invalid_json)."""
     try:
         value: object = strict_json.loads(text)
     except strict_json.RepeatedKeyError:
@@ -138,7 +138,10 @@ def value_of(text: str) -> object:
 
 
 def parsed(model: type[ModelT], value: object) -> ModelT:
-    """The value as a `model`. Raises GatewayError (invalid_json, unknown_field, missing_field, invalid_field)."""
+    """Return the value as a `model`.
+
+    Raises GatewayError (invalid_json, unknown_field, missing_field, invalid_field).
+    """
     if not isinstance(value, dict):
         raise GatewayError("invalid_json", "It must be a JSON object.")
     try:

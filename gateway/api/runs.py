@@ -1,4 +1,4 @@
-"""The pages of runs: what they did, their end before their time, calls of which nobody knows; and the audit log."""
+"""The pages of runs: their steps, cancelling, resuming and settling unknown calls; and the audit log."""
 
 import asyncio
 import math
@@ -33,7 +33,7 @@ RESULT_CHARS = 32_768
 
 
 class SettlementBody(Body):
-    """What a person says about a call of which nobody knows what became; nothing about a run that is to go on."""
+    """A person's statement about a call with an unknown outcome. It is empty for a run that is only to go on."""
 
     step: int | None = Field(default=None, ge=0)
     outcome: settle.Outcome | None = Field(default=None, alias="as")
@@ -42,7 +42,7 @@ class SettlementBody(Body):
 
 
 class RunPages:
-    """The pages of one worker; store and tail are those in use. `resume` lets a run go on."""
+    """The run pages of one worker. Store and event feed are those in use. `resume` lets a run go on."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class RunPages:
         self._clock = clock
 
     def routes(self) -> list[Route]:
-        """(method, path, handler), for `add_route` of aiohttp's router."""
+        """Return (method, path, handler) for `add_route` of aiohttp's router."""
         one = RUNS + "/{id}"
         readable = [(RUNS, self._list), (one, self._get), (AUDIT, self._audit)]
         return [
@@ -130,7 +130,7 @@ class RunPages:
         return json_answer(run_view(run, pending=await self._pending(run)))
 
     async def _go_on(self, run_id: str, caller: Caller) -> web.Response:
-        """A run that waits for its client, or for an upstream that had failed, goes on without one."""
+        """Resume a run without its client: it waits for that client, or for an upstream that had failed."""
         run = await self._store.run(run_id, tenant=caller.tenant)
         if run is None:
             raise settle.not_found()
@@ -158,7 +158,7 @@ class RunPages:
     async def _chosen(
         self, query: Mapping[str, str], *, tenant: str, wanted: str | None, limit: int
     ) -> tuple[Sequence[StoredRun], str | None]:
-        """Returns the runs that may be shown, newest first, and the last one's id where there are more behind it."""
+        """Return the runs that may be shown, newest first, and the last one's id if there are more, else None."""
         conversation, after = query.get("conversation"), query.get("after")
         some = partial(self._store.runs, tenant=tenant, conversation=conversation, after=after)
         if wanted not in _SHOWN:
@@ -175,12 +175,12 @@ class RunPages:
         return kept, kept[-1].id if seen_until[0] > -math.inf else None
 
     async def _pending(self, run: StoredRun) -> int:
-        """How many approvals of the run are pending; a run that is not under way has none."""
+        """Return the number of pending approvals of the run; 0 for a run that is not under way."""
         if run.state not in _SHOWN:
             return 0
         return len(await self._store.approvals(tenant=run.tenant, run_id=run.id, state="pending", limit=OF_RUN))
 
 
 def _place(run: StoredRun) -> tuple[float, str]:
-    """Returns the place of a run in a list, which goes from the greatest to the least."""
+    """Return the sort key of a run in a list, which is in descending order."""
     return run.created_s, run.id

@@ -1,4 +1,4 @@
-"""Answers of our own pages that pages of other sites may read (CORS): those of origins that the configuration names."""
+"""CORS for our own pages: pages of the configured origins may read their answers."""
 
 from collections.abc import Callable
 
@@ -14,13 +14,13 @@ _MAX_AGE_S = 600
 
 
 class Sharing:
-    """`door` is that of the configuration in use."""
+    """The CORS headers of one site. `door` is that of the configuration in use."""
 
     def __init__(self, door: Callable[[], Door]) -> None:
         self._door = door
 
     def preflight(self, request: web.Request) -> web.Response | None:
-        """The answer to a browser that asks what a page of another site may send; None: it is another request."""
+        """Return the answer to a CORS preflight, or None for another request."""
         head = _head_of(request) if request.method == "OPTIONS" else None
         if head is None or not self._door().is_preflight(head):
             return None
@@ -33,7 +33,7 @@ class Sharing:
         return web.Response(status=204, headers=headers)
 
     async def share(self, request: web.Request, response: web.StreamResponse) -> None:
-        """`on_response_prepare` hook: lets the page read this answer."""
+        """Add the CORS headers to an answer. This is an `on_response_prepare` hook."""
         door = self._door()
         head = _head_of(request) if door.origins else None
         if head is not None:

@@ -1,6 +1,6 @@
 """Our own pages: liveness, readiness, metrics, and the guard in front of all of them.
 
-Which names and pages of other sites reach them is judged before (`lanes/door.py`).
+`lanes/door.py` checks host names and origins before.
 """
 
 import logging
@@ -39,10 +39,10 @@ Readiness = Literal["ready", "draining", "store_lost"]
 
 
 class Site:
-    """The pages of one worker. `exposition` gives the metrics of all workers; `ready` whether requests are welcome.
+    """The pages of one worker. `exposition` returns the metrics of all workers, `ready` the readiness.
 
-    `recognise` raises GatewayError for a request without a key, before any page; `read_metrics` for one that may not
-    read metrics. What a key may do, each page knows.
+    `recognise` raises GatewayError for a request without a key, before any page. `read_metrics` raises it for a
+    caller that may not read metrics. Each page checks its own scopes.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class Site:
 
 
 def page_log() -> logging.Logger:
-    """Returns the log of aiohttp's handlers of our pages, which report each client that leaves as an error of ours."""
+    """Return the log of aiohttp's handlers. It drops aiohttp's errors about clients that left."""
     found = logging.getLogger("gateway.server.api")
     found.addFilter(_is_no_leaving)
     return found
@@ -146,7 +146,7 @@ def _is_no_leaving(record: logging.LogRecord) -> bool:
 
 
 def _check_tool(request: web.Request) -> None:
-    """A model must not reach our pages through a tool of ours: it would approve its own calls. Raises GatewayError."""
+    """Refuse requests of our own tools: a model could approve its own calls. Raises GatewayError."""
     if TOOL_HEADER in request.headers:
         raise GatewayError("origin_not_allowed", "Tools of a gateway do not reach its own pages.", param=TOOL_HEADER)
 

@@ -1,4 +1,4 @@
-"""People who wanted to be asked before each call of a conversation, and take that back in it."""
+"""The end of asking before each call of a conversation: users take it back in the chat."""
 
 from gateway.api.decisions import written
 from gateway.approvals.texts import language_of, not_unasked_text, unasked_text
@@ -10,9 +10,9 @@ from gateway.tools.remembered import Remembered
 
 
 async def unasked(text: str, exchange: Exchange, remembered: Remembered) -> str:
-    """Takes it back if `text` says so, and returns what its user is told; "" where there is nothing to take back.
+    """Revoke the asking if `text` requests it. Return the message for the user, or "" if nothing was requested.
 
-    As by the other ways it takes the scope `approve`. Raises GatewayError.
+    As on the other ways, this needs the scope `approve`. Raises GatewayError.
     """
     if exchange.conversation is None or len(text) > UNASK_CHARS:
         return ""

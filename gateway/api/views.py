@@ -1,4 +1,4 @@
-"""Approvals, runs and steps as the pages show them, and the answers that they are shown in."""
+"""The JSON views of approvals, runs and steps, and the answers that contain them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -21,17 +21,17 @@ def list_answer(entries: Sequence[Json]) -> web.Response:
 
 
 def page_answer(entries: Sequence[Json], *, following: str | None) -> web.Response:
-    """Returns one page of a list; `following`: what `after` begins the next page with, None: there is none."""
+    """Return one page of a list. `following` is the `after` of the next page, or None at the end."""
     return json_answer({"object": "list", "data": entries, "next": following})
 
 
 def shown_state(run: StoredRun, *, pending: int) -> str:
-    """A run that waits for a person in memory looks like one that waits in the store."""
+    """Return the state to show. A run that waits for a person in memory looks like one that waits in the store."""
     return "awaiting_approval" if run.state == "running" and pending else run.state
 
 
 def run_view(run: StoredRun, *, pending: int) -> Json:
-    """`pending`: how many approvals are. Whoever drives the run renews `lease_until` while the store can be written."""
+    """Return a run. `pending` counts its approvals; its worker renews `lease_until` while the store can be written."""
     return {
         "id": run.id,
         "object": "run",
@@ -49,7 +49,7 @@ def run_view(run: StoredRun, *, pending: int) -> Json:
 
 
 def whole_run_view(run: StoredRun, *, steps: Sequence[StoredStep], approvals: Sequence[Approval]) -> Json:
-    """A run with all that is on record of it."""
+    """Return a run with all that the store has of it."""
     error = None if run.error_code is None else {"code": run.error_code, "message": run.error}
     view = {
         **run_view(run, pending=sum(approval.state == "pending" for approval in approvals)),
@@ -62,7 +62,7 @@ def whole_run_view(run: StoredRun, *, steps: Sequence[StoredStep], approvals: Se
 
 
 def _of_workflow(run: StoredRun, view: Json) -> Json:
-    """The run with the words of its workflow: its name, the names of its calls, its result."""
+    """Return the run with its workflow's name, the names of its calls, and its result."""
     workflow = orjson.loads(run.request)["workflow"]["definition"]
     calling = [step["name"] for step in workflow["steps"] if step.get("tool") is not None]
     return {
@@ -96,16 +96,16 @@ def step_view(step: StoredStep) -> Json:
 
 
 def decided_view(approval: Approval) -> Json:
-    """What a decision is answered with, the same each time: the decision, not how its call went on since."""
+    """Return the answer to a decision, the same each time: the decision, not the later state of its call."""
     view = approval_view(approval)
     return {**view, "state": "approved"} if approval.state in APPROVED else view
 
 
 def audit_view(row: AuditRow) -> Json:
-    """All that its hash covers, under the same names, so that a reader can follow the chain."""
+    """Return all fields that the row's hash covers, under the same names, so that a reader can follow the chain."""
     return {"seq": row.seq, **asdict(row.line), "hash": row.hash}
 
 
 def error_view(error: GatewayError) -> Json:
-    """An error within an answer that tells of more than one thing."""
+    """Return an error as a part of an answer with several entries."""
     return {"message": error.message, "type": error.facts.type, "param": error.param, "code": error.code}

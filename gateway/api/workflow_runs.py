@@ -1,4 +1,4 @@
-"""Begins runs of workflows that are asked for on their pages."""
+"""The beginning of workflow runs that are requested on their pages."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,8 +23,9 @@ from gateway.runs.live import LiveRun
 
 
 class WorkflowRuns:
-    """`lanes.workflows.Begin`. `current` gives the lane and the model core of the configuration in use; `admit` raises
-    when we are full.
+    """The implementation of `lanes.workflows.Begin`. `current` returns the lane and the model core in use.
+
+    `admit` raises when the gateway is full.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class WorkflowRuns:
         self._admit = admit
 
     async def __call__(self, wanted: Wanted, request: web.Request) -> Begun:
-        """A run of its own, or the one that a request with the same Idempotency-Key has begun."""
+        """Begin a new run, or return the run of an earlier request with the same Idempotency-Key."""
         self._admit()
         lane, core = self._current()
         head = head_of(request)
@@ -57,7 +58,7 @@ class WorkflowRuns:
     async def _asked(
         self, lane: ContextLane, core: ModelCall, head: RequestHead, wanted: Wanted, *, path: str
     ) -> tuple[Exchange, RequestKey]:
-        """What is to run, and what makes two requests for it the same."""
+        """Return the exchange to run, and the key by which repeated requests are the same."""
         body: Json = {"messages": []} if wanted.model is None else {"model": wanted.model, "messages": []}
         identity = self._identify(head, core.target_of(body).pool.endpoint.api_key is not None, "context")
         run_id, caller = new_run_id(), identity.caller
@@ -83,7 +84,7 @@ class WorkflowRuns:
 
 
 async def _begun(lane: ContextLane, run: LiveRun, *, detached: bool) -> Begun:
-    """The run once it is on record. Raises what it ended with before."""
+    """Wait until the run is in the store. Raises the run's error if it ends before."""
     if detached:
         await run.on_record()
         return Begun(run.exchange.id, run.ended)
@@ -111,9 +112,9 @@ async def _to_its_end(lane: ContextLane, run: LiveRun) -> None:
 
 
 def _came_to_nothing(run: StoredRun) -> bool:
-    """Whether asking for it again is to begin it anew."""
+    """Return whether a repeated request begins the run anew: it ended without result and without effects."""
     return run.state in ("failed", "interrupted", "cancelled") and not run.effects
 
 
 async def _as_it_is() -> None:
-    """The run is on record, and not ours to wait for."""
+    """Return at once: the run is in the store, and another request or worker drives it."""

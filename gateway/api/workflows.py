@@ -1,4 +1,4 @@
-"""The pages of workflows: which there are, what each takes, and the beginning of a run of one."""
+"""The pages of workflows: their list, their parameters, and the start of a run."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ RESPOND_ASYNC: Final = "respond-async"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A run that a user asks for. `parameters` are checked, with defaults; `detached`: nobody waits for its end."""
+    """A requested run. `parameters` are checked, with defaults; `detached`: the client does not wait for its end."""
 
     workflow: Workflow
     parameters: Json
@@ -38,14 +38,15 @@ class Wanted:
 
     @property
     def use(self) -> Json:
-        """`contracts.Exchange.workflow`."""
+        """Return the value for `contracts.Exchange.workflow`."""
         return workflow_usage(self.workflow, self.parameters)
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A run that is on record. `over` returns once it has ended or waits for a person, and raises what it failed with;
-    whoever is cancelled in it has left the run.
+    """A run that is in the store. `over` returns once it has ended or waits for a person, and raises its error.
+
+    A caller that is cancelled in `over` leaves the run.
     """
 
     run_id: str
@@ -53,15 +54,15 @@ class Begun:
 
 
 class Begin(Protocol):
-    """Begins runs."""
+    """The start of runs."""
 
     async def __call__(self, wanted: Wanted, request: web.Request) -> Begun:
-        """The run, once it is written down; `request` is what asks for it. Raises GatewayError, StoreError."""
+        """Begin the run and return it once it is stored. `request` asks for it. Raises GatewayError, StoreError."""
         ...
 
 
 class RunBody(Body):
-    """What the beginning of a run takes."""
+    """The body of a request that starts a run."""
 
     parameters: dict[str, Any] = Field(default_factory=dict)
     conversation: str | None = Field(default=None, min_length=1, max_length=ID_LIMIT_CHARS)
@@ -69,7 +70,7 @@ class RunBody(Body):
 
 
 class WorkflowPages:
-    """The pages of one worker; workflows and store are those in use."""
+    """The workflow pages of one worker. Workflows and store are those in use."""
 
     def __init__(
         self,
@@ -85,7 +86,7 @@ class WorkflowPages:
         self._begin = begin
 
     def routes(self) -> list[Route]:
-        """(method, path, handler), for `add_route` of aiohttp's router; in this order."""
+        """Return (method, path, handler) for `add_route` of aiohttp's router, in this order."""
         one = WORKFLOWS + "/{name}"
         readable = [(WORKFLOWS, self._list), (CATEGORIES, self._list_categories), (one, self._get)]
         pages = [(method, path, page) for path, page in readable for method in ("GET", "HEAD")]
@@ -135,7 +136,7 @@ class WorkflowPages:
         return await self._answer(begun.run_id, wanted)
 
     async def _answer(self, run_id: str, wanted: Wanted) -> web.Response:
-        """200 with a run that has ended, 202 with one that has not. Raises GatewayError for one that failed."""
+        """Return 200 for a run that has ended, else 202. Raises GatewayError for a failed run."""
         store, tenant = self._store, wanted.caller.tenant
         run = await store.run(run_id, tenant=tenant)
         if run is None:
@@ -164,7 +165,7 @@ class WorkflowPages:
 
 
 def workflow_view(workflow: Workflow) -> Json:
-    """A workflow in a list."""
+    """Return a workflow as in a list."""
     return {
         "name": workflow.name,
         "object": "workflow",
@@ -174,7 +175,7 @@ def workflow_view(workflow: Workflow) -> Json:
 
 
 def whole_workflow_view(workflow: Workflow) -> Json:
-    """A workflow with its form, and what it does step by step; the texts of the steps are its author's."""
+    """Return a workflow with its parameters and steps. Its author wrote the texts."""
     return {
         **workflow_view(workflow),
         "parameters": workflow.schema(),

@@ -1,4 +1,4 @@
-"""How the requests of one configuration wait for a person: by their header, their key, their chain, or all alike."""
+"""The ways in which requests wait for a person: chosen by header, key, chain or the default."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,14 +9,14 @@ ApprovalMode = Literal["turn", "hold", "reject"]
 
 @dataclass(frozen=True, slots=True)
 class ApprovalModes:
-    """`default` holds where neither the header of a request nor its key nor its chain says otherwise."""
+    """The approval modes of one configuration. `default` applies if header, key and chain name none."""
 
     default: ApprovalMode = "turn"
     of_keys: Mapping[str, ApprovalMode] = field(default_factory=dict)
     of_chains: Mapping[str, ApprovalMode] = field(default_factory=dict)
 
     def of(self, wanted: str | None, *, caller: str, chain: str) -> ApprovalMode:
-        """Returns the mode of a request whose header says `wanted`. A `reject` of the operator's is never loosened."""
+        """Return the mode of a request whose header is `wanted`. A `reject` of the operator always wins."""
         of_key, of_chain = self.of_keys.get(caller), self.of_chains.get(chain)
         if "reject" in (wanted, of_key, of_chain, self.default):
             return "reject"

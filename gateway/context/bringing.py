@@ -1,4 +1,4 @@
-"""A run whose answer begins with what came of an earlier one of its conversation."""
+"""A run whose answer begins with the result of an earlier run of its conversation."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -11,9 +11,9 @@ Brought: TypeAlias = Callable[[], Awaitable[str]]
 
 
 def bringing(handler: Handler, brought: Brought, *, loops: bool) -> Handler:
-    """Returns `handler` behind `brought`, for which the client waits in its answer: a stream is kept alive.
+    """Return `handler` behind `brought`. The client waits for it in its answer: a stream is kept alive.
 
-    `loops`: the handler has an agent loop, which tells the text and keeps it with its answer.
+    `loops`: the handler has an agent loop, which emits the text and stores it with its answer.
     """
 
     async def handle(exchange: Exchange) -> Reply:

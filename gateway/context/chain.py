@@ -41,7 +41,7 @@ class Chain:
 
 
 def fold(name: str, links: Sequence[Link], core: Handler, *, counters: Counters, clock: Clock) -> Chain:
-    """The chain as one handler."""
+    """Fold the stages around `core` into one handler."""
     handler = core
     handlers: list[Handler] = []
     for link in reversed(links):
@@ -88,7 +88,7 @@ def _around(link: Link, inner: Handler, *, counters: Counters, clock: Clock) -> 
 
 
 def _contained(reply: Reply, stage: str) -> Reply:
-    """`reply`, which cannot end the process either."""
+    """Return `reply` with its stream and release contained, so that neither can end the process."""
 
     async def stream(emit: Emit) -> None:
         with contained(f"the answer of the stage {stage!r}"):

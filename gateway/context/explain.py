@@ -1,4 +1,4 @@
-"""What a chat completion would become: no model is called, and nothing is kept or forgotten."""
+"""The explanation of a chat completion: its model request, built without calling a model or storing anything."""
 
 import asyncio
 from dataclasses import asdict, dataclass, replace
@@ -20,10 +20,7 @@ from gateway.workflows.invocation import workflow_call_in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explainer:
-    """One configuration, as far as requests are explained by it.
-
-    `model` is what it asks for instead of the client's model.
-    """
+    """The parts of one configuration that explain requests. `model` replaces the client's model."""
 
     lane: ContextLane
     core: ModelCall
@@ -70,7 +67,7 @@ class Explainer:
         }
 
     async def verdict(self, call: Json, exchange: Exchange) -> Json:
-        """What would happen with one call of a run that has read nothing yet: its schema comes before the gate."""
+        """Return the verdict on one call of a run that has read nothing yet. Its schema is checked before the gate."""
         entry = self.judge.catalog.find(call["tool"], exchange)
         if entry is None:
             verdict = self.judge.gate.judge(None, RiskClaim(call["parameters"]), tainted=False)
@@ -84,7 +81,7 @@ class Explainer:
         return {"tool": call["tool"], **asdict(verdict)}
 
     def _tools(self, exchange: Exchange) -> list[Json]:
-        """Ours; a client's tool wins a clash of names, and an answer in another format than text has none."""
+        """Return our tools. A client's tool of the same name wins; a request for another format than text has none."""
         if not wants_text(exchange.body):
             return []
         theirs = client_tools(exchange.body)
@@ -96,7 +93,7 @@ class Explainer:
 
 
 class _Recorder:
-    """Stands where the model does, and keeps what it is asked first."""
+    """The stand-in for the model. It stores its first request."""
 
     def __init__(self) -> None:
         self.seen: Exchange | None = None
@@ -108,7 +105,7 @@ class _Recorder:
         return Reply(_silent, _released)
 
     async def until_asked(self, reply: Reply) -> None:
-        """Lets the chain answer until it asks the model, or is at its end. Raises what the chain does."""
+        """Run the chain until it calls the model or ends. Raises the chain's error."""
         answering = asyncio.ensure_future(reply.stream(_unheard))
         claim = asyncio.ensure_future(self._asked.wait())
         try:
@@ -122,16 +119,16 @@ class _Recorder:
 
 
 async def _silent(_tell: Emit) -> None:
-    """A model that never says anything: the run is left before it could act on an answer."""
+    """Wait without end: the run is ended before an answer could have effects."""
     await asyncio.Event().wait()
 
 
 def _unheard(_chunk: Chunk) -> None:
-    """Nobody reads the answer of a chain that is only explained."""
+    """Ignore a chunk: a chain that is only explained has no reader."""
 
 
 async def _released() -> None:
-    """There is no call to end."""
+    """Do nothing: there is no call to end."""
 
 
 def _described(intent: Intent) -> Json:

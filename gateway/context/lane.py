@@ -1,7 +1,7 @@
-"""The context lane: one chat completion through its chain, to a client that knows nothing of it.
+"""The context lane: one chat completion through its chain, for a client that knows nothing of the chain.
 
-The head and first chunk of a stream go out once the upstream has accepted the request; what fails afterwards is told in
-the stream, and never looks like an end.
+The head and first chunk of a stream are sent once the upstream has accepted the request. A later failure is sent as an
+error in the stream, and never looks like an end.
 """
 
 import asyncio
@@ -67,9 +67,9 @@ _STREAM_HEADERS = {
 
 @dataclass(slots=True, kw_only=True)
 class ContextLane:
-    """What one configuration makes of context requests; a reload builds another.
+    """The context lane of one configuration. A reload builds another.
 
-    `close` ends what its tools hold open: once the lane is retired and its last request is over.
+    `close` closes its tools once the lane is retired and its last request is over.
     """
 
     chains: Mapping[str, Chain]
@@ -94,7 +94,7 @@ class ContextLane:
     _retired: bool = False
 
     async def retire(self) -> None:
-        """No further request begins here. Idempotent."""
+        """Retire the lane: close its tools once no request uses them. Idempotent."""
         if not self._retired:
             self._retired = True
             if not self._using:
@@ -102,7 +102,7 @@ class ContextLane:
 
     @asynccontextmanager
     async def in_use(self) -> AsyncIterator[None]:
-        """Around each request."""
+        """Hold the lane during one request."""
         let_go = self.hold()
         try:
             yield
@@ -110,7 +110,7 @@ class ContextLane:
             await let_go()
 
     def hold(self) -> Callable[[], Awaitable[None]]:
-        """This lane's tools stay open until what is returned here is called; twice is once."""
+        """Keep this lane's tools open until the returned function is called. Calling it twice counts once."""
         held = True
         self._using += 1
 
@@ -126,7 +126,7 @@ class ContextLane:
     async def exchange(
         self, head: RequestHead, body: Json, *, identity: Identity, run_id: str, request_key: RequestKey | None = None
     ) -> Exchange:
-        """The request as the chain gets it. Raises GatewayError."""
+        """Return the request as the chain gets it. Raises GatewayError."""
         steering = steering_of(head)
         chain = steering.get("chain", self.chain)
         if chain not in self.chains:
@@ -165,10 +165,10 @@ class ContextLane:
     def begin(
         self, exchange: Exchange, request_key: RequestKey, *, detached: bool = False, brought: Brought | None = None
     ) -> LiveRun:
-        """A run of the chain, or of a workflow with the loop of the chain. Raises GatewayError where it has none.
+        """Start a run of the chain, or of a workflow with the chain's agent loop. Raises GatewayError if it has none.
 
-        Another request of the same asking may have begun it while this one waited. `brought` gives the beginning of
-        its answer.
+        If a request with the same key started the run while this one waited, return that run. `brought` returns
+        the beginning of the answer.
         """
         name = exchange.chain
         handler = self.chains[name].handler if exchange.workflow is None else self.looping(name)
@@ -182,12 +182,12 @@ class ContextLane:
         return self.runs.find(request_key) or self.runs.begin(exchange, request_key, handler, detached=detached)
 
     def looping(self, chain: str) -> Handler | None:
-        """The chain from its agent loop on; None: there is none."""
+        """Return the chain from its agent loop on, or None if it has none."""
         found = self.chains.get(chain)
         return None if found is None else found.resumed(AGENT_LOOP)
 
     def held(self, handler: Handler) -> Handler:
-        """`handler`, with this lane's tools open as long as its reply lasts: runs outlive their requests."""
+        """Return `handler` with this lane's tools open as long as its reply lasts: runs outlive their requests."""
 
         async def handle(exchange: Exchange) -> Reply:
             let_go = self.hold()
@@ -208,7 +208,7 @@ class ContextLane:
         return handle
 
     async def answer(self, request: web.Request, run: LiveRun) -> web.StreamResponse:
-        """Renders the answer of a run, new or joined, from its first byte."""
+        """Send the answer of a run, new or joined, from its first byte."""
         exchange, body, request_id = run.exchange, run.body, run.request_id
         turn = CompletionFacts.of(request_id, body, created_s=run.created_s)
         headers = {"X-Context-Run-Id": exchange.id, "X-Context-Chain": exchange.chain, "x-request-id": request_id}
@@ -248,7 +248,7 @@ class ContextLane:
 
 
 class _Stream:
-    """One answer as server-sent events, with a chunk of nothing after each silence of `keepalive_s`."""
+    """One answer as server-sent events, with an empty chunk after each silence of `keepalive_s`."""
 
     def __init__(self, request: web.Request, frames: Frames, run_id: str, *, keepalive_s: float) -> None:
         self._request = request
@@ -317,7 +317,7 @@ class _Stream:
             await self._response.write(frame)
 
     def _write_now(self, frame: bytes) -> bool:
-        """Writes as aiohttp does, in a fifth of the time, unless the client does not keep up."""
+        """Write a chunk in a fifth of aiohttp's time. Return False if the client is slow: then `write` must send it."""
         self._written_s = self._loop.time()
         return self._wire is not None and self._wire.put(b"%x\r\n%b\r\n" % (len(frame), frame))
 
@@ -336,12 +336,12 @@ class _Stream:
 
 
 def new_run_id() -> str:
-    """`run_` and 24 hex digits: the id of a context request, of its run, and of its answer."""
+    """Return `run_` and 24 hex digits: the id of a context request, of its run, and of its answer."""
     return "run_" + secrets.token_hex(12)
 
 
 def forwarded(head: RequestHead, consumed: frozenset[bytes]) -> tuple[bytes, bytes]:
-    """The client's lines that go on to the model, and those of its own credential."""
+    """Return the client's header lines for the model, and those of the client's own credential."""
     drop = _NOT_FORWARDED | nominated(head.connection) | consumed
     # A server that is like CGI reads `_` as `-`.
     named = [(f, f.name.replace(b"_", b"-")) for f in head.fields]
@@ -353,5 +353,5 @@ def forwarded(head: RequestHead, consumed: frozenset[bytes]) -> tuple[bytes, byt
 
 
 def credential_header(head: RequestHead) -> bytes:
-    """The header in which the client sends a credential, the gateway's or its own; Authorization if there is none."""
+    """Return the name of the header with the client's credential; Authorization if there is none."""
     return next((name for name in CREDENTIAL_HEADERS if head.value(name) is not None), CREDENTIAL_HEADERS[0])

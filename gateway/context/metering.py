@@ -1,4 +1,4 @@
-"""Counts the tokens of each model call by the key of its caller, whatever stands around the model."""
+"""The token counters of model calls, by the key of the caller."""
 
 import orjson
 
@@ -9,7 +9,7 @@ from gateway.dialects.usage import MOST
 
 
 def metered(core: Handler, counters: Counters) -> Handler:
-    """Returns `core` with its calls counted; what a model does not say is estimated (four bytes are a token)."""
+    """Return `core` with its calls counted. Usage that the model does not report is estimated (4 bytes a token)."""
 
     async def handle(exchange: Exchange) -> Reply:
         reply = await core(exchange)

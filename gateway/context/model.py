@@ -1,7 +1,7 @@
-"""The core of the onion: one call of the model, as chat completion chunks.
+"""The core of the chain: one call of the model, as chat completion chunks.
 
-The body goes out as the stages left it, and asks for a stream (gateway/context/streaming.py). An answer that is
-neither a stream of chunks nor a chat completion is an upstream error.
+The body is sent as the stages left it, and requests a stream (gateway/context/streaming.py). An answer that is neither
+a stream of chunks nor a chat completion is an upstream error.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ _LARGE_BYTES = 1 << 20
 
 
 class ModelCall:
-    """Calls models. `fixed` is the upstream that the configuration names for all of them."""
+    """The caller of models. `fixed` is the upstream that the configuration names for all of them."""
 
     def __init__(
         self,
@@ -56,15 +56,15 @@ class ModelCall:
 
     @property
     def needs_model(self) -> bool:
-        """Whether a request must name its model: the configuration names none for all of them."""
+        """Return whether a request must name its model, because the configuration names none."""
         return self._model is None
 
     def has_key(self, body: Mapping[str, object]) -> bool:
-        """Whether the upstream of a request for this model has a key of its own. Raises as `target_of`."""
+        """Return whether the upstream of a request for this model has its own key. Raises as `target_of`."""
         return self.target_of(body).has_key
 
     def target_of(self, body: Mapping[str, object]) -> Target:
-        """Where a request for this model goes. Raises GatewayError (upstream_unavailable)."""
+        """Return the upstream for a request for this model. Raises GatewayError (upstream_unavailable)."""
         if self._fixed is not None:
             return self._fixed
         model = self._model or str(body.get("model", ""))
@@ -76,7 +76,7 @@ class ModelCall:
         return next((target for target in self._targets if not target.models), self._targets[0])
 
     async def models(self, *, header: bytes, credential: bytes, credential_header: bytes) -> tuple[int, str, bytes]:
-        """(status, content type, body) of the upstream's own list of models. Raises GatewayError."""
+        """Return (status, content type, body) of the upstream's own list of models. Raises GatewayError."""
         target = self.target_of({})
         call = UpstreamCall(target.pool, method=b"GET")
         try:
@@ -150,7 +150,7 @@ async def _noted(
     request_id: str,
     emit: Emit,
 ) -> None:
-    """Reads an answer; logs that it cannot be read to its end, unless nobody wanted it any more."""
+    """Read an answer. Log a failure, unless the call was given up before."""
     try:
         await read(call, target, emit)
     except GatewayError as error:
@@ -160,7 +160,7 @@ async def _noted(
 
 
 def _is_json(head: ResponseHead) -> bool:
-    """Whether it says so, or nothing."""
+    """Return whether the content type is JSON, or missing."""
     kind = (head.value(b"content-type") or b"application/json").partition(b";")[0].strip().lower()
     return kind == b"application/json" or kind.endswith(b"+json")
 
@@ -189,7 +189,7 @@ def _list_request(header: bytes, target: Target) -> bytes:
 
 
 def _credential(clients: bytes, endpoint: Endpoint, *, header: bytes) -> bytes:
-    """What the client sent, or the upstream's own key: in its `auth_header`, else where the client put its own."""
+    """Return the client's credential, or the upstream's own key in `auth_header`, else in `header`."""
     if endpoint.api_key is None:
         return clients
     name = endpoint.auth_header or header

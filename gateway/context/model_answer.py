@@ -1,6 +1,6 @@
-"""The answer of a model as chunks: a stream of events as it comes, or one JSON answer, which becomes one chunk.
+"""The answer of a model as chunks: a stream of events as they arrive, or one JSON answer as one chunk.
 
-An answer that ends without a finish reason is one that was cut.
+An answer that ends without a finish reason was cut.
 """
 
 import re
@@ -34,7 +34,7 @@ _ABOUT_CHOICE = frozenset(("index", "delta", "finish_reason", "logprobs"))
 
 
 async def stream(call: UpstreamCall, target: Target, emit: Emit) -> None:
-    """Tells the chunks of one answer. Raises GatewayError if it breaks off."""
+    """Emit the chunks of one answer. Raises GatewayError if it breaks off."""
     feed, finished = EventReader().feed, False
     texts = TextEvents(_text_in)
 
@@ -80,7 +80,7 @@ async def stream(call: UpstreamCall, target: Target, emit: Emit) -> None:
 
 
 async def whole(call: UpstreamCall, target: Target, emit: Emit) -> None:
-    """Tells one JSON answer as a chunk. Raises GatewayError if it is none."""
+    """Emit one JSON answer as a chunk. Raises GatewayError if it is no chat completion."""
     outcome = "cancelled"
     try:
         content = await call.within(WHOLE_LIMIT_BYTES)
@@ -102,7 +102,7 @@ async def whole(call: UpstreamCall, target: Target, emit: Emit) -> None:
 
 
 def as_chunk(completion: Json) -> Json | None:
-    """Returns a chat completion as the chunk that says all of it; None if it has no choices with messages."""
+    """Return a chat completion as one chunk, or None if it has no choices with messages."""
     choices = completion.get("choices")
     if not (isinstance(choices, list) and choices):
         return None
@@ -135,7 +135,7 @@ def _chunk(data: bytes, target: Target) -> Json:
 
 
 def _check(data: bytes, target: Target) -> None:
-    """Arguments that come as an object are held to what their text would be: one reading. Raises GatewayError."""
+    """Check arguments that come as an object as strictly as their text: one reading. Raises GatewayError."""
     try:
         strict_json.loads(data.decode())
     except strict_json.StrictJsonError as error:
@@ -143,7 +143,7 @@ def _check(data: bytes, target: Target) -> None:
 
 
 def _text_of(chunk: Json) -> str | None:
-    """The text of a chunk that says nothing else, as nearly all do. None: look at all of it."""
+    """Return the text of a chunk that contains nothing else, as nearly all do. None: read the whole chunk."""
     choices = chunk.get("choices")
     if chunk.get("usage") is not None or not (isinstance(choices, list) and len(choices) == 1):
         return None
@@ -168,7 +168,7 @@ def _text_in(data: bytes) -> str | None:
 
 
 def _finishes(choices: object) -> bool | None:
-    """Whether one of these choices has a finish reason. None: they are none that those behind can read unseen."""
+    """Return whether one of these choices has a finish reason. None: the choices are malformed."""
     if not isinstance(choices, list):
         return False if choices is None else None
     finishes = False
@@ -199,7 +199,7 @@ def _is_call(call: object) -> bool:
 
 
 def _is_function(function: object) -> bool:
-    """Nothing, or a piece of a call; some upstreams send its arguments as an object."""
+    """Return whether this is None or a piece of a call. Some upstreams send its arguments as an object."""
     if not isinstance(function, dict):
         return function is None
     return isinstance(function.get("name"), str | None) and isinstance(function.get("arguments"), str | dict | None)

@@ -27,7 +27,7 @@ _I = re.IGNORECASE
 
 
 def _one_of(known: Mapping[str, str]) -> re.Pattern[str]:
-    """Returns one expression for all of them; `lastgroup` of what it finds is the task."""
+    """Return one expression for all of them. The `lastgroup` of its match is the task."""
     return re.compile("|".join(f"(?P<{task}>{pattern})" for task, pattern in known.items()), _I)
 
 
@@ -99,7 +99,7 @@ _WE = re.compile(r"^\W{0,4}(?:ai|assistant|bot|chatgpt|model)\W{0,3}:", _I | re.
 
 
 def asked_task(said: str | None, messages: Sequence[Mapping[str, object]], *, look: bool) -> str | None:
-    """The task of a request, as its header says, or else as its words do, if they are looked at.
+    """Return the task of a request: by its header, else by its words if `look` is true.
 
     Raises GatewayError (invalid_header).
     """
@@ -112,7 +112,7 @@ def asked_task(said: str | None, messages: Sequence[Mapping[str, object]], *, lo
 
 
 def task_of(messages: Sequence[Mapping[str, object]]) -> str | None:
-    """What a program wants for itself, in one word (`title`, `tags`, ...); None: it is a user's own request."""
+    """Return the task of a program in one word (`title`, `tags`, ...), or None for a user's own request."""
     said = [message for message in messages if message.get("role") not in ("system", "developer")]
     if not said or said[-1].get("role") != "user":
         return None
@@ -151,7 +151,7 @@ def _title(text: str) -> str | None:
 
 
 def _asks_about_a_quoted_chat(text: str) -> bool:
-    """A chat between marks, or line by line, and in front of it or behind it what is wanted of it."""
+    """Return whether the text quotes a chat, in tags or line by line, and has an instruction before or behind it."""
     quoted = text[:_QUOTE_CHARS]
     is_tagged = "</" in quoted and _TAG.search(quoted) is not None
     if not is_tagged and not (_has_one(_USERS, quoted.casefold()) and _THEY.search(quoted) and _WE.search(quoted)):

@@ -1,8 +1,8 @@
-"""Base prompts: those of the configuration, which are everybody's and change with it only, and those of each tenant.
+"""The base prompts: those of the configuration, shared by all tenants, and those that each tenant stored.
 
-Rule 1: what is read is kept until something changes; a read and a change never overlap, so nothing outdated is kept.
+Rule 1: a text that was read is cached until something changes. Reads and changes never overlap.
 Rule 2: an id of the configuration wins over a stored one.
-Rule 3: a stored prompt is read, listed and changed within its tenant; to any other tenant there is no such prompt.
+Rule 3: a stored prompt is read, listed and changed within its tenant. For other tenants it does not exist.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ _ENTRY_BYTES = 512
 
 
 class PromptError(ValueError):
-    """A change of a base prompt is refused; the text says why and what to do."""
+    """A refused change of a base prompt. The text contains the reason and the next step."""
 
 
 class ConfiguredPromptError(PromptError):
-    """The prompt stands in the configuration."""
+    """The refusal for a prompt that is in the configuration."""
 
     def __init__(self, prompt_id: str) -> None:
         super().__init__(
@@ -40,11 +40,11 @@ class ConfiguredPromptError(PromptError):
 
 
 class PromptIdError(PromptError):
-    """The id is none that a prompt can have."""
+    """The refusal of an id that a prompt cannot have."""
 
 
 class PromptTextError(PromptError):
-    """The text is too long."""
+    """The refusal of a text that is too long."""
 
     def __init__(self, size_bytes: int) -> None:
         super().__init__(f"the text has {size_bytes} bytes of UTF-8; a prompt may have {TEXT_LIMIT_BYTES}: shorten it")
@@ -62,7 +62,7 @@ class ListedPrompt:
 
 
 class BasePrompts:
-    """`gateway.contracts.plugin.Prompts`, with the changes and the list that our own API needs."""
+    """The implementation of `gateway.contracts.plugin.Prompts`, with the changes and the list for our own API."""
 
     def __init__(self, configured: Mapping[str, str], store: Store, *, clock: Clock) -> None:
         self._configured = MappingProxyType(dict(configured))
@@ -79,7 +79,7 @@ class BasePrompts:
         return self._version
 
     async def text(self, prompt_id: str, *, tenant: str) -> str | None:
-        """The text, or None if the tenant has no such prompt. Raises StoreError."""
+        """Return the text, or None if the tenant has no such prompt. Raises StoreError."""
         if prompt_id in self._configured:
             return self._configured[prompt_id]
         key = tenant, prompt_id
@@ -97,14 +97,14 @@ class BasePrompts:
             return text
 
     async def find(self, prompt_id: str, *, tenant: str) -> ListedPrompt | None:
-        """The prompt as it is now, not from the cache. Raises StoreError."""
+        """Return the prompt as it is now, not from the cache, or None. Raises StoreError."""
         if prompt_id in self._configured:
             return ListedPrompt(prompt_id, self._configured[prompt_id], "configured")
         stored = await self._store.prompt(prompt_id, tenant=tenant) if _is_name(prompt_id) else None
         return None if stored is None else _listed(stored)
 
     async def some(self, *, tenant: str, after: str = "", limit: int) -> Sequence[ListedPrompt]:
-        """Returns the first `limit` that the tenant can use behind the id `after`, in the order of their ids.
+        """Return the first `limit` prompts for the tenant behind the id `after`, in the order of their ids.
 
         Raises StoreError.
         """
@@ -116,11 +116,11 @@ class BasePrompts:
         return [found[prompt_id] for prompt_id in sorted(found)[:limit]]
 
     async def names(self, *, tenant: str) -> Sequence[str]:
-        """Returns the ids that the tenant can use, in their order. Raises StoreError."""
+        """Return the ids that the tenant can use, in their order. Raises StoreError."""
         return [prompt.id for prompt in await self.some(tenant=tenant, limit=sys.maxsize)]
 
     async def put(self, prompt_id: str, text: str, *, tenant: str) -> ListedPrompt:
-        """Stores a new prompt or a new text. Raises PromptError, StoreError."""
+        """Store a new prompt or a new text. Raises PromptError, StoreError."""
         self._refuse_configured(prompt_id)
         try:
             parse_name(prompt_id)
@@ -137,7 +137,7 @@ class BasePrompts:
                 self._forget()
 
     async def delete(self, prompt_id: str, *, tenant: str) -> bool:
-        """Whether there was one. Raises PromptError, StoreError."""
+        """Delete a prompt. Return whether it existed. Raises PromptError, StoreError."""
         self._refuse_configured(prompt_id)
         if not _is_name(prompt_id):
             return False
@@ -167,7 +167,7 @@ class BasePrompts:
             raise ConfiguredPromptError(prompt_id)
 
     def _forget(self) -> None:
-        """Also after a failure or a cancellation: what the store made of the change is not known then."""
+        """Clear the cache, also after a failure or a cancellation: the store may have made the change."""
         self._texts.clear()
         self._version += 1
 

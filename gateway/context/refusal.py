@@ -1,4 +1,4 @@
-"""What an upstream's error answer becomes."""
+"""The errors that an upstream's error answers become."""
 
 import re
 from http import HTTPStatus
@@ -25,7 +25,7 @@ _VERSION = re.compile(rb"/v[0-9]+(?:alpha|beta)?[0-9]*(?:/|\Z)")
 
 
 def refusal(head: ResponseHead, content: bytes, target: Target) -> GatewayError:
-    """Returns what an upstream's error answer becomes: its own status, and how long it wants to be left alone."""
+    """Return the error for an upstream's error answer, with its status and its Retry-After."""
     try:
         parsed = orjson.loads(content)
     except orjson.JSONDecodeError:
@@ -42,7 +42,7 @@ def refusal(head: ResponseHead, content: bytes, target: Target) -> GatewayError:
 
 
 def no_answer(head: ResponseHead, target: Target) -> GatewayError:
-    """Returns the error of an answer that is neither a stream nor JSON, such as a page."""
+    """Return the error of an answer that is neither a stream nor JSON, such as a page."""
     kind = (head.value(b"content-type") or b"").decode("latin-1")[:_TYPE_CHARS]
     what = f"the content type {kind!r}" if kind else "no content type"
     return target.broken(
@@ -52,7 +52,7 @@ def no_answer(head: ResponseHead, target: Target) -> GatewayError:
 
 
 def _hint(target: Target) -> str:
-    """Where a base URL mostly goes wrong."""
+    """Return a hint at the usual mistake in a base URL."""
     path = target.pool.endpoint.base_path
     if path and not _VERSION.search(path):
         return f"perhaps its base_url must end in '{path.decode('latin-1')}/v1'"
@@ -60,7 +60,7 @@ def _hint(target: Target) -> str:
 
 
 def _wait_s(head: ResponseHead) -> float | None:
-    """How long the upstream wants to be left alone."""
+    """Return how many seconds the upstream wants to be left alone, at most `RETRY_AFTER_S`, or None."""
     for name, unit_s in ((b"retry-after-ms", 0.001), (b"retry-after", 1.0)):
         wait = head.value(name) or b""
         if wait.isdigit():
@@ -69,7 +69,7 @@ def _wait_s(head: ResponseHead) -> float | None:
 
 
 def message_of(error: object, target: Target) -> str:
-    """Returns the upstream's own words, without its key: some repeat what they were sent."""
+    """Return the upstream's own message without its key (some upstreams repeat it), or ""."""
     message = error.get("message") if isinstance(error, dict) else error
     if not isinstance(message, str):
         return ""
@@ -78,7 +78,7 @@ def message_of(error: object, target: Target) -> str:
 
 
 def outcome_of(error: BaseException) -> str:
-    """Returns the word of the metric for how a call ended."""
+    """Return the metric's label for the end of a call."""
     if not isinstance(error, GatewayError):
         return "cancelled"
     if error.code == "upstream_timeout":

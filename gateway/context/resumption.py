@@ -1,4 +1,4 @@
-"""Runs on record that go on: by themselves, after a decision, or in the request that brings one or asks again."""
+"""Stored runs that continue: by themselves, after a decision, or in a request that decides or repeats."""
 
 import asyncio
 import logging
@@ -39,7 +39,7 @@ LOOK_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepeatedRequest:
-    """A request that brings a decision, or repeats one that has a run on record."""
+    """A request that contains a decision, or repeats one that has a stored run."""
 
     body: Json
     request_key: RequestKey
@@ -47,7 +47,7 @@ class RepeatedRequest:
 
 
 class Resumption:
-    """What one worker does with runs on record. `lane` gives the context lane of the configuration in use."""
+    """The handling of stored runs in one worker. `lane` returns the context lane of the configuration in use."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Resumption:
         self._clock = clock
 
     async def go_on(self, run: StoredRun, *, header: bytes = b"", credential: bytes = b"") -> None:
-        """Lets a run of ours go on without a client, whose lines may be known all the same. Raises StoreError."""
+        """Continue a claimed run without a client. Its header lines are used if known. Raises StoreError."""
         handler = self._handler(run)
         if handler is None or run.fence > OFTEN:
             await self._abandon(run, "it was begun too often" if handler is not None else _no_tools(run))
@@ -77,13 +77,13 @@ class Resumption:
         self._runs.begin(exchange, request_key, handler, detached=True, request_id=new_run_id())
 
     async def decided(self, run_id: str) -> None:
-        """Lets a run go on that waits for nobody any more, unless somebody drives it. Raises StoreError."""
+        """Continue a run that waits for nobody any more, unless a worker drives it. Raises StoreError."""
         run = await self._keeper.claim(run_id, "awaiting_approval", "awaiting_client", "running")
         if run is not None:
             await self.go_on(run)
 
     async def reply(self, decision: ChatDecision, repeated: RepeatedRequest) -> LiveRun:
-        """Decides as a chat message says, and goes on in its request.
+        """Make the decision of a chat message, and continue the run in its request.
 
         Raises GatewayError, StoreError: nothing is decided then, unless the error is one of the run (422).
         """
@@ -103,7 +103,7 @@ class Resumption:
             return self._told(repeated, ruled[0].run_id, self._noted(ruled[0], repeated))
 
     async def _go_on_with(self, ruled: Sequence[Approval], repeated: RepeatedRequest) -> LiveRun:
-        """Answers what is decided by what comes of it. Raises GatewayError, StoreError."""
+        """Answer a decision with the result of its run. Raises GatewayError, StoreError."""
         run_id, tenant = ruled[0].run_id, repeated.exchange.caller.tenant
         for other in {approval.run_id for approval in ruled} - {run_id}:
             await self.decided(other)
@@ -119,7 +119,7 @@ class Resumption:
         return await self._as_it_is(run, repeated, decided=[approval.id for approval in ruled])
 
     async def named(self, ids: Sequence[str], repeated: RepeatedRequest) -> LiveRun | None:
-        """Answers a message that names calls which wait and is no decision; None: none of them waits in its tenant."""
+        """Answer a message that names pending calls but decides none. None: none of them is pending in its tenant."""
         tenant = repeated.exchange.caller.tenant
         found = [approval for each in ids if (approval := await self._store.approval(each, tenant=tenant)) is not None]
         if all(one.state != "pending" for one in found):
@@ -127,7 +127,7 @@ class Resumption:
         return await self._undecided(found, repeated)
 
     async def _undecided(self, named: Sequence[Approval], repeated: RepeatedRequest) -> LiveRun:
-        """Shows what the runs of these approvals wait for, and what to send."""
+        """Answer with the pending approvals of these runs, and with the words that decide on them."""
         waiting = [approval for approval in named if approval.state == "pending"]
         tenant, desk = repeated.exchange.caller.tenant, self._lane().approvals
         runs = [await desk.of_run(run_id, tenant=tenant) for run_id in dict.fromkeys(one.run_id for one in waiting)]
@@ -139,10 +139,11 @@ class Resumption:
         return self._told(repeated, run_id, *_text(text), {"choices": [], "context": spoken.waiting(run_id, pending)})
 
     async def asked_before(self, repeated: RepeatedRequest) -> LiveRun | None:
-        """Answers a request that was answered with a question before: with the question, while it waits, else with
-        what came of it, until that was delivered. None: there is no such question, or nobody will decide on it.
+        """Answer a request that got a question before: with the question while it waits, else with its result.
 
-        An `Idempotency-Key` says by itself what is the same. Raises GatewayError, StoreError.
+        The result is repeated until it was delivered. None: there is no such question, or it was cancelled or
+        has expired. A request with an `Idempotency-Key` is not compared this way. Raises GatewayError,
+        StoreError.
         """
         fingerprint = repeated.request_key.fingerprint
         run_id = self._runs.waiting.find(fingerprint)
@@ -159,16 +160,17 @@ class Resumption:
             raise
 
     def delivered(self, run: LiveRun, request_key: RequestKey) -> None:
-        """Notes that a client has the whole answer of this run: who asks the same again begins anew, unless the answer
-        is a question.
+        """Note that a client has the whole answer of this run, unless that is a question.
+
+        The same request then begins a new run.
         """
         if run.asks is None and self._runs.waiting.find(request_key.fingerprint) == run.exchange.id:
             self._runs.waiting.forget(request_key.fingerprint)
 
     async def brought(self, repeated: RepeatedRequest) -> Brought | None:
-        """Returns what gives the beginning of the answer to a message behind a question that was decided elsewhere:
-        what came of it. None: the last answer is no question of this caller and end user in this conversation, or
-        still waits.
+        """Return the source of the result of a question that was decided elsewhere; the answer begins with it.
+
+        None: the last answer is no question of this caller and end user in this conversation, or still waits.
         Raises StoreError.
         """
         exchange = repeated.exchange
@@ -197,7 +199,7 @@ class Resumption:
         return approval_text.meanwhile_text(text, language=language)
 
     async def repeat(self, run: StoredRun, repeated: RepeatedRequest) -> LiveRun:
-        """Answers a request whose run is on record. Raises GatewayError, StoreError."""
+        """Answer a request whose run is in the store. Raises GatewayError, StoreError."""
         claimed = await self._keeper.claim(run.id, "awaiting_approval", "awaiting_client")
         if claimed is not None:
             return await self._go_on_here(claimed, repeated, messages=None)
@@ -234,7 +236,7 @@ class Resumption:
         return answer
 
     def _told(self, repeated: RepeatedRequest, run_id: str, *chunks: Chunk) -> LiveRun:
-        """An answer that is known already, of this run."""
+        """Return a finished run with these chunks as its answer."""
         own = repeated.exchange
         run = LiveRun(replace(own, id=run_id), repeated.request_key, now_s=self._clock.time(), request_id=own.id)
         run.replay(chunks)
@@ -247,7 +249,7 @@ class Resumption:
         return run.state == "awaiting_approval" and not await self._pending(run)
 
     async def _chunks_of(self, run: StoredRun, repeated: RepeatedRequest, *, decided: Sequence[str]) -> list[Chunk]:
-        """The answer of a run that nobody drives. Raises GatewayError if there is none."""
+        """Return the answer of a run that no worker drives. Raises GatewayError if there is none."""
         language = approval_text.language_of(last_user_text(repeated.body["messages"]))
         if run.answer is not None:
             return _chunks(orjson.loads(run.answer))
@@ -275,7 +277,7 @@ class Resumption:
         return [approval for approval in approvals.values() if approval.state == "pending"]
 
     def _noted(self, approval: Approval, repeated: RepeatedRequest) -> Chunk:
-        """The answer to a decision on a run whose own request is still there."""
+        """Return the answer to a decision on a run whose own request is still there."""
         language = approval_text.language_of(last_user_text(repeated.body["messages"]))
         if approval.state == "rejected":
             text = approval_text.rejected_text(approval.tool, approval.comment, language=language)
@@ -284,7 +286,7 @@ class Resumption:
         return _text(text)[0]
 
     def _following(self, run: StoredRun, repeated: RepeatedRequest) -> Handler:
-        """Waits for a run that another process drives, and gives its answer."""
+        """Return a handler that waits for a run of another process, and emits its answer."""
 
         async def follow(emit: Emit) -> None:
             told = await self._chunks_of(await self._over(run), repeated, decided=())
@@ -299,7 +301,7 @@ class Resumption:
         return handle
 
     async def _over(self, run: StoredRun) -> StoredRun:
-        """The run once nobody drives it any more."""
+        """Wait until no worker drives the run, and return it."""
         news = asyncio.Event()
         async with self._feed.listening(lambda _: news.set(), run_id=run.id):
             while True:
@@ -325,13 +327,13 @@ def _text(text: str) -> list[Chunk]:
 
 
 def _asking_run(told: Sequence[Chunk]) -> str | None:
-    """Returns the id of the run whose question this answer ends with; None: it ends with none."""
+    """Return the id of the run whose question ends this answer, or None."""
     last = told[-1]
     return None if isinstance(last, str) else spoken.asking_run(last.get("context") or {})
 
 
 def _chunks(answer: Json) -> list[Chunk]:
-    """A stored answer as chunks."""
+    """Return a stored answer as chunks."""
     told: list[Chunk] = []
     if answer["content"]:
         told.append(answer["content"])
@@ -341,4 +343,4 @@ def _chunks(answer: Json) -> list[Chunk]:
 
 
 async def _released() -> None:
-    """There is no call to end."""
+    """Do nothing: there is no call to end."""

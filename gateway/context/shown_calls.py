@@ -24,7 +24,7 @@ _PAIR: Final = re.compile(rf"(?P<id>{ID})`?\s+(?P<word>{WORD})", re.IGNORECASE)
 async def is_of_what_was_shown(
     approval: Approval, decision: ChatDecision, exchange: Exchange, *, store: Journal
 ) -> bool:
-    """Returns whether the decision counts for this approval, which is pending. Raises StoreError."""
+    """Return whether the decision counts for this approval, which is pending. Raises StoreError."""
     expected = word_of(approval)
     words = [word for approval_id, word in decision.words if approval_id == approval.id]
     if words:
@@ -42,7 +42,7 @@ async def is_of_what_was_shown(
 
 
 def shown_last(messages: Sequence[Json]) -> tuple[str, ...]:
-    """Returns the ids that the last answer in these messages shows, where only its user has said something since."""
+    """Return the approval ids in the last answer, if only user messages follow it; else ()."""
     last = next((message for message in reversed(messages) if message.get("role") != "user"), {})
     if last is messages[-1] or last.get("role") != "assistant":
         return ()
@@ -51,7 +51,7 @@ def shown_last(messages: Sequence[Json]) -> tuple[str, ...]:
 
 
 def _pairs(answers: Sequence[Json]) -> set[tuple[str, str]]:
-    """The ids with the words behind them in these messages."""
+    """Return the pairs of an approval id and the word behind it in these messages."""
     texts = (text for answer in answers for text in _texts(answer.get("content")))
     return {(found["id"].lower(), found["word"].upper()) for text in texts for found in _PAIR.finditer(text)}
 

@@ -29,7 +29,7 @@ _SHOWN: Final = 50
 
 
 def steering_of(head: RequestHead) -> dict[str, str]:
-    """Returns the X-Context-* headers by their last word. Raises GatewayError (invalid_header)."""
+    """Return the X-Context-* headers by their last word. Raises GatewayError (invalid_header)."""
     steering: dict[str, str] = {}
     for header, raw in context_headers(head).items():
         name = header.decode("latin-1").removeprefix(_PREFIX)
@@ -48,7 +48,7 @@ def steering_of(head: RequestHead) -> dict[str, str]:
 
 
 def end_user(steering: Mapping[str, str], body: Json) -> str | None:
-    """Returns who talks, by X-Context-User or else the body's `user`; None where neither names somebody.
+    """Return the end user by X-Context-User, else by the body's `user`, else None.
 
     Raises GatewayError (invalid_field).
     """
@@ -63,9 +63,10 @@ def end_user(steering: Mapping[str, str], body: Json) -> str | None:
 
 
 def narrowed(text: str, known: Collection[str]) -> tuple[str, ...]:
-    """Returns the names and globs of X-Context-Tools. Raises GatewayError (invalid_header) for one that fits no tool.
+    """Return the names and globs of X-Context-Tools.
 
-    `known` are the names of all tools; one that ends with `.*` stands for the tools of a service that does not run.
+    Raises GatewayError (invalid_header) for one that matches no tool. `known` are the names of all tools; one that
+    ends with `.*` stands for the tools of a service that does not run.
     """
     wanted = tuple(name.strip() for name in text.split(","))
     for name in wanted:
@@ -77,7 +78,7 @@ def narrowed(text: str, known: Collection[str]) -> tuple[str, ...]:
 def no_such(
     header: str, kind: str, given: str, known: Collection[str], *, code: str = "invalid_header"
 ) -> GatewayError:
-    """Returns the refusal of a name in the header X-Context-`header`; `known` are the names that there are."""
+    """Return the refusal of a name in the header X-Context-`header`. `known` are the valid names."""
     names = sorted(known)
     there_are = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
     hint = nearest(given, names) or "."
@@ -101,7 +102,7 @@ def _wrong_word(name: str, value: str) -> GatewayError:
 
 
 def _decoded(raw: bytes) -> str:
-    """UTF-8 as clients send it, else Latin-1 as HTTP once said."""
+    """Decode UTF-8, which clients send, else Latin-1, the former encoding of HTTP headers."""
     try:
         return raw.decode()
     except UnicodeDecodeError:

@@ -1,7 +1,7 @@
-"""How each model is asked for its answer: as a stream with its usage, as a plain stream, or whole.
+"""The styles of model requests: a stream with usage, a plain stream, or no stream.
 
-The configuration says it (`upstreams[].stream`), or it is learnt: an upstream that refuses a field of streams is asked
-again without it, and is not sent it any more once that helped.
+The configuration sets the style (`upstreams[].stream`), or it is learnt. An upstream that refuses a field of streams is
+called again without it. If that helped, the field is left out from then on.
 """
 
 import re
@@ -35,17 +35,17 @@ _NAMES_STREAMS = re.compile(_STREAM, re.IGNORECASE)
 
 
 class Styles:
-    """What was learnt of the models of all upstreams, by upstream and model."""
+    """The styles that were learnt, by upstream and model."""
 
     def __init__(self) -> None:
         self._learnt: dict[tuple[str, str], Style] = {}
 
     def of(self, upstream: str, model: str, *, configured: Style) -> Style:
-        """Returns how to ask this model."""
+        """Return the request style for this model."""
         return self._learnt.get((upstream, model), configured)
 
     def learn(self, upstream: str, model: str, style: Style) -> None:
-        """Notes a style that worked where the one before was refused."""
+        """Store a style that worked where the one before was refused."""
         self._learnt.pop((upstream, model), None)
         self._learnt[upstream, model] = style
         if len(self._learnt) > MODELS:
@@ -53,7 +53,7 @@ class Styles:
 
 
 def without(style: Style, *, status: int, refusal: bytes) -> Style | None:
-    """Returns the style to try after this error answer; None: it is not about streams."""
+    """Return the style to try after this error answer, or None if the error is not about streams."""
     if status not in REFUSALS or style == "never":
         return None
     if style == "usage" and _OPTIONS.search(refusal):
@@ -63,7 +63,7 @@ def without(style: Style, *, status: int, refusal: bytes) -> Style | None:
 
 
 def asked_for(body: Json, style: Style) -> Json:
-    """Returns the body of a request that asks for its answer in this style."""
+    """Return the request body for this style."""
     match style:
         case "usage":
             return {**body, "stream": True, "stream_options": {"include_usage": True}}

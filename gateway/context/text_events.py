@@ -19,7 +19,7 @@ _TRIES: Final = 16
 
 
 class TextEvents:
-    """The events of one answer. `parse` returns the text of an event that holds nothing else, for any other None."""
+    """The events of one answer. `parse` returns the text of an event with nothing else, else None."""
 
     __slots__ = ("_around", "_behind", "_parse", "_seen", "_start", "_tries", "_width")
 
@@ -31,7 +31,7 @@ class TextEvents:
         self._tries = _TRIES
 
     def text_of(self, data: bytes) -> str | None:
-        """Returns what `parse` would, without a parse; None if that takes one."""
+        """Return the result of `parse` without parsing, or None if the event must be parsed."""
         if not self._width or len(data) < self._width:
             return None
         if not (data.startswith(self._start) and data.endswith(self._behind)):
@@ -46,7 +46,7 @@ class TextEvents:
         return _unescaped(written)
 
     def learn(self, data: bytes, text: str) -> None:
-        """Takes an event that was parsed, and its text."""
+        """Learn from an event that was parsed, and its text."""
         if not self._tries or (key := _KEY.search(data)) is None:
             return
         around = data[: key.start(1)], data[key.end(1) :]
@@ -60,7 +60,7 @@ class TextEvents:
 
 
 def _unescaped(written: bytes) -> str | None:
-    """Returns the text that stands between two quotation marks; None if it ends before, or is none."""
+    """Return the text between two quotation marks, or None if it ends before or is invalid."""
     try:
         text: str = orjson.loads(b'"%b"' % written)
     except ValueError:

@@ -48,12 +48,12 @@ Pages with a scope may also answer {keys}.
 
 @cache
 def description() -> bytes:
-    """Returns the document as JSON."""
+    """Return the document as JSON."""
     return orjson.dumps(document(), option=orjson.OPT_APPEND_NEWLINE)
 
 
 def document() -> dict[str, Any]:
-    """Returns the document."""
+    """Return the document."""
     paths: dict[str, dict[str, Any]] = {}
     refusals: dict[str, Any] = {}
     for operation in OPERATIONS:
@@ -79,7 +79,7 @@ def document() -> dict[str, Any]:
 
 
 def codes_of(operation: Operation) -> dict[int, list[str]]:
-    """Returns the error codes of an operation by status, those of `COMMON` included."""
+    """Return the error codes of an operation by status, those of `COMMON` included."""
     of_keys = OF_KEYS if operation.scopes else ()
     by_status: dict[int, list[str]] = {}
     for code in sorted({*operation.errors, *of_keys, *COMMON}):
@@ -88,7 +88,7 @@ def codes_of(operation: Operation) -> dict[int, list[str]]:
 
 
 def render() -> str:
-    """Returns the text of docs/api.md."""
+    """Return the text of docs/api.md."""
     common, keys = (", ".join(f"`{code}`" for code in codes) for codes in (COMMON, OF_KEYS))
     parts = [_INTRODUCTION.format(common=common, keys=keys)]
     for tag in dict.fromkeys(operation.tag for operation in OPERATIONS):
@@ -129,7 +129,7 @@ def _named(kind: str, schema: object) -> str:
 
 
 def _described(operation: Operation, refusals: dict[str, Any]) -> dict[str, Any]:
-    """The operation; `refusals` gets the answers with errors, each once."""
+    """Return the description of an operation. Add its error answers to `refusals`, each once."""
     described: dict[str, Any] = {
         "operationId": operation.name,
         "summary": operation.summary,
@@ -167,7 +167,7 @@ def _response(answer: Answer) -> dict[str, Any]:
 
 
 def _errors(operation: Operation, refusals: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The answers with an error, by status; one that also succeeds with this status keeps its own description."""
+    """Yield the error answers by status. A status that can also mean success has its own description."""
     for status, codes in codes_of(operation).items():
         if status not in operation.answers:
             content = {JSON: {"schema": _error_of(codes)}}
@@ -185,7 +185,7 @@ def _error_of(codes: Sequence[str]) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str]) -> str | None:
-    """Writes docs/api.md, or compares it. Returns what is wrong."""
+    """Write docs/api.md, or compare it. Return the problem, or None."""
     text = render()
     if "--check" not in arguments:
         _DOCUMENT.write_text(text)

@@ -37,8 +37,9 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One method of one page. `scopes`: a key needs one of these; () is for everybody. `errors` are codes of its own,
-    besides those of `COMMON`.
+    """One method of one page. `scopes`: a key needs one of these; () allows everybody.
+
+    `errors` are its own codes, besides those of `COMMON`.
     """
 
     method: Method

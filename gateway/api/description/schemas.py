@@ -1,6 +1,7 @@
-"""The JSON that the gateway's own pages take and answer, as JSON Schema (2020-12) for the description of the API.
+"""The JSON of the gateway's own pages as JSON Schema (2020-12), for the description of the API.
 
-Bodies come from the models that read them, answers are written down here; tests hold both to real answers.
+Schemas of request bodies are generated from their models. Those of answers are written here; tests compare both with
+real answers.
 """
 
 from collections.abc import Mapping
@@ -43,22 +44,22 @@ BODIES: Final[Mapping[str, type[BaseModel]]] = {
 
 
 def ref(name: str) -> Schema:
-    """Returns the reference to a schema of `schemas`."""
+    """Return the reference to a schema of `schemas`."""
     return {"$ref": _REFERENCE + name}
 
 
 def listing(name: str) -> Schema:
-    """Returns the schema of a list answer whose entries are of the schema `name`."""
+    """Return the schema of a list answer whose entries have the schema `name`."""
     return _of(object=_only("list"), data=_many(ref(name)))
 
 
 def paged(name: str) -> Schema:
-    """Returns the schema of one page of a list; `next` is the `after` of the page behind it, or null."""
+    """Return the schema of one page of a list. `next` is the `after` of the following page, or null."""
     return _of(object=_only("list"), data=_many(ref(name)), next=_maybe(TEXT))
 
 
 def schemas() -> dict[str, Schema]:
-    """Returns all schemas by name."""
+    """Return all schemas by name."""
     found: dict[str, Schema] = {}
     for name, model in BODIES.items():
         schema = model.model_json_schema(ref_template=_REFERENCE + "{model}")
@@ -265,7 +266,7 @@ def _service() -> Schema:
 
 
 def _of(**fields: Schema) -> Schema:
-    """An object that has these fields, and perhaps others: later versions may add some."""
+    """Return the schema of an object with these fields. It allows others: later versions may add some."""
     return {"type": "object", "properties": fields, "required": list(fields)}
 
 

@@ -1,8 +1,8 @@
-"""Those who listen to the events of their tenants, told all at once.
+"""The clients that follow the events of their tenants: each event is sent to all of them together.
 
-1. An event is put into words once, however many listen.
-2. Events that come close together go out together; the more there are who listen, the longer is that.
-3. Whoever keeps up is written to right here. Others have a line of their own: see `Outbox`.
+1. An event is encoded once for all clients.
+2. Events within a short pause are sent together; the more clients, the longer the pause.
+3. A client that keeps up is written to at once. Others have a queue of their own: see `Outbox`.
 """
 
 import asyncio
@@ -31,9 +31,9 @@ _TEXT: Final = 0x81
 
 
 class Outbox:
-    """What waits to be sent to one client of a tenant.
+    """The queue of messages for one client of a tenant.
 
-    `put_now` writes frames at once, if the client keeps up; `seen` is the number of the last event that it was told.
+    `put_now` writes frames at once, if the client keeps up. `seen` is the number of the last event that was sent.
     """
 
     put_now: Callable[[bytes], bool]
@@ -47,7 +47,7 @@ class Outbox:
         self._idle = asyncio.Event()
 
     def tell(self, told: Sequence[Told], frames: bytes) -> None:
-        """New events, which are `frames` together; b"" if they are to be sent one by one."""
+        """Send new events, or queue them. `frames` contains all of them; b"" sends them one by one."""
         if self.overfull.is_set():
             return
         if frames and self._idle.is_set() and told[0][0] > self.seen and self.put_now(frames):
@@ -60,7 +60,7 @@ class Outbox:
         self._put(orjson.dumps(content))
 
     async def next(self) -> Told | bytes:
-        """Comes back for more once the last one is sent."""
+        """Wait for the next item and return it. Call it again only once that item is sent."""
         while not self._line:
             self._idle.set()
             self._news.clear()
@@ -68,7 +68,7 @@ class Outbox:
         return self._line.popleft()
 
     async def empty(self) -> None:
-        """Returns once all of it is sent."""
+        """Wait until the queue is empty and its last item is sent."""
         await self._idle.wait()
 
     def _put(self, item: Told | bytes) -> None:
@@ -81,7 +81,7 @@ class Outbox:
 
 
 class Audience:
-    """All clients of one worker. `in_use` gives the configuration: while it is another one, keys are looked at anew."""
+    """All clients of one worker. `in_use` returns the configuration; after a change of it, keys are checked anew."""
 
     def __init__(self, in_use: Callable[[], object]) -> None:
         self._in_use = in_use
@@ -93,7 +93,7 @@ class Audience:
 
     @asynccontextmanager
     async def joined(self, outbox: Outbox) -> AsyncIterator[None]:
-        """Inside, `outbox` is told of what `hear` hears."""
+        """Send the events that `hear` receives to `outbox` until the context ends."""
         if not self._count:
             self._known = self._in_use()
         self._outboxes[outbox.tenant][outbox] = None
@@ -107,7 +107,7 @@ class Audience:
                 del self._outboxes[outbox.tenant]
 
     def hear(self, event: RunEvent) -> None:
-        """A new event of any tenant."""
+        """Queue a new event of any tenant for its clients."""
         if event.tenant not in self._outboxes:
             return
         self._news[event.tenant].append((event.seq, words_of(event)))
@@ -130,7 +130,7 @@ class Audience:
 
 
 def words_of(event: RunEvent) -> bytes:
-    """What a client is told."""
+    """Return an event as the JSON text that clients receive."""
     return orjson.dumps(
         {
             "type": "event",
@@ -143,7 +143,7 @@ def words_of(event: RunEvent) -> bytes:
 
 
 def _frame(text: bytes) -> bytes:
-    """A text as a WebSocket frame of a server (RFC 6455 section 5.2): whole, not masked, not compressed."""
+    """Return a text as a WebSocket frame of a server (RFC 6455 section 5.2): whole, not masked, not compressed."""
     size = len(text)
     if size < 126:
         return bytes((_TEXT, size)) + text

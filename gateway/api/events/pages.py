@@ -1,7 +1,7 @@
-"""The events of one run as server-sent events: from where a client was, until the run has ended.
+"""The events of one run as server-sent events, from the client's last one until the run has ended.
 
-An event belongs to the same transaction as what it tells, and the state of the run is read before its events: a run
-that is seen to have ended has no event that is not seen, too.
+An event is stored in the same transaction as the change that it describes. The run's state is read before its events.
+So a run that is seen to have ended has no further events.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _HEADERS: Final[Mapping[str, str]] = {
 
 
 class EventPages:
-    """The page of one worker; store and tail are those in use."""
+    """The event page of one worker. Store and event feed are those in use."""
 
     def __init__(
         self,
@@ -54,11 +54,11 @@ class EventPages:
         self._open: set[asyncio.Event] = set()
 
     def routes(self) -> list[Route]:
-        """(method, path, handler), for `add_route` of aiohttp's router."""
+        """Return (method, path, handler) for `add_route` of aiohttp's router."""
         return [("GET", EVENTS, self._events)]
 
     async def close(self) -> None:
-        """Streams end where they are; a client goes on from there elsewhere. Idempotent."""
+        """End all streams now. A client continues from its last event elsewhere. Idempotent."""
         self._closing = True
         for news in self._open:
             news.set()
@@ -85,7 +85,7 @@ class EventPages:
     async def _follow(
         self, request: web.Request, response: web.StreamResponse, news: asyncio.Event, *, after: int
     ) -> None:
-        """Writes events until there can be no more, or their reader may not see them any more."""
+        """Write events until the run has ended, the pages close, or the key is no longer valid."""
         store, run_id = self._store, request.match_info["id"]
         while not self._closing:
             news.clear()
@@ -116,14 +116,14 @@ class EventPages:
         await response.write(b": keep-alive\n\n")
 
     def _caller(self, request: web.Request) -> Caller:
-        """Who reads, by the keys as they are now. Raises GatewayError."""
+        """Return the reader, by the keys as they are now. Raises GatewayError, ClientConnectionResetError."""
         if request.transport is None:
             raise ClientConnectionResetError("the client left")
         return self._authorise(request, *VIEWING)
 
 
 def _after(request: web.Request) -> int:
-    """What the client has seen: a browser repeats the query when it comes back, so its header is the last word."""
+    """Return the client's last event. The header wins over the query, which a browser repeats when it reconnects."""
     query = query_of(request, "after")
     last = request.headers.getall(_LAST, [])
     if not last:

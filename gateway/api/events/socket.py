@@ -1,8 +1,8 @@
-"""GET /context/ws: a WebSocket that tells the events of a tenant's runs, and takes decisions.
+"""GET /context/ws: a WebSocket that sends the events of a tenant's runs, and takes decisions.
 
-1. One task writes: what waits to be sent stands in one line, and a client that lets it grow too long is sent away.
-2. The next message is read once the answer to the last one is out: a client that does not read is not answered.
-3. The key is looked at before each decision and each event: without it nothing is decided, and nothing told.
+1. One task writes from one queue. A client whose queue grows too long is disconnected.
+2. The next message is read once the answer to the last one is sent. So a client that does not read gets no answer.
+3. The key is checked before each decision and each event. Without a valid key nothing is decided or sent.
 """
 
 import asyncio
@@ -37,13 +37,13 @@ BATCH, CLOSE_S = 500, 2.0
 
 
 class Ping(Body):
-    """Asks for a pong."""
+    """A request for a pong."""
 
     type: Literal["ping"]
 
 
 class Decide(DecisionBody):
-    """A decision; `ref` comes back with its answer."""
+    """A decision. Its answer contains the same `ref`."""
 
     type: Literal["decide"]
     id: str
@@ -51,9 +51,9 @@ class Decide(DecisionBody):
 
 
 class SocketPages:
-    """The page of one worker; desk, store and tail are those in use. `resume` lets a run go on.
+    """The WebSocket page of one worker. Approvals, store and event feed are those in use.
 
-    `in_use` gives the configuration in use, which has the keys.
+    `resume` lets a run go on. `in_use` returns the configuration in use, which has the keys.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class SocketPages:
         self._open: set[web.WebSocketResponse] = set()
 
     def routes(self) -> list[Route]:
-        """(method, path, handler), for `add_route` of aiohttp's router."""
+        """Return (method, path, handler) for `add_route` of aiohttp's router."""
         return [("GET", SOCKET, self._socket)]
 
     async def close(self) -> None:
-        """Everybody is told to go elsewhere. Idempotent."""
+        """Close all WebSockets with "going away". Idempotent."""
         await asyncio.gather(*(_close(s, WSCloseCode.GOING_AWAY, b"the gateway stops") for s in list(self._open)))
 
     async def _socket(self, request: web.Request) -> web.StreamResponse:
@@ -114,7 +114,7 @@ class SocketPages:
                 task.cancel()
 
     async def _send(self, request: web.Request, socket: web.WebSocketResponse, outbox: Outbox) -> None:
-        """Sends what was before, then what comes."""
+        """Send stored events, then new ones. Close the WebSocket once its key is no longer valid."""
         try:
             more = True
             while more:
@@ -136,7 +136,7 @@ class SocketPages:
             await _close(socket, WSCloseCode.POLICY_VIOLATION, error.code.encode())
 
     async def _answer(self, request: web.Request, text: str) -> Json:
-        """What a message is answered with."""
+        """Return the answer to a message."""
         try:
             value = value_of(text)
             kind = value.get("type") if isinstance(value, dict) else None
@@ -162,28 +162,28 @@ class SocketPages:
         return {**told, "status": 200, "approval": decided_view(approval)}
 
     def _caller(self, request: web.Request) -> Caller:
-        """Who is there, by the keys as they are now. Raises GatewayError."""
+        """Return the client, by the keys as they are now. Raises GatewayError, ClientConnectionResetError."""
         if request.transport is None:
             raise ClientConnectionResetError("the client left")
         return self._authorise(request, *VIEWING)
 
 
 async def _leave_behind(socket: web.WebSocketResponse, outbox: Outbox) -> None:
-    """Sends a client away that does not read: it may come back with `after`."""
+    """Close the connection of a client that does not read. It may come back with `after`."""
     await outbox.overfull.wait()
     log.warning("a client of %s is more than %d events behind and is sent away", SOCKET, WAITING_MOST)
     await _close(socket, WSCloseCode.TRY_AGAIN_LATER, b"too many events wait: come back with ?after=")
 
 
 async def _close(socket: web.WebSocketResponse, code: int, reason: bytes) -> None:
-    """Says goodbye, to one who does not listen for a moment only."""
+    """Close a WebSocket. Wait at most `CLOSE_S` for the client."""
     with suppress(TimeoutError):
         async with asyncio.timeout(CLOSE_S):
             await socket.close(code=code, message=reason, drain=False)
 
 
 def _put(request: web.Request, socket: web.WebSocketResponse, frames: bytes) -> bool:
-    """Writes frames to a client that is there and keeps up; whether it is."""
+    """Write frames, if the client is connected and keeps up. Return whether they were written."""
     wire = request.transport
     return isinstance(wire, Facade) and not socket.closed and wire.put(frames)
 
