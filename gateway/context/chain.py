@@ -18,7 +18,7 @@ log = logging.getLogger("gateway")
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A stage as its chain lists it."""
+    """A stage as listed in its chain."""
 
     name: str
     stage: Stage
@@ -35,7 +35,7 @@ class Chain:
     handlers: tuple[Handler, ...]
 
     def resumed(self, stage: str) -> Handler | None:
-        """The chain from the innermost stage of this name on: where a run goes on that had come so far."""
+        """Return the chain from the innermost stage of this name on, or None. A stored run continues there."""
         found = (handler for link, handler in zip(self.links, self.handlers, strict=True) if link.name == stage)
         return next(iter([*found][-1:]), None)
 

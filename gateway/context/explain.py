@@ -1,4 +1,4 @@
-"""The explanation of a chat completion: its model request, built without calling a model or storing anything."""
+"""The explanation of a chat completion: its model request, no model is called, and nothing is stored or deleted."""
 
 import asyncio
 from dataclasses import asdict, dataclass, replace
@@ -30,7 +30,10 @@ class Explainer:
     clock: Clock
 
     async def explain(self, exchange: Exchange) -> Json:
-        """The answer without verdicts. Raises GatewayError where the chain would, and for what a workflow needs."""
+        """Return the explanation without verdicts.
+
+        Raises GatewayError where the chain would, and for a workflow call with wrong parameters.
+        """
         chain = self.lane.chains[exchange.chain]
         called = None if exchange.task is not None else workflow_call_in(whole_text(exchange.body), self.lane.workflows)
         if called is not None:

@@ -292,7 +292,7 @@ class _Stream:
         return self._response
 
     def take(self, chunks: Sequence[Chunk]) -> bool:
-        """See `Listener`."""
+        """Write the chunks now. Return False if the client is slow; then `caught_up` sends them. See `Listener`."""
         frames = b"".join(map(self._frames.of, chunks))
         if not frames or self._write_now(frames):
             return True
@@ -300,7 +300,7 @@ class _Stream:
         return False
 
     async def caught_up(self) -> None:
-        """See `Listener`."""
+        """Write the chunks that `take` could not write. See `Listener`."""
         owed, self._owed = self._owed, b""
         await self._response.write(owed)
 

@@ -132,7 +132,7 @@ class ModelCall:
         return Reply(partial(_noted, read, call, target, exchange.id), release)
 
     async def _sent(self, call: UpstreamCall, request: bytes, target: Target) -> tuple[ResponseHead, bytes | None]:
-        """The head of the answer; the body of an error answer. Raises GatewayError where there is no answer to read."""
+        """Return the answer's head, and the body of an error answer or None. Raises GatewayError for other answers."""
         began = self._clock()
         head = await call.send(request)
         target.tally.first_byte.observe(self._clock() - began)

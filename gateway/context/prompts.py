@@ -52,7 +52,7 @@ class PromptTextError(PromptError):
 
 @dataclass(frozen=True, slots=True)
 class ListedPrompt:
-    """A base prompt and where it comes from; `version` and `updated_s` (Unix time) are those of a stored one."""
+    """A base prompt and its source. Only a stored one has `version` and `updated_s` (Unix time)."""
 
     id: str
     text: str
@@ -148,7 +148,10 @@ class BasePrompts:
                 self._forget()
 
     async def refresh(self) -> bool:
-        """Looks whether another process changed prompts; whether it did since the last look. Raises StoreError."""
+        """Check for changes by other processes. Return whether prompts changed since the last check.
+
+        Raises StoreError.
+        """
         async with self._turn:
             generation = await self._store.generation()
             if generation == self._generation:

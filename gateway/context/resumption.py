@@ -243,7 +243,7 @@ class Resumption:
         return run
 
     async def _goes_on(self, run: StoredRun) -> bool:
-        """Whether somebody drives it, or is about to: it waits for nobody. A claim leaves the state as it is."""
+        """Return whether a worker drives the run or will soon: it waits for nobody. Claims keep the state."""
         if run.state == "running" or (run.owner is not None and run.lease_s > self._clock.time()):
             return True
         return run.state == "awaiting_approval" and not await self._pending(run)

@@ -1,8 +1,8 @@
-"""Whether a decision in a chat is on the call that its person was shown there.
+"""The check that a decision in a chat is for the call that its person saw there.
 
-1. With the check word of the call it is: only a text of the gateway has that word, beside the call.
-2. The id alone counts where the conversation was shown exactly one call, by the last answer in it, and it is this one.
-3. A request that brings no answer at all is about the only call that waits there for its caller and its end user.
+1. A decision with the call's check word counts: only a text of the gateway contains that word, beside the call.
+2. The id alone counts if the conversation showed exactly one call, this one, and its last answer shows it.
+3. A request without any answer decides the only call that waits there for its caller and its end user.
 """
 
 import re

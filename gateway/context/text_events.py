@@ -1,7 +1,7 @@
-"""Events of one answer that differ in their text only, as nearly all do: their text, without a parse of each. No I/O.
+"""The text of events that differ from each other only in their text, as nearly all do, without parsing each. No I/O.
 
-Two events in a row that are alike around their text show where the next one has its own; the parser proves it once,
-with another text in that place. A text with escapes is parsed alone; where anything else differs, the event is.
+Two events in a row that are alike around their text show its place. The parser proves it once, with another text in
+that place. A text with escapes is parsed alone. An event that differs elsewhere is parsed whole.
 """
 
 import re
