@@ -1,4 +1,4 @@
-"""POST /context/explain: shows the model request of a chat completion. It calls no model and stores or deletes nothing.
+"""POST /context/explain: shows the model request of a chat completion, without side effects. It calls no model.
 
 The chain of the request is folded once more, around a recorder instead of the model. So the answer shows the actual
 results of the stages. The run ends where the first model call would begin.

@@ -1,4 +1,4 @@
-"""The explanation of a chat completion: its model request, no model is called, and nothing is stored or deleted."""
+"""The explanation of a chat completion: its model request. No model is called; nothing is stored."""
 
 import asyncio
 from dataclasses import asdict, dataclass, replace

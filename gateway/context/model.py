@@ -51,7 +51,7 @@ class ModelCall:
 
     @cached_property
     def key_kinds(self) -> tuple[bool, ...]:
-        """Whether upstreams have keys of their own, True first; False as well where there is none."""
+        """Return the kinds of upstreams, (False,) if there are none: True with their own key (first), False without."""
         return tuple(sorted({target.has_key for target in self._targets}, reverse=True)) or (False,)
 
     @property

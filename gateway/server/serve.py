@@ -1,4 +1,4 @@
-"""`gateway run`: starts the processes for a checked configuration, and ends them in order."""
+"""The command `gateway run`: starts the processes for a checked configuration, and ends them in order."""
 
 import asyncio
 import logging
