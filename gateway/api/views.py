@@ -31,7 +31,10 @@ def shown_state(run: StoredRun, *, pending: int) -> str:
 
 
 def run_view(run: StoredRun, *, pending: int) -> Json:
-    """Return a run. `pending` counts its approvals; its worker renews `lease_until` while the store can be written."""
+    """Return a run. `pending` is the number of its pending approvals.
+
+    Its worker renews `lease_until` while the store can be written.
+    """
     return {
         "id": run.id,
         "object": "run",

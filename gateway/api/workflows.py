@@ -57,7 +57,7 @@ class Begin(Protocol):
     """The start of runs."""
 
     async def __call__(self, wanted: Wanted, request: web.Request) -> Begun:
-        """Begin the run and return it once it is stored. `request` asks for it. Raises GatewayError, StoreError."""
+        """Begin the run and return it once it is stored. `request` is its HTTP request. Raises GatewayError, StoreError."""
         ...
 
 
@@ -175,7 +175,7 @@ def workflow_view(workflow: Workflow) -> Json:
 
 
 def whole_workflow_view(workflow: Workflow) -> Json:
-    """Return a workflow with its parameters and steps. Its author wrote the texts."""
+    """Return a workflow with its parameters and steps. The steps' texts are its author's and left out."""
     return {
         **workflow_view(workflow),
         "parameters": workflow.schema(),

@@ -1,7 +1,7 @@
 """A chain: stages folded, first listed outermost, around the model call.
 
-Folded once from configuration. A stage that fails fails the request, unless its chain says `on_error: skip` and it had
-not called the next one yet: then the request goes on without it, and the skip is counted.
+It is folded once from configuration. A stage that fails fails the request. The exception: its chain has `on_error:
+skip`, and the stage had not called the next one yet. Then the request goes on without it, and the skip is counted.
 """
 
 import logging

@@ -1,10 +1,10 @@
-"""Requests that chat programs make by themselves, for a title, tags or the next questions: known by their words.
+"""Requests that chat programs make by themselves, for a title, tags or the next questions, recognised by their words.
 
-Such a request quotes the user's chat, or repeats it, without being part of it. What it quotes must not be obeyed twice.
+Such a request quotes the user's chat, or repeats it, without being part of it. Quoted text must not be obeyed twice.
 
-Rule 1: only words of the system and of the last message count, and that must be the user's: no tool result, no answer.
+Rule 1: only words of the system and of the last message count. That message must be the user's: no tool result.
 Rule 2: an instruction counts where programs put it, at the beginning; at the end only behind a quoted chat.
-Rule 3: being known takes things away, and never gives any. So a message that only looks like one costs a plain answer.
+Rule 3: a recognised task has fewer rights, never more. So a user's message that looks like one costs a plain answer.
 """
 
 import re

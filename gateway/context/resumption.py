@@ -160,7 +160,7 @@ class Resumption:
             raise
 
     def delivered(self, run: LiveRun, request_key: RequestKey) -> None:
-        """Note that a client has the whole answer of this run, unless that is a question.
+        """Forget a question once the client has the whole answer, unless the answer is a question, too.
 
         The same request then begins a new run.
         """

@@ -94,8 +94,8 @@ def _tools(settings: Settings, folder: Path) -> dict[str, tuple[str, Mapping[str
 def gate_of(settings: Settings, host: Host, problems: list[Problem], *, at_hand: bool = False) -> Gate:
     """Build the gate. Append the errors of assessors that cannot be built to `problems`.
 
-    `at_hand`: the tools exist, and the gate examines the calls that it lets run. Then only enabled tools get
-    assessors. The command assessor's list of known programs alone costs 60 ms of each start.
+    `at_hand`: the tools exist, and examine the calls that the gate lets run. Then only enabled tools get assessors.
+    The command assessor's list of known programs alone costs 60 ms of each start.
     """
     risk, used = settings.risk, {name: tool.options() for name, tool in settings.tools.by_plugin.items()}
     uses: dict[str, tuple[str, dict[str, object]]] = {
