@@ -57,7 +57,7 @@ class Begin(Protocol):
     """The start of runs."""
 
     async def __call__(self, wanted: Wanted, request: web.Request) -> Begun:
-        """Begin the run and return it once it is stored. `request` is its HTTP request. Raises GatewayError, StoreError."""
+        """Begin the run and return it once it is stored. `request` started it. Raises GatewayError, StoreError."""
         ...
 
 
