@@ -1,4 +1,4 @@
-"""What is noted about one passthrough turn: its status, sizes and times, for metrics and the access log."""
+"""The account of one passthrough transaction: its status, sizes and times, for metrics and the access log."""
 
 from time import perf_counter
 
@@ -10,7 +10,7 @@ CLIENT_LEFT = 499
 
 
 def address_of(peer: object) -> str:
-    """A client's address without its port, of what asyncio names it by."""
+    """Return a client's address without its port, of what asyncio names it by."""
     return str(peer[0]) if isinstance(peer, tuple) and peer else "a local socket"
 
 
@@ -30,17 +30,17 @@ class Accounting:
         self._began = began
 
     def request_started(self) -> None:
-        """The request is on its way to the upstream, or waits for a connection."""
+        """Note that the request is on its way to the upstream, or waits for a connection."""
         self._overhead_s = perf_counter() - self._began
 
     def head_forwarded(self, came: float) -> None:
-        """The head of the answer, which began to arrive at `came`, is on its way to the client."""
+        """Note that the head of the answer, which began to arrive at `came`, is on its way to the client."""
         plan = self._plan
         plan.upstream.first_byte.observe(came - self.sent_at)
         plan.route.overhead.observe(self._overhead_s + perf_counter() - came)
 
     def client_left(self, listener: Clients) -> None:
-        """The client closed its connection before it had the whole answer."""
+        """Note that the client closed its connection before it had the whole answer."""
         self.status = CLIENT_LEFT
         listener.metrics.client_disconnects += 1
         self.close("cancelled", listener)
@@ -48,7 +48,7 @@ class Accounting:
     def close(
         self, outcome: str, listener: Clients, *, error: GatewayError | None = None, request_id: str | None = None
     ) -> None:
-        """Counts the turn; `outcome` is the upstream's (metrics.UpstreamTally). Logs it where that is asked for."""
+        """Count the turn; `outcome` is the upstream's (metrics.UpstreamTally). Log it if the access log is on."""
         plan, duration_s = self._plan, perf_counter() - self._began
         plan.codes[self.status] += 1
         plan.upstream.outcomes[outcome] += 1

@@ -1,4 +1,4 @@
-"""Which lane a request takes, decided on the raw path and the X-Context-* headers alone."""
+"""The lane that a request takes, decided on the raw path and the X-Context-* headers alone."""
 
 import re
 from collections.abc import Collection
@@ -42,7 +42,7 @@ _SINGLES = tuple((collection, collection + b"/") for collection in (PROMPTS, WOR
 
 
 def classify(head: RequestHead, target: bytes, own_paths: Collection[bytes]) -> Mode:
-    """The lane of a request for `target` (aliases resolved). Raises GatewayError for contradictory context headers.
+    """Return the lane of a request for `target` (aliases resolved). Raises GatewayError if context headers contradict.
 
     Own routes come first, by exact path. `/context` and everything under it is context, but for the API beneath
     `/context/v1`: there chat completions and the list of models are context, what else generates is refused, and the
@@ -91,12 +91,12 @@ def _generates(head: RequestHead, path: bytes) -> bool:
 
 
 def is_plain(target: bytes) -> bool:
-    """Whether a path beneath the context lane's base URL is one that its callers may ask of the upstream."""
+    """Return whether a path beneath the context lane's base URL is one that its callers may ask of the upstream."""
     return _PLAIN.fullmatch(path_of(target)) is not None
 
 
 def context_headers(head: RequestHead) -> dict[bytes, bytes]:
-    """The X-Context-* headers by their whole lower-case names. Raises GatewayError for one that comes twice.
+    """Return the X-Context-* headers by their whole lower-case names. Raises GatewayError for one that comes twice.
 
     Two values would be a choice of the reader's; who reads these headers reads them here.
     """

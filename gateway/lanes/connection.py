@@ -140,13 +140,13 @@ class ClientConnection(asyncio.Protocol):
             self.transport.write(data)
 
     def hold(self, data: bytes) -> None:
-        """Keeps what came behind the request under way; a client that sends ever more is paused."""
+        """Keep what came behind the request under way; a client that sends ever more is paused."""
         self._held += data
         if len(self._held) > HELD_LIMIT_BYTES:
             self.pause(HELD)
 
     def unhold(self) -> bytes:
-        """Gives back what was held, for a turn that takes over the connection."""
+        """Give back what was held, for a turn that takes over the connection."""
         held, self._held = self._held, b""
         self.resume(HELD)
         return held
@@ -168,7 +168,7 @@ class ClientConnection(asyncio.Protocol):
             self.listener.paused.discard(self)
 
     def yield_turn(self, read_on: Callable[[], bool]) -> None:
-        """Stops reading, and calls `read_on` once in each of the next turns of the loop while it returns True."""
+        """Stop reading, and call `read_on` once in each of the next turns of the loop while it returns True."""
         if not self._paused & YIELDED:
             self.pause(YIELDED)
             self.listener.loop.call_soon(self._next_turn, read_on)
@@ -180,7 +180,7 @@ class ClientConnection(asyncio.Protocol):
             self.resume(YIELDED)
 
     def turn_done(self, *, keep: bool, linger: bool = False) -> None:
-        """The answer is written. `keep`: the connection takes another request. `linger`: this one is not whole yet."""
+        """End a transaction, its answer written. `keep`: take another request. `linger`: this one is not whole yet."""
         self.transaction = None
         self.listener.turn_over()
         if not keep:
@@ -193,7 +193,7 @@ class ClientConnection(asyncio.Protocol):
             self._read(self.unhold())
 
     def cut(self, *, framed: bool) -> None:
-        """Ends the connection in the middle of an answer so that the client can see it.
+        """End the connection in the middle of an answer so that the client can see it.
 
         `framed`: the answer's own framing shows that bytes are missing, so what was received is still delivered.
         """
@@ -207,7 +207,7 @@ class ClientConnection(asyncio.Protocol):
             self._reset_when_sent()
 
     def close(self, *, linger: bool) -> None:
-        """Ends the connection after what was written. `linger`: the client may still be sending."""
+        """End the connection after what was written. `linger`: the client may still be sending."""
         self.closing = True
         self._held = b""
         if linger and not self.transport.is_closing():
@@ -219,11 +219,11 @@ class ClientConnection(asyncio.Protocol):
             self.transport.close()
 
     def abort(self) -> None:
-        """Ends the connection at once."""
+        """End the connection at once."""
         reset(self.transport)
 
     def close_if_idle(self, now: float, idle_s: float) -> None:
-        """Closes a connection that waits for a request since `idle_s` seconds; for draining."""
+        """Close a connection that waits for a request since `idle_s` seconds; for draining."""
         if (
             self.transaction is not None
             or self._held.strip(b"\r\n")
@@ -238,7 +238,7 @@ class ClientConnection(asyncio.Protocol):
     # Deadlines.
 
     def sweep(self, now: float) -> None:
-        """Ends what takes too long: called twice a second."""
+        """End what takes too long: called twice a second."""
         transaction = self.transaction
         if self._stalled(now):
             self.listener.metrics.deadlines["write"] += 1
@@ -251,7 +251,7 @@ class ClientConnection(asyncio.Protocol):
             self._overdue()
 
     def _stalled(self, now: float) -> bool:
-        """Whether the client has read nothing for too long. The kernel says what it has not acknowledged yet."""
+        """Return whether the client has read nothing for too long. The kernel says what it has not acknowledged yet."""
         if self.blocked_since is None:
             return False
         queue = fcntl.ioctl(self.transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, b"\0\0\0\0")
@@ -281,7 +281,7 @@ class ClientConnection(asyncio.Protocol):
     # Reading heads.
 
     def _read(self, data: bytes) -> None:
-        """Starts the turn of the request that `data` begins with, or answers it if it is refused."""
+        """Start the turn of the request that `data` begins with, or answer it if it is refused."""
         if data[0] == 0x0D and not (data := self._without_empty_lines(data)):
             return
         end = data.find(b"\r\n\r\n")
@@ -302,7 +302,7 @@ class ClientConnection(asyncio.Protocol):
         transaction.start(digits, body)
 
     def _read_anew(self, data: bytes, end: int, began: float) -> None:
-        """Parses a head and acts on it."""
+        """Parse a head and act on it."""
         entry, rest = self.listener.router, data[end + 4 :]
         try:
             head = parse_request_head(data[: end + 4], entry.limits.head)
@@ -324,7 +324,7 @@ class ClientConnection(asyncio.Protocol):
             self._splice(*found, rest, began)
 
     def _decline(self, error: GatewayError, head: RequestHead, rest: bytes) -> None:
-        """Answers a well-formed request with an error; the connection goes on if the request's body is all here."""
+        """Answer a well-formed request with an error; the connection goes on if the request's body is all here."""
         length = head.length or 0
         keep = head.keep_alive and not head.chunked and length <= len(rest) and not self.listener.draining
         self._answer(error, close=not keep, head=head)
@@ -338,17 +338,17 @@ class ClientConnection(asyncio.Protocol):
             self.listener.loop.call_soon(self._read_on)
 
     def _read_on(self) -> None:
-        """Takes up what is held, once the client reads what it was answered."""
+        """Take up what is held, once the client reads what it was answered."""
         if self._held and self.transaction is None and not self.closing and self.blocked_since is None:
             self._read(self.unhold())
 
     def _refuse(self, error: GatewayError) -> None:
-        """Answers what is not a request, or not whole, and ends the connection."""
+        """Answer what is not a request, or not whole, and end the connection."""
         self._answer(error, close=True, head=None)
         self.close(linger=True)
 
     def _answer(self, error: GatewayError, *, close: bool, head: RequestHead | None) -> None:
-        """Answers with an error of ours; without a head, what is no request."""
+        """Answer with an error of ours; without a head, what is no request."""
         request_id, listener = new_request_id(), self.listener
         if head is None:
             method = path = b"-"
@@ -361,7 +361,7 @@ class ClientConnection(asyncio.Protocol):
         listener.declined(error, request_id=request_id, method=method, path=path, peer=peer)
 
     def _wait_for_more(self, data: bytes) -> None:
-        """Keeps the beginning of a head; its deadline counts from the first byte."""
+        """Keep the beginning of a head; its deadline counts from the first byte."""
         self._held = data
         try:
             check_beginning(data, self.listener.router.limits.head)

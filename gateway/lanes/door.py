@@ -1,4 +1,4 @@
-"""Which names the gateway answers to, and which web pages may ask it: what keeps out the browsers around it.
+"""The names that the gateway answers to, and the web pages that may call it: a guard against browsers nearby.
 
 A browser sends what any page tells it to, from where the gateway can be reached. So the name must be ours (one that was
 rebound to us is not), and so must the page: a page on another port of this machine is another page.
@@ -49,7 +49,7 @@ class Door:
         return cls(frozenset(one for one in known if one is not None), any_address, frozenset(origins))
 
     def check(self, head: RequestHead) -> None:
-        """Raises GatewayError (host_not_allowed, origin_not_allowed). A request without a host is from no browser."""
+        """Raise GatewayError (host_not_allowed, origin_not_allowed). A request without a host is from no browser."""
         if head.host is not None and not self._is_ours(authority_of(head.host.decode("latin-1"))):
             raise GatewayError(
                 "host_not_allowed",
@@ -63,13 +63,13 @@ class Door:
             raise _foreign("sec-fetch-site")
 
     def shares_with(self, head: RequestHead) -> str | None:
-        """The origin of another page that may read our answers (CORS); None: the request is from none."""
+        """Return the origin of another page that may read our answers (CORS); None: the request is from none."""
         origins = _values(head, b"origin")
         origin = origins[0].decode("latin-1").lower() if len(origins) == 1 else ""
         return origin if origin in self.origins else None
 
     def sharing(self, head: RequestHead) -> Mapping[str, str]:
-        """Returns the header fields of an answer of ours, by name: with them such a page may read it."""
+        """Return the header fields of an answer of ours, by name: with them such a page may read it."""
         if not self.origins:
             return {}
         origin = self.shares_with(head)
@@ -78,7 +78,7 @@ class Door:
         return {"Vary": "Origin", "Access-Control-Allow-Origin": origin, "Access-Control-Expose-Headers": _EXPOSED}
 
     def is_preflight(self, head: RequestHead) -> bool:
-        """Whether a browser asks on behalf of such a page what it may send: that request carries no key."""
+        """Return whether a browser asks on behalf of such a page what it may send: that request carries no key."""
         asks = head.method == b"OPTIONS" and head.value(b"access-control-request-method") is not None
         return asks and self.shares_with(head) is not None
 
@@ -92,7 +92,7 @@ class Door:
         return address is not None and (self.any_address or address.is_loopback)
 
     def _may_ask(self, origin: str, head: RequestHead) -> bool:
-        """Whether a page is the gateway's own (by the name that was asked for, or an allowed one), or may ask."""
+        """Return whether a page is the gateway's own (by the name requested, or an allowed one), or may ask."""
         if origin.lower() in self.origins:
             return True
         scheme, mark, rest = origin.lower().partition("://")

@@ -1,4 +1,4 @@
-"""Who calls: the one place that reads credentials.
+"""The caller of a request: the one place that reads credentials.
 
 Keys are known by their SHA-256 only; the look-up is by the full hash and the comparison takes constant time.
 """
@@ -45,11 +45,11 @@ class KeyRing:
 
     @property
     def is_empty(self) -> bool:
-        """Whether everybody who reaches us may do everything."""
+        """Return whether everybody who reaches us may do everything."""
         return not self._keys
 
     def recognise(self, head: RequestHead, *, upstream_has_key: bool) -> None:
-        """Raises GatewayError (401, 400) unless `head` carries one of our keys, whatever that may do.
+        """Raise GatewayError (401, 400) unless `head` carries one of our keys, whatever that may do.
 
         `upstream_has_key` chooses what a client without one is told to do.
         """
@@ -62,7 +62,7 @@ class KeyRing:
                 raise _invalid()
 
     def identify(self, head: RequestHead, *, upstream_has_key: bool, scope: str) -> Identity:
-        """The caller of `head`, who must hold `scope`. Raises GatewayError (401, 403, 400 for a repeated credential).
+        """Return the caller of `head`, who must hold `scope`. Raises GatewayError (401, 403; 400: repeated credential).
 
         The key is read from X-Gateway-Key, else from `Authorization: Bearer`, else from `x-api-key`; the latter two
         only if the upstream has a key of its own: otherwise they are the client's credential for the upstream.
@@ -84,7 +84,7 @@ class KeyRing:
         return Identity(key.caller, frozenset({*ours, *copies, GATEWAY_HEADER}))
 
     def _knows(self, name: bytes, value: bytes) -> bool:
-        """Whether a credential header carries any key of this gateway."""
+        """Return whether a credential header carries any key of this gateway."""
         token = _token(name, value)
         return token is not None and self._find(token) is not None
 
@@ -95,7 +95,7 @@ class KeyRing:
 
 
 def _credentials(head: RequestHead) -> dict[bytes, bytes]:
-    """Returns the values of the credential headers; a second one is refused, whoever would have read which."""
+    """Return the values of the credential headers; a second one is refused, whoever would have read which."""
     found: dict[bytes, bytes] = {}
     for field in head.fields:
         if field.name in _SOURCES:
@@ -106,7 +106,7 @@ def _credentials(head: RequestHead) -> dict[bytes, bytes]:
 
 
 def _token(name: bytes, value: bytes | None) -> bytes | None:
-    """The secret in a credential header's value."""
+    """Return the secret in a credential header's value."""
     if not value:
         return None
     if name != b"authorization":

@@ -1,4 +1,4 @@
-"""What all client connections of a worker share: the configuration in use, who is connected, and the sweep."""
+"""The state that all clients of a worker share: the configuration in use, who is connected, and the sweep."""
 
 import asyncio
 import logging
@@ -77,21 +77,21 @@ class Listener:
         self._sweeper = self.loop.call_later(SWEEP_S, self._sweep, self.clock() + SWEEP_S)
 
     def watch(self, connection: ClientConnection) -> None:
-        """Looks after a connection whose reading is paused, so that a client that leaves is noticed all the same."""
+        """Look after a connection whose reading is paused, so that a client that leaves is noticed all the same."""
         self.paused.add(connection)
         if self._watcher is None:
             self._watcher = self.loop.call_later(PAUSED_LOOK_S, self._look_at_paused)
 
     @property
     def most_connections(self) -> int:
-        """How many clients are let in: `limits.connections`, or fewer where open files would not last for all of them.
+        """Return how many clients are let in: `limits.connections`, or fewer where open files would not last for all.
 
         Each client may need a second file for its upstream; new clients are refused before requests of old ones fail.
         """
         return min(self.router.limits.connections, self._by_files)
 
     def refuse(self) -> bool:
-        """Counts a client too many, and logs it now and then; whether it can still be told so."""
+        """Count a client too many, and log it now and then. Return whether it can still get an error."""
         self.refused_connections += 1
         now, most = self.clock(), self.most_connections
         if self._refused_told_s is None or now - self._refused_told_s > REFUSED_LOG_S:
@@ -103,7 +103,7 @@ class Listener:
         return len(self.connections) <= most + TOLD_AT_ONCE
 
     def swap(self, router: Router) -> None:
-        """Uses another configuration from the next request on; requests under way end on what they began with."""
+        """Use another configuration from the next request on; requests under way end on what they began with."""
         old, self.router = self.router, router
         old.close()
 
@@ -113,27 +113,27 @@ class Listener:
         return limit is not None and self._under_way >= limit
 
     def admit(self) -> None:
-        """Raises GatewayError when no further request may begin."""
+        """Raise GatewayError when no further request may begin."""
         if self.full:
             raise GatewayError("overloaded", "Too many requests are under way; try again shortly.", retry_after_s=1)
 
     def admit_own(self) -> None:
-        """The same for a turn of our own that has begun, and counts already."""
+        """Raise GatewayError, as `admit` does, for a transaction of our own that has begun and counts already."""
         limit = self.router.limits.concurrent
         if limit is not None and self._under_way > limit:
             raise GatewayError("overloaded", "Too many requests are under way; try again shortly.", retry_after_s=1)
 
     @property
     def _under_way(self) -> int:
-        """What `limits.concurrent` bounds: a page's WebSocket mostly listens, and would take a place for hours."""
+        """Return the number that `limits.concurrent` bounds, without WebSockets: these mostly listen, for hours."""
         return self.inflight - len(self.websockets)
 
     def turn_over(self) -> None:
-        """Called once for each turn that ended."""
+        """Count a transaction as ended; called once for each."""
         self.inflight -= 1
 
     def declined(self, error: GatewayError, *, request_id: str, method: bytes, path: bytes, peer: object) -> None:
-        """Accounts for a request that was answered with an error before it had a turn; `peer` is its client."""
+        """Account for a request that was answered with an error before it had a turn; `peer` is its client."""
         self.wrong_keys.refused(error, peer=peer, method=method.decode(), path=path.decode("latin-1"))
         self.metrics.route("none", "none").codes(method.decode())[error.facts.status] += 1
         if self.access_log is not None:
@@ -148,7 +148,7 @@ class Listener:
             )
 
     async def drain(self, limit_s: float) -> None:
-        """Waits until every connection is through, at most `limit_s`; then ends what is left, visibly cut.
+        """Wait until every connection is through, at most `limit_s`; then end what is left, visibly cut.
 
         WebSockets of our own pages are told to go at once: they would never be through by themselves.
         """
@@ -162,7 +162,7 @@ class Listener:
         self.stop()
 
     def stop(self) -> None:
-        """Ends all connections at once. Idempotent."""
+        """End all connections at once. Idempotent."""
         self.draining = True
         for timer in (self._sweeper, self._watcher):
             if timer is not None:
@@ -173,7 +173,7 @@ class Listener:
         self.wrong_keys.close()
 
     def families(self) -> Iterator[Metric]:
-        """What is open right now, for a scrape."""
+        """Yield what is open right now, for a scrape."""
         connections = GaugeMetricFamily(
             "gateway_client_connections", "Open client connections", value=len(self.connections)
         )
@@ -230,7 +230,7 @@ class Listener:
 
 
 def _clients_by_files() -> int:
-    """How many clients this process has files for, with an upstream connection for each."""
+    """Return how many clients this process has files for, with an upstream connection for each."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return sys.maxsize

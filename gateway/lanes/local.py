@@ -44,12 +44,12 @@ class Facade(asyncio.Transport):
 
     @property
     def head(self) -> RequestHead:
-        """The request's head as our grammar read it: credentials and repeats included."""
+        """Return the request's head as our grammar read it: credentials and repeats included."""
         return self._turn.head
 
     @property
     def ends(self) -> bool:
-        """Whether the gateway ends: then this is the last answer of its connection."""
+        """Return whether the gateway ends: then this is the last answer of its connection."""
         return self._client.listener.draining
 
     def note(self, **facts: object) -> None:
@@ -57,7 +57,7 @@ class Facade(asyncio.Transport):
         self._turn.facts.update(facts)
 
     def put(self, data: bytes) -> bool:
-        """Writes behind the head, as `write` does; False, and nothing is written, if the client does not keep up."""
+        """Write behind the head, as `write` does; False, and nothing is written, if the client does not keep up."""
         if self._client.blocked_since is not None:
             return False
         if not self._closed:
@@ -65,11 +65,11 @@ class Facade(asyncio.Transport):
         return True
 
     def cork(self) -> None:
-        """Holds the head of the answer back, to be written at once with what its page writes next."""
+        """Hold the head of the answer back, to be written at once with what its page writes next."""
         self._corked = True
 
     def invite(self) -> None:
-        """Tells a client that waits with its body to send it."""
+        """Tell a client that waits with its body to send it."""
         if self.head.expects_continue and not self._closed:
             self._client.write(_CONTINUE)
 
@@ -100,12 +100,12 @@ class Facade(asyncio.Transport):
             self._on_close = self._turn.switch(upgrade).handler_closed
 
     def _send(self, data: bytes) -> None:
-        """Writes to the client, with the head in front if it was held back."""
+        """Write to the client, with the head in front if it was held back."""
         head, self._head = self._head, b""
         self._client.write(head + data)
 
     def _note(self, data: bytes) -> None:
-        """Finds out whether this is the end of the answer: a client that leaves behind it has left nothing out."""
+        """Find out whether this is the end of the answer: a client that leaves behind it has left nothing out."""
         transaction = self._turn
         written_bytes = len(data) if transaction.answered else len(data) - data.find(_HEAD_END) - len(_HEAD_END)
         transaction.answered = True
@@ -128,7 +128,7 @@ class Facade(asyncio.Transport):
         return self._client.transport.get_write_buffer_size()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """The connection's limits are the lane's."""
+        """Do nothing: the connection's limits are the lane's."""
 
     def close(self) -> None:
         if not self._closed:
@@ -142,7 +142,7 @@ class Facade(asyncio.Transport):
         self.close()
 
     def prepared(self, response: web.StreamResponse) -> None:
-        """The answer is about to be written. Raises GatewayError for a WebSocket that must not begin here."""
+        """Prepare an answer before it is written. Raises GatewayError for a WebSocket that must not begin here."""
         if self._turn.status == SWITCHED:
             self.abort()  # the page failed behind its 101: another answer has no place in a WebSocket
         elif isinstance(response, web.WebSocketResponse):
@@ -218,7 +218,7 @@ class LocalTransaction:
         self._handler = client.listener.new_handler()
 
     def start(self, rest: bytes) -> None:
-        """Hands over the head and what is here of the body."""
+        """Hand over the head and what is here of the body."""
         head = self.head
         self._handler.connection_made(Facade(self, self._client))
         if self._client.blocked_since is not None:
@@ -250,13 +250,13 @@ class LocalTransaction:
             self._handler.data_received(fed)
 
     def _read_on(self) -> bool:
-        """Goes on with what is here of the body; whether more of it waits for another turn of the loop."""
+        """Go on with what is here of the body; whether more of it waits for another turn of the loop."""
         if self._body is not None and self._client.transaction is self:
             self.request_received(b"")
         return self._body is not None and self._body.waiting and self._client.transaction is self
 
     def handler_closed(self) -> None:
-        """The handler is through with its one request."""
+        """End the transaction: the handler is through with its one request."""
         client = self._client
         if client.transaction is not self:
             return
@@ -267,12 +267,12 @@ class LocalTransaction:
         client.turn_done(keep=keep, linger=not whole)
 
     def handler_refused(self) -> None:
-        """The handler did not accept what our grammar does."""
+        """Break off: the handler did not accept what our grammar does."""
         if self._client.transaction is self:
             self._break_off(GatewayError("bad_framing", "The request could not be read."))
 
     def switch(self, response: web.WebSocketResponse) -> WebSocketTransaction:
-        """The page's 101 is written: this turn ends, and what the client sent ahead is the WebSocket's."""
+        """End this transaction behind the page's 101. Return the WebSocket's; it gets what the client sent ahead."""
         client = self._client
         self._account(SWITCHED)
         client.transaction = transaction = WebSocketTransaction(client, self._handler, response)
@@ -299,7 +299,7 @@ class LocalTransaction:
         self._handler.resume_writing()
 
     def sweep(self, now: float) -> None:
-        """A body that stops arriving has a deadline; how long a handler may take is the handler's own matter."""
+        """Check the deadline of a body that stops arriving; a handler's time has no limit here."""
         limit_s = self._client.listener.router.timeouts.body_idle_s
         if self._body is None:
             return
@@ -340,6 +340,6 @@ class LocalTransaction:
 
 
 def head_of(request: web.Request) -> RequestHead:
-    """The request's head; only our own connections lead here."""
+    """Return the request's head; only our own connections lead here."""
     assert isinstance(request.transport, Facade)
     return request.transport.head

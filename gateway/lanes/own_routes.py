@@ -1,4 +1,4 @@
-"""What requests for our own pages are counted under: answers to clients apart from what programs ask all the time."""
+"""The labels of requests for our own pages in metrics: answers to clients apart from what programs ask all the time."""
 
 _CHAT = b"/chat/completions"
 _WATCHED = frozenset((b"/", b"/metrics", b"/health/live", b"/health/ready"))
@@ -6,7 +6,7 @@ _POLLED = (b"/context/runs", b"/context/approvals", b"/context/ws")
 
 
 def route_of_own(path: bytes) -> tuple[str, str]:
-    """Returns route and mode: `chat` of the lane `context`; `health`, `polling` or `pages` of `own`.
+    """Return route and mode: `chat` of the lane `context`; `health`, `polling` or `pages` of `own`.
 
     `health` is for monitoring. `polling` is where clients look again and again, or listen: runs, approvals, events.
     """

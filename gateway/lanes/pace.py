@@ -1,4 +1,4 @@
-"""How long a client may take over the body of its request."""
+"""The time that a client may take over the body of its request."""
 
 from typing import Final
 
@@ -20,19 +20,19 @@ class BodyPace:
         self._received_bytes = received_bytes
 
     def late(self, now_s: float, *, idle_s: float, received_bytes: int) -> bool:
-        """Whether the client's time is over, given all the bytes of the body that came until now."""
+        """Return whether the client's time is over, given all the bytes of the body that came until now."""
         passed_s, self._looked_s = now_s - self._looked_s, now_s
         came, self._received_bytes = received_bytes - self._received_bytes, received_bytes
         self._left_s = min(self._left_s - passed_s + came / LEAST_RATE, idle_s)
         return self._left_s < 0
 
     def excuse(self, now_s: float) -> None:
-        """The time since the last look was not the client's: it was paused, or waited to be invited."""
+        """Do not charge the client for the time since the last look: it was paused, or waited to be invited."""
         self._looked_s = now_s
 
 
 def too_slow(idle_s: float) -> str:
-    """What a client is told whose body is late."""
+    """Return the error text for a client whose body is late."""
     return (
         f"The request body stopped arriving, or arrives too slowly: it may stand still for {idle_s:g} s "
         f"(limits.body_idle), and needs {LEAST_RATE} bytes a second."

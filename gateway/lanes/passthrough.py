@@ -67,7 +67,7 @@ class Splice(Sending):
         self._go_on(body)
 
     def _go_on(self, body: Body) -> None:
-        """Waits for more of the answer's body, or ends the turn with it."""
+        """Wait for more of the answer's body, or end the turn with it."""
         self._moved = None
         if body.done:
             self._complete(excess=bool(body.rest))
@@ -79,19 +79,19 @@ class Splice(Sending):
             self._upstream.relay = self._client.transport.write
 
     def _answer_on(self) -> bool:
-        """Goes on with what is here of the answer; whether more of it waits for another turn of the loop."""
+        """Go on with what is here of the answer; whether more of it waits for another turn of the loop."""
         if self._upstream is not None:
             self.response_received(b"")
         return self._upstream is not None and self._answer is not None and self._answer.waiting
 
     def _take_back(self) -> None:
-        """Takes back what was lent for whole chunks, and accounts for those that went through."""
+        """Take back what was lent for whole chunks, and account for those that went through."""
         if self._upstream is not None and (relayed := self._upstream.take_back()):
             self._account.sent_bytes += relayed
             self._moved = None
 
     def _head_received(self, data: bytes) -> None:
-        """The beginning of an answer. Nearly always it is regular, and often it is whole."""
+        """Handle the beginning of an answer. Nearly always it is regular, and often it is whole."""
         came = perf_counter()
         client = self._client
         if self._plan.plain and self._request is None and self._heads is None and not client.listener.draining:
@@ -131,7 +131,7 @@ class Splice(Sending):
             self._fail(self._invalid(str(error)), outcome="invalid")
 
     def _begin_answer(self, head: ResponseHead, data: bytes, came: float) -> None:
-        """Forwards a final head that was not regular, with the beginning of its body."""
+        """Forward a final head that was not regular, with the beginning of its body."""
         client, plan = self._client, self._plan
         self._account.status = head.status
         self._account.streaming = head.event_stream
@@ -157,7 +157,7 @@ class Splice(Sending):
         self._go_on(body)
 
     def _switch(self, head: ResponseHead, data: bytes, came: float) -> None:
-        """The upstream agreed to speak WebSocket: from here on bytes are copied both ways."""
+        """Start a tunnel: the upstream accepted WebSocket, and from here on bytes are copied both ways."""
         client, upstream = self._client, self._upstream
         assert upstream is not None
         self._account.status = head.status
@@ -172,7 +172,7 @@ class Splice(Sending):
     # Ends.
 
     def _complete(self, *, excess: bool) -> None:
-        """The answer is whole. What is not clean about the upstream connection keeps it out of the pool."""
+        """End the transaction: the answer is whole. An upstream connection that is not clean is aborted."""
         upstream, self._upstream = self._upstream, None
         whole = self._request is None
         if upstream is not None:
@@ -188,7 +188,7 @@ class Splice(Sending):
         self._client.turn_done(keep=self._keep_client and whole, linger=not whole)
 
     def _fail(self, error: GatewayError, *, outcome: str) -> None:
-        """Answers with an error: nothing of the upstream's answer was forwarded yet."""
+        """Answer with an error: nothing of the upstream's answer was forwarded yet."""
         self._drop_upstream()
         self._account.status = error.facts.status
         keep, whole = self._client_stays(), self._request is None
@@ -203,7 +203,7 @@ class Splice(Sending):
         self._client.turn_done(keep=keep, linger=not whole)
 
     def _cut(self, outcome: str) -> None:
-        """Ends an answer that cannot be finished, so that the client sees it."""
+        """End an answer that cannot be finished, so that the client sees it."""
         self._drop_upstream()
         if outcome in _CUT:
             self._plan.pool.failures.note(f"Upstream {self._plan.pool.endpoint.name!r} {_CUT[outcome]}.")
@@ -282,7 +282,7 @@ class Splice(Sending):
             self._cut("timeout")
 
     def _client_stays(self) -> bool:
-        """Whether the client's connection can take another request after this answer."""
+        """Return whether the client's connection can take another request after this answer."""
         return self._plan.keep_alive and self._request is None and not self._client.listener.draining
 
     def _drop_upstream(self) -> None:

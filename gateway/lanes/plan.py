@@ -1,4 +1,4 @@
-"""What a passthrough request becomes: the head that goes upstream, and all that is known before its body comes.
+"""The plan of a passthrough request: the head that goes upstream, and all that is known before its body comes.
 
 A plan depends on the head (but for the digits of its Content-Length) and on the configuration, so one plan serves every
 request with an equal head: clients send the same one again and again.
@@ -56,7 +56,7 @@ class Plan:
 
 
 def upstream_head(head: RequestHead, target: bytes, endpoint: Endpoint, identity: Identity) -> tuple[bytes, bytes]:
-    """The head for the upstream, in two parts with the digits of Content-Length between them (the second may be empty).
+    """Return the head for the upstream, in two parts around the digits of Content-Length (the second may be empty).
 
     It differs from the client's by hop-by-hop fields, Host, X-Context-*, the gateway's key, and the credential where
     the upstream has one of its own; all other lines are the bytes that came, in their order.
@@ -95,13 +95,13 @@ def upstream_head(head: RequestHead, target: bytes, endpoint: Endpoint, identity
 
 
 def _is_ours(name: bytes) -> bool:
-    """Whether a field is the gateway's own, also as CGI-like servers would read it."""
+    """Return whether a field is the gateway's own, also as CGI-like servers would read it."""
     plain = name.replace(b"_", b"-")
     return plain == GATEWAY_HEADER or plain.startswith(CONTEXT_PREFIX)
 
 
 def _credential_header(head: RequestHead, endpoint: Endpoint) -> bytes:
-    """Where the upstream's key goes: as configured, else the header that the client used, else Authorization."""
+    """Return where the upstream's key goes: as configured, else the header that the client used, else Authorization."""
     if endpoint.auth_header is not None:
         return endpoint.auth_header
     return next((name for name in CREDENTIAL_HEADERS if head.value(name) is not None), CREDENTIAL_HEADERS[0])
@@ -113,5 +113,5 @@ def _credential_value(endpoint: Endpoint, header: bytes) -> bytes:
 
 
 def _with_value(field: Field, value: bytes) -> bytes:
-    """The field's line with another value, its name as the client wrote it."""
+    """Return the field's line with another value, its name as the client wrote it."""
     return b"%b: %b\r\n" % (field.line[: len(field.name)], value)

@@ -29,7 +29,7 @@ _LENGTH_FIELD = b"\r\ncontent-length: "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """How long a client may take, in seconds (configuration: `limits`)."""
+    """The times that a client may take, in seconds (configuration: `limits`)."""
 
     head_s: float = 10.0
     body_idle_s: float = 60.0
@@ -39,7 +39,7 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much is accepted at once (configuration: `limits`)."""
+    """The bounds of what is accepted at once (configuration: `limits`)."""
 
     head: HeadLimits = field(default_factory=HeadLimits)
     connections: int = 10000
@@ -76,7 +76,7 @@ class Router:
         self._by_head = self._plans.by_head
 
     def remembered(self, data: bytes, end: int) -> tuple[Plan, bytes] | None:
-        """The plan for the head `data[:end]` (its empty line not included) if an equal one was seen, and its digits."""
+        """Return the plan for the head `data[:end]` (no empty line) if an equal one was seen, and its digits."""
         key, cut, digits = _split(data, end)
         plan = self._by_head.get(key)
         if plan is None or plan.cut != cut or (cut >= 0 and not (digits.isdigit() and len(digits) <= 18)):
@@ -84,7 +84,7 @@ class Router:
         return plan, digits
 
     def route(self, head: RequestHead, raw: bytes) -> tuple[Plan, bytes] | None:
-        """The plan for a head (`raw`: its bytes without the empty line) and its digits, or None for our own routes.
+        """Return the plan for a head (`raw`: its bytes without the empty line) and its digits; None for our own routes.
 
         Raises GatewayError with the answer to give instead.
         """
@@ -123,7 +123,7 @@ class Router:
         return self._keys.identify(head, upstream_has_key=upstream_has_key, scope=scope)
 
     def close(self) -> None:
-        """Closes idle upstream connections; busy ones close when their turn ends. Idempotent."""
+        """Close idle upstream connections; busy ones close when their turn ends. Idempotent."""
         for pool in self.pools:
             pool.close()
 
@@ -163,7 +163,7 @@ class Router:
         )
 
     def _way(self, target: bytes) -> tuple[Route, bytes]:
-        """Returns the route of a target, and the target for its upstream. Raises GatewayError (unknown_route)."""
+        """Return the route of a target, and the target for its upstream. Raises GatewayError (unknown_route)."""
         plain = target.removeprefix(b"/context") if target.startswith(CONTEXT_BASE) else target
         route = self._routes.match(plain)
         if plain is not target and self.pools:
@@ -191,7 +191,7 @@ class Router:
 
 
 def _split(data: bytes, end: int) -> tuple[bytes, int, bytes]:
-    """The head `data[:end]` without the digits of its Content-Length, where they stand (-1: nowhere), and the digits.
+    """Return the head `data[:end]` without the digits of its Content-Length, their place (-1: none), and the digits.
 
     Two heads with an equal key and an equal place differ in those digits only.
     """

@@ -1,4 +1,4 @@
-"""Which upstream a target belongs to: by prefix of the raw path, the longest first.
+"""The upstream that a target belongs to: by prefix of the raw path, the longest first.
 
 A path is forwarded as it came, and an upstream may tidy it up: so one that could then lead out of its prefix is not
 under it, however its dots and slashes are written.
@@ -35,7 +35,7 @@ class Route:
         return (self.prefix.endswith(b"/") or rest[:1] in (b"", b"/", b"?")) and not climbs(path_of(rest))
 
     def rewritten(self, target: bytes, base_path: bytes) -> bytes:
-        """Returns the target for the upstream: unchanged, or with `base_path`, if there is one, in place of the prefix.
+        """Return the target for the upstream: unchanged, or with `base_path`, if there is one, in place of the prefix.
 
         Of a prefix that names a part of the API (`/v1/embeddings`) it stands in place of `/v1`: base URLs end there.
         """
@@ -58,12 +58,12 @@ class RouteTable:
 
 
 def path_of(target: bytes) -> bytes:
-    """The raw path, without the query."""
+    """Return the raw path, without the query."""
     return target.split(b"?", 1)[0]
 
 
 def climbs(path: bytes) -> bool:
-    """Whether the dot segments of `path` could lead above its beginning.
+    """Return whether the dot segments of `path` could lead above its beginning.
 
     As servers tidy paths up: by RFC 3986, with percent-encoded dots and slashes, backslashes, and empty segments that
     are merged. A parameter makes another name of a segment (`..;x`), as RFC 3986 has it.
@@ -87,7 +87,7 @@ def _leads_out(segments: Iterable[bytes]) -> bool:
 
 
 def resolve_alias(target: bytes) -> bytes:
-    """The target meant: `/v1` in front of a path of the API that lacks it, also beneath `/context`; the rest is kept
+    """Return the target meant: `/v1` before a path of the API that lacks it, also under `/context`. The rest stays
     byte for byte."""
     first, _, rest = path_of(target)[1:].partition(b"/")
     if first in COLLECTIONS:

@@ -39,7 +39,7 @@ class Sending:
         self._pending: list[bytes] = []
 
     def start(self, digits: bytes, body: bytes) -> None:
-        """Sends the request's head, with what is here of its body, to an upstream connection."""
+        """Send the request's head, with what is here of its body, to an upstream connection."""
         plan, client = self._plan, self._client
         length = int(digits) if digits else plan.length
         if plan.chunked or len(body) < length:
@@ -84,7 +84,7 @@ class Sending:
             self._upstream.write(fed)
 
     def _feed_request(self, data: bytes) -> bytes | None:
-        """What of the client's bytes goes upstream; None after its framing broke and the turn ended."""
+        """Return what of the client's bytes goes upstream; None after its framing broke and the turn ended."""
         body = self._request
         assert body is not None
         try:
@@ -104,7 +104,7 @@ class Sending:
         return fed
 
     def _request_on(self) -> bool:
-        """Goes on with what is here of the body; whether more of it waits for another turn of the loop."""
+        """Go on with what is here of the body; whether more of it waits for another turn of the loop."""
         if self._request is not None and self._under_way:
             self.request_received(b"")
         return self._request is not None and self._request.waiting and self._under_way
@@ -125,7 +125,7 @@ class Sending:
         self._attach(upstream, pending)
 
     def _send_pending(self) -> None:
-        """Goes on with the request's body after a look at what the upstream had to say."""
+        """Go on with the request's body after a look at what the upstream had to say."""
         if self._upstream is not None and self._pending:
             self._upstream.write(b"".join(self._pending))
             self._pending.clear()
@@ -163,7 +163,7 @@ class Sending:
         return self._plan.expects_continue and not self._account.received_bytes
 
     def _body_late(self, now: float) -> bool:
-        """Whether the client takes too long over its body; time in which it cannot or need not send does not count."""
+        """Return whether the client takes too long over its body; time when it cannot or need not send is free."""
         received, limit_s = self._account.received_bytes, self._client.listener.router.timeouts.body_idle_s
         if self._pace is None:
             self._pace = BodyPace(now, idle_s=limit_s, received_bytes=received)

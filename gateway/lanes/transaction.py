@@ -30,7 +30,7 @@ class Transaction(Protocol):
 
     @property
     def streaming(self) -> bool:
-        """Whether the answer is an event stream on its way."""
+        """Return whether the answer is an event stream on its way."""
         ...
 
     def request_received(self, data: bytes) -> None:
@@ -38,21 +38,21 @@ class Transaction(Protocol):
         ...
 
     def client_eof(self) -> bool:
-        """The client sent FIN; True keeps our side of the connection open, False closes it after what is unsent."""
+        """Handle the client's FIN. Return True to leave our side open, False to close it after what is unsent."""
         ...
 
     def client_gone(self) -> None:
-        """The client's connection is gone."""
+        """Handle the loss of the client's connection."""
         ...
 
     def client_full(self) -> None:
-        """The client does not keep up with its answer."""
+        """Handle a client that does not keep up with its answer."""
         ...
 
     def client_drained(self) -> None: ...
 
     def sweep(self, now: float) -> None:
-        """Looks at this turn's deadlines; called twice a second with the loop's time."""
+        """Look at this turn's deadlines; called twice a second with the loop's time."""
         ...
 
 
@@ -63,7 +63,7 @@ class AccessLog(Protocol):
 
 
 class Clients(Protocol):
-    """What all client connections of a worker share, as far as a turn needs it."""
+    """The state that all client connections of a worker share, as far as a turn needs it."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop: ...
@@ -84,7 +84,7 @@ class Clients(Protocol):
 
 
 class Client(Protocol):
-    """What a turn needs of the connection that it holds."""
+    """The connection as the transaction that holds it needs it."""
 
     transaction: Transaction | None
 
@@ -108,7 +108,7 @@ class Client(Protocol):
 
 
 class Shared(Clients, Protocol):
-    """What a connection needs of it."""
+    """The shared state as a connection needs it."""
 
     inflight: int
 

@@ -72,7 +72,7 @@ class Tunnel:
             self._client.abort()
 
     def _half_closed(self, other: asyncio.Transport) -> bool:
-        """Passes a FIN on. False, which closes, once both sides have sent theirs or FIN cannot be sent (TLS)."""
+        """Pass a FIN on. False, which closes, once both sides have sent theirs or FIN cannot be sent (TLS)."""
         if (self._client_ended and self._upstream_ended) or not other.can_write_eof():
             other.close()
             return False

@@ -46,13 +46,13 @@ class WebSocketTransaction:
         self._handler.data_received(data)
 
     def go_away(self) -> None:
-        """Tells the client once that the gateway is leaving (1001), and the page by the end of its messages."""
+        """Tell the client once that the gateway is leaving (1001), and the page by the end of its messages."""
         if self._goodbye is None:
             closing = self._response.close(code=WSCloseCode.GOING_AWAY, message=b"the gateway is shutting down")
             self._goodbye = self._client.listener.loop.create_task(closing)
 
     def handler_closed(self) -> None:
-        """The handler is through. A client that is still sending gets what was written all the same."""
+        """End the transaction: the handler is through. A client that is still sending gets what was written."""
         if self._client.transaction is self:
             self._leave()
             self._client.turn_done(keep=False, linger=True)
@@ -82,7 +82,7 @@ class WebSocketTransaction:
 async def websocket(
     request: web.Request, *, heartbeat_s: float = HEARTBEAT_S, message_limit_bytes: int = MESSAGE_LIMIT_BYTES
 ) -> AsyncIterator[web.WebSocketResponse]:
-    """Answers a handshake and gives the WebSocket, which the page then returns. Raises GatewayError before the 101.
+    """Answer a handshake and return the WebSocket, which the page then returns. Raises GatewayError before the 101.
 
     The end of the block closes it, if nobody has; a failure inside is logged and closes with 1011. Sending to a client
     that left, or was told to go, ends the block.

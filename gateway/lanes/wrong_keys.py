@@ -22,7 +22,7 @@ _PATH_CHARS: Final = 200
 
 
 class WrongKeys:
-    """Those of one worker. `clock` is monotonic, in seconds."""
+    """The wrong keys of one worker. `clock` is monotonic, in seconds."""
 
     def __init__(self, *, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -30,7 +30,7 @@ class WrongKeys:
         self._due_s = float("-inf")
 
     def refused(self, error: GatewayError, *, peer: object, method: str, path: str) -> None:
-        """Counts and logs a request that was answered with `error`, if its key was the reason.
+        """Count and log a request that was answered with `error`, if its key was the reason.
 
         `peer` is the client's address, as asyncio names it; `path` comes without its query.
         """
@@ -45,7 +45,7 @@ class WrongKeys:
         log.warning("a wrong key was refused: %s %s, from %s", method, path[:_PATH_CHARS], address_of(peer))
 
     def sweep(self) -> None:
-        """Says once a minute how many there were that have no line; called often."""
+        """Log once a minute how many requests had no line of their own; called often."""
         if self._lines and self._clock() >= self._due_s:
             if not self._more:
                 self._lines = 0
@@ -53,11 +53,11 @@ class WrongKeys:
             self._due_s = self._clock() + EVERY_S
 
     def close(self) -> None:
-        """Says it now."""
+        """Log that number now."""
         if self._more:
             log.warning("%d more requests had a wrong key (gateway_wrong_keys_total counts all)", self._more)
             self._more = 0
 
     def families(self) -> Iterator[Metric]:
-        """What was counted, for a scrape."""
+        """Yield what was counted, for a scrape."""
         yield counter("gateway_wrong_keys", "Requests refused for a wrong key", self._count)
