@@ -1,4 +1,4 @@
-"""Where a message body ends: by length, by chunks, or by the end of the connection (RFC 9112 section 6.3).
+"""The end of a message body: by length, by chunks, or by the end of the connection (RFC 9112 section 6.3).
 
 A reader is fed what arrives and returns what may be forwarded: the same bytes, framing included. Framing is checked
 before it is forwarded; an incomplete size line, and everything from the last chunk on, is held until it is whole, so
@@ -60,7 +60,7 @@ class Body(Protocol):
     def waiting(self) -> bool: ...
 
     def feed(self, data: bytes) -> bytes:
-        """What of `data` (and of what was held) may be forwarded now. Raises BodyError."""
+        """Return what of `data` (and of what was held) may be forwarded now. Raises BodyError."""
         ...
 
 
@@ -118,12 +118,12 @@ class ChunkedBody:
 
     @property
     def between_chunks(self) -> bool:
-        """Whether what comes next begins a chunk: a whole one need not be fed."""
+        """Return whether what comes next begins a chunk: a whole one need not be fed."""
         return self._at == _FROM_LINE and not self._held
 
     @property
     def passes_chunks(self) -> bool:
-        """Whether what comes next begins a chunk, which is forwarded as it comes: a whole one need not be fed."""
+        """Return whether the next bytes begin a chunk that is forwarded as it comes: a whole one need not be fed."""
         return self.between_chunks and not self._payload_only
 
     def feed(self, data: bytes) -> bytes:
@@ -159,7 +159,7 @@ class ChunkedBody:
         return self._passed(data, start, payload)
 
     def _passed(self, data: bytes, start: int, payload: list[bytes]) -> bytes:
-        """Splits what was looked at into the part to forward and the part to hold."""
+        """Split what was looked at into the part to forward and the part to hold."""
         if self.done:
             self.rest = data[start:]
         elif start < len(data):
@@ -169,7 +169,7 @@ class ChunkedBody:
         return data if start == len(data) else data[:start]
 
     def _line(self, data: bytes, start: int) -> int:
-        """Reads a size line; the offset behind it, or -1 while it is incomplete."""
+        """Read a size line; return the offset behind it, or -1 while it is incomplete."""
         found = _SIZE_LINE.match(data, start)
         if found is None:
             line_end = data.find(b"\n", start)
@@ -186,7 +186,7 @@ class ChunkedBody:
         return self._last(data, start)
 
     def _last(self, data: bytes, start: int) -> int:
-        """Reads the last chunk's line and the trailers as one piece; the offset behind them, or -1."""
+        """Read the last chunk's line and the trailers as one piece; return the offset behind them, or -1."""
         trailers = data.index(b"\r\n", start) + 2
         end = trailers if data.startswith(b"\r\n", trailers) else data.find(b"\r\n\r\n", trailers)
         if max(end, len(data) if end < 0 else 0) - trailers > TRAILERS_LIMIT_BYTES:

@@ -13,12 +13,12 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 
 def new_request_id() -> str:
-    """A request id for `x-request-id`, logs and error texts: `req_` and 24 hex digits."""
+    """Return a request id for `x-request-id`, logs and error texts: `req_` and 24 hex digits."""
     return "req_" + secrets.token_hex(12)
 
 
 def error_body(error: GatewayError, *, request_id: str) -> bytes:
-    """The JSON body; openai-python shows only `message`, so cause, next step and request id are all in there."""
+    """Return the JSON body; openai-python shows only `message`, so cause, next step and request id are all in there."""
     return json.dumps(
         {
             "error": {
@@ -35,7 +35,7 @@ def error_body(error: GatewayError, *, request_id: str) -> bytes:
 def error_answer(
     error: GatewayError, *, request_id: str, close: bool, head_only: bool = False, sharing: Mapping[str, str] = _NONE
 ) -> bytes:
-    """The whole answer. `close`: the connection ends with it. `head_only`: the request was HEAD.
+    """Return the whole answer. `close`: the connection ends with it. `head_only`: the request was HEAD.
 
     `sharing`: further fields of its head, for browsers.
     """

@@ -86,7 +86,7 @@ class Field(NamedTuple):
 
 
 def parse_fields(section: bytes, start: int = 0) -> list[Field]:
-    """The fields of `section[start:]`, which must be field lines and then one empty line, and nothing else."""
+    """Return the fields of `section[start:]`, which must be field lines and then one empty line, and nothing else."""
     found = _FIELDS.match(section, start)
     if found is None or found.end() != len(section):
         raise FieldError(_complaint(section, start))
@@ -94,19 +94,19 @@ def parse_fields(section: bytes, start: int = 0) -> list[Field]:
 
 
 def check_trailers(section: bytes) -> None:
-    """Refuses a trailer section (lines and the empty line) that is malformed or could change what the message means."""
+    """Refuse a trailer section (lines and the empty line) that is malformed or could change what the message means."""
     for field in parse_fields(section):
         if field.name in _NOT_IN_TRAILERS or field.name.startswith(b"x-context-"):
             raise FieldError("a trailer carries a field that is not allowed there (RFC 9110 section 6.5.1)")
 
 
 def is_chunked(field: Field) -> bool:
-    """Whether a Transfer-Encoding field says `chunked` and nothing else, spelled so that every reader agrees."""
+    """Return whether a Transfer-Encoding field says `chunked` and nothing else, spelled so that every reader agrees."""
     return _CHUNKED.fullmatch(field.line) is not None
 
 
 def cannot_become_lines(data: bytes) -> bool:
-    """Whether text that is still to be continued has a bare CR, a bare LF or a control character near its end."""
+    """Return whether unfinished text has a bare CR, a bare LF or a control character near its end."""
     recent = data[-_RECENT_BYTES:].removeprefix(b"\n")
     ends = recent.count(b"\n")
     return (
@@ -117,18 +117,18 @@ def cannot_become_lines(data: bytes) -> bool:
 
 
 def tokens(fields: Iterable[Field], name: bytes) -> list[bytes]:
-    """The members of a list field in lower case, over all its lines."""
+    """Return the members of a list field in lower case, over all its lines."""
     members = b",".join(f.value for f in fields if f.name == name).split(b",")
     return [member for m in members if (member := m.strip(b" \t").lower())]
 
 
 def nominated(connection: Iterable[bytes]) -> frozenset[bytes]:
-    """The fields that `Connection` ends at this hop, given its members."""
+    """Return the fields that `Connection` ends at this hop, given its members."""
     return frozenset(connection) - _PROTECTED
 
 
 def _complaint(section: bytes, start: int) -> str:
-    """Which line breaks the grammar, and how: for the error text, on the slow path only."""
+    """Return which line breaks the grammar, and how: for the error text, on the slow path only."""
     number = 0
     while (m := _FIELD.match(section, start)) is not None:
         start, number = m.end(), number + 1

@@ -6,7 +6,7 @@ from yarl import URL
 
 
 def allowed_host(text: str) -> tuple[str, int | None]:
-    """A host of an allow-list: its plain name, and the port if it names one. Raises ValueError."""
+    """Return a host of an allow-list: its plain name, and the port if it names one. Raises ValueError."""
     try:
         url = URL(f"https://{text}")
         if url.host and url.raw_path == "/" and url.user is None and not url.query_string and url.port:
@@ -17,7 +17,7 @@ def allowed_host(text: str) -> tuple[str, int | None]:
 
 
 def plain_host(host: str) -> str:
-    """The one spelling of a host that others are compared with."""
+    """Return the one spelling of a host that others are compared with."""
     try:
         return str(ipaddress.ip_address(host))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Which IP addresses are on the public internet: what a tool that strangers can steer may connect to.
+"""The IP addresses that are on the public internet: those that a tool that strangers can steer may connect to.
 
 The address of a socket is judged, not the text of a URL, so it does not matter how somebody spelt it.
 """
@@ -22,7 +22,7 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 def is_public(host: str) -> bool:
-    """Whether the host of a socket address is public unicast; if it carries an IPv4 address, whether that is, too."""
+    """Return whether the host of a socket address is public unicast, and so is an IPv4 address that it carries."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

@@ -12,7 +12,7 @@ LEAST_KEY_BYTES = 16
 
 
 def maskable(key: bytes | None) -> bytes | None:
-    """The key of an upstream if it is nothing else wherever it is found, or None."""
+    """Return the key of an upstream if it is nothing else wherever it is found, or None."""
     if key is None or len(key) < LEAST_KEY_BYTES:
         return None
     return key if any(48 <= c <= 57 for c in key) and any(chr(c).isalpha() for c in key) else None

@@ -53,18 +53,18 @@ class RequestHead:
     websocket: bool
 
     def origin_form(self) -> bytes:
-        """The head as bytes, with the authority asked for as its Host (RFC 9112 section 3.2.2)."""
+        """Return the head as bytes, with the authority asked for as its Host (RFC 9112 section 3.2.2)."""
         lines = [b"%b %b HTTP/1.%d\r\n" % (self.method, self.target, self.minor)]
         lines += [b"Host: %b\r\n" % self.host if f.name == b"host" and self.host else f.line for f in self.fields]
         return b"".join([*lines, b"\r\n"])
 
     def value(self, name: bytes) -> bytes | None:
-        """The value of the first field of this lower-case name."""
+        """Return the value of the first field of this lower-case name."""
         return next((f.value for f in self.fields if f.name == name), None)
 
 
 def parse_request_head(head: bytes, limits: HeadLimits) -> RequestHead:
-    """Reads a whole head, its empty line included. Raises GatewayError with the status to answer."""
+    """Read a whole head, its empty line included. Raises GatewayError with the status to answer."""
     line = _REQUEST_LINE.match(head)
     check_size(head, limits)
     if line is None:
@@ -102,7 +102,7 @@ def parse_request_head(head: bytes, limits: HeadLimits) -> RequestHead:
 
 
 def check_size(head: bytes, limits: HeadLimits) -> None:
-    """Refuses a head, whole or so far, that is beyond the limits."""
+    """Refuse a head, whole or so far, that is beyond the limits."""
     if len(head) <= limits.bytes:
         return
     if head.find(b"\r\n", 0, limits.bytes) < 0:
@@ -111,7 +111,7 @@ def check_size(head: bytes, limits: HeadLimits) -> None:
 
 
 def check_beginning(data: bytes, limits: HeadLimits) -> None:
-    """Refuses the beginning of a head that cannot become a good one: no need to wait for the rest."""
+    """Refuse the beginning of a head that cannot become a good one: no need to wait for the rest."""
     check_size(data, limits)
     if cannot_become_lines(data) or not _TOKEN_OR_CR.match(data):
         raise GatewayError(
@@ -120,7 +120,7 @@ def check_beginning(data: bytes, limits: HeadLimits) -> None:
 
 
 def valid_host(host: bytes) -> bool:
-    """Whether `host` is a name, IPv4 or bracketed IPv6 address, with or without a port (RFC 9110 section 7.2)."""
+    """Return whether `host` is a name, IPv4 or bracketed IPv6 address, with a port or none (RFC 9110 section 7.2)."""
     found = _HOST.fullmatch(host)
     if found is None:
         return False
@@ -143,7 +143,7 @@ def _bad_request_line(head: bytes) -> GatewayError:
 
 
 def _target_and_host(target: bytes, fields: list[Field], *, minor: int) -> tuple[bytes, bytes | None]:
-    """The target in origin form, and the authority asked for (RFC 9112 sections 3.2 and 3.2.2)."""
+    """Return the target in origin form, and the authority asked for (RFC 9112 sections 3.2 and 3.2.2)."""
     hosts = [f.value for f in fields if f.name == b"host"]
     if len(hosts) > 1 or (not hosts and minor == 1) or not all(map(valid_host, hosts)):
         raise GatewayError("bad_framing", "The request needs exactly one valid Host header.", param="host")

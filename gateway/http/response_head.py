@@ -63,12 +63,12 @@ class ResponseHead:
     idle_timeout_s: float | None
 
     def value(self, name: bytes) -> bytes | None:
-        """The first value of a field by its lower-case name."""
+        """Return the first value of a field by its lower-case name."""
         return next((f.value for f in self.fields if f.name == name), None)
 
     @property
     def event_stream(self) -> bool:
-        """Whether the body is a stream of server-sent events."""
+        """Return whether the body is a stream of server-sent events."""
         return any(f.name == b"content-type" and f.value.lower().startswith(b"text/event-stream") for f in self.fields)
 
 
@@ -92,7 +92,7 @@ def measure_regular(data: bytes) -> tuple[int, int, int] | None:
 
 
 def parse_response_head(head: bytes, *, method: bytes) -> ResponseHead:
-    """Reads a whole head, its empty line included, of the answer to a request of `method`. Raises ResponseError."""
+    """Read a whole head, its empty line included, of the answer to a request of `method`. Raises ResponseError."""
     line = _STATUS_LINE.match(head)
     if line is None:
         raise ResponseError("the status line is malformed")
@@ -132,7 +132,7 @@ class ResponseHeads:
         self.rest = b""
 
     def feed(self, data: bytes) -> Iterator[ResponseHead]:
-        """The heads that are whole by now. Raises ResponseError for what cannot become one."""
+        """Yield the heads that are whole by now. Raises ResponseError for what cannot become one."""
         self.rest += data
         while True:
             end = self.rest.find(b"\r\n\r\n")
@@ -160,7 +160,7 @@ def forwarded_head(
     upgrade: bool = False,
     sharing: Mapping[str, str] = _NONE,
 ) -> bytes:
-    """The head for the client. `close`: the client's connection ends with this answer, and it is told so.
+    """Return the head for the client. `close`: the client's connection ends with this answer, and it is told so.
 
     `sharing` are fields that let a page of another site read the answer (CORS): they are added where the upstream
     itself says nothing of other sites, since a browser takes no second Access-Control-Allow-Origin.
@@ -188,7 +188,7 @@ def _says_empty(head: ResponseHead) -> bool:
 
 
 def body_of(head: ResponseHead, *, payload_only: bool) -> Body:
-    """The reader of the body that follows `head`. `payload_only`: its chunk framing is taken off."""
+    """Return the reader of the body that follows `head`. `payload_only`: its chunk framing is taken off."""
     if head.framing == "chunked":
         return ChunkedBody(payload_only=payload_only)
     if head.framing == "close":
@@ -197,7 +197,7 @@ def body_of(head: ResponseHead, *, payload_only: bool) -> Body:
 
 
 def _framing(fields: list[Field], *, minor: int, status: int, method: bytes) -> tuple[Framing, int]:
-    """How the body ends (RFC 9112 section 6.3), refusing what could be read in two ways."""
+    """Return how the body ends (RFC 9112 section 6.3), refusing what could be read in two ways."""
     lengths = [f.value for f in fields if f.name == b"content-length"]
     codings = [f for f in fields if f.name == b"transfer-encoding"]
     if len(lengths) > 1 or (lengths and re.fullmatch(rb"[0-9]{1,18}", lengths[0]) is None):
@@ -214,7 +214,7 @@ def _framing(fields: list[Field], *, minor: int, status: int, method: bytes) -> 
 
 
 def _idle_timeout(fields: list[Field]) -> float | None:
-    """The `timeout` of a Keep-Alive field, in seconds."""
+    """Return the `timeout` of a Keep-Alive field, in seconds."""
     for member in tokens(fields, b"keep-alive"):
         if found := re.fullmatch(rb"timeout[ \t]*=[ \t]*\"?(\d{1,6})\"?", member):
             return float(found[1])

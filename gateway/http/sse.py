@@ -29,7 +29,7 @@ class EventReader:
         self._begun = False
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The data of each event that is whole by now. Raises EventError."""
+        """Return the data of each event that is whole by now. Raises EventError."""
         if self._held and len(self._held) <= _SHORT_BYTES:
             data = bytes(self._held) + data
             self._held.clear()
