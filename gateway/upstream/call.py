@@ -49,7 +49,7 @@ class UpstreamCall:
         self._limit: tuple[float, str] = (0.0, "")
 
     async def send(self, request: bytes) -> ResponseHead:
-        """Sends a whole request; the head of its answer. Raises GatewayError (upstream_error, upstream_timeout).
+        """Send a whole request; return the head of the answer. Raises GatewayError (upstream_error, upstream_timeout).
 
         A reused connection that closes before it answers anything costs nothing: the request goes over a fresh one.
         """
@@ -64,7 +64,7 @@ class UpstreamCall:
         return self._have(await self._await_head())
 
     async def more(self) -> bytes:
-        """What has come of the body's payload since; b"" at its end.
+        """Return what has come of the body's payload since; b"" at its end.
 
         Raises GatewayError if the answer is cut, broken, or silent for too long.
         """
@@ -77,7 +77,7 @@ class UpstreamCall:
         return self._held()
 
     async def each(self, take: Take) -> None:
-        """Gives the rest of the body to `take`, as it comes: a turn of the event loop less than `more`.
+        """Give the rest of the body to `take`, as it comes: a turn of the event loop less than `more`.
 
         Raises what `more` does, and what `take` raises, which ends the call.
         """
@@ -103,7 +103,7 @@ class UpstreamCall:
                 await wanted()
 
     def leave(self, *, within_s: float) -> None:
-        """Ends the reading: the rest of the body does not matter.
+        """End the reading: the rest of the body does not matter.
 
         The connection can be used again if the body ends `within_s`; else it is closed.
         """
@@ -122,7 +122,7 @@ class UpstreamCall:
             upstream.abort()
 
     async def within(self, limit_bytes: int) -> bytes:
-        """The body; of one that is longer than `limit_bytes` a little more than that. Raises GatewayError."""
+        """Return the body; of one that is longer than `limit_bytes` a little more than that. Raises GatewayError."""
         pieces: list[bytes] = []
         while limit_bytes >= 0 and (piece := await self.more()):
             pieces.append(piece)
@@ -130,7 +130,7 @@ class UpstreamCall:
         return b"".join(pieces)
 
     def close(self) -> None:
-        """Ends the call; a connection whose answer is not whole is closed at once, and whoever waits for it is told."""
+        """End the call; a connection whose answer is not whole is closed at once, and whoever waits for it is told."""
         if self._left:
             return
         self._take_back()
@@ -161,7 +161,7 @@ class UpstreamCall:
 
     @property
     def _waiting(self) -> bool:
-        """Whether something of the answer is here that waits for another turn of the loop."""
+        """Return whether something of the answer is here that waits for another turn of the loop."""
         return bool(self._unread) or (self._body is not None and self._body.waiting)
 
     def _read_on(self) -> bool:
@@ -243,7 +243,7 @@ class UpstreamCall:
         self._wake()
 
     def upstream_full(self) -> None:
-        """A request is written whole: how much of it the kernel has taken is no concern of ours."""
+        """Do nothing: a request is written whole, and how much of it the kernel has taken is no concern of ours."""
 
     def upstream_drained(self) -> None:
         """See `upstream_full`."""
@@ -255,7 +255,7 @@ class UpstreamCall:
             self._allow(idle_s, f"was silent for {idle_s:g} s")
 
     def _held(self) -> bytes:
-        """What has come and was not taken."""
+        """Return what has come and was not taken."""
         pieces, self._pieces = self._pieces, []
         self._held_bytes = 0
         if self._upstream is not None:

@@ -35,15 +35,15 @@ class Owner(Protocol):
 
 
 class UpstreamTurn(Protocol):
-    """What a request does with the upstream connection that carries it."""
+    """A request's use of the upstream connection that carries it."""
 
     def response_received(self, data: bytes) -> None: ...
     def upstream_eof(self) -> bool:
-        """The upstream sent FIN; True keeps our side of the connection open."""
+        """Handle the upstream's FIN. Return True to leave our side of the connection open."""
         ...
 
     def upstream_lost(self, error: Exception | None) -> None:
-        """The connection is gone; `error` is None after a FIN."""
+        """Handle the loss of the connection; `error` is None after a FIN."""
         ...
 
     def upstream_full(self) -> None: ...
@@ -141,11 +141,11 @@ class UpstreamConnection(asyncio.Protocol):
 
     @property
     def lost(self) -> bool:
-        """Whether it ended before its first turn."""
+        """Return whether it ended before its first turn."""
         return self._lost is not None
 
     def begin(self, turn: UpstreamTurn, request: bytes) -> None:
-        """Gives the connection to a turn, and sends its request, or the beginning of it.
+        """Give the connection to a turn, and send its request, or the beginning of it.
 
         An upstream at its limit answers when it accepts, before it has read anything: that is its answer to the first
         request, which is not sent if the answer is whole, or the connection gone. It carries no further one.
@@ -170,33 +170,33 @@ class UpstreamConnection(asyncio.Protocol):
             self.transport.write(data)
 
     def pause(self, reason: int = FULL) -> None:
-        """Stops reading while there is a reason. From now on it reads in small pieces."""
+        """Stop reading while there is a reason. From now on it reads in small pieces."""
         before, self.paused = self.paused, self.paused | reason
         if not before and not self.transport.is_closing():
             self.transport.pause_reading()
             self._read_less()
 
     def _read_less(self) -> None:
-        """Reads in small pieces until the end of the turn."""
+        """Read in small pieces until the end of the turn."""
         if not self._small_reads and not self.transport.is_closing():
             self._small_reads = True
             self.transport.set_protocol(_SmallReads(self))
 
     def rest(self) -> None:
-        """Ends the turn; the connection waits for another one."""
+        """End the turn; the connection waits for another one."""
         self.turn, self.unclaimed = None, False
         if self._small_reads and not self.transport.is_closing():
             self._small_reads = False
             self.transport.set_protocol(self)
 
     def resume(self, reason: int = FULL) -> None:
-        """Reads on if this was the last reason not to."""
+        """Read on if this was the last reason not to."""
         before, self.paused = self.paused, self.paused & ~reason
         if before and not self.paused and not self.transport.is_closing():
             self.transport.resume_reading()
 
     def yield_turn(self, read_on: Callable[[], bool]) -> None:
-        """Stops reading, and calls `read_on` once in each of the next turns of the loop while it returns True."""
+        """Stop reading, and call `read_on` once in each of the next turns of the loop while it returns True."""
         if not self.paused & YIELDED:
             self.pause(YIELDED)
             asyncio.get_running_loop().call_soon(self._next_turn, read_on)
@@ -208,20 +208,20 @@ class UpstreamConnection(asyncio.Protocol):
             self.resume(YIELDED)
 
     def take_back(self) -> int:
-        """Ends the lending of `relay`; the bytes that it was given."""
+        """End the lending of `relay`; return the bytes that it was given."""
         self.relay = None
         relayed, self.relayed = self.relayed, 0
         return relayed
 
     def stale(self) -> bool:
-        """Whether something (a FIN, unasked bytes) already waits unread on this idle connection."""
+        """Return whether something (a FIN, unasked bytes) already waits unread on this idle connection."""
         if self._poll is None:
             self._poll = select.poll()
             self._poll.register(self.transport.get_extra_info("socket").fileno(), select.POLLIN | select.POLLRDHUP)
         return bool(self._poll.poll(0))
 
     def _ended_cleanly(self) -> bool:
-        """Whether a TLS peer said that it ends (RFC 8446 section 6.1): a FIN alone could be anybody's."""
+        """Return whether a TLS peer said that it ends (RFC 8446 section 6.1): a FIN alone could be anybody's."""
         tls = self.transport.get_extra_info("ssl_object")
         if tls is None:
             return True
@@ -232,7 +232,7 @@ class UpstreamConnection(asyncio.Protocol):
         return True
 
     def abort(self) -> None:
-        """Ends the connection at once, whatever is still unsent, and forgets the turn."""
+        """End the connection at once, whatever is still unsent, and forget the turn."""
         self.turn = self.relay = None
         self.transport.abort()
 
@@ -260,7 +260,7 @@ class _SmallReads(asyncio.BufferedProtocol):
 
 
 def reset(transport: asyncio.Transport) -> None:
-    """Ends a connection with RST, dropping unsent bytes: the peer sees an error, never a clean end."""
+    """End a connection with RST, dropping unsent bytes: the peer sees an error, never a clean end."""
     sock = transport.get_extra_info("socket")
     if sock is not None and sock.fileno() >= 0:
         with contextlib.suppress(OSError):

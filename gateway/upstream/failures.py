@@ -39,7 +39,7 @@ class Failures:
         self._seen: dict[str, _Seen] = {}
 
     def note(self, cause: str, *, request_id: str | None = None) -> None:
-        """Logs a failure, or counts it for the next line. `cause` is a sentence that names the upstream.
+        """Log a failure, or count it for the next line. `cause` is a sentence that names the upstream.
 
         `request_id` None: the client has the head of the upstream's answer, and so no id of ours.
         """
@@ -57,7 +57,7 @@ class Failures:
         self._write(cause, request_id)
 
     def sweep(self) -> None:
-        """Logs how many failures had no line of their own in the last minute. To be called often."""
+        """Log how many failures had no line of their own in the last minute. To be called often."""
         if not self._seen:
             return
         now_s = self._clock()
@@ -68,7 +68,7 @@ class Failures:
                 self._seen[cause] = _Seen(now_s + EVERY_S)
 
     def flush(self) -> None:
-        """Logs how many failures had no line of their own yet."""
+        """Log how many failures had no line of their own yet."""
         seen, self._seen = self._seen, {}
         for cause, one in seen.items():
             if one.more:

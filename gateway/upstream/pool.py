@@ -27,7 +27,7 @@ _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LO
 
 @dataclass(slots=True)
 class PoolCounts:
-    """What happened at one upstream so far; read at scrape time."""
+    """The counts of what happened at one upstream so far; read at scrape time."""
 
     opened: int = 0
     connect_errors: int = 0
@@ -48,7 +48,7 @@ class Pool:
         self._closed = False
 
     def take(self) -> UpstreamConnection | None:
-        """An idle connection that is alive and silent, or None.
+        """Return an idle connection that is alive and silent, or None.
 
         It is asked by one system call (about 1 us): a FIN or a stray answer that waits unread must not meet a request.
         """
@@ -65,7 +65,7 @@ class Pool:
         return None
 
     def give(self, connection: UpstreamConnection, *, idle_timeout_s: float | None) -> None:
-        """Takes back a connection whose turn ended cleanly; closes it if the pool is closed or it is not alive."""
+        """Take back a connection whose turn ended cleanly; close it if the pool is closed or it is not alive."""
         connection.rest()
         if connection.spoke_first or connection.transport.get_write_buffer_size():
             # The answer came before the request was read: another may follow, and what is unsent may never be.
@@ -82,7 +82,7 @@ class Pool:
         self.idle.append(connection)
 
     async def connect(self) -> UpstreamConnection:
-        """A new connection, TLS included. Raises GatewayError (upstream_error, upstream_timeout)."""
+        """Return a new connection, TLS included. Raises GatewayError (upstream_error, upstream_timeout)."""
         endpoint = self.endpoint
         try:
             async with asyncio.timeout(endpoint.connect_s):
@@ -115,19 +115,19 @@ class Pool:
         return connection
 
     def lost(self, connection: UpstreamConnection) -> None:
-        """Forgets a connection that is gone."""
+        """Forget a connection that is gone."""
         self.open.discard(connection)
         if connection in self.idle:
             self.idle.remove(connection)
 
     def finish(self, connection: UpstreamConnection) -> None:
-        """Ends a connection that is not to be used again, after what is unsent, within bounds."""
+        """End a connection that is not to be used again, after what is unsent, within bounds."""
         connection.turn = None
         connection.idle_since = self._clock()
         connection.transport.close()
 
     def sweep(self, now: float) -> None:
-        """Closes what has been idle for too long, and ends what does not finish closing."""
+        """Close what has been idle for too long, and end what does not finish closing."""
         self.failures.sweep()
         for connection in [c for c in self.open if c.turn is None and c.transport.is_closing()]:
             if now - connection.idle_since > CLOSE_LIMIT_S:
@@ -137,7 +137,7 @@ class Pool:
             connection.transport.close()
 
     def close(self) -> None:
-        """Closes idle connections now and busy ones when their turn ends. Idempotent."""
+        """Close idle connections now and busy ones when their turn ends. Idempotent."""
         self._closed = True
         self.failures.flush()
         idle, self.idle = self.idle, []
@@ -150,7 +150,7 @@ class Pool:
 
 
 def _reason(error: OSError | ssl.CertificateError) -> str:
-    """A short cause without addresses or paths."""
+    """Return a short cause without addresses or paths."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate was not accepted ({error.verify_message})"
     if isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:
