@@ -1,4 +1,4 @@
-"""What a model sends beside its text and its calls: thoughts, a refusal, images, audio, annotations, and so on.
+"""The fields that a model sends beside its text and calls: thoughts, a refusal, images, audio, annotations, and so on.
 
 Clients get all of it, without ids of approvals (gateway/dialects/imitation.py). `Gathered` puts together what came in
 pieces, as clients do; `ECHOED` is what the model must see again in its next round.
@@ -38,7 +38,7 @@ class Beside:
         self._next: dict[str, int] = {}
 
     def feed(self, name: str, value: object) -> object:
-        """Returns what may be shown of a piece by now; None: nothing. Raises TooDeepError."""
+        """Return what may be shown of a piece by now; None: nothing. Raises TooDeepError."""
         if isinstance(value, str):
             return self._text((name,), value) or None
         if isinstance(value, dict):
@@ -48,7 +48,7 @@ class Beside:
         return value
 
     def end_round(self) -> Json:
-        """Returns what is still held back of the answer of one model call, which is over."""
+        """Return what is still held back of the answer of one model call, which is over."""
         rest = Gathered()
         for path, defuser in self._open.items():
             if text := defuser.finish():
@@ -89,7 +89,7 @@ class Gathered:
         self._fields: dict[str, object] = {}
 
     def add(self, name: str, value: object) -> None:
-        """The next piece of a field. Raises TooDeepError."""
+        """Add the next piece of a field. Raises TooDeepError."""
         known = self._fields.get(name)
         if isinstance(known, _Texts) and isinstance(value, str):  # as nearly all are
             known.append(value)
@@ -97,7 +97,7 @@ class Gathered:
             self._fields[name] = _joined(known, value, key=name)
 
     def whole(self) -> Json:
-        """Returns the fields so far."""
+        """Return the fields so far."""
         return {name: _whole(value) for name, value in self._fields.items()}
 
 
@@ -167,7 +167,7 @@ def _whole(value: object) -> object:
 
 
 def safe(value: object, *, key: str = "", level: int = 0) -> object:
-    """Returns a value without ids of approvals. Raises TooDeepError."""
+    """Return a value without ids of approvals. Raises TooDeepError."""
     if level > _LEVELS:
         raise TooDeepError
     if isinstance(value, str):
@@ -180,7 +180,7 @@ def safe(value: object, *, key: str = "", level: int = 0) -> object:
 
 
 def _at(path: tuple[object, ...], text: str) -> tuple[str, object]:
-    """The field that a text is in, and what of it holds nothing but the text."""
+    """Return the field that a text is in, and what of it holds nothing but the text."""
     name, *rest = path
     if not rest:
         return str(name), text

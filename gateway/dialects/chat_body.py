@@ -31,7 +31,7 @@ _FIELDS: Final[Mapping[str, tuple[type, str]]] = {
 
 
 def chat_request(content: bytes, *, needs_model: bool) -> Json:
-    """Returns the request. `needs_model`: the configuration names no model that goes in the place of a missing one.
+    """Return the request. `needs_model`: the configuration names no model that goes in the place of a missing one.
 
     Raises GatewayError (invalid_json, missing_field, invalid_field, unsupported_parameter).
     """
@@ -94,7 +94,7 @@ def _check_parts(param: str, parts: object) -> None:
 
 
 def _check_rest(param: str, message: Json) -> None:
-    """The fields of a message that carry calls and their results."""
+    """Check the fields of a message that carry calls and their results."""
     for name in ("name", "tool_call_id"):
         _check_kind(f"{param}.{name}", message.get(name), str, _TEXT)
     calls = message.get("tool_calls")

@@ -6,7 +6,7 @@ from gateway.contracts.store import Json
 
 
 def delta(piece: Json) -> Json:
-    """A piece of the answer."""
+    """Return a chunk with one piece of the answer."""
     return {"choices": [{"index": 0, "delta": piece}]}
 
 
@@ -16,7 +16,7 @@ def event(context: Json) -> Json:
 
 
 def called(tool_calls: Sequence[Json], *, reason: str) -> list[Json]:
-    """The client's own calls; with the reason `function_call` the one call in the form that it had before `tools`."""
+    """Return the client's own calls; with the reason `function_call` the one call in its form before `tools`."""
     if reason != "function_call":
         return [delta({"tool_calls": [call]}) for call in tool_calls]
     return [delta({"function_call": call["function"]}) for call in tool_calls[:1]]

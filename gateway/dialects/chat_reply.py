@@ -25,7 +25,7 @@ _NO_USAGE: Json = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0
 
 @dataclass(slots=True)
 class CompletionFacts:
-    """What all chunks of one turn share, and what has come of it so far."""
+    """The facts that all chunks of one turn share, and its state so far."""
 
     id: str
     model: str
@@ -38,11 +38,11 @@ class CompletionFacts:
 
     @classmethod
     def of(cls, run_id: str, body: Json, *, created_s: float) -> "CompletionFacts":
-        """The turn of a run; its model is the one that was asked for."""
+        """Return the turn of a run; its model is the one that was asked for."""
         return cls("chatcmpl-" + run_id.removeprefix("run_"), str(body.get("model", "")), int(created_s))
 
     def take(self, chunk: Json) -> tuple[Json, Json | None]:
-        """The delta of a chunk and its event, if any; finish reason and usage are noted for the end."""
+        """Return the delta of a chunk and its event, if any; finish reason and usage are noted for the end."""
         if isinstance(usage := chunk.get("usage"), dict):
             self.usage = usage
         if "about" in chunk:
@@ -73,7 +73,7 @@ class Frames:
         self._begin()
 
     def _begin(self) -> None:
-        """Makes what all further frames begin with."""
+        """Make what all further frames begin with."""
         self._meta = {**self._turn.about, **self._own}
         self._before = b"data: " + orjson.dumps(self._meta)[:-1] + b',"choices":[{"index":0,"delta":'
         self._before_text = self._before + b'{"content":'
@@ -85,7 +85,7 @@ class Frames:
         return self._frame({})
 
     def of(self, chunk: Chunk) -> bytes:
-        """The frame of a chunk; b"" for one that has nothing for the client."""
+        """Return the frame of a chunk; b"" for one that has nothing for the client."""
         if isinstance(chunk, str):
             return self._before_text + orjson.dumps(chunk) + _TEXT_END
         delta, told = self._turn.take(chunk)
@@ -163,7 +163,7 @@ class Completion:
         return orjson.dumps({**answer, "context": turn.context} if turn.context else answer)
 
     def _whole_content(self) -> str | list[Json] | None:
-        """The text; a list of parts where a part of it is none."""
+        """Return the text; a list of parts where a part of it is none."""
         if not self._has_parts:
             return "".join(self._content) if self._content else None
         parts: list[Json] = []
@@ -173,7 +173,7 @@ class Completion:
         return parts
 
     def _add_call(self, delta: Json) -> None:
-        """A call may come in pieces: id and name first, arguments bit by bit."""
+        """Add a piece of a call, which may come in several: id and name first, arguments bit by bit."""
         call = self._calls.setdefault(
             delta.get("index", 0), {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
         )

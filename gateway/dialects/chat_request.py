@@ -1,4 +1,4 @@
-"""What several parts ask of a chat completion request: its client's tools, the format it wants, its last message."""
+"""Facts of a chat completion request that several parts use: its client's tools, wanted format and last message."""
 
 from collections.abc import Mapping
 
@@ -6,18 +6,18 @@ from gateway.text.phrases import TEXT_LIMIT
 
 
 def client_tools(body: Mapping[str, object]) -> frozenset[str]:
-    """The names of the tools that the client brought; whatever is no tool with a name counts as none."""
+    """Return the names of the tools that the client brought; whatever is no tool with a name counts as none."""
     functions = [tool.get("function") for tool in _objects(body.get("tools"))] + [*_objects(body.get("functions"))]
     return frozenset(name for f in functions if isinstance(f, dict) and isinstance(name := f.get("name"), str))
 
 
 def knows_functions_only(body: Mapping[str, object]) -> bool:
-    """Whether the client speaks the API of before `tools`: it brought `functions`, and gets a `function_call`."""
+    """Return whether the client uses the API before `tools`: it brought `functions`, and gets a `function_call`."""
     return bool(_objects(body.get("functions"))) and not _objects(body.get("tools"))
 
 
 def not_forced(body: Mapping[str, object]) -> dict[str, object]:
-    """Returns what replaces the fields that force a call: they hold for one answer of the model, and it has called."""
+    """Return what replaces the fields that force a call: they hold for one answer of the model, and it has called."""
     changed: dict[str, object] = {}
     choice = body.get("tool_choice")
     if isinstance(choice, dict):
@@ -33,13 +33,13 @@ def not_forced(body: Mapping[str, object]) -> dict[str, object]:
 
 
 def wants_text(body: Mapping[str, object]) -> bool:
-    """Whether the answer is to be text; an answer in another format is the client's, and runs without our tools."""
+    """Return whether the answer is to be text; one in another format is the client's, and runs without our tools."""
     wanted = body.get("response_format")
     return wanted is None or (isinstance(wanted, dict) and wanted.get("type") == "text")
 
 
 def whole_text(body: Mapping[str, object]) -> str:
-    """The last message, if it is a user's and nothing but text; "" otherwise."""
+    """Return the last message, if it is a user's and nothing but text; "" otherwise."""
     messages = body.get("messages")
     last = messages[-1] if isinstance(messages, list) and messages else None
     if not isinstance(last, dict) or last.get("role") != "user":
@@ -57,7 +57,7 @@ def _objects(value: object) -> list[Mapping[str, object]]:
 
 
 def last_user_text(messages: object) -> str:
-    """The text parts of the last user message, at most TEXT_LIMIT characters; "" for whatever is not one."""
+    """Return the text parts of the last user message, at most TEXT_LIMIT characters; "" for whatever is not one."""
     if not isinstance(messages, list):
         return ""
     for message in reversed(messages):

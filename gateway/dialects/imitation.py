@@ -60,7 +60,7 @@ class Defuser:
         self._before = ""
 
     def feed(self, text: str) -> str:
-        """Returns what may be shown of the text by now."""
+        """Return what may be shown of the text by now."""
         ordinary = "_" not in text and "&" not in text and (text.isascii() or _LOW_LINE.search(text) is None)
         if ordinary and not self._held:
             self._before += text
@@ -70,7 +70,7 @@ class Defuser:
         return self._read(self._held + text, final=False)
 
     def finish(self) -> str:
-        """Returns the rest."""
+        """Return the rest."""
         return self._read(self._held, final=True) if self._held else ""
 
     def _read(self, data: str, *, final: bool) -> str:
@@ -105,13 +105,13 @@ class Defuser:
 
 
 def defused(text: str) -> str:
-    """Returns a whole text without ids of approvals."""
+    """Return a whole text without ids of approvals."""
     defuser = Defuser()
     return defuser.feed(text) + defuser.finish()
 
 
 def _id_behind(data: str, at: int, *, final: bool) -> tuple[int, bool]:
-    """Where the id ends that begins here, 0 if it is none, and whether what comes next may belong to it."""
+    """Return where the id ends that begins here, 0 if it is none, and whether what comes next may belong to it."""
     letters = end = 0
     while at < len(data):
         if not final and _BEGINS.fullmatch(data, at):
@@ -136,7 +136,7 @@ def _id_behind(data: str, at: int, *, final: bool) -> tuple[int, bool]:
 
 
 def _ends_like_ap(before: str) -> bool:
-    """Whether a text ends with `ap`; where a tag or too much that does not show stands before or within it, too."""
+    """Return whether a text ends with `ap`, also if a tag or too much that does not show is before or within it."""
     if before[-2:].lower() == "ap":
         return True
     wanted, at = "pa", len(before)
@@ -158,7 +158,7 @@ def _is_low_line(text: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _plain(character: str) -> str | None:
-    """The letter of an id that a character looks like, "" for one that does not show, None for any other."""
+    """Return the letter of an id that a character looks like, "" for one that does not show, None for any other."""
     if character in _ID_LETTERS:
         return character
     if character in _LOOKS:

@@ -1,4 +1,4 @@
-"""What is meant by a chat message, however its client writes it when it sends it again.
+"""The meaning of a chat message, however its client writes it when it sends it again.
 
 Clients write arguments anew (order, white space, escapes, spelling of numbers), split and trim texts, add fields and
 drop them, and take out where a model thought aloud. Two messages that mean the same have the same `Meaning`.
@@ -61,7 +61,7 @@ def meaning_of(message: Mapping[str, object]) -> Meaning:
 
 
 def is_random(call_id: str) -> bool:
-    """Whether an id looks drawn from so many that no second call has it: `call_1` and `functions.look:0` do not."""
+    """Return whether an id looks random, so that no second call has it: `call_1` and `functions.look:0` do not."""
     plain = call_id.replace("-", "")
     return (
         len(call_id) <= _ID_LIMIT_CHARS and _RANDOM.search(plain) is not None and _TWO_DIGITS.search(plain) is not None
@@ -69,7 +69,7 @@ def is_random(call_id: str) -> bool:
 
 
 def content_text(content: object) -> str:
-    """The text of a message's content, which is a text or parts."""
+    """Return the text of a message's content, which is a text or parts."""
     if isinstance(content, str):
         return content
     texts = [part if isinstance(part, str) else part.get("text") for part in _parts(content)]
@@ -119,13 +119,13 @@ def _call(call: Mapping[str, object], ids: list[str]) -> list[object]:
 
 
 def _legacy(message: Mapping[str, object]) -> list[Mapping[str, object]]:
-    """A `function_call`, as calls were before they had ids."""
+    """Return a `function_call`, as calls were before they had ids."""
     call = message.get("function_call")
     return [{"function": call}] if isinstance(call, dict) else []
 
 
 def arguments_meant(arguments: object) -> str:
-    """The JSON value of arguments in one spelling; what is no JSON stays as it is, without white space."""
+    """Return the JSON value of arguments in one spelling; what is no JSON stays as it is, without white space."""
     try:
         text = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
         value = _value(text)
@@ -146,5 +146,5 @@ def _number(spelled: str) -> float:
 
 
 def _objects(value: object) -> list[Mapping[str, object]]:
-    """Those of a list; a client may have sent anything."""
+    """Return the objects of a list; a client may have sent anything."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, Sequence) else []

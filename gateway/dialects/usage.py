@@ -51,7 +51,7 @@ class Usage:
         return {"choices": [], "usage": usage, **estimated}
 
     def snapshot(self) -> Json:
-        """The tokens so far, for `restore`."""
+        """Return the tokens so far, for `restore`."""
         self._settle()
         told = {"prompt": self._prompt, "completion": self._completion, "details": self._details}
         return {**told, "estimated": self._estimated}
@@ -61,7 +61,7 @@ class Usage:
         self._estimated, self._details = snapshot["estimated"], snapshot.get("details", {})
 
     def _settle(self) -> None:
-        """Adds the last call, estimated if the model said nothing about it."""
+        """Add the last call, estimated if the model said nothing about it."""
         if self._told is not None:
             prompt, completion = _count(self._told.get("prompt_tokens")), _count(self._told.get("completion_tokens"))
             self._details = _summed(self._details, {k: v for k, v in self._told.items() if k not in _TOKENS})
