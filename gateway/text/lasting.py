@@ -1,4 +1,4 @@
-"""Whether what somebody wants remembered is to last: about them or their wishes in general, not about the task at hand.
+"""The test whether a memory is to last: it is about people or their wishes in general, not about the task at hand.
 
 "Remember that I live in Berlin" lasts. "Remember to use tabs in this file" is an instruction for the model, which has
 it in the conversation anyway. Where it is open which of them it is, nothing is kept. The text is folded; every
@@ -66,7 +66,7 @@ _PERSON = re.compile(
 
 
 def is_lasting(said: str, *, explicit: bool) -> bool:
-    """Returns whether `said` is to be kept; `explicit`: with "remember that", "remember this:" or their like.
+    """Return whether `said` is to be kept; `explicit`: with "remember that", "remember this:" or their like.
 
     Nothing at all said is kept, too: whoever keeps it asks what was meant.
     """

@@ -98,7 +98,7 @@ _SENTENCE_END = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class MemoryRequest:
-    """What is to happen with memories: `start:end` of the folded text is the request, `about` what it is about.
+    """A request about memories: `start:end` of the folded text is the request, `about` what it is about.
 
     An empty `about` of a `forget` means all memories if `everything`, else nothing that was named. `every`: not only
     the one memory that is most like what was named.
@@ -113,7 +113,7 @@ class MemoryRequest:
 
 
 def memory_request(text: str, *, shown: Spans) -> MemoryRequest | None:
-    """The first request about memories in folded `text` that is not in one of the `shown` ranges."""
+    """Return the first request about memories in folded `text` that is not in one of the `shown` ranges."""
     if not mentions(text, _WORDS):
         return None
     found = (_recall(text, shown), _remember(text, shown), _forget(text, shown))

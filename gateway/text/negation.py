@@ -1,4 +1,4 @@
-"""Whether the words before a verb turn it into its opposite ("don't use", "不要用") or a condition ("before using")."""
+"""The test whether words before a verb make it its opposite ("don't use", "不要用") or a condition ("before using")."""
 
 import re
 
@@ -27,6 +27,6 @@ _CHINESE = re.compile(
 
 
 def is_refused(text: str, start: int) -> bool:
-    """Whether the verb at `start` of folded `text` is negated, or put off by "before"."""
+    """Return whether the verb at `start` of folded `text` is negated, or put off by "before"."""
     before = text[max(0, start - _WINDOW) : start]
     return _ENGLISH.search(before) is not None or _CHINESE.search(before) is not None

@@ -1,4 +1,4 @@
-"""What the last user message says, folded for matching, and the phrases found in it: linear time, no I/O.
+"""The text of the last user message, folded for matching, and the phrases found in it: linear time, no I/O.
 
 Positions in folded text map back to the text as it was written (`Folded.span`).
 """
@@ -38,7 +38,7 @@ class Folded:
     ends: Sequence[int]
 
     def span(self, start: int, end: int) -> tuple[int, int]:
-        """Where the folded characters `start:end` (not empty) stand in the original."""
+        """Return where the folded characters `start:end` (not empty) stand in the original."""
         return self.starts[start], self.ends[end - 1]
 
 
@@ -67,7 +67,7 @@ def fold(text: str) -> Folded:
 
 
 def _letters(run: str, offset: int) -> Iterator[tuple[int, int, str]]:
-    """The letters of a run, each with its marks: where it stands, and how it folds."""
+    """Yield the letters of a run, each with its marks: where it stands, and how it folds."""
     begin = 0
     for i in range(1, len(run) + 1):
         if i == len(run) or not _joins(run[i]):
@@ -81,7 +81,7 @@ def _nfkc(text: str) -> str:
 
 
 def _joins(char: str) -> bool:
-    """Whether `char` may become one with the character before it: a mark, or a vowel or final of Hangul."""
+    """Return whether `char` may become one with the character before it: a mark, or a vowel or final of Hangul."""
     first = _nfkc(char)[:1]
     return unicodedata.combining(first) != 0 or "\u1160" <= first <= "\u11ff"
 
@@ -91,17 +91,17 @@ def _invisible(char: str) -> bool:
 
 
 def mentions(text: str, words: Iterable[str]) -> bool:
-    """Whether any of `words` stands in `text`, even within a longer one: most messages need no closer look."""
+    """Return whether any of `words` stands in `text`, even within a longer one: most messages need no closer look."""
     return any(map(text.__contains__, words))
 
 
 def is_word(char: str) -> bool:
-    """Whether `char` makes a word longer. Only of scripts that put spaces between words: in CJK, none does."""
+    """Return whether `char` makes a word longer. Only of scripts that put spaces between words: in CJK, none does."""
     return char == "_" or (char < "\u0590" and char.isalnum())
 
 
 def is_whole(text: str, start: int, end: int) -> bool:
-    """Whether `text[start:end]` is not a part of a longer word."""
+    """Return whether `text[start:end]` is not a part of a longer word."""
     if start > 0 and is_word(text[start]) and is_word(text[start - 1]):
         return False
     return not (end < len(text) and is_word(text[end - 1]) and is_word(text[end]))
@@ -129,7 +129,7 @@ class Phrases:
             self._automaton.make_automaton()
 
     def hits(self, text: str) -> Iterator[Hit]:
-        """Those in folded `text` that are whole words, in the order of their ends."""
+        """Yield the phrases in folded `text` that are whole words, in the order of their ends."""
         if len(self._automaton):
             for last, phrase in self._automaton.iter(text):
                 start = last + 1 - len(phrase)

@@ -1,4 +1,4 @@
-"""Where a message only shows text instead of saying it: code blocks, quotations, quoted lines."""
+"""The places where a message only shows text instead of saying it: code blocks, quotations, quoted lines."""
 
 import re
 from bisect import bisect_left
@@ -25,7 +25,7 @@ _AROUND = " \t\r\n.。!?…"
 
 
 def code_blocks(text: str) -> Spans:
-    """The fenced blocks of folded `text`; one that is not closed lasts to the end."""
+    """Return the fenced blocks of folded `text`; one that is not closed lasts to the end."""
     return Spans(_blocks(text))
 
 
