@@ -1,4 +1,4 @@
-"""What a plugin imports: the nouns of the gateway, its contracts, and small helpers."""
+"""The names that a plugin imports: the nouns of the gateway, its contracts, and small helpers."""
 
 from gateway import strict_json
 from gateway.contracts.ask_id import ask_id

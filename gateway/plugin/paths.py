@@ -1,4 +1,4 @@
-"""What the spelling of a text or path tells before anything is opened: invisible characters, places, devices."""
+"""The facts that a text's or path's spelling shows before anything is opened: invisible characters, places, devices."""
 
 import re
 import unicodedata
@@ -41,7 +41,7 @@ _URL = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)
 
 
 def unseen(text: str) -> str | None:
-    """The first character that a person would not see, as `U+202E`; None: what is shown is what is there.
+    """Return the first character that a person would not see, as `U+202E`; None: what is shown is what is there.
 
     Tabs, line ends, emoji presentation and the wide blank are visible enough.
     """
@@ -81,7 +81,7 @@ def concern(path: str) -> str | None:
 
 
 def place_concern(path: str) -> str | None:
-    """The same for what a path leads to, not for its name: private places, processes, devices."""
+    """Return the same for what a path leads to, not for its name: private places, processes, devices."""
     unified = path.lower()
     # Dots that lead out of an unknown folder may end at the root.
     absolute = "/" + "/".join(resolved(unified)) if unified.startswith(("/", "..")) or "/../" in unified else ""
@@ -95,7 +95,7 @@ def place_concern(path: str) -> str | None:
 
 
 def glob_concern(path: str) -> str | None:
-    """The same for a path with globs in it: each name may be any that it matches."""
+    """Return the same for a path with globs in it: each name may be any that it matches."""
     for spelled in _alternatives(path):
         parts = resolved(spelled.lower())
         outside = spelled.startswith("/") or spelled.count("..") >= _FAR_UP
@@ -113,7 +113,7 @@ def glob_concern(path: str) -> str | None:
 
 
 def resolved(path: str) -> list[str]:
-    """The names of a path without dot segments; what leads out of its beginning is dropped."""
+    """Return the names of a path without dot segments; what leads out of its beginning is dropped."""
     parts: list[str] = []
     for part in path.split("/"):
         if part == "..":
@@ -124,7 +124,7 @@ def resolved(path: str) -> list[str]:
 
 
 def _alternatives(path: str) -> list[str]:
-    """A brace as a shell with braces would expand it; one word has one at most."""
+    """Return a brace as a shell with braces would expand it; one word has one at most."""
     before, brace, rest = path.partition("{")
     inner, end, behind = rest.partition("}")
     return [f"{before}{each}{behind}" for each in inner.split(",")] if brace and end else [path]

@@ -90,7 +90,7 @@ def is_secret_folder(name: str) -> bool:
 
 
 def is_secret_file(name: str) -> bool:
-    """Whether a file of this name (lower case) usually holds secrets, or is a copy of one that does.
+    """Return whether a file of this name (lower case) usually holds secrets, or is a copy of one that does.
 
     A longer name than a file can have is nobody's: it is not looked through.
     """
@@ -100,12 +100,12 @@ def is_secret_file(name: str) -> bool:
 
 
 def is_secret_there(folder: str, name: str) -> bool:
-    """Whether a file of this name holds secrets in a folder of that one, both in lower case."""
+    """Return whether a file of this name holds secrets in a folder of that one, both in lower case."""
     return (folder, name) in _PLACED
 
 
 def may_match_secret(glob: str) -> bool:
-    """Whether a glob for one name (lower case) may match the name of a file or folder with secrets."""
+    """Return whether a glob for one name (lower case) may match the name of a file or folder with secrets."""
     before, behind = _around(glob)
     if _may_match(_EXACT, before, behind):
         return True
@@ -115,7 +115,7 @@ def may_match_secret(glob: str) -> bool:
 
 
 def may_match_secret_folder(glob: str) -> bool:
-    """The same for a folder on the way; one that may have any name is taken for an ordinary one."""
+    """Return the same for a folder on the way; one that may have any name is taken for an ordinary one."""
     before, behind = _around(glob)
     return bool(before or behind) and _may_match(_FOLDERS, before, behind)
 
@@ -129,13 +129,13 @@ def _may_match(names: Collection[str], before: str, behind: str) -> bool:
 
 
 def _around(glob: str) -> tuple[str, str]:
-    """The fixed text in front of the first and behind the last wildcard."""
+    """Return the fixed text in front of the first and behind the last wildcard."""
     wild = [match.start() for match in _GLOB.finditer(glob)]
     return glob[: wild[0]], glob[max(wild[-1], glob.rfind("]")) + 1 :]
 
 
 def _originals(name: str) -> list[str]:
-    """What a copy may be a copy of: `.id_rsa.swp`, `#x.key#`, `.env~`."""
+    """Return what a copy may be a copy of: `.id_rsa.swp`, `#x.key#`, `.env~`."""
     found = []
     bare = name
     for _ in range(_MOST_COPIES):

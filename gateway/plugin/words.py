@@ -2,5 +2,5 @@
 
 
 def words(text: str) -> frozenset[str]:
-    """The words of `text`, which white space separates."""
+    """Return the words of `text`, which white space separates."""
     return frozenset(text.split())

@@ -33,7 +33,7 @@ class Constructs:
         self._open: list[str] = []
 
     def command(self, words: list[Word]) -> list[Word]:
-        """The words of the step's command; none where it has reserved words only. Raises Objection."""
+        """Return the words of the step's command; none where it has reserved words only. Raises Objection."""
         at = 0
         while at < len(words) and words[at].bare and not words[at].expands and words[at].text in RESERVED:
             self.any = True

@@ -213,7 +213,7 @@ _NEEDED: Final = {"stash": "list", "worktree": "list"}
 
 
 def read_git(words: tuple[Word, ...]) -> Use:
-    """The command's options, values and operands; its name is the first option. Raises Objection."""
+    """Return the command's options, values and operands; its name is the first option. Raises Objection."""
     at = 0
     values: list[tuple[str, Word]] = []
     while at < len(words) and not words[at].expands:
@@ -247,7 +247,7 @@ def read_git(words: tuple[Word, ...]) -> Use:
 
 
 def prints_contents(use: Use) -> bool:
-    """Whether this use of git prints what is in files, of any commit, or the configuration."""
+    """Return whether this use of git prints what is in files, of any commit, or the configuration."""
     return any(name in use.options and command.reads for name, command in _COMMANDS.items())
 
 

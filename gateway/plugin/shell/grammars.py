@@ -141,7 +141,7 @@ _SED_EXTENDED = frozenset({"-E", "-r", "--regexp-extended"})
 
 
 def read_find(words: tuple[Word, ...]) -> Use:
-    """Starting points are the operands, tests and actions the values; what is not listed is objected to."""
+    """Read a find: starting points are operands, tests and actions are values. Anything not listed is objected to."""
     at = 0
     while at < len(words) and _FIND_LEADING.fullmatch(words[at].text):
         at += 1
@@ -177,7 +177,7 @@ def read_find(words: tuple[Word, ...]) -> Use:
 
 
 def _executed(words: tuple[Word, ...], start: int) -> tuple[tuple[Word, ...], int]:
-    """The command of an `-exec` with any word for each that holds a name, and where the next test begins."""
+    """Return the command of an `-exec` with any word for each that holds a name, and where the next test begins."""
     for at in range(start, len(words)):
         if words[at].expands:
             raise Objection("expansion", f"{words[at].text!r} may end the command of find -exec.")
@@ -187,7 +187,7 @@ def _executed(words: tuple[Word, ...], start: int) -> tuple[tuple[Word, ...], in
 
 
 def is_narrow(use: Use) -> bool:
-    """Whether a find prints few of the files it walks over: by a pattern with something fixed in it, or by depth."""
+    """Return whether a find prints few of the files it visits: by a pattern with something fixed in it, or by depth."""
     return any(
         (option in _FIND_NARROWS and re.search(r"[^*?.\[\]\\^$/]", word.text))
         or (option == "-maxdepth" and word.text in ("0", "1", "2"))
@@ -243,7 +243,7 @@ def read_lookup(words: tuple[Word, ...]) -> Use:
 
 
 def _never_a_predicate(word: Word) -> None:
-    """A predicate is a dash and letters: nothing that begins with another character or ends behind a dot is one."""
+    """Raise Objection if a word may expand to a predicate of find, which is a dash and letters, without a dot."""
     if not word.expands:
         return
     tail = word.text[len(word.text) - word.tail :]

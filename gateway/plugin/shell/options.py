@@ -67,7 +67,7 @@ class Use:
 
 
 def read_use(name: str, words: tuple[Word, ...], listed: Listed) -> Use:
-    """Raises Objection where a word is not in the table or may become one that is not."""
+    """Raise Objection where a word is not in the table or may become one that is not."""
     return _Reading(name, words, listed).use()
 
 

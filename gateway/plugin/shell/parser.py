@@ -92,7 +92,7 @@ class Script:
 
     @property
     def argv(self) -> tuple[str, ...] | None:
-        """What can be executed without a shell; None: it takes one."""
+        """Return what can be executed without a shell; None: it takes one."""
         words = self.steps[0].words
         if len(self.steps) > 1 or self.redirects or "construct" in self.extras or words[0].text in BUILTINS:
             return None
@@ -100,7 +100,7 @@ class Script:
 
 
 def parse(text: str) -> Script:
-    """Raises Objection("not_plain", why) for everything outside the subset."""
+    """Raise Objection("not_plain", why) for everything outside the subset."""
     if len(text) > MOST_CHARACTERS:
         _object(f"{len(text)} characters are more than {MOST_CHARACTERS}")
     hidden = unseen(text)
@@ -142,7 +142,7 @@ class _Reader:
         self._counted = self._expansions = 0
 
     def take(self, match: "re.Match[str]") -> int:
-        """Where the next piece begins."""
+        """Return where the next piece begins."""
         kind, piece = match.lastgroup or "", match.group()
         if kind == "variable":
             self._variable(match)
@@ -232,7 +232,7 @@ class _Reader:
         self._operator_before = piece
 
     def _line(self) -> None:
-        """Ends the step if there is one; behind an operator and in front of everything a line end is a gap."""
+        """End the step if there is one; behind an operator and in front of everything a line end is a gap."""
         self._end_word()
         self._extras.add("line")
         if self._step_begun:

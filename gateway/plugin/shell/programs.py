@@ -61,7 +61,7 @@ _XARGS_NUMBER = re.compile("-([nL])([0-9]*)")
 
 
 def read_line(name: str, words: tuple[Word, ...], listed: Listed) -> Use:
-    """All words together, as they are listed."""
+    """Return all words together, as they are listed."""
     texts = [word.text for word in words]
     hidden = any(word.expands or word.tilde or re.search(r"\s", word.text) for word in words)
     if hidden or listed.line is None or not listed.line.fullmatch(" ".join(texts)):
@@ -70,14 +70,14 @@ def read_line(name: str, words: tuple[Word, ...], listed: Listed) -> Use:
 
 
 def read_printf(words: tuple[Word, ...]) -> Use:
-    """A format that is written out and no option: bash's printf -v evaluates."""
+    """Return a format that is written out and no option: bash's printf -v evaluates."""
     if not words or words[0].expands or words[0].text.startswith("-") or _WIDE.search(words[0].text):
         raise Objection("operand", "printf is known to be harmless only with a plain format in front.")
     return Use()
 
 
 def read_awk(name: str, words: tuple[Word, ...]) -> Use:
-    """A program that prints: no redirection, pipe, command, loop that may not end, or name of a file of its own."""
+    """Return a program that prints: no redirection, pipe, command, loop that may not end, or file name of its own."""
     at = 0
     while at < len(words) and words[at].text.startswith("-"):
         option, value = words[at].text[:2], words[at].text[2:]
@@ -111,7 +111,7 @@ def read_tar(words: tuple[Word, ...]) -> Use:
 
 
 def read_xargs(words: tuple[Word, ...]) -> Use:
-    """The command that it runs, with any words behind it."""
+    """Return the command that it runs, with any words behind it."""
     at, replaces = 0, False
     while at < len(words) and words[at].text.startswith("-"):
         text = words[at].text

@@ -29,7 +29,7 @@ class Reading:
 
 
 def read_command(text: str) -> tuple[Script, tuple[Reading, ...]]:
-    """Raises Objection for what is not plain, and for the first command that is not known to be harmless."""
+    """Raise Objection for what is not plain, and for the first command that is not known to be harmless."""
     script = parse(text)
     return script, tuple(_read(step) for step in script.steps)
 
@@ -53,7 +53,7 @@ def _read(step: Step) -> Reading:
 
 
 def _name(word: Word) -> str:
-    """The command's name; "" where its spelling hides something."""
+    """Return the command's name; "" where its spelling hides something."""
     if word.expands or word.tilde or not word.bare:
         return ""
     for folder in _TRUSTED_FOLDERS:
@@ -63,7 +63,7 @@ def _name(word: Word) -> str:
 
 
 def _read_run(runner: str, words: tuple[Word, ...]) -> None:
-    """A command that another one runs, with words that nobody knows: no word may make it do harm.
+    """Read a command that another one runs with unknown words: no word may make it do harm.
 
     find gives names of files that it found, xargs whatever it reads: for xargs only what prints names and facts.
     """

@@ -25,11 +25,11 @@ class Word:
 
     @property
     def may_be_option(self) -> bool:
-        """Whether it may become a word that begins with a dash, though it is not written like one."""
+        """Return whether it may become a word that begins with a dash, though it is not written like one."""
         return self.wild or (self.expands and self.fixed == 0)
 
     def after(self, start: int) -> "Word":
-        """The word without its first `start` characters, such as an option's value without the option."""
+        """Return the word without its first `start` characters, such as an option's value without the option."""
         return Word(self.text[start:], max(self.fixed - start, 0), self.tail, self.splits, self.bare, wild=self.wild)
 
 

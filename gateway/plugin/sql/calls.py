@@ -1,4 +1,4 @@
-"""Which calls are known to be harmless, by the function's name and by what stands in its parentheses."""
+"""The calls that are known to be harmless, by the function's name and by what stands in its parentheses."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ _SIZE_DIGITS: Final = 6
 
 
 def is_known_call(name: str, first: Token, second: Token) -> bool:
-    """Whether `name(first second ...` changes nothing, reaches no file and no network, and does not wait."""
+    """Return whether `name(first second ...` changes nothing, reaches no file and no network, and does not wait."""
     if name in _WITHOUT_ARGUMENTS:
         return first == ("punct", ")")
     if name in _SIZED:

@@ -95,12 +95,12 @@ class Lexed:
 
 
 def lex(sql: str, *, traits: frozenset[Trait] = DEFAULT, dialect: Dialect = "any") -> Lexed:
-    """`sql` as a dialect with these traits splits it. The first thing nobody can be sure of is the last token."""
+    """Split `sql` as a dialect with these traits does. The first uncertain thing is the last token."""
     return _Lexer(sql, traits=traits, dialect=dialect).run()
 
 
 def readings(sql: str, *, dialect: Dialect = "any") -> tuple[tuple[Token, ...], ...] | None:
-    """`sql` as this dialect, or each one, splits it, without repetitions; None when too many traits matter at once."""
+    """Split `sql` as this dialect, or each one, does, without repetitions; None if too many traits matter at once."""
     if dialect != "any":
         return (lex(sql, traits=TRAITS[dialect], dialect=dialect).tokens,)
     found: dict[tuple[Token, ...], None] = {}

@@ -47,7 +47,7 @@ class Doubt(Exception):  # noqa: N818 - a doubt is no error
 
 
 class _State(IntEnum):
-    """What the last token left: nothing complete, an operand, an operand with its alias."""
+    """The state that the last token left: nothing complete, an operand, an operand with its alias."""
 
     OPEN = 0
     OPERAND = 1
@@ -110,7 +110,7 @@ class QueryWalk:
 
     @property
     def complete(self) -> bool:
-        """Whether there was a query at all."""
+        """Return whether there was a query at all."""
         return self._frames[0].queried
 
     def _near(self, offset: int) -> Token:
@@ -128,7 +128,7 @@ class QueryWalk:
     # Operands.
 
     def _operand(self, *, after_operand: bool) -> None:
-        """An operand stands here. After another one it is its alias, where it can be one."""
+        """Read an operand. After another one it is its alias, where it can be one."""
         if self._state == _State.OPEN:
             # TOP 10 name: the number belongs to TOP.
             self._state = _State.OPEN if self._is(-1, "top") else _State.OPERAND
@@ -173,7 +173,7 @@ class QueryWalk:
         return not distinct and self._is(-1, ".", *_BEFORE_TABLE)
 
     def _named(self, text: str, *, quoted: bool) -> None:
-        """A name of whatever kind, which is a call where a parenthesis follows."""
+        """Read a name of any kind, which is a call where a parenthesis follows."""
         qualified = self._is(-1, ".")
         opens = self._is(1, "(")
         lists = opens and self._lists_names(qualified=qualified)
@@ -220,7 +220,7 @@ class QueryWalk:
             raise Doubt("function", f"{_shown(text)} is called and is not on the list of harmless functions.")
 
     def _lists_names(self, *, qualified: bool) -> bool:
-        """Whether the parenthesis behind this name holds names of columns or sizes of a type, and is no call."""
+        """Return whether the parenthesis behind this name holds names of columns or sizes of a type, and is no call."""
         if self._is(-1, "as") or self._is(-1, "::") or (self._is(2, "+") and self._is(3, ")")):
             return True  # CAST(a AS x(5)), a::x(5), Oracle's outer join a.id(+)
         if self._write and self._is(-3 if qualified else -1, "into"):

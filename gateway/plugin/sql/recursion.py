@@ -18,7 +18,7 @@ class _Frame:
 
 
 def unbounded(tokens: Sequence[Token]) -> bool:
-    """Whether the arm behind the last UNION of some expression reads the expression itself and filters nothing.
+    """Return whether the arm behind the last UNION of some expression reads the expression itself and filters nothing.
 
     One pass: each word is noted where it was seen last, which is all that the end of an arm asks about.
     """
@@ -44,7 +44,7 @@ def unbounded(tokens: Sequence[Token]) -> bool:
 
 
 def _defined(tokens: Sequence[Token], opening: int, last_list: int) -> str:
-    """The name in front of `AS (`; its list of columns, which begins at `last_list`, may stand between."""
+    """Return the name in front of `AS (`; its list of columns, which begins at `last_list`, may stand between."""
     index = opening - 1
     while index >= 0 and tokens[index] in (("word", "not"), ("word", "materialized")):
         index -= 1

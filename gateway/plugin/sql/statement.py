@@ -30,7 +30,7 @@ class Judgement:
 
 
 def judge(sql: str, *, dialect: Dialect = "any") -> Judgement:
-    """What is known about `sql`, in this dialect or in every one. Never raises."""
+    """Return what is known about `sql`, in this dialect or in every one. Never raises."""
     found = readings(sql, dialect=dialect)
     if found is None:
         return Judgement(("ambiguous_text", "Databases would read the quotes and comments in it in different ways."))
@@ -141,7 +141,7 @@ def _joined_accounts(tokens: Sequence[Token]) -> list[Token]:
 
 
 def _qualified_name(tokens: Sequence[Token], *, start: int = 0) -> int:
-    """The index behind the name of one or more parts at `start`; `start` where there is none."""
+    """Return the index behind the name of one or more parts at `start`; `start` where there is none."""
     index = start
     while index < len(tokens) and tokens[index].kind in ("word", "name"):
         index += 1
@@ -189,7 +189,7 @@ def _explain(tokens: Sequence[Token], marks: set[str]) -> str | None:
 
 
 def _described(tokens: Sequence[Token]) -> str | None:
-    """The name of a table, and of a column of it or a pattern; or FOR CONNECTION 5."""
+    """Return the name of a table, and of a column of it or a pattern; or FOR CONNECTION 5."""
     if tokens[0] == ("word", "connection") and [token.kind for token in tokens[1:]] == ["number"]:
         return None
     QueryWalk(tokens).run()
@@ -201,7 +201,7 @@ def _described(tokens: Sequence[Token]) -> str | None:
 
 
 def _explain_options(tokens: Sequence[Token]) -> tuple[int, bool]:
-    """The index behind the options, and whether the statement is run."""
+    """Return the index behind the options, and whether the statement is run."""
     index, runs = 0, False
     while index < len(tokens):
         token = tokens[index]
@@ -220,7 +220,7 @@ def _explain_options(tokens: Sequence[Token]) -> tuple[int, bool]:
 
 
 def _is_name(tokens: Sequence[Token], index: int) -> bool:
-    """Whether the option word at `index` is rather a name: schema.name, or TABLE at the beginning of a query."""
+    """Return whether the option word at `index` is rather a name: schema.name, or TABLE at the beginning of a query."""
     return index + 1 < len(tokens) and tokens[index + 1] == ("punct", ".")
 
 
