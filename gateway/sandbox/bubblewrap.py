@@ -7,7 +7,7 @@ from gateway.sandbox.order import DEVICES, SYSTEM, Order
 
 
 def arguments(order: Order, program: Sequence[str], *, status: int, seccomp: int | None) -> list[str]:
-    """What to run instead of `program`; both numbers are open descriptors that it inherits."""
+    """Return what to run instead of `program`; both numbers are open descriptors that it inherits."""
     found = [order.bubblewrap, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     found += ["--json-status-fd", str(status)]
     if seccomp is not None:

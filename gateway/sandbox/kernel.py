@@ -22,7 +22,7 @@ _AT_FDCWD: Final = -100
 
 
 def system_call(number: int, *arguments: Any) -> int:
-    """The result of `syscall(2)`; whole numbers are passed as C longs, everything else as ctypes passes it."""
+    """Return the result of `syscall(2)`; whole numbers are passed as C longs, everything else as ctypes passes it."""
     longs = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
     libc = _libc()
     result: int = libc.syscall(ctypes.c_long(number), *longs)
@@ -51,7 +51,7 @@ def set_mount_attributes(target: str, *, add: int = 0, clear: int = 0, recursive
 
 
 def drop_capabilities() -> None:
-    """Gives up every capability of this thread."""
+    """Give up every capability of this thread."""
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     nothing = (ctypes.c_uint32 * 6)()
     _checked(_libc().capset(ctypes.byref(header), ctypes.byref(nothing)))
@@ -64,7 +64,7 @@ def openat2(directory: int, path: str, *, flags: int, mode: int, resolve: int) -
 
 
 def filesystem_type(descriptor: int) -> int:
-    """The magic number of the file system on which an open file lives (statfs(2), `f_type`)."""
+    """Return the magic number of the file system on which an open file lives (statfs(2), `f_type`)."""
     # struct statfs is 120 bytes on 64-bit machines and begins with f_type; 64 longs are more than any has.
     buffer = (ctypes.c_long * 64)()
     _checked(_libc().fstatfs(ctypes.c_int(descriptor), ctypes.byref(buffer)))

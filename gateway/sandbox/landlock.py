@@ -59,7 +59,7 @@ class _PathBeneath(ctypes.Structure):
 
 
 def abi() -> int:
-    """The version of Landlock that this kernel has; 0: none, or switched off."""
+    """Return the version of Landlock that this kernel has; 0: none, or switched off."""
     try:
         return system_call(SYS_LANDLOCK_CREATE_RULESET, None, 0, _CREATE_RULESET_VERSION)
     except OSError:
@@ -67,7 +67,7 @@ def abi() -> int:
 
 
 def restrict(*, readable: Sequence[str], writable: Sequence[str], devices: Sequence[str]) -> None:
-    """Leaves this thread and its children only those paths, no TCP, and no signals to processes outside.
+    """Leave this thread and its children only those paths, no TCP, and no signals to processes outside.
 
     What is `readable` or a device may be missing; what is `writable` must be there. Links are followed once, now.
     """

@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def carry_out(order: Order) -> Outcome:
-    """Runs the command to its end. Turns this process into one that does nothing else."""
+    """Run the command to its end. Turns this process into one that does nothing else."""
     name = order.argv[0]
     path = name if "/" in name else program(name)
     if path is None:
@@ -134,7 +134,7 @@ def _excess(order: Order) -> End | None:
 
 
 def _wake_on_children() -> int:
-    """A descriptor that becomes readable when a child ends."""
+    """Return a descriptor that becomes readable when a child ends."""
     readable, writable = os.pipe()
     os.set_blocking(writable, False)
     signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
@@ -143,11 +143,14 @@ def _wake_on_children() -> int:
 
 
 def _heard(_number: int, _frame: FrameType | None) -> None:
-    """A signal needs a handler to wake anybody."""
+    """Do nothing: a signal needs a handler to wake anybody."""
 
 
 def _as_bubblewrap_tells(status: int) -> Outcome:
-    """Its own failures have an exit code, too; the command's is the one that it wrote down."""
+    """Return the outcome that bubblewrap reports. Its own exit code may be a failure of its own.
+
+    The command's code is the one that it wrote down.
+    """
     lines = os.read(status, _STATUS_BYTES).splitlines()
     codes = [told["exit-code"] for told in map(json.loads, lines) if "exit-code" in told]
     if not codes:

@@ -1,4 +1,4 @@
-"""Which confinement this machine has: found out by trying, strongest first, and never weaker than was asked for."""
+"""The confinement that this machine has: found out by trying, strongest first, and never weaker than was asked for."""
 
 import dataclasses
 import shutil
@@ -31,7 +31,7 @@ class Choice:
 
 
 async def strongest(sandbox: Sandbox, order: Order) -> Choice:
-    """Tries the accepted levels with a command that does nothing, in the folder and with the limits of `order`."""
+    """Try the accepted levels with a command that does nothing, in the folder and with the limits of `order`."""
     reasons: list[str] = []
     for level in ACCEPTED[sandbox]:
         reason = await _tried(at(order, level=level))
@@ -42,7 +42,7 @@ async def strongest(sandbox: Sandbox, order: Order) -> Choice:
 
 
 def at(order: Order, *, level: Level) -> Order:
-    """The same order at another level."""
+    """Return the same order at another level."""
     bubblewrap = (shutil.which("bwrap") or "") if level == "bubblewrap" else ""
     return dataclasses.replace(order, level=level, bubblewrap=bubblewrap)
 

@@ -25,7 +25,7 @@ _USUAL_WMEM_BYTES: Final = 212_992
 
 
 def held_bytes(pids: Sequence[int], *, filtered: bool) -> int:
-    """Returns the memory of these processes in bytes; UNBOUNDED if one of them shares memory that cannot be counted.
+    """Return the memory of these processes in bytes; UNBOUNDED if one of them shares memory that cannot be counted.
 
     `filtered`: their system calls are, so that an ordinary program has no anonymous shared memory.
     """
@@ -54,7 +54,7 @@ def _read(place: str) -> bytes:
 
 
 def _sockets(folder: str) -> set[str]:
-    """The sockets that a process has open, by their names in /proc (`socket:[inode]`)."""
+    """Return the sockets that a process has open, by their names in /proc (`socket:[inode]`)."""
     found = set()
     for name in os.listdir(folder):  # noqa: PTH208
         with suppress(FileNotFoundError):

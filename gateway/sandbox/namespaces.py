@@ -19,7 +19,7 @@ _MOUNT_ATTR_RDONLY: Final = 0x1
 
 
 def enter() -> None:
-    """Moves this process into namespaces of its own; its next child is the first process there.
+    """Move this process into namespaces of its own; its next child is the first process there.
 
     The user keeps its number. Raises OSError where the machine does not let it.
     """

@@ -1,4 +1,4 @@
-"""What the gateway tells the launcher, and what the launcher answers: facts that travel as one line of JSON each."""
+"""The messages between the gateway and the launcher: facts that travel as one line of JSON each."""
 
 import json
 from collections.abc import Mapping

@@ -30,7 +30,7 @@ class Member:
 
 
 def members() -> list[Member]:
-    """All descendants of this process but zombies."""
+    """Return all descendants of this process but zombies."""
     children: dict[int, list[Member]] = {}
     with os.scandir(_PROC) as entries:
         for entry in entries:
@@ -45,7 +45,7 @@ def members() -> list[Member]:
 
 
 def reap() -> dict[int, int]:
-    """The exit codes, as shells count, of the children that have ended since the last time."""
+    """Return the exit codes, as shells count, of the children that have ended since the last time."""
     ended: dict[int, int] = {}
     with suppress(ChildProcessError):
         while True:
@@ -58,7 +58,7 @@ def reap() -> dict[int, int]:
 
 
 def end(*, grace_s: float, spared: int = 0) -> dict[int, int]:
-    """Ends every descendant, SIGTERM first if there is grace, and returns the exit codes of the children.
+    """End every descendant, SIGTERM first if there is grace, and return the exit codes of the children.
 
     `spared` generations get no SIGTERM: the frame of a sandbox, which would take down what it holds.
     """
@@ -84,7 +84,7 @@ def end(*, grace_s: float, spared: int = 0) -> dict[int, int]:
 
 
 def tasks_of_this_user() -> int:
-    """How many tasks count against RLIMIT_NPROC of this user, as far as they can be seen."""
+    """Return how many tasks count against RLIMIT_NPROC of this user, as far as they can be seen."""
     user, count = os.getuid(), 0
     with os.scandir(_PROC) as entries:
         for entry in entries:

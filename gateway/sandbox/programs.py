@@ -1,4 +1,4 @@
-"""Where the programs of the system are; a command's own folder is never among the places."""
+"""The places of the system's programs; a command's own folder is never among the places."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ _SHELLS: Final = (("dash",), ("bash", "--posix", "+B"), ("busybox", "sh"))
 
 
 def program(name: str) -> str | None:
-    """The absolute path of the program that a bare name means, or None; a name with a slash means none."""
+    """Return the absolute path of the program that a bare name means, or None; a name with a slash means none."""
     if not name or "/" in name:
         return None
     candidates = (f"{folder}/{name}" for folder in PATH)
@@ -19,5 +19,5 @@ def program(name: str) -> str | None:
 
 
 def shell() -> tuple[str, ...] | None:
-    """The shell that runs texts, as the words in front of `-c`; None: this machine has none of them."""
+    """Return the shell that runs texts, as the words in front of `-c`; None: this machine has none of them."""
     return next((words for words in _SHELLS if program(words[0]) is not None), None)

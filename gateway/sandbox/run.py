@@ -62,7 +62,7 @@ class Finished:
 
 
 class _Launcher(asyncio.SubprocessProtocol):
-    """What the gateway sees of one launcher.
+    """One launcher, as the gateway sees it.
 
     `over` is set when it ended or its command printed too much, `ended` when it ended, `closed` when nothing of it is
     open here.
@@ -98,7 +98,7 @@ class _Launcher(asyncio.SubprocessProtocol):
 
 
 async def run(order: Order, *, stdout_bytes: int, stderr_bytes: int, flood_bytes: int) -> Finished:
-    """Runs the command; of each stream at most so many bytes are kept, and after `flood_bytes` the command is ended.
+    """Run the command; of each stream at most so many bytes are kept, and after `flood_bytes` the command is ended.
 
     Cancelling ends the command and all its processes first.
     """

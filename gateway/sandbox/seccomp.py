@@ -147,12 +147,12 @@ SIGNALS: Final = (
 
 
 def known_machine() -> bool:
-    """Whether the numbers of this machine are known."""
+    """Return whether the numbers of this machine are known."""
     return os.uname().machine in _ARCHITECTURES
 
 
 def program(refused: Sequence[Refused]) -> bytes:
-    """The filter as a BPF program, `struct sock_filter[]`, for this machine."""
+    """Return the filter as a BPF program, `struct sock_filter[]`, for this machine."""
     machine = os.uname().machine
     lines = [
         (_LOAD, 0, 0, _ARCHITECTURE),
@@ -175,7 +175,7 @@ def program(refused: Sequence[Refused]) -> bytes:
 
 
 def _verdict(call: Refused) -> list[tuple[int, int, int, int]]:
-    """The lines that refuse the call; where a condition does not hold, they end behind the last of them."""
+    """Return the lines that refuse the call; where a condition does not hold, they end behind the last of them."""
     lines = [(_RETURN, 0, 0, _ERRNO | call.answer)]
     if call.zero is not None:  # both machines are little-endian
         low = _ARGUMENTS + 8 * call.zero
@@ -189,7 +189,7 @@ def _verdict(call: Refused) -> list[tuple[int, int, int, int]]:
 
 
 def install(refused: Sequence[Refused]) -> None:
-    """Filters the calls of this thread and of all its children, for good."""
+    """Filter the calls of this thread and of all its children, for good."""
     code = program(refused)
     buffer = ctypes.create_string_buffer(code, len(code))
     length = len(code) // 8

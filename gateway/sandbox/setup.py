@@ -32,7 +32,7 @@ class _StepError(Exception):
 
 
 def fork(become: Callable[[], NoReturn], *, report: int) -> int:
-    """A child that runs `become`; whatever it raises goes to `report`."""
+    """Fork a child that runs `become` and return its id; whatever it raises goes to `report`."""
     pid = os.fork()
     if pid:
         return pid
@@ -63,7 +63,7 @@ def in_bubblewrap(order: Order, program: str, *, base_processes: int, status: in
 
 
 def in_namespaces(order: Order, program: str, *, base_processes: int, report: int) -> NoReturn:
-    """Becomes the first process of the namespaces, which reaps there and ends with the command."""
+    """Become the first process of the namespaces, which reaps there and ends with the command."""
     signal.set_wakeup_fd(-1)
     with _step("read-only mounts"):
         namespaces.make_read_only_except(order.cwd)
@@ -110,7 +110,7 @@ def _missing_truncate() -> tuple[seccomp.Refused, ...]:
 
 
 def _ordinary(order: Order, *, base_processes: int) -> None:
-    """What every command gets: a session of its own, limits, no input, no privileges to gain."""
+    """Set up what every command gets: a session of its own, limits, no input, no privileges to gain."""
     os.setsid()
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)  # Python ignores them, and what is ignored stays so over exec
