@@ -60,7 +60,7 @@ class Defuser:
         self._before = ""
 
     def feed(self, text: str) -> str:
-        """Return what may be shown of the text by now."""
+        """Return the part of the text that may be shown by now."""
         ordinary = "_" not in text and "&" not in text and (text.isascii() or _LOW_LINE.search(text) is None)
         if ordinary and not self._held:
             self._before += text

@@ -60,7 +60,7 @@ class Body(Protocol):
     def waiting(self) -> bool: ...
 
     def feed(self, data: bytes) -> bytes:
-        """Return what of `data` (and of what was held) may be forwarded now. Raises BodyError."""
+        """Return the part of `data` (and of the bytes held) that may be forwarded now. Raises BodyError."""
         ...
 
 

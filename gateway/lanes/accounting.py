@@ -15,7 +15,7 @@ def address_of(peer: object) -> str:
 
 
 class Accounting:
-    """One turn's account. `began` and `sent_at` are perf_counter seconds; closed exactly once."""
+    """One transaction's account. `began` and `sent_at` are perf_counter seconds; closed exactly once."""
 
     status = 0
     streaming = False  # the answer is an event stream
@@ -48,7 +48,7 @@ class Accounting:
     def close(
         self, outcome: str, listener: Clients, *, error: GatewayError | None = None, request_id: str | None = None
     ) -> None:
-        """Count the turn; `outcome` is the upstream's (metrics.UpstreamTally). Log it if the access log is on."""
+        """Count it; `outcome` is the upstream's (metrics.UpstreamTally). Log it if there is an access log."""
         plan, duration_s = self._plan, perf_counter() - self._began
         plan.codes[self.status] += 1
         plan.upstream.outcomes[outcome] += 1

@@ -1,6 +1,6 @@
-"""The client's connection: reads heads, gives each request its turn, and keeps what came too early.
+"""The client's connection: reads heads, starts a transaction for each, and buffers what came too early.
 
-Invariants: one turn at a time, answers in the order of the requests; a head that does not fit the grammar is answered
+Invariants: one transaction at a time, answers in the order of the requests; a head outside the grammar is answered
 and ends the connection; nothing is parsed behind it. Reading is paused for a
 set of reasons and goes on when none is left.
 """
@@ -140,13 +140,13 @@ class ClientConnection(asyncio.Protocol):
             self.transport.write(data)
 
     def hold(self, data: bytes) -> None:
-        """Keep what came behind the request under way; a client that sends ever more is paused."""
+        """Store the bytes behind the request under way; a client that sends ever more is paused."""
         self._held += data
         if len(self._held) > HELD_LIMIT_BYTES:
             self.pause(HELD)
 
     def unhold(self) -> bytes:
-        """Give back what was held, for a turn that takes over the connection."""
+        """Return the bytes that were held, for a transaction that takes over the connection."""
         held, self._held = self._held, b""
         self.resume(HELD)
         return held
@@ -251,7 +251,7 @@ class ClientConnection(asyncio.Protocol):
             self._overdue()
 
     def _stalled(self, now: float) -> bool:
-        """Return whether the client has read nothing for too long. The kernel says what it has not acknowledged yet."""
+        """Return whether the client has read nothing for too long. The kernel reports the unacknowledged bytes."""
         if self.blocked_since is None:
             return False
         queue = fcntl.ioctl(self.transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, b"\0\0\0\0")
@@ -281,7 +281,7 @@ class ClientConnection(asyncio.Protocol):
     # Reading heads.
 
     def _read(self, data: bytes) -> None:
-        """Start the turn of the request that `data` begins with, or answer it if it is refused."""
+        """Start the transaction of the request that `data` begins with, or answer it if it is refused."""
         if data[0] == 0x0D and not (data := self._without_empty_lines(data)):
             return
         end = data.find(b"\r\n\r\n")
@@ -361,7 +361,7 @@ class ClientConnection(asyncio.Protocol):
         listener.declined(error, request_id=request_id, method=method, path=path, peer=peer)
 
     def _wait_for_more(self, data: bytes) -> None:
-        """Keep the beginning of a head; its deadline counts from the first byte."""
+        """Store the beginning of a head; its deadline counts from the first byte."""
         self._held = data
         try:
             check_beginning(data, self.listener.router.limits.head)

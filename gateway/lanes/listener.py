@@ -133,7 +133,7 @@ class Listener:
         self.inflight -= 1
 
     def declined(self, error: GatewayError, *, request_id: str, method: bytes, path: bytes, peer: object) -> None:
-        """Account for a request that was answered with an error before it had a turn; `peer` is its client."""
+        """Account for a request that was answered with an error before it had a transaction; `peer` is its client."""
         self.wrong_keys.refused(error, peer=peer, method=method.decode(), path=path.decode("latin-1"))
         self.metrics.route("none", "none").codes(method.decode())[error.facts.status] += 1
         if self.access_log is not None:

@@ -1,4 +1,4 @@
-"""A turn of our own routes: one message handed to an aiohttp handler behind a facade transport, then taken back.
+"""A transaction of our own routes: a message handed to an aiohttp handler behind a facade transport, then taken back.
 
 Each request gets a fresh handler, which is fed exactly its own bytes and then discarded; no private name of aiohttp is
 used. The connection goes on only if the handler prepared a keep-alive answer and the body was fed whole:
@@ -69,7 +69,7 @@ class Facade(asyncio.Transport):
         self._corked = True
 
     def invite(self) -> None:
-        """Tell a client that waits with its body to send it."""
+        """Send 100 Continue to a client that waits with its body."""
         if self.head.expects_continue and not self._closed:
             self._client.write(_CONTINUE)
 
@@ -250,7 +250,7 @@ class LocalTransaction:
             self._handler.data_received(fed)
 
     def _read_on(self) -> bool:
-        """Go on with what is here of the body; whether more of it waits for another turn of the loop."""
+        """Go on with what is here of the body. Return whether more waits for another turn of the loop."""
         if self._body is not None and self._client.transaction is self:
             self.request_received(b"")
         return self._body is not None and self._body.waiting and self._client.transaction is self

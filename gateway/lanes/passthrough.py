@@ -34,7 +34,7 @@ _CUT: Final = {
 
 
 class Splice(Sending):
-    """A passthrough turn."""
+    """A passthrough transaction."""
 
     mode = "passthrough"
 
@@ -67,7 +67,7 @@ class Splice(Sending):
         self._go_on(body)
 
     def _go_on(self, body: Body) -> None:
-        """Wait for more of the answer's body, or end the turn with it."""
+        """Wait for more of the answer's body, or end the transaction with it."""
         self._moved = None
         if body.done:
             self._complete(excess=bool(body.rest))
@@ -79,7 +79,7 @@ class Splice(Sending):
             self._upstream.relay = self._client.transport.write
 
     def _answer_on(self) -> bool:
-        """Go on with what is here of the answer; whether more of it waits for another turn of the loop."""
+        """Go on with what is here of the answer. Return whether more waits for another turn of the loop."""
         if self._upstream is not None:
             self.response_received(b"")
         return self._upstream is not None and self._answer is not None and self._answer.waiting

@@ -123,7 +123,7 @@ class Router:
         return self._keys.identify(head, upstream_has_key=upstream_has_key, scope=scope)
 
     def close(self) -> None:
-        """Close idle upstream connections; busy ones close when their turn ends. Idempotent."""
+        """Close idle upstream connections; busy ones close when their transaction ends. Idempotent."""
         for pool in self.pools:
             pool.close()
 

@@ -1,4 +1,4 @@
-"""The request's way of a passthrough turn: to an upstream connection, pooled or made for it, as fast as that reads.
+"""A passthrough transaction's request: its way to an upstream connection, pooled or made for it, as fast as it reads.
 
 Invariants: the framing of a body is checked before it goes on; nothing piles up: a client whose body cannot go on is
 paused; a request goes out a second time only over a fresh connection, if it is repeatable and nothing was answered.
@@ -20,7 +20,7 @@ EARLY_ANSWER_S = 0.005
 
 
 class Sending:
-    """The half of a passthrough turn that sends; `Splice` has the other one, which answers and ends it."""
+    """The half of a passthrough transaction that sends; `Splice` has the other one, which answers and ends it."""
 
     # Each turn begins with these; as class attributes they cost nothing until they change.
     _request: Body | None = None  # the rest of the request's body, None once it is whole
@@ -84,7 +84,7 @@ class Sending:
             self._upstream.write(fed)
 
     def _feed_request(self, data: bytes) -> bytes | None:
-        """Return what of the client's bytes goes upstream; None after its framing broke and the turn ended."""
+        """Return the bytes of the client that go upstream; None after its framing broke and the transaction ended."""
         body = self._request
         assert body is not None
         try:
@@ -104,7 +104,7 @@ class Sending:
         return fed
 
     def _request_on(self) -> bool:
-        """Go on with what is here of the body; whether more of it waits for another turn of the loop."""
+        """Go on with what is here of the body. Return whether more waits for another turn of the loop."""
         if self._request is not None and self._under_way:
             self.request_received(b"")
         return self._request is not None and self._request.waiting and self._under_way

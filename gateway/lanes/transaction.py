@@ -1,4 +1,4 @@
-"""A turn: one request and its answer on a client connection. The lanes differ in what they do with it."""
+"""A transaction: one request and its answer on a client connection. The lanes differ in what they do with it."""
 
 import asyncio
 from collections.abc import Callable
@@ -52,7 +52,7 @@ class Transaction(Protocol):
     def client_drained(self) -> None: ...
 
     def sweep(self, now: float) -> None:
-        """Look at this turn's deadlines; called twice a second with the loop's time."""
+        """Look at this transaction's deadlines; called twice a second with the loop's time."""
         ...
 
 
@@ -63,7 +63,7 @@ class AccessLog(Protocol):
 
 
 class Clients(Protocol):
-    """The state that all client connections of a worker share, as far as a turn needs it."""
+    """The state that all client connections of a worker share, as far as a transaction needs it."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop: ...

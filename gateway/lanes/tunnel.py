@@ -1,6 +1,6 @@
 """A tunnel: after 101 Switching Protocols bytes are copied both ways until both sides have ended.
 
-The only turn that keeps a half-closed connection open. It ends when both sides sent FIN, when one is lost, or when
+The only transaction that keeps a half-closed connection open. It ends after both FINs, when one side is lost, or when
 nothing moved in either direction for the upstream's idle time.
 """
 

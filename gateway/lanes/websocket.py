@@ -1,7 +1,7 @@
-"""WebSockets of our own pages: the turn that follows the 101, and the way in for a page.
+"""WebSockets of our own pages: the transaction that follows the 101, and the way in for a page.
 
 The frames are aiohttp's work. After the 101 every byte of the connection is its handler's, both ways, until one side
-ends it; the connection takes no request afterwards. A client's FIN counts as leaving, as in any turn but a tunnel.
+ends it; the connection takes no request afterwards. A client's FIN counts as leaving, as everywhere but in a tunnel.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class WebSocketTransaction:
         self._handler.data_received(data)
 
     def go_away(self) -> None:
-        """Tell the client once that the gateway is leaving (1001), and the page by the end of its messages."""
+        """Send the client once that the gateway is leaving (1001); the page sees the end of its messages."""
         if self._goodbye is None:
             closing = self._response.close(code=WSCloseCode.GOING_AWAY, message=b"the gateway is shutting down")
             self._goodbye = self._client.listener.loop.create_task(closing)

@@ -147,9 +147,9 @@ def _heard(_number: int, _frame: FrameType | None) -> None:
 
 
 def _as_bubblewrap_tells(status: int) -> Outcome:
-    """Return the outcome that bubblewrap reports. Its own exit code may be a failure of its own.
+    """Return the outcome that bubblewrap reports.
 
-    The command's code is the one that it wrote down.
+    Its own failures have an exit code, too; the command's is the one that it wrote down.
     """
     lines = os.read(status, _STATUS_BYTES).splitlines()
     codes = [told["exit-code"] for told in map(json.loads, lines) if "exit-code" in told]

@@ -255,7 +255,7 @@ class UpstreamCall:
             self._allow(idle_s, f"was silent for {idle_s:g} s")
 
     def _held(self) -> bytes:
-        """Return what has come and was not taken."""
+        """Return the bytes that have come and were not taken."""
         pieces, self._pieces = self._pieces, []
         self._held_bytes = 0
         if self._upstream is not None:
