@@ -130,7 +130,7 @@ async def run(order: Order, *, stdout_bytes: int, stderr_bytes: int, flood_bytes
 
 
 async def _end(transport: asyncio.SubprocessTransport, launcher: _Launcher) -> None:
-    """Has the launcher clean up, or kills it; afterwards nothing of it is open here."""
+    """Make the launcher clean up, or kill it; afterwards nothing of it is open here."""
     _control(transport).close()
     try:
         await asyncio.wait_for(launcher.ended.wait(), _END_S)

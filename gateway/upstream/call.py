@@ -64,7 +64,7 @@ class UpstreamCall:
         return self._have(await self._await_head())
 
     async def more(self) -> bytes:
-        """Return what has come of the body's payload since; b"" at its end.
+        """Return the payload of the body that came since the last call; wait if there is none. b"" at its end.
 
         Raises GatewayError if the answer is cut, broken, or silent for too long.
         """
@@ -122,7 +122,7 @@ class UpstreamCall:
             upstream.abort()
 
     async def within(self, limit_bytes: int) -> bytes:
-        """Return the body; of one that is longer than `limit_bytes` a little more than that. Raises GatewayError."""
+        """Read the body; of one that is longer than `limit_bytes` a little more than that. Raises GatewayError."""
         pieces: list[bytes] = []
         while limit_bytes >= 0 and (piece := await self.more()):
             pieces.append(piece)

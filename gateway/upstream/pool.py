@@ -82,7 +82,7 @@ class Pool:
         self.idle.append(connection)
 
     async def connect(self) -> UpstreamConnection:
-        """Return a new connection, TLS included. Raises GatewayError (upstream_error, upstream_timeout)."""
+        """Open a new connection, TLS included. Raises GatewayError (upstream_error, upstream_timeout)."""
         endpoint = self.endpoint
         try:
             async with asyncio.timeout(endpoint.connect_s):
