@@ -119,7 +119,7 @@ class Router:
         self._keys.recognise(head, upstream_has_key=own_keys or not self.pools)
 
     def identify(self, head: RequestHead, *, upstream_has_key: bool, scope: str) -> Identity:
-        """Who asks for one of our own routes. Raises GatewayError."""
+        """Return the caller of one of our own routes. Raises GatewayError."""
         return self._keys.identify(head, upstream_has_key=upstream_has_key, scope=scope)
 
     def close(self) -> None:
@@ -180,7 +180,7 @@ class Router:
         return route, route.rewritten(plain, self.pools[route.index].endpoint.base_path)
 
     def _caller(self, head: RequestHead, target: bytes, *, upstream_has_key: bool) -> Identity:
-        """Who asks for a request that passes through. Raises GatewayError."""
+        """Return the caller of a request that passes through. Raises GatewayError."""
         if is_plain(target):
             try:
                 return self._keys.identify(head, upstream_has_key=upstream_has_key, scope="context")
