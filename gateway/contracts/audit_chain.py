@@ -1,7 +1,7 @@
-"""The chain of the audit log: what each line is hashed with, and how a break is found. Pure.
+"""The hash chain of the audit log: hashing a line and finding a break. Pure.
 
-Each hash covers the line and the hash before it, so nobody changes, removes or puts in a line without writing every
-line behind it anew. It does not tell whether lines were cut off at the end: keep the last hash elsewhere for that.
+Each hash covers the line and the hash before it. To change, remove or insert a line, you must rewrite every line
+behind it. The chain does not show that lines were cut off at the end: store the last hash elsewhere for that.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ _ENCODE = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=Fals
 
 
 def canonical(line: Mapping[str, object]) -> bytes:
-    """The same bytes for the same line: a JSON object with sorted keys, in ASCII. Raises ValueError.
+    """Return the same bytes for the same line: a JSON object with sorted keys, in ASCII. Raises ValueError.
 
     Times (`..._s`) are written as floats, because a database gives 5.0 back for 5.
     """
@@ -25,17 +25,17 @@ def canonical(line: Mapping[str, object]) -> bytes:
 
 
 def link(previous_hash: str, line: Mapping[str, object]) -> str:
-    """The hash (hex) of a line behind the one with that hash."""
+    """Return the hash (hex) of a line that follows the one with `previous_hash`."""
     return hashlib.sha256(previous_hash.encode() + b"\n" + canonical(line)).hexdigest()
 
 
 def verify(
     rows: Iterable[tuple[int, Mapping[str, object], str]], *, seq: int = 0, previous_hash: str = FIRST_HASH
 ) -> int | None:
-    """The number of the first line that is missing or not as it was written, None if there is none.
+    """Return the number of the first line that is missing or not as it was written, None if there is none.
 
-    Rows are a number, a line and its hash each. `seq` and `previous_hash` are those of the line before the first row,
-    for who reads the log page by page.
+    Each row is a number, a line and its hash. `seq` and `previous_hash` are those of the line before the first row:
+    pass them to check the log page by page.
     """
     for number, line, found in rows:
         seq += 1

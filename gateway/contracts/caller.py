@@ -1,4 +1,4 @@
-"""Who a request comes from: the one fact that every part of the gateway shares."""
+"""The caller of a request: the one fact that every part of the gateway shares."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ CLI_AGENT = "gateway-cli"
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who a request comes from. Without keys everybody is `local`, with every scope, from loopback only."""
+    """The caller of a request. Without keys every caller is `local`, with every scope, from loopback only."""
 
     name: str
     tenant: str

@@ -1,4 +1,4 @@
-"""One call that a model asks for, from the text in which it was found to what came of it."""
+"""One call that a model asks for, from the text in which it was found to its outcome."""
 
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
@@ -20,18 +20,18 @@ class PlannedCall:
 
     @property
     def needs_approval(self) -> bool:
-        """A person must say that it may run."""
+        """Return whether a person must approve the call before it runs."""
         return self.refusal is None and self.verdict.decision == "confirm"
 
     @property
     def is_harmless(self) -> bool:
-        """It may run because it was judged to be harmless: neither a person nor the model vouches for it."""
+        """Return whether it may run because it was judged harmless: neither a person nor the model vouches for it."""
         return self.verdict.decision == "auto" and self.verdict.basis == "whitelist"
 
 
 @dataclass(frozen=True, slots=True)
 class CallOutcome:
-    """What came of one call: what the model is shown, and the whole of it."""
+    """The outcome of one call: the text that the model is shown, and the whole text."""
 
     shown: str
     whole: str

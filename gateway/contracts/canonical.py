@@ -1,4 +1,4 @@
-"""The one text of a JSON value, and the hashes that bind a decision to what was decided on.
+"""The canonical text of a JSON value, and the hashes that bind a decision to its call and its tool's definition.
 
 Equal values have equal texts: keys sorted, no white space, numbers and strings as orjson writes them. Each hash is over
 its own domain and its parts with their lengths, so no two different calls or definitions have the same input.
@@ -15,7 +15,7 @@ _DEFINITION: Final = "twolane definition 1"
 
 
 def canonical(arguments: Any) -> str:
-    """The text of a JSON value. Never raises for what orjson.loads or json.loads returned, however deeply nested."""
+    """Return the text of a JSON value. Never raises for values of orjson.loads or json.loads, however deeply nested."""
     try:
         return orjson.dumps(arguments, option=orjson.OPT_SORT_KEYS).decode()
     except orjson.JSONEncodeError:  # it reads 1024 levels, and writes 254
@@ -23,12 +23,12 @@ def canonical(arguments: Any) -> str:
 
 
 def call_sha256(tool: str, arguments: str) -> str:
-    """The hash (hex) of a call: the tool's inside name and its arguments as canonical text."""
+    """Return the hash (hex) of a call: the tool's inside name and its arguments as canonical text."""
     return _sha256(_CALL, tool, arguments)
 
 
 def definition_sha256(name: str, description: str, parameters: Any, *, server: str = "") -> str:
-    """The hash (hex) of a tool's definition. `server`: what identifies the MCP server that gave it."""
+    """Return the hash (hex) of a tool's definition. `server` identifies the MCP server that gave it."""
     return _sha256(_DEFINITION, name, description, canonical(parameters), server)
 
 
@@ -42,7 +42,7 @@ def _sha256(*parts: str) -> str:
 
 
 def _nested(value: Any) -> str:
-    """The same text without recursion: what is still to be written stands on a stack, texts and values."""
+    """Return the same text without recursion: a stack contains the texts and values that are still to be written."""
     written: list[str] = []
     stack: list[tuple[bool, Any]] = [(False, value)]
     while stack:

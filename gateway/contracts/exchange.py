@@ -16,10 +16,10 @@ IntentKind = Literal["normal", "memory", "hitl", "mcp"]
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What the intent layer recognised: `rule` names what decided, `span` is where in the text (characters).
+    """The intent that the intent layer recognised: `rule` names the rule that decided, `span` its place in the text.
 
-    `service` and `tools` are set for `mcp`: the tools (inside names) whose one-line descriptions the prompt gets.
-    `reply` is a friendly text for the model where what was asked for is not available.
+    The span counts characters. `service` and `tools` are set for `mcp`: the tools (inside names) whose one-line
+    descriptions the prompt gets. `reply` is a friendly text for the model where the requested thing is not available.
     """
 
     kind: IntentKind
@@ -32,7 +32,7 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """A run on record that goes on; `messages` are what its client sent with the request in which it does, if any."""
+    """A stored run that continues; `messages` are those of the client's request that continues it, if any."""
 
     run: StoredRun
     messages: Sequence[Json] | None = None
@@ -77,19 +77,19 @@ class Exchange:
 #: Something of an answer: a piece of its text, which a chunk with nothing but a text comes as, or a whole
 #: `chat.completion.chunk` object, which may carry `"context": {"type": ...}` (an event for the client, docs/wire).
 Chunk: TypeAlias = str | Json
-#: Waits until more may be told: a client does not keep up, or is gone.
+#: Waits until the client may get more: it does not keep up, or is gone.
 Pause: TypeAlias = Callable[[], Awaitable[None]]
-#: Takes the next of an answer; whoever tells it awaits the pause that it returns, if any. What it raises ends the
-#: answer.
+#: Accepts the next chunk of a reply. If it returns a `Pause`, await it before you emit again. An exception ends the
+#: reply.
 Emit: TypeAlias = Callable[[Chunk], Pause | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer as it arrives: `stream(tell)` tells it and returns at its end; it is called once at most.
+    """The answer as it arrives: `stream(emit)` emits it and returns at its end; it is called once at most.
 
-    A stage that changes an answer hands `stream` a `tell` of its own, which returns what the one it was given returns.
-    Whoever ends up with a reply must await `release()` in a `finally`. It is idempotent.
+    A stage that changes an answer passes `stream` an `emit` of its own. That returns what the stage's `emit` returns.
+    The final owner of a reply must await `release()` in a `finally`. It is idempotent.
     """
 
     stream: Callable[[Emit], Awaitable[None]]

@@ -1,8 +1,8 @@
-"""What is kept of runs, so that nothing is lost and nothing happens twice: the records, and the store's side of them.
+"""The stored records of runs, so that nothing is lost and nothing happens twice, and the store's protocol for them.
 
-A step is written before and behind its effect: planned, requested and decided where a person has a say, started,
-finished. A run belongs to one owner at a time, by a lease; each change carries the fence of the lease it was made
-under, and is refused once somebody else has the run. Times are Unix seconds.
+A step is written before and after its effect: planned, requested and decided where a person decides, started,
+finished. A run belongs to one owner at a time, by a lease. Each change carries the fence of its lease. The store
+refuses it once another owner has the run. Times are Unix seconds.
 """
 
 from collections.abc import Sequence
@@ -39,9 +39,9 @@ Via = Literal["rest", "websocket", "chat", "cli", "console"]
 class StoredRun:
     """A run that has had an effect, or has asked for one.
 
-    `fingerprint` is the SHA-256 (hex) of what makes two requests the same. `request` is the JSON that the run was
-    begun with, as it reached the agent loop, without any credential; `progress` the JSON of how far it is; `answer`
-    the JSON of the final answer.
+    `fingerprint` is a SHA-256 (hex): equal requests have the same. `request` is the JSON that the run began with, as
+    it reached the agent loop, without any credential. `progress` is the JSON of its progress, `answer` that of the
+    final answer.
     """
 
     id: str
@@ -70,8 +70,8 @@ class StoredRun:
 class StoredStep:
     """One tool call of a run, in the order of `number`; calls that came together have the same `round`.
 
-    `arguments` is canonical JSON, `sha256` the hash of tool and arguments. `result` is the whole text, `shown` what
-    the model was shown of it where that is less.
+    `arguments` is canonical JSON, `sha256` the hash of tool and arguments. `result` is the whole text, `shown` the
+    part that the model was shown where that is less.
     """
 
     run_id: str
@@ -101,7 +101,7 @@ class StoredStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """One call that a person decides on; its id is the code. `edited` are the arguments that the person put instead.
+    """One call that a person decides on; its id is the code. `edited` are the arguments that the person changed it to.
 
     It is bound to the hash of tool and arguments, of the tool's definition, of the policy, and to the caller. Its check
     word is derived from `secret`, which leaves the store in no other form.
@@ -154,7 +154,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskBefore:
-    """A conversation whose user wants to be asked before each call."""
+    """A conversation whose user wants to approve each call."""
 
     id: str
     tenant: str
@@ -166,7 +166,7 @@ class AskBefore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEvent:
-    """Something that happened to a run, in the order of `seq`; `data` is a JSON object."""
+    """One event of a run, in the order of `seq`; `data` is a JSON object."""
 
     tenant: str
     run_id: str
@@ -178,10 +178,10 @@ class RunEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditLine:
-    """One decision about one call, and who made it. `by` and `via` are empty where no person had a say.
+    """One decision about one call, and its author. `by` and `via` are empty where no person decided.
 
-    `event` is `verdict`, `decision`, `started`, `finished`, `granted`, `resolved`, `revoked`, `late`, or what became
-    of an approval that nobody decided on: `expired`, `cancelled`.
+    `event` is `verdict`, `decision`, `started`, `finished`, `granted`, `resolved`, `revoked` or `late`; or the end of
+    an approval without a decision: `expired`, `cancelled`.
     """
 
     tenant: str
@@ -210,7 +210,7 @@ class AuditRow:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """An approval's way from one state to the next."""
+    """An approval's change from one state to the next."""
 
     approval_id: str
     expected: ApprovalState
@@ -219,7 +219,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What is written at once, by the owner of the run. Steps replace those of the same number."""
+    """One change that the owner of the run writes at once. Steps replace those of the same number."""
 
     run: StoredRun
     new: bool = False  # the run is not there yet
@@ -236,7 +236,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionWrite:
-    """What a person decided. `edited` and its hash replace the arguments; `grant` remembers the decision."""
+    """The decision of a person. `edited` and its hash replace the arguments; `grant` remembers the decision."""
 
     approval_id: str
     tenant: str
@@ -259,23 +259,24 @@ DecisionResult = Literal["decided", "same", "other", "expired", "absent", "held"
 
 
 class ConflictError(Exception):
-    """The run has another owner by now, or an approval is not in the state that was expected: nothing was written."""
+    """The error that the run has another owner, or an approval has an unexpected state: nothing was written."""
 
 
 class AskedAlreadyError(ConflictError):
-    """Another run waits for the same call, of the same caller and end user in the same conversation."""
+    """The error that another run waits for the same call, of the same caller and end user in the same conversation."""
 
 
 class Journal(Protocol):
-    """The store's side. Each method is one transaction and raises StoreError when it fails.
+    """The store's side. Each method is one transaction of the store and raises StoreError when it fails.
 
-    A durable `write`, and decisions, `cancel`, `reissue` and what deletes, outlive a power cut once they return.
+    A durable `write`, decisions, `cancel`, `reissue` and all deletions outlive a power cut once they return.
     Approvals that expire, or are cancelled with their run, leave an event `approval.resolved` and an audit line each.
     """
 
     async def write(self, change: Change) -> None:
-        """All of it or nothing; a run that ends cancels its pending and approved approvals. Raises ConflictError,
-        AskedAlreadyError.
+        """Write all of it or nothing. Raises ConflictError, AskedAlreadyError.
+
+        A run that ends cancels its pending and approved approvals.
         """
 
     async def run(self, run_id: str, *, tenant: str) -> StoredRun | None: ...
@@ -289,38 +290,39 @@ class Journal(Protocol):
         after: str | None = None,
         limit: int,
     ) -> Sequence[StoredRun]:
-        """Returns runs without request, progress, answer: newest first, then greatest id; `after`: behind this id."""
+        """Return runs without request, progress, answer: newest first, then greatest id; `after`: behind this id."""
 
     async def runs_like(self, fingerprint: str, *, tenant: str, since_s: float) -> Sequence[StoredRun]:
-        """Those that were touched since then, newest first."""
+        """Return the runs of this fingerprint that were updated since `since_s`, newest first."""
 
     async def runs_with_key(self, idempotency_key: str, *, tenant: str, caller: str) -> Sequence[StoredRun]: ...
 
     async def steps(self, run_id: str, *, tenant: str) -> Sequence[StoredStep]:
-        """In the order of their numbers."""
+        """Return the steps in the order of their numbers."""
 
     async def claim(
         self, *, owner: str, now_s: float, until_s: float, states: Sequence[RunState], run_id: str | None, limit: int
     ) -> Sequence[StoredRun]:
-        """Makes runs in these states that nobody holds the owner's, each with its next fence; as they are then.
+        """Assign runs in these states without a lease to the owner, each with its next fence; return them as changed.
 
-        One that awaits approvals is taken only when none of them is pending.
+        A run that awaits approvals is claimed only when none of them is pending.
         """
 
     async def late(self, step: StoredStep, *, events: Sequence[RunEvent], audit: Sequence[AuditLine]) -> None:
-        """Writes down `step.late`, and nothing else of the step, whoever owns the run by now."""
+        """Write `step.late`, and nothing else of the step, under any owner of the run."""
 
     async def renew(self, *, owner: str, run_ids: Sequence[str], until_s: float) -> Sequence[str]:
-        """Prolongs the leases of these runs; the ids of those that are the owner's still."""
+        """Prolong the leases of these runs; return the ids of those that are still the owner's."""
 
     async def release(self, *, owner: str) -> int:
-        """Gives up all leases of an owner, whose changes are too late from then on; how many there were."""
+        """Give up all leases of an owner, whose changes are too late from then on; return how many there were."""
 
     async def cancel(
         self, run_id: str, *, tenant: str, now_s: float, events: Sequence[RunEvent], audit: Sequence[AuditLine]
     ) -> bool:
-        """Ends a run that has not ended, whoever owns it, with its pending and approved approvals; its owner's next
-        change is a ConflictError. Whether there was one to end.
+        """End a run of any owner, with its pending and approved approvals; return whether it had not ended before.
+
+        Its owner's next change is a ConflictError.
         """
 
     async def approval(self, approval_id: str, *, tenant: str) -> Approval | None: ...
@@ -336,63 +338,59 @@ class Journal(Protocol):
         after: str | None = None,
         limit: int,
     ) -> Sequence[Approval]:
-        """Returns approvals, oldest first; `after`: behind the one of this id, none where there is no such one."""
+        """Return approvals, oldest first; `after`: behind the one of this id, none where there is no such one."""
 
     async def rule(self, write: DecisionWrite) -> tuple[DecisionResult, Approval | None]:
-        """Decides a pending approval, once; the approval as it is afterwards.
+        """Decide a pending approval, once; return the result and the approval as it is afterwards.
 
         The events, the audit lines and the grant of the decision are written only when it is `decided`.
         """
 
     async def rule_all(self, writes: Sequence[DecisionWrite]) -> Sequence[tuple[DecisionResult, Approval | None]]:
-        """The same for several different ones: all of them are decided, or none. In their order."""
+        """Decide several different approvals, all of them or none; return the results in their order."""
 
     async def reissue(self, old_id: str, approval: Approval, *, events: Sequence[RunEvent]) -> bool:
-        """Puts a new approval in the place of a pending one, which is cancelled; False: it was not pending."""
+        """Replace a pending approval, which is cancelled, with a new one; False: it was not pending."""
 
     async def expire(self, *, now_s: float) -> Sequence[Approval]:
-        """Ends the pending approvals whose time is over; those."""
+        """End the pending approvals whose time is over; return them."""
 
     async def grants(self, *, tenant: str, now_s: float, after: str | None = None, limit: int) -> Sequence[Grant]:
-        """Returns grants that have not expired, oldest first; `after`: behind the one of this id, which may
-        have expired, none where there is no such one.
-        """
+        """Return unexpired grants, oldest first; `after`: behind this id, expired or not; none if it is not there."""
 
     async def grant(
         self, *, tenant: str, caller: str, run_id: str, conversation: str | None, sha256: str, now_s: float
     ) -> Grant | None:
-        """The newest for this call in this run or conversation that has not expired."""
+        """Return the newest grant for this call in this run or conversation that has not expired."""
 
     async def grant_by_id(self, grant_id: str, *, tenant: str) -> Grant | None:
-        """Returns the grant of this id, also one that has expired and is not pruned yet."""
+        """Return the grant of this id, also one that has expired and is not pruned yet."""
 
     async def delete_grant(self, grant_id: str, *, tenant: str, audit: Sequence[AuditLine]) -> bool:
-        """Whether there was one; the lines are written if there was."""
+        """Delete a grant; return whether there was one. The lines are written if there was."""
 
     async def ask_before(self, ask: AskBefore) -> None:
-        """From now on every call in this conversation needs approval; said again, it ends later and keeps its id."""
+        """Require approval of every call in this conversation from now on; a repeat ends later and keeps its id."""
 
     async def asks(self, *, tenant: str, now_s: float, after: str | None = None, limit: int) -> Sequence[AskBefore]:
-        """Returns asks that have not expired, oldest first; `after`: behind the one of this id, which may
-        have expired, none where there is no such one.
-        """
+        """Return unexpired asks, oldest first; `after`: behind this id, expired or not; none if it is not there."""
 
     async def ask(self, *, tenant: str, caller: str, conversation: str, now_s: float) -> AskBefore | None:
-        """Returns the ask of this conversation unless it has expired."""
+        """Return the ask of this conversation unless it has expired."""
 
     async def ask_by_id(self, ask_id: str, *, tenant: str) -> AskBefore | None:
-        """Returns the ask of this id, also one that has expired and is not pruned yet."""
+        """Return the ask of this id, also one that has expired and is not pruned yet."""
 
     async def delete_ask(self, ask: AskBefore, *, audit: Sequence[AuditLine]) -> bool:
-        """Whether it was there; the lines are written if it was."""
+        """Delete an ask; return whether it was there. The lines are written if it was."""
 
     async def events(
         self, *, after: int, tenant: str | None = None, run_id: str | None = None, limit: int
     ) -> Sequence[RunEvent]:
-        """In order, from behind `after`."""
+        """Return events in order, from behind `after`."""
 
     async def last_event(self) -> int:
-        """The highest `seq` so far, 0 at first."""
+        """Return the highest `seq` so far, 0 at first."""
 
     async def audit(self, *, after: int, limit: int) -> Sequence[AuditRow]:
-        """In order, from behind `after`."""
+        """Return audit lines in order, from behind `after`."""

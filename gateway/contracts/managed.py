@@ -1,4 +1,4 @@
-"""A service whose server the gateway starts and stops, and how it is: what a fleet of services asks of each."""
+"""The protocol of a service whose server the gateway starts and stops, and its status."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from gateway.contracts.tools import ServiceSource
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceStatus:
-    """How a service is, for its operator. `error` is the last thing that went wrong, in words."""
+    """The status of a service, for its operator. `error` describes the last failure."""
 
     state: ServiceState
     since_s: float  # Unix time
@@ -27,23 +27,26 @@ class ManagedService(ServiceSource, Protocol):
     """A service that is started and stopped, and comes back by itself when it fails."""
 
     def start(self) -> None:
-        """Connects in the background. Idempotent."""
+        """Connect in the background. Idempotent."""
         ...
 
     async def stop(self) -> None:
-        """Returns once nothing of it runs any more. Idempotent; `start` may follow."""
+        """Stop the service, and return once nothing of it runs any more. Idempotent; `start` may follow."""
         ...
 
     def condition(self) -> ServiceStatus: ...
 
     def definitions(self) -> Mapping[str, str]:
-        """The SHA-256 (hex) of the definition of each of its tools, as of its last listing."""
+        """Return the SHA-256 (hex) of the definition of each of its tools, as of its last listing."""
         ...
 
     def accept(self, pins: Mapping[str, str]) -> None:
-        """What was accepted, by tool: one whose definition is another one is `changed`; one without a pin is not."""
+        """Set the accepted definitions, by tool.
+
+        A tool with another definition is `changed`. A tool without a pin is not.
+        """
         ...
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """`changed` is called after each change of its condition or its definitions."""
+        """Call `changed` after each change of its condition or its definitions."""
         ...

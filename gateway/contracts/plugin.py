@@ -1,4 +1,4 @@
-"""What a plugin exports, and what it is built with.
+"""The exports of a plugin, and the host that it is built with.
 
 A plugin is a file or a folder that exports `PLUGIN = Plugin(Config, build)`: `plugins/stages/NAME.py` is `use: NAME` in
 a chain, `plugins/tools/NAME.py` a tool, `plugins/assessors/NAME.py` an assessor, `plugins/stores/NAME.py` a store.
@@ -26,7 +26,7 @@ class LoopLimits:
 
 
 class Runs(Protocol):
-    """What runs agent loops."""
+    """The part of the gateway that runs agent loops."""
 
     def stage(self, limits: LoopLimits) -> Stage: ...
 
@@ -35,25 +35,28 @@ class Tools(Protocol):
     """The tools of the running configuration."""
 
     def offered(self, exchange: Exchange) -> Sequence[ToolSpec]:
-        """Those that this request may use, built-in and of plugins, without those of services; in a fixed order."""
+        """Return the tools that this request may use, built-in and of plugins, without those of services.
+
+        Their order is fixed.
+        """
         ...
 
     def services(self) -> Sequence[Service]: ...
 
     @property
     def version(self) -> str:
-        """Changes whenever any definition does."""
+        """Return a text that changes whenever any definition does."""
         ...
 
 
 class Prompts(Protocol):
-    """Base prompts: the configured ones, which are everybody's, and the stored ones of each tenant."""
+    """Base prompts: the configured ones, which every tenant has, and the stored ones of each tenant."""
 
     async def text(self, prompt_id: str, *, tenant: str) -> str | None: ...
 
     @property
     def version(self) -> int:
-        """Changes whenever any stored prompt does."""
+        """Return a number that changes whenever any stored prompt does."""
         ...
 
 
@@ -61,11 +64,11 @@ class Counters(Protocol):
     """Counts of the context lane (docs/operations.md names them)."""
 
     def count(self, name: str, by: int = 1, /, **labels: str) -> None:
-        """Adds to the counter `gateway_<name>_total`."""
+        """Add to the counter `gateway_<name>_total`."""
         ...
 
     def observe(self, name: str, value: float, **labels: str) -> None:
-        """Adds a value to the histogram `gateway_<name>`."""
+        """Add a value to the histogram `gateway_<name>`."""
         ...
 
 
@@ -73,12 +76,12 @@ class Clock(Protocol):
     def monotonic(self) -> float: ...
 
     def time(self) -> float:
-        """Unix time in seconds."""
+        """Return Unix time in seconds."""
         ...
 
 
 class Host(Protocol):
-    """What plugins are built with."""
+    """The parts of the gateway that plugins are built with."""
 
     @property
     def tools(self) -> Tools: ...
@@ -107,7 +110,7 @@ BuiltT = TypeVar("BuiltT", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Plugin(Generic[ConfigT, BuiltT]):
-    """What a plugin file exports as PLUGIN: the pydantic model of its `with:`, and what makes one."""
+    """The export PLUGIN of a plugin file: the pydantic model of its `with:`, and the function that builds it."""
 
     config: type[ConfigT]
     build: Callable[[ConfigT, Host], BuiltT]
@@ -116,7 +119,7 @@ class Plugin(Generic[ConfigT, BuiltT]):
 
 @dataclass(frozen=True, slots=True)
 class EnhancedPrompt:
-    """A system prompt ready to send: the part that can be cached, and for how many seconds it still holds."""
+    """A system prompt ready to send: the part that can be cached, and for how many seconds it is still valid."""
 
     text: str
     max_age_s: float
@@ -128,5 +131,5 @@ class Enhancer(Protocol):
     """A stage that can show what it would put in front of every request (GET /v1/system-prompts/{id}/enhanced)."""
 
     async def enhanced(self, prompt_id: str, *, tenant: str) -> EnhancedPrompt | None:
-        """None: there is no such prompt."""
+        """Return the enhanced prompt; None: there is no such prompt."""
         ...

@@ -1,4 +1,4 @@
-"""The parameter `risk_level` that every tool has besides its own: name, levels, and what models are told of it."""
+"""The parameter `risk_level` that every tool has besides its own: name, levels, and its description for models."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,22 +19,25 @@ MEANING: Final = (
 
 
 def schema() -> dict[str, Any]:
-    """The parameter in a JSON Schema."""
+    """Return the parameter in a JSON Schema."""
     return {"type": "string", "enum": list(LEVELS), "description": MEANING}
 
 
 def normal(level: object) -> object:
-    """A text without its outer white space and case, everything else as it is: raising counts in any spelling."""
+    """Return a text stripped and in lower case, everything else as it is: raising counts in any spelling."""
     return level.strip().lower() if isinstance(level, str) else level
 
 
 def resembles(name: str) -> bool:
-    """`riskLevel`, `risk-level`, `RISK LEVEL`: what a model writes that means risk_level."""
+    """Return whether a model means risk_level by this name: `riskLevel`, `risk-level`, `RISK LEVEL`."""
     return len(name) <= 20 and "".join(filter(str.isalpha, name)).lower() == "risklevel"
 
 
 def level_beside(*holders: Mapping[str, object]) -> object:
-    """The level that these objects of a call hold beside its arguments; None: none. The strictest of several counts."""
+    """Return the level that these objects of a call have beside its arguments; None: none.
+
+    The strictest of several counts.
+    """
     levels = [value for holder in holders for name, value in holder.items() if resembles(name)]
     raised = (level for level in levels if normal(level) in RAISED)
     invalid = (level for level in levels if level not in (None, "", *LEVELS))
@@ -49,7 +52,7 @@ Basis = Literal["operator", "llm", "whitelist", "default", "invalid", "malformed
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is to happen with a call, on which basis, by which rule; `reason` is one sentence for a person."""
+    """The judgement of a call, its basis and its rule; `reason` is one sentence for a person."""
 
     decision: Action
     basis: Basis
@@ -58,10 +61,10 @@ class Verdict:
 
 
 class RiskAssessor(Protocol):
-    """Judges the arguments of one tool where neither the operator nor the model has decided (requirement risk-gate).
+    """The judge of one tool's arguments, where neither operator nor model has decided (requirement risk-gate).
 
-    Returns auto (basis whitelist) for what is known to be harmless, confirm (basis default) for everything else, and
-    never raises for any JSON object; one that does raise counts as confirm.
+    It returns auto (basis whitelist) for calls that are known to be harmless, confirm (basis default) for all others.
+    It never raises for any JSON object. An assessor that does raise counts as confirm.
     """
 
     def assess(self, arguments: Json) -> Verdict: ...

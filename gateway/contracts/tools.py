@@ -32,8 +32,8 @@ class ToolSpec:
 class ToolCall:
     """One call that the model asks for; `arguments` without `risk_level`.
 
-    `harmless`: it runs because it was judged to be harmless, and for no other reason. A source that can hold the call
-    to that does: it fails instead of having an effect.
+    `harmless`: it runs because it was judged to be harmless, and for no other reason. A source that can enforce this
+    does so: the call fails instead of having an effect.
     """
 
     id: str
@@ -45,25 +45,25 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool said. A failure is a result, too (`ok=False`): the model reads it and goes on."""
+    """The result of a tool. A failure is a result, too (`ok=False`): the model reads it and goes on."""
 
     content: str
     ok: bool = True
 
 
 class ToolSource(Protocol):
-    """Where tools come from: a built-in, a plugin, an MCP server. `call` ends its effects when it is cancelled."""
+    """A source of tools: a built-in, a plugin, an MCP server. `call` ends its effects when it is cancelled."""
 
     async def list_tools(self) -> Sequence[ToolSpec]: ...
 
     async def refusal(self, call: ToolCall, exchange: Exchange) -> str | None:
-        """What is wrong with a call that nobody must even be asked about; None: it may be judged."""
+        """Return the error of a call that can never succeed, before a person is asked; None: it may be judged."""
         ...
 
     async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult: ...
 
     async def close(self) -> None:
-        """Idempotent."""
+        """Close the source. Idempotent."""
         ...
 
 
@@ -72,7 +72,7 @@ class Binder(ToolSource, Protocol):
     """A source with an argument in a language of its own, in which the values of a workflow must stay values."""
 
     def bound(self, arguments: Json, values: Mapping[str, Mapping[str, object]]) -> Json:
-        """Returns the arguments of a workflow's step with its references (`gateway.workflows.templates`) replaced.
+        """Return the arguments of a workflow's step with its references (`gateway.workflows.templates`) replaced.
 
         Raises ValueError, with the reason, for a reference that stands where no value can.
         """
@@ -84,7 +84,7 @@ class CheckedSource(ToolSource, Protocol):
     """A source whose calls need something of the machine, which may not be there."""
 
     async def obstacle(self) -> str | None:
-        """Returns why every call of it fails on this machine, with the operator's next step; None: calls can run."""
+        """Return why every call of it fails on this machine, with the operator's next step; None: calls can run."""
         ...
 
 
@@ -92,7 +92,7 @@ class CheckedSource(ToolSource, Protocol):
 class Service:
     """A tool service (an MCP server) as the intent layer sees it; `tools` maps tool names to one-line descriptions.
 
-    `changed` are the tools that are not what they were when they were accepted.
+    `changed` are the tools whose definition differs from the accepted one.
     """
 
     name: str
@@ -111,20 +111,20 @@ class ServiceSource(ToolSource, Protocol):
     """
 
     def service(self) -> Service:
-        """As it is now."""
+        """Return the service as it is now."""
         ...
 
     def spec(self, tool: str) -> ToolSpec | None:
-        """The definition of a tool of a running service, by the service's own name for it."""
+        """Return the definition of a tool of a running service, by the service's own name for it."""
         ...
 
 
 @runtime_checkable
 class Examiner(ToolSource, Protocol):
-    """A source whose engine can judge a call: it reads the call as it would run it, and runs nothing of it."""
+    """A source whose engine can judge a call: it parses the call as it would run it, and runs nothing of it."""
 
     async def examine(self, call: ToolCall, exchange: Exchange) -> Verdict | None:
-        """Returns the engine's doubt about a call that its assessor holds harmless; None: the engine agrees.
+        """Return the engine's doubt about a call that its assessor judged harmless; None: the engine agrees.
 
         An exception, or more than a few seconds, counts as a doubt.
         """
@@ -142,7 +142,7 @@ _FOREIGN = re.compile("[^A-Za-z0-9_-]")
 
 
 def model_name(name: str) -> str:
-    """`name` as models write it: `a.b` is `a__b`, and what cannot be written so gets 8 hex digits to stay unique."""
+    """Return `name` as models write it: `a.b` is `a__b`; other names get 8 hex digits to stay unique."""
     plain = name.replace(".", "__")
     if _PLAIN.fullmatch(plain):
         return plain

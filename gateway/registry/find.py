@@ -1,6 +1,7 @@
-"""From `use:` and `with:` to a built plugin: the file's name is the plugin's; a dotted name is an installed module.
+"""The lookup from `use:` and `with:` to a built plugin: a file's name is the plugin's; a dotted name is a module.
 
-A file is one of ours, or one of the operator's folder; of the latter only those are imported that are used.
+The module is an installed one. A file is one of ours, or one of the operator's folder. Of the latter only those that
+the configuration uses are imported.
 """
 
 import importlib
@@ -56,7 +57,7 @@ class PluginProblem(Exception):  # noqa: N818  (a problem of the operator's file
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """Where the configuration uses a plugin; `is_key`: by the name of an entry instead of a `use:`."""
+    """One use of a plugin in the configuration; `is_key`: by the name of an entry instead of a `use:`."""
 
     kind: Kind
     name: str
@@ -66,7 +67,7 @@ class _Use:
 
 @dataclass(frozen=True, slots=True)
 class _Finding:
-    """Something about a `with:` that its plugin does not take; `path` is within it."""
+    """One fault of a `with:` that its plugin does not accept; `path` is within it."""
 
     path: KeyPath
     message: str
@@ -74,7 +75,7 @@ class _Finding:
 
 
 def find_plugin(kind: Kind, name: str, *, folder: Path | None = None) -> Plugin[Any, Any]:
-    """The plugin: one of ours, one of the operator's `folder`, or an installed module. Raises PluginProblem."""
+    """Return the plugin: one of ours, one of the operator's `folder`, or an installed module. Raises PluginProblem."""
     own = _own_file(kind, name, folder)
     if own is not None and name in _taken(kind):
         raise PluginProblem(("use",), _clash(own, _file_of_ours(kind, name)))
@@ -98,13 +99,13 @@ def find_plugin(kind: Kind, name: str, *, folder: Path | None = None) -> Plugin[
 
 
 def plugin_names(kind: Kind) -> list[str]:
-    """Ours: those that stand beside each other in `plugins/KIND/`."""
+    """Return the names of our plugins in `plugins/KIND/`, sorted."""
     package = importlib.import_module(f"{PACKAGE}.{kind}")
     return sorted(module.name for module in pkgutil.iter_modules(package.__path__))
 
 
 def _taken(kind: Kind) -> set[str]:
-    """The names that no plugin of the operator's may have."""
+    """Return the names that no plugin of the operator's may have."""
     return {*plugin_names(kind), *(name for k, name in _ELSEWHERE if k == kind)}
 
 
@@ -119,12 +120,12 @@ def _file_of_ours(kind: Kind, name: str) -> Path:
 
 
 def _home() -> Path:
-    """Where ours stand."""
+    """Return the folder of our plugins."""
     return Path(next(iter(importlib.import_module(PACKAGE).__path__)))
 
 
 def _is_own(folder: Path) -> bool:
-    """Whether it is a folder of the operator's: in a checkout it may be ours."""
+    """Return whether it is a folder of the operator's: in a checkout it may be ours."""
     try:
         return not folder.samefile(_home())
     except OSError:
@@ -132,7 +133,7 @@ def _is_own(folder: Path) -> bool:
 
 
 def _own_file(kind: Kind, name: str, folder: Path | None) -> Path | None:
-    """The operator's file of this name, if there is one; whatever it is."""
+    """Return the operator's file of this name, of any file type; None: there is none."""
     if folder is None or "." in name or not _is_own(folder):
         return None
     file = file_of(folder, kind, name)
@@ -140,7 +141,7 @@ def _own_file(kind: Kind, name: str, folder: Path | None) -> Path | None:
 
 
 def _module(kind: Kind, name: str, file: Path, folder: Path | None) -> ModuleType:
-    """Return the module of the operator's plugin that begins with `file`. Raises whatever its code does."""
+    """Return the module of the operator's plugin that begins with `file`. Raises every exception of its code."""
     assert folder is not None
     return load(file, folder=folder, name=f"{PACKAGE}.{kind}.{name}")
 
@@ -166,7 +167,7 @@ def _shown_module(name: str | None) -> str:
 
 
 def _named(name: str, own: Path | None, error: BaseException) -> str:
-    """A plugin by its name, and the operator's by the line of the file that failed."""
+    """Return a plugin's name; for the operator's, also the file and line that failed."""
     if own is None:
         return repr(name)
     frames = traceback.extract_tb(error.__traceback__)
@@ -181,9 +182,9 @@ def _named(name: str, own: Path | None, error: BaseException) -> str:
 def build_plugin(
     kind: Kind, name: str, settings: Mapping[str, object], host: Any, *, folder: Path | None = None
 ) -> Any:
-    """The plugin, built for `host` (contracts.Host; None for a store, which needs none).
+    """Return the plugin, built for `host` (contracts.Host; None for a store, which needs none).
 
-    Raises PluginProblem for a configuration that it does not take, first problem first.
+    Raises PluginProblem with the first problem of a configuration that the plugin does not accept.
     """
     plugin = find_plugin(kind, name, folder=folder)
     try:
@@ -198,7 +199,7 @@ def build_plugin(
 
 
 def check_plugins(document: Document) -> None:
-    """Notes every plugin that is not there and every `with:` that its plugin does not take, each at its place."""
+    """Report every missing plugin and every `with:` that its plugin does not accept, each at its place."""
     folder = _folder(document)
     clashing = set(_check_clashes(document, folder)) if folder is not None else set()
     for use in _uses(document):
@@ -218,7 +219,7 @@ def check_plugins(document: Document) -> None:
 
 
 def _folder(document: Document) -> Path | None:
-    """Where the configuration says that the operator's plugins are; None: that is no path, which is said already."""
+    """Return the configured folder of the operator's plugins; None: it is no path, which is reported already."""
     value = document.get(*FOLDER)
     try:
         folder = parse_path(Plugins.model_fields["folder"].default if value is None else value, document.folder)
@@ -230,7 +231,7 @@ def _folder(document: Document) -> Path | None:
 
 
 def _check_clashes(document: Document, folder: Path) -> Iterator[tuple[Kind, str]]:
-    """Names that the operator's plugins share with ours, used or not: each would be in the other's way."""
+    """Report and yield the names that the operator's plugins share with ours, used or not: they conflict."""
     for kind in OWN_KINDS:
         for name in sorted(set(names_in(folder, kind)) & _taken(kind)) if _is_own(folder) else ():
             document.complain(FOLDER, _clash(file_of(folder, kind, name), _file_of_ours(kind, name)))
@@ -238,7 +239,7 @@ def _check_clashes(document: Document, folder: Path) -> Iterator[tuple[Kind, str
 
 
 def _uses(document: Document) -> Iterator[_Use]:
-    """Names that cannot be names are left out: that is said of them already."""
+    """Yield the uses of plugins. Invalid names are left out: they are reported already."""
     for path in document.matches("chains", "*", "*"):
         if _is_name(name := document.get(*path, "use")):
             yield _Use("stages", name, path)
@@ -274,7 +275,7 @@ def _check_settings(
 
 
 def _problems(error: ValidationError, config: type[BaseModel], settings: Mapping[str, object]) -> list[_Finding]:
-    """What pydantic found, in the words of a configuration file; never with a value, which could be a secret."""
+    """Return pydantic's findings, in the terms of a configuration file; never with a value, which could be a secret."""
     return [_finding(details, config, settings) for details in error.errors(include_url=False)]
 
 
@@ -292,7 +293,7 @@ def _finding(details: ErrorDetails, config: type[BaseModel], settings: Mapping[s
 
 
 def _path_within(node: object, loc: Sequence[str | int]) -> KeyPath:
-    """`loc` as far as it is a path in the file: pydantic adds marks of its own, such as the member of a union."""
+    """Return `loc` as far as it is a path in the file: pydantic adds its own parts, such as the member of a union."""
     path: list[str | int] = []
     for part in loc:
         entries = dict(enumerate(node)) if isinstance(node, list | tuple) else node
@@ -316,7 +317,7 @@ def _unknown_key(path: KeyPath, config: type[BaseModel]) -> str:
 
 
 def _fields(section: object) -> dict[str, object]:
-    """The keys of a pydantic model and their types; of anything else, none."""
+    """Return the keys of a pydantic model and their types; of anything else, none."""
     if not isinstance(section, type) or not issubclass(section, BaseModel):
         return {}
     return {field.alias or name: field.annotation for name, field in section.model_fields.items()}

@@ -44,7 +44,7 @@ def load(file: Path, *, folder: Path, name: str) -> ModuleType:
     """Return the module of the plugin that begins with `file`, beneath `folder`, as a module named `name@...`.
 
     The same sources are the same module, so the plugin that was checked is the plugin that is built. Raises
-    UnsafePluginError, and whatever the plugin's code raises.
+    UnsafePluginError, and every exception of the plugin's code.
     """
     sources = _sources(file, folder=folder)
     digest = hashlib.sha256()
@@ -76,7 +76,7 @@ def _sources(file: Path, *, folder: Path) -> dict[Path, bytes]:
 
 
 class _Source(SourceLoader):
-    """Runs source that was read already; without facts about its file Python neither reads nor writes a `.pyc`."""
+    """The loader of source that was read already; without facts about its file Python uses no `.pyc`."""
 
     def __init__(self, file: Path, source: bytes) -> None:
         self._file = file
@@ -92,7 +92,7 @@ class _Source(SourceLoader):
 
 
 class _Finder(MetaPathFinder):
-    """Finds the modules of plugins that were loaded, by their names and no others."""
+    """The finder of the modules of loaded plugins, by their names and no others."""
 
     def __init__(self) -> None:
         self._sources: dict[str, tuple[Path, bytes]] = {}

@@ -1,4 +1,4 @@
-"""Modules that plugins imported by names of before: they work for one minor version more, and warn."""
+"""The former names of modules that plugins imported: they work for one minor version more, and warn."""
 
 import importlib
 import sys
@@ -40,7 +40,7 @@ MOVED: Final[dict[str, tuple[str, ...]]] = {
 
 
 class _Moved(MetaPathFinder, Loader):
-    """Finds what is nowhere else: it stands behind all other finders."""
+    """The finder of moved modules: it stands behind all other finders."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -67,6 +67,6 @@ class _Moved(MetaPathFinder, Loader):
 
 
 def install() -> None:
-    """Lets modules be imported by their old names. Idempotent."""
+    """Let modules be imported by their old names. Idempotent."""
     if not any(isinstance(finder, _Moved) for finder in sys.meta_path):
         sys.meta_path.append(_Moved())

@@ -1,4 +1,4 @@
-"""What a workflow is: typed parameters, and steps in order without branches, as its file defines them."""
+"""The definition of a workflow in its file: typed parameters, and steps in order without branches."""
 
 import re
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ WorkflowName = Annotated[str, Value(kind="name", parse=parse_workflow_name)]
 
 
 class Parameter(Section):
-    """What a user gives a workflow."""
+    """One parameter that a user gives a workflow."""
 
     type: Literal["string", "integer", "number", "boolean", "array", "object"] = Field(
         default="string", description="JSON type of the value."
@@ -35,7 +35,7 @@ class Parameter(Section):
     enum: tuple[object, ...] | None = Field(default=None, description="The only values that it may have.")
 
     def schema_of(self, name: str) -> JsonObject:
-        """JSON Schema (draft 2020-12)."""
+        """Return the JSON Schema (draft 2020-12) of the parameter."""
         schema: JsonObject = {"type": self.type, "title": name.replace("_", " ").replace("-", " ").capitalize()}
         for key, value in (("description", self.description), ("default", self.default)):
             if value is not None:
@@ -54,7 +54,7 @@ class Step(Section):
 
 
 class Workflow(Section):
-    """One workflow, as its file defines it and as its runs keep it."""
+    """One workflow, as its file defines it and as its runs store it."""
 
     name: WorkflowName = Field(description="Name, and the word behind `/` in a chat.")
     category: Label = Field(default="general", description="Group in the list of workflows.")
@@ -63,7 +63,7 @@ class Workflow(Section):
     steps: tuple[Step, ...] = Field(description="What it does, in order.")
 
     def schema(self) -> JsonObject:  # type: ignore[override]  # pydantic's own is deprecated since 2.0
-        """The JSON Schema of its parameters, for a form and for checking them."""
+        """Return the JSON Schema of its parameters, for a form and for checking them."""
         return {
             "type": "object",
             "title": self.name,
@@ -74,5 +74,5 @@ class Workflow(Section):
         }
 
     def definition(self) -> JsonObject:
-        """The workflow as JSON; `Workflow.model_validate` makes one of it again."""
+        """Return the workflow as JSON; `Workflow.model_validate` turns it into a workflow again."""
         return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)

@@ -30,17 +30,17 @@ _KINDS = ("tool", "model", "prompt")
 
 @dataclass(frozen=True, slots=True)
 class FoundWorkflows:
-    """The workflows of a folder by name, in the order of their names, and what its operator should know."""
+    """The workflows of a folder by name, in the order of their names, and warnings for its operator."""
 
     workflows: Mapping[str, Workflow]
     warnings: tuple[str, ...] = ()
 
 
 def load_workflows(section: Workflows) -> FoundWorkflows:
-    """The workflows of the folder. Raises ConfigError with everything that is wrong in it.
+    """Return the workflows of the folder. Raises ConfigError with every problem in it.
 
-    In the folder that nobody named, a file that is not safe to use, or that is another program's, is left out with a
-    warning: a checkout that its group may write, or that has such a folder, must not keep the gateway from starting.
+    In the default folder, a file that is not safe to use, or that is another program's, is left out with a warning.
+    A checkout that its group may write, or that has such a folder, must not prevent the gateway from starting.
     """
     folder, is_named = section.folder, "folder" in section.model_fields_set
     problems: list[Problem] = []
@@ -93,7 +93,7 @@ def _files_in(folder: Path, problems: list[Problem], *, is_named: bool) -> list[
 
 
 def _read(file: Path, content: bytes) -> tuple[Document, Workflow | None]:
-    """The file with what is wrong with it, and the workflow as far as it is one."""
+    """Return the file with its problems, and its workflow; None: it is not a valid one."""
     text, problem = "", None
     if len(content) > MAX_FILE_BYTES:
         problem = f"the file is larger than {MAX_FILE_BYTES} bytes: a workflow is a short text"
@@ -123,7 +123,7 @@ def _read(file: Path, content: bytes) -> tuple[Document, Workflow | None]:
     return document, workflow
 
 
-# The rules read the tree, so that they speak even when single values are wrong.
+# The rules read the tree, so they report problems even when single values are wrong.
 
 
 def _check_name(document: Document) -> None:
@@ -154,7 +154,7 @@ def _check_parameters(document: Document) -> None:
 
 
 def _fits(value: object, schema: Mapping[str, object]) -> bool:
-    """Where schema or value are none, everything fits: that is told already."""
+    """Return whether the value fits; an invalid schema or value counts as fitting: that is reported already."""
     from jsonschema_rs import is_valid  # 2 MB for those who have workflows
 
     try:
@@ -198,7 +198,7 @@ def _check_kind(document: Document, path: KeyPath) -> None:
 
 
 def _texts(document: Document, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
-    """The texts of a step in which references count."""
+    """Yield the texts of a step in which references count."""
     pending: list[KeyPath] = [(*path, "prompt"), (*path, "model"), (*path, "with")]
     while pending:
         place = pending.pop()

@@ -12,7 +12,7 @@ _CALL = re.compile(r"\s*+/([a-z][a-z0-9_-]{0,63}+)(?!\S)")
 
 
 def parameters_of(workflow: Workflow, given: Json) -> Json:
-    """The parameters of a run, with defaults. Raises GatewayError (invalid_parameters)."""
+    """Return the parameters of a run, with defaults. Raises GatewayError (invalid_parameters)."""
     try:
         return checked(given, workflow.schema())
     except ParameterError as error:
@@ -20,12 +20,12 @@ def parameters_of(workflow: Workflow, given: Json) -> Json:
 
 
 def workflow_usage(workflow: Workflow, parameters: Json) -> Json:
-    """`contracts.Exchange.workflow`: a run keeps its workflow as it was."""
+    """Return the value of `contracts.Exchange.workflow`: a run stores its workflow as it was."""
     return {"definition": workflow.definition(), "parameters": parameters}
 
 
 def workflow_call_in(text: str, workflows: Mapping[str, Workflow]) -> tuple[Workflow, Json] | None:
-    """The workflow that a chat message calls, `/name` being its first word, with its parameters; None: it calls none.
+    """Return the workflow that a chat message calls with its first word `/name`, and its parameters; None: no call.
 
     Raises GatewayError (invalid_parameters).
     """

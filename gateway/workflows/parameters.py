@@ -1,4 +1,4 @@
-"""The parameters of a workflow, from JSON or from what a user writes behind its name: typed, checked, with defaults.
+"""The parameters of a workflow, from JSON or from a user's text behind its name: typed, checked, with defaults.
 
 A schema here is a JSON Schema of type object whose properties have a `type`, and maybe `default` and `enum`. Each error
 names its parameter and never repeats a value. Time is linear in the text.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-#: Problems told, and choices named, at once.
+#: Problems reported, and choices named, at once.
 PROBLEMS_LIMIT: Final = 5
 CHOICES_LIMIT: Final = 20
 _NAME_CHARS = 64
@@ -43,7 +43,7 @@ _ABSENT = object()
 
 
 class ParameterError(ValueError):
-    """Parameters do not fit; the text names each, `name` is the first."""
+    """The error of parameters that do not fit; the text names each, `name` is the first."""
 
     def __init__(self, name: str, *problems: str) -> None:
         super().__init__(" ".join(problems))
@@ -51,7 +51,7 @@ class ParameterError(ValueError):
 
 
 def checked(given: Json, schema: Json) -> Json:
-    """The parameters in the order of the schema, with its defaults. Raises ParameterError."""
+    """Return the parameters in the order of the schema, with its defaults. Raises ParameterError."""
     from jsonschema_rs import validator_for  # 2 MB for those who have workflows
 
     properties: Mapping[str, Json] = schema["properties"]
@@ -70,7 +70,7 @@ def checked(given: Json, schema: Json) -> Json:
 
 
 def converted(written: Mapping[str, str], schema: Json) -> Json:
-    """Parameters that were written as texts, with their types. Raises ParameterError; `checked` comes behind it."""
+    """Convert parameters that were written as texts to their types. Raises ParameterError. Call `checked` after it."""
     properties: Mapping[str, Json] = schema["properties"]
     found = {}
     for name, text in written.items():
@@ -85,7 +85,7 @@ def converted(written: Mapping[str, str], schema: Json) -> Json:
 
 
 def read_arguments(text: str, schema: Json) -> Json:
-    """The parameters in what a user wrote behind the name of a workflow. Raises ParameterError.
+    """Return the parameters in a user's text behind the name of a workflow. Raises ParameterError.
 
     `name=value` pairs stand in front of all other text or behind it; values with spaces are in quotes, in which a
     backslash stands before a quote or a backslash. The other text is the value of the first required string without
@@ -104,7 +104,7 @@ def read_arguments(text: str, schema: Json) -> Json:
 
 
 def _taken_apart(text: str, properties: Mapping[str, Json]) -> tuple[list[tuple[str, str]], str]:
-    """The pairs in front and behind, and the text between them as it is."""
+    """Return the pairs in front and behind, and the text between them as it is."""
     leading: list[tuple[str, str]] = []
     trailing: list[tuple[str, str]] = []
     begin = end = -1
@@ -131,7 +131,7 @@ def _value_of(pair: re.Match[str]) -> str:
 
 
 def _taker(rest: str, written: Mapping[str, str], schema: Json) -> str:
-    """The parameter that takes the text between the pairs. Raises ParameterError."""
+    """Return the name of the parameter that takes the text between the pairs. Raises ParameterError."""
     properties: Mapping[str, Json] = schema["properties"]
     free = [name for name in properties if name not in written]
     strings = [name for name in free if properties[name]["type"] == "string"]
@@ -147,7 +147,7 @@ def _taker(rest: str, written: Mapping[str, str], schema: Json) -> str:
 
 
 def _problem(error: "ValidationError", properties: Mapping[str, Json]) -> tuple[str, str]:
-    """The parameter, and what is wrong with it; never its value."""
+    """Return the name of the parameter, and its problem; never its value."""
     from jsonschema_rs import ValidationErrorKind
 
     kind = error.kind

@@ -1,8 +1,8 @@
-"""The texts of a workflow's steps, and what the references in them stand for.
+"""The texts of a workflow's steps, and the values of the references in them.
 
-Rule 1: `{{params.x}}` and `{{steps.x}}` are references; everything else is literal, whoever wrote it.
-Rule 2: what is put in is never looked at again.
-Rule 3: time and memory are linear in the text and in what comes out of it, which has a limit.
+Rule 1: `{{params.x}}` and `{{steps.x}}` are references; everything else is literal, whatever its source.
+Rule 2: an inserted value is never searched for references.
+Rule 3: time and memory are linear in the text and in the output, which has a limit.
 """
 
 import json
@@ -22,19 +22,19 @@ _ABSENT = object()
 
 
 class TooLongError(ValueError):
-    """What references bring in is too long altogether."""
+    """The error that the values of references are too long altogether."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """`{{params.x}}` or `{{steps.x}}`."""
+    """A reference: `{{params.x}}` or `{{steps.x}}`."""
 
     kind: Kind
     name: str
 
 
 def references(template: object) -> Iterator[Reference]:
-    """Those in the texts of a JSON value (not in its keys), in order."""
+    """Yield the references in the texts of a JSON value (not in its keys), in order."""
     match template:
         case str():
             for found in _REFERENCE.finditer(template):
@@ -48,10 +48,10 @@ def references(template: object) -> Iterator[Reference]:
 
 
 def render_template(template: object, values: Values, *, limit_chars: int = FILLED_CHARS) -> object:
-    """A JSON value with the references in its texts (not in its keys) replaced once.
+    """Return a JSON value with the references in its texts (not in its keys) replaced once.
 
-    A reference that is the whole text becomes the value itself; what it stands for being absent, so is the key or the
-    item. Raises TooLongError.
+    A reference that is the whole text becomes the value itself. If that value is absent, so is the key or the item.
+    Raises TooLongError.
     """
     value = _Filling(values, limit_chars).value(template)
     return None if value is _ABSENT else value
@@ -59,7 +59,7 @@ def render_template(template: object, values: Values, *, limit_chars: int = FILL
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What a reference in a text stands for; `text` is empty if it is absent."""
+    """The value of a reference in a text; `text` is empty if it is absent."""
 
     name: str  # as it was written: `params.x`
     value: object
@@ -68,7 +68,7 @@ class Value:
 
 
 def pieces(template: str, values: Values, *, limit_chars: int = FILLED_CHARS) -> list[str | Value]:
-    """Returns the literal texts of a template and the values between them, in order. Raises TooLongError."""
+    """Return the literal texts of a template and the values between them, in order. Raises TooLongError."""
     return list(_Filling(values, limit_chars).pieces(template))
 
 
@@ -79,9 +79,9 @@ Writer: TypeAlias = Callable[[Sequence[str | Value]], str]
 def filled_object(
     template: Mapping[str, object], values: Values, *, writers: Mapping[str, Writer] | None = None
 ) -> dict[str, object]:
-    """`filled`, for the arguments of a tool; those in `writers` are written by these unless they are one reference.
+    """Return the arguments of a tool as `render_template` does; a writer of `writers` writes the argument of its name.
 
-    Raises TooLongError, and what the writers raise.
+    An argument that is one reference needs no writer. Raises TooLongError, and every exception of the writers.
     """
     whole = render_template(template, values)
     assert isinstance(whole, dict)
@@ -93,12 +93,12 @@ def filled_object(
 
 
 def filled_text(template: str, values: Values, *, limit_chars: int = FILLED_CHARS) -> str:
-    """A text with its references replaced once, by texts; what is absent is empty. Raises TooLongError."""
+    """Return a text with its references replaced once, by texts; an absent value is empty. Raises TooLongError."""
     return _Filling(values, limit_chars).text(template)
 
 
 class _Filling:
-    """One filling, and how much may still come out of it."""
+    """One rendering of a template, and the number of characters that may still come out of it."""
 
     def __init__(self, values: Values, limit_chars: int) -> None:
         self._values = values
@@ -146,7 +146,7 @@ class _Filling:
 
 
 def as_text(value: object) -> str:
-    """A value within a text: a text itself, anything else as JSON; what is absent is empty."""
+    """Return a value as it stands within a text: a text itself, anything else as JSON; an absent value is empty."""
     if isinstance(value, str):
         return value
     return "" if value is _ABSENT else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
