@@ -1,1 +1,1 @@
-"""Tools: which there are, who may use them, and how a call is judged and run."""
+"""Tools: the catalog, the permission to use them, and the judging and running of a call."""

@@ -5,7 +5,10 @@ from gateway.contracts.store import Json
 
 
 class AddedAssessor:
-    """Holds harmless what either assessor does. What the own one denies is denied; if one raises, so does this."""
+    """The union of two assessors: a call is harmless if either says so.
+
+    A call that the operator's own one denies is denied. If one raises, so does this.
+    """
 
     def __init__(self, built_in: RiskAssessor, own: RiskAssessor) -> None:
         self._built_in = built_in

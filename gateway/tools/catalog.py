@@ -1,4 +1,4 @@
-"""Which tools there are: those of configuration and plugins, by name, and those of services that run just now.
+"""The catalog of tools: those of configuration and plugins, by name, and those of services that run just now.
 
 A name leads to one tool: those of configuration and plugins come before those of services, and among services the first
 one. A tool whose name towards models is another one's is not there.
@@ -21,17 +21,17 @@ from gateway.contracts.tools import CheckedSource, Service, ServiceSource, ToolS
 SourceT = TypeVar("SourceT", bound=ToolSource, covariant=True)
 
 
-#: What a model reads of a tool whose definition nobody has accepted: that is a stranger's text.
+#: The description that a model reads of a tool whose definition is not accepted: the tool's own is a stranger's text.
 _CHANGED = "Its description has changed and is not accepted yet; each call needs the approval of a person."
 
 
 class CatalogError(ValueError):
-    """Two tools with one name towards models, or a tool without any."""
+    """The error of two tools with one name towards models, or of a tool without a name."""
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogEntry:
-    """One tool and where its calls go; `changed`: its definition is not the one that was accepted."""
+    """One tool and the source of its calls; `changed`: its definition is not the one that was accepted."""
 
     spec: ToolSpec
     source: ToolSource
@@ -41,7 +41,7 @@ class CatalogEntry:
 
 @dataclass(frozen=True, slots=True)
 class Configured(Generic[SourceT]):
-    """A source, and what the operator adds to what its definitions say of themselves."""
+    """A source, and the operator's additions to its definitions."""
 
     source: SourceT
     requires_approval: bool = False
@@ -61,7 +61,7 @@ Services: TypeAlias = Callable[[], Sequence[Configured[ServiceSource]]]
 
 
 class Catalog:
-    """The tools of one configuration; those of services are looked up whenever they are asked for.
+    """The tools of one configuration; those of services are looked up at each use.
 
     `further` services come and go, whatever the configuration; those of the configuration itself come before them.
     Tools `beside` are offered while there are any of these.
@@ -88,7 +88,7 @@ class Catalog:
         return self._versions[bool(self._further())]
 
     def offered(self, exchange: Exchange) -> Sequence[ToolSpec]:
-        """Those that this request may use, named as the model is to name them."""
+        """Return the tools that this request may use, named as the model is to name them."""
         only = exchange.only_tools
         offered = self._offered[bool(self._further())]
         if not only:
@@ -96,11 +96,11 @@ class Catalog:
         return [spec for name, spec in offered.items() if any(fnmatchcase(name, pattern) for pattern in only)]
 
     def services(self) -> Sequence[Service]:
-        """As they are now."""
+        """Return the services as they are now."""
         return [facts for facts, _ in self._current()]
 
     def intended(self, exchange: Exchange) -> Sequence[ToolSpec]:
-        """The tools of services that the user's intent is about, named as the model is to name them."""
+        """Return the tools of services that the user's intent is about, named as the model is to name them."""
         intent = exchange.intent
         names = intent.tools if intent is not None and intent.kind == "mcp" else ()
         found = (self.find(name, exchange) for name in names)
@@ -109,14 +109,14 @@ class Catalog:
         ]
 
     def not_running(self, name: str) -> str | None:
-        """The service that a tool of this name would be of, if it does not run."""
+        """Return the service that a tool of this name would belong to, if it does not run; else None."""
         for service in self.services():
             if not service.running and name.startswith((f"{service.name}.", f"{model_name(service.name)}__")):
                 return service.name
         return None
 
     def is_starting(self, name: str) -> bool:
-        """Whether a tool of this name would be of a service that is about to run."""
+        """Return whether a tool of this name would belong to a service that is about to run."""
         return any(
             isinstance(configured.source, ManagedService)
             and configured.source.condition().state == "starting"
@@ -125,7 +125,7 @@ class Catalog:
         )
 
     def find(self, wanted: str, exchange: Exchange) -> CatalogEntry | None:
-        """The tool that the model means, if this request may use it."""
+        """Return the tool that the model means, if this request may use it; else None."""
         entry = self._towards_models(wanted) or self.named(wanted)
         only = exchange.only_tools
         if entry is None or (only and not any(fnmatchcase(entry.spec.name, pattern) for pattern in only)):
@@ -133,19 +133,22 @@ class Catalog:
         return entry
 
     def named(self, name: str) -> CatalogEntry | None:
-        """The tool of this inside name."""
+        """Return the tool of this inside name; None: there is none."""
         entry = self._entries.get(name) or self._towards_models(model_name(name))
         return entry if entry is not None and entry.spec.name == name else None
 
     def names(self) -> Sequence[str]:
-        """All inside names as they are now; `service.*` for those of a service that does not run."""
+        """Return all inside names as they are now; `service.*` for those of a service that does not run."""
         found = list(self._entries)
         for facts, _ in self._current():
             found += [f"{facts.name}.{tool}" for tool in facts.tools] if facts.running else [f"{facts.name}.*"]
         return found
 
     def nearest(self, name: str, exchange: Exchange) -> list[str]:
-        """Names that the model may have meant, those of running services included: with or without the service's."""
+        """Return up to 3 names that the model may have meant, those of running services included.
+
+        The model may have left out the name of the service.
+        """
         names = [spec.name for spec in self.offered(exchange)]
         running = (each for each in self.services() if each.running)
         services = [towards for each in running for towards in _model_names(each.name, tuple(each.tools))]
@@ -155,12 +158,12 @@ class Catalog:
 
     @property
     def sources(self) -> Sequence[ToolSource]:
-        """Those of this configuration: `further` services are not its own."""
+        """Return the sources of this configuration: `further` services are not its own."""
         sources = [entry.source for entry in self._entries.values()] + [each.source for each in self._services]
         return list({id(source): source for source in sources}.values())
 
     def _current(self) -> Iterator[tuple[Service, Configured[ServiceSource]]]:
-        """Each service as it is now; of two with one name the first."""
+        """Yield each service as it is now; of two with one name the first."""
         taken: set[str] = set()
         for configured in (*self._services, *self._further()):
             facts = configured.source.service()
@@ -169,7 +172,7 @@ class Catalog:
                 yield facts, configured
 
     def _towards_models(self, wanted: str) -> CatalogEntry | None:
-        """The tool that has this name towards models."""
+        """Return the tool that has this name towards models; None: there is none."""
         if (entry := self._by_model_name.get(wanted)) is not None:
             return entry
         for facts, configured in self._current():
@@ -186,7 +189,7 @@ def _said(entry: CatalogEntry) -> str:
 
 
 def _offered(entries: Sequence[CatalogEntry]) -> Mapping[str, ToolSpec]:
-    """Returns the tools as models see them, by their inside names."""
+    """Return the tools as models see them, by their inside names."""
     return {entry.spec.name: replace(entry.spec, name=entry.model_name) for entry in entries}
 
 
@@ -197,7 +200,7 @@ def _version(entries: Sequence[CatalogEntry]) -> str:
 
 @lru_cache(maxsize=128)
 def _model_names(service: str, tools: tuple[str, ...]) -> Mapping[str, str]:
-    """The tools of a service by their names towards models, of two with one name the first."""
+    """Return the tools of a service by their names towards models, of two with one name the first."""
     return {model_name(f"{service}.{tool}"): tool for tool in reversed(tools)}
 
 
@@ -207,7 +210,7 @@ async def load_catalog(
     further: Services = tuple,
     beside: Mapping[str, Configured[ToolSource]] | None = None,
 ) -> Catalog:
-    """Asks each source, by its name in the configuration, for its tools. Raises CatalogError.
+    """List the tools of each source, by its name in the configuration, and build the catalog. Raises CatalogError.
 
     `further` are services that are none of these sources; tools `beside` are offered while there are any.
     """
@@ -227,7 +230,10 @@ async def load_catalog(
 
 
 async def _entries(sources: Mapping[str, Configured[ToolSource]], taken: set[str]) -> Sequence[CatalogEntry]:
-    """`taken` are the names towards models that are given away; these, too, by then."""
+    """Return the entries of these sources. Raises CatalogError.
+
+    `taken` are the names towards models that are already in use; the new ones are added to it.
+    """
     entries = []
     for name, configured in sources.items():
         for spec in await configured.source.list_tools():
@@ -245,7 +251,7 @@ async def _entries(sources: Mapping[str, Configured[ToolSource]], taken: set[str
 
 
 async def obstacles_of(sources: Iterable[ToolSource]) -> AsyncIterator[str]:
-    """Yields why every call of a source would fail on this machine, a text for each such source."""
+    """Yield why every call of a source would fail on this machine, a text for each such source."""
     for source in sources:
         if isinstance(source, CheckedSource) and (obstacle := await source.obstacle()) is not None:
             yield obstacle

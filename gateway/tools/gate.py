@@ -1,7 +1,7 @@
-"""Decides what happens with a call: who has a say, and in which order (requirement risk-gate). No I/O.
+"""The gate that decides what happens with a call, in a fixed order of authorities (requirement risk-gate). No I/O.
 
-The first that decides: whether the tool exists, the operator, the model's `risk_level`, the whitelist, the default.
-The model may always raise the risk; it lowers it only in the one place, and under the policy, that lets it.
+The first of these that applies decides: a missing tool, the operator, the model's `risk_level`, the whitelist, the
+default. The model may always raise the risk. It lowers it only in the one place, and under the policy, that permits it.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from gateway.errors import contained
 
 logger = logging.getLogger(__name__)
 
-#: The operator's word about one tool. deny: it never runs. confirm: every call needs a person. floor: the model's low
+#: The operator's rule for one tool. deny: it never runs. confirm: every call needs a person. floor: the model's low
 #: lowers nothing, the whitelist still decides.
 Rule: TypeAlias = Literal["deny", "confirm", "floor"]
 _RULES: Final[tuple[Rule, ...]] = ("deny", "confirm", "floor")  # the strictest first
@@ -45,7 +45,7 @@ ABSENT: Final = Absent()
 
 @dataclass(frozen=True, slots=True)
 class RiskClaim:
-    """What the model sent, taken apart: the arguments that would run, and its own word about the risk."""
+    """The parts of a model's call: the arguments that would run, and the model's own risk level."""
 
     arguments: Json
     risk_level: object = ABSENT
@@ -53,14 +53,14 @@ class RiskClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """When a model's `low` lets a call run, and what happens with a call that nobody knows (config: risk)."""
+    """The risk policy: when a model's `low` lets a call run, and the default for unknown calls (config: risk)."""
 
     trust_llm: Literal["always", "until_tainted", "never"]
     default: Literal["confirm", "deny"]
 
 
 def take_risk_level(arguments: Json, spec: ToolSpec, *, beside: object = None) -> RiskClaim:
-    """Takes `risk_level` out of the arguments, unless the tool has an argument of that name; null and "" are absent.
+    """Take `risk_level` out of the arguments, unless the tool has an argument of that name; null and "" are absent.
 
     A level `beside` the arguments, or under a name that only resembles it, may raise the risk, never lower it.
     """
@@ -86,8 +86,8 @@ def take_risk_level(arguments: Json, spec: ToolSpec, *, beside: object = None) -
 class Gate:
     """The order of the requirement, with the assessors by the names of their tools.
 
-    `rules` are the operator's, by names of tools or globs; of several that match, the strictest holds. `configured`
-    says by tool what its assessor is and is set to (JSON): it decides nothing here, but changes the policy's hash.
+    `rules` are the operator's, by names of tools or globs; of several that match, the strictest applies. `configured`
+    maps a tool to its assessor and its settings (JSON): it decides nothing here, but changes the policy's hash.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Gate:
         self.configured = configured or {}
 
     def policy_hash(self, tool: str) -> str:
-        """SHA-256 (hex) over everything that decides about calls of this tool, but for its definition."""
+        """Return the SHA-256 (hex) over everything that decides about calls of this tool, but for its definition."""
         decisive = (asdict(self.policy), self._rule(tool), tool in self.assessors, self.configured.get(tool))
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
@@ -118,11 +118,11 @@ class Gate:
         definition_changed: bool = False,
         doubt: Doubt | None = None,
     ) -> Verdict:
-        """Never raises, whatever the arguments are. `tainted`: the run has read what strangers wrote.
+        """Return the verdict on a call. Never raises, for any arguments.
 
-        `asked_for`: the user wants to be asked before every call. `definition_changed`: the tool is not what it was
-        when it was accepted. `doubt`: the model may only repeat or describe the call. All of them turn what would run
-        into what asks, and never the other way round.
+        `tainted`: the run has read text that strangers wrote. `asked_for`: the user wants to be asked before every
+        call. `definition_changed`: the tool's definition differs from the accepted one. `doubt`: the model may only
+        repeat or describe the call. The last three turn a call that would run into one that asks, never the reverse.
         """
         verdict = self._judge(spec, claim, tainted=tainted)
         if verdict.decision in ("deny", "error"):
@@ -187,5 +187,5 @@ class Gate:
         return self.default(rule, reason)
 
     def default(self, rule: str, reason: str) -> Verdict:
-        """The verdict on a call that nobody knows to be harmless."""
+        """Return the verdict on a call that is not known to be harmless."""
         return Verdict(self.policy.default, "default", rule, reason)

@@ -1,4 +1,4 @@
-"""The tools and the gate of the configuration in use, whichever configuration a run began with."""
+"""The tools and the gate of the configuration in use, also for runs that began with an older one."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from gateway.tools.runner import Runner
 
 @dataclass(frozen=True, slots=True)
 class Equipment:
-    """What one configuration judges calls and runs them with.
+    """The judge and the runner of one configuration.
 
-    `hold` keeps its tools open, also past a reload, until what it returns is called.
+    `hold` leaves its tools open, also past a reload, until you call the function that it returns.
     """
 
     judge: Judge
@@ -24,7 +24,7 @@ class Equipment:
 
 @dataclass(frozen=True, slots=True)
 class InUse:
-    """`current` gives the equipment as of now: a reload in the middle of a group holds from the next call on."""
+    """The equipment in use: `current` returns it. A reload in the middle of a group applies from the next call on."""
 
     current: Callable[[], Equipment]
 
@@ -33,9 +33,9 @@ class InUse:
         return self.current().judge
 
     def binding(self, tool: str) -> Binding | None:
-        """See `Judges`."""
+        """Return the binding as `Judges` defines it."""
         return self.judge.binding(tool)
 
     def edited(self, tool: str, arguments: Json) -> Verdict:
-        """See `Judges`."""
+        """Return the verdict as `Judges` defines it."""
         return self.judge.edited(tool, arguments)

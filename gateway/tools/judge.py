@@ -1,4 +1,4 @@
-"""What is to happen with one call: found, validated, judged, examined. The same for a run and a dry run."""
+"""The judgement of one call: found, validated, judged, examined. The same for a run and a dry run."""
 
 import asyncio
 import logging
@@ -41,7 +41,7 @@ class Judge:
     def plan(
         self, found: FoundCall, call_id: str, exchange: Exchange, *, tainted: bool, asked_for: bool
     ) -> PlannedCall:
-        """What becomes of a call that the model asks for; `asked_for`: its user wants to be asked before each."""
+        """Plan a call that the model asks for; `asked_for`: its user wants to be asked before each."""
         entry = self.catalog.find(found.tool, exchange)
         if entry is None:
             if (service := self.catalog.not_running(found.tool)) is not None:
@@ -67,9 +67,9 @@ class Judge:
         return PlannedCall(call, entry.spec, verdict, refusal, level)
 
     async def again(self, planned: PlannedCall, exchange: Exchange, *, tainted: bool, asked_for: bool) -> PlannedCall:
-        """A call that was planned before, as it is judged now: never more freely than it was, and with its tool of now.
+        """Judge an earlier planned call again with the tool as it is now: never more freely than before.
 
-        What a person has to clear stays so; what was raised stays raised. A refusal says what has changed.
+        A call that a person must approve still needs approval. A raised risk stays raised. A refusal names the change.
         """
         entry = self.catalog.find(planned.call.tool, exchange)
         if entry is None or planned.spec is None or entry.spec.name != planned.spec.name:
@@ -85,10 +85,10 @@ class Judge:
         return await self.examined(now, exchange)
 
     async def examined(self, planned: PlannedCall, exchange: Exchange) -> PlannedCall:
-        """The call as it is, or with the doubt of the engine that would run it.
+        """Return the call as it is, or with the doubt of the engine that would run it.
 
-        The engine is asked about what would run because the assessor holds it harmless, and only then. Its doubt counts
-        as the assessor's: `risk.default` decides.
+        The engine examines a call only if it would run because the assessor judged it harmless. Its doubt counts as
+        the assessor's: `risk.default` decides.
         """
         if not planned.is_harmless or planned.refusal is not None:
             return planned
@@ -111,14 +111,14 @@ class Judge:
             return Verdict("confirm", "default", "engine_failed", f"{call.tool!r} could not examine the call.")
 
     def claim(self, entry: CatalogEntry, arguments: Json, *, beside: object = None) -> RiskClaim:
-        """What is asked for: the arguments with the defaults of their schema, and the model's own word of the risk."""
+        """Return the arguments with the defaults of their schema, and the model's own risk level."""
         claim = take_risk_level(arguments, entry.spec, beside=beside)
         return RiskClaim(self._schemas.filled(entry.spec, claim.arguments), claim.risk_level)
 
     def verdict(
         self, entry: CatalogEntry, claim: RiskClaim, *, tainted: bool, asked_for: bool, doubt: Doubt | None = None
     ) -> Verdict:
-        """The schema comes before the gate."""
+        """Return the verdict on a call; the schema comes before the gate."""
         if problem := self._schemas.problem(entry.spec, claim.arguments):
             return Verdict("error", "malformed", "schema", problem)
         return self.gate.judge(
@@ -126,7 +126,7 @@ class Judge:
         )
 
     def filled(self, exchange: Exchange, tool: str, arguments: Mapping[str, object], values: Values) -> Json:
-        """Returns the arguments of a workflow's step; a tool with a language of its own puts in values as values.
+        """Return the arguments of a workflow's step; a tool with a language of its own inserts values as values.
 
         Raises ValueError, with the reason.
         """
@@ -136,14 +136,14 @@ class Judge:
         return filled_object(arguments, values)
 
     def edited(self, tool: str, arguments: Json) -> Verdict:
-        """The verdict on a call whose arguments a person has put in the place of the model's."""
+        """Return the verdict on a call whose arguments a person has put in the place of the model's."""
         entry = self.catalog.named(tool)
         if entry is None:
             return Verdict("error", "unknown_tool", "unknown_tool", f"There is no tool {tool!r} any more.")
         return self.verdict(entry, RiskClaim(arguments), tainted=True, asked_for=False)
 
     def binding(self, tool: str) -> Binding | None:
-        """What an approval of a call of this tool is bound to now; None: there is no such tool."""
+        """Return the binding of an approval of a call of this tool as of now; None: there is no such tool."""
         entry = self.catalog.named(tool)
         if entry is None:
             return None
@@ -158,17 +158,17 @@ def _examines(kind: type[ToolSource]) -> bool:
 
 
 def _is_examiner(source: ToolSource) -> TypeGuard[Examiner]:
-    """Returns whether its class has what an Examiner has: looked at once a class, which takes 40 us."""
+    """Return whether its class has the methods of an Examiner: checked once a class, which takes 40 us."""
     return _examines(type(source))
 
 
 def _denied(verdict: Verdict) -> str | None:
-    """The result of a call that policy does not let run."""
+    """Return the result of a call that policy does not let run; None: it may run."""
     return f"Not run: refused by policy. {verdict.reason}" if verdict.decision == "deny" else None
 
 
 def _text_of(level: object) -> str | None:
-    """The model's word as it is kept: a text, and no other value reads as one of the levels."""
+    """Return the model's risk level as it is stored: a text. No other value reads as one of the levels."""
     if level is ABSENT:
         return None
     return level if isinstance(level, str) else f"{level!r} ({type(level).__name__})"

@@ -11,9 +11,9 @@ from gateway.tools.catalog import Catalog
 
 
 def native_tools(catalog: Catalog, exchange: Exchange, *, besides: Container[str]) -> list[Json]:
-    """The definitions of those that the client did not bring itself, each with the parameter `risk_level`.
+    """Return the definitions of tools that the client did not bring itself, each with the parameter `risk_level`.
 
-    Of a service's tools the model learns the parameters only when it gets them wrong.
+    The model gets the parameters of a service's tool only after a call with wrong ones.
     """
     offered = catalog.offered(exchange)
     intended = [replace(spec, parameters={"type": "object"}) for spec in catalog.intended(exchange)]

@@ -1,6 +1,6 @@
-"""What people have said for more than one call: approvals for the future, and conversations that ask before each call.
+"""The decisions that apply to more than one call: approvals for the future, and conversations that ask before each.
 
-Both end by themselves, can be listed, and can be taken back by whoever may decide in their tenant.
+Both end by themselves and can be listed. Every caller that may decide in their tenant can revoke them.
 """
 
 import logging
@@ -26,26 +26,26 @@ REMEMBERED_S = 30 * 24 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What an approval holds for besides the call itself: these SHA-256 (hex) are still the same when it is used."""
+    """The conditions of an approval besides the call itself: these SHA-256 (hex) must be the same when it is used."""
 
     definition: str
     policy: str
 
 
 class Judges(Protocol):
-    """What the desk asks of the tools and the gate of the configuration in use."""
+    """The questions of the approvals to the tools and the gate of the configuration in use."""
 
     def binding(self, tool: str) -> Binding | None:
-        """None: there is no such tool."""
+        """Return the binding of an approval of a call of this tool as of now; None: there is no such tool."""
         ...
 
     def edited(self, tool: str, arguments: Json) -> Verdict:
-        """The verdict on a call whose arguments a person has put in the place of the model's."""
+        """Return the verdict on a call whose arguments a person has put in the place of the model's."""
         ...
 
 
 class Remembered:
-    """What is remembered of one configuration's people, for `kept_s` where it is remembered for a conversation."""
+    """The remembered decisions of one configuration; those for a conversation last `kept_s` seconds."""
 
     def __init__(self, store: Journal, judges: Judges, *, clock: Clock, kept_s: float) -> None:
         self._store = store
@@ -54,7 +54,7 @@ class Remembered:
         self._kept_s = kept_s
 
     async def grant(self, step: StoredStep, exchange: Exchange) -> Grant | None:
-        """A remembered approval that clears this call now. Raises StoreError."""
+        """Return a remembered approval that applies to this call now; None: there is none. Raises StoreError."""
         grant = await self._store.grant(
             tenant=step.tenant,
             caller=exchange.caller.name,
@@ -68,7 +68,7 @@ class Remembered:
         return grant
 
     def granted(self, approval: Approval, *, of_run: bool, sha256: str, by: Caller) -> Grant:
-        """The grant that a decision leaves; nothing is written. Raises GatewayError (invalid_field)."""
+        """Return the grant that a decision leaves; nothing is written. Raises GatewayError (invalid_field)."""
         if not of_run and approval.conversation is None:
             raise GatewayError(
                 "invalid_field",
@@ -92,7 +92,10 @@ class Remembered:
         )
 
     async def ask_before(self, exchange: Exchange) -> None:
-        """The user of this conversation, if it is one, wants to be asked before each call of it. Raises StoreError."""
+        """Store that the user of this conversation, if there is one, wants to be asked before each call of it.
+
+        Raises StoreError.
+        """
         if exchange.conversation is not None:
             caller, now_s = exchange.caller, self._clock.time()
             ask = AskBefore(
@@ -106,7 +109,7 @@ class Remembered:
             await self._store.ask_before(ask)
 
     async def asks_before(self, exchange: Exchange) -> bool:
-        """Whether the user wants to be asked before each call of this conversation; if nobody can tell: yes."""
+        """Return whether the user wants to be asked before each call of this conversation; True if the store fails."""
         try:
             return await self.ask_of(exchange) is not None
         except StoreError as error:
@@ -114,7 +117,7 @@ class Remembered:
             return True
 
     async def ask_of(self, exchange: Exchange) -> str | None:
-        """Returns the id under which this conversation's wish to be asked is known; None: there is none.
+        """Return the id of this conversation's stored ask; None: there is none.
 
         Raises StoreError.
         """
@@ -127,7 +130,7 @@ class Remembered:
         return None if ask is None else ask.id
 
     async def grants(self, *, tenant: str, after: str | None = None, limit: int) -> Sequence[Grant] | None:
-        """Returns those that hold, oldest first, behind the one of the id `after`; None: there is no such one.
+        """Return the unexpired grants, oldest first, behind the one of the id `after`; None: there is no such one.
 
         Raises StoreError.
         """
@@ -137,7 +140,7 @@ class Remembered:
         return found
 
     async def asks(self, *, tenant: str, after: str | None = None, limit: int) -> Sequence[AskBefore] | None:
-        """Returns those that hold, oldest first, behind the one of the id `after`; None: there is no such one.
+        """Return the unexpired asks, oldest first, behind the one of the id `after`; None: there is no such one.
 
         Raises StoreError.
         """
@@ -147,7 +150,10 @@ class Remembered:
         return found
 
     async def revoke_grant(self, grant_id: str, *, by: Caller, via: Via) -> bool:
-        """Whether there was one; no call that has not started uses it any more. Raises StoreError."""
+        """Revoke a grant; return whether there was one. Raises StoreError.
+
+        No call that has not started uses it any more.
+        """
         found = await self._store.grant_by_id(grant_id, tenant=by.tenant)
         if found is None or self._has_expired(found):
             return False
@@ -155,7 +161,10 @@ class Remembered:
         return await self._store.delete_grant(grant_id, tenant=by.tenant, audit=[line])
 
     async def revoke_ask(self, ask_id: str, *, by: Caller, via: Via) -> bool:
-        """Whether there was one; the next run of the conversation asks only where the gate does. Raises StoreError."""
+        """Revoke an ask; return whether there was one. Raises StoreError.
+
+        The next run of the conversation asks only where the gate does.
+        """
         found = await self._store.ask_by_id(ask_id, tenant=by.tenant)
         if found is None or self._has_expired(found):
             return False

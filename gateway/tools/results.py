@@ -16,7 +16,7 @@ from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolCall, ToolResult, ToolSpec
 
 READ_RESULT: Final = "read_result"
-#: What is kept of long results, of all runs together; the oldest go first.
+#: Characters of long results that are stored, of all runs together; the oldest go first.
 KEPT_CHARS = 32 << 20
 _CONTROL = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff"
@@ -48,12 +48,12 @@ class _Kept:
 
 
 def clean(text: str) -> str:
-    """`text` without control and invisible formatting characters; line ends and tabs stay."""
+    """Return `text` without control and invisible formatting characters; line ends and tabs stay."""
     return _CONTROL.sub("", text.replace("\r\n", "\n"))
 
 
 class Results:
-    """Keeps long results for a while, by the run's tenant and id; the tool source of `read_result`."""
+    """The temporary storage of long results, by the run's tenant and id; the tool source of `read_result`."""
 
     def __init__(self, *, kept_chars: int = KEPT_CHARS) -> None:
         self._kept: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
@@ -61,7 +61,7 @@ class Results:
         self._kept_chars = kept_chars
 
     def shorten(self, text: str, *, tenant: str, limit_chars: int, untrusted: bool = False) -> str:
-        """`text`, or its head and tail with the id under which the whole is kept; `untrusted`: strangers wrote it."""
+        """Return `text`, or its head and tail with the id of the stored whole; `untrusted`: strangers wrote it."""
         if len(text) <= limit_chars:
             return text
         result_id = "res_" + secrets.token_hex(8)
@@ -75,7 +75,7 @@ class Results:
         return f"{text[:head]}\n[... {omitted} characters omitted; id {result_id}]\n{text[-tail:]}"
 
     def untrusted(self, result_id: object, *, tenant: str) -> bool:
-        """Whether strangers wrote the result of this id: reading it taints a run as the tool itself does."""
+        """Return whether strangers wrote the result of this id: reading it taints a run as the tool itself does."""
         kept = self._kept.get((tenant, result_id)) if isinstance(result_id, str) else None
         return kept is not None and kept.untrusted
 
@@ -95,7 +95,7 @@ class Results:
         return ToolResult(text[offset : offset + length] or f"The result has {len(text)} characters only.")
 
     async def close(self) -> None:
-        """Nothing: the results of a run are there for it, also past a reload."""
+        """Do nothing: the results of a run stay available to it, also past a reload."""
 
 
 class ReadsOnly:

@@ -1,4 +1,4 @@
-"""Runs one call that may run: time, failure and size of its result are bounded, and it is counted."""
+"""The runner of calls that may run: time, failure and size of the result are bounded, and each call is counted."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ log = logging.getLogger("gateway")
 
 
 class Runner:
-    """Runs calls of one configuration's tools."""
+    """The runner of calls of one configuration's tools."""
 
     def __init__(self, results: Results, *, counters: Counters, clock: Clock) -> None:
         self._results = results
@@ -24,13 +24,13 @@ class Runner:
         self._clock = clock
 
     def taints(self, entry: CatalogEntry, call: ToolCall, exchange: Exchange) -> bool:
-        """Whether the call's result is what strangers wrote: the tool says so, or reads on in such a result."""
+        """Return whether strangers wrote the call's result: its tool is untrusted, or it reads on in such a result."""
         if entry.source is self._results:
             return self._results.untrusted(call.arguments.get("id"), tenant=exchange.caller.tenant)
         return entry.spec.untrusted
 
     async def run(self, entry: CatalogEntry, call: ToolCall, exchange: Exchange, *, limit_chars: int) -> CallOutcome:
-        """The call's result; whatever a tool raises becomes one. A cancelled call is cancelled in its tool."""
+        """Return the call's result; an exception of a tool becomes one. A cancelled call is cancelled in its tool."""
         began, outcome = self._clock.monotonic(), "cancelled"
         try:
             with contained(f"the tool {entry.spec.name!r}"):

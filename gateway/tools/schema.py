@@ -12,14 +12,14 @@ from gateway.contracts.tools import ToolSpec
 if TYPE_CHECKING:
     from jsonschema_rs import Validator
 
-#: Problems told at once; a model mends the first ones first.
+#: Problems reported at once; a model corrects the first ones first.
 PROBLEMS_LIMIT = 5
 
 
 def with_defaults(schema: Json, arguments: Json) -> Json:
-    """Returns the arguments with the defaults of the properties that are not there, also in objects that are.
+    """Return the arguments with the defaults of missing properties, also within objects that are present.
 
-    A default of null says that there is none.
+    A default of null means that there is none.
     """
     properties = schema.get("properties")
     if not isinstance(properties, dict):
@@ -43,12 +43,12 @@ class Schemas:
         self._compiled: dict[str, tuple[Json, Validator]] = {}
 
     def filled(self, spec: ToolSpec, arguments: Json) -> Json:
-        """The arguments with the schema's defaults, unless these would not fit where the arguments alone do."""
+        """Return the arguments with the schema's defaults, or unchanged if the arguments with defaults do not fit."""
         filled = with_defaults(spec.parameters, arguments)
         return arguments if filled != arguments and self.problem(spec, filled) is not None else filled
 
     def problem(self, spec: ToolSpec, arguments: Json) -> str | None:
-        """What is wrong with the arguments, for the model, or None. A definition that is no schema accepts nothing."""
+        """Return the problem of the arguments, for the model, or None. An invalid schema accepts nothing."""
         known = self._compiled.get(spec.name)
         if known is None or known[0] is not spec.parameters:
             try:
@@ -66,7 +66,7 @@ class Schemas:
 
 
 def _validator(schema: Json) -> "Validator":
-    """Compiles a schema, which may be a stranger's: patterns match in linear time, and nothing is fetched."""
+    """Compile a schema, which may be a stranger's: patterns match in linear time, and nothing is fetched."""
     from jsonschema_rs import RegexOptions, validator_for
 
     return validator_for(schema, offline=True, pattern_options=RegexOptions())
