@@ -1,1 +1,1 @@
-"""Tools of MCP servers: their processes and connections, and what they say of themselves and answer."""
+"""Tools of MCP servers: their processes and connections, their definitions and their answers."""

@@ -1,4 +1,4 @@
-"""How long to wait before a server is started again."""
+"""The wait before a server is started again."""
 
 import random
 from collections.abc import Callable
@@ -24,7 +24,7 @@ class Backoff:
         self._wait_s = first_s
 
     def next_s(self, *, up_s: float) -> float:
-        """The wait after a failure; `up_s`: how long it went well before."""
+        """Return the wait after a failure, in seconds; `up_s`: how long the server ran well before."""
         if up_s >= self._steady_s:
             self._wait_s = self._first_s
         wait_s = self._wait_s

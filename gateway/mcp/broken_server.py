@@ -1,4 +1,4 @@
-"""A service that cannot be built from its settings: it stands in the lists, says why, and never runs."""
+"""A service that cannot be built from its settings: it appears in the lists with its error, and never runs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
@@ -9,17 +9,17 @@ from gateway.contracts.tools import Service, ToolCall, ToolResult, ToolSpec
 
 
 class BrokenServer:
-    """`contracts.ManagedService`."""
+    """A `contracts.ManagedService` without tools, always in the state `error`."""
 
     def __init__(self, name: str, *, error: str, transport: Literal["stdio", "http"], since_s: float) -> None:
         self._service = Service(name, name, (), {}, running=False)
         self._condition = ServiceStatus(state="error", since_s=since_s, transport=transport, error=error)
 
     def start(self) -> None:
-        """There is nothing to start."""
+        """Do nothing: there is nothing to start."""
 
     async def stop(self) -> None:
-        """There is nothing to stop."""
+        """Do nothing: there is nothing to stop."""
 
     def condition(self) -> ServiceStatus:
         return self._condition
@@ -28,10 +28,10 @@ class BrokenServer:
         return {}
 
     def accept(self, pins: Mapping[str, str]) -> None:
-        """It has no tools."""
+        """Do nothing: it has no tools."""
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """It never changes."""
+        """Do nothing: it never changes."""
 
     def service(self) -> Service:
         return self._service
@@ -52,4 +52,4 @@ class BrokenServer:
         return ToolResult(f"the service {self._service.name!r} of the tool {call.tool!r} cannot run", ok=False)
 
     async def close(self) -> None:
-        """It holds nothing open."""
+        """Do nothing: nothing is open."""

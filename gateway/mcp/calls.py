@@ -1,7 +1,7 @@
-"""One call of a tool: how long it may take, what ends it, and what the model reads in each case.
+"""One call of a tool: its time limits, its ends, and the text that the model reads in each case.
 
-1. Whoever waits for a call is free at once when it is cancelled, out of time or without a server: what the protocol
-   still has to say to the server is said by a task of its own.
+1. A caller returns at once when its call is cancelled, out of time or without a server. A separate task sends the
+   messages that the protocol still requires.
 2. A call is made once. Only a tool that the operator declares idempotent is called again, once, after a lost server.
 """
 
@@ -21,11 +21,11 @@ _MAX_TOLD = 2000  # characters of a server's own error
 
 
 class LostError(Exception):
-    """The connection ended before the answer."""
+    """The error that the connection ended before the answer."""
 
 
 class AnsweredError(Exception):
-    """The server answered with an error; the text is the server's."""
+    """The error that a server answered with; the text is the server's."""
 
 
 class Line(Protocol):
@@ -33,16 +33,19 @@ class Line(Protocol):
 
     @property
     def gone(self) -> asyncio.Future[None]:
-        """Done once nothing can come from it any more."""
+        """Return a future that is done once nothing can come from it any more."""
         ...
 
     async def call(self, tool: str, arguments: Json, *, progressed: Callable[[], None]) -> Json:
-        """The result as the server wrote it. Raises LostError and AnsweredError; cancelled, it is cancelled there."""
+        """Return the result as the server wrote it. Raises LostError and AnsweredError.
+
+        A cancelled call is cancelled at the server, too.
+        """
         ...
 
 
 class Calls:
-    """The calls of one server's tools. `line`: the connection that there is; `next_line` waits for one."""
+    """The calls of one server's tools. `line` returns the present connection; `next_line` waits for one."""
 
     def __init__(
         self,
@@ -59,13 +62,13 @@ class Calls:
         self._asked: set[asyncio.Task[Json]] = set()  # a task that nobody refers to may vanish
 
     async def call(self, tool: str, arguments: Json) -> ToolResult:
-        """What the tool says, or what became of it: every failure but a cancellation is a result, too."""
+        """Return the tool's result, or its failure: every failure but a cancellation is a result, too."""
         with self._meter.operation("tools/call") as operation:
             result, operation.error_type = await self._result(tool, arguments)
         return result
 
     async def _result(self, tool: str, arguments: Json) -> tuple[ToolResult, str]:
-        """A result and the type of its error."""
+        """Return a result and the type of its error."""
         service, patience = self._server.name, _Patience(*self._server.limits_s(tool))
         if self._line() is None:
             text = f"the service {service!r} is not running just now. Say so, and go on without it."

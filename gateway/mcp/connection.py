@@ -1,8 +1,8 @@
 """One connection to a server, from the handshake to its end; opened, used and closed in its owner's task.
 
-The SDK does the protocol in both of its eras. Three things it does otherwise than wanted here, and `_Wire` mends them:
-it tells nobody when a connection ends, refuses a whole listing for one bad tool, and refuses a result that does not fit
-its schema, whose text is worth keeping all the same.
+The SDK implements the protocol in both of its eras. `_Wire` corrects three things of it. The SDK does not report the
+end of a connection. It refuses a whole listing for one bad tool. It refuses a result that does not fit its schema,
+although the text of that result is useful.
 """
 
 import asyncio
@@ -45,13 +45,13 @@ from gateway.mcp.types import Channel
 
 MAX_PAGES = 100
 _RAW = "raw"
-# What the SDK and our HTTP transport say of a connection that ended; a server may use the same code for its own errors.
+# The messages of the SDK and our HTTP transport for an ended connection; a server may use the code for its own errors.
 _CLOSED = ("Connection closed", "SSE stream ", "Failed to parse JSON response: Connection closed")
 
 
 @asynccontextmanager
 async def open_connection(channel: Channel, *, probe_s: float | None) -> AsyncIterator["McpConnection"]:
-    """A connection that is ready for calls. Raises LostError, AnsweredError and what the transport does, in groups.
+    """Open a connection that is ready for calls. Raises LostError, AnsweredError and the transport's errors, in groups.
 
     `probe_s`: how long to wait for an answer of the newer era; None: the server is known to be of the older one.
     """
@@ -68,7 +68,7 @@ async def open_connection(channel: Channel, *, probe_s: float | None) -> AsyncIt
 
 
 class McpConnection:
-    """`calls.Line`, and what the owner of the connection wants of it."""
+    """The implementation of `calls.Line`, with the methods that the owner of the connection needs."""
 
     def __init__(self, wire: "_Wire") -> None:
         self._wire = wire
@@ -90,7 +90,7 @@ class McpConnection:
         return self.session.protocol_version or ""
 
     async def negotiate(self, *, probe_s: float | None) -> None:
-        """The newer era where the server speaks it, else the older one."""
+        """Agree on the newer era where the server supports it, else on the older one."""
         with _mapped():
             if probe_s is None or not await self._discovered(probe_s):
                 try:
@@ -102,7 +102,7 @@ class McpConnection:
         self._wire.version = self.protocol
 
     async def _discovered(self, limit_s: float) -> bool:
-        """Whether the server speaks the newer era; those of the older one say so in many ways, and some not at all."""
+        """Return whether the server supports the newer era; older ones answer with various errors, some not at all."""
         try:
             async with asyncio.timeout(limit_s):
                 await self.session.discover()
@@ -111,7 +111,10 @@ class McpConnection:
         return True
 
     async def tools(self) -> tuple[list[Any], list[str]]:
-        """The entries of `tools/list` as the server wrote them, and what is wrong. Raises LostError, AnsweredError."""
+        """Return the entries of `tools/list` as the server wrote them, and the problems.
+
+        Raises LostError, AnsweredError.
+        """
         async with self._listing:
             with _mapped():
                 return await self._pages()
@@ -154,7 +157,7 @@ class McpConnection:
         return dict(raw)
 
     async def listen(self) -> None:
-        """Subscribes to changes of its tools, where the newer era wants that; until it is cancelled."""
+        """Subscribe to changes of its tools, where the newer era requires that; until it is cancelled."""
         capabilities = self.session.server_capabilities
         if capabilities is None or capabilities.tools is None or not capabilities.tools.list_changed:
             return
@@ -180,7 +183,7 @@ class McpConnection:
 
 
 class _Wire(JSONRPCDispatcher):
-    """What the SDK's session sends through, and gets from, a transport's streams."""
+    """The dispatcher between the SDK's session and a transport's streams."""
 
     def __init__(self, read: ReadStream[SessionMessage | Exception], write: WriteStream[SessionMessage]) -> None:
         super().__init__(read, write)
@@ -222,7 +225,7 @@ class _Wire(JSONRPCDispatcher):
         return result
 
     def _fits(self, tool: object, page: Json) -> bool:
-        """Whether the protocol knows such a definition."""
+        """Return whether the definition is valid in the protocol."""
         try:
             validate_server_result("tools/list", self.version, {**page, "tools": [tool], "nextCursor": None})
         except ValidationError:
@@ -236,7 +239,7 @@ def _name(tool: Any) -> object:
 
 @contextmanager
 def _mapped() -> Iterator[None]:
-    """What the SDK raises, in our terms."""
+    """Map the exceptions of the SDK to LostError and AnsweredError."""
     try:
         yield
     except MCPError as error:

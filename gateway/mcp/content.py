@@ -1,6 +1,6 @@
-"""What a tool of an MCP server answered, as the one text that the model reads. Pure, and bounded whatever comes.
+"""The answer of an MCP server's tool, as the one text that the model reads. Pure, and bounded for every input.
 
-It is only text: nothing in it is read as a call, and pictures and sounds become a note of what they are.
+It is only text: nothing in it is read as a call. Pictures and sounds become a note with their type and size.
 """
 
 from typing import Any, Final
@@ -20,7 +20,7 @@ _NO_REASON: Final = "The tool failed and gave no reason."
 
 
 def tool_result(answer: Json, *, limit_chars: int = RESULT_CHARS) -> ToolResult:
-    """The result of `tools/call` as the server wrote it, whatever its shape."""
+    """Convert the result of `tools/call` as the server wrote it, of any shape."""
     ok = answer.get("isError") in (None, False)
     content, structured = answer.get("content"), answer.get("structuredContent")
     blocks = content if isinstance(content, list) else [] if content is None else [content]
@@ -33,7 +33,7 @@ def tool_result(answer: Json, *, limit_chars: int = RESULT_CHARS) -> ToolResult:
 
 
 def _text(block: Any) -> str | None:
-    """The text of a block of text, or of a resource that is text."""
+    """Return the text of a block of text, or of a resource that is text; else None."""
     if not isinstance(block, dict):
         return None
     holder = block.get("resource") if block.get("type") == "resource" else block
@@ -44,7 +44,7 @@ def _text(block: Any) -> str | None:
 
 
 def _note(block: Any) -> str:
-    """One line on what is no text."""
+    """Return one line on a block that is no text."""
     kind = block.get("type") if isinstance(block, dict) else None
     if kind in ("image", "audio"):
         return f"[{kind} {_named(block, 'mimeType')}, {_decoded_bytes(block.get('data')):,} bytes]"
@@ -62,19 +62,19 @@ def _named(holder: Json, key: str) -> str:
 
 
 def _line(value: Any) -> str:
-    """A value of a note on one line."""
+    """Return a value of a note on one line."""
     return " ".join(value[:_NOTE_CHARS].split()) if isinstance(value, str) and value.strip() else "unknown"
 
 
 def _decoded_bytes(base64: Any) -> int:
-    """How large base64 is once decoded."""
+    """Return the size of base64 once decoded, in bytes."""
     if not isinstance(base64, str):
         return 0
     return max(0, len(base64) * 3 // 4 - base64[-2:].count("="))
 
 
 def _json(value: Any) -> str:
-    """In the order of the server, as far as that is possible."""
+    """Return JSON in the order of the server, as far as that is possible."""
     try:
         return orjson.dumps(value).decode()
     except orjson.JSONEncodeError:

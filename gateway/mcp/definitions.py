@@ -1,7 +1,7 @@
-"""What an MCP server says of its tools, checked and cleaned, as far as a model may get to see it. Pure.
+"""The tool definitions of an MCP server, checked and cleaned, as far as a model may see them. Pure.
 
-A server is a stranger: everything here is bounded, and what does not fit is left out with a reason, not repaired. Only
-texts are mended: what a person would not see is taken out of descriptions, and long ones are cut.
+A server is a stranger: everything here is bounded. A tool that does not fit is left out with a reason, not repaired.
+Only texts are changed: invisible characters are removed from descriptions, and long descriptions are cut.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ _PROSE: Final = ("title", "description", "$comment")
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """One tool. `line` is its description in one line; `sha256` (hex) is over all that the server said of it."""
+    """One tool. `line` is its description in one line; `sha256` (hex) is over the server's whole definition of it."""
 
     name: str
     description: str
@@ -52,18 +52,18 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Definitions:
-    """The tools of one server by name, in its order, and a sentence on each thing that was left out."""
+    """The tools of one server by name, in its order, and a sentence on each omission."""
 
     tools: Mapping[str, Definition]
     left_out: tuple[str, ...] = ()
 
 
 class _UnfitError(Exception):
-    """Why a tool is left out."""
+    """The reason why a tool is left out."""
 
 
 def read_definitions(tools: Sequence[Any]) -> Definitions:
-    """The entries of `tools/list` as the server wrote them, whatever their shape."""
+    """Read the entries of `tools/list` as the server wrote them, of any shape."""
     found: dict[str, Definition] = {}
     left_out: list[str] = []
     room_bytes = SCHEMAS_BYTES
@@ -86,13 +86,13 @@ def read_definitions(tools: Sequence[Any]) -> Definitions:
 
 
 def definition_hash(tool: Json) -> str:
-    """The SHA-256 (hex) of all that a server says of a tool; what it does not say and `null` are the same."""
+    """Return the SHA-256 (hex) of a server's definition of a tool; a missing field and `null` are the same."""
     said = {key: tool[key] for key in _HASHED if tool.get(key) is not None}
     return hashlib.sha256(_DOMAIN + canonical(said).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def visible(text: str) -> str:
-    """`text` without what a reader would not see; ends of lines and tabs stay."""
+    """Return `text` without invisible characters; ends of lines and tabs stay."""
     return _UNSEEN.sub("", text.replace("\r\n", "\n"))
 
 
@@ -106,7 +106,7 @@ def _name(tool: Any) -> str:
 
 
 def _schema(schema: Any, *, room_bytes: int) -> tuple[Json, int]:
-    """The schema and its size."""
+    """Return the cleaned schema and its size in bytes. Raises _UnfitError."""
     if not isinstance(schema, dict):
         raise _UnfitError("its schema is no JSON object")
     if schema.get("type", "object") != "object":
@@ -132,7 +132,7 @@ def _schema(schema: Any, *, room_bytes: int) -> tuple[Json, int]:
 
 
 def _deeper_than(value: Any, limit: int) -> bool:
-    """Whether objects and lists are nested deeper than that, `value` itself being the first level."""
+    """Return whether objects and lists are nested deeper than `limit`, `value` itself being the first level."""
     level = [value]
     for _ in range(limit):
         level = [inner for outer in level for inner in _inside(outer)]
@@ -142,13 +142,13 @@ def _deeper_than(value: Any, limit: int) -> bool:
 
 
 def _inside(value: Any) -> Iterator[Any]:
-    """The objects and lists right within this one."""
+    """Return the objects and lists directly within this one."""
     values = value.values() if isinstance(value, dict) else value
     return (inner for inner in values if isinstance(inner, dict | list))
 
 
 def _cleaned(value: Any) -> Any:
-    """A copy of a schema whose prose is `visible`. Called on what is known to be flat enough to recurse."""
+    """Return a copy of a schema whose prose is `visible`. The schema must be flat enough to recurse."""
     if isinstance(value, list):
         return [_cleaned(item) for item in value]
     if not isinstance(value, dict):
@@ -167,7 +167,7 @@ def _described(text: Any) -> str:
 
 
 def _one_line(text: str) -> str:
-    """The first sentence of the first paragraph."""
+    """Return the first sentence of the first paragraph."""
     line = " ".join(text.strip().partition("\n\n")[0].split())
     end = _SENTENCE_END.search(line)
     line = line[: end.end()] if end else line

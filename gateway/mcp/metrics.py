@@ -1,4 +1,4 @@
-"""How long operations of one server take, counted under OpenTelemetry's names for MCP."""
+"""The durations of one server's operations, counted under OpenTelemetry's names for MCP."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,13 +10,13 @@ from gateway.mcp.types import Server
 
 @dataclass(slots=True)
 class Operation:
-    """One that runs; `error_type` is what becomes of it if it does not end well: one word of a closed set."""
+    """A running operation; `error_type` is its outcome if it does not end well: one word of a closed set."""
 
     error_type: str = "cancelled"
 
 
 class OperationMetrics:
-    """Counts the operations of one server."""
+    """The metrics of the operations of one server."""
 
     def __init__(self, server: Server, *, counters: Counters, clock: Clock) -> None:
         self._server = server
@@ -25,7 +25,10 @@ class OperationMetrics:
 
     @contextmanager
     def operation(self, method: str) -> Iterator[Operation]:
-        """Who ends it well sets its `error_type` to `""`. How long each tool takes is counted with all tools'."""
+        """Measure an operation. Set its `error_type` to `""` when it ends well.
+
+        The duration of each tool is counted with those of all tools.
+        """
         operation, began_s = Operation(), self._clock.monotonic()
         try:
             yield operation

@@ -1,6 +1,6 @@
-"""The settings of a service: checked as those of the configuration are, kept, shown without secrets, given to a plugin.
+"""The settings of a service: checked like the configuration, stored, shown without secrets, given to a plugin.
 
-What is registered over HTTP is no file of the operator's: it names no files that hold secrets, and no relative folder.
+Settings registered over HTTP are no file of the operator's. They name no files with secrets, and no relative folder.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ _NAME_CHARS = 100
 
 
 class SettingsError(ValueError):
-    """Settings that no service can have; `param` names the field, and no text repeats a value."""
+    """The error of settings that no service can have; `param` names the field, and no text repeats a value."""
 
     def __init__(self, message: str, *, param: str | None, unknown: bool = False) -> None:
         super().__init__(message)
@@ -38,7 +38,7 @@ class SettingsError(ValueError):
 
 
 def checked_name(name: object) -> str:
-    """Raises SettingsError."""
+    """Return the name if a service can have it. Raises SettingsError."""
     try:
         return parse_label(name)
     except ValueError as error:
@@ -46,7 +46,7 @@ def checked_name(name: object) -> str:
 
 
 def checked(settings: Json) -> McpServer:
-    """The settings as those of the configuration. Raises SettingsError with the first thing that is wrong."""
+    """Return the settings as those of the configuration. Raises SettingsError with the first problem."""
     _check_companions(settings)
     try:
         server = McpServer.model_validate(settings)
@@ -61,12 +61,12 @@ def checked(settings: Json) -> McpServer:
 
 
 def options_of(server: McpServer) -> dict[str, object]:
-    """What its plugin is given, in plain values; without what was not said."""
+    """Return the options for its plugin, in plain values, without absent settings."""
     return {name: value for name, value in _fields(server).items() if name not in _OURS}
 
 
 def shown(server: McpServer) -> Json:
-    """All that may be seen of it; of a URL only where it leads to."""
+    """Return the settings without secrets; of a URL only its scheme, host and port."""
     view: Json = server.model_dump(mode="json", exclude_none=True)
     if server.url is not None:
         parts = urlsplit(server.url.reveal())
@@ -75,7 +75,7 @@ def shown(server: McpServer) -> Json:
 
 
 def with_kept(settings: Json, *, kept: Json | None) -> Json:
-    """`settings` with the kept secrets where it has only what was shown of them. Raises SettingsError."""
+    """Return `settings` with the stored secrets in place of their masks. Raises SettingsError."""
     before, seen = _readable(kept)
     filled = dict(settings)
     url = settings.get("url")
@@ -93,7 +93,7 @@ def with_kept(settings: Json, *, kept: Json | None) -> Json:
 
 
 def _readable(kept: Json | None) -> tuple[Json, Json]:
-    """What is kept, and what was shown of it; what a newer version kept was not shown."""
+    """Return the stored settings and their shown form; both are empty for settings that this version cannot read."""
     try:
         return ({}, {}) if kept is None else (kept, shown(checked(kept)))
     except SettingsError:
@@ -119,7 +119,7 @@ def _check_companions(settings: Json) -> None:
 
 
 def _fields(section: Section) -> dict[str, object]:
-    """What was said, but for names of files whose content is there already."""
+    """Return the settings that are present, without names of files whose content is there already."""
     return {name: _plain(value) for name, value in section if value is not None and not name.endswith(COMPANION_SUFFIX)}
 
 

@@ -1,6 +1,6 @@
 """The references within a JSON Schema of a stranger: all must lead to places in the same schema, and none in a circle.
 
-Nothing is ever fetched: a schema that refers to anything else is refused before anybody compiles it.
+Nothing is ever fetched: a schema that refers to anything else is refused before it is compiled.
 """
 
 from typing import Any, Final
@@ -11,7 +11,7 @@ _SHOWN_CHARS: Final = 200
 
 
 def problem_of_references(schema: dict[str, Any]) -> str | None:
-    """What is wrong with the references in a schema, or None. Linear in its size; it may be nested to any depth."""
+    """Return the problem of the references in a schema, or None. Linear in its size; it may be nested to any depth."""
     anchors = _anchors(schema)
     entered: set[int] = set()
     left: set[int] = set()
@@ -44,7 +44,7 @@ def _entries(node: Any) -> list[tuple[str, Any]]:
 
 
 def _anchors(schema: dict[str, Any]) -> dict[str, Any]:
-    """The places that have names of their own."""
+    """Return the places that have names of their own, by name."""
     found: dict[str, Any] = {}
     stack: list[Any] = [schema]
     while stack:
@@ -58,7 +58,7 @@ def _anchors(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _target(schema: dict[str, Any], reference: str, anchors: dict[str, Any]) -> Any:
-    """Where a reference leads (RFC 6901 in a fragment), or None: out of the schema, or nowhere."""
+    """Return the target of a reference (RFC 6901 in a fragment); None: it is outside of the schema, or nowhere."""
     if not reference.startswith("#"):
         return None
     fragment = unquote(reference[1:])

@@ -1,6 +1,6 @@
-"""One service of a worker: built from its settings, and brought to what is wanted of it, one step after the other.
+"""One service of a worker: built from its settings, and brought to its desired state, one step after the other.
 
-1. Nobody waits here: what is wanted is noted, and a task makes it so. What was wanted in between is left out.
+1. No caller waits here: the desired state is stored, and a task applies it. States in between are left out.
 2. Settings that stay the same are the same service; other ones are another, which starts once the old one is gone.
 """
 
@@ -20,7 +20,7 @@ from gateway.mcp.registration import options_of
 log = logging.getLogger("gateway")
 
 Source: TypeAlias = Literal["configured", "registered"]
-#: (name, options): raises ValueError with what is wrong with them.
+#: (name, options): raises ValueError with their problem.
 Build: TypeAlias = Callable[[str, Mapping[str, object]], ManagedService]
 
 #: Of one service. A server has a few hundred tools at most; one that names ever new ones has no more of them trusted.
@@ -31,7 +31,7 @@ _NONE = ""
 
 @dataclass(frozen=True, slots=True)
 class DesiredServer:
-    """What a service is to be. `server` None: its settings cannot be read, for the reason `error`."""
+    """The desired state of a service. `server` None: its settings cannot be read, for the reason `error`."""
 
     source: Source
     server: McpServer | None
@@ -40,7 +40,7 @@ class DesiredServer:
 
     @property
     def enabled(self) -> bool:
-        """Whether its settings let it run at all."""
+        """Return whether its settings let it run at all."""
         return self.server is None or self.server.enabled
 
     @property
@@ -50,7 +50,7 @@ class DesiredServer:
 
 @dataclass(frozen=True, slots=True)
 class _Applied:
-    """What was made so: of which service, whether it was started, and how often it had been started anew by then."""
+    """The applied state: the service, whether it was started, and how often it had been restarted by then."""
 
     service: ManagedService
     running: bool
@@ -58,7 +58,7 @@ class _Applied:
 
 
 class ManagedServer:
-    """`noticed` is called whenever the service says that something changed."""
+    """One service and its desired state. `noticed` is called whenever the service reports a change."""
 
     def __init__(
         self, name: str, wanted: DesiredServer, *, build: Build, noticed: Callable[[], None], clock: Clock
@@ -77,7 +77,7 @@ class ManagedServer:
         self._follow()
 
     def want(self, wanted: DesiredServer) -> None:
-        """From now on."""
+        """Set the desired state from now on."""
         options, self.wanted = _options(wanted), wanted
         if options != self._options:
             self._options = options
@@ -86,19 +86,19 @@ class ManagedServer:
         self._follow()
 
     def apply_pins(self) -> None:
-        """Tells the service what was accepted of it."""
+        """Pass the accepted definitions to the service."""
         pins = self.wanted.record.pins
         if len(pins) >= MOST_PINS:
             pins = {**dict.fromkeys(self.service.definitions(), _NONE), **pins}
         self.service.accept(pins)
 
     async def settled(self) -> None:
-        """Returns once what is wanted was done: stopped, or told to start."""
+        """Wait until the desired state is applied: the service is stopped, or its start has begun."""
         if self._task is not None:
             await asyncio.wait({self._task})
 
     async def close(self) -> None:
-        """Returns once nothing of it runs any more."""
+        """Close the service, and return once nothing of it runs any more."""
         self._leaving = True
         self._follow()
         await self.settled()
@@ -130,7 +130,7 @@ class ManagedServer:
             self._task = asyncio.get_running_loop().create_task(self._reach())
 
     async def _reach(self) -> None:
-        """Until what is wanted and what is so are the same."""
+        """Apply changes until the desired and the applied state are the same."""
         while True:
             before, wanted = self._reached, _Applied(self.service, self._running, self.wanted.record.restarts)
             if before == wanted and not self._retired:

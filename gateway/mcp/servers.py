@@ -1,8 +1,8 @@
-"""The services of one worker: those of the configuration and those that were registered, as the store wants them.
+"""The services of one worker: those of the configuration and the registered ones, in the state that the store defines.
 
-1. What an operator wants of a service stands in the store; each worker looks there, and none is told.
+1. The store contains the state that an operator wants of a service. Each worker reads it there; none is notified.
 2. Nothing here waits for a service: `configure` and `refresh` begin things and return.
-3. The first definition of a tool is pinned by whoever sees it first; only an operator puts another in its place.
+3. The first worker that sees a tool pins its definition. Only an operator puts another in its place.
 4. A registered service never takes the name of a configured one.
 """
 
@@ -27,7 +27,7 @@ from gateway.tools.catalog import Configured
 
 log = logging.getLogger("gateway")
 
-#: How often a worker says what it sees, and how old a word of another one may be.
+#: How often a worker reports what it sees, and how old a report of another one may be.
 TELL_EVERY_S, FRESH_S = 10.0, 25.0
 #: Changes within so short a time are looked at together.
 PAUSE_S, STORE_PAUSE_S = 0.1, 2.0
@@ -42,7 +42,7 @@ _LABELS, _OTHER = 32, "other"
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """A service as this worker has it, and what the other workers say of it."""
+    """A service as this worker has it, and the reports of the other workers on it."""
 
     name: str
     wanted: DesiredServer
@@ -52,17 +52,17 @@ class ServerStatus:
 
     @property
     def state(self) -> ServiceState:
-        """The worst of all workers."""
+        """Return the worst state of all workers."""
         return min((self.condition.state, *(other.state for other in self.others)), key=_STATES.index)
 
     @property
     def error(self) -> str | None:
-        """The last that went wrong here, else elsewhere."""
+        """Return the last error of this worker, else one of another worker; None: there is none."""
         return next(filter(None, (self.condition.error, *(other.error for other in self.others))), None)
 
 
 class McpServers:
-    """One worker's; `worker` is its name to the others."""
+    """The services of one worker; `worker` is its name to the others."""
 
     def __init__(self, store: Store, *, build: Build, worker: str, counters: Counters, clock: Clock) -> None:
         self.worker = worker
@@ -84,16 +84,16 @@ class McpServers:
         self._closed = False
 
     def configure(self, servers: Mapping[str, McpServer]) -> None:
-        """The services of the configuration, from the next `refresh` on."""
+        """Set the services of the configuration, from the next `refresh` on."""
         self._configured = dict(servers)
         self._generation = None
 
     def services(self) -> Sequence[Configured[ServiceSource]]:
-        """All that there are now: those of the configuration in its order, then the others by name."""
+        """Return all services as of now: those of the configuration in its order, then the others by name."""
         return self._sources
 
     async def refresh(self) -> None:
-        """Looks whether the store or the configuration wants something else by now. Raises StoreError."""
+        """Apply the changes of the store and the configuration, if there are any. Raises StoreError."""
         async with self._turn:
             generation = await self._store.generation()
             if generation == self._generation or self._closed:
@@ -104,7 +104,7 @@ class McpServers:
             self._generation = generation if configured is self._configured else None
 
     async def seen(self) -> Sequence[ServerStatus]:
-        """Every service, as of now. Raises StoreError."""
+        """Return every service, as of now. Raises StoreError."""
         await self.refresh()
         told: dict[str, list[WorkerService]] = {}
         for other in await self._store.reported_services(since_s=self._clock.time() - FRESH_S):
@@ -113,9 +113,9 @@ class McpServers:
         return [_seen(server, told.get(server.name, ())) for server in self._members.values()]
 
     async def change(self, name: str, change: Callable[[StoredService], StoredService]) -> None:
-        """`change` gets what is kept of the service (version 0: nothing) and gives what is to be; then it is so here.
+        """Write the record that `change` returns for the stored one (version 0: there is none), and apply it here.
 
-        It may be asked more than once, and raise. Raises StoreError.
+        `change` may be called more than once, and may raise. Raises StoreError.
         """
         for _ in range(_TRIES):
             kept = next((s for s in await self._store.services() if s.name == name), StoredService(name=name))
@@ -129,19 +129,19 @@ class McpServers:
         raise StoreError(f"the service {name!r} is changed by others all the time")
 
     async def delete(self, name: str) -> bool:
-        """Whether there was one. Raises StoreError."""
+        """Delete a service; return whether there was one. Raises StoreError."""
         deleted = await self._store.delete_service(name)
         await self.refresh()
         return deleted
 
     async def settled(self, name: str) -> None:
-        """Returns once the service is as it is wanted here: stopped, or told to start."""
+        """Wait until the desired state is applied here: the service is stopped, or its start has begun."""
         server = self._members.get(name)
         if server is not None:
             await server.settled()
 
     def families(self) -> Iterator[Metric]:
-        """Which services run here."""
+        """Yield the metric of the services that run here."""
         family = GaugeMetricFamily("gateway_mcp_server_up", "Whether an MCP server runs", labels=["server"])
         values: dict[str, int] = {}
         for i, (name, server) in enumerate(self._members.items()):
@@ -153,7 +153,7 @@ class McpServers:
             yield family
 
     async def close(self) -> None:
-        """Returns once nothing of any service runs any more. Idempotent."""
+        """Close all services, and return once nothing of them runs any more. Idempotent."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
@@ -189,7 +189,7 @@ class McpServers:
         return ManagedServer(name, wanted, build=self._build, noticed=self._noticed.set, clock=self._clock)
 
     async def _look_after(self) -> None:
-        """Pins what is seen for the first time, and says what there is."""
+        """Pin definitions that are seen for the first time, and report the services to the store."""
         while True:
             pause_s = PAUSE_S
             try:
@@ -212,7 +212,7 @@ class McpServers:
             await asyncio.sleep(pause_s)
 
     def _count(self) -> None:
-        """A service counts from its start by an operator on."""
+        """Count the restarts of each service since its start by an operator."""
         now = {server.name: server.service.condition().restarts for server in self._members.values()}
         before, self._restarts = self._restarts, now
         for name, restarts in now.items():
@@ -259,7 +259,7 @@ def _wanted(configured: Mapping[str, McpServer], records: Mapping[str, StoredSer
 
 
 def _registered(record: StoredService, config: bytes) -> DesiredServer:
-    """What is kept may be of a newer version than this program."""
+    """Return the desired state of a registered service; its record may be of a newer version than this program."""
     try:
         settings: Json = json.loads(config)
         return DesiredServer("registered", checked(settings), record)
@@ -269,7 +269,7 @@ def _registered(record: StoredService, config: bytes) -> DesiredServer:
 
 
 def _seen(server: ManagedServer, others: Sequence[WorkerService] = ()) -> ServerStatus:
-    """Without the secrets of its settings, which a server may have printed."""
+    """Return the status of a service without the secrets of its settings, which a server may have printed."""
     condition = server.service.condition()
     secrets = () if server.wanted.server is None else tuple(redactable(server.wanted.server))
 

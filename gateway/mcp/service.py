@@ -1,6 +1,6 @@
-"""The tools of one MCP server, which is started, kept up and asked by `gateway.mcp`.
+"""The tools of one MCP server, which `gateway.mcp` starts, restarts and calls.
 
-1. Whatever a server says of a tool, the tool stays a stranger's: untrusted, and no hint of its own lowers its risk.
+1. Every tool of a server stays a stranger's: untrusted, and no hint of its definition lowers its risk.
 2. The SDK is not needed before the first server starts.
 """
 
@@ -66,7 +66,7 @@ class Config(BaseModel):
 
 
 class McpService:
-    """`contracts.ManagedService`."""
+    """The `contracts.ManagedService` of one MCP server."""
 
     def __init__(self, config: Config, server: Server, make_channel: MakeChannel, host: Host) -> None:
         self._enabled = config.enabled
@@ -153,7 +153,7 @@ class McpService:
 
 
 def build(config: Config, host: Host) -> McpService:
-    """Raises ValueError where the SDK is not installed."""
+    """Build the service. Raises ValueError where the SDK is not installed."""
     if importlib.util.find_spec("mcp") is None:
         raise ValueError(MISSING_SDK)
     server = Server(

@@ -1,8 +1,8 @@
 """The owner of one server: one task that starts it, connects to it, notices its end, and starts it anew.
 
 1. A connection is opened, listed and closed by the owner's task alone; calls only use it.
-2. Nobody waits for a server to start: `start` returns at once, and a call of a server that is not there fails at once.
-3. Every end of a connection, however it came about, is one way: state `error`, a wait that grows, a new beginning.
+2. No caller waits for a server to start: `start` returns at once. A call of a server that is not there fails at once.
+3. Every end of a connection, of any cause, has one sequence: state `error`, a wait that grows, a new start.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ _MOST_LOGGED = 20
 
 
 class Session:
-    """One server. `channel` makes the transport of one connection; `changed` is told of every change."""
+    """One server. `channel` makes the transport of one connection; `changed` is called after every change."""
 
     def __init__(
         self,
@@ -94,14 +94,14 @@ class Session:
         )
 
     def start(self) -> None:
-        """Connects in the background. Idempotent."""
+        """Connect in the background. Idempotent."""
         if self._owner is None:
             self._restarts, self._error = 0, None
             self._become("starting")
             self._owner = asyncio.create_task(self._own(), name=f"mcp {self._server.name}")
 
     async def stop(self) -> None:
-        """Returns once nothing of it runs any more. Idempotent; `start` may follow."""
+        """Stop the server, and return once nothing of it runs any more. Idempotent; `start` may follow."""
         if self._owner is None:
             return
         if self._ending is None:
@@ -137,7 +137,7 @@ class Session:
             self._become("starting", error)
 
     async def _connection(self, open_link: "OpenLink") -> str:
-        """Makes one and stays with it to its end; why it ended."""
+        """Open a connection and follow it to its end; return why it ended."""
         self._why = None
         channel = self._channel = self._make_channel(self._lost)
         # Servers of the older era may leave a method that they do not know unanswered.
@@ -159,7 +159,7 @@ class Session:
             self._link = None
 
     def _failed(self, failure: BaseException, channel: Channel) -> str:
-        """What to tell of it, and what to do otherwise next time."""
+        """Return the text for a failure, and decide whether the next connection probes for the newer era."""
         if self._up_s is None:
             # Some programs end themselves when they are asked for an era that they do not know.
             hurt = self._probe and self._server.transport == "stdio" and isinstance(failure, LostError)
@@ -185,7 +185,7 @@ class Session:
             log.warning("service %r: %s", self._server.name, problem)
 
     async def _follow(self, connection: "McpConnection") -> None:
-        """Until it is gone; lists its tools anew when they change."""
+        """Follow a connection until it is gone, and list its tools again when they change."""
         while not connection.gone.done():
             await connection.stirred.wait()
             connection.stirred.clear()
@@ -220,7 +220,7 @@ class Session:
         return _with_last_line(f"did not answer within {self._server.start_timeout_s:g} s of its start", channel)
 
     def _wrong(self) -> str | None:
-        """What an operator is to know although it runs."""
+        """Return the problems of a running server, for its operator; None: there are none."""
         return "; ".join(self.definitions.left_out)[:_MAX_ERROR] or None
 
     def _linked_to(self, connection: "McpConnection") -> None:
@@ -244,7 +244,7 @@ class Session:
 
 
 def _load() -> "OpenLink":
-    """Takes a second or two, and is nothing that an event loop could wait for."""
+    """Import the SDK. It takes a second or two, so call it outside of the event loop."""
     from gateway.mcp.connection import open_connection
 
     for library in ("client", "httpcore2", "httpx2", "mcp"):
@@ -254,13 +254,13 @@ def _load() -> "OpenLink":
 
 
 def _with_last_line(reason: str, channel: Channel) -> str:
-    """The reason, and what the program wrote last to standard error, which mostly is the cause."""
+    """Return the reason, with the program's last line on standard error, which mostly is the cause."""
     written = channel.stderr
     return f"{reason}; its last line on standard error: {written[-1]}"[:_MAX_ERROR] if written else reason
 
 
 def _first(failure: BaseException) -> BaseException:
-    """What went wrong first: task groups wrap what is raised in them."""
+    """Return the first failure: task groups wrap the exceptions that are raised in them."""
     while isinstance(failure, BaseExceptionGroup):
         failure = failure.exceptions[0]
     return failure

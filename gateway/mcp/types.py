@@ -1,4 +1,4 @@
-"""What is known of one MCP server: its settings, and what its transport tells, whichever one it is."""
+"""The facts about one MCP server: its settings, and the protocol of its transport, of either kind."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -28,7 +28,7 @@ class Server:
     requires_approval: bool = False
 
     def limits_s(self, tool: str) -> tuple[float, float]:
-        """How long a call may go without an answer or progress, and how long with progress."""
+        """Return how long a call may go without an answer or progress, and how long with progress, in seconds."""
         limit_s = self.timeouts_s.get(tool, self.timeout_s)
         longest_s = _PROGRESS_FACTOR * limit_s if self.max_timeout_s is None else self.max_timeout_s
         return limit_s, max(limit_s, longest_s)
@@ -36,7 +36,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """What the gateway is to an issuer of tokens; `scope`: what it asks for, separated by spaces."""
+    """The gateway's credentials at an issuer of tokens; `scope`: the requested scopes, separated by spaces."""
 
     issuer: str
     client_id: str
@@ -46,7 +46,7 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where a server is, and who the gateway is to it."""
+    """The address of a server, and the gateway's headers and credentials for it."""
 
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -62,19 +62,19 @@ class Channel(AbstractAsyncContextManager["TransportStreams"], Protocol):
 
     @property
     def skipped_lines(self) -> int:
-        """On standard output, that were no messages."""
+        """Return the number of lines on standard output that were no messages."""
         ...
 
     @property
     def stderr(self) -> Sequence[str]:
-        """The last lines."""
+        """Return the last lines on standard error."""
         ...
 
     @property
     def returncode(self) -> int | None:
-        """How its program ended, as shells count; None: it has not, there is none, or nobody knows."""
+        """Return the exit code of its program, as shells count; None: it has not ended, there is none, or unknown."""
         ...
 
 
-#: Makes the transport of the next connection, which may say why it lost it.
+#: Makes the transport of the next connection, which may report why it lost the connection.
 MakeChannel: TypeAlias = Callable[[Callable[[str], None]], Channel]
