@@ -1,8 +1,8 @@
-"""HTTP to MCP servers and to those who give tokens for them: where it may connect, and how much it takes.
+"""HTTP to MCP servers and to the issuers of tokens for them: the allowed addresses, and the limits of answers.
 
 1. The address of a connection is judged when it is made: a name that changes its address gains nothing.
-2. Proxies of the environment are not asked, and nothing is unpacked: a small answer stays small.
-3. Failures are told in our own words, never with a URL or a header, which may hold a credential.
+2. Proxies of the environment are not used, and nothing is unpacked: a small answer stays small.
+3. Failures are reported in our own words, never with a URL or a header, which may contain a credential.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ import httpx2
 from gateway.http.public_address import is_public
 from gateway.json_values import SERVICE_VALUES_LIMIT, ValueCounter
 
-# Where a machine's provider answers with the machine's own credentials, and nobody runs an MCP server.
+# Addresses where a machine's provider answers with the machine's own credentials, and no MCP server runs.
 _NEVER = tuple(
     ipaddress.ip_network(network)
     for network in ("169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128", "::/128", "0.0.0.0/8")
@@ -31,7 +31,7 @@ _KEEP_ALIVE: tuple[httpcore2.SOCKET_OPTION, ...] = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
 )
 _EVENT_END = re.compile(rb"\n\n|\r\n\r\n|\r\r")
-#: What a failure begins with after which nobody knows what the server did.
+#: The beginning of a failure's text after which the server's effects are unknown.
 CLOSED = "Connection closed"
 
 
@@ -61,7 +61,10 @@ class GuardedNetwork(httpx2.AsyncBaseTransport):
         await self._pool.aclose()
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Raises httpx2.ConnectError where nothing was sent, httpx2.ReadError where something may have been."""
+        """Send a request and return its response.
+
+        Raises httpx2.ConnectError where nothing was sent, httpx2.ReadError where something may have been.
+        """
         url, stream = request.url, request.stream
         assert isinstance(stream, AsyncIterable)
         try:
@@ -89,7 +92,7 @@ class GuardedNetwork(httpx2.AsyncBaseTransport):
 
 
 class _Body(httpx2.AsyncByteStream):
-    """An answer's body; what is wrong with it is a StreamError, which the SDK takes for that of one answer only."""
+    """An answer's body. Its problems are a StreamError, which the SDK takes for that of one answer only."""
 
     def __init__(self, stream: AsyncIterable[bytes], *, limit_bytes: int | None) -> None:
         self._stream = stream
@@ -119,7 +122,7 @@ class _Body(httpx2.AsyncByteStream):
 
 
 def _counted(counter: ValueCounter, piece: bytes) -> ValueCounter:
-    """The same for a piece of an event stream: each event is a text of its own."""
+    """Count the values of a piece of an event stream; return the counter. Each event is a text of its own."""
     first, *events = _EVENT_END.split(piece)
     counter.feed(first)
     for event in events:
@@ -131,7 +134,7 @@ def _counted(counter: ValueCounter, piece: bytes) -> ValueCounter:
 
 
 class _Network(httpcore2.AsyncNetworkBackend):
-    """TCP, to allowed addresses only."""
+    """The TCP network, to allowed addresses only."""
 
     def __init__(self, *, private_networks: bool, resolve: Resolve) -> None:
         self._private_networks = private_networks
@@ -168,13 +171,13 @@ class _Network(httpcore2.AsyncNetworkBackend):
 
 
 async def addresses_of(host: str) -> list[str]:
-    """Raises OSError."""
+    """Return the addresses of a name, each once. Raises OSError."""
     found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(place[0]) for *_, place in found))
 
 
 def allows(host: str, address: str, *, private_networks: bool) -> bool:
-    """Whether a connection to `host` may be one to `address`: who writes an address, or localhost, means it."""
+    """Return whether a connection to `host` may be one to `address`: an address, or localhost, is meant as written."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     ip = getattr(ip, "ipv4_mapped", None) or ip
     if any(ip in network for network in _NEVER):
@@ -198,7 +201,7 @@ def _is_address(name: str) -> bool:
 
 
 def _unreachable(error: Exception) -> str:
-    """Of httpcore's own words only ours: others name addresses."""
+    """Return the text of a failed connection, in our words only: httpcore's own may name addresses."""
     text = str(error)
     if isinstance(error, httpcore2.ConnectTimeout):
         return "it cannot be reached in time"

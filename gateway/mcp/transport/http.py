@@ -1,7 +1,7 @@
-"""The transport of a server over streamable HTTP: its headers and tokens, and what becomes of each failure.
+"""The transport of a server over streamable HTTP: its headers and tokens, and the treatment of each failure.
 
 1. A request that fails is answered with an error of the protocol, so that it ends one call and not the connection.
-2. The connection ends when nobody listens at the server's address any more, or when the server has ended the session.
+2. The connection ends when the server's address accepts no connection any more, or when the server ended the session.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _FAREWELL_S = 2.0
 
 
 class HttpTransport:
-    """`facts.Channel` over HTTP, for one connection; `lost` is told why it cannot go on."""
+    """A `types.Channel` over HTTP, for one connection; `lost` gets the reason why it cannot go on."""
 
     skipped_lines = 0
     stderr = ()
@@ -72,7 +72,7 @@ class HttpTransport:
             await self._resources.__aexit__(kind, error, trace)
         except* (anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass  # answers that came after the end
-        # A connection that ends cancels whoever is in it, which is nothing to be told; what failed there is.
+        # A connection that ends cancels the code in it, which is no failure to report; an exception of that code is.
         return not isinstance(error, Exception)
 
     def _tokens(self, web: GuardedNetwork) -> Tokens | None:
@@ -82,14 +82,14 @@ class HttpTransport:
         return Tokens(self._endpoint.oauth, resource=resource, web=web, clock=self._clock)
 
     def _lost(self, reason: str) -> None:
-        """The SDK would go on: its stream of messages is ended for it."""
+        """End the SDK's stream of messages, because the SDK would go on; report the reason."""
         self._tell_lost(reason)
         if self._handing is not None:
             self._handing.cancel()
 
 
 class _Answering(httpx2.AsyncBaseTransport):
-    """Sends requests, with a token if there are any, and answers those that fail itself."""
+    """The sender of requests, with a token if there are any; it answers failed requests itself."""
 
     def __init__(self, web: GuardedNetwork, *, tokens: Tokens | None, lost: Callable[[str], None]) -> None:
         self._web = web
@@ -135,7 +135,7 @@ class _Answering(httpx2.AsyncBaseTransport):
 
 
 def _failure(status: int, message: str, *, code: int = INTERNAL_ERROR) -> httpx2.Response:
-    """An answer as of a server that says what is wrong; the SDK puts in the id of the request."""
+    """Return an answer like that of a server that reports an error; the SDK inserts the id of the request."""
     error = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
     return httpx2.Response(status, json=error)
 

@@ -1,10 +1,10 @@
-"""The lines of a stream in bounded memory: of one that is too long only the beginning and the end are kept. No I/O."""
+"""The lines of a stream in bounded memory: of an overlong line only the beginning and the end are stored. No I/O."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-#: What is kept of each end of a line that is too long.
+#: The stored bytes of each end of a line that is too long.
 ENDS_BYTES: Final = 4096
 
 
@@ -18,7 +18,7 @@ class Line:
 
 
 class Lines:
-    """Takes pieces of a stream as they come. Linear in what comes, and never holds more than the limit."""
+    """The splitter of a stream into lines. Its time is linear in the input. It never stores more than the limit."""
 
     def __init__(self, *, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
@@ -28,7 +28,7 @@ class Lines:
         self._tail = b""
 
     def feed(self, data: bytes) -> Iterator[Line]:
-        """The lines that end in this piece."""
+        """Yield the lines that end in this piece."""
         *ending, rest = data.split(b"\n")
         for piece in ending:
             self._add(piece)
@@ -36,7 +36,7 @@ class Lines:
         self._add(rest)
 
     def rest(self) -> Line | None:
-        """What came after the last end of a line, once the stream has ended."""
+        """Return the text after the last end of a line, once the stream has ended; None: there is none."""
         return self._take() if self._size else None
 
     def _add(self, piece: bytes) -> None:
@@ -49,7 +49,7 @@ class Lines:
         self._tail = (self._tail + piece[-ENDS_BYTES:])[-ENDS_BYTES:]
 
     def _cut_ends(self) -> tuple[bytes, bytes]:
-        """Keeps both ends of the pieces. To join them all would take the limit a second time."""
+        """Return both ends of the pieces, and drop the rest. Joining them all would take the limit a second time."""
         pieces, self._pieces = self._pieces, []
         head, tail = b"", b""
         for piece in pieces:

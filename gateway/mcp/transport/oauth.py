@@ -1,6 +1,6 @@
 """Tokens for one MCP server by OAuth client credentials (RFC 6749, section 4.4), from the issuer that is configured.
 
-Secret and token go to that issuer and to the server only, whatever the server says of other issuers.
+Secret and token go to that issuer and to the server only, even if the server names other issuers.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _DEFAULT_LIFE_S = 300.0
 
 
 class TokenError(Exception):
-    """There is no token; the text is for the operator."""
+    """The error that there is no token; the text is for the operator."""
 
 
 class Tokens:
@@ -39,7 +39,10 @@ class Tokens:
         self._until_s = 0.0
 
     async def token(self) -> str:
-        """One that holds for a while; asks for one only if need be, and once for all who want it. Raises TokenError."""
+        """Return a token that is valid for a while. Raises TokenError.
+
+        It requests a new one only if necessary, and once for all concurrent callers.
+        """
         async with self._asking:
             if self._token is None or self._clock.monotonic() >= self._until_s:
                 self._token, life_s = await self._new()
@@ -47,7 +50,7 @@ class Tokens:
             return self._token
 
     def refused(self, token: str) -> None:
-        """The server does not take it any more."""
+        """Discard a token that the server does not accept any more."""
         if token == self._token:
             self._token = None
 
@@ -71,7 +74,10 @@ class Tokens:
         return token, float(life_s)
 
     async def _endpoint(self) -> str:
-        """From the issuer's metadata (RFC 8414, OpenID Connect Discovery), which must be about that issuer."""
+        """Return the token endpoint of the issuer's metadata (RFC 8414, OpenID Connect Discovery). Raises TokenError.
+
+        The metadata must be about that issuer.
+        """
         issuer = self._credentials.issuer
         origin, path = _origin(issuer), urlsplit(issuer).path.rstrip("/")
         places = [

@@ -1,7 +1,7 @@
-"""One running MCP server: its three streams, how it ended, and its end with all that came of it.
+"""One running MCP server: its three streams, its exit code, and its end with all processes that it started.
 
 1. Its environment is made from nothing: the variables of INHERITED, and those that are configured for it.
-2. It ends in at most 5 s, whatever it does, and with it every process that it started (see `keeper`).
+2. It ends in at most 5 s, whatever it does, and with it every process that it started (see `shim`).
 3. Its streams end when it does.
 """
 
@@ -23,9 +23,9 @@ from typing import Any, Final
 
 from gateway.mcp.transport.lines import Lines
 
-#: What a server gets of the gateway's own environment.
+#: The variables that a server gets of the gateway's own environment.
 INHERITED: Final = ("PATH", "HOME", "LANG", "LC_ALL", "TERM", "USER", "TZ", "TMPDIR")
-#: What is kept of standard error.
+#: The stored part of standard error.
 STDERR_LINES: Final = 50
 STDERR_CHARS: Final = 500
 
@@ -33,7 +33,7 @@ _HOME: Final = str(Path(__file__).parents[3])
 _BOOT: Final = "import sys; sys.path.append(sys.argv[1]); from gateway.mcp.transport.shim import main; main()"
 #: Some builds of Python do not start without these; the server never sees them.
 _NEEDED_BY_PYTHON: Final = ("LD_LIBRARY_PATH",)
-#: How long the server may take after the end of its input, after SIGTERM, and after SIGKILL, and its keeper then.
+#: How long the server may take after the end of its input, after SIGTERM, and after SIGKILL, and its shim then.
 _INPUT_S, _TERM_S, _KILL_S, _KEEPER_S = 1.5, 1.5, 1.0, 0.5
 _READ_BYTES: Final = 1 << 15
 #: A shorter value of the environment is an ordinary word; to mask those would only garble what a server wrote.
@@ -43,12 +43,12 @@ _UNSEEN: Final = re.compile("\x1b\\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-
 
 
 class StartError(Exception):
-    """The program cannot be started; the text names it and says what to do, for the operator."""
+    """The error that the program cannot be started; the text names it and the next step, for the operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What to run. Arguments and environment may hold secrets, so they do not show."""
+    """The program to run. Arguments and environment may contain secrets, so they are not shown."""
 
     command: str
     args: tuple[str, ...] = field(default=(), repr=False)
@@ -57,7 +57,7 @@ class Program:
 
 
 class ServerProcess:
-    """Made by `start`. Whoever has it reads `stdout` to its end, also while it stops, and awaits `stop`."""
+    """One server process, made by `start`. Read `stdout` to its end, also while it stops, and await `stop`."""
 
     def __init__(
         self, keeper: asyncio.subprocess.Process, control: asyncio.StreamWriter, pid: int, *, secrets: Sequence[str]
@@ -77,7 +77,10 @@ class ServerProcess:
 
     @classmethod
     async def start(cls, program: Program) -> "ServerProcess":
-        """Raises StartError. Nothing is left of it if that is raised or the caller is cancelled."""
+        """Start the program. Raises StartError.
+
+        Nothing is left of it if that is raised or the caller is cancelled.
+        """
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         with theirs:
@@ -109,11 +112,14 @@ class ServerProcess:
 
     @property
     def stderr(self) -> Sequence[str]:
-        """Its last lines on standard error, without control characters and values of its configured environment."""
+        """Return its last lines on standard error, without control characters and configured environment values."""
         return tuple(self._stderr)
 
     async def stop(self) -> None:
-        """Returns once it is gone: its input is closed, then SIGTERM, then SIGKILL. Idempotent; a cancel waits."""
+        """Stop it, and return once it is gone: its input is closed, then SIGTERM, then SIGKILL.
+
+        Idempotent. A cancel of the caller takes effect afterwards.
+        """
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop())
         await _to_its_end(self._stopping)
@@ -142,7 +148,7 @@ class ServerProcess:
         if line:
             self.returncode = json.loads(line)["code"]
         else:
-            self._kill()  # somebody killed the keeper, so nobody else would end what it kept
+            self._kill()  # the shim was killed, so no other process would end the server
         self._over.set()
 
     async def _over_within(self, limit_s: float) -> bool:
@@ -195,7 +201,7 @@ def _order(program: Program) -> bytes:
 
 
 def missing(program: Program) -> str | None:
-    """Returns why a program cannot be started, as far as it shows without starting it."""
+    """Return why a program cannot be started, as far as that is visible without a start; None: no reason is visible."""
     if program.cwd is not None and not Path(program.cwd).is_dir():
         return _why_not(program, {})
     file: str | Path | None = Path(program.cwd or "", program.command)
@@ -225,13 +231,13 @@ def _why_not(program: Program, told: Mapping[str, Any]) -> str:
 
 
 async def _emptied(keeper: asyncio.subprocess.Process) -> None:
-    """Once the keeper and its streams have ended."""
+    """Wait until the shim and its streams have ended, for a limited time."""
     with suppress(TimeoutError):
         await asyncio.wait_for(keeper.communicate(), _TERM_S + _KILL_S)
 
 
 async def _to_its_end(task: asyncio.Task[None]) -> None:
-    """Waits for a task that must not be broken off; a cancel of the waiter takes effect afterwards."""
+    """Wait for a task that must not be broken off; a cancel of the waiter takes effect afterwards."""
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:

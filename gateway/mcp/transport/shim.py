@@ -1,11 +1,11 @@
-"""The process between the gateway and one MCP server: starts it, tells how it ended, and ends all that came of it.
+"""The process between the gateway and one MCP server: it starts it, reports its end, and ends all its processes.
 
-It is a program of its own. The socket that its last argument names brings one order and takes the answers, one line of
-JSON each; its end means that the server is to end, also when the gateway was killed. Standard input, output and error
-belong to the server alone.
+It is a program of its own. The socket that its last argument names carries one order and the answers, one line of
+JSON each. The socket's end means that the server is to end, also when the gateway was killed. Standard input, output
+and error belong to the server alone.
 
-1. When the keeper is gone, no process of the server is left: neither one in a session of its own nor an orphan.
-2. The server has ended when its first process has: what it left behind is ended, so its streams end, too.
+1. When the shim is gone, no process of the server is left: neither one in a session of its own nor an orphan.
+2. The server has ended when its first process has: the shim ends the remaining ones, so its streams end, too.
 """
 
 import json
@@ -21,7 +21,7 @@ from typing import Any, Final
 from gateway.sandbox import process_tree as family
 from gateway.sandbox.kernel import PR_SET_CHILD_SUBREAPER, prctl
 
-#: What would end the keeper before its server.
+#: The signals that would end the shim before its server.
 _SURVIVED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -57,7 +57,7 @@ def _keep(gateway: socket.socket, order: dict[str, Any]) -> None:
 
 
 def _watch(gateway: socket.socket, pid: int) -> dict[int, int]:
-    """Until the child `pid` ends or the gateway hangs up; the exit codes of children that ended meanwhile."""
+    """Wait until the child `pid` ends or the gateway hangs up; return the exit codes of children that ended."""
     woken, waking = os.pipe()
     os.set_blocking(waking, False)
     signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
@@ -89,4 +89,4 @@ def _tell(gateway: socket.socket, answer: dict[str, Any]) -> None:
 
 
 def _heard(_number: int, _frame: FrameType | None) -> None:
-    """A signal needs a handler to wake anybody."""
+    """Do nothing: a signal needs a handler to wake the poll."""

@@ -1,7 +1,7 @@
 """The connection of the SDK's session to an MCP server on standard input and output: one JSON-RPC message a line.
 
-1. A line that is no message is skipped and counted, and disturbs nothing. If it can be told whose answer it was to be,
-   that call fails at once; no other one does.
+1. A line that is no message is skipped and counted, and disturbs nothing. If the line shows which call it was to
+   answer, that call fails at once; no other one does.
 2. The session sees the end of the stream as soon as the server has ended, closed its output, or reads no input.
 3. Nothing of the server is left once the transport is closed (see `process`).
 """
@@ -39,7 +39,10 @@ _RESULT_FIRST = re.compile(rb"\s*+\{\s*+(?:%s,\s*+)?\"(?:result|error)\"" % _VER
 
 
 class StdioTransport:
-    """Starts the server when it is entered, and ends it when it is left. Used once."""
+    """The transport over a server's standard input and output. Entering it starts the server, leaving it ends it.
+
+    Use it once.
+    """
 
     def __init__(
         self,
@@ -49,7 +52,7 @@ class StdioTransport:
         line_limit_bytes: int = LINE_BYTES,
         write_limit_s: float = WRITE_S,
     ) -> None:
-        """`lost` is told, in words, why the stream ended though nobody left the transport."""
+        """Prepare the transport. `lost` gets the reason, as text, if the stream ends before the transport is left."""
         self.skipped_lines = 0
         self._program = program
         self._line_limit_bytes, self._write_limit_s = line_limit_bytes, write_limit_s
@@ -60,12 +63,12 @@ class StdioTransport:
 
     @property
     def stderr(self) -> Sequence[str]:
-        """The server's last lines on standard error."""
+        """Return the server's last lines on standard error."""
         return () if self._process is None else self._process.stderr
 
     @property
     def returncode(self) -> int | None:
-        """How the server ended by itself, as shells count; None: it did not, or nobody knows."""
+        """Return the exit code of a server that ended by itself, as shells count; None: it did not, or unknown."""
         return None if self._process is None or self._process.forced else self._process.returncode
 
     @property
@@ -73,7 +76,7 @@ class StdioTransport:
         return None if self._process is None else self._process.pid
 
     async def __aenter__(self) -> TransportStreams:
-        """Raises StartError."""
+        """Start the server. Raises StartError."""
         process = self._process = await ServerProcess.start(self._program)
         to_session, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         write, from_session = anyio.create_memory_object_stream[SessionMessage](0)
@@ -119,7 +122,7 @@ class StdioTransport:
     async def _deliver(
         self, lines: Iterable[Line], to_session: MemoryObjectSendStream[SessionMessage | Exception]
     ) -> bool:
-        """Whether there is still a session to deliver to; without one the output is only emptied."""
+        """Deliver lines; return whether there is still a session. Without one the output is only emptied."""
         for line in lines:
             message = self._message(line)
             try:
@@ -135,7 +138,7 @@ class StdioTransport:
         from_session: MemoryObjectReceiveStream[SessionMessage],
         to_session: MemoryObjectSendStream[SessionMessage | Exception],
     ) -> None:
-        # However this ends, the session hears the end of the stream: else calls would wait for their own limits.
+        # The session always gets the end of the stream: else calls would wait for their own limits.
         with to_session, from_session, suppress(*_CLOSED, OSError):
             async for outgoing in from_session:
                 try:
@@ -160,7 +163,7 @@ class StdioTransport:
             lost(why)
 
     def _message(self, line: Line) -> SessionMessage | None:
-        """What the session gets to know of a line."""
+        """Return the session's message for a line; None: it gets none."""
         too_many = line.whole and holds_more(line.head, SERVICE_VALUES_LIMIT)
         if line.whole and not too_many and b'"jsonrpc"' in line.head:  # most of a flood does not cost an attempt
             with suppress(ValueError):
@@ -176,7 +179,7 @@ class StdioTransport:
 
 
 def _answered(line: Line) -> int | None:
-    """The call that a line was to answer, as far as its beginning and its end tell."""
+    """Return the id of the call that a line was to answer, as far as its beginning and its end show; else None."""
     found = _ID_FIRST.match(line.head[:ENDS_BYTES])
     if found is None and _RESULT_FIRST.match(line.head[:ENDS_BYTES]):
         found = _ID_LAST.search((line.head if line.whole else line.tail)[-ENDS_BYTES:])
@@ -184,5 +187,5 @@ def _answered(line: Line) -> int | None:
 
 
 def _error(request_id: RequestId, text: str) -> SessionMessage:
-    """What the session takes for the server's answer."""
+    """Return an error that the session takes for the server's answer."""
     return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=PARSE_ERROR, message=text)))
