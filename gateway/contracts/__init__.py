@@ -4,9 +4,9 @@ import importlib
 import warnings
 from typing import Final
 
-#: Where the names stand that this was a module of. They work for one minor version more.
+#: The modules of the names that this module once had. They work from here for one minor version more.
 _MODULES: Final = ("exchange", "tools", "risk", "plugin", "store", "caller")
-#: What has another name now, by its name of before.
+#: The present names of renamed classes, by their former names.
 RENAMED: Final = {
     "Condition": "ServiceStatus",
     "Decision": "Action",

@@ -11,9 +11,9 @@ from typing import Literal, Protocol
 
 RunState = Literal[
     "running",
-    "awaiting_approval",  # parked: nobody waits in memory
+    "awaiting_approval",  # parked: no process waits for it
     "awaiting_client",  # it needs the credential of its client, which is never stored
-    "unknown",  # a step was started and nobody knows what became of it: a person must say
+    "unknown",  # a step was started and its outcome is unknown: a person must settle it
     "completed",
     "rejected",
     "expired",

@@ -8,7 +8,7 @@ from gateway.contracts.store import Json as Json
 
 RISK_LEVEL: Final = "risk_level"
 LEVELS: Final = ("low", "medium", "high")
-#: The one that lowers, in this spelling only.
+#: The level that lowers the risk, in this spelling only.
 LOW: Final = LEVELS[0]
 #: Those by which a model raises the risk.
 RAISED: Final = ("medium", "high")

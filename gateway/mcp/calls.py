@@ -59,7 +59,7 @@ class Calls:
         self._line = line
         self._next_line = next_line
         self._meter = meter
-        self._asked: set[asyncio.Task[Json]] = set()  # a task that nobody refers to may vanish
+        self._asked: set[asyncio.Task[Json]] = set()  # a task without a reference may vanish
 
     async def call(self, tool: str, arguments: Json) -> ToolResult:
         """Return the tool's result, or its failure: every failure but a cancellation is a result, too."""
@@ -124,7 +124,7 @@ class Calls:
     def _settled(self, asked: asyncio.Task[Json]) -> None:
         self._asked.discard(asked)
         if not asked.cancelled():
-            asked.exception()  # else asyncio complains of a failure that nobody waits for any more
+            asked.exception()  # else asyncio logs a failure that no caller awaits any more
 
 
 class _Patience:

@@ -175,7 +175,7 @@ class McpConnection:
             except SubscriptionLost:
                 pass
             await asyncio.sleep(backoff.next_s(up_s=0))
-            self.stirred.set()  # whatever changed meanwhile was not told
+            self.stirred.set()  # changes in between were not reported
 
     async def _received(self, message: IncomingMessage) -> None:
         if isinstance(message, ToolListChangedNotification):

@@ -31,7 +31,7 @@ log = logging.getLogger("gateway")
 
 MISSING_SDK = "the SDK for MCP is not installed: pip install 'twolane[mcp]'"
 _ENDED = "its connection ended"
-# A server that tells changes all the time is listed that often.
+# The shortest time between two listings of a server that reports changes all the time.
 _BETWEEN_LISTINGS_S = 0.2
 _PROBE_S = 3.0
 _MAX_ERROR = 500  # characters
@@ -201,7 +201,7 @@ class Session:
             except LostError:
                 break
             self._tell()
-        # What is left of it is still to be ended, which may take seconds; nobody is to call it any more.
+        # Closing the rest of it may take seconds. No call may use it any more.
         self._link = None
         self._become("error", self._why or _ENDED)
 

@@ -89,7 +89,7 @@ def find_plugin(kind: Kind, name: str, *, folder: Path | None = None) -> Plugin[
             needs = f"needs the module {_shown_module(error.name)!r}, which is missing"
             raise PluginProblem(("use",), f"plugin {_named(name, own, error)} {needs}") from None
         raise PluginProblem(("use",), _missing(kind, name, folder)) from None
-    except (Exception, SystemExit) as error:  # whatever the code of a plugin does when it is imported
+    except (Exception, SystemExit) as error:  # a plugin's code may raise anything when it is imported
         text = f"plugin {_named(name, own, error)} cannot be imported: {type(error).__name__}: {error}"
         raise PluginProblem(("use",), text) from error
     plugin = getattr(module, "PLUGIN", None)

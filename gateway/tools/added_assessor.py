@@ -5,7 +5,7 @@ from gateway.contracts.store import Json
 
 
 class AddedAssessor:
-    """The union of two assessors: a call is harmless if either says so.
+    """The union of two assessors: a call is harmless if either judges it so.
 
     A call that the operator's own one denies is denied. If one raises, so does this.
     """

@@ -56,7 +56,7 @@ class Judge:
         level = _text_of(claim.risk_level)
         refusal = _denied(verdict)
         if verdict.basis == "malformed":
-            if entry.changed:  # nobody has accepted what it says
+            if entry.changed:  # its definition is not accepted, so its schema is not shown
                 return PlannedCall(
                     call, entry.spec, verdict, f"Error: the parameters of {entry.model_name!r} do not fit."
                 )

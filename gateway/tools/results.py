@@ -83,7 +83,7 @@ class Results:
         return (_SPEC,)
 
     async def refusal(self, call: ToolCall, exchange: Exchange) -> str | None:
-        del call, exchange  # reading again needs nobody's consent; an id that is gone is told by the call
+        del call, exchange  # reading again needs no consent; the call reports an id that is gone
         return None
 
     async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:

@@ -134,7 +134,7 @@ class ServerProcess:
                 self._kill()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._keeper.wait(), _KEEPER_S)
-        await asyncio.wait((self._reading,), timeout=_KEEPER_S)  # its last line says why it ended
+        await asyncio.wait((self._reading,), timeout=_KEEPER_S)  # its last line is the reason of its end
         self._control.close()
         tasks = [task for task in (self._reading, self._watching) if task is not None]
         for task in tasks:

@@ -85,7 +85,7 @@ def _tell(gateway: socket.socket, answer: dict[str, Any]) -> None:
     try:
         gateway.sendall(json.dumps(answer).encode() + b"\n")
     except OSError:
-        return  # nobody listens any more
+        return  # the gateway does not listen any more
 
 
 def _heard(_number: int, _frame: FrameType | None) -> None:

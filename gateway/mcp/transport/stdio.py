@@ -92,7 +92,7 @@ class StdioTransport:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._lost = None
-        # The shield is for a cancel of anyio, which comes again and again until it is heard.
+        # The shield is for a cancel of anyio, which comes again and again until it takes effect.
         with anyio.CancelScope(shield=True):
             # Without a session the reader only empties the server's output, so that nothing keeps it from ending.
             await self._streams.aclose()
