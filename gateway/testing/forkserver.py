@@ -63,13 +63,13 @@ class Forked:
         self._loop.add_reader(asked, self._read_exit_code)
 
     async def wait(self) -> int:
-        """The exit code; negative: the signal that ended it."""
+        """Wait for the exit code; negative: the signal that ended it."""
         await self._ended.wait()
         assert self.returncode is not None
         return self.returncode
 
     def send_signal(self, number: int) -> None:
-        """Raises ProcessLookupError where it has ended."""
+        """Send a signal. Raises ProcessLookupError if the process has ended."""
         if self.returncode is not None:
             raise ProcessLookupError
         os.kill(self.pid, number)
@@ -82,7 +82,7 @@ class Forked:
 
 
 async def forked(arguments: Sequence[str], *, stdout: int, stderr: int) -> Forked:
-    """Runs `gateway ARGUMENTS` in a session of its own, with this process's folder and environment."""
+    """Run `gateway ARGUMENTS` in a session of its own, with this process's folder and environment."""
     asked = await asyncio.to_thread(_connected, os.environ[SOCKET])
     request = {"arguments": arguments, "folder": str(Path.cwd()), "environment": dict(os.environ)}
     try:
@@ -94,7 +94,7 @@ async def forked(arguments: Sequence[str], *, stdout: int, stderr: int) -> Forke
 
 
 def _connected(path: str) -> socket.socket:
-    """To the server, which the first who asks starts."""
+    """Connect to the server; the first caller starts it."""
     with Path(f"{path}.lock").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not Path(path).exists():
@@ -115,7 +115,7 @@ def _start_server(path: str) -> None:
 
 
 def serve(path: str, owner: str) -> None:
-    """Forks a minder for each that connects, until the owner has ended."""
+    """Fork a minder for each connection, until the owner has ended."""
     os.closerange(3, _MOST_FILES)  # some event loops start programs with more than they meant to hand down
     for module in _USED:
         importlib.import_module(module)
@@ -141,7 +141,7 @@ def serve(path: str, owner: str) -> None:
 
 
 def _mind(asked: socket.socket) -> NoReturn:
-    """Forks the gateway and reports of it."""
+    """Fork the gateway and report its number and exit code."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     text, streams, _, _ = socket.recv_fds(asked, _MAX_REQUEST, 2)
     request = json.loads(text)
@@ -158,7 +158,7 @@ def _mind(asked: socket.socket) -> NoReturn:
 
 
 def _become(arguments: list[str], folder: str, environment: dict[str, str], stdout: int, stderr: int) -> NoReturn:
-    """Runs the program as `python -m gateway` does."""
+    """Run the program as `python -m gateway` does."""
     os.setsid()
     for stream, number in ((stdout, 1), (stderr, 2)):
         os.dup2(stream, number)

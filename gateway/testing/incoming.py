@@ -14,7 +14,7 @@ _TAIL_BYTES: Final = 120
 
 
 class Incoming:
-    """What one connection received, and the part of it that nobody has taken yet."""
+    """The bytes that one connection received, and the part of them not yet taken."""
 
     def __init__(self, stream: Stream, *, keep_bytes: int) -> None:
         self.received = bytearray()
@@ -30,7 +30,7 @@ class Incoming:
         return f"{self.n_received} bytes received so far, {len(self._unread)} of them not yet taken, ending in {tail!r}"
 
     async def fill(self) -> bool:
-        """Reads once; False at the other side's FIN."""
+        """Read once; return False at the other side's FIN."""
         data = await self._stream.recv()
         if not data:
             self.at_eof = True
@@ -54,7 +54,7 @@ class Incoming:
         return self._cut_off(at + len(token))
 
     async def take_some(self) -> bytes:
-        """What is there, or else what the next read brings; b"" at the FIN."""
+        """Return the buffered bytes, or else those of the next read; b"" at the FIN."""
         if not self._unread:
             await self.fill()
         return self._cut_off(len(self._unread))
@@ -65,7 +65,7 @@ class Incoming:
         return self._cut_off(len(self._unread))
 
     async def drop(self, n: int) -> None:
-        """Takes `n` bytes without holding them."""
+        """Take `n` bytes and drop them."""
         while n > len(self._unread):
             n -= len(self._unread)
             self._unread.clear()
@@ -73,13 +73,13 @@ class Incoming:
         del self._unread[:n]
 
     async def drop_rest(self) -> None:
-        """Through the other side's FIN."""
+        """Drop everything through the other side's FIN."""
         self._unread.clear()
         while await self.fill():
             self._unread.clear()
 
     async def take_body(self, head: bytes, *, method: str) -> bytes:
-        """The raw body that belongs to `head`, which is a request's, or that of an answer to a `method` request."""
+        """Return the raw body that belongs to `head`, of a request, or of an answer to a `method` request."""
         _start_line, headers = split_head(head)
         is_response = head.startswith(b"HTTP/")
         if is_response and _is_bodiless(status(head), method):
@@ -117,5 +117,5 @@ class Incoming:
 
 
 def _is_bodiless(code: int, method: str) -> bool:
-    """RFC 9112 section 6.3: answers whose head is all there is, whatever its framing fields say."""
+    """Return whether an answer ends with its head, whatever its framing fields are (RFC 9112 section 6.3)."""
     return method == "HEAD" or code < 200 or code in (204, 304) or (method == "CONNECT" and code < 300)

@@ -49,12 +49,12 @@ class LocalGateway:
         self._sink.close()
 
     async def reload(self, config: Mapping[str, object]) -> None:
-        """Swaps to another configuration, as SIGHUP does."""
+        """Swap to another configuration, as SIGHUP does."""
         self._loaded = _loaded(config)
         await self.gateway.reload()
 
     def logged(self) -> str:
-        """What was logged until now, as JSON lines."""
+        """Return the log until now, as JSON lines."""
         self._sink.flush()
         return self._log.getvalue()
 

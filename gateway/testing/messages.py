@@ -1,4 +1,4 @@
-"""HTTP/1.1 messages as bytes: cutting them up, un-chunking them, and saying exactly how two of them differ.
+"""HTTP/1.1 messages as bytes: functions that split, de-chunk and compare them.
 
 It shares no code with the gateway, so that it can disagree with it. What does not follow RFC 9112 raises ValueError.
 """
@@ -16,7 +16,7 @@ _DIGITS = re.compile(rb"[0-9]{1,18}")
 
 @dataclass(frozen=True)
 class Message:
-    """What arrived: the head through CRLFCRLF, and the body with chunk framing and trailers as they came."""
+    """A received message: the head through CRLFCRLF, and the body with chunk framing and trailers as they came."""
 
     raw_head: bytes
     raw_body: bytes
@@ -27,16 +27,16 @@ class Message:
 
     @cached_property
     def headers(self) -> tuple[Header, ...]:
-        """Names as sent, values without the white space around them, in order and with repeats."""
+        """Return the headers: names as sent, values without the white space around them, in order and with repeats."""
         return split_head(self.raw_head)[1]
 
     def values(self, name: bytes) -> list[bytes]:
-        """The values of every `name` header, whatever its case."""
+        """Return the values of every `name` header, whatever its case."""
         return values(self.headers, name)
 
     @property
     def payload(self) -> bytes:
-        """The body without its chunk framing."""
+        """Return the body without its chunk framing."""
         return self._content[0]
 
     @property
@@ -92,7 +92,7 @@ class Response(Message):
 
 
 def split_head(head: bytes) -> tuple[bytes, tuple[Header, ...]]:
-    """The start line and the (name, value) pairs of a head that ends in CRLFCRLF."""
+    """Return the start line and the (name, value) pairs of a head that ends in CRLFCRLF."""
     if not head.endswith(b"\r\n\r\n"):
         raise ValueError(f"a head ends in CRLFCRLF, this one in {head[-16:]!r}")
     start_line, *lines = head[:-4].split(b"\r\n")
@@ -100,12 +100,12 @@ def split_head(head: bytes) -> tuple[bytes, tuple[Header, ...]]:
 
 
 def values(headers: Iterable[Header], name: bytes) -> list[bytes]:
-    """The values of every header called `name`, whatever its case."""
+    """Return the values of every header called `name`, whatever its case."""
     return [value for key, value in headers if key.lower() == name.lower()]
 
 
 def status(head: bytes) -> int:
-    """The status code of an answer's head."""
+    """Return the status code of an answer's head."""
     _version, code, _reason = _words(head)
     if not re.fullmatch(rb"[1-9][0-9][0-9]", code):
         raise ValueError(f"no status code in {head[:64]!r}")
@@ -113,13 +113,13 @@ def status(head: bytes) -> int:
 
 
 def is_chunked(headers: Iterable[Header]) -> bool:
-    """Whether the last transfer coding is chunked."""
+    """Return whether the last transfer coding is chunked."""
     codings = b",".join(values(headers, b"transfer-encoding")).split(b",")
     return codings[-1].strip(b" \t").lower() == b"chunked"
 
 
 def content_length(headers: Iterable[Header]) -> int | None:
-    """The one Content-Length, or None; two different ones or odd digits are an error."""
+    """Return the one Content-Length, or None; two different ones or odd digits are an error."""
     stated = set(values(headers, b"content-length"))
     if not stated:
         return None
@@ -129,7 +129,7 @@ def content_length(headers: Iterable[Header]) -> int | None:
 
 
 def chunk_size(line: bytes) -> int:
-    """The size in a chunk-size line, without its CRLF; extensions are passed over."""
+    """Return the size in a chunk-size line, without its CRLF; extensions are passed over."""
     found = _CHUNK_SIZE.fullmatch(line)
     if found is None:
         raise ValueError(f"not a chunk-size line: {line[:64]!r}")
@@ -137,7 +137,7 @@ def chunk_size(line: bytes) -> int:
 
 
 def dechunk(raw: bytes) -> tuple[bytes, list[bytes], bytes]:
-    """(payload, trailer lines, what follows the body) of a chunked body; ValueError where it is broken or cut off."""
+    """Return (payload, trailer lines, rest after the body) of a chunked body; ValueError if it is broken or cut off."""
     payload, trailers = bytearray(), []
     line, at = _line(raw, 0, "a chunk-size line")
     while size := chunk_size(line):
@@ -153,7 +153,7 @@ def dechunk(raw: bytes) -> tuple[bytes, list[bytes], bytes]:
 
 
 def differences(sent: bytes, got: bytes, *, may_differ: frozenset[bytes] = frozenset()) -> list[str]:
-    """How the message that arrived differs from the one sent, in words; [] means byte for byte the same.
+    """Return in words how the received message differs from the one sent; [] means byte for byte the same.
 
     Compared are the start line, the header lines (name, case, white space, order, repeats, value) but for the names in
     `may_differ` (lower case), and the body with its chunk framing and trailers.
@@ -181,7 +181,7 @@ def _cut(message: bytes) -> tuple[bytes, list[bytes], bytes]:
 
 
 def _chunked_difference(sent: bytes, got: bytes) -> list[str]:
-    """What lies behind a difference of two bodies that are both chunked: framing alone, payload, trailers."""
+    """Return the cause of a difference of two chunked bodies: framing alone, payload, trailers."""
     try:
         (payload_sent, trailers_sent, _), (payload_got, trailers_got, _) = dechunk(sent), dechunk(got)
     except ValueError:
@@ -211,7 +211,7 @@ def _field(line: bytes) -> Header:
 
 
 def _words(head: bytes) -> tuple[bytes, bytes, bytes]:
-    """The three words of a start line; the third (a reason) may be empty or hold spaces."""
+    """Return the three words of a start line; the third (a reason) may be empty or hold spaces."""
     line = head.partition(b"\r\n")[0]
     first, _, rest = line.partition(b" ")
     second, _, third = rest.partition(b" ")

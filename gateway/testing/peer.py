@@ -57,7 +57,7 @@ class Peer:
 
     @property
     def received(self) -> bytearray:
-        """The first `keep_bytes` that came."""
+        """Return the first `keep_bytes` received."""
         return self._incoming.received
 
     @property
@@ -66,28 +66,28 @@ class Peer:
 
     @property
     def sha256(self) -> "hashlib._Hash":
-        """Over everything that came."""
+        """Return the hash of everything received."""
         return self._incoming.sha256
 
     @property
     def n_sent(self) -> int:
-        """How many bytes the kernel took: exact also after a send that timed out."""
+        """Return how many bytes the kernel took: exact also after a send that timed out."""
         return self._stream.n_sent
 
     @property
     def tls(self) -> ssl.SSLObject | None:
-        """The TLS session, for its ALPN protocol, certificate and version."""
+        """Return the TLS session, for its ALPN protocol, certificate and version."""
         return self._stream.tls
 
     # Reading bytes.
 
     async def read_head(self, *, timeout_s: float | None = PATIENCE_S) -> bytes:
-        """Through the next CRLFCRLF."""
+        """Read through the next CRLFCRLF."""
         async with self._within("a head", timeout_s):
             return await self._incoming.take_until(HEAD_END)
 
     async def read_until(self, token: bytes, *, timeout_s: float | None = PATIENCE_S) -> bytes:
-        """Through the next `token`."""
+        """Read through the next `token`."""
         async with self._within(f"{token!r}", timeout_s):
             return await self._incoming.take_until(token)
 
@@ -96,24 +96,24 @@ class Peer:
             return await self._incoming.take(n)
 
     async def read_some(self, *, timeout_s: float | None = PATIENCE_S) -> bytes:
-        """At least one byte; b"" at the other side's FIN."""
+        """Read at least one byte; b"" at the other side's FIN."""
         async with self._within("any byte", timeout_s):
             return await self._incoming.take_some()
 
     async def read_rest(self, *, timeout_s: float | None = PATIENCE_S) -> bytes:
-        """Everything up to the other side's FIN."""
+        """Read everything up to the other side's FIN."""
         async with self._within("a FIN", timeout_s):
             return await self._incoming.take_rest()
 
     async def discard(self, n: int, *, timeout_s: float | None = PATIENCE_S) -> None:
-        """Reads `n` bytes without holding them; `sha256` has seen them."""
+        """Read `n` bytes and drop them; `sha256` includes them."""
         async with self._within(f"{n} bytes", timeout_s):
             await self._incoming.drop(n)
 
     # Reading messages.
 
     async def read_body(self, head: bytes, *, for_method: str = "GET", timeout_s: float | None = PATIENCE_S) -> bytes:
-        """The raw body that belongs to `head`, chunk framing and trailers included; `for_method` is for answers."""
+        """Read the raw body of `head`, chunk framing and trailers included; `for_method` is for answers."""
         async with self._within("a body", timeout_s):
             return await self._incoming.take_body(head, method=for_method)
 
@@ -122,12 +122,12 @@ class Peer:
             return await self._finish(await self._incoming.take_until(HEAD_END))
 
     async def finish_request(self, head: bytes, *, timeout_s: float | None = PATIENCE_S) -> Request:
-        """As `read_request` after a `read_head`, for scripts that act between the two."""
+        """Read the body after a `read_head` and return the request, for scripts that act between the two."""
         async with self._within("the body of a request", timeout_s):
             return await self._finish(head)
 
     async def read_response(self, *, method: str = "GET", timeout_s: float | None = PATIENCE_S) -> Response:
-        """The final answer to a `method` request; the 1xx heads before it are collected, 101 is final."""
+        """Read the final answer to a `method` request; the 1xx heads before it are collected, 101 is final."""
         async with self._within("a response", timeout_s):
             informational: list[bytes] = []
             while (code := status(head := await self._incoming.take_until(HEAD_END))) < 200 and code != 101:
@@ -135,7 +135,7 @@ class Peer:
             return Response(head, await self._incoming.take_body(head, method=method), tuple(informational))
 
     async def wait_end(self, *, timeout_s: float | None = PATIENCE_S) -> Ended:
-        """Waits for the other side's FIN or RST, reading and dropping what comes before it; returns `ended`."""
+        """Wait for the other side's FIN or RST, dropping all bytes before it; return `ended`."""
         async with self._within("a FIN or RST", timeout_s):
             with contextlib.suppress(ConnectionError), self._noticing_end():
                 await self._incoming.drop_rest()
@@ -144,39 +144,39 @@ class Peer:
     # Sending and ending.
 
     async def handshake(self, *, timeout_s: float | None = PATIENCE_S) -> None:
-        """TLS, where there is any; `connect` and `FakeUpstream` call it."""
+        """Do the TLS handshake, if TLS is used; `connect` and `FakeUpstream` call it."""
         async with self._within("the end of the TLS handshake", timeout_s):
             await self._stream.handshake()
 
     async def send(self, data: bytes, *, timeout_s: float | None = PATIENCE_S) -> None:
-        """Returns when the kernel has taken all of `data`: not while the other side does not read."""
+        """Send `data`; return when the kernel has taken all of it: not while the other side does not read."""
         async with self._within(f"room to send {len(data)} bytes", timeout_s):
             await self._stream.send(data)
 
     async def drip(self, data: bytes, *, size: int = 1, every_s: float) -> None:
-        """Sends `size` bytes, waits `every_s`, and so on; no wait after the last."""
+        """Send `size` bytes, wait `every_s`, and so on; no wait after the last."""
         for at in range(0, len(data), size):
             if at:
                 await asyncio.sleep(every_s)
             await self.send(data[at : at + size])
 
     async def half_close(self) -> None:
-        """FIN; this side can still read."""
+        """Send FIN; this side can still read."""
         with self._noticing_end():
             await self._stream.half_close()
 
     def close(self) -> None:
-        """FIN in both directions; RST instead where bytes are left in the kernel that nobody read."""
+        """Send FIN in both directions; RST instead if the kernel still has unread bytes."""
         self._stream.close()
         self._end("closed")
 
     def cut(self) -> None:
-        """As `close`, but a TLS connection gets no close_notify: truncated, as by a dying peer."""
+        """Close as `close` does, but a TLS connection gets no close_notify: truncated, as by a dying peer."""
         self._stream.cut()
         self._end("closed")
 
     def reset(self) -> None:
-        """RST."""
+        """Send RST."""
         self._stream.reset()
         self._end("closed")
 
@@ -247,7 +247,7 @@ def connect(
     keep_bytes: int = KEEP_BYTES,
     timeout_s: float = PATIENCE_S,
 ) -> Connecting:
-    """A raw client's connection: `peer = await connect(...)`, or `async with connect(...) as peer`.
+    """Open a raw client's connection: `peer = await connect(...)`, or `async with connect(...) as peer`.
 
     `rcvbuf` is the receive buffer in bytes, set before the handshake, for a client that reads slowly.
     """

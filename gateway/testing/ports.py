@@ -11,7 +11,7 @@ _PORTS: Final = range(10_000, 32_768)
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port that was free a moment ago: for a process that cannot be told port 0; connecting to it is refused."""
+    """Return a port that was free a moment ago, for a process that cannot use port 0; connecting to it is refused."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     chosen = random.SystemRandom()  # tests that seed `random` in several processes would all choose the same
     while True:
@@ -22,7 +22,7 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 @contextlib.contextmanager
 def refusing_port() -> Iterator[int]:
-    """A port that refuses connections and that nobody else can take meanwhile: bound, not listening."""
+    """Yield a port that refuses connections and that no other process can take meanwhile: bound, not listening."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound.getsockname()[1]
@@ -30,7 +30,7 @@ def refusing_port() -> Iterator[int]:
 
 @contextlib.contextmanager
 def silent_port() -> Iterator[int]:
-    """A port on which a connect hangs (Linux): its accept queue is full, so further SYNs are dropped."""
+    """Yield a port on which a connect hangs (Linux): its accept queue is full, so further SYNs are dropped."""
     with contextlib.ExitStack() as sockets:
         listener = sockets.enter_context(socket.socket())
         listener.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""The process table of this machine (Linux /proc), as far as it tells who is left of a program that was started."""
+"""The process table of this machine (Linux /proc), to find the processes that remain of a started program."""
 
 import os
 from collections.abc import Iterable
@@ -22,19 +22,19 @@ class Process:
 
 
 def living() -> dict[int, Process]:
-    """All processes but the zombies, by process number."""
+    """Return all processes but the zombies, by process number."""
     with os.scandir("/proc") as entries:
         found = [_read(int(entry.name)) for entry in entries if entry.name.isdigit()]
     return {process.pid: process for process in found if process is not None}
 
 
 def living_process(pid: int) -> Process | None:
-    """The process `pid`, unless it has ended."""
+    """Return the process `pid`, or None if it has ended."""
     return _read(pid)
 
 
 def family(leader: Process) -> set[Process]:
-    """The descendants of `leader` and itself, and what is left of the session that it led."""
+    """Return `leader`, its descendants, and the processes left of the session that it led."""
     table = living()
     if table.get(leader.pid, leader).started != leader.started:
         return set()  # the number was given to a stranger
@@ -45,7 +45,7 @@ def family(leader: Process) -> set[Process]:
 
 
 def still_living(processes: Iterable[Process]) -> list[Process]:
-    """Those of `processes` that have not ended, in the order of their numbers."""
+    """Return those of `processes` that have not ended, in the order of their numbers."""
     same = (p for p in processes if (now := _read(p.pid)) is not None and now.started == p.started)
     return sorted(same, key=lambda process: process.pid)
 

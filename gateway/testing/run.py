@@ -91,12 +91,12 @@ class GatewayProcess:
 
     @property
     def returncode(self) -> int | None:
-        """None while it runs, or was never started; negative: the signal that ended it."""
+        """Return the exit code; None while it runs, or was never started; negative: the signal that ended it."""
         return None if self._process is None else self._process.returncode
 
     @property
     def folder(self) -> Path:
-        """Where its configuration file is; exists from entering to leaving."""
+        """Return the folder of its configuration file; it exists from entering to leaving."""
         if self._folder is None:
             raise RuntimeError("the folder of a GatewayProcess exists inside `async with` only")
         return self._folder
@@ -124,7 +124,7 @@ class GatewayProcess:
         error.add_note(self._report())
 
     async def start(self) -> None:
-        """Starts it and waits until it is ready; RuntimeError if it exits, TimeoutError if it does not get there."""
+        """Start it and wait until it is ready; RuntimeError if it exits, TimeoutError if it does not get there."""
         if self._process is not None and self._process.returncode is None:
             raise RuntimeError(f"process {self._process.pid} is running: stop() it before start()")
         address = f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -136,7 +136,7 @@ class GatewayProcess:
         await self._until_ready(self._process)
 
     async def _started_with(self, arguments: Sequence[str], stdout: int, stderr: int) -> Running:
-        """A fork has the interpreter's own settings of the server: an environment of its own may change them."""
+        """Fork or execute: a fork has the server's interpreter settings, which an environment of its own may change."""
         if SOCKET in os.environ and self._command == GATEWAY and not self._env:
             return await forked(arguments, stdout=stdout, stderr=stderr)
         return await asyncio.create_subprocess_exec(
@@ -154,7 +154,7 @@ class GatewayProcess:
         self._started().send_signal(number)
 
     async def wait(self, timeout_s: float = 60.0) -> int:
-        """The exit code."""
+        """Wait for the end; return the exit code."""
         process = self._started()
         try:
             return await asyncio.wait_for(process.wait(), timeout_s)
@@ -162,13 +162,13 @@ class GatewayProcess:
             raise TimeoutError(f"process {process.pid} still runs after {timeout_s} s; {self._report()}") from error
 
     async def kill(self) -> None:
-        """SIGKILL, and its end: it has no time for anything."""
+        """Send SIGKILL and wait for the end: the process cannot clean up."""
         self._started().send_signal(signal.SIGKILL)
         await self.wait()
         self._remember_family()
 
     async def stop(self) -> None:
-        """SIGTERM if it runs, SIGKILL if that does not help; AssertionError if that, or if anybody is left."""
+        """Send SIGTERM if it runs, SIGKILL if that does not help; AssertionError if so, or if any process is left."""
         if self._process is None:
             return
         self._remember_family()
@@ -189,11 +189,11 @@ class GatewayProcess:
             raise AssertionError(f"SIGTERM did not end everything, killed: {names}. {late or self._report()}")
 
     def stdout_text(self) -> str:
-        """What it has written to stdout so far."""
+        """Return its stdout so far."""
         return self._text("stdout")
 
     def stderr_text(self) -> str:
-        """What it has written to stderr so far."""
+        """Return its stderr so far."""
         return self._text("stderr")
 
     async def _until_ready(self, process: Running) -> None:
@@ -222,7 +222,7 @@ class GatewayProcess:
             self._family |= processes.family(self._leader)
 
     async def _leftovers(self, *, grace_s: float) -> list[processes.Process]:
-        """Who is left of the family; children of a process that has just exited get a moment to follow it."""
+        """Return the processes left of the family; children of a process that just exited get a moment to exit."""
         self._remember_family()
         waited_s = 0.0
         while (left := processes.still_living(self._family)) and waited_s < grace_s:

@@ -1,4 +1,4 @@
-"""What a scripted origin says: whole answers, event streams, and the loop that serves them."""
+"""The words of a scripted origin: whole answers, event streams, and the loop that serves them."""
 
 import http.client
 from collections.abc import Awaitable, Callable, Iterable
@@ -15,7 +15,7 @@ LAST_CHUNK: Final = b"0\r\n\r\n"
 
 
 def head(code: int, headers: Headers = (), *, reason: str | None = None) -> bytes:
-    """A head with exactly these headers; nothing is added."""
+    """Return a head with exactly these headers; nothing is added."""
     if reason is None:
         reason = http.client.responses.get(code, "")
     lines = [f"HTTP/1.1 {code} {reason}".encode(), *(_raw(name) + b": " + _raw(value) for name, value in headers)]
@@ -23,7 +23,7 @@ def head(code: int, headers: Headers = (), *, reason: str | None = None) -> byte
 
 
 def answer(status: int = 200, body: bytes = b"", headers: Headers = (), *, chunked: bool = False) -> bytes:
-    """A whole response: the headers given, then Content-Length or, `chunked`, one chunk; 1xx, 204, 304: no framing.
+    """Return a response: these headers, then Content-Length or, `chunked`, one chunk; 1xx, 204, 304: no framing.
 
     A Content-Length or Transfer-Encoding among the headers is believed, and the body is sent as it is.
     """
@@ -37,22 +37,22 @@ def answer(status: int = 200, body: bytes = b"", headers: Headers = (), *, chunk
 
 
 def ok(body: bytes = b'{"ok":true}') -> bytes:
-    """200 with a JSON body."""
+    """Return a 200 answer with a JSON body."""
     return answer(200, body, [("Content-Type", "application/json")])
 
 
 def chunk(data: bytes) -> bytes:
-    """`data` as one chunk; nothing for nothing, since an empty chunk would end the body."""
+    """Return `data` as one chunk; empty data gives no bytes, since an empty chunk would end the body."""
     return b"%x\r\n%b\r\n" % (len(data), data) if data else b""
 
 
 def event(data: Text) -> bytes:
-    """One server-sent event of one line of data."""
+    """Return one server-sent event of one line of data."""
     return b"data: " + _raw(data) + b"\n\n"
 
 
 def sse(events: Iterable[bytes]) -> bytes:
-    """The chunked body of an event stream, one chunk per event, and the last chunk; events end in a blank line."""
+    """Return the chunked body of an event stream: a chunk per event and the last chunk. Events end in a blank line."""
     body = bytearray()
     for one in events:
         if not one.endswith((b"\n\n", b"\r\n\r\n", b"\r\r")):
@@ -62,13 +62,13 @@ def sse(events: Iterable[bytes]) -> bytes:
 
 
 def sse_answer(events: Iterable[bytes], headers: Headers = ()) -> bytes:
-    """A whole 200 response with `sse(events)` as its body."""
+    """Return a whole 200 response with `sse(events)` as its body."""
     framing = (("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked"))
     return head(200, [*headers, *framing]) + sse(events)
 
 
 def serve(response: bytes | Callable[[Request], bytes]) -> Callable[[Peer], Awaitable[None]]:
-    """A keep-alive origin: answers every request until the client leaves.
+    """Serve as a keep-alive origin: answer every request until the client leaves.
 
     It does what an honest origin does: 100 Continue where asked for, no body for HEAD, and a close after an answer that
     says so, that only a close can end, or to a request that asked for it.

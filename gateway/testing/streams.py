@@ -1,4 +1,4 @@
-"""One non-blocking socket, plain or with TLS: nothing is taken from the kernel unless somebody asks for it.
+"""One non-blocking socket, plain or with TLS: it takes nothing from the kernel unless you read.
 
 Invariant: no `await` lies between the system call that takes bytes and the return of those bytes, so a cancelled or
 timed-out read loses none. Transports of asyncio are not used: they read ahead, which would hide missing back-pressure.
@@ -20,7 +20,7 @@ TLS_RECORD_BYTES = 16384
 
 
 def require_loopback(host: str) -> str:
-    """`host` as a loopback address; anything that is not one is refused."""
+    """Return `host` as a loopback address; refuse any other."""
     if host == "localhost":
         return "127.0.0.1"
     try:
@@ -46,10 +46,10 @@ class PlainStream:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     async def handshake(self) -> None:
-        """Nothing to agree on before the first byte."""
+        """Do nothing: plain TCP has no handshake of its own."""
 
     async def recv(self) -> bytes:
-        """What the kernel holds, at most 64 KiB, waiting for at least one byte; b"" after the other side's FIN."""
+        """Return the kernel's bytes, at most 64 KiB, waiting for at least one byte; b"" after the other side's FIN."""
         await asyncio.sleep(0)
         while True:
             self._require_open()
@@ -59,7 +59,7 @@ class PlainStream:
                 await self._ready("read")
 
     async def send(self, data: bytes | memoryview) -> None:
-        """Hands all of `data` to the kernel, at the pace at which the other side reads."""
+        """Hand all of `data` to the kernel, at the pace at which the other side reads."""
         rest = memoryview(data)
         while rest:
             await asyncio.sleep(0)
@@ -70,7 +70,7 @@ class PlainStream:
                 await self._ready("write")
 
     def send_now(self, data: bytes | bytearray | memoryview) -> int:
-        """How many bytes the kernel takes without waiting."""
+        """Send without waiting; return how many bytes the kernel took."""
         try:
             taken = self._sock.send(data)
         except BlockingIOError:
@@ -83,11 +83,11 @@ class PlainStream:
         self._sock.shutdown(socket.SHUT_WR)
 
     def cut(self) -> None:
-        """As `close`: TCP alone has no other end than FIN or RST."""
+        """Close as `close` does: TCP alone has no other end than FIN or RST."""
         self.close()
 
     def close(self) -> None:
-        """FIN; as for any program, RST instead where bytes that nobody read are left in the kernel."""
+        """Send FIN; as for any program, RST instead if the kernel still has unread bytes."""
         if self.closed:
             return
         self.closed = True
@@ -99,7 +99,7 @@ class PlainStream:
         self._sock.close()
 
     def reset(self) -> None:
-        """RST: the other side sees ECONNRESET, and what it has not got yet is dropped."""
+        """Send RST: the other side sees ECONNRESET, and undelivered bytes are dropped."""
         if not self.closed:
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.close()
@@ -129,7 +129,7 @@ class TlsStream:
     """TLS over a `PlainStream`, without a transport: records are read and written only when plain text is asked for."""
 
     def __init__(self, wire: PlainStream, context: ssl.SSLContext, *, server_name: str | None) -> None:
-        """`server_name` None: the accepting side."""
+        """Prepare the session; `server_name` None: the accepting side."""
         self.n_sent = 0
         self._wire = wire
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -152,7 +152,7 @@ class TlsStream:
         await self._flush()
 
     async def recv(self) -> bytes:
-        """Plain text, at most 64 KiB; b"" after a close_notify, and after a FIN without one."""
+        """Return plain text, at most 64 KiB; b"" after a close_notify, and after a FIN without one."""
         try:
             return await self._pump(lambda: self.tls.read(BLOCK_BYTES))
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
@@ -168,17 +168,17 @@ class TlsStream:
         await self._flush()
 
     async def half_close(self) -> None:
-        """close_notify, then FIN; reading goes on."""
+        """Send close_notify, then FIN; reading goes on."""
         self._write_close_notify()
         await self._flush()
         await self._wire.half_close()
 
     def cut(self) -> None:
-        """FIN without a close_notify: a truncation."""
+        """Send FIN without a close_notify: a truncation."""
         self._wire.close()
 
     def close(self) -> None:
-        """close_notify, as far as the kernel takes it without waiting, and FIN."""
+        """Send close_notify, as far as the kernel takes it without waiting, and FIN."""
         if not self.closed:
             self._write_close_notify()
             with contextlib.suppress(OSError):

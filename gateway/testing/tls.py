@@ -47,14 +47,14 @@ class Certificates:
     client_key: Path
 
     def server_context(self, *, require_client: bool = False) -> ssl.SSLContext:
-        """For `FakeUpstream(ssl=...)`; `require_client` asks for a certificate of the same CA."""
+        """Return a context for `FakeUpstream(ssl=...)`; `require_client` asks for a certificate of the same CA."""
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(self.ca))
         context.load_cert_chain(self.server_cert, self.server_key)
         context.verify_mode = ssl.CERT_REQUIRED if require_client else ssl.CERT_NONE
         return context
 
     def client_context(self, *, with_certificate: bool = False) -> ssl.SSLContext:
-        """For `connect(ssl=...)`; trusts this CA only."""
+        """Return a context for `connect(ssl=...)`; it trusts this CA only."""
         context = ssl.create_default_context(cafile=str(self.ca))
         if with_certificate:
             context.load_cert_chain(self.client_cert, self.client_key)
@@ -67,7 +67,7 @@ def self_signed(
     dns_names: tuple[str, ...] = ("localhost",),
     addresses: tuple[str, ...] = ("127.0.0.1", "::1"),
 ) -> Certificates:
-    """Writes a CA, a server certificate for these names and a client certificate into `folder`; blocks for ~0.1 s."""
+    """Write a CA, a server certificate for these names and a client certificate to `folder`; this blocks for ~0.1 s."""
     names = ", ".join([*(f"DNS:{name}" for name in dns_names), *(f"IP:{address}" for address in addresses)])
     for name in ("ca", "server", "client"):
         folder.joinpath(f"{name}.cnf").write_text(_CONFIG.format(name=f"test {name}", names=names), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A scripted raw HTTP/1.1 origin on loopback, which records what it is sent."""
+"""A scripted raw HTTP/1.1 origin on loopback, which records its requests."""
 
 import asyncio
 import socket
@@ -89,17 +89,17 @@ class FakeUpstream:
             raise self._failures[0] if len(self._failures) == 1 else ExceptionGroup("scripts failed", self._failures)
 
     async def wait_requests(self, n: int, *, timeout_s: float = PATIENCE_S) -> list[Request]:
-        """Returns the requests as soon as there are `n`."""
+        """Return the requests as soon as there are `n`."""
         await self._until(lambda: len(self.requests) >= n, f"{n} requests", timeout_s)
         return self.requests
 
     async def wait_connections(self, n: int, *, timeout_s: float = PATIENCE_S) -> list[Peer]:
-        """Returns the connections as soon as there are `n`."""
+        """Return the connections as soon as there are `n`."""
         await self._until(lambda: len(self.connections) >= n, f"{n} connections", timeout_s)
         return self.connections
 
     async def wait_open(self, n: int, *, timeout_s: float = PATIENCE_S) -> None:
-        """Returns as soon as exactly `n` connections are open; 0 tells a leak."""
+        """Return as soon as exactly `n` connections are open; 0 finds a leak."""
         await self._until(lambda: self.open_count == n, f"{n} open connections", timeout_s)
 
     async def _until(self, reached: Callable[[], bool], what: str, timeout_s: float) -> None:
