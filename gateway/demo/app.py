@@ -41,7 +41,7 @@ class DemoModel:
     runner: web.AppRunner
 
     async def close(self) -> None:
-        """Stop listening and end what is still being answered; closing again does nothing."""
+        """Stop listening and end the open answers; closing again does nothing."""
         await self.runner.cleanup()
 
 
@@ -87,7 +87,7 @@ def create_app() -> web.Application:
 
 
 def _generating(dialect: Dialect) -> Handler:
-    """The handler of a route that answers a conversation in this dialect."""
+    """Return the handler of a route that answers a conversation in this dialect."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         raw = await request.read()
@@ -124,7 +124,7 @@ async def _health(_: web.Request) -> web.Response:
 
 @web.middleware
 async def _refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Tell every error in the shape of the API it belongs to."""
+    """Send every error in the shape of the API it belongs to."""
     headers: Mapping[str, str] = {}
     try:
         return await handler(request)
@@ -155,7 +155,7 @@ def _translated(error: web.HTTPException, *, request: web.Request) -> RefusalErr
 
 
 def _error_body(refusal: RefusalError, *, path: str) -> Json:
-    """OpenAI's shape, or Anthropic's on Anthropic's routes."""
+    """Return the error in OpenAI's shape, or Anthropic's on Anthropic's routes."""
     error = refusal.error()
     if not path.startswith("/v1/messages"):
         return {"error": error}

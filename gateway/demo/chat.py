@@ -36,7 +36,7 @@ def read(body: Json) -> Conversation:
 
 
 def wants_usage(body: Json) -> bool:
-    """Whether the stream ends with a frame of usage."""
+    """Return whether the stream ends with a frame of usage."""
     options = body.get("stream_options")
     return isinstance(options, dict) and options.get("include_usage") is True
 

@@ -13,7 +13,7 @@ Offset = Annotated[float, Field(gt=-24, lt=24, description="Hours east of Greenw
 
 
 def clock() -> MCPServer:
-    """The server with its one tool."""
+    """Return the server with its one tool."""
     # It would tell of each request on standard error.
     server = MCPServer("clock", log_level="ERROR")
     server.add_tool(now, description="Tells date and time, to the second.", structured_output=False)
@@ -21,7 +21,7 @@ def clock() -> MCPServer:
 
 
 def now(utc_offset_hours: Offset = 0.0) -> str:
-    """In ISO 8601."""
+    """Return the time in ISO 8601."""
     return datetime.now(UTC).astimezone(timezone(timedelta(hours=utc_offset_hours))).isoformat(timespec="seconds")
 
 

@@ -1,4 +1,4 @@
-"""What a request says, whichever API it came by: who spoke, what was called, what was answered."""
+"""The content of a request, for every API: the speakers, the tool calls and their results."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ class RefusalError(Exception):
         self.param = param
 
     def error(self) -> Json:
-        """The error object of OpenAI's API."""
+        """Return the error object of OpenAI's API."""
         kind = "server_error" if self.status >= 500 else _ERROR_TYPES.get(self.status, "invalid_request_error")
         return {"message": self.message, "type": kind, "param": self.param, "code": self.code}
 
@@ -59,7 +59,7 @@ class Conversation:
 
 
 def read_body(raw: bytes | str) -> Json:
-    """The request's JSON object."""
+    """Return the request's JSON object."""
     try:
         body = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
@@ -79,7 +79,7 @@ def read_conversation(
     include_usage: bool = False,
     native_calls: bool = True,
 ) -> Conversation:
-    """What all the APIs have in common, around the entries that each reads in its own way."""
+    """Read the fields that all the APIs share, around the entries that each API reads in its own way."""
     model = body.get("model", "demo")
     if not isinstance(model, str):
         raise RefusalError(f"'model' must be a string, not {model!r}.", param="model")
@@ -94,7 +94,7 @@ def read_conversation(
 
 
 def read_list(body: Json, name: str) -> list[Json]:
-    """A list of objects that the request must have."""
+    """Return a list of objects that the request must have."""
     items = body.get(name)
     if not isinstance(items, list) or not items or not all(isinstance(item, dict) for item in items):
         raise RefusalError(f"{name!r} must be a list of at least one object.", param=name)
@@ -102,7 +102,7 @@ def read_list(body: Json, name: str) -> list[Json]:
 
 
 def read_texts(content: object, *, param: str) -> tuple[str, ...]:
-    """The text parts of a content: a string, nothing, or a list of parts of which images and the like are left out."""
+    """Return the text parts of a content: a string, nothing, or a list of parts without images and the like."""
     if content is None:
         return ()
     if isinstance(content, str):
@@ -114,7 +114,7 @@ def read_texts(content: object, *, param: str) -> tuple[str, ...]:
 
 
 def said(texts: tuple[str, ...]) -> Entry:
-    """What the model said, told apart by whether it is a prompted tool call, a broken one, or an answer."""
+    """Classify the model's text: a prompted tool call, a broken one, or an answer."""
     text = "".join(texts)
     start = _PROMPTED_CALL.match(text)
     if start is None or '"tool"' not in text:
@@ -123,7 +123,7 @@ def said(texts: tuple[str, ...]) -> Entry:
 
 
 def is_json(text: str) -> bool:
-    """Whether the arguments of a call can be read; no text stands for no arguments."""
+    """Return whether the arguments of a call can be parsed; an empty text means no arguments."""
     if not text:
         return True
     try:

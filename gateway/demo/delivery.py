@@ -1,4 +1,4 @@
-"""How an answer reaches the wire: late, slowly, whole, or cut off, as its ask says."""
+"""The delivery of an answer: late, slowly, whole, or cut off, as its ask says."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ _PLAIN: Final[Mapping[str, str]] = MappingProxyType({"Content-Type": "applicatio
 async def deliver(
     request: web.Request, *, dialect: Dialect, conversation: Conversation, answer: Answer
 ) -> web.StreamResponse:
-    """Send the answer; raises RefusalError where the ask wants an error."""
+    """Send the answer; raise RefusalError if the ask wants an error."""
     ask = answer.ask
     await asyncio.sleep(ask.delay_s)
     refuse_when_asked(answer)
@@ -42,7 +42,7 @@ async def deliver(
 
 
 async def paced(parts: Iterable[Part], *, gap_s: float) -> AsyncIterator[Part]:
-    """The parts, with a pause between each two."""
+    """Yield the parts, with a pause between each two."""
     for number, part in enumerate(parts):
         if number and gap_s:
             await asyncio.sleep(gap_s)
@@ -54,7 +54,7 @@ def first_half(whole: Sequence[Part]) -> Sequence[Part]:
 
 
 def cut_connection(request: web.Request) -> None:
-    """Close the connection under an unfinished answer: what was written goes out, then there is an end of file."""
+    """Close the connection under an unfinished answer: send the bytes written so far, then an end of file."""
     if request.transport is not None:
         request.transport.close()
 

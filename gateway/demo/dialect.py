@@ -1,4 +1,4 @@
-"""What one API must bring so that the demo model speaks it: how to read a request and how to write an answer."""
+"""The adapter of one API for the demo model: functions that read a request and write an answer."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ class Dialect:
 
 
 def sse(payload: Json, *, event: str | None = None) -> bytes:
-    """One event of a stream."""
+    """Return one event of a stream."""
     name = b"" if event is None else b"event: " + event.encode() + b"\n"
     return name + b"data: " + orjson.dumps(payload) + b"\n\n"
 
 
 def call_id(prefix: str, *, digest: str, index: int) -> str:
-    """The id of the answer's call number `index`."""
+    """Return the id of the answer's call number `index`."""
     return f"{prefix}_{digest[:20]}{index:04d}"

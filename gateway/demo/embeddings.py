@@ -16,7 +16,7 @@ MAX_INPUTS: Final = 2048
 
 
 def embed(body: Json) -> Json:
-    """The answer to a request for embeddings."""
+    """Return the answer to a request for embeddings."""
     inputs = _read_inputs(body.get("input"))
     dimensions = body.get("dimensions", DIMENSIONS)
     if not isinstance(dimensions, int) or not 1 <= dimensions <= MAX_DIMENSIONS:
@@ -38,7 +38,7 @@ def embed(body: Json) -> Json:
 
 
 def vector_of(text: bytes, *, dimensions: int) -> list[float]:
-    """A vector of length 1 whose numbers are exact in 32 bits, so both encodings say the same."""
+    """Return a vector of length 1; its numbers are exact in 32 bits, so both encodings give the same values."""
     drawn = struct.unpack(f"<{dimensions}h", hashlib.shake_128(text).digest(2 * dimensions))
     length = math.hypot(*drawn) or 1.0
     return list(
@@ -51,7 +51,7 @@ def _encoded(vector: list[float]) -> str:
 
 
 def _read_inputs(value: object) -> list[bytes]:
-    """A text, texts, a text as token numbers, or several of those."""
+    """Read a text, texts, a text as token numbers, or several of those."""
     items = value if isinstance(value, list) and not _is_tokens(value) else [value]
     if not 1 <= len(items) <= MAX_INPUTS or not all(isinstance(item, str) or _is_tokens(item) for item in items):
         raise RefusalError(

@@ -1,4 +1,4 @@
-"""POST /v1/files: hashes an upload of any size as it arrives and keeps nothing of it."""
+"""POST /v1/files: hashes an upload of any size as it arrives and stores nothing of it."""
 
 import hashlib
 from typing import Final
@@ -13,7 +13,7 @@ _CHUNK_BYTES: Final = 256 * 1024
 
 
 async def upload(request: web.Request) -> Json:
-    """OpenAI's file object, with the `sha256` of the content."""
+    """Return OpenAI's file object, with the `sha256` of the content."""
     if request.content_type != "multipart/form-data":
         raise RefusalError(f"An upload must be multipart/form-data, not {request.content_type!r}.", param="file")
     purpose, file = "user_data", None

@@ -57,7 +57,7 @@ def frames(answer: Answer, _: Conversation) -> Iterator[bytes]:
 
 
 def _read_message(message: Json) -> list[Entry]:
-    """The entries of a message; results that share it with the user's words are entries of their own, before them."""
+    """Return the entries of a message; tool results beside the user's words become separate entries before them."""
     role, content = message.get("role"), message.get("content")
     texts = read_texts(content, param="messages")
     blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
@@ -103,7 +103,7 @@ def _message(answer: Answer, *, output_tokens: int) -> Json:
 
 
 def _blocks(answer: Answer) -> list[tuple[Json, list[Json]]]:
-    """The finished blocks, each with the deltas that a stream builds it from."""
+    """Return the finished blocks, each with the deltas that a stream builds it from."""
     blocks: list[tuple[Json, list[Json]]] = []
     if answer.thoughts:
         thinking: Json = {"type": "thinking", "thinking": "".join(answer.thoughts), "signature": _SIGNATURE}
@@ -124,7 +124,7 @@ def _blocks(answer: Answer) -> list[tuple[Json, list[Json]]]:
 
 
 def _opened(block: Json) -> Json:
-    """The block as it is announced, before anything has been said."""
+    """Return the block as the stream announces it, without content."""
     match block["type"]:
         case "thinking":
             return {**block, "thinking": "", "signature": ""}
@@ -135,7 +135,7 @@ def _opened(block: Json) -> Json:
 
 
 def _input(call: Call) -> Json:
-    """The arguments as the object that this API wants; broken ones cannot be one and are wrapped."""
+    """Return the arguments as the object that this API wants; broken arguments are wrapped in one."""
     if not is_json(call.arguments):
         return {_BROKEN: call.arguments}
     arguments: Json = orjson.loads(call.arguments)

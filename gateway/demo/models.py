@@ -1,4 +1,4 @@
-"""GET /v1/models: what the demo model calls itself; the generating routes take any other name too."""
+"""GET /v1/models: the name of the demo model; the generating routes take any other name too."""
 
 from typing import Final
 

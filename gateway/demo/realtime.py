@@ -18,7 +18,7 @@ SUBPROTOCOLS: Final = ("realtime",)
 
 
 async def realtime(request: web.Request) -> web.WebSocketResponse:
-    """One session, until the client closes it or an answer is cut."""
+    """Serve one session, until the client closes it or an answer is cut."""
     socket = web.WebSocketResponse(protocols=SUBPROTOCOLS, max_msg_size=MAX_EVENT_BYTES)
     await socket.prepare(request)
     session = Session(model=request.query.get("model", "demo"))
@@ -40,7 +40,7 @@ async def realtime(request: web.Request) -> web.WebSocketResponse:
 
 
 class Session:
-    """What one client has said and what it is told, without the socket."""
+    """The conversation with one client, without the socket."""
 
     def __init__(self, *, model: str) -> None:
         self._entries: list[Entry] = []
@@ -60,7 +60,7 @@ class Session:
         return self._event("session.created", session=self._session)
 
     def receive(self, raw: str | bytes) -> tuple[Ask, list[Json]]:
-        """The events that answer one event of the client, and the ask that says how they are sent."""
+        """Return the events that answer one event of the client, and the ask that sets how they are sent."""
         event: Json = {}
         try:
             event = read_body(raw)

@@ -112,7 +112,7 @@ def _usage(answer: Answer) -> Json:
 
 
 def _items(answer: Answer) -> list[Json]:
-    """The finished items of the output, in order."""
+    """Return the finished items of the output, in order."""
     items: list[Json] = []
     if answer.thoughts:
         summary = [{"type": "summary_text", "text": "".join(answer.thoughts)}]
@@ -142,7 +142,7 @@ def _items(answer: Answer) -> list[Json]:
 
 
 def _opened(item: Json) -> Json:
-    """The item as it is announced, before anything has been said."""
+    """Return the item as the stream announces it, without content."""
     match item["type"]:
         case "reasoning":
             return {**item, "summary": []}
@@ -153,7 +153,7 @@ def _opened(item: Json) -> Json:
 
 
 def _growth(item: Json, *, answer: Answer) -> Iterator[tuple[str, Json]]:
-    """The events between an item's announcement and its end."""
+    """Yield the events between an item's announcement and its end."""
     match item["type"]:
         case "reasoning":
             at = {"summary_index": 0}

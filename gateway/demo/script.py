@@ -24,7 +24,7 @@ _PIECE: Final = re.compile(r"\S{1,12}\s*|\s+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What the model says; `thoughts` and `text` are in the pieces that a stream sends."""
+    """The answer of the model; `thoughts` and `text` are in the pieces that a stream sends."""
 
     ask: Ask
     digest: str
@@ -37,13 +37,13 @@ class Answer:
 
     @property
     def completion_tokens(self) -> int:
-        """One token for each piece."""
+        """Return the count of tokens: one for each piece."""
         return len(self.thoughts) + len(self.text) + sum(len(pieces(call.arguments)) for call in self.calls)
 
 
 @dataclass(frozen=True, slots=True)
 class _Progress:
-    """What has happened since the ask."""
+    """The progress of the conversation since the ask."""
 
     rounds: int
     complaints: int
@@ -51,7 +51,7 @@ class _Progress:
 
 
 def answer_to(conversation: Conversation, *, digest: str) -> Answer:
-    """The answer to a conversation; `digest` is the request's hash in hex, from which every id is made."""
+    """Return the answer to a conversation; `digest` is the request's hash in hex, from which every id is made."""
     ask, since = _find_ask(_current_turn(conversation.entries))
     if not conversation.native_calls:
         ask = replace(ask, native=False)
@@ -84,17 +84,17 @@ def refuse_when_asked(answer: Answer) -> None:
 
 
 def count_tokens(conversation: Conversation) -> int:
-    """The size of the prompt: UTF-8 bytes / 4, rounded up."""
+    """Return the size of the prompt: UTF-8 bytes / 4, rounded up."""
     return -(-sum(len(text.encode()) for entry in conversation.entries for text in entry.texts) // 4)
 
 
 def pieces(text: str) -> tuple[str, ...]:
-    """The text cut into the pieces of a stream: words, and long words at every twelfth character."""
+    """Return the text cut into the pieces of a stream: words, and long words at every twelfth character."""
     return tuple(_PIECE.findall(text))
 
 
 def _current_turn(entries: Sequence[Entry]) -> Sequence[Entry]:
-    """The entries since the model's last answer that the user has replied to."""
+    """Return the entries since the model's last answer that the user has replied to."""
     for index in range(len(entries) - 1, 0, -1):
         if entries[index - 1].kind == "answer" and entries[index].kind == "user":
             return entries[index:]
@@ -102,7 +102,7 @@ def _current_turn(entries: Sequence[Entry]) -> Sequence[Entry]:
 
 
 def _find_ask(turn: Sequence[Entry]) -> tuple[Ask, Sequence[Entry]]:
-    """The ask of a turn and what follows it.
+    """Return the ask of a turn and the entries after it.
 
     It is in the last user message. Only when that has no words, an earlier one may still be worked on: gateways also
     put results and complaints into user messages.
@@ -121,7 +121,7 @@ def _is_under_way(ask: Ask, since: Sequence[Entry]) -> bool:
 
 
 def _ask_of(entry: Entry) -> Ask:
-    """The ask of a user message: its last part with words, else its last part that a person may have written.
+    """Return the ask of a user message: its last part with words, else its last part that a person may have written.
 
     Clients add parts of their own around a prompt, and these begin with a tag.
     """
@@ -149,7 +149,7 @@ def _read_progress(since: Sequence[Entry]) -> _Progress:
 
 
 def _calls(ask: Ask, *, progress: _Progress) -> tuple[Call, ...]:
-    """The calls of the next round."""
+    """Return the calls of the next round."""
     calls = []
     for call in ask.calls or (DEFAULT_CALL,):
         arguments = call.arguments.replace(STEP, str(progress.rounds + 1))
@@ -170,7 +170,7 @@ def _text(ask: Ask, *, progress: _Progress, calls: Sequence[Call]) -> tuple[str,
 
 
 def _prompted(calls: Sequence[Call], *, ask: Ask, progress: _Progress) -> str:
-    """The calls in the JSON format that a system prompt asks for."""
+    """Return the calls in the JSON format that a system prompt asks for."""
     last = progress.rounds + 1 == ask.wanted_rounds
     terminate = "true" if ask.terminate and last else "false"
     written = [
@@ -185,7 +185,7 @@ def _is_broken(ask: Ask, *, progress: _Progress) -> bool:
 
 
 def _told(ask: Ask, *, progress: _Progress) -> str:
-    """The text answer: the results of the last round when there are any, else the prompt's words."""
+    """Return the text answer: the results of the last round when there are any, else the prompt's words."""
     if progress.results:
         results = "\n".join(_clipped(result) for result in progress.results)
         return f"Demo model: round {progress.rounds} of tool calls is done. The result: {results}"
@@ -195,7 +195,7 @@ def _told(ask: Ask, *, progress: _Progress) -> str:
 
 
 def _summary(text: str) -> str:
-    """The first sentence of what stands behind the first empty line; of a table how many rows it has, and the first."""
+    """Return the first sentence after the first empty line; for a table, its number of rows and the first row."""
     below = text.partition("\n\n")[2].strip() or text
     try:
         table = orjson.loads(below)

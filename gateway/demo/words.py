@@ -1,4 +1,4 @@
-"""The magic words: what the beginning of a prompt asks the demo model to do.
+"""The magic words: instructions to the demo model at the beginning of a prompt.
 
 Words are read one after the other from the first character of the prompt; the first thing that is no word ends the
 reading, and the rest is ordinary text. A later word wins over an earlier one of the same name, except that each `tool`
@@ -30,7 +30,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """What the words of one prompt ask for; the defaults are the plain, immediate answer."""
+    """The options that the words of one prompt set; the defaults are the plain, immediate answer."""
 
     scripted: bool = False
     rest: str = ""
@@ -50,7 +50,7 @@ class Ask:
 
     @property
     def wanted_rounds(self) -> int:
-        """How often the model calls tools before it answers with text."""
+        """Return how often the model calls tools before it answers with text."""
         if self.rounds is not None:
             return self.rounds
         return 1 if self.calls or self.broken else 0
@@ -68,7 +68,7 @@ class Word:
 
 
 def read_ask(text: str) -> Ask:
-    """Read the words at the beginning of `text`; what follows them is the ask's `rest`."""
+    """Read the words at the beginning of `text`; the text after them is the ask's `rest`."""
     ask, at = Ask(), _next_start(text, 0)
     while (step := _read_word(text, at, ask=ask)) is not None:
         ask, at = step
@@ -76,7 +76,7 @@ def read_ask(text: str) -> Ask:
 
 
 def words_table() -> str:
-    """The words as a Markdown table, for the README."""
+    """Return the words as a Markdown table, for the README."""
     rows = [f"| `{word.usage}` | {word.meaning} |" for word in WORDS]
     return "\n".join(["| words | what the demo model does |", "|---|---|", *rows]) + "\n"
 
@@ -101,7 +101,7 @@ def _next_start(text: str, at: int) -> int:
 
 
 def _object_end(text: str, at: int) -> int | None:
-    """Where the JSON object that starts at `at` ends, or None when there is none."""
+    """Return the end of the JSON object that starts at `at`, or None if there is none."""
     try:
         return json.JSONDecoder().raw_decode(text.replace(STEP, _STEP_STAND_IN), at)[1]
     except (ValueError, RecursionError):
