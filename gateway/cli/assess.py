@@ -1,4 +1,4 @@
-"""`gateway assess`: what the gate would say about calls, one JSON line for each, without running anything."""
+"""`gateway assess`: the gate's verdict on tool calls, one JSON line for each, without running anything."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -32,7 +32,7 @@ _TWICE = Verdict("confirm", "duplicate", "duplicate_key", "A key is there twice:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """What a line asks about; `arguments` is a text where they came as one."""
+    """The call of one input line; `arguments` is a text if the line has them as text."""
 
     tool: object
     arguments: object
@@ -42,7 +42,7 @@ class _Call:
 def assess_lines(
     lines: Iterable[str], write: Callable[[str], object], *, gate: Gate, specs: Mapping[str, ToolSpec]
 ) -> int:
-    """Writes `{"verdict", "basis", "rule", "reason"}` for each line that is not blank; 1: a line was no JSON object.
+    """Write `{"verdict", "basis", "rule", "reason"}` for each line that is not blank; 1: a line was no JSON object.
 
     A line holds `tool` and `arguments` (or `parameters`, parsed) or `raw_arguments` (text), or `tool_call` (the whole
     call), and may hold `tool_definition`, `tainted`, and `doubt` ("quoted" or "example": what the lane itself finds of
@@ -81,7 +81,7 @@ def _answer(line: Json, *, gate: Gate, specs: Mapping[str, ToolSpec]) -> Json:
 
 
 def _scanned(call: object) -> Json:
-    """A call as `gateway scan` writes it: its `rule` is why it is doubted."""
+    """Return a call as `gateway scan` writes it; its `rule` is the reason to doubt it."""
     return {**call, "doubt": call.get("rule")} if isinstance(call, dict) else {"tool": call}
 
 
@@ -116,7 +116,7 @@ def _judge(line: Json, *, gate: Gate, specs: Mapping[str, ToolSpec]) -> Verdict:
 
 
 def _call(line: Json, definition: Json) -> _Call:
-    """The call of a line in any of the shapes that models and protocols give it."""
+    """Return the call of a line in any of the shapes that models and protocols give it."""
     whole = line.get("tool_call")
     if isinstance(whole, dict):
         function = whole.get("function")
@@ -139,7 +139,7 @@ def _definition(line: Json) -> Json:
 
 
 def _spec(tool: str, definition: Json, specs: Mapping[str, ToolSpec]) -> ToolSpec | None:
-    """The tool as it is known, with what its definition adds; what a tool says of itself never lowers its risk."""
+    """Return the known tool with the additions of its definition; a tool's own definition never lowers its risk."""
     known = specs.get(tool)
     if definition.get("name") != tool:
         return known
@@ -166,7 +166,7 @@ def _requires(spec: ToolSpec) -> bool:
 
 
 def _object(text: str) -> Json:
-    """One strict JSON object. Raises StrictJsonError."""
+    """Parse one strict JSON object. Raises StrictJsonError."""
     value = loads(text)
     if not isinstance(value, dict):
         raise StrictJsonError("it is no JSON object")

@@ -25,7 +25,7 @@ _OPTIONS: Mapping[str, Mapping[str, object]] = {
 
 
 async def offline_gate(settings: Settings) -> tuple[Gate, Mapping[str, ToolSpec]]:
-    """The gate, and the definitions of the built-in tools, enabled or not, with the operator's flags.
+    """Return the gate, and the definitions of the built-in tools, enabled or not, with the operator's flags.
 
     Needs no network and no file. Raises ConfigError for assessors that cannot be built.
     """
@@ -45,7 +45,7 @@ async def offline_gate(settings: Settings) -> tuple[Gate, Mapping[str, ToolSpec]
 
 
 def _host() -> PluginHost:
-    """What plugins are built with; its store is never opened."""
+    """Return the host that plugins are built with; its store is never opened."""
     clock = SystemClock()
     store: Store = build_plugin("stores", "sqlite", {"url": "sqlite:///:memory:"}, None)
     return PluginHost(BasePrompts({}, store, clock=clock), store, ContextCounters(), clock, Catalog(()), NoRuns())

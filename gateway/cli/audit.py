@@ -30,14 +30,14 @@ class AuditError(CommandError):
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """The hash of a line, as somebody wrote it down elsewhere."""
+    """The hash of a line, as a person noted it elsewhere."""
 
     seq: int
     hash: str
 
 
 def place_of(loaded: Loaded, *, instead: str = "ask GET /context/audit instead") -> str:
-    """Returns the file of the store. Raises AuditError; `instead`: what to do where it is no file."""
+    """Return the file of the store. Raises AuditError; `instead`: the advice if the store is no file."""
     url = loaded.settings.store.reveal()
     place = database_url(url, loaded.folder).removeprefix(SQLITE)
     if not url.startswith(SQLITE) or place == _IN_MEMORY:
@@ -48,7 +48,7 @@ def place_of(loaded: Loaded, *, instead: str = "ask GET /context/audit instead")
 
 
 def verified(place: str, *, noted: Noted | None) -> Iterator[str]:
-    """Says that the log is whole, and what to note down of it. Raises AuditError that names the first broken line."""
+    """Report that the log is whole, and the values to note down. Raises AuditError that names the first broken line."""
     seq, last_hash, hash_noted = 0, FIRST_HASH, None
     for page in _pages(place, after=START):
         broken = verify(page, seq=seq, previous_hash=last_hash)
@@ -69,7 +69,7 @@ def verified(place: str, *, noted: Noted | None) -> Iterator[str]:
 
 
 def listed(place: str, *, after: int, as_json: bool) -> Iterator[str]:
-    """The lines behind a number, in order. Raises AuditError."""
+    """Return the lines after a number, in order. Raises AuditError."""
     for page in _pages(place, after=after):
         for seq, line, line_hash in page:
             view = {"seq": seq, **line, "hash": line_hash}
@@ -77,7 +77,7 @@ def listed(place: str, *, after: int, as_json: bool) -> Iterator[str]:
 
 
 def _check_triggers(place: str) -> None:
-    """Raises AuditError unless the table of the log has the triggers that let it only grow, and no others."""
+    """Raise AuditError unless the log's table has the triggers that let it only grow, and no others."""
     try:
         odd = beside(place).audit_guards()
     except StoreError as error:
@@ -103,7 +103,7 @@ def _not_as_noted(noted: Noted, *, found: str | None, last: int) -> str:
 
 
 def _pages(place: str, *, after: int) -> Iterator[list[KeptLine]]:
-    """The log in pieces that are not empty. Raises AuditError."""
+    """Yield the log in pieces that are not empty. Raises AuditError."""
     try:
         yield from beside(place).audit_log(after=after, size=PAGE)
     except StoreError as error:
@@ -111,7 +111,7 @@ def _pages(place: str, *, after: int) -> Iterator[list[KeptLine]]:
 
 
 def beside(place: str) -> StoreFile:
-    """The file of the store, as its plugin reads it beside gateways."""
+    """Return the file of the store, as its plugin reads it beside gateways."""
     of_file = find_plugin("stores", "sqlite").beside
     assert of_file is not None
     return of_file(place)

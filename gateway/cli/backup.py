@@ -17,7 +17,7 @@ from gateway.contracts.store import StoreError
 
 
 def back_up(loaded: Loaded, file: Path) -> Iterator[str]:
-    """Copies the store of the configuration to `file` and yields what there is to print. Raises CommandError.
+    """Copy the store of the configuration to `file` and yield lines to print. Raises CommandError.
 
     Nothing is overwritten: a `file` that is there stays as it is.
     """
@@ -44,7 +44,7 @@ def back_up(loaded: Loaded, file: Path) -> Iterator[str]:
 
 
 def _progress(remaining: int, total: int) -> None:
-    """Writes how far the copy is, to a terminal only."""
+    """Write how far the copy is, to a terminal only."""
     if sys.stderr.isatty():
         end = "\r" if remaining else "\n"
         sys.stderr.write(f"copied {100 - 100 * remaining // max(total, 1)} %{end}")
@@ -52,7 +52,7 @@ def _progress(remaining: int, total: int) -> None:
 
 
 def _write_through(path: str) -> None:
-    """Waits until a file or folder is on disk."""
+    """Wait until a file or folder is on disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""What a configuration says, for the person who wrote it: the text of `gateway check-config`."""
+"""The description of a configuration, for the person who wrote it: the text of `gateway check-config`."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ _LONGEST_OPTIONS = 100
 
 
 def described(loaded: Loaded, *, warnings: Sequence[str] = ()) -> Iterator[str]:
-    """One line after the other; `warnings` are those of its rehearsal."""
+    """Yield one line after the other; `warnings` are those of its rehearsal."""
     settings = loaded.settings
     upstreams = ", ".join(f"{u.name} ({u.base_url})" for u in settings.upstreams) or "the built-in demo model"
     yield f"{loaded.file or 'defaults, no file'}: ok"
@@ -52,7 +52,7 @@ def _stage(use: StageUse, *, plugins: Path) -> str:
 
 
 def _changed(use: StageUse, *, plugins: Path) -> Mapping[str, object]:
-    """The options that are not what the plugin assumes anyway."""
+    """Return the options that differ from the plugin's defaults."""
     config = find_plugin("stages", use.use, folder=plugins).config
     changed = config.model_validate(dict(use.with_)).model_dump(exclude_defaults=True)
     return {key: value for key, value in use.with_.items() if key in changed or key not in config.model_fields}

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_off() -> Iterator[None]:
-    """Keeps the collector from looking at what is imported and built meanwhile."""
+    """Turn the collector off while the block imports and builds objects."""
     gc.disable()
     try:
         yield

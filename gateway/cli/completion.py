@@ -31,7 +31,7 @@ _ZSH: Final = "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit 
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """What may follow a command, with a line on each; `values`: what may follow an option that takes a value."""
+    """The words that may follow a command, with a line on each; `values`: the values that an option takes."""
 
     path: Sequence[str]
     words: Mapping[str, str]
@@ -39,7 +39,7 @@ class _Words:
 
 
 def completion(parser: argparse.ArgumentParser, shell: str) -> str:
-    """Returns the script for one of SHELLS."""
+    """Return the script for one of SHELLS."""
     return SHELLS[shell](list(_words(parser)))
 
 
@@ -62,7 +62,7 @@ def _words(parser: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> Itera
 
 
 def _bash(commands: Sequence[_Words]) -> str:
-    """Where nothing is offered, `-o default` offers files."""
+    """Return the script for bash; if there is no candidate, `-o default` offers files."""
     cases = {_at(command): command.words for command in commands} | {
         f"{_at(command)}={option}": [value for value in values if value != _FILE]
         for command in commands

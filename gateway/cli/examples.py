@@ -48,7 +48,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
 
 
 def add_examples(parser: argparse.ArgumentParser) -> None:
-    """Puts the example of each command below its help."""
+    """Put the example of each command below its help."""
     for path, command in leaves(parser):
         if (example := EXAMPLES.get(" ".join(path))) is not None:
             command.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -58,7 +58,7 @@ def add_examples(parser: argparse.ArgumentParser) -> None:
 def leaves(
     parser: argparse.ArgumentParser, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], argparse.ArgumentParser]]:
-    """Yields the commands that do something, each with its words behind `gateway`."""
+    """Yield the commands that do something, each with its words behind `gateway`."""
     below = subcommands(parser)
     if not below and path:
         yield path, parser
@@ -67,7 +67,7 @@ def leaves(
 
 
 def subcommands(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
-    """Returns the parsers right below this one by their words."""
+    """Return the parsers right below this one by their words."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             return dict(action.choices)

@@ -15,7 +15,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u
 
 
 def explain(text: str, where: str | Address, *, prompt: str | None, chain: str | None, key: str | None) -> int:
-    """Prints what would become of `text` as a user's message; 1 with the reason on standard error if that failed."""
+    """Print what would become of `text` as a user's message; 1 with the reason on standard error if that failed."""
     if key is not None and not (key.isascii() and key.isprintable()):
         print("gateway: GATEWAY_API_KEY has characters that no key has", file=sys.stderr)
         return 1
@@ -33,7 +33,7 @@ def explain(text: str, where: str | Address, *, prompt: str | None, chain: str |
 
 
 def shown(answer: Mapping[str, object], *, text: str) -> Iterator[str]:
-    """The answer of POST /context/explain, for a person."""
+    """Format the answer of POST /context/explain, for a person."""
     workflow = answer.get("workflow")
     if isinstance(workflow, dict):
         yield f"workflow  {workflow.get('name')}: {' > '.join(_texts(workflow.get('steps')))}"

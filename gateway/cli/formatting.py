@@ -22,11 +22,11 @@ WORD_CHARS = 200
 
 
 class CommandError(Exception):
-    """A command cannot do what it was told; the text is for a person."""
+    """A command has failed; the text is for a person."""
 
 
 def word(view: View, name: str) -> str:
-    """A short text of a view; empty where there is none."""
+    """Return a short text of a view; empty where there is none."""
     value = view.get(name)
     return "" if value is None else shown(str(value), WORD_CHARS)
 
@@ -37,7 +37,7 @@ def time_of(view: View, name: str) -> str:
 
 
 def views(value: object) -> list[View]:
-    """A list of an answer."""
+    """Return a list of an answer."""
     return [view for view in value if isinstance(view, dict)] if isinstance(value, list) else []
 
 
@@ -45,7 +45,7 @@ def views(value: object) -> list[View]:
 
 
 def approval_summary(view: View) -> Iterator[str]:
-    """An approval in a list; of long arguments the beginning."""
+    """Format an approval in a list; of long arguments the beginning."""
     until = f", until {time_of(view, 'expires_at')}" if view.get("state") == "pending" else ""
     yield f"{word(view, 'id')}  {word(view, 'state')}{until}"
     yield f"  {call_line(view)}"
@@ -54,7 +54,7 @@ def approval_summary(view: View) -> Iterator[str]:
 
 
 def approval_lines(view: View) -> Iterator[str]:
-    """All of an approval: what runs if it is approved, and how to decide on exactly that."""
+    """Format all of an approval: the call that runs if it is approved, and the commands that decide on exactly that."""
     approval_id = word(view, "id")
     pending = view.get("state") == "pending"
     yield f"{approval_id}  {word(view, 'state')}"
@@ -76,7 +76,7 @@ def approval_lines(view: View) -> Iterator[str]:
 
 
 def call_line(view: View) -> str:
-    """A call on one line; of long arguments the beginning, and how much there is more."""
+    """Format a call on one line; of long arguments the beginning, and how much there is more."""
     edited = view.get("edited_arguments")
     arguments = view.get("arguments") if edited is None else edited
     return f"{shown_name(str(view.get('tool')))} {shown_json(arguments, LINE_CHARS)}"
@@ -93,7 +93,7 @@ def _decision(view: View) -> Iterator[str]:
 
 
 def _call(view: View, arguments: object, *, whole: bool = False) -> Iterator[str]:
-    """`whole`: who decides reads all of what runs, however long it is."""
+    """Format a call; `whole`: in full, however long, for the person who decides."""
     yield f"  {shown_name(str(view.get('tool')))}"
     yield from _indented(shown_arguments(arguments if isinstance(arguments, dict) else {}, whole=whole), by=4)
 
@@ -107,7 +107,7 @@ def _why(view: View) -> str:
 
 
 def run_summary(view: View) -> str:
-    """A run in a list."""
+    """Format a run in a list."""
     return (
         f"{word(view, 'id')}  {word(view, 'state')}  {word(view, 'kind')} of {word(view, 'caller')}, "
         f"began {time_of(view, 'created_at')}, waits for {_waiting(view)}"
@@ -115,7 +115,7 @@ def run_summary(view: View) -> str:
 
 
 def run_lines(view: View) -> Iterator[str]:
-    """All of a run: what it did, what it waits for, how it ended."""
+    """Format all of a run: its steps, its open approvals, its end."""
     yield f"{word(view, 'id')}  {word(view, 'state')}"
     yield f"kind          {word(view, 'kind')}, chain {word(view, 'chain')}"
     yield f"caller        {word(view, 'caller')}"
@@ -176,7 +176,7 @@ def _end(view: View) -> Iterator[str]:
 
 
 def _text(answer: View) -> str:
-    """What was said; the JSON of an answer that is no text."""
+    """Return the text; the JSON of an answer that is no text."""
     content = answer.get("content")
     return content if isinstance(content, str) else shown_json(answer)
 
@@ -190,7 +190,7 @@ def _indented(text: str, *, by: int) -> Iterator[str]:
 
 
 def audit_line(view: View) -> str:
-    """A line of the audit log on one line; of a run as a whole it names no call."""
+    """Format an entry of the audit log on one line; of a run as a whole it names no call."""
     by = f" by {word(view, 'by')} ({word(view, 'via')})" if view.get("by") else ""
     call = (
         f"  {shown_name(str(view['tool']))} {word(view, 'sha256')}, step {word(view, 'step')}"

@@ -8,7 +8,7 @@ from gateway.config import Address
 
 
 def check(where: str | Address, *, timeout_s: float) -> int:
-    """0 if the gateway is ready, else 1 with the reason on standard error."""
+    """Return 0 if the gateway is ready, else 1 with the reason on standard error."""
     try:
         connection = connection_to(where, timeout_s=timeout_s)
     except ValueError as error:

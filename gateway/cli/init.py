@@ -12,7 +12,7 @@ _SCHEMA: Final = "# yaml-language-server:"
 
 
 def write_configuration(file: Path) -> Iterator[str]:
-    """Writes the commented configuration of a new gateway; returns lines for a person.
+    """Write the commented configuration of a new gateway; return lines for a person.
 
     Raises CommandError if the file is there already, or cannot be written.
     """

@@ -1,4 +1,4 @@
-"""The command `gateway`: what it can be told, and one line instead of a traceback when that cannot be done.
+"""The command `gateway`: its arguments, and one line instead of a traceback if a command fails.
 
 Exit codes: 0 done, 1 refused or failed (the reason is on standard error), 2 wrong usage.
 """
@@ -29,7 +29,7 @@ PLUGIN_KINDS = ("stages", "tools", "assessors")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command; the exit code."""
+    """Run one command; return the exit code."""
     _open_closed_streams()
     args = _parser().parse_args(_with_default_command(list(sys.argv[1:] if argv is None else argv)))
     command: Callable[[argparse.Namespace], int] = args.command
@@ -151,7 +151,7 @@ def healthcheck(args: argparse.Namespace) -> int:
 
 
 def _open_closed_streams() -> None:
-    """A standard stream that was closed for us would give its number to the next socket; it becomes /dev/null."""
+    """Open closed standard streams as /dev/null; else the next socket would get their number."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
@@ -169,7 +169,7 @@ def _seconds(text: str) -> float:
 
 
 def _load(args: argparse.Namespace, *, checked: bool = True) -> Loaded:
-    """The configuration as the command line names it; warnings go to standard error.
+    """Load the configuration as the command line names it; warnings go to standard error.
 
     Not `checked`: for a command that asks a running gateway; it needs no plugins, and imports none.
     """
@@ -186,17 +186,17 @@ def _load(args: argparse.Namespace, *, checked: bool = True) -> Loaded:
 
 
 def _input() -> Iterable[str]:
-    """The lines of standard input, whatever its bytes are."""
+    """Return the lines of standard input, whatever its bytes are."""
     return io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace", newline="\n")
 
 
 def _print(text: str) -> None:
-    """At once: whoever asks line by line waits for each answer."""
+    """Print at once: a program that writes line by line waits for each answer."""
     print(text, end="", flush=True)
 
 
 def _with_default_command(argv: list[str]) -> list[str]:
-    """`gateway` and `gateway --port 9000` mean `run`."""
+    """Add the default command: `gateway` and `gateway --port 9000` mean `run`."""
     if argv and (not argv[0].startswith("-") or argv[0] in ("-h", "--help", "--version")):
         return argv
     return ["run", *argv]
@@ -274,7 +274,7 @@ def _printing(
     function: Callable[[argparse.Namespace], Iterator[str]],
     text: str,
 ) -> argparse.ArgumentParser:
-    """A command that tells its lines, or raises CommandError."""
+    """Add a command that yields its lines, or raises CommandError."""
 
     def told(args: argparse.Namespace) -> int:
         for line in function(args):

@@ -31,7 +31,7 @@ class Template:
 
 
 def write_and_tell(kind: NewKind, name: str, *, folder: Path) -> int:
-    """Writes both files and says what to do with them; 1 with the reason on standard error if that failed."""
+    """Write both files and print what to do with them; 1 with the reason on standard error if that failed."""
     if folder.is_relative_to(Path.cwd()):
         folder = folder.relative_to(Path.cwd())  # as a person here would write it
     try:
@@ -45,7 +45,7 @@ def write_and_tell(kind: NewKind, name: str, *, folder: Path) -> int:
 
 
 def write_plugin(kind: NewKind, name: str, *, folder: Path) -> tuple[Path, Path]:
-    """Writes the plugin into `folder`, its test into `tests` beside it, over nothing that is there.
+    """Write the plugin into `folder`, its test into `tests` beside it, over nothing that is there.
 
     Nobody but the owner may write them, whatever the umask: others would not be imported. Raises PluginNewError.
     """
@@ -68,7 +68,7 @@ def write_plugin(kind: NewKind, name: str, *, folder: Path) -> tuple[Path, Path]
 
 
 def rendered(text: str, name: str, *, folder: str = "plugins") -> str:
-    """The text of a template for the plugin `name` in a folder of that name."""
+    """Return the text of a template for the plugin `name` in a folder of that name."""
     return text.replace("NAME", name).replace("FOLDER", folder)
 
 

@@ -119,13 +119,13 @@ _WORKFLOW_PARTS: Mapping[str, type[Section]] = {
 
 class _EditorSchema(GenerateJsonSchema):
     def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
-        """Defaults that pydantic cannot write are written by `_complete`."""
+        """Ignore the warning: `_complete` writes the defaults that pydantic cannot."""
         if kind != "non-serializable-default":
             super().emit_warning(kind, detail)
 
 
 def render_document() -> str:
-    """The text of docs/configuration.md."""
+    """Return the text of docs/configuration.md."""
     parts = [_INTRODUCTION]
     for path, section in _sections("", Settings):
         heading = f"### `{path}`" if path else "### At the top"
@@ -134,7 +134,7 @@ def render_document() -> str:
 
 
 def render_schema() -> str:
-    """The text of gateway.schema.json."""
+    """Return the text of gateway.schema.json."""
     schema = Settings.model_json_schema(schema_generator=_EditorSchema)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "gateway.yaml"
@@ -148,7 +148,7 @@ def render_schema() -> str:
 
 
 def main(arguments: Sequence[str]) -> str | None:
-    """Writes both files below the current folder; with `--check` says instead whether they are out of date."""
+    """Write both files below the current folder; with `--check` report instead whether they are out of date."""
     texts = {DOCUMENT: render_document(), SCHEMA: render_schema()}
     if "--check" not in arguments:
         for path, text in texts.items():
@@ -159,7 +159,7 @@ def main(arguments: Sequence[str]) -> str | None:
 
 
 def _sections(path: str, section: type[Section]) -> Iterator[tuple[str, type[Section]]]:
-    """A section and those below it, in the order of the file, with their paths for people."""
+    """Yield a section and those below it, in the order of the file, with their paths for people."""
     yield path, section
     for key, field in _fields(section):
         below = f"{path}.{key}" if path else key
@@ -191,7 +191,7 @@ def _table(section: type[Section]) -> Iterator[str]:
 
 
 def _after(path: str) -> list[str]:
-    """What a table cannot show: entries that exist undeclared, keys that are ignored."""
+    """Describe what a table cannot show: entries that exist undeclared, keys that are ignored."""
     if path == "mcp.servers.<name>":
         keys = ", ".join(f"`{key}`" for key in sorted(FOREIGN_MCP_KEYS))
         return ["", f"Keys of other programs are ignored with a warning: {keys}."]
@@ -206,7 +206,7 @@ def _after(path: str) -> list[str]:
 
 
 def _type(annotation: object, *metadata: object) -> str:
-    """The type in words: `duration`, `list of path prefixes`, `one of ...`."""
+    """Return the type in words: `duration`, `list of path prefixes`, `one of ...`."""
     if get_origin(annotation) is Annotated:
         annotation, *metadata_of_annotation = get_args(annotation)
         return _type(annotation, *metadata_of_annotation)
@@ -233,7 +233,7 @@ def _default(field: FieldInfo) -> str:
 
 
 def _plain(value: object, field: FieldInfo) -> str:
-    """A default as it would stand in the file; the default of a secret is none."""
+    """Return a default as it would stand in the file; the default of a secret is none."""
     if isinstance(value, Secret):
         return value.reveal()
     write = _write_of(field)
@@ -247,7 +247,7 @@ def _write_of(field: FieldInfo) -> Callable[[Any], object] | None:
 
 
 def _complete(schema: JsonObject, section: type[Section]) -> None:
-    """What editors must know beyond pydantic's schema: references, empty sections, defaults as they are written."""
+    """Add what editors need beyond pydantic's schema: references, empty sections, defaults as they are written."""
     for key, field in _fields(section):
         known: JsonObject = schema["properties"][key]
         known.pop("title", None)

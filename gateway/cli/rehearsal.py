@@ -38,7 +38,7 @@ log = logging.getLogger("gateway")
 
 
 async def rehearse(loaded: Loaded) -> list[str]:
-    """Returns what the start would only warn of. Raises ConfigError with everything that would keep it from serving."""
+    """Return the start's warnings. Raises ConfigError with everything that would keep it from serving."""
     settings = loaded.settings
     heard, problems = _Heard(logging.WARNING), list(_store_problems(settings, loaded.folder))
     log.addHandler(heard)
@@ -57,7 +57,7 @@ async def rehearse(loaded: Loaded) -> list[str]:
 
 
 class _Heard(logging.Handler):
-    """Keeps what is logged."""
+    """A log handler that stores its records."""
 
     def __init__(self, level: int) -> None:
         super().__init__(level)
@@ -68,7 +68,7 @@ class _Heard(logging.Handler):
 
 
 async def _assembled(loaded: Loaded, stack: AsyncExitStack) -> Assembled:
-    """The context lane as a worker has it, on a store in memory. Raises ConfigError."""
+    """Build the context lane as a worker has it, on a store in memory. Raises ConfigError."""
     clock, counters, metrics = SystemClock(), ContextCounters(), Metrics()
     in_memory = loaded.settings.model_copy(update={"store": Secret("sqlite:///:memory:")})
     store = await open_store(in_memory, folder=loaded.folder)
@@ -106,7 +106,7 @@ def _nothing() -> Any:
 
 
 def _store_problems(settings: Settings, folder: Path) -> Iterator[Problem]:
-    """Why the store could not be opened; its file is not made."""
+    """Return why the store could not be opened; its file is not made."""
     url = database_url(settings.store.reveal(), folder)
     if not url.startswith(SQLITE):
         yield Problem("configuration", "store", f"this version keeps things in SQLite: write {SQLITE}FILE")
@@ -126,7 +126,7 @@ def _store_problems(settings: Settings, folder: Path) -> Iterator[Problem]:
 
 
 def _service_problems(settings: Settings) -> Iterator[str]:
-    """Why MCP servers cannot start on this machine, as far as nothing has to be started to know it."""
+    """Return why MCP servers cannot start on this machine, as far as nothing has to be started to know it."""
     enabled = {name: server for name, server in settings.mcp.servers.items() if server.enabled}
     if enabled and importlib.util.find_spec("mcp") is None:
         yield f"MCP servers ({', '.join(enabled)}): {MISSING_SDK}"

@@ -14,7 +14,7 @@ class _LineError(ValueError):
 
 
 def scan_lines(lines: Iterable[str], write: Callable[[str], None]) -> int:
-    """Writes what each line that is not blank is; 1: a line could not be read, which its answer says (`error`).
+    """Write the kind of each line that is not blank; 1: a line could not be read, which its answer says (`error`).
 
     A line holds `message` (an assistant message as the API has it) or else `text`, and may hold `finish_reason`. Its
     answer is `{"kind": "text"}`, `{"kind": "malformed", "reason"}` or `{"kind": "tool_call", "tool", "parameters",

@@ -35,13 +35,13 @@ class Check:
 
 
 async def run_selftest() -> int:
-    """Runs every check and prints the table; 0 if all hold, else 1."""
+    """Run every check and print the table; 0 if all hold, else 1."""
     print("Twolane passthrough selftest: raw client -> gateway -> recording upstream, on loopback\n")
     return await report(CHECKS)
 
 
 async def report(checks: Sequence[Check]) -> int:
-    """Runs `checks` and prints a line for each, and the count; 0 if all hold, else 1."""
+    """Run `checks` and print a line for each, and the count; 0 if all hold, else 1."""
     failures = 0
     for check in checks:
         began = time.perf_counter()
@@ -59,7 +59,7 @@ async def report(checks: Sequence[Check]) -> int:
 
 
 async def _exchange(request: bytes, response: bytes, *, method: str = "POST") -> tuple[bytes, bytes]:
-    """(what the upstream recorded, what the client got) for one request and one answer."""
+    """Return (the upstream's record, the client's answer) for one request and one answer."""
 
     async def script(peer: Peer) -> None:
         await peer.read_request()
@@ -125,7 +125,7 @@ async def _stream() -> str:
 
 
 async def _one_event_at_a_time() -> str:
-    """The second event is sent only after the client has the first."""
+    """Send the second event only after the client has the first."""
 
     async def script(peer: Peer) -> None:
         await peer.read_head()
@@ -172,7 +172,7 @@ async def _interim() -> str:
 
 
 async def _abort() -> str:
-    """An upstream that dies in the middle of each kind of body must not look like an end."""
+    """Check that an upstream that dies in the middle of a body does not look like an end."""
     bodies = {
         "Content-Length": answer(200, b"x" * 100)[:-50],
         "chunked": head(200, [("Transfer-Encoding", "chunked")]) + sse([event("1")])[:-5],
@@ -217,7 +217,7 @@ async def _silent(peer: Peer) -> None:
 
 
 async def _smuggling() -> str:
-    """Requests that two readers could read in two ways are refused and never reach the upstream."""
+    """Check that requests with two possible readings are refused and never reach the upstream."""
     smuggled = b"GET /v1/smuggled HTTP/1.1\r\nHost: g\r\n\r\n"
     fields = (
         b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n",

@@ -47,7 +47,7 @@ class _LeftOutError(Exception):
 
 
 async def tour() -> int:
-    """Runs the steps; the exit code: 0 if each went as it should."""
+    """Run the steps; return the exit code: 0 if each went as it should."""
     with tempfile.TemporaryDirectory(prefix="twolane-demo-") as name:
         async with GatewayProcess(json.dumps(_prepared(Path(name)))) as gateway:
             _say(f"A gateway with the demo model on {gateway.base_url}, two tools on: file_operations, execute_sql.")
@@ -59,7 +59,7 @@ async def tour() -> int:
 
 
 def _prepared(folder: Path) -> dict[str, object]:
-    """The configuration, and in `folder` what it names."""
+    """Return the configuration, and write in `folder` what it names."""
     folder.joinpath("note.txt").write_text("Two lanes on one base URL.\n", encoding="utf-8")
     with closing(sqlite3.connect(folder / "shop.db")) as database:
         database.executescript("CREATE TABLE fruit (name, price); INSERT INTO fruit VALUES ('apple', 3), ('fig', 7)")
@@ -134,7 +134,7 @@ async def _mcp_tool(gateway: GatewayProcess) -> bool:
 
 
 async def _running(gateway: GatewayProcess, path: str) -> dict[str, Any]:
-    """The service once it runs, which takes a few seconds. Raises TimeoutError."""
+    """Return the service once it runs, which takes a few seconds. Raises TimeoutError."""
     service: dict[str, Any] = {}
     try:
         async with asyncio.timeout(_MCP_S):
@@ -193,7 +193,7 @@ async def _send(gateway: GatewayProcess, request: bytes) -> Response:
 
 
 def _told(answer: Response) -> str:
-    """What the model said, shown; an error answer has no choices."""
+    """Show and return the model's text; an error answer has no choices."""
     body = json.loads(answer.payload)
     text = body["choices"][0]["message"]["content"] if answer.status == 200 else body["error"]["message"]
     _say(textwrap.indent(text.strip(), "   "))

@@ -11,7 +11,7 @@ PATH = ("context", "approvals")
 
 
 def listed(remote: Remote, *, status: str | None, as_json: bool) -> Iterator[str]:
-    """Yields the approvals in a state, the oldest first. Raises RemoteError."""
+    """Yield the approvals in a state, the oldest first. Raises RemoteError."""
     found = 0
     for view in remote.entries(*PATH, status=status):
         if as_json:
@@ -26,7 +26,7 @@ def listed(remote: Remote, *, status: str | None, as_json: bool) -> Iterator[str
 
 
 def one(remote: Remote, approval_id: str, *, as_json: bool) -> Iterator[str]:
-    """All of one approval. Raises RemoteError."""
+    """Yield all of one approval. Raises RemoteError."""
     view = remote.get(*PATH, approval_id)
     if as_json:
         yield json.dumps(view)
@@ -44,7 +44,7 @@ def decided(
     remember: str | None = None,
     reason: str | None = None,
 ) -> Iterator[str]:
-    """What became of one approval. Raises RemoteError."""
+    """Decide one approval and yield its outcome. Raises RemoteError."""
     view = remote.post(
         *PATH,
         approval_id,
@@ -60,7 +60,7 @@ def decided(
 def all_decided(
     remote: Remote, ids: Sequence[str], decision: Literal["approve", "reject"], *, reason: str | None = None
 ) -> Iterator[str]:
-    """What became of several approvals, which are decided before any of their runs goes on.
+    """Yield the outcome of several approvals, which are decided before any of their runs goes on.
 
     Raises RemoteError when one of them could not be decided, behind what was done with the others.
     """

@@ -162,7 +162,7 @@ class OperatorCommands:
         _json_option(p)
 
     def _asking(self, commands: Commands, name: str, lines: Lines, text: str) -> argparse.ArgumentParser:
-        """The parser of a command that asks a running gateway."""
+        """Return the parser of a command that asks a running gateway."""
         parser = self._add(commands, name, lines, text)
         parser.add_argument("--url", help="the gateway's address (default: as configured); its key: GATEWAY_API_KEY")
         return parser
@@ -356,7 +356,7 @@ def _sha256(text: str) -> str:
 
 
 def _arguments(text: str) -> dict[str, Any]:
-    """A JSON object, or `@` and the file that holds it."""
+    """Parse a JSON object, or `@` and the file that holds it."""
     try:
         value = strict_json.loads(Path(text[1:]).read_text("utf-8") if text.startswith("@") else text)
     except OSError as error:
@@ -369,7 +369,7 @@ def _arguments(text: str) -> dict[str, Any]:
 
 
 def _pair(text: str) -> tuple[str, str]:
-    """`name=value`."""
+    """Parse `name=value`."""
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise argparse.ArgumentTypeError(f"expected name=value, not {text[:64]!r}")
@@ -381,7 +381,7 @@ def _json_file(text: str) -> dict[str, Any]:
 
 
 def _words(text: str) -> list[str]:
-    """A command line in its words, as a shell would part them; it means nothing else here."""
+    """Split a command line into its words as a shell does; no other shell syntax has a meaning here."""
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -392,7 +392,7 @@ def _words(text: str) -> list[str]:
 
 
 def _secret(text: str) -> tuple[str, str]:
-    """`NAME=VALUE`, or the NAME of a variable: other users see what stands on a command line."""
+    """Parse `NAME=VALUE`, or the NAME of a variable: other users see what stands on a command line."""
     name, equals, value = text.partition("=")
     if not equals and name not in os.environ:
         raise argparse.ArgumentTypeError(f"{name[:64]!r} is not set here: set it, or write NAME=VALUE")

@@ -18,7 +18,7 @@ _ERROR_CHARS = 500
 
 
 def listed(remote: Remote, *, as_json: bool) -> Iterator[str]:
-    """All services. Raises RemoteError."""
+    """Yield all services. Raises RemoteError."""
     found = list(remote.entries(*PATH))
     if as_json:
         yield from map(json.dumps, found)
@@ -30,17 +30,17 @@ def listed(remote: Remote, *, as_json: bool) -> Iterator[str]:
 
 
 def added(remote: Remote, name: str, *, settings: Mapping[str, object]) -> Iterator[str]:
-    """The service, which is starting. Raises RemoteError."""
+    """Add a service and yield it: it is starting. Raises RemoteError."""
     yield from _summary(remote.begin(*PATH, body={**settings, "name": name}, wait=True))
 
 
 def operated(remote: Remote, name: str, what: str) -> Iterator[str]:
-    """The service once it was told to start, stop or restart. Raises RemoteError."""
+    """Start, stop or restart a service and yield it. Raises RemoteError."""
     yield from _summary(remote.post(*PATH, name, what))
 
 
 def tools(remote: Remote, name: str, *, as_json: bool) -> Iterator[str]:
-    """The tools of a service. Raises RemoteError, and CommandError where it has none because it does not run."""
+    """Yield the tools of a service. Raises RemoteError, and CommandError if it has none because it does not run."""
     found = views(remote.get(*PATH, name, "tools").get("data"))
     if not found:
         _check_runs(name, remote.get(*PATH, name))
@@ -54,7 +54,7 @@ def tools(remote: Remote, name: str, *, as_json: bool) -> Iterator[str]:
 
 
 def accepted(remote: Remote, name: str, *, wanted: Sequence[str]) -> Iterator[str]:
-    """The tools that were accepted as they are now: these, or all that changed. Raises CommandError."""
+    """Accept tools as they are now, these or all that changed, and yield them. Raises CommandError."""
     found = {str(view.get("name")): view for view in views(remote.get(*PATH, name, "tools").get("data"))}
     for tool in wanted:
         if tool not in found:
@@ -69,13 +69,13 @@ def accepted(remote: Remote, name: str, *, wanted: Sequence[str]) -> Iterator[st
 
 
 def removed(remote: Remote, name: str) -> Iterator[str]:
-    """Raises RemoteError."""
+    """Remove a service. Raises RemoteError."""
     remote.delete(*PATH, name)
     yield f"{shown_name(name)}  removed"
 
 
 def _check_runs(name: str, view: View) -> None:
-    """Raises CommandError."""
+    """Raise CommandError unless the service runs."""
     if view.get("state") == "running":
         return
     why = f": {shown(str(view['error']), _ERROR_CHARS)}" if view.get("error") else ""

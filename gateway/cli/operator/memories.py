@@ -11,7 +11,7 @@ PATH: Final = ("context", "memories")
 
 
 def listed(remote: Remote, *, user: str | None, key: str | None, as_json: bool) -> Iterator[str]:
-    """Yields the memories of a user, or of a key, the newest first. Raises RemoteError."""
+    """Yield the memories of a user, or of a key, the newest first. Raises RemoteError."""
     is_empty = True
     for view in remote.entries(*PATH, user=user, key=key):
         is_empty = False
@@ -21,7 +21,7 @@ def listed(remote: Remote, *, user: str | None, key: str | None, as_json: bool) 
 
 
 def deleted(remote: Remote, ids: Sequence[str]) -> Iterator[str]:
-    """Deletes memories by their ids, and yields a line for each.
+    """Delete memories by their ids, and yield a line for each.
 
     Raises RemoteError for those that could not be deleted, behind what was done with the others.
     """
@@ -38,7 +38,7 @@ def deleted(remote: Remote, ids: Sequence[str]) -> Iterator[str]:
 
 
 def all_deleted(remote: Remote, *, user: str | None, key: str | None) -> Iterator[str]:
-    """Deletes all memories of a user, or of a key, and yields how many. Raises RemoteError."""
+    """Delete all memories of a user, or of a key, and yield how many. Raises RemoteError."""
     answer = remote.delete(*PATH, user=user, key=key)
     yield f"{answer.get('deleted')} deleted"
 

@@ -16,7 +16,7 @@ def add_memories(
     remote: Callable[[argparse.Namespace], "Remote"],
     json_option: Callable[[argparse.ArgumentParser], None],
 ) -> None:
-    """Adds `list` and `delete`; `asking` makes the parser of a command that asks a running gateway, `remote`."""
+    """Add `list` and `delete`; `asking` makes the parser of a command that asks a running gateway, `remote`."""
 
     def list_memories(args: argparse.Namespace) -> Iterator[str]:
         from gateway.cli.operator.memories import listed

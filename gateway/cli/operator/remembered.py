@@ -1,4 +1,4 @@
-"""What people have said for more than one call, asked of a running gateway: lists it, and takes it back."""
+"""The remembered decisions of people on a running gateway: commands that list and revoke them."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -14,17 +14,17 @@ _ASK: Final = "ask_"
 
 
 def grants(remote: Remote, *, as_json: bool) -> Iterator[str]:
-    """Yields the remembered approvals, a few lines each. Raises RemoteError."""
+    """Yield the remembered approvals, a few lines each. Raises RemoteError."""
     yield from _listed(remote.entries(*GRANTS), as_json=as_json)
 
 
 def asks(remote: Remote, *, as_json: bool) -> Iterator[str]:
-    """Yields the conversations that ask before each call, a few lines each. Raises RemoteError."""
+    """Yield the conversations that ask before each call, a few lines each. Raises RemoteError."""
     yield from _listed(remote.entries(*ASKS), as_json=as_json)
 
 
 def revoked(remote: Remote, ids: Sequence[str]) -> Iterator[str]:
-    """Takes grants and asks back by their ids, and yields a line for each.
+    """Revoke grants and asks by their ids, and yield a line for each.
 
     Raises RemoteError for those that could not be taken back, behind what was done with the others.
     """

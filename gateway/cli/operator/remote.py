@@ -22,7 +22,7 @@ class RemoteError(CommandError):
 
 
 def connection_to(where: str | Address, *, timeout_s: float) -> http.client.HTTPConnection:
-    """Not open yet. Raises ValueError for a URL that cannot be asked."""
+    """Return a connection that is not open yet. Raises ValueError for a URL that cannot be asked."""
     if isinstance(where, Address):
         return http.client.HTTPConnection(reachable(where.host), where.port, timeout=timeout_s)
     url = urlsplit(where if "//" in where else f"//{where}")
@@ -40,11 +40,11 @@ class Remote:
     key: str | None
 
     def get(self, *path: str, **query: str | int | None) -> dict[str, object]:
-        """The answer of a page; parts of the query that are None are left out. Raises RemoteError."""
+        """Return the answer of a page; parts of the query that are None are left out. Raises RemoteError."""
         return self._ask("GET", _target(path) + _query(query), None)
 
     def entries(self, *path: str, most: int | None = None, **query: str | None) -> Iterator[View]:
-        """Yields the entries of a list, page by page, up to `most`. Raises RemoteError."""
+        """Yield the entries of a list, page by page, up to `most`. Raises RemoteError."""
         after: str | None = None
         while True:
             limit = PAGE if most is None else min(PAGE, most)
@@ -57,18 +57,18 @@ class Remote:
                 return
 
     def post(self, *path: str, **body: object) -> dict[str, object]:
-        """The answer to a body, from which what is None is left out. Raises RemoteError."""
+        """Return the answer to a body, from which None values are left out. Raises RemoteError."""
         return self._ask("POST", _target(path), {name: value for name, value in body.items() if value is not None})
 
     def begin(
         self, *path: str, body: Mapping[str, object], wait: bool, timeout_s: float = _TIMEOUT_S
     ) -> dict[str, object]:
-        """The answer to a body that begins something; `wait`: for its end. Raises RemoteError."""
+        """Return the answer to a body that begins something; `wait`: for its end. Raises RemoteError."""
         prefer = {} if wait else {"Prefer": "respond-async"}
         return self._ask("POST", _target(path), body, headers=prefer, timeout_s=timeout_s)
 
     def delete(self, *path: str, **query: str | None) -> dict[str, object]:
-        """The answer; parts of the query that are None are left out. Raises RemoteError."""
+        """Return the answer; parts of the query that are None are left out. Raises RemoteError."""
         return self._ask("DELETE", _target(path) + _query(query), None)
 
     def _ask(
@@ -89,7 +89,7 @@ class Remote:
 def post(
     where: str | Address, path: str, body: Mapping[str, object], *, headers: Mapping[str, str], timeout_s: float
 ) -> dict[str, object]:
-    """The JSON object of the answer. Raises RemoteError."""
+    """Return the JSON object of the answer. Raises RemoteError."""
     return _ask(where, "POST", path, body, headers=headers, timeout_s=timeout_s)
 
 
@@ -132,7 +132,7 @@ def _ask(
 
 
 def _target(path: tuple[str, ...]) -> str:
-    """Whatever somebody takes for an id stays one part of the path."""
+    """Return the path, quoted: any text given as an id stays one part of it."""
     return "".join("/" + quote(part, safe="", errors="surrogateescape") for part in path)
 
 
@@ -142,7 +142,7 @@ def _query(query: Mapping[str, str | int | None]) -> str:
 
 
 def _next_step(answer: Mapping[str, object]) -> str:
-    """What to do about the key of this command: the gateway speaks of headers, which nobody types here."""
+    """Return advice about the key of this command: the gateway's message names headers, which nobody types here."""
     error = answer.get("error")
     match error.get("code") if isinstance(error, dict) else None:
         case "missing_api_key":
@@ -154,7 +154,7 @@ def _next_step(answer: Mapping[str, object]) -> str:
 
 
 def message_of(error: object) -> str:
-    """What the gateway says about an error, and about which field it says so."""
+    """Return the gateway's message about an error, with the field that it concerns."""
     facts = error if isinstance(error, dict) else {}
     message, param = facts.get("message"), facts.get("param")
     if not isinstance(message, str):

@@ -10,7 +10,7 @@ PATH = ("context", "runs")
 
 
 def listed(remote: Remote, *, state: str | None, conversation: str | None, most: int, as_json: bool) -> Iterator[str]:
-    """Yields the newest `most` runs, the newest first. Raises RemoteError."""
+    """Yield the newest `most` runs, the newest first. Raises RemoteError."""
     found = 0
     for view in remote.entries(*PATH, state=state, conversation=conversation, most=most):
         found += 1
@@ -24,7 +24,7 @@ def listed(remote: Remote, *, state: str | None, conversation: str | None, most:
 
 
 def one(remote: Remote, run_id: str, *, as_json: bool) -> Iterator[str]:
-    """All of one run. Raises RemoteError."""
+    """Yield all of one run. Raises RemoteError."""
     view = remote.get(*PATH, run_id)
     if as_json:
         yield json.dumps(view)
@@ -35,13 +35,13 @@ def one(remote: Remote, run_id: str, *, as_json: bool) -> Iterator[str]:
 def resumed(
     remote: Remote, run_id: str, *, step: int | None, outcome: str | None, result: str | None, trusted: bool = False
 ) -> Iterator[str]:
-    """The run once it goes on, or it was said what became of a step. Raises RemoteError."""
+    """Resume a run, or settle one of its steps, and yield the run. Raises RemoteError."""
     said = {"step": step, "result": result, "trusted": trusted or None, "as": outcome}
     view = remote.post(*PATH, run_id, "resume", **said)
     yield f"{word(view, 'id')}  {word(view, 'state')}"
 
 
 def cancelled(remote: Remote, run_id: str) -> Iterator[str]:
-    """The run, which has ended. Raises RemoteError."""
+    """Cancel a run and yield it. Raises RemoteError."""
     view = remote.post(*PATH, run_id, "cancel")
     yield f"{word(view, 'id')}  {word(view, 'state')}"

@@ -16,7 +16,7 @@ TEXT_CHARS = 1000
 
 
 def listed(remote: Remote, *, as_json: bool) -> Iterator[str]:
-    """The workflows by category. Raises RemoteError."""
+    """Yield the workflows by category. Raises RemoteError."""
     found = list(remote.entries(*PATH))
     if as_json:
         yield from map(json.dumps, found)
@@ -31,7 +31,7 @@ def listed(remote: Remote, *, as_json: bool) -> Iterator[str]:
 
 
 def one(remote: Remote, name: str, *, as_json: bool) -> Iterator[str]:
-    """What one workflow takes and does. Raises RemoteError."""
+    """Yield the parameters and steps of one workflow. Raises RemoteError."""
     view = remote.get(*PATH, name)
     if as_json:
         yield json.dumps(view)
@@ -61,7 +61,7 @@ def begun(
     model: str | None = None,
     wait: bool,
 ) -> Iterator[str]:
-    """The result of a run, or what it waits for. Raises RemoteError.
+    """Start a run and yield its result, or its open approvals. Raises RemoteError.
 
     `written` are parameters as they were typed, which win over those `given` as JSON. Unless `wait`: the run's id.
     """
@@ -79,7 +79,7 @@ def begun(
 
 
 def _typed(remote: Remote, name: str, written: Mapping[str, str]) -> Mapping[str, Any]:
-    """The parameters with the types that the workflow declares. Raises RemoteError."""
+    """Return the parameters with the types that the workflow declares. Raises RemoteError."""
     schema = _schema(remote.get(*PATH, name))
     known = {parameter: facts for parameter, facts in _properties(schema).items() if isinstance(facts.get("type"), str)}
     try:
@@ -89,7 +89,7 @@ def _typed(remote: Remote, name: str, written: Mapping[str, str]) -> Mapping[str
 
 
 def _unfinished(run: View) -> Iterator[str]:
-    """A run that waits, and how to decide; the whole of one that ended without a result."""
+    """Yield a waiting run and how to decide; the whole of one that ended without a result."""
     pending = [view for view in views(run.get("approvals")) if view.get("state") == "pending"]
     if not pending:
         yield from run_lines(run)
