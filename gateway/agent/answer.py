@@ -1,7 +1,7 @@
-"""One answer of the model as it streams: its text for the client, and what the loop needs of it afterwards.
+"""One answer of the model as it streams: its text for the client, and the facts that the loop reads afterwards.
 
-What a model says beside its text goes on to the client, whatever it is (gateway/dialects/beside.py). No id of an
-approval in any of it does: only the gateway's own text shows one (gateway/dialects/imitation.py).
+All other fields of the answer go on to the client, whatever they are (gateway/dialects/beside.py). None of them shows
+the id of an approval: only the gateway's own text does (gateway/dialects/imitation.py).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -18,7 +18,7 @@ from gateway.dialects.usage import Usage
 from gateway.errors import GatewayError
 from gateway.runs.transcript import ANSWER_CHARS
 
-#: What a client is told of otherwise: what else an upstream says of an answer, and of its one choice, goes on as it is.
+#: Fields that reach the client in another way. All other fields of an answer, and of its one choice, go on unchanged.
 _ABOUT_ANSWER = frozenset(("id", "object", "created", "model", "choices", "usage", "context", "error", "obfuscation"))
 _ABOUT_CHOICE = frozenset(("index", "delta", "message", "finish_reason", "logprobs"))
 _TEXT_PARTS = frozenset(("text", "output_text"))
@@ -26,25 +26,28 @@ _TEXT_PARTS = frozenset(("text", "output_text"))
 
 @dataclass(slots=True)
 class Further:
-    """What upstreams say in one turn besides texts and calls: `beside` in the message, `about` of it as a whole."""
+    """The fields that upstreams send in one turn besides texts and calls.
+
+    `beside` are fields of the message, `about` those of the answer as a whole, and `about_choice` those of its choice.
+    """
 
     beside: Beside = field(default_factory=Beside)
     about: Json = field(default_factory=dict)
     about_choice: Json = field(default_factory=dict)
 
     def news_of(self, chunk: Json) -> Json:
-        """Returns what a chunk says of the answer that was not said before. Raises TooDeepError."""
+        """Return the new fields of a chunk about the answer, under `about`. Raises TooDeepError."""
         further = chunk.keys() - _ABOUT_ANSWER
         return {"about": news} if further and (news := _news(chunk, further, self.about)) else {}
 
     def news_of_choice(self, choice: Json) -> Json:
-        """The same of its one choice."""
+        """Return the new fields of the answer's one choice, under `about_choice`. Raises TooDeepError."""
         further = choice.keys() - _ABOUT_CHOICE
         return {"about_choice": news} if further and (news := _news(choice, further, self.about_choice)) else {}
 
 
 class Answer:
-    """Reads one reply. `spoken` is told of each text for the client, and says how it begins."""
+    """The reader of one reply. `spoken` is called with each text for the client and returns the text to send."""
 
     def __init__(self, *, usage: Usage, spoken: Callable[[str], str], further: Further | None = None) -> None:
         self.reason: str | None = None
@@ -58,11 +61,11 @@ class Answer:
 
     @property
     def content(self) -> str:
-        """The text without the call."""
+        """Return the text without the call."""
         return self._scanner.text
 
     async def read(self, reply: Reply, emit: Emit) -> None:
-        """Tells what of it is the client's: text that is certainly no call, and what the model says beside it."""
+        """Send the client its part of the reply: text that is certainly no call, and fields beside the text."""
         said, feed = self._usage.said, self._scanner.feed
 
         def take(chunk: Chunk) -> Pause | None:
@@ -85,7 +88,7 @@ class Answer:
             emit(chunks.delta(rest))
 
     def finish(self) -> tuple[str, Outcome]:
-        """What was held back and is text after all, and what the answer is."""
+        """Return the text that was held back and is no call after all, and the outcome of the answer."""
         rest, found = self._scanner.finish(finish_reason=self.reason)
         rest = self._defuser.feed(rest) + self._defuser.finish()
         if isinstance(found, Calls):
@@ -96,7 +99,7 @@ class Answer:
         return self._spoken(rest) if rest else "", found
 
     def _opened(self, chunk: Json) -> tuple[Json, str]:
-        """What of a chunk is the client's besides text, and the text. Native tool calls are for the scanner."""
+        """Return a chunk's fields for the client, and its text. Native tool calls go to the scanner."""
         self._usage.read(chunk)
         piece: Json = {}
         about = self._further.news_of(chunk)
@@ -125,7 +128,10 @@ class Answer:
             self._echoed.add(key, value)
 
     def _text_in_parts(self, content: object, piece: Json) -> str:
-        """The text of a content of parts. Thoughts go on under the name that clients know, other parts as they are."""
+        """Return the text of a content made of parts.
+
+        Thoughts go on under the name that clients read, and other parts unchanged.
+        """
         texts = []
         for part in content if isinstance(content, list) else ():
             if not isinstance(part, dict) or part.get("type") in _TEXT_PARTS:
@@ -141,7 +147,7 @@ class Answer:
 
 
 class PlainAnswer:
-    """Reads one reply for its text alone, whatever it looks like. Nobody is told of it: a workflow's result is."""
+    """The reader of one reply for its text alone, whatever it looks like. It emits nothing."""
 
     def __init__(self, *, usage: Usage) -> None:
         self.reason: str | None = None
@@ -154,7 +160,7 @@ class PlainAnswer:
         return "".join(self._content)
 
     async def read(self, reply: Reply, emit: Emit) -> None:
-        """Raises GatewayError (upstream_error) for an answer that is too long to be kept."""
+        """Collect the text. Raises GatewayError (upstream_error) if the answer is too long to be stored."""
         del emit
 
         def take(chunk: Chunk) -> None:
@@ -179,24 +185,24 @@ class PlainAnswer:
             )
 
     def finish(self) -> tuple[str, Outcome]:
-        """Nothing was held back, and it asks for nothing."""
+        """Return no text and `Prose`: nothing was held back, and no call is looked for."""
         return "", Prose()
 
 
 def _parts(chunk: Json) -> Iterator[tuple[str | None, Json]]:
-    """Finish reason and delta of each choice of a chunk that is of the one answer."""
+    """Yield the finish reason and the delta of each choice of a chunk that belongs to the one answer."""
     for choice in chunk.get("choices") or ():
         if choice.get("index", 0) == 0:
             yield choice.get("finish_reason"), choice.get("delta") or {}
 
 
 def _news(source: Json, keys: Iterable[str], known: Json) -> Json:
-    """What is not known yet, which it is from now on."""
+    """Return the fields that are new or have changed, and add them to `known`."""
     news = {key: source[key] for key in keys if source[key] is not None and known.get(key) != source[key]}
     known |= news
     return {key: safe(value) for key, value in news.items()}
 
 
 def too_deep() -> GatewayError:
-    """Returns the error of an answer that cannot be written again."""
+    """Return the error of an answer that is nested too deeply to be written again."""
     return GatewayError("upstream_error", "The answer of the model holds a value that is nested too deeply.")

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class TimeBudget:
-    """`limit_s` seconds; `expiry` makes the error that says that they are over."""
+    """The time budget of one run: `limit_s` seconds. `expiry` makes the error for the time when they are over."""
 
     def __init__(self, limit_s: float, *, clock: Clock, expiry: Callable[[], GatewayError]) -> None:
         self._clock = clock
@@ -33,23 +33,23 @@ class TimeBudget:
         return self._limit_s - self.left_s
 
     def restore(self, spent_s: float) -> None:
-        """So much was spent before, perhaps by another process."""
+        """Set the time that was spent before, perhaps by another process."""
         self._ends_s = self._clock.monotonic() + self._limit_s - spent_s
 
     def start(self, expired: Callable[[], None]) -> None:
-        """From now on `expired` is called when the time is over."""
+        """Start the timer: `expired` is called when the time is over."""
         self._expired = expired
         self._timer = asyncio.get_running_loop().call_later(max(self.left_s, 0.0), expired)
 
     def stop(self) -> None:
-        """Nobody is told any more. Idempotent."""
+        """Stop the timer: `expired` is not called any more. Idempotent."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer, self._expired = None, _nothing
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Around a wait for a person."""
+        """Stop the clock of the budget during a wait for a person."""
         expired = self._expired
         self.stop()
         self._paused_s = self._clock.monotonic()
@@ -61,7 +61,7 @@ class TimeBudget:
             self.start(expired)
 
     async def within(self, work: Awaitable[T]) -> T:
-        """`work`, or the error of the expiry: `work` is cancelled then."""
+        """Return the result of `work`. Raises the error of `expiry` when the time is over, and cancels `work`."""
         try:
             async with asyncio.timeout(max(self.left_s, 0.0)) as limit:
                 self._limit = limit
@@ -74,10 +74,10 @@ class TimeBudget:
             self._limit = None
 
     def interrupt(self) -> None:
-        """What is awaited by `within` now ends as if the time were over."""
+        """End the await of `within` now, as if the time were over."""
         if self._limit is not None and not self._limit.expired():
             self._limit.reschedule(0.0)
 
 
 def _nothing() -> None:
-    """Before the start."""
+    """Do nothing: no timer has been started."""

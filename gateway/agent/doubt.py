@@ -1,4 +1,7 @@
-"""Which calls of an answer the model may only repeat: they stand in what others wrote, and ask whatever their level."""
+"""The calls of an answer that the model may only repeat, because they stand in texts that others wrote.
+
+Such a call needs a person's approval, whatever its level.
+"""
 
 import asyncio
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -9,14 +12,17 @@ from gateway.contracts.calls import FoundCall
 
 #: Longer texts are searched in a thread, so that others do not wait for it.
 THREAD_CHARS = 1 << 16
-#: Whose messages are somebody else's words: users', and the results of tools.
+#: The roles of messages that others wrote: users' messages and the results of tools.
 _OTHERS = frozenset(("user", "tool", "function"))
 
 
 async def doubted(
     calls: Sequence[FoundCall], messages: Iterable[Mapping[str, object]], *, besides: Collection[str]
 ) -> tuple[FoundCall, ...]:
-    """Returns the calls, with a doubt where these messages hold the same call; not looked at: tools in `besides`."""
+    """Return the calls, each with a doubt if these messages contain the same call.
+
+    Calls of tools in `besides` are not looked at.
+    """
     ours = [call for call in calls if call.doubt is None and call.tool not in besides]
     if not ours:
         return tuple(calls)

@@ -1,7 +1,7 @@
-"""Drives agent loops: calls the model, reads its answers as they stream, runs what it asks for, asks again.
+"""The driver of agent loops: it calls the model, reads its answers as they stream, runs the calls, and calls it again.
 
-Text flows on as it comes; tool calls never do. The state machine is `gateway.agent.loop`, calls run in
-`gateway.agent.round`; here are the model, the clock, and what the client is told on the way.
+Text goes on to the client as it comes; tool calls never do. The state machine is `gateway.agent.loop`. Calls run in
+`gateway.agent.round`. This module contains the model calls, the clock, and the client's side of the stream.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ from gateway.tools.native import native_tools
 log = logging.getLogger("gateway")
 
 ASK_BEFORE = "hitl:ask_before"
-#: What became of a run for now that waits for the store.
+#: The outcome, for now, of a run that waits for the store.
 LEFT = "left"
 
 
@@ -75,7 +75,7 @@ class RunDriver:
         self._further = Further()
         # A workflow without one of its steps is none.
         self._consent = parts.settings if exchange.workflow is None else replace(parts.settings, on_reject="abort")
-        # None of these knows the run: it goes with its last reference, and is nothing for the collector to find.
+        # None of these refers to the driver: it is freed with its last reference, without the garbage collector.
         self._progress = Progress(Usage())
         self._hidden = HiddenTurns(exchange, self._progress, store=parts.store, clock=parts.clock)
         self._loop = new_machine(parts, limits, exchange, self._progress)
@@ -92,7 +92,7 @@ class RunDriver:
         self._patience = Patience(self._record, self._budget, clock=parts.clock, counters=parts.counters)
 
     async def remember(self) -> None:
-        """What is on record: hidden turns of the conversation, how far this run is. Raises StoreError."""
+        """Read from the store: hidden turns of the conversation, and this run's progress. Raises StoreError."""
         exchange, store = self._exchange, self._parts.store
         if (resume := exchange.resume) is not None:
             self._record.hold()
@@ -107,7 +107,7 @@ class RunDriver:
         self._messages = await self._hidden.conversation()
 
     async def stream(self, emit: Emit) -> None:
-        """Tells what the client gets: text, events, one finish reason, the usage of the whole turn."""
+        """Send the client its answer: text, events, one finish reason, and the usage of the whole turn."""
         self._tell = emit
         self._budget.start(self._expire)
         try:
@@ -142,7 +142,7 @@ class RunDriver:
                 count(self._loop, self._outcome, self._parts.counters)
 
     async def _begin(self) -> None:
-        """A workflow is on record before its first step, and its user may want to be asked before each."""
+        """Store a workflow before its first step, and read whether its user wants to be asked before each step."""
         if isinstance(self._loop, WorkflowLoop):
             if not self._record.begun:
                 await self._record.begin()
@@ -154,7 +154,7 @@ class RunDriver:
             await pause()
 
     async def _ask(self) -> None:
-        """One call of the model, and what follows from its answer."""
+        """Call the model once, and set the action that follows from its answer."""
         self._step += 1
         if self._exchange.events:
             await self._say(chunks.event({"type": "step.started", "step": self._step}))
@@ -188,7 +188,7 @@ class RunDriver:
         self._action = defused_end(self._loop.answered(answer.content, found, finish_reason=answer.reason))
 
     async def _may_retry(self, error: GatewayError, n_said: int, tries: int) -> bool:
-        """Returns whether the model may be asked again, once it may."""
+        """Return whether the model may be called again, after the pause that comes first."""
         said, left_s = self._progress.said, self._budget.left_s
         may = self._progress.rounds and len(said) == n_said and not self._expired
         del said[n_said:]  # a run that goes on later says it anew
@@ -206,11 +206,11 @@ class RunDriver:
         return Answer(usage=self._progress.usage, spoken=self._spoken, further=self._further)
 
     def _read_so_far(self) -> Iterable[Json]:
-        """The messages that the model has read."""
+        """Return the messages that the model has read."""
         return chain(self._messages, self._loop.messages)
 
     def _drop(self) -> None:
-        """Ends the model call under way: its client is gone. It is made again once there is one."""
+        """End the current model call because its client is gone. The call is made again once a client is back."""
         self._dropped = True
         self._budget.interrupt()
         self._closing = asyncio.get_running_loop().create_task(self.release())
@@ -223,7 +223,7 @@ class RunDriver:
     # The model.
 
     async def _call(self) -> Reply:
-        """Calls the model with all that was said, hidden or not."""
+        """Call the model with the whole conversation, including hidden turns."""
         body = self._loop.request(self._exchange.body, self._messages)
         if self._limits.tool_format == "native" and isinstance(self._loop, Loop):
             ours = native_tools(self._parts.in_use.judge.catalog, self._exchange, besides=self._loop.client_tools)
@@ -235,7 +235,7 @@ class RunDriver:
         return reply
 
     def _spoken(self, text: str) -> str:
-        """Text for the client; what the model says in a later round begins a paragraph of its own."""
+        """Return text for the client. The model's text of a later round begins with a new paragraph."""
         said = self._progress.said
         if self._quiet:
             self._quiet = False
@@ -245,14 +245,14 @@ class RunDriver:
         return text
 
     async def _look_whether_asked_for(self) -> None:
-        """Whether the user wants to be asked before each call of this run or conversation."""
+        """Read whether the user wants to be asked before each call of this run or conversation."""
         progress = self._progress
         progress.asked_for = progress.asked_for or await self._parts.approvals.remembered.asks_before(self._exchange)
 
     # Rounds of calls.
 
     async def _execute(self, action: Execute) -> None:
-        """Carries out a round; one that is open on record, as after a failure of the store, goes on from there."""
+        """Run a round of calls. A round that is still open, such as after a failure of the store, is continued."""
         round_ = await self._reopened() if self._progress.is_open else self._next_round(action)
         if isinstance(round_, Finish):
             self._action = round_
@@ -308,20 +308,20 @@ class RunDriver:
         )
 
     async def _say_of_round(self, chunk: Chunk) -> None:
-        """Tells what a round tells; a text of it is a paragraph of the answer."""
+        """Send a chunk of a round to the client. A text in it becomes a paragraph of the answer."""
         if isinstance(chunk, str):
             self._quiet, self._before_question = True, len(self._progress.said)
             chunk = self._spoken(chunk)
         await self._say(chunk)
 
     async def _left_in_question(self) -> None:
-        """A chat program keeps what it has of an answer that its user stops: the conversation goes on from there."""
+        """Park the hidden turns of an answer that its user stops: a chat program goes on from the text it has."""
         if self._before_question is not None:
             before = "".join(self._progress.said[: self._before_question])
             await self._hidden.park(self._loop.hidden, replayed_text=before)
 
     def _begun(self) -> None:
-        """A mark, for which nobody has to be waited for."""
+        """Send the mark of the first effect without waiting for the client."""
         self._tell({EFFECTS: True})
 
     def _executed(self, round_: Round) -> Action:
@@ -334,7 +334,7 @@ class RunDriver:
     # The end of a turn.
 
     async def _ending(self, finish: Finish) -> list[Chunk]:
-        """Writes the end down, and makes the last chunks of the turn."""
+        """Write the end to the store, and return the last chunks of the turn."""
         last: list[Chunk] = []
         if finish.text:
             self._quiet = True
@@ -360,7 +360,7 @@ class RunDriver:
         return [*last, usage]
 
     async def _failed(self, failure: Exception) -> Exception:
-        """What the run's client is told: after an effect nothing that makes it try again."""
+        """Return the error for the run's client. After an effect it must not make the client try again."""
         effects = self._record.run is not None and self._record.run.effects
         if self._patience.is_for(failure):
             self._outcome = LEFT
@@ -390,10 +390,10 @@ class RunDriver:
         return error.after_effects() if effects else error
 
     def drop(self) -> None:
-        """This driver of the run is through with it."""
+        """Drop the run: this driver does not drive it any more."""
         self._record.drop()
 
     def _expire(self) -> None:
-        """Ends a model call that is read: its reader gets an error, which becomes the run's timeout."""
+        """End the current model call. Its reader gets an error, which becomes the run's timeout."""
         self._expired = True
         self._closing = asyncio.get_running_loop().create_task(self.release())

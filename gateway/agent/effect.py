@@ -1,8 +1,8 @@
-"""One call from the line that says that it starts to its result. Only here do calls run.
+"""One call from its `started` line to its result. Calls run only here.
 
-1. A call runs right behind that line, with nothing to wait for between them; what was not run is never told as run.
-2. What is known of a call that was stopped is written down, and told late where the run is somebody else's by then.
-3. "Not run" is told only where that is sure.
+1. A call runs right behind that line, with no wait between them. A call that did not run is never reported as run.
+2. The known outcome of a stopped call is written down. If the run has another owner by then, it is written as late.
+3. A call is reported as not run only if that is certain.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from gateway.runs.recorder import RunRecorder
 from gateway.tools.catalog import CatalogEntry
 from gateway.tools.in_use import Equipment
 
-#: How long a tool may go on whose client is gone, or whose gateway stops; none where the run is somebody else's.
+#: How long a tool may go on after its client is gone or its gateway stops. It gets no time if the run has a new owner.
 TOOL_GRACE_S = 2.0
 
 
@@ -51,10 +51,11 @@ class Effects:
         stands: Callable[[], bool],
         begun: Callable[[], None],
     ) -> CallOutcome | None:
-        """The result of a call that may run.
+        """Run a cleared call and return its result, or None if it did not run.
 
-        None: what let it run had changed by the time that its start was on record, so it did not. `stands` tells; the
-        clients hear of the effect by `begun`. Raises GatewayError: then it did not run, or its outcome is on record.
+        None: its clearance had changed by the time that its start was stored. `stands` returns whether the clearance is
+        unchanged. `begun` reports the effect to the clients. Raises GatewayError: the call did not run, or its outcome
+        is stored.
         """
         if self.budget.left_s <= 0:
             raise self.budget.expiry()
@@ -77,7 +78,7 @@ class Effects:
             await let_go()
 
     async def _start(self, number: int, approval: Approval | None, *, tainted: bool) -> None:
-        """The last thing before a call runs. Raises GatewayError: then it must not."""
+        """Store the start of a call, as the last step before it runs. Raises GatewayError: the call must not run."""
         try:
             await self.recorder.start(number, approval=approval, tainted=tainted)
             await self.recorder.confirm()
@@ -109,7 +110,7 @@ class Effects:
             raise
 
     async def _stop(self, number: int, work: "asyncio.Task[CallOutcome]", *, grace_s: float, idempotent: bool) -> None:
-        """Ends a call, and writes down what is known of it."""
+        """End a call, and write down what is certain about its outcome."""
         if grace_s:
             await asyncio.wait({work}, timeout=grace_s)
         ended = work.done()
@@ -125,7 +126,10 @@ class Effects:
             await self._finish(number, None)
 
     async def _finish(self, number: int, outcome: CallOutcome | None) -> None:
-        """Writes down what came of a call; None: nobody knows. Raises GatewayError: the run is somebody else's."""
+        """Write down the outcome of a call; None if it is unknown.
+
+        Raises GatewayError: another owner has the run.
+        """
         tool = self.recorder.steps[number].tool
         if outcome is None:
             self.counters.count("unknown_outcomes", tool=tool)
@@ -137,7 +141,7 @@ class Effects:
 
 
 async def _to_its_end(work: Coroutine[object, object, None]) -> None:
-    """Waits, however often we are cancelled meanwhile: the reason to stop is the first one."""
+    """Wait for `work` through any number of cancellations. The first one is the reason to stop."""
     task = asyncio.get_running_loop().create_task(work)
     while not task.done():
         with suppress(asyncio.CancelledError):

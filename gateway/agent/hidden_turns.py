@@ -1,10 +1,12 @@
-"""Hidden turns, kept and put back: what a model did behind an answer that its client sends again with the next one.
+"""Hidden turns, stored and put back: the work of a model behind an answer that its client sends again.
 
 The messages of a run that its client never saw are counted from its beginning. Those of a turn that ended in a question
-go in front of the question. What came of it goes behind it, or in front of the answer to the request that decided.
+go in front of the question. The messages that follow from the question go behind it, or in front of the answer to the
+request that decided.
 
-What strangers had a part in is marked, so that a client that edits, shortens or sums up its history taints the run that
-reads it all the same: each such answer by its words, and a named conversation before anything of it is told.
+Answers and conversations that strangers had a part in are marked. A client that edits, shortens or sums up its history
+still taints the run that reads it. Each such answer is marked by its words, and a named conversation before any of it
+is sent.
 """
 
 import asyncio
@@ -25,7 +27,7 @@ THREAD_MESSAGES, THREAD_CHARS, _PART_CHARS = 1000, 512 << 10, 64
 
 
 class HiddenTurns:
-    """Those of the conversation that one run belongs to. A store that fails costs them; it is logged."""
+    """The hidden turns of one run's conversation. If the store fails, they are lost and the failure is logged."""
 
     def __init__(self, run: Exchange, progress: Progress, *, store: Store, clock: Clock) -> None:
         self._run = run
@@ -39,7 +41,7 @@ class HiddenTurns:
         self._marked = run.dry
 
     async def conversation(self) -> list[Json]:
-        """What the client sent, with the hidden messages of earlier turns around their answers."""
+        """Return the client's messages, with the hidden messages of earlier turns around their answers."""
         messages: list[Json] = self._run.body["messages"]
         keys = await self._keys(messages)
         marks = [own.words for own in keys.values()] + ([] if self._named is None else [self._named])
@@ -61,16 +63,19 @@ class HiddenTurns:
         return put_back(messages, places)
 
     async def mark(self) -> None:
-        """Marks a named conversation once strangers had a part in it. Comes before its client hears of that part."""
+        """Mark a named conversation once strangers had a part in it.
+
+        The mark is stored before the client receives that part.
+        """
         if self._marked or self._named is None or not self._progress.tainted:
             return
         self._marked = True
         await self._put_mark(self._named)
 
     async def park(self, hidden: Sequence[Json], *, replayed_text: str = "") -> None:
-        """Keeps what the run did until its turn ended in a question, however its client goes on.
+        """Store the run's hidden messages up to the question that ends its turn, however its client goes on.
 
-        `retold`: the text before the question, where the client did not wait for the end of its answer.
+        `replayed_text` is the text before the question, for a client that did not wait for the end of its answer.
         """
         progress = self._progress
         if progress.question is None:
@@ -82,7 +87,7 @@ class HiddenTurns:
         await self._mark_answer(())
 
     async def keep(self, hidden: Sequence[Json], tool_calls: Sequence[Json]) -> None:
-        """Keeps what a run did that is over."""
+        """Store the hidden messages of a run that is over."""
         start = self._progress.start
         if (question := self._progress.question) is not None:
             said = "".join(self._progress.said)
@@ -93,7 +98,7 @@ class HiddenTurns:
         await self._mark_answer(tool_calls)
 
     def retold(self) -> str:
-        """What a client is to see again of a run whose turn had not ended; nothing of one whose turn had."""
+        """Return the text to replay to a client of a run whose turn had not ended, or "" if it had."""
         progress, asked = self._progress, None if self._run.resume is None else self._run.resume.messages
         question = progress.question
         if question is None:
@@ -140,14 +145,17 @@ class HiddenTurns:
             log.warning("hidden turns of run %s are not kept: %s", run.id, error)
 
     async def _answered(self, tool_calls: Sequence[Json]) -> Keys:
-        """The keys of the answer of this turn."""
+        """Return the keys of the answer of this turn."""
         resume = self._run.resume
         messages = self._run.body["messages"] if resume is None or resume.messages is None else resume.messages
         answer = {"role": "assistant", "content": "".join(self._progress.said), "tool_calls": tool_calls}
         return (await self._keys([*messages, answer]))[len(messages)]
 
     async def _keys(self, messages: Sequence[Json]) -> dict[int, Keys]:
-        """Returns the keys by message. A thread makes those of many or long messages: a megabyte takes 5 ms."""
+        """Return the keys by message.
+
+        A thread makes the keys of many or long messages: a megabyte takes 5 ms.
+        """
         if len(messages) < THREAD_MESSAGES and sum(map(_chars, messages)) < THREAD_CHARS:
             return self._keys_of(messages)
         return await asyncio.to_thread(self._keys_of, messages)
@@ -158,7 +166,7 @@ class HiddenTurns:
 
 
 def _chars(message: Json) -> int:
-    """How long the content of a message is, about."""
+    """Return the approximate length of a message's content in characters."""
     content = message.get("content")
     if not isinstance(content, list):
         return len(content) if isinstance(content, str) else 0
@@ -167,5 +175,8 @@ def _chars(message: Json) -> int:
 
 
 def _turn_id(keys: Keys) -> str:
-    """The same for the same answer to the same conversation; the ids of its calls tell two apart."""
+    """Return an id that is the same for the same answer to the same conversation.
+
+    The ids of its calls distinguish two such answers.
+    """
     return hashlib.sha256("".join((keys.prefix, *keys.calls)).encode()).hexdigest()

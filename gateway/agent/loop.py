@@ -1,7 +1,7 @@
-"""The agent loop as a state machine: what one answer of the model leads to. No I/O, no clock.
+"""The agent loop as a state machine: the next action after each answer of the model. No I/O, no clock.
 
-Invariants: a call runs only after it was validated and judged; what the model sees of a call is a pair of an assistant
-message with `tool_calls` and one result for each of them; a malformed answer never stays in the history.
+Invariants: a call runs only after it was validated and judged. The model sees a call as a pair: an assistant message
+with `tool_calls`, and one result for each of them. A malformed answer never stays in the history.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from gateway.contracts.store import Json
 from gateway.dialects.chat_request import not_forced
 from gateway.errors import GatewayError
 
-#: The same call with the same arguments so often in a row: the model is told; the run is stopped.
+#: The same call with the same arguments so often in a row: a note goes to the model; the run is stopped.
 REPEATED_TOLD, REPEATED_STOP = 3, 5
 _FINISH = frozenset(("stop", "length", "content_filter"))
 FORMAT_REMINDER = (
@@ -28,21 +28,24 @@ FORMAT_REMINDER = (
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Call the model again, with these messages behind the client's."""
+    """The action to call the model again, with these messages behind the client's."""
 
     messages: tuple[Json, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Execute:
-    """Run these calls in order, then tell `executed`."""
+    """The action to run these calls in order, and then to call `executed`."""
 
     planned: tuple[PlannedCall, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The turn is over. `text` comes behind what was streamed; `tool_calls` are the client's own, for it to run."""
+    """The end of the turn.
+
+    `text` comes behind the streamed text. `tool_calls` are the client's own, for the client to run.
+    """
 
     text: str
     reason: Literal["stop", "length", "content_filter", "tool_calls", "function_call"]
@@ -56,11 +59,10 @@ Plan = Callable[[FoundCall, str], PlannedCall]
 
 @dataclass(slots=True)
 class Loop:
-    """One run. `plan` validates and judges; `client_tools` are the names that the client brought. One that brought them
-    as `functions` gets one call at a time.
+    """One run. `plan` validates and judges a call; `client_tools` are the names of the client's own tools.
 
-    `answered` and `executed` raise GatewayError where the run must end (agent_malformed_tool_call,
-    agent_iteration_limit).
+    A client that brought its tools as `functions` gets one call at a time. `answered` and `executed` raise GatewayError
+    where the run must end (agent_malformed_tool_call, agent_iteration_limit).
     """
 
     limits: LoopLimits
@@ -82,16 +84,16 @@ class Loop:
     _beside: Json = field(default_factory=dict)
 
     def begin(self) -> Action:
-        """Where the run begins, or goes on that is on record between two rounds."""
+        """Return the first action of a run, or of a stored run that continues between two rounds."""
         return Ask(self.messages)
 
     def request(self, body: Json, conversation: Sequence[Json]) -> Json:
-        """The next call of the model."""
+        """Return the body of the next model call."""
         changed = not_forced(body) if self.hidden else {}
         return {**body, **changed, "messages": [*conversation, *self.messages]}
 
     def answered(self, content: str, outcome: Outcome, *, finish_reason: str | None) -> Action:
-        """What follows from one answer; `content` is its text without the call."""
+        """Return the action that follows from one answer. `content` is its text without the call."""
         if isinstance(outcome, Malformed):
             return self._complain(outcome.reason)
         if isinstance(outcome, Calls):
@@ -100,7 +102,7 @@ class Loop:
         return Finish("", finish_reason if finish_reason in _FINISH else "stop")  # type: ignore[arg-type]
 
     def executed(self, planned: Sequence[PlannedCall], results: Sequence[CallOutcome]) -> Action:
-        """What follows from the results of `planned`, one for each."""
+        """Return the action that follows from the results of `planned`, one for each."""
         outcome = self._repetition_note(planned)
         self.hidden += self._messages(planned, [result.shown + outcome for result in results])
         ended = [r.whole for p, r in zip(planned, results, strict=True) if p.call.terminate and p.refusal is None]
@@ -111,7 +113,7 @@ class Loop:
         return Ask(self.messages)
 
     def snapshot(self) -> Json:
-        """What `restore` needs besides the calls and their results."""
+        """Return the state that `restore` needs besides the calls and their results."""
         last = None if self._last is None else [self._last[0], self._last[1].decode()]
         return {
             "asked": self.asked,
@@ -123,7 +125,7 @@ class Loop:
         }
 
     def restore(self, snapshot: Json, rounds: Iterable[tuple[str, Json, Sequence[PlannedCall], Sequence[str]]]) -> None:
-        """Goes on where a run was that is on record; `rounds` are those with all of their results."""
+        """Restore the state of a stored run. `rounds` are the rounds that have all of their results."""
         for content, beside, planned, shown in rounds:
             self._content, self._beside = content, beside
             self.hidden += self._messages(planned, shown)
@@ -134,17 +136,20 @@ class Loop:
 
     @property
     def content(self) -> str:
-        """The text of the answer that asked for the last calls."""
+        """Return the text of the answer that contained the last calls."""
         return self._content
 
     @property
     def beside(self) -> Json:
-        """What that answer said besides, that its model must see again: `message` in it, `calls` by their ids."""
+        """Return the other fields of that answer, which its model must see again.
+
+        `message` are those of the message, `calls` those of each call by its id.
+        """
         return self._beside
 
     @property
     def messages(self) -> tuple[Json, ...]:
-        """What stands behind the client's messages in the next call."""
+        """Return the messages behind the client's in the next model call."""
         return (*self.hidden, *self._complaints)
 
     def _complain(self, reason: str) -> Action:
@@ -240,7 +245,7 @@ class Loop:
         ]
 
     def _answer(self, content: str | None) -> Json:
-        """The model's answer as it sees it again, with what it said besides."""
+        """Return the model's answer as the model sees it again, with its other fields."""
         beside = self._beside.get("message", {})
         message = {"role": "assistant", **beside, "content": content}
         if parts := beside.get("content"):

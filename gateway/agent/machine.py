@@ -1,4 +1,4 @@
-"""The state machine of one run, an agent loop's or a workflow's, fed with the judge of the configuration in use."""
+"""The state machine of one run, an agent loop's or a workflow's, with the judge of the configuration in use."""
 
 import secrets
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from gateway.workflows.templates import Values
 
 
 def new_machine(parts: AgentParts, limits: LoopLimits, exchange: Exchange, progress: Progress) -> Loop | WorkflowLoop:
-    """Returns the machine of a run that begins; one that goes on restores it."""
+    """Return the machine of a run that begins. A run that continues restores its state afterwards."""
     plan, fill = partial(_plan, parts, exchange, progress), partial(_filled, parts, exchange)
     workflow = exchange.workflow
     if workflow is not None:
@@ -36,7 +36,7 @@ def new_machine(parts: AgentParts, limits: LoopLimits, exchange: Exchange, progr
 
 
 def _plan(parts: AgentParts, exchange: Exchange, progress: Progress, found: FoundCall, call_id: str) -> PlannedCall:
-    """`Plan`, with what came before."""
+    """Judge a call as `Plan` does, with the taint and the user's request to be asked."""
     planned = parts.in_use.judge.plan(found, call_id, exchange, tainted=progress.tainted, asked_for=progress.asked_for)
     parts.counters.count("risk_decisions", decision=planned.verdict.decision, basis=planned.verdict.basis)
     if found.doubt is not None:
@@ -45,7 +45,7 @@ def _plan(parts: AgentParts, exchange: Exchange, progress: Progress, found: Foun
 
 
 def _filled(parts: AgentParts, exchange: Exchange, tool: str, arguments: Mapping[str, object], values: Values) -> Json:
-    """`Fill`, by the tools of the configuration in use."""
+    """Fill the references in arguments as `Fill` does, with the tools of the configuration in use."""
     return parts.in_use.judge.filled(exchange, tool, arguments, values)
 
 

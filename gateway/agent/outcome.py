@@ -1,4 +1,4 @@
-"""What became of a run: the word of its metric, and the errors that a run ends with by itself."""
+"""The outcome of a run: the word of its metric, and the errors that a run ends with by itself."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,12 +21,12 @@ _OUTCOMES: Mapping[str, str] = MappingProxyType(
 
 
 def outcome_of(error: GatewayError) -> str:
-    """Returns the word for a run that ended with this error; `error` if it is not about the run itself."""
+    """Return the word for a run that ended with this error, or `error` if the error is not about the run itself."""
     return _OUTCOMES.get(error.code, "error")
 
 
 def count(loop: Loop | WorkflowLoop, outcome: str, counters: Counters) -> None:
-    """Counts a run that is over."""
+    """Count a run that is over."""
     if isinstance(loop, WorkflowLoop):
         counters.count("workflow_runs", workflow=loop.workflow.name, outcome=outcome)
     else:
@@ -35,10 +35,10 @@ def count(loop: Loop | WorkflowLoop, outcome: str, counters: Counters) -> None:
 
 
 def timeout(limit_s: float, run_id: str) -> GatewayError:
-    """Returns the error of a run whose time is over."""
+    """Return the error of a run whose time is over."""
     return GatewayError("agent_timeout", f"The run took longer than {limit_s:g} s and was stopped (run {run_id}).")
 
 
 def defused_end(action: Action) -> Action:
-    """Returns an end whose text is a tool's or a model's, so that it cannot pass for the gateway's own."""
+    """Return the action with its text defused, so that a tool's or a model's text cannot pass for the gateway's own."""
     return replace(action, text=defused(action.text)) if isinstance(action, Finish) and action.text else action

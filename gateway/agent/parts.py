@@ -14,7 +14,7 @@ from gateway.tools.in_use import InUse
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalSettings:
-    """How people are asked (config: approvals)."""
+    """The settings for asking people (config: approvals)."""
 
     inline_wait_s: float
     on_reject: Literal["abort", "continue"]
@@ -22,7 +22,7 @@ class ApprovalSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentParts:
-    """Whoever judges, runs, asks, writes down and keeps the time."""
+    """The services of an agent loop: judge, runner, approvals, event feed, leases, store, counters and clock."""
 
     in_use: InUse
     approvals: Approvals

@@ -1,8 +1,8 @@
-"""How long a run waits for a store that fails, once a person has been asked about one of its calls.
+"""The wait of a run for a store that fails, once a person has been asked about one of its calls.
 
-1. What a person decided is executed, or waits: a store that fails ends no run that a person was asked about.
-2. Nothing runs meanwhile: each call still needs its line `started` first.
-3. A run waits here for `WAIT_S`. Then it is left as it is on record, and whichever worker can write takes it up.
+1. A person's decision is executed, or waits. A store that fails ends no run that a person was asked about.
+2. No call runs meanwhile: each call still needs its line `started` first.
+3. A run waits here for `WAIT_S`. Then it stays in the store as it is, and any worker that can write takes it up.
 """
 
 import asyncio
@@ -20,18 +20,21 @@ log = logging.getLogger("gateway")
 #: The first pause between two looks at the store, and the longest; each is twice the one before it.
 FIRST_S, LONGEST_S = 0.1, 2.0
 WAIT_S = 30.0
-#: States of a step that a person was asked about, or has to hear of.
+#: States of a step that a person was asked about, or must be informed of.
 _OWED = frozenset(("requested", "started", "unknown"))
 
 
 def left(run_id: str) -> GatewayError:
-    """Returns the answer to a request whose run is left on record: 422, since 507 would refuse a decision in it."""
+    """Return the answer to a request whose run is left in the store.
+
+    Its status is 422, since 507 would refuse a decision in it.
+    """
     text = f"The gateway's store failed. The run {run_id} waits for it and goes on by itself: look at it with its id."
     return GatewayError("store_full", text).after_effects()
 
 
 class Patience:
-    """The waits of one run; their time is not the run's."""
+    """The waits of one run. Their time does not count as the run's."""
 
     def __init__(self, recorder: RunRecorder, budget: TimeBudget, *, clock: Clock, counters: Counters) -> None:
         self._record = recorder
@@ -42,19 +45,19 @@ class Patience:
         self._pause_s = FIRST_S
 
     def is_for(self, failure: BaseException) -> bool:
-        """Returns whether the store failed, and the run must not end for that."""
+        """Return whether the store failed and the run must not end for that."""
         is_owed = self._record.begun and any(step.state in _OWED for step in self._record.steps)
         return is_owed and isinstance(failure, StoreError | UnwrittenError)
 
     def rest(self) -> None:
-        """The store works: the next failure is a first one."""
+        """Reset the wait, because the store works: the next failure counts as a first one."""
         if self._since_s is not None:
             self._end("resumed")
 
     async def until(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Does `work`, again and again while the store fails.
+        """Run `work`, again and again while the store fails.
 
-        Raises what it raises, and the failure of the store once that has lasted for `WAIT_S`.
+        Raises the errors of `work`, and the failure of the store once that has lasted for `WAIT_S`.
         """
         while True:
             try:
@@ -66,7 +69,7 @@ class Patience:
                 return
 
     async def wait(self, failure: Exception) -> None:
-        """Returns once the run may try again. Raises `failure` where it must not wait, or has waited long enough."""
+        """Wait until the run may try again. Raises `failure` if it must not wait or has waited long enough."""
         if not self.is_for(failure):
             raise failure
         now_s = self._clock.monotonic()

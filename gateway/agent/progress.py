@@ -1,4 +1,7 @@
-"""How far a run is, as it is kept, and a run that goes on from there: in another process, or after its approval."""
+"""The stored progress of a run, and the way to continue from it.
+
+A run continues in another process, or after its approval.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -31,8 +34,8 @@ _KNOWN = frozenset(("finished", "failed"))
 class Question:
     """The answer in which a turn ended before its run did, by its keys (`gateway.agent.turns.Keys`).
 
-    The hidden messages from `start` up to `split` came before it. `retold` is what a client gets again whose answer was
-    cut in the question: its text before that.
+    The hidden messages from `start` up to `split` came before it. If a client's answer was cut in the question, the
+    client gets `retold` again: the text before the question.
     """
 
     prefix: str
@@ -44,14 +47,14 @@ class Question:
 
 @dataclass(slots=True)
 class Progress:
-    """What of a run is kept besides its loop and its steps.
+    """The stored state of a run besides its loop and its steps.
 
     `question` is the answer in which its turn ended, until a client goes on behind it. Of the hidden messages of the
-    run, those up to `kept` are kept with it, and those up to `start` belong to earlier answers.
+    run, those up to `kept` are stored with it, and those up to `start` belong to earlier answers.
 
-    `rounds` are the numbers of the calls of each round, with the text that came before them, and what its answer said
-    besides; the last one is open until all its results are there. `read_tainted`: strangers wrote some of what the
-    conversation brought of earlier turns; `strangers` are the steps of this run whose results they wrote, or may have.
+    `rounds` are the numbers of the calls of each round, with the text before them and the other fields of the answer.
+    The last round is open until all its results are there. `read_tainted`: strangers wrote some of the earlier turns of
+    the conversation. `strangers` are the steps of this run whose results strangers wrote, or may have written.
     """
 
     usage: Usage
@@ -67,11 +70,11 @@ class Progress:
 
     @property
     def tainted(self) -> bool:
-        """Whether strangers wrote something that the model has read, or will read when it is asked again."""
+        """Return whether strangers wrote a text that the model has read, or will read in its next call."""
         return self.tainted_besides(None)
 
     def tainted_besides(self, number: int | None) -> bool:
-        """The same without the result of this step, which its own call does not know."""
+        """Return the same without the result of this step, which its own call has not read."""
         return self.read_tainted or bool(self.strangers - {number})
 
     def snapshot(self, loop: Loop | WorkflowLoop, budget: TimeBudget) -> Json:
@@ -118,7 +121,7 @@ class Progress:
 
 
 def planned_of(step: StoredStep, judge: Judge, exchange: Exchange) -> PlannedCall:
-    """A call as it was planned, with the tool as it is now."""
+    """Return a call as it was planned, with the tool as it is now."""
     entry = judge.catalog.find(step.model_name, exchange)
     call = ToolCall(
         id=step.call_id, tool=step.model_name, arguments=orjson.loads(step.arguments), terminate=step.terminate
@@ -139,7 +142,7 @@ def shown_of(step: StoredStep) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """The round in which a run stopped. `unknown` are steps of which nobody knows what became of them."""
+    """The round in which a run stopped. `unknown` are the steps whose outcome is unknown."""
 
     planned: list[PlannedCall]
     numbers: list[int]
@@ -150,7 +153,7 @@ class Open:
 def reopen(
     progress: Progress, recorder: RunRecorder, approvals: Mapping[int, Approval], judge: Judge, exchange: Exchange
 ) -> Open:
-    """The open round of a run that goes on."""
+    """Return the open round of a run that continues."""
     _, numbers, _ = progress.rounds[-1]
     planned, done, unknown = [], {}, []
     for number in numbers:
@@ -169,7 +172,7 @@ def reopen(
 
 
 async def told_unknown(numbers: Sequence[int], recorder: RunRecorder, exchange: Exchange, counters: Counters) -> str:
-    """Writes down that nobody knows what became of these calls; what the user is told."""
+    """Write down that the outcome of these calls is unknown, and return the text for the user."""
     for number in numbers:
         if recorder.steps[number].state == "started":
             counters.count("unknown_outcomes", tool=recorder.steps[number].tool)
@@ -180,6 +183,6 @@ async def told_unknown(numbers: Sequence[int], recorder: RunRecorder, exchange: 
 
 
 def lacks_credential(exchange: Exchange) -> bool:
-    """Returns whether a run was begun with a credential that it cannot have any more: it waits for its client."""
+    """Return whether the run began with a credential that it no longer has: it waits for its client."""
     resume = exchange.resume
     return resume is not None and not exchange.credential and orjson.loads(resume.run.request)["credential"] is True

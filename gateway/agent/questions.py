@@ -1,4 +1,4 @@
-"""The question about calls that wait for a person, as the client of their run is told it: once in each answer."""
+"""The question about calls that wait for a person, as the client of their run gets it: once in each answer."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,13 +14,13 @@ from gateway.contracts.store import Json
 from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.chat_request import last_user_text
 
-#: Tells the client something of its answer.
+#: Sends the client a chunk of its answer.
 Say: TypeAlias = Callable[[Chunk], Awaitable[None]]
 
 
 @dataclass(slots=True)
 class Questions:
-    """Those of one answer."""
+    """The questions of one answer."""
 
     approvals: Approvals
     exchange: Exchange
@@ -28,11 +28,14 @@ class Questions:
 
     @property
     def language(self) -> Language:
-        """That of the client's last message."""
+        """Return the language of the client's last message."""
         return texts.language_of(last_user_text(self.exchange.body["messages"]))
 
     async def hold(self, pending: Sequence[Approval], say: Say, *, held_s: float) -> None:
-        """Tells a client whose answer stays open: the question, as a part of the answer, and an event for programs."""
+        """Send the question to a client whose answer stays open, as a part of the answer.
+
+        Programs get an event.
+        """
         asked = [approval.id for approval in pending]
         if self._stands != asked:
             self._stands = asked
@@ -41,7 +44,7 @@ class Questions:
         await say(chunks.event({**told, "run_id": self.exchange.id}))
 
     def last(self, pending: Sequence[Approval]) -> str:
-        """Returns what ends the answer of a turn that waits for these."""
+        """Return the text that ends the answer of a turn that waits for these approvals."""
         if self._stands != [approval.id for approval in pending]:
             return self._question(pending)
         may_decide = self.approvals.answering(self.exchange.caller).may_decide
@@ -49,13 +52,14 @@ class Questions:
 
     @property
     def are_shared(self) -> bool:
-        """Whether one call is one approval. A run that is on record asks for itself: it has an answer of its own to
-        bring.
+        """Return whether the same call in two runs shares one approval.
+
+        A stored run requests its own approval, because it brings an answer of its own.
         """
         return self.exchange.workflow is None and self.exchange.resume is None
 
     async def already(self, steps: Sequence[StoredStep]) -> tuple[str, Json] | None:
-        """Returns the question of another run that waits for one of these calls, and its facts; None: none does."""
+        """Return the question of another run that waits for one of these calls, and its facts. None: no run does."""
         if not self.are_shared:
             return None
         for step in steps:

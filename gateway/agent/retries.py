@@ -1,6 +1,6 @@
-"""What becomes of a run whose upstream fails after its first round: the model is asked again, or the run is parked.
+"""The two ways on for a run whose upstream fails after its first round: another call of the model, or parking.
 
-Before the first round nothing has been done, and the client itself tries again.
+Before the first round no call has run, and the client itself tries again.
 """
 
 from typing import Final
@@ -11,7 +11,7 @@ from gateway.agent.workflow_loop import WorkflowLoop
 from gateway.contracts.exchange import Exchange
 from gateway.errors import GatewayError
 
-#: So often a model is asked again in one round; the first pause, twice as long each time, and the longest.
+#: So often a model is called again in one round; the first pause, twice as long each time, and the longest.
 TRIES: Final = 5
 FIRST_S, LONGEST_S = 0.5, 8.0
 #: Failures that pass: a limit, an error of the server, a connection, a silence.
@@ -21,9 +21,9 @@ _MENDED = _PASSING | {"upstream_refused"}
 
 
 def pause_s(error: GatewayError, *, tries: int, left_s: float) -> float | None:
-    """Returns how long to wait before the model is asked again, after so many `tries`; None: it is not.
+    """Return the pause before the model is called again after `tries` tries, in seconds. None: it is not called again.
 
-    The upstream's own word counts. `left_s` is what the run has left of its time.
+    The upstream's own pause takes precedence. `left_s` is the rest of the run's time.
     """
     if error.code not in _PASSING or tries >= TRIES:
         return None
@@ -32,16 +32,16 @@ def pause_s(error: GatewayError, *, tries: int, left_s: float) -> float | None:
 
 
 def is_resumable(error: GatewayError, progress: Progress, loop: Loop | WorkflowLoop) -> bool:
-    """Returns whether a run that this error ends between two rounds can go on later, from where it was.
+    """Return whether a run that this error ends between two rounds can continue later from the same point.
 
-    A step of a workflow says how it ended.
+    A workflow cannot: its step reports its own end.
     """
     is_between_rounds = bool(progress.rounds) and not progress.is_open
     return is_between_rounds and isinstance(loop, Loop) and error.code in _MENDED
 
 
 def parked(error: GatewayError, run: Exchange) -> GatewayError:
-    """Returns what the client of a run is told that is parked: no SDK tries that again by itself."""
+    """Return the error for the client of a parked run, with a status that no SDK retries by itself."""
     text = (
         f"{_sentence(error.message)} What the tools of this run did is kept, and nothing of it runs again: send the "
         f"same request again, or 'gateway runs resume {run.id}', and it goes on from there."
@@ -50,5 +50,5 @@ def parked(error: GatewayError, run: Exchange) -> GatewayError:
 
 
 def _sentence(text: str) -> str:
-    """Returns `text` with an end: an upstream's own words often have none."""
+    """Return `text` with a final mark: an upstream's own words often have none."""
     return text if text.endswith((".", "!", "?", "\u3002")) else f"{text}."

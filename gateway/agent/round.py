@@ -1,9 +1,10 @@
-"""One group of calls, from its judgement to its results: people are asked where they have a say, calls run in order.
+"""One group of calls, from its judgement to its results: people are asked if required, and the calls run in order.
 
-1. Each call is looked at again right before it runs, whoever cleared it: by the tools, definitions, policy, taint and
-   grants of that moment, and by its engine. What is refused then does not run; what asks then is asked for.
-2. What happens is written down before and behind each effect (`gateway.runs.recorder`), so that another process can go
-   on from any point of it.
+1. Each call is checked again right before it runs, whatever cleared it: by the tools, definitions, policy, taint and
+   grants of that moment, and by its engine. A call that is refused then does not run. A call that needs approval then
+   waits for it.
+2. Each event is written down before and behind each effect (`gateway.runs.recorder`). So another process can continue
+   from any point.
 """
 
 import asyncio
@@ -51,8 +52,8 @@ _ENDED: Mapping[ApprovalState, StepState] = {"rejected": "rejected", "expired": 
 class Round:
     """The calls `planned` of one answer, under their `numbers` in the record.
 
-    `told` grows to one result for each call, unless `finish` ends the turn before; `state` is what becomes of the run
-    then. `done` are results that are on record already.
+    `outcome` grows to one result for each call, unless `finish` ends the turn before. `state` is then the state of the
+    run. `done` are results that are already in the record.
     """
 
     in_use: InUse
@@ -81,7 +82,7 @@ class Round:
     _moments: int = 0  # calls that ran, and waits for people: whatever was known before may be otherwise since
 
     async def run(self) -> None:
-        """Runs the calls, and says so: events for the client, and the mark before the first effect.
+        """Run the calls and report them: events for the client, and the mark before the first effect.
 
         Raises GatewayError.
         """
@@ -97,7 +98,7 @@ class Round:
         await self.recorder.refused()
 
     async def _through(self, i: int) -> CallOutcome | None:
-        """One call, from a person's word, where it takes one, to its result; None: the turn ends instead."""
+        """Carry one call from its decision, if it needs one, to its result. Return None if the turn ends instead."""
         looks = 0
         while (refused := _refused(self.planned[i])) is None:
             approval: Approval | None = None
@@ -122,7 +123,7 @@ class Round:
         return refused
 
     def _asks(self, i: int) -> bool:
-        """Whether a person has to say that the call may run, who has not said so before."""
+        """Return whether the call needs a person's approval that no grant gives."""
         return self.planned[i].needs_approval and self.numbers[i] not in self._granted
 
     def _is_cleared(self, i: int) -> bool:
@@ -130,7 +131,7 @@ class Round:
         return self.planned[i].refusal is None and (not self._asks(i) or self._approvals[number].state == "approved")
 
     async def _carried_out(self, i: int, approval: Approval | None) -> CallOutcome | None:
-        """The result of a call that is cleared; None: what cleared it has changed by the time that it was to run."""
+        """Return the result of a cleared call, or None if its clearance changed before it could run."""
         number = self.numbers[i]
         if approval is not None and self._approvals[number].id != approval.id:
             return None
@@ -158,7 +159,7 @@ class Round:
     # The look at what may run.
 
     async def _look(self, i: int) -> None:
-        """Judges a call as it is to run by what is in use now, unless nothing has happened since the last look."""
+        """Judge a call by the configuration now in use, unless nothing has happened since the last look."""
         number = self.numbers[i]
         progress = self.progress
         if self._moments:
@@ -180,7 +181,7 @@ class Round:
                 self.recorder.outdated(approval)
 
     def _sight(self, i: int) -> "_Sight":
-        """What a look at a call depends on, and what has happened in this round so far."""
+        """Return everything that a look at a call depends on, and the number of events in this round so far."""
         judge = self.in_use.judge
         planned = self._as_it_runs(i)
         entry = judge.catalog.find(planned.call.tool, self.exchange)
@@ -188,14 +189,14 @@ class Round:
         return judge, entry, planned, tainted, self.progress.asked_for, self._moments
 
     def _as_it_runs(self, i: int) -> PlannedCall:
-        """The call that was approved, which is not always the one that the model asked for."""
+        """Return the call that was approved, which is not always the call of the model."""
         planned, approval = self.planned[i], self._approvals.get(self.numbers[i])
         if approval is None or approval.edited is None:
             return planned
         return replace(planned, call=replace(planned.call, arguments=orjson.loads(approval.edited)))
 
     async def _until_there(self) -> None:
-        """Waits for services of calls that are to run: those of a gateway that has just started may not run yet."""
+        """Wait for services of calls that are to run: those of a new gateway may not be running yet."""
         names = [p.call.tool for p, n in zip(self.planned, self.numbers, strict=True) if n not in self.done]
         for _ in range(round(SERVICE_S / POLL_S)):
             if not any(map(self.in_use.judge.catalog.is_starting, names)):
@@ -203,7 +204,7 @@ class Round:
             await asyncio.sleep(POLL_S)
 
     async def _ask(self, indices: Sequence[int]) -> None:
-        """Looks at these calls, and asks for each that needs it, at once."""
+        """Look at these calls, and request every missing approval at once."""
         if (self.reopened or self._moments) and any(map(self._asks, indices)):
             await self._read()
         open_ = [i for i in indices if self.numbers[i] not in self.done and self.planned[i].refusal is None]
@@ -229,7 +230,7 @@ class Round:
             self.begun()
 
     async def _refuse_or_grant(self, i: int) -> None:
-        """Nobody is asked about a call that its tool would refuse, nor about one that was approved for good."""
+        """Refuse a call that its tool would refuse, or clear it by a grant. No person is asked for either."""
         entry = self.in_use.judge.catalog.find(self.planned[i].call.tool, self.exchange)
         refusal = None if entry is None else await entry.source.refusal(self.planned[i].call, self.exchange)
         if refusal is not None:
@@ -239,13 +240,13 @@ class Round:
             self.recorder.granted(self.numbers[i], grant.id, grant.granted_by)
 
     async def _grant(self, i: int) -> Grant | None:
-        """A remembered approval that clears the call now; none does for who wants to be asked before each."""
+        """Return a grant that clears the call now. None: there is none, or the user wants to be asked before each."""
         if self.progress.asked_for:
             return None
         return await self.approvals.remembered.grant(self.recorder.steps[self.numbers[i]], self.exchange)
 
     async def _read(self) -> None:
-        """The approvals as they are. One of a call that may run once more is approved again with the next line."""
+        """Read the approvals. An executing one is approved again if its call may run once more."""
         found = await self.approvals.of_run(self.exchange.id, tenant=self.exchange.caller.tenant)
         self._approvals = {
             number: replace(approval, state="approved")
@@ -255,12 +256,12 @@ class Round:
         }
 
     def _lacks(self, number: int) -> bool:
-        """Whether a step still has to be asked for, or anew because tool or policy have changed since."""
+        """Return whether a step still needs its question, or a new one because tool or policy have changed."""
         approval = self._approvals.get(number)
         return approval is None or (approval.state == "approved" and not self.approvals.holds(approval))
 
     async def _issue(self, numbers: Sequence[int]) -> tuple[str, Json] | None:
-        """Asks for these; or returns the question of another run that waits for one of them, with its facts."""
+        """Ask for these, or return the question and facts of another run that waits for one of them."""
         while (other := await self.questions.already([self.recorder.steps[n] for n in numbers])) is None:
             with suppress(AskedAlreadyError):  # another request asks at this moment
                 await self._ask_people(numbers)
@@ -274,7 +275,7 @@ class Round:
         self._approvals = {**self._approvals, **{approval.step: approval for approval in issued}}
 
     async def _wait(self, i: int) -> None:
-        """Until the call is decided on; `finish` is set when the turn ends before, or because of it."""
+        """Wait until the call is decided. `finish` is set if the turn ends before that, or because of it."""
         awaited = [self.numbers[k] for k in range(i, len(self.numbers)) if self._awaits(k)]
         asked = self._pending(awaited)
         if self._moments:  # they may have been decided while other calls ran
@@ -308,7 +309,7 @@ class Round:
         return number in self._approvals and number not in self.done and self._asks(i)
 
     async def _until_decided(self, awaited: Sequence[int]) -> bool:
-        """Whether the first of them is still not decided when the time to wait here is over."""
+        """Return whether the first of them is still undecided when the time to wait here is over."""
         run_id, tenant = self.exchange.id, self.exchange.caller.tenant
         try:
             if self.exchange.approvals == "hold":
@@ -326,7 +327,7 @@ class Round:
         return self.settings.on_reject == "abort"
 
     def _decided_against(self, awaited: Sequence[int]) -> Approval | None:
-        """What ends the turn: any rejection, unless the run goes on after those."""
+        """Return the decision that ends the turn: any rejection, unless the run continues after one."""
         said_no = (approval for approval in map(self._approvals.__getitem__, awaited) if was_rejected(approval))
         if self._aborts:
             return next(said_no, None)
@@ -334,13 +335,13 @@ class Round:
         return first if was_rejected(first) and first.state != "rejected" else None
 
     def _park(self, awaited: Sequence[int]) -> None:
-        """The turn ends; the run waits in the store."""
+        """End the turn; the run waits in the store."""
         pending = self._pending(awaited)
         self.context = spoken.waiting(self.exchange.id, pending)
         self._end("awaiting_approval", self.questions.last(pending))
 
     def _abort(self, decided: Approval, awaited: Sequence[int]) -> None:
-        """A person, the clock or an operator said no: nothing of what is left of the group runs."""
+        """End the turn after a rejection, an expiry or a cancellation: the rest of the group does not run."""
         ran = self._told_so_far()
         if decided.state == "rejected":
             self._end("rejected", texts.rejected_text(decided.tool, decided.comment, **ran))
@@ -353,7 +354,7 @@ class Round:
             self.recorder.ended(number, _ENDED.get(approval.state, "cancelled"), None)
 
     def _refuse(self, i: int, state: StepState, text: str) -> None:
-        """The call will not run, and the model is told so, whatever it wanted to come of the call."""
+        """Refuse the call, and give the model the reason, even if the call was to end the turn."""
         self._replan(i, replace(self.planned[i], refusal=text))
         self.recorder.ended(self.numbers[i], state, text)
 
@@ -361,7 +362,7 @@ class Round:
         self.planned = [*self.planned[:i], planned, *self.planned[i + 1 :]]
 
     def _rejected(self, i: int, approval: Approval) -> CallOutcome | None:
-        """What the model is told of a rejected call when the run goes on (`on_reject: continue`)."""
+        """Return the result of a rejected call for the model if the run continues (`on_reject: continue`)."""
         if approval.state != "rejected":
             return None
         text = _NOT_RUN if approval.comment is None else f"{_NOT_RUN} They say: {approval.comment}"

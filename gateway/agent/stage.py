@@ -16,7 +16,7 @@ log = logging.getLogger("gateway")
 
 
 class AgentLoops:
-    """`contracts.Runs`."""
+    """The agent loop stages of one configuration (`contracts.plugin.Runs`)."""
 
     def __init__(self, parts: AgentParts) -> None:
         self._parts = parts
@@ -26,7 +26,7 @@ class AgentLoops:
 
 
 class _AgentLoop:
-    """The stage: each exchange gets a run of its own, or goes on with one that is on record."""
+    """The stage: each exchange gets a run of its own, or continues a stored one."""
 
     def __init__(self, parts: AgentParts, limits: LoopLimits) -> None:
         self._parts = parts

@@ -1,17 +1,18 @@
-"""Hidden turns: by what an answer is recognised when its client sends it again, and where what was hidden goes.
+"""Hidden turns: the keys that recognise an answer when its client sends it again, and the places of hidden messages.
 
 There are three kinds of keys, the surest first:
 
 1. The id of a call that the client was given, if it is a random one. It is found in text, too: some clients rewrite
    calls as text.
-2. The conversation up to and including the answer, as it is meant. One that was edited has other hashes.
+2. The conversation up to and including the answer, by its meaning. An edited one has other hashes.
 3. The answer by itself, in a conversation that has a name: the client's (`X-Context-Conversation`), or the first id of
    kind 1 in it. It finds answers whose beginning the client shortened or rewrote.
 
-Each key begins with tenant and caller. A hidden turn is put back once; an answer that could be two gets nothing.
+Each key begins with tenant and caller. A hidden turn is put back once. An answer that could be two gets nothing.
 
-Who wrote a text matters also where nothing is put back. So what strangers had a part in leaves marks: on the answer by
-its words, whatever stands before it, and on a conversation that its client named, for as long as it is used.
+The author of a text matters also where nothing is put back. So texts that strangers had a part in leave marks. An
+answer is marked by its words, whatever stands before it. A conversation that its client named is marked for as long as
+it is used.
 """
 
 import hashlib
@@ -34,9 +35,9 @@ _IDS_LIMIT: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """By what one answer of a conversation is recognised: `place` is None in a conversation without a name.
+    """The keys that recognise one answer of a conversation. `place` is None in a conversation without a name.
 
-    `words` only says whether strangers had a part in such an answer.
+    `words` only finds whether strangers had a part in such an answer.
     """
 
     calls: tuple[str, ...]
@@ -46,12 +47,12 @@ class Keys:
 
     @property
     def own(self) -> tuple[str, ...]:
-        """Those that mean one hidden turn only: one that came to mean two means none."""
+        """Return the keys that mean one hidden turn only. One that came to mean two means none."""
         return self.calls if self.place is None else (*self.calls, self.place)
 
 
 def keys_of(messages: Sequence[Json], *, tenant: str, caller: str, conversation: str | None) -> dict[int, Keys]:
-    """The keys of each assistant message, by its index."""
+    """Return the keys of each assistant message, by its index."""
     whose = orjson.dumps([tenant, caller])
     digest = hashlib.sha256(whose)
     asked, name = b"", None if conversation is None else [conversation]
@@ -77,12 +78,12 @@ def keys_of(messages: Sequence[Json], *, tenant: str, caller: str, conversation:
 
 
 def conversation_key(*, tenant: str, caller: str, conversation: str) -> str:
-    """The key of a conversation as a whole: says whether strangers had a part in it."""
+    """Return the key of a conversation as a whole. It finds whether strangers had a part in it."""
     return _key(orjson.dumps([tenant, caller]), b"conversation", conversation.encode())
 
 
 def places_of(keys: Mapping[int, Keys], known: Mapping[str, HiddenTurn]) -> dict[int, list[HiddenTurn]]:
-    """Which hidden turns go to which answer, by its index; `known` are those in the store by their keys."""
+    """Return the hidden turns of each answer, by its index. `known` are those in the store by their keys."""
     places: dict[int, list[HiddenTurn]] = {}
     placed: dict[str, list[HiddenTurn]] = {}  # by their runs
 
@@ -106,9 +107,9 @@ def places_of(keys: Mapping[int, Keys], known: Mapping[str, HiddenTurn]) -> dict
 
 
 def put_back(messages: Sequence[Json], places: Mapping[int, Sequence[HiddenTurn]]) -> list[Json]:
-    """The conversation with what was hidden in front of its answers.
+    """Return the conversation with the hidden messages in front of its answers.
 
-    What came of a question that was decided elsewhere stands in its place: no two answers follow each other.
+    The messages after a question that was decided elsewhere stand in its place: no two answers follow each other.
     """
     whole: list[Json] = []
     for index, message in enumerate(messages):
@@ -123,7 +124,7 @@ def put_back(messages: Sequence[Json], places: Mapping[int, Sequence[HiddenTurn]
 
 
 def _told(meant: Meaning) -> bytes:
-    """Clients drop the text beside calls."""
+    """Return the bytes that identify an answer: its calls or its text. Clients drop the text beside calls."""
     return _framed(b"c", meant.calls) if meant.calls else _framed(b"a", meant.text)
 
 

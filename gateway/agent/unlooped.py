@@ -1,4 +1,4 @@
-"""The answer of a model that no agent loop reads: as it comes, but without ids of approvals in its text."""
+"""The answer of a model that no agent loop reads: unchanged, but without ids of approvals in its text."""
 
 from gateway.agent.answer import Further, too_deep
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Pause, Reply
@@ -12,7 +12,7 @@ _CALLS = ("tool_calls", "function_call")
 
 
 def unlooped(handler: Handler) -> Handler:
-    """Returns `handler` with its answers made safe to show."""
+    """Return `handler` with its answers made safe to show."""
 
     async def handle(exchange: Exchange) -> Reply:
         reply = await handler(exchange)
@@ -38,7 +38,7 @@ def unlooped(handler: Handler) -> Handler:
 
 
 class _Shown:
-    """What may be shown of one answer; what was held back of it comes with the finish reason."""
+    """The part of one answer that may be shown. Text that was held back comes with the finish reason."""
 
     def __init__(self) -> None:
         self.text = Defuser()

@@ -1,8 +1,8 @@
-"""A workflow as a state machine: what the result of one step leads to. No I/O, no clock.
+"""A workflow as a state machine: the next action after the result of each step. No I/O, no clock.
 
 It stands where a `Loop` stands, and the same gate, record and approvals serve it. Invariants: steps run in the order of
-the file; a call runs only after it was validated and judged; what a model says is text, whatever it looks like; a step
-that failed is the last one.
+the file. A call runs only after it was validated and judged. A model's output is text, whatever it looks like. A failed
+step is the last one.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,9 +18,9 @@ from gateway.errors import GatewayError
 from gateway.workflows.definition import Step, Workflow
 from gateway.workflows.templates import Reference, TooLongError, Values, filled_text, references
 
-#: Of a result, for later steps; the last one is told whole.
+#: Limit of a result for later steps. The last result is sent whole.
 RESULT_CHARS: Final = 65_536
-#: Of what went wrong, in the error.
+#: Limit of the reason in the error.
 REASON_CHARS: Final = 500
 #: Fields of a request that are about tools, or about the answer to a client.
 _NOT_SENT: Final = frozenset(
@@ -59,7 +59,7 @@ class WorkflowLoop:
     content: ClassVar[str] = ""  # nothing is said around a call
 
     def begin(self) -> Action:
-        """Where the workflow begins, or goes on that is on record between two rounds."""
+        """Return the first action of a workflow, or of a stored one that continues between two rounds."""
         while (step := self._step).prompt is not None:
             text, is_cut = self._filled_text(step.prompt), self._refers_to_cut(step.prompt)
             if self._is_last:
@@ -70,7 +70,10 @@ class WorkflowLoop:
         return Execute((self._planned(step),))
 
     def answered(self, content: str, outcome: Outcome, *, finish_reason: str | None) -> Action:
-        """What follows from the model's answer; `content` is all of its text, read without looking for calls."""
+        """Return the action that follows from the model's answer.
+
+        `content` is all of its text. No calls are looked for in it.
+        """
         del outcome  # nobody offered it tools
         if self._is_last:
             return Finish(content, _ENDS.get(finish_reason, "stop"))
@@ -78,7 +81,7 @@ class WorkflowLoop:
         return self.begin()
 
     def executed(self, planned: Sequence[PlannedCall], results: Sequence[CallOutcome]) -> Action:
-        """What follows from the result of the one call."""
+        """Return the action that follows from the result of the one call."""
         (call,), (outcome,) = planned, results
         if call.refusal is not None or not outcome.ok:
             raise self._failure(shown(outcome.whole, REASON_CHARS))
@@ -88,38 +91,38 @@ class WorkflowLoop:
         return self.begin()
 
     def snapshot(self) -> Json:
-        """What `restore` needs besides the workflow and its parameters."""
+        """Return the state that `restore` needs besides the workflow and its parameters."""
         return {"number": self._number, "results": self._results, "cut": sorted(self._cut)}
 
     def restore(self, snapshot: Json, rounds: Iterable[tuple[str, Json, Sequence[PlannedCall], Sequence[str]]]) -> None:
-        """Goes on where a run was that is on record; what came of its `rounds` stands in the snapshot."""
+        """Restore the state of a stored run. The snapshot contains the results of its `rounds`."""
         del rounds
         self._number, self._results = snapshot["number"], dict(snapshot["results"])
         self._cut = set(snapshot["cut"])
 
     @property
     def beside(self) -> Json:
-        """Nothing: no step is shown what another one said."""
+        """Return {}: no step sees the answer of another one."""
         return {}
 
     @property
     def asked(self) -> int:
-        """Calls asked for, executed or answered with an error."""
+        """Return the number of calls that were requested, executed or answered with an error."""
         return sum(step.tool is not None for step in self.workflow.steps[: self._number + 1])
 
     @property
     def messages(self) -> tuple[Json, ...]:
-        """All that the model is shown in the next call."""
+        """Return all messages of the next model call."""
         step = self._step
         return () if step.model is None else ({"role": "user", "content": self._filled_text(step.model)},)
 
     def request(self, body: Json, conversation: Sequence[Json]) -> Json:
-        """The next call of the model: one message, nothing of the conversation, and no tools."""
+        """Return the body of the next model call: one message, without the conversation and without tools."""
         del conversation
         return {**{key: value for key, value in body.items() if key not in _NOT_SENT}, "messages": [*self.messages]}
 
     def at_step(self, error: GatewayError) -> GatewayError:
-        """What a step ended with, which says so."""
+        """Return the error that ended a step, with the step and the workflow named in it."""
         if error.code == "workflow_failed":
             return error
         where = f"the step {self._step.name!r} of the workflow {self.workflow.name!r} (run {self.run_id})"
@@ -145,7 +148,7 @@ class WorkflowLoop:
         return {"params": self.parameters, "steps": self._results}
 
     def _keep(self, result: str, *, is_cut: bool = False) -> None:
-        """The step is done."""
+        """Store the result of a step that is done, and go on to the next one."""
         name = self._step.name
         omitted = len(result) - RESULT_CHARS
         if omitted > 0:
@@ -157,7 +160,7 @@ class WorkflowLoop:
         self._number += 1
 
     def _planned(self, step: Step) -> PlannedCall:
-        """The call, judged as one that a model asks for."""
+        """Return the call, judged like a call of a model."""
         if self._refers_to_cut(step.with_):
             # To a model half a text says so itself; a tool would take it for the whole.
             reason = f"more than {RESULT_CHARS} characters, or the model came to its own limit"
@@ -179,7 +182,7 @@ class WorkflowLoop:
         return any(ref.kind == "steps" and ref.name in self._cut for ref in references(template))
 
     def _is_wanted(self, result: Reference) -> bool:
-        """Whether a later step has a use for it."""
+        """Return whether a later step uses the result."""
         later = self.workflow.steps[self._number + 1 :]
         return any(result in references(template) for step in later for template in _templates(step))
 

@@ -1,1 +1,1 @@
-"""What a model's answer says."""
+"""The output of a model: its text, its thoughts and its tool calls."""

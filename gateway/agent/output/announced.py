@@ -1,7 +1,7 @@
-"""Whether a text announces what follows it as an example: the model shows how a call would look, and asks for none.
+"""Texts that announce the call behind them as an example: the model shows a call and requests none.
 
 Only the sentence right before the call counts, in the languages that models are asked in most. A wrong announcement
-costs a question, so the patterns are announcements ("for example", "would look like") and not each mention of a sample:
+costs a question. So the patterns are announcements ("for example", "would look like") and not each mention of a sample:
 "I read the example file" announces nothing.
 """
 
@@ -69,13 +69,16 @@ _ANNOUNCEMENT = re.compile(_ENGLISH + _CHINESE_JAPANESE_KOREAN + _EUROPEAN, re.I
 
 
 def announces_example(before: str) -> bool:
-    """Returns whether the last sentence of the text before a call announces an example; thought is no part of it."""
+    """Return whether the last sentence of the text before a call announces an example.
+
+    Thought is no part of that text.
+    """
     text = thought.END.split(before[-SENTENCE_CHARS:])[-1]
     return _ANNOUNCEMENT.search(_last_sentence(text)) is not None
 
 
 def _last_sentence(text: str) -> str:
-    """The last sentence of a text, without the markup behind it."""
+    """Return the last sentence of a text, without the markup behind it."""
     text = text.rstrip(_MARKUP)
     begin = 0
     for end in _SENTENCE_END.finditer(text):

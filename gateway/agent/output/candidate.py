@@ -1,11 +1,11 @@
-"""A part of a model's answer that may become a tool call: where one can begin, and where it ends.
+"""A part of a model's answer that may become a tool call: its possible beginnings, and its end.
 
-Fed piece by piece, each character is looked at once, whatever the pieces.
+It is fed piece by piece. Each character is looked at once, whatever the pieces.
 """
 
 import re
 
-#: So many characters tell whether a brace begins a call; what is not known by then is none.
+#: So many characters decide whether a brace begins a call. A brace that is undecided by then begins none.
 HEAD_CHARS = 96
 
 _OPEN = re.compile(r"(?:\[\s*+)?\{\s*+")
@@ -34,7 +34,7 @@ class Candidate:
         return "".join(self._pieces)
 
     def feed(self, text: str, start: int, end: int) -> int | None:
-        """Takes `text` from `start` up to `end`; the offset behind the brace that closes the candidate, or None."""
+        """Add `text` from `start` to `end`. Return the offset behind the candidate's closing brace, or None."""
         close = self._close(text, start, end)
         after = end if close is None else close
         self._pieces.append(text[start:after])
@@ -66,7 +66,7 @@ class Candidate:
 
 
 def could_be_call(head: str) -> bool | None:
-    """Whether a text that begins so can be a call, or be meant as one; None: it is too short to tell."""
+    """Return whether a text that begins so can be a call, or be meant as one. None: it is too short to decide."""
     opened = _OPEN.match(head)
     if opened is None:
         return None if head.startswith("[") and not head[1:].strip() else False
@@ -94,7 +94,7 @@ def _quoted_key(rest: str) -> bool | None:
 
 
 def _broken_key(rest: str) -> bool | None:
-    """`{tool: ...`, `{'tool': ...` and the like are meant as calls; `{tool}` is not."""
+    """Return whether a broken key is meant as a call: `{tool: ...` or `{'tool': ...` is, and `{tool}` is not."""
     word = rest.lstrip(_QUOTES)
     found = _WORD.match(word)
     if found is None:

@@ -1,7 +1,7 @@
-"""What a run of backticks or tildes in a model's answer is: the first or last line of a fenced block, or none.
+"""A run of backticks or tildes in a model's answer: the first or last line of a fenced block, or neither.
 
-More lenient than CommonMark where models are sloppy: a fence with a language may begin behind text, and a block of JSON
-may be on one line with its fences. Everything is told from a bounded number of characters.
+The rules are more lenient than CommonMark where models are sloppy. A fence with a language may begin behind text, and a
+block of JSON may be on one line with its fences. A bounded number of characters decides everything.
 """
 
 import re
@@ -29,14 +29,16 @@ Kind = Literal["json", "code", "close", "none", "wait"]
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """An open block: what it was opened with."""
+    """An open block, with the character and the length of the run that opened it."""
 
     character: str
     length: int
 
     def end_of_attempt(self, data: str, at: int, *, final: bool) -> tuple[int, bool]:
-        """Where a candidate within this block ends at the latest, and whether that is certain: no line of JSON begins
-        with a fence."""
+        """Return the latest end of a candidate within this block, and whether that end is certain.
+
+        No line of JSON begins with a fence.
+        """
         found = _end(self.character, self.length, final).search(data, at)
         if found is None:
             return len(data), False
@@ -45,13 +47,16 @@ class Fence:
 
 @lru_cache
 def _end(character: str, length: int, final: bool) -> re.Pattern[str]:
-    """Matches the line that closes a block, and its beginning at the end of what came so far."""
+    """Return a pattern for the line that closes a block.
+
+    It also matches the line's beginning at the end of the text.
+    """
     beginning = "" if final else rf"|{character}*+\Z"
     return re.compile(rf"\n[ \t]{{0,64}}+(?:({character}{{{length}}}){beginning})")
 
 
 def run_end(data: str, at: int) -> int:
-    """Behind the run of the character at `at`, of RUN_CHARS at most."""
+    """Return the offset behind the run of the character at `at`, of RUN_CHARS at most."""
     end, most = at + 1, min(len(data), at + RUN_CHARS)
     while end < most and data[end] == data[at]:
         end += 1
@@ -59,14 +64,15 @@ def run_end(data: str, at: int) -> int:
 
 
 def may_open(line: str) -> bool:
-    """Whether behind this beginning of a line a fence is at its start."""
+    """Return whether a fence behind this beginning of a line is at the line's start."""
     return _LINE_START.fullmatch(line) is not None
 
 
 def read_line(data: str, at: int, *, starts: bool, inside: Fence | None, called: bool, final: bool) -> tuple[Kind, int]:
-    """What the run at `at` is, and the offset behind what belongs to it.
+    """Return the kind of the run at `at`, and the offset behind everything that belongs to it.
 
-    `starts`: it is at the start of its line; `inside`: the block of JSON that is open; `called`: that held a call.
+    `starts`: it is at the start of its line. `inside`: the block of JSON that is open. `called`: that block contained a
+    call.
     """
     end = run_end(data, at)
     if end - at < 3 or end - at == RUN_CHARS:
@@ -99,7 +105,7 @@ def read_line(data: str, at: int, *, starts: bool, inside: Fence | None, called:
 
 
 def read_code_line(data: str, at: int, line: str, *, inside: Fence, final: bool) -> tuple[Kind, int]:
-    """The same for a run within a block of code, behind the beginning `line` of its line."""
+    """Return the same for a run within a block of code, behind the beginning `line` of its line."""
     end = run_end(data, at)
     if end == len(data) and end - at < RUN_CHARS and not final:
         return "wait", at

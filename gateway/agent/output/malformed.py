@@ -1,4 +1,4 @@
-"""Log lines about answers of models that could not be read: the reason, never the answer, and only so many a minute."""
+"""Log lines about unreadable answers of models: the reason, never the answer, and only so many a minute."""
 
 import logging
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ LINES, EVERY_S = 20, 60.0
 
 @dataclass(slots=True)
 class MalformedLog:
-    """What one configuration has logged in the current minute."""
+    """The number of lines that one configuration has logged in the current minute."""
 
     _since_s: float = float("-inf")
     _lines: int = 0
 
     def told(self, reason: str, *, run_id: str, chain: str, now_s: float) -> None:
-        """Logs why an answer of this run was dropped; `now_s` is monotonic."""
+        """Log the reason why an answer of this run was dropped. `now_s` is monotonic."""
         if now_s - self._since_s >= EVERY_S:
             if self._lines > LINES:
                 log.warning("%d more answers of models were malformed", self._lines - LINES)

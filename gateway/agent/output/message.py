@@ -1,4 +1,4 @@
-"""A whole answer of a model: what of it may be shown, and what it is."""
+"""A whole answer of a model: the text that may be shown, and its outcome."""
 
 from gateway.agent.output.scanner import AnswerScanner
 from gateway.agent.output.tool_calls import Outcome, as_text
@@ -6,7 +6,7 @@ from gateway.contracts.store import Json
 
 
 def read_message(message: Json, *, finish_reason: str | None = None) -> tuple[str, Outcome]:
-    """Returns the text of an assistant message that may be shown, and the calls in its fields or its text."""
+    """Return the text of an assistant message that may be shown, and the calls in its fields or its text."""
     scanner = AnswerScanner()
     content = message.get("content")
     parts = content if isinstance(content, list) else [{"text": content}]

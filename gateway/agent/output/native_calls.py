@@ -19,7 +19,7 @@ _USUAL = frozenset(("index", "id", "type", "function", RISK_LEVEL))
 
 @dataclass(slots=True)
 class _Collected:
-    """A native call; `beside` is the strictest risk level that its pieces held outside of the arguments."""
+    """A native call; `beside` is the strictest risk level that its pieces contained outside of the arguments."""
 
     index: int
     id: str = ""
@@ -29,7 +29,7 @@ class _Collected:
     further: Gathered | None = None
 
     def found(self) -> FoundCall | Malformed:
-        """The call; "" for no arguments is {}."""
+        """Return the call, with {} for empty arguments, or the reason why it cannot be read."""
         if not self.name.strip():
             return Malformed("A tool call has no name.")
         text = "".join(self.arguments)
@@ -58,7 +58,7 @@ class NativeCalls:
         self._older: _Collected | None = None
 
     def feed(self, delta: object) -> None:
-        """One piece of one call, whole, or continued under its `index`, its `id`, or neither."""
+        """Add one piece of one call. It is whole, or continues a call by its `index`, its `id`, or neither."""
         if not isinstance(delta, dict) or self._size > self._limit:
             return
         function = delta.get("function")
@@ -74,7 +74,7 @@ class NativeCalls:
                 call.further.add(key, delta[key])
 
     def feed_older(self, function: object) -> None:
-        """One piece of a `function_call`."""
+        """Add one piece of a `function_call`."""
         if not isinstance(function, dict) or self._size > self._limit:
             return
         if self._older is None:
@@ -93,7 +93,7 @@ class NativeCalls:
         call.beside = level_beside({RISK_LEVEL: call.beside}, function)
 
     def outcome(self, *, finish_reason: str | None) -> Outcome:
-        """What they are; Prose if there are none."""
+        """Return the calls, or Prose if there are none."""
         if self._size > self._limit:
             return Malformed(f"The tool calls are longer than {self._limit} characters.")
         calls: list[FoundCall] = []
@@ -123,13 +123,16 @@ class NativeCalls:
         return call
 
     def _continued(self, name: str) -> _Collected | None:
-        """The call that a piece without index and id belongs to."""
+        """Return the call that a piece without index and id belongs to."""
         last = self._calls[-1] if self._calls else None
         return None if last and name and last.arguments else last
 
 
 def _arguments(value: object) -> str:
-    """Arguments as text: some upstreams send the object itself. Never {} for what is something else."""
+    """Return arguments as text: some upstreams send the object itself.
+
+    It is never {} for a value of another type.
+    """
     if value is None or isinstance(value, str):
         return value or ""
     try:

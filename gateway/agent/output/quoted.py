@@ -1,10 +1,10 @@
-"""Whether a text holds a call that a model makes: then somebody else wrote it, and the model may only repeat it.
+"""The search for a model's call in a text: another author wrote the call, and the model may only repeat it.
 
-What is compared is the whole call: its tool, and its arguments by name and value. Between the two texts may lie white
-space, the order of keys, the names of the keys around (`name` and `arguments` for `tool` and `parameters`), a risk
-level, and any number of times that a text was written as a string into another. So quotation marks, backslashes, white
-space, case and characters that do not show count as nothing, and escapes count as what they stand for. The search is
-linear; where it would not be, the answer is yes.
+The whole call is compared: its tool, and its arguments by name and value. The two texts may differ in white space, the
+order of keys, the names of the keys around (`name` and `arguments` for `tool` and `parameters`), and a risk level. A
+text may also have been written as a string into another any number of times. So quotation marks, backslashes, white
+space, case and characters that do not show count as nothing. Escapes count as the characters that they stand for. The
+search is linear; where it would not be, the answer is yes.
 """
 
 import json
@@ -24,7 +24,7 @@ ROOM_BYTES: Final = 400
 EXAMINED_BYTES: Final = 1 << 24
 #: So often an escape may be escaped.
 ESCAPED: Final = 3
-#: So many of the values of a call, the longest ones, tell it from others.
+#: So many of the values of a call, the longest ones, distinguish it from others.
 VALUES: Final = 32
 
 _BACKSLASHES = re.compile(rb"\\{2,}")
@@ -50,7 +50,10 @@ _CUT_CHARS = 200
 
 
 class Quote:
-    """One call, to be looked for in any number of texts. Most do not name its tool: nothing is made for these."""
+    """One call, to be searched for in any number of texts.
+
+    Most texts do not name its tool: nothing is computed for these.
+    """
 
     def __init__(self, call: FoundCall) -> None:
         self._call = call
@@ -67,16 +70,16 @@ class Quote:
 
     @cached_property
     def _room(self) -> int:
-        """What is searched around the tool's name, in bytes."""
+        """Return the number of bytes that are searched around the tool's name."""
         return ROOM_BYTES + 2 * len(_bare(json.dumps({self._name: self._arguments}, ensure_ascii=False)))
 
     @cached_property
     def _parts(self) -> list[bytes]:
-        """What tells the call from others, the longest ones."""
+        """Return the parts that distinguish the call from others, the longest ones."""
         return sorted({value for value in _values(self._arguments) if value}, key=len, reverse=True)[:VALUES]
 
     def is_in(self, text: str) -> bool:
-        """Returns whether the text holds the call. It takes some 10 ms for a MB that names the tool."""
+        """Return whether the text contains the call. It takes some 10 ms for a MB that names the tool."""
         if len(text) <= PIECE_CHARS and not self._may_name(text):
             return False
         size = max(PIECE_CHARS, self._room)
@@ -91,7 +94,7 @@ class Quote:
         return False
 
     def _may_name(self, text: str) -> bool:
-        """Whether the tool is named, or may be in another spelling; in most texts it is not."""
+        """Return whether the text names the tool, or may name it in another spelling. Most texts do not."""
         if self._name in text or any(mark in text for mark in _SPELLINGS):
             return True
         return not text.isascii() and _UNSEEN.search(text) is not None
@@ -113,7 +116,10 @@ class Quote:
 
 
 def _values(value: object, name: bytes = b"") -> Iterator[bytes]:
-    """What tells these arguments from others: each name with its value. A fraction has many spellings: its name."""
+    """Yield the parts that distinguish these arguments from others: each name with its value.
+
+    A fraction has many spellings, so only its name counts.
+    """
     match value:
         case dict():
             for key, inner in value.items():
@@ -134,7 +140,7 @@ def _values(value: object, name: bytes = b"") -> Iterator[bytes]:
 
 
 def _bare(text: str) -> bytes:
-    """A text without what does not count."""
+    """Return a text without the characters that do not count."""
     if not text.isascii():
         text = _UNSEEN.sub('"', text)
     data = text.encode("utf-8", "replace")
@@ -149,7 +155,10 @@ def _bare(text: str) -> bytes:
 
 
 def _unescaped(data: bytes) -> bytes:
-    """With the characters that escapes stand for. One JSON string: a call for each escape takes ten times as long."""
+    """Return the data with the characters that escapes stand for.
+
+    It is read as one JSON string: a call for each escape takes ten times as long.
+    """
     data = _BACKSLASHES.sub(rb"\\", _WHITE_ESCAPES.sub(b"", data))
     data = data.replace(rb"\"", b"").translate(None, b'"' + _CONTROLS)
     text: str = json.loads(b'"%b"' % _NO_ESCAPE.sub(b"", data))

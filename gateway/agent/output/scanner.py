@@ -1,10 +1,10 @@
 """One model answer as it streams: prose flows on at once, tool calls are found and never shown. Sans-I/O.
 
-Invariants: what is shown and what is found do not depend on how the answer was cut into pieces; each character is
-looked at a bounded number of times; at most `max_call_bytes` characters are held. What may be code or thought is no
-call: inline code, thoughts between tags (gateway/agent/output/thought.py), and fenced blocks of a language other than
-JSON, unless one call is all that such a block holds. They flow on. Behind an attempt that cannot be read nothing is
-shown: it may be the rest of it.
+Invariants: the shown text and the calls found do not depend on how the answer was cut into pieces. Each character is
+looked at a bounded number of times. At most `max_call_bytes` characters are held. Text that may be code or thought is
+no call: inline code, thoughts between tags (gateway/agent/output/thought.py), and fenced blocks of a language other
+than JSON, unless one call is all that such a block contains. They flow on. No text is shown behind an attempt that
+cannot be read: it may be the rest of it.
 """
 
 import re
@@ -22,7 +22,7 @@ from gateway.contracts.calls import FoundCall
 
 __all__ = ["AnswerScanner", "Calls", "FoundCall", "Malformed", "Outcome", "Prose"]
 
-#: What needs a look: code, tags, and braces that something of a call may follow.
+#: Text that needs a look: code, tags, and braces that a part of a call may follow.
 _SPECIAL = re.compile(r"""[`~]|<(?=[/trTR]|\Z)|\{(?=\s*+(?:["'`“”„‘’«»＂＇\\tp]|\Z))|\[(?=\s*+(?:\{|\Z))""")
 _NAMES = (*thought.NAMES, "tool_call")
 _TAG = re.compile(f"<(/?)({'|'.join(_NAMES)})>", re.ASCII | re.IGNORECASE)
@@ -39,7 +39,7 @@ _NO_CALL = (
 
 
 class AnswerScanner:
-    """One answer; its native tool calls and those in its text are both read: a model may answer in either."""
+    """The scanner of one answer. It reads native tool calls and those in the text: a model may use either."""
 
     def __init__(self, *, max_call_bytes: int = 1 << 20) -> None:
         self._limit = max(max_call_bytes, 1)
@@ -61,11 +61,11 @@ class AnswerScanner:
 
     @property
     def text(self) -> str:
-        """What was shown so far."""
+        """Return the text that was shown so far."""
         return self._view.text
 
     def feed(self, text: str) -> str:
-        """A piece of the answer's text; what of it may be shown by now."""
+        """Add a piece of the answer's text. Return the text that may be shown by now."""
         if not self._begun and text:
             self._begun = True
             text = text.removeprefix("\ufeff")
@@ -80,16 +80,16 @@ class AnswerScanner:
         return self._view.flushed()
 
     def feed_native(self, deltas: Sequence[Any]) -> None:
-        """The `tool_calls` of one chunk."""
+        """Add the `tool_calls` of one chunk."""
         for delta in deltas:
             self._native.feed(delta)
 
     def feed_function_call(self, delta: object) -> None:
-        """The `function_call` of one chunk, as calls were before `tool_calls`."""
+        """Add the `function_call` of one chunk, the older form of `tool_calls`."""
         self._native.feed_older(delta)
 
     def finish(self, *, finish_reason: str | None) -> tuple[str, Outcome]:
-        """The rest of what may be shown, and what the answer was."""
+        """Return the rest of the text that may be shown, and the outcome of the answer."""
         self._final = True
         self._read(self._pending)
         rescans = 0
@@ -122,7 +122,7 @@ class AnswerScanner:
             self._behind(self._attempt, self._closed, "", 0)
 
     def _wait(self, data: str, at: int) -> int:
-        """More is needed to tell what this is. Only ever for a bounded number of characters."""
+        """Wait for more text to decide, only ever for a bounded number of characters."""
         self._pending = data[at:]
         return len(data)
 
@@ -155,7 +155,7 @@ class AnswerScanner:
         return at
 
     def _in_inline(self, data: str, at: int) -> int:
-        """It is code if the backticks are closed on this line, behind the object if that is whole, or behind it."""
+        """Read a brace in inline code: it is code if the backticks close on this line, behind the object if whole."""
         window = data[at : at + INLINE_CHARS]
         line, newline, _ = window.partition("\n")
         known = bool(newline) or len(window) == INLINE_CHARS or self._final
@@ -195,7 +195,7 @@ class AnswerScanner:
         return found.end()
 
     def _in_thought(self, data: str, at: int) -> int:
-        """Thought is shown; what stands behind a broken attempt is not, and may turn out to be thought."""
+        """Show thought. Text behind a broken attempt is not shown, and may turn out to be thought."""
         dropped = self._mode == "drop"
         found = (thought.END if dropped else self._thought_end).search(data, at)
         end = (
@@ -215,7 +215,7 @@ class AnswerScanner:
         return found.end()
 
     def _end_thought(self, tag: str) -> None:
-        """The opening tag was eaten by a template: what came before was thought."""
+        """Treat all text so far as thought: a template ate the opening tag."""
         self._taken = Taken()
         self._fence, self._view.inline = None, 0
         self._view.show(tag)
@@ -275,7 +275,7 @@ class AnswerScanner:
         return after
 
     def _in_fresh_code(self, data: str, at: int) -> int | None:
-        """The first characters of a block; None: they begin no call."""
+        """Read the first characters of a block. Return None if they begin no call."""
         window = data[at : at + 2 * HEAD_CHARS]
         start = at + len(window) - len(window.lstrip())
         head = data[start : start + HEAD_CHARS]
@@ -318,7 +318,7 @@ class AnswerScanner:
         return end
 
     def _behind(self, attempt: Candidate, outcome: Calls | Malformed, data: str, at: int) -> int:
-        """It is code all the same if its backticks are closed behind it, or if its block holds anything else."""
+        """Decide after an attempt in code: it stays code if its backticks close or its block contains more."""
         if self._mode == "code":
             window = data[at : at + 2 * HEAD_CHARS]
             start = at + len(window) - len(window.lstrip())
@@ -346,13 +346,13 @@ class AnswerScanner:
         return after
 
     def _end_of_fence(self, fence: Fence, data: str, at: int) -> tuple[int, bool]:
-        """Looked for once in a piece, not once for each attempt in it."""
+        """Return the end of a fence, searched once in a piece and not once for each attempt in it."""
         if self._fence_end is None or self._fence_end[0] < at:
             self._fence_end = fence.end_of_attempt(data, at, final=self._final)
         return self._fence_end
 
     def _end_attempt(self, attempt: Candidate, *, cut: bool, again: bool) -> None:
-        """The answer ends within an attempt."""
+        """End an attempt that the end of the answer cuts off."""
         text, self._attempt = attempt.text, None
         self._coded = 0
         ends = list(thought.END.finditer(text))
@@ -393,5 +393,5 @@ class AnswerScanner:
 
 
 def _run_of(length: int) -> re.Pattern[str]:
-    """So many backticks, and no more."""
+    """Return a pattern for exactly so many backticks."""
     return re.compile(rf"(?<!`)`{{{length}}}(?!`)")

@@ -1,4 +1,4 @@
-"""What one answer of a model was found to hold so far: calls, an attempt that cannot be read, or nothing."""
+"""The result of scanning one answer of a model so far: calls, an attempt that cannot be read, or nothing."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ class Taken:
         self._announced: list[str] = []  # the text before each call
 
     def take(self, outcome: Calls | Malformed, *, tagged: bool, before: str) -> None:
-        """Notes a call, a group, or an attempt; `before` is the text in front of it."""
+        """Record a call, a group, or an attempt. `before` is the text in front of it."""
         if isinstance(outcome, Malformed):
             self._malformed = outcome
             return
@@ -38,7 +38,7 @@ class Taken:
             self._announced.append(before)
 
     def outcome(self, native: Outcome, *, before_native: str) -> Outcome:
-        """What the answer is: native calls go before those in the text."""
+        """Return the outcome of the answer. Native calls go before those in the text."""
         if isinstance(native, Malformed):
             return native
         found = native.calls if isinstance(native, Calls) else ()

@@ -1,4 +1,4 @@
-"""The tags between which a model thinks: what stands there is no call and no part of what it says."""
+"""The tags between which a model thinks. Text between them is no call and no part of the model's answer."""
 
 import re
 
@@ -9,11 +9,11 @@ END = re.compile("|".join(_ENDS), re.ASCII | re.IGNORECASE)
 
 
 def end_of(name: str) -> re.Pattern[str]:
-    """What ends a thought that `<name>` began."""
+    """Return the pattern that ends a thought that `<name>` began."""
     return re.compile(f"</{name}>", re.ASCII | re.IGNORECASE)
 
 
 def beginning_of_end(text: str) -> int:
-    """The length of the longest end of `text` that may begin the end of a thought."""
+    """Return the length of the longest end of `text` that may begin the end of a thought."""
     lengths = range(min(len("</reasoning"), len(text)), 0, -1)
     return next((n for n in lengths if any(tag.startswith(text[-n:].lower()) for tag in _ENDS)), 0)

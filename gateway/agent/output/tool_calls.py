@@ -1,10 +1,10 @@
-"""What a piece of a model's answer is: a tool call, an attempt at one that went wrong, or just text.
+"""The outcome of a piece of a model's answer: a tool call, an attempt at one that went wrong, or just text.
 
 Three formats count: `{"tool": ..., "parameters": {...}, "terminate": ...}` (requirement "JSON Tool Call Format");
-`{"tool_call": {"name": ..., "arguments": {...}}}` (requirement "MCP Tool Call Response Format"); and the inside of
-such a `tool_call` where the text around it names it so, as Hermes and Qwen write it: `<tool_call>{"name": ...,
-"arguments": {...}}</tool_call>`. An object with the keys of two of them is malformed: it has two readings. A JSON array
-of calls is a group. Nothing is repaired: a repaired call is a different call.
+`{"tool_call": {"name": ..., "arguments": {...}}}` (requirement "MCP Tool Call Response Format"); and the inside of such
+a `tool_call` where the text around it names it so, as Hermes and Qwen write it: `<tool_call>{"name": ..., "arguments":
+{...}}</tool_call>`. An object with the keys of two of them is malformed: it has two readings. A JSON array of calls is
+a group. Nothing is repaired: a repaired call is a different call.
 """
 
 import re
@@ -34,7 +34,7 @@ _TWO_FORMATS = (
 
 @dataclass(frozen=True, slots=True)
 class Prose:
-    """No call: the answer is text."""
+    """The outcome without a call: the answer is text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,9 @@ Outcome = Prose | Calls | Malformed
 
 
 def judge(text: str, *, named: bool = False, meant: bool = True) -> Outcome:
-    """What a whole object or array of a model's text is.
+    """Return the outcome of a whole object or array in a model's text.
 
-    `named`: the text around it names it a tool call. `meant`: what is no JSON may be meant as a call.
+    `named`: the text around it names it a tool call. `meant`: text that is no JSON may be meant as a call.
     """
     try:
         value = strict_json.loads(text)
@@ -78,7 +78,7 @@ def judge(text: str, *, named: bool = False, meant: bool = True) -> Outcome:
 
 
 def judge_object(value: object, *, named: bool = False) -> Outcome:
-    """What one decoded value is."""
+    """Return the outcome of one decoded value."""
     if not isinstance(value, dict):
         return Prose()
     present = [key for key in _TAUGHT if key in value]
@@ -102,9 +102,9 @@ def judge_object(value: object, *, named: bool = False) -> Outcome:
 
 
 def looks_like_call(text: str, *, whole: bool = False) -> bool:
-    """Whether a text that cannot be read was meant as a call. `whole`: its last brace is there.
+    """Return whether a text that cannot be read was meant as a call. `whole`: its last brace is there.
 
-    Two keys of a call tell, as they do where it can be read; of one that is cut, the first key does.
+    Two keys of a call decide, as in a readable text. If the text is cut, the first key decides.
     """
     first = _FIRST_KEY.match(text, 0, _HEAD_CHARS)
     if first and not whole:
@@ -127,5 +127,5 @@ def _mcp_call(call: object, around: Mapping[str, object]) -> Outcome:
 
 
 def as_text(value: object) -> str:
-    """`value` if it is a text, else ""."""
+    """Return `value` if it is a text, else ""."""
     return value if isinstance(value, str) else ""

@@ -1,17 +1,17 @@
-"""What of a model's answer the client sees, and what is held because a call may follow, or has come before it."""
+"""The part of a model's answer that the client sees, and the part that is held around a possible call."""
 
 from itertools import chain
 
 from gateway.agent.output.announced import SENTENCE_CHARS
 
-#: So much of a line tells whether a fence may stand there.
+#: So much of a line decides whether a fence may stand there.
 LINE_CHARS = 40
 #: Longer white space around a call is shown.
 SPACE_CHARS = 4096
 
 
 class View:
-    """The text of one answer without its calls: all of it, in its order, but for what is held when a call comes."""
+    """The text of one answer without its calls: all of it, in its order, except the held text when a call comes."""
 
     def __init__(self) -> None:
         self.shown: list[str] = []
@@ -25,11 +25,11 @@ class View:
 
     @property
     def text(self) -> str:
-        """All that was shown so far."""
+        """Return all text that was shown so far."""
         return "".join(self.shown)
 
     def before(self) -> str:
-        """The last of what was shown."""
+        """Return the last part of the shown text, at most SENTENCE_CHARS characters."""
         pieces: list[str] = []
         left = SENTENCE_CHARS
         for piece in chain(reversed(self._out), reversed(self.shown)):
@@ -40,14 +40,14 @@ class View:
         return "".join(reversed(pieces))
 
     def hold(self, text: str) -> None:
-        """What belongs to a call if one follows, and else is shown."""
+        """Hold text that belongs to a call if one follows, and is shown otherwise."""
         if len(self.held) + len(text) > SPACE_CHARS:
             self.release()
         self.held += text
         self.note(text)
 
     def show(self, text: str) -> None:
-        """What is no part of a call."""
+        """Show text that is no part of a call."""
         if not text:
             return
         if self.held or self.after_call:
@@ -59,13 +59,13 @@ class View:
         self.note(text)
 
     def release(self) -> None:
-        """No call follows what is held."""
+        """Show the held text, because no call follows it."""
         self._out.append(self.held)
         self.held, self.tagged, self.after_call = "", False, False
         self.fence_shown = self.fence_shown or not self.fence_called
 
     def note(self, text: str) -> None:
-        """Keeps the beginning of the line; inline code does not reach beyond it."""
+        """Store the beginning of the line. Inline code does not reach beyond it."""
         newline = text.rfind("\n")
         if newline >= 0:
             self.inline = 0
@@ -74,7 +74,7 @@ class View:
             self.line = (self.line + text)[:LINE_CHARS]
 
     def flushed(self) -> str:
-        """What was shown since the last time."""
+        """Return the text that was shown since the last time."""
         out = "".join(self._out)
         self._out.clear()
         if out:
