@@ -1,1 +1,1 @@
-"""Runs: the agent loop as a state machine, and what is kept of it."""
+"""Runs: their live answers, their leases, their records in the store, and the event feed."""

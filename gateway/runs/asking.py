@@ -1,4 +1,4 @@
-"""Requests as a run sees them: whether two of them are the same, and what a client says about repeating one."""
+"""Requests as a run sees them: their equality, and the client's mark that it repeats one."""
 
 import hashlib
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RequestKey:
-    """What makes two requests the same, and what a client says about repeating one."""
+    """The facts that make two requests the same, and whether the client repeats one."""
 
     fingerprint: str
     idempotency_key: tuple[str, str, str] | None  # with tenant and caller
@@ -16,7 +16,7 @@ class RequestKey:
 
 
 def fingerprint(*, tenant: str, caller: str, path: str, steering: Mapping[str, str], content: bytes) -> str:
-    """SHA-256 (hex) over caller, path, X-Context-* headers and the raw body."""
+    """Return the SHA-256 (hex) of caller, path, X-Context-* headers and the raw body."""
     digest = hashlib.sha256()
     for part in (tenant, caller, path, *(f"{k}={v}" for k, v in sorted(steering.items()))):
         data = part.encode(errors="surrogateescape")

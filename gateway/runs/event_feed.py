@@ -1,5 +1,7 @@
-"""The new events of the store, for whoever waits in this worker: an approval that another worker decided, a run that
-was cancelled elsewhere. One query for all of them, and none while nobody waits.
+"""The event feed: delivers new events of the store to the runs that wait in this worker.
+
+Examples are an approval that another worker decided, or a run that was cancelled elsewhere. One query serves all of
+them, and no query runs while nothing waits.
 """
 
 import asyncio
@@ -12,7 +14,7 @@ from gateway.contracts.store import StoreError
 
 log = logging.getLogger("gateway")
 
-#: How often the store is asked; as often, at once, when something was written here.
+#: The pauses between two reads of the store, and after it failed. A write of this process ends a pause at once.
 LOOK_S, STORE_PAUSE_S = 0.2, 2.0
 #: Events of one query.
 BATCH = 500
@@ -20,7 +22,7 @@ Heard = Callable[[RunEvent], None]
 
 
 class EventFeed:
-    """Follows the events of a store."""
+    """The event feed of one store."""
 
     def __init__(self, store: Journal) -> None:
         self._store = store
@@ -37,10 +39,10 @@ class EventFeed:
     async def listening(
         self, heard: Heard, *, run_id: str | None = None, parting: Callable[[], None] | None = None
     ) -> AsyncIterator[None]:
-        """`heard` gets each event that is written after this is entered, of one run or of all.
+        """Pass each event that is written after this is entered to `heard`, those of one run or of all.
 
-        It gets it once, however often it listens. `parting` is called when the process is about to stop; `leaving` says
-        whether it is. Raises StoreError.
+        A callback gets each event once, however often it is registered. `parting` is called when the process is about
+        to stop; `leaving` is then true. Raises StoreError.
         """
         if parting is not None:
             self._partings.append(parting)
@@ -62,17 +64,17 @@ class EventFeed:
                 self._of_run.pop(run_id, None)
 
     def leave(self) -> None:
-        """The process is about to stop: whoever waits for a person is to let the run wait in the store."""
+        """Call every `parting`, because the process is about to stop. Runs then wait for people in the store."""
         self.leaving = True
         for parting in self._partings:
             parting()
 
     def nudge(self) -> None:
-        """Something was written by this process: look now."""
+        """Make the feed read the store now, because this process has written to it."""
         self._nudged.set()
 
     async def close(self) -> None:
-        """Nobody is told anything any more. Idempotent."""
+        """Stop the feed: no event is delivered any more. Idempotent."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
@@ -101,5 +103,5 @@ class EventFeed:
         for heard in (*self._of_run.get(event.run_id, ()), *self._of_all):
             try:
                 heard(event)
-            except Exception:  # the others must hear of it
+            except Exception:  # the others must get it
                 log.exception("an event of run %s was not heard", event.run_id)

@@ -1,8 +1,8 @@
-"""Keeps the leases of this worker's runs, and takes up runs that nobody drives any more.
+"""The leases of this worker's runs, and the search for runs that no worker drives any more.
 
-A run whose process died is somebody else's after its lease; one that waited in the store goes on once its approvals
-are decided. Whoever lost a run is told, so that it stops. The end of a run that the store did not take is written as
-soon as it does.
+If the process of a run died, another worker takes the run after its lease. A run that waited in the store goes on once
+its approvals are decided. The task of a lost run is cancelled. An end of a run that the store did not take is written
+as soon as the store works.
 """
 
 import asyncio
@@ -28,14 +28,14 @@ LOOK_S, AT_ONCE = LEASE_S / 4, 20
 PAUSE_S, BUSY_S, UNDER_WAY = 0.02, 0.02, 500
 #: Unix time that gains so much on the monotonic clock has leapt: it was set, or the machine slept.
 LEAP_S = 1.0
-#: Ends of runs that are kept while the store takes none; of the oldest a person is asked instead.
+#: Ends of runs that are stored here while the store takes none. A person is asked about the oldest instead.
 OWED = 1000
-#: What goes on by itself.
+#: States of runs that go on by themselves.
 TAKEN_UP: tuple[RunState, ...] = ("running", "awaiting_approval")
 
 
 class Leases:
-    """One worker's hold on its runs. `resume` lets a run go on that is ours now."""
+    """The leases of one worker's runs. `resume` continues a run that this worker has claimed."""
 
     def __init__(self, store: Journal, *, clock: Clock, resume: Callable[[StoredRun], Awaitable[None]]) -> None:
         self.owner = "worker_" + secrets.token_hex(8)
@@ -48,29 +48,29 @@ class Leases:
         self._patient_until_s = float("-inf")
 
     def hold(self, run_id: str, task: "asyncio.Task[None]") -> None:
-        """From now on the run's lease is renewed; `task` drives it, and is cancelled if somebody else has it."""
+        """Renew the run's lease from now on. `task` drives it, and is cancelled if another owner has the run."""
         self._held[run_id] = task
 
     def drop(self, run_id: str, task: "asyncio.Task[None] | None") -> None:
-        """`task` drives the run no more; another one may, from where this one left it."""
+        """Release the run from `task`. Another task may drive it from the same point."""
         if self._held.get(run_id, self) is task:
             del self._held[run_id]
 
     async def claim(self, run_id: str, *states: RunState) -> StoredRun | None:
-        """The run, ours from now on, if it is in one of these states and nobody drives it. Raises StoreError."""
+        """Claim and return a run in one of these states that no worker drives, or return None. Raises StoreError."""
         if run_id in self._held or run_id in self._owed:
             return None
         found = await self._claim(states, run_id=run_id)
         return found[0] if found else None
 
     def owe(self, change: Change) -> None:
-        """This end of a run could not be written: it will be, unless somebody takes the run up before."""
+        """Queue this end of a run to be written later, unless another owner takes the run up first."""
         self._owed[change.run.id] = replace(change, run=replace(change.run, request=b""))  # that is stored already
         if len(self._owed) > OWED:
             del self._owed[next(iter(self._owed))]
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Renew leases, write owed ends and take runs up until this is cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             next_s = loop.time() + LOOK_S
@@ -84,7 +84,10 @@ class Leases:
             await asyncio.sleep(next_s - loop.time())
 
     async def close(self) -> None:
-        """Gives up what this worker drives no more, so that nobody waits for its leases. Once its runs have ended."""
+        """Release the runs that this worker drives no more, so that no worker waits for its leases.
+
+        Call it once the runs of this worker have ended.
+        """
         try:
             await self._pay()
             await self._store.release(owner=self.owner)
@@ -92,7 +95,7 @@ class Leases:
             log.error("the store failed: %s; runs of this process are taken up once their leases are over", error)
 
     async def _take_up_until(self, end_s: float) -> None:
-        """Some runs that nobody drives, and further ones as long as this worker has time for them."""
+        """Take up runs that no worker drives, in groups for as long as this worker has time for them."""
         while True:
             runs = await self._claim(TAKEN_UP, run_id=None)
             for run in runs:
@@ -101,7 +104,7 @@ class Leases:
                 return
 
     async def _has_time(self, end_s: float) -> bool:
-        """Returns once the event loop keeps up with what was taken up; False: not before `end_s`."""
+        """Wait until the event loop has caught up. Return False if it has not before `end_s`."""
         loop = asyncio.get_running_loop()
         while (due_s := loop.time() + PAUSE_S) < end_s:
             await asyncio.sleep(PAUSE_S)
@@ -110,7 +113,7 @@ class Leases:
         return False
 
     async def _take_up(self, run: StoredRun) -> None:
-        """One that cannot go on must not stop the others."""
+        """Continue a run. A run that cannot go on must not stop the others."""
         log.info("run %s goes on (%s)", run.id, run.state)
         try:
             await self._resume(run)
@@ -121,7 +124,7 @@ class Leases:
         now_s = self._clock.time()
         runs = await self._store.claim(
             owner=self.owner,
-            now_s=0.0 if self._is_patient(now_s) else now_s,  # 0: nobody's lease is over
+            now_s=0.0 if self._is_patient(now_s) else now_s,  # 0: no lease is over
             until_s=now_s + LEASE_S,
             states=states,
             run_id=run_id,
@@ -130,7 +133,10 @@ class Leases:
         return list(runs)
 
     def _is_patient(self, now_s: float) -> bool:
-        """After a leap all leases look old: those who live have the time of one to renew theirs."""
+        """Return whether leases may still be renewed after a leap of the clock.
+
+        All leases look old then: live workers get the time of one lease to renew theirs.
+        """
         monotonic_s = self._clock.monotonic()
         before_s, self._ahead_s = self._ahead_s, now_s - monotonic_s
         if self._ahead_s > before_s + LEAP_S:
@@ -157,7 +163,7 @@ class Leases:
 
 
 async def abandon(run: StoredRun, reason: str, *, store: Journal, clock: Clock) -> None:
-    """Ends a run of ours that cannot go on."""
+    """End a run of this worker that cannot go on."""
     log.error("run %s cannot go on: %s", run.id, reason)
     now_s = clock.time()
     ended = replace(

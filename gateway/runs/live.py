@@ -1,8 +1,8 @@
-"""Runs under way and just finished, apart from the clients that read them.
+"""Live runs and runs that have just finished, apart from the clients that read them.
 
 A client that repeats its request after a broken connection joins its run instead of starting another: no tool is run
-twice. A run that has done nothing yet ends with its client; one that has waits a little for it to come back, but no
-model talks to nobody meanwhile.
+twice. A run without effects ends with its client. A run with effects waits a little for its client to come back, but no
+model streams without a client meanwhile.
 """
 
 import asyncio
@@ -25,18 +25,17 @@ log = logging.getLogger("gateway")
 #: How long a run with effects waits for its client to come back (the AI SDK asks again after 2 s), and how long a
 #: finished or left run can be joined.
 GRACE_S, JOINABLE_S = 3.0, 60.0
-#: Runs without a client that are kept, and the memory of their requests and answers; all but the last may go.
+#: Limits for runs without a client: their number, and the memory of their requests and answers. One may be larger.
 KEPT, KEPT_BYTES = 1000, 64 << 20
-#: Marks, which are never sent to a client. RECORDED: the run is in the store. EFFECTS: so it is, and it may have an
-#: effect from here on. CALLS: a model is called from here; the mark's value is a function that drops the call, and None
-#: once it is over. After a drop the run says CALLS again instead of anything else: it is held there until a client is
-#: back, and what the dropped call said is forgotten. WAITS: whether a person is waited for, which takes no client: when
-#: it leaves, the run waits in the store instead.
-#: PARKED: the turn ends here, the run does not; only the store knows how it goes on. The mark's value is the id of the
-#: run whose question the turn ends with, or None where it ends with none. ANSWERS: the server of the model has accepted
+#: Marks, which are never sent to a client. RECORDED: the run is in the store. EFFECTS: the same, and it may have an
+#: effect from here on. CALLS: a model call begins. The value is a function that drops the call; None: the call is over.
+#: After a drop the run emits CALLS again before anything else. It is held there until a client is back, and the chunks
+#: of the dropped call are forgotten. WAITS: whether the run waits for a person. It needs no client for that: when the
+#: client leaves, the run waits in the store. PARKED: the turn ends here, the run does not. Only the store has its state.
+#: The value is the id of the run whose question the turn ends with, or None. ANSWERS: the model's server has accepted
 #: the request.
 RECORDED, EFFECTS, CALLS, WAITS, PARKED, ANSWERS = "recorded", "effects", "calls", "waits", "parked", "answers"
-#: Why a run is cancelled whose process stops: it is no reason to end the run.
+#: The reason to cancel a run whose process stops. It is no reason to end the run.
 STOPPING = "stopping"
 
 
@@ -94,32 +93,32 @@ class LiveRun:
         return self.transcript.error
 
     def start(self, handler: Handler, *, over: Callable[["LiveRun"], None]) -> None:
-        """Begins to run; `over` is called once the run has ended."""
+        """Start the run; `over` is called once the run has ended."""
         self._task = asyncio.get_running_loop().create_task(self._pump(handler))
         self._task.add_done_callback(lambda _: self._end())
         self._task.add_done_callback(lambda _: over(self))
 
     def replay(self, chunks: Sequence[Chunk]) -> None:
-        """The run is over, and this was its answer."""
+        """Fill the transcript with the answer of a run that is over."""
         for chunk in chunks:
             self.transcript.add(chunk)
         self.recorded = self.effects = True
         self._finish(None)
 
     async def begun(self) -> None:
-        """Returns once the chain has a reply; raises what it raised instead of one."""
+        """Wait until the chain has a reply. Raises the chain's error if it has none."""
         await self._begun.wait()
         if not self.transcript.chunks:
             self.transcript.reraise()
 
     async def on_record(self) -> None:
-        """Returns once the run is in the store; raises what it ended with before."""
+        """Wait until the run is in the store. Raises the run's error if it ended before."""
         await self._on_record.wait()
         if not self.recorded:
             self.transcript.reraise()
 
     def left(self) -> None:
-        """Its last client is gone: a model must not go on talking to nobody."""
+        """End the current model call, because the last client is gone."""
         self._attended.clear()
         if self._drop is not None:
             drop, self._drop = self._drop, None
@@ -128,7 +127,7 @@ class LiveRun:
             drop()
 
     def joined(self) -> None:
-        """A client is there."""
+        """Record that a client is there."""
         self._attended.set()
 
     def cancel(self, reason: str | None = None) -> None:
@@ -163,7 +162,7 @@ class LiveRun:
             del error  # it knows this frame
 
     def _tell(self, chunk: Chunk) -> Pause | None:
-        """`gateway.contracts.exchange.Emit`."""
+        """Take a chunk of the answer or a mark (`gateway.contracts.exchange.Emit`)."""
         if not isinstance(chunk, str):
             if CALLS in chunk:
                 return partial(self._calls, chunk[CALLS])
@@ -184,7 +183,7 @@ class LiveRun:
         return None if self._dropped or self.transcript.add(chunk) else self.transcript.room
 
     async def _calls(self, drop: Callable[[], None] | None) -> None:
-        """A model is to be called, or its call is over."""
+        """Record that a model call begins or is over. A new call waits for a client first."""
         if drop is not None:
             await self._attended.wait()
         if self._cancelled is not None:  # whoever took it for a drop has swallowed it
@@ -193,7 +192,7 @@ class LiveRun:
         self.transcript.settle()
 
     def _end(self) -> None:
-        """A task that is cancelled before it began runs no line of its own."""
+        """Finish a run whose task was cancelled before it began: such a task runs no line of its own."""
         if not self.done:
             self._finish(self._interrupt())
 
@@ -204,13 +203,13 @@ class LiveRun:
         self._on_record.set()
 
     def _interrupt(self) -> GatewayError:
-        """Its client is gone, or its process stops; cancelled by anybody else it is not ours any more."""
+        """Return the error of a cancelled run: its client left, its process stops, or it has another owner."""
         self.interrupted = True
         return interrupted(self.exchange.id) if self._cancelled is not None else lost(self.exchange.id)
 
 
 class LiveRuns:
-    """The runs of one worker. `later` calls something after so many seconds; None: the event loop does."""
+    """The runs of one worker. `later` calls a function after so many seconds; None: the event loop does."""
 
     def __init__(self, *, clock: Clock, later: Callable[[float, Callable[[], None]], object] | None = None) -> None:
         self._clock = clock
@@ -224,15 +223,17 @@ class LiveRuns:
         self.waiting = Waiting()
 
     def as_repeat(self, request_key: RequestKey) -> RequestKey:
-        """The asking, as one that repeats a run where it does so without a word, and that run is on record only: it
-        went on without its client and could not come to an end.
+        """Return the key as one that repeats a run if the latest run of this request exists only in the store.
+
+        That run went on without its client and could not come to an end. The client need not mark its request as a
+        repeat.
         """
         self._forget_old()
         latest = self._alike.get(request_key.fingerprint, ())[-1:]
         return replace(request_key, repeats=True) if any(map(_is_on_record, latest)) else request_key
 
     def find(self, request_key: RequestKey) -> LiveRun | None:
-        """The run that this request repeats, if it may join it. Raises GatewayError (idempotency_mismatch)."""
+        """Return the run that this request repeats, if it may join it. Raises GatewayError (idempotency_mismatch)."""
         self._forget_old()
         if request_key.idempotency_key is not None:
             run = self._by_key.get(request_key.idempotency_key)
@@ -258,7 +259,7 @@ class LiveRuns:
         body: Json | None = None,
         request_id: str | None = None,
     ) -> LiveRun:
-        """A new run, or one that goes on."""
+        """Start a new run, or continue a stored one."""
         run = LiveRun(
             exchange, request_key, now_s=self._clock.time(), detached=detached, body=body, request_id=request_id
         )
@@ -279,7 +280,7 @@ class LiveRuns:
         run.joined()
 
     def leave(self, run: LiveRun, *, whole: bool) -> None:
-        """A client is through with the run; `whole`: it has the answer to its end."""
+        """Remove a client from the run; `whole`: it has the answer to its end."""
         run.clients -= 1
         if run.clients:
             return
@@ -301,7 +302,7 @@ class LiveRuns:
         self._forget_old()
 
     async def close(self) -> None:
-        """Stops everything, and what begins later. Idempotent."""
+        """Stop all runs, and those that begin later. Idempotent."""
         self._closed = True
         runs = list(self._runs.values())
         for run in runs:
@@ -328,13 +329,13 @@ class LiveRuns:
             self._weigh(run)
 
     def _weigh(self, run: LiveRun) -> None:
-        """A run that goes on cannot be forgotten: it counts from its end on, or others would be forgotten for it."""
+        """Count a run's memory from its end on. A live run cannot be dropped: others would be dropped for it."""
         size_bytes = run.request_key.size_bytes + run.transcript.size_bytes
         before, run.kept_bytes = run.kept_bytes, size_bytes if run.done else 0
         self._alone_bytes += run.kept_bytes - before
 
     def _weigh_ended(self, run: LiveRun) -> None:
-        """A run that had no client, or lost it, has ended."""
+        """Count the memory of a run that has ended without a client."""
         if self._alone.get(run.request_id) is run:
             self._weigh(run)
             self._forget_old()
@@ -357,7 +358,7 @@ class LiveRuns:
             del self._by_key[request_key.idempotency_key]
 
     def _forget_old(self) -> None:
-        """Those without a client go after a while, or when there are too many; not before they have ended."""
+        """Drop ended runs without a client after a while, or when there are too many."""
         oldest_s = self._clock.monotonic() - JOINABLE_S
         for _ in range(len(self._alone)):
             run = next(iter(self._alone.values()))
@@ -372,7 +373,7 @@ class LiveRuns:
 
 
 def mismatch() -> GatewayError:
-    """An Idempotency-Key that belongs to another request."""
+    """Return the error of an Idempotency-Key that belongs to another request."""
     return GatewayError(
         "idempotency_mismatch",
         "This Idempotency-Key came with another request before; use a new one.",
@@ -381,7 +382,7 @@ def mismatch() -> GatewayError:
 
 
 def interrupted(run_id: str) -> GatewayError:
-    """What a request gets that repeats a run which was stopped after it had done something."""
+    """Return the error for a request that repeats a run which was stopped after it had an effect."""
     return GatewayError(
         "run_interrupted",
         f"The run {run_id} lost its client and was stopped; what its tools had done stays done. Look at what there is "
@@ -390,10 +391,10 @@ def interrupted(run_id: str) -> GatewayError:
 
 
 def _is_worth_joining(run: LiveRun) -> bool:
-    """One that failed before it did anything starts anew."""
+    """Return whether a run may be joined. One that failed before it had an effect starts anew."""
     return (run.effects or run.error is None) and not _is_on_record(run) and not run.parked
 
 
 def _is_on_record(run: LiveRun) -> bool:
-    """Whether the store alone knows how it stands: it went on without its client, and may wait for it."""
+    """Return whether only the store has the run's state: it went on without its client, and may wait for it."""
     return run.detached and run.error is not None

@@ -1,8 +1,8 @@
-"""What is written of one run as it goes: its pen. Nothing is written before a call is judged that matters.
+"""The recorder of one run. It writes no line before a call that matters is judged.
 
-1. A call runs only behind its line `started`, and a person is asked only behind the line that says so.
-2. Everything that is written carries the fence of the run's lease: who lost it writes nothing more.
-3. What could not be written is written with the next line; before an effect it must be.
+1. A call runs only behind its line `started`, and a person is asked only behind the line that records the question.
+2. Every line carries the fence of the run's lease: a worker that lost the run cannot write.
+3. A line that could not be written is written with the next one; before an effect it must be.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ log = logging.getLogger("gateway")
 
 @dataclass(slots=True)
 class RunRecorder:
-    """The pen of one run. `progress` gives how far the loop is; `wrote` is told of every line."""
+    """The recorder of one run. `progress` returns the state of the loop; `wrote` is called after every line."""
 
     store: Journal
     exchange: Exchange
@@ -67,29 +67,29 @@ class RunRecorder:
 
     @property
     def begun(self) -> bool:
-        """Whether the run is in the store."""
+        """Return whether the run is in the store."""
         return not self._is_new
 
     def hold(self) -> None:
-        """This task drives the run, which is in the store and ours: whoever takes it from us there ends it here."""
+        """Hold the lease of this stored run for the current task, which ends when another owner takes the run."""
         task = self._task = asyncio.current_task()
         assert task is not None
         self.leases.hold(self.exchange.id, task)
 
     def drop(self) -> None:
-        """This driver of the run is through with it."""
+        """Drop the run: this driver does not drive it any more."""
         self.leases.drop(self.exchange.id, self._task)
 
     def resume(self, run: StoredRun, steps: Sequence[StoredStep]) -> None:
-        """Goes on with a run that is on record, and held."""
+        """Continue a run that is in the store, and held."""
         self.run, self.steps, self._is_new = replace(run, error_code=None, error=None), list(steps), False
 
     async def begin(self) -> None:
-        """The run is on record from here on, whatever it does. Raises GatewayError."""
+        """Store the run now, whatever it does later. Raises GatewayError."""
         await self._before("running")
 
     def plan(self, planned: Sequence[PlannedCall], *, round_: int) -> list[int]:
-        """Notes calls that came together; their numbers."""
+        """Record calls that came together, and return their numbers."""
         numbers = []
         for p in planned:
             arguments = canonical(p.call.arguments)
@@ -121,7 +121,7 @@ class RunRecorder:
         return numbers
 
     def judged(self, number: int, planned: PlannedCall) -> None:
-        """A call that was planned before is judged anew."""
+        """Record the new judgement of a call that was planned before."""
         verdict, refusal = planned.verdict, planned.refusal
         self._set(number, decision=verdict.decision, basis=verdict.basis, rule=verdict.rule, reason=verdict.reason)
         if refusal is not None:
@@ -129,7 +129,7 @@ class RunRecorder:
         self._note(self.steps[number], "verdict")
 
     async def refused(self) -> None:
-        """Writes down what was refused by policy, if anything was. A failure of the store changes nothing."""
+        """Write down the calls that policy refused, if there are any. A failure of the store changes nothing."""
         if self._audit:
             await self._later()
 
@@ -141,7 +141,7 @@ class RunRecorder:
         instead_of: Sequence[Approval] = (),
         once: bool = False,
     ) -> None:
-        """Asks people, not `instead_of`; `shown` is what each event says. Raises GatewayError, AskedAlreadyError."""
+        """Ask people, not `instead_of`; `shown` are the events' facts. Raises GatewayError, AskedAlreadyError."""
         with self._or_not([approval.step for approval in approvals]):
             for approval in instead_of:
                 self.outdated(approval)
@@ -151,24 +151,24 @@ class RunRecorder:
             await self._before("running", approvals=tuple(approvals), asks_once=once)
 
     def granted(self, number: int, grant_id: str, by: str) -> None:
-        """A remembered approval clears the call."""
+        """Record that a grant clears the call."""
         self._set(number, reason=f"remembered approval {grant_id}")
         self._note(self.steps[number], "granted", by=by)
 
     def outdated(self, approval: Approval) -> None:
-        """An approval that is not needed, or holds no more."""
+        """Cancel an approval that is not needed, or does not hold any more."""
         self._moves.append(Move(approval.id, approval.state, "cancelled"))
         self._event("approval.resolved", {"approval_id": approval.id, "state": "cancelled"})
         self._note(self.steps[approval.step], "cancelled", decision="cancelled")
 
     def again(self, number: int, approval_id: str | None) -> None:
-        """A call that was started, and may run once more, is as it was before; its approval is, too."""
+        """Reset a started call that may run once more, and its approval, to their state before."""
         self._set(number, state="planned" if approval_id is None else "requested", started_s=None)
         if approval_id is not None:
             self._moves.append(Move(approval_id, "executing", "approved"))
 
     def withdraw(self, number: int) -> None:
-        """The call that was started last did not run, for sure: what was approved is so still."""
+        """Reset the last started call, which certainly did not run. Its approval stays valid."""
         assert self._started is not None
         step, approval_id = self._started
         self._note(self.steps[number], "withdrawn")
@@ -177,7 +177,7 @@ class RunRecorder:
         self._set(number, arguments=step.arguments, sha256=step.sha256, approval_id=step.approval_id)
 
     async def start(self, number: int, *, approval: Approval | None, tainted: bool = False) -> None:
-        """The call runs from here on; `tainted`: strangers write its result. Raises GatewayError: it must not run."""
+        """Write that the call runs. `tainted`: strangers write its result. Raises GatewayError: it must not run."""
         self._started = self.steps[number], None if approval is None else approval.id
         with self._or_not([number]):
             if approval is not None:
@@ -192,14 +192,14 @@ class RunRecorder:
             await self._before("running", effects=True)
 
     async def confirm(self) -> None:
-        """The run is ours right now, also where writing took longer than its lease. Raises GatewayError."""
+        """Renew the lease if writing took longer than it, so that the run is ours now. Raises GatewayError."""
         while self._age.is_over():
             await self._before("running")
 
     async def finish(self, number: int, outcome: CallOutcome | None, *, ok: bool) -> None:
-        """What came of a call; None: nobody knows. A failure of the store is logged: the next line brings it.
+        """Write the outcome of a call; None: unknown. A failure of the store is logged: the next line carries it.
 
-        Raises GatewayError: the run is somebody else's, who is told what came of the call here.
+        Raises GatewayError: another owner has the run. The outcome is then written as late.
         """
         step = self.steps[number]
         state: StepState = "unknown" if outcome is None else "finished" if ok else "failed"
@@ -223,7 +223,7 @@ class RunRecorder:
             raise
 
     async def late(self, number: int, what: str) -> None:
-        """Tells beside the step what this worker saw of a call whose run is somebody else's by now."""
+        """Write this worker's report of a call beside its step, after the run has got another owner."""
         step, what = self.steps[number], what[:LATE_CHARS]
         log.error("run %s was lost; step %d (%s), %s: %s", step.run_id, number, step.tool, step.state, what[:200])
         self._events.clear()
@@ -238,11 +238,11 @@ class RunRecorder:
         self.wrote()
 
     def ended(self, number: int, state: StepState, result: str | None) -> None:
-        """A call that will not run, and what the model is told of it, if anything."""
+        """Record a call that will not run, and the result for the model, if any."""
         self._set(number, state=state, result=result)
 
     async def park(self, state: RunState, *, error: GatewayError | None = None) -> None:
-        """Nobody drives the run from here on, for this error if there is one. Raises GatewayError."""
+        """Park the run, with this error if there is one: no worker drives it any more. Raises GatewayError."""
         if error is not None and self.run is not None:
             self.run = replace(self.run, error_code=error.code, error=error.message)
         with self._or_not(()):
@@ -250,7 +250,7 @@ class RunRecorder:
             await self._before(state)
 
     async def leave(self, *, stopping: bool) -> None:
-        """Nobody reads the run any more, or its process stops. Raises GatewayError, StoreError."""
+        """Release a run without readers, or one whose process stops. Raises GatewayError, StoreError."""
         if self.run is None or self._is_new or self.run.owner is None:
             return
         if stopping or self.run.state != "running":  # it was taken up, and nothing has come of that yet
@@ -261,7 +261,7 @@ class RunRecorder:
             await self.end("interrupted")
 
     async def end(self, state: RunState, *, answer: bytes | None = None, error: GatewayError | None = None) -> None:
-        """The run is over, if it was ever begun."""
+        """End the run, if it was ever begun."""
         if self.run is None:
             return
         self.run = replace(self.run, answer=answer)
@@ -302,7 +302,7 @@ class RunRecorder:
 
     @contextmanager
     def _or_not(self, numbers: Sequence[int]) -> Iterator[None]:
-        """What is noted inside is as if it had not been when it cannot be written."""
+        """Undo the changes made inside if they cannot be written."""
         steps = [self.steps[number] for number in numbers]
         events, moves, audit = len(self._events), len(self._moves), len(self._audit)
         try:
@@ -316,7 +316,7 @@ class RunRecorder:
     async def _before(
         self, state: RunState, *, approvals: tuple[Approval, ...] = (), asks_once: bool = False, effects: bool = False
     ) -> None:
-        """Writes before an effect."""
+        """Write before an effect."""
         try:
             change = self._change(state, effects=effects)
             await self._commit(replace(change, approvals=approvals, asks_once=asks_once))
@@ -325,7 +325,7 @@ class RunRecorder:
             raise unwritten(error, "The gateway cannot write down what it does next, so it does nothing.") from None
 
     async def _later(self, state: RunState = "running") -> None:
-        """Writes behind an effect."""
+        """Write behind an effect."""
         change = self._change(state, durable=False)
         try:
             await self._commit(change)
@@ -338,7 +338,7 @@ class RunRecorder:
         self._is_doubtful |= not writing.cancelled() and isinstance(writing.exception(), UncertainError)
 
     async def _commit(self, change: Change) -> None:
-        """Writes, whole: who is cancelled meanwhile hears of it afterwards. Raises GatewayError, StoreError."""
+        """Write the whole change, and pass a cancellation on afterwards. Raises GatewayError, StoreError."""
         writing = asyncio.ensure_future(self.store.write(change))
         writing.add_done_callback(self._sent)
         try:

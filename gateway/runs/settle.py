@@ -1,7 +1,7 @@
-"""What people settle: what became of a call of which nobody knows, and runs that they end.
+"""The two ways in which people settle runs: they decide the outcome of an unknown call, or they cancel a run.
 
-1. What settles a call moves the run's fence on: of two people who settle the same one, the second changes nothing.
-2. What they say is written with who said it; only then does the run go on.
+1. A settlement moves the run's fence on. If two people settle the same call, the second changes nothing.
+2. The settlement is stored with the name of its author. Only then does the run go on.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ Outcome = Literal["done", "retry", "failed"]
 DONE = "A person says that this call was done."
 FAILED = "Error: a person says that this call failed."
 
-#: What becomes of the step, and of its approval.
+#: The new states of the step, and of its approval.
 _STEP: Mapping[Outcome, StepState] = {"done": "finished", "retry": "planned", "failed": "failed"}
 _APPROVAL: Mapping[Outcome, ApprovalState] = {"done": "done", "retry": "approved", "failed": "failed"}
 _OPEN = frozenset(("started", "unknown"))
@@ -40,9 +40,9 @@ _OPEN = frozenset(("started", "unknown"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settlement:
-    """What a person says about a step; `result` is what the model is told of one that was done.
+    """A person's settlement of a step. `result` is the result for the model of a call that was done.
 
-    Strangers may have written it, unless the person says that it is `trusted`.
+    Strangers may have written it, unless the person declares it `trusted`.
     """
 
     step: int
@@ -53,7 +53,7 @@ class Settlement:
 
 
 async def resolve(store: Journal, run_id: str, settlement: Settlement, *, caller: Caller, clock: Clock) -> StoredRun:
-    """The run afterwards: it can be claimed once all of its calls are settled.
+    """Settle a call and return the run afterwards. It can be claimed once all of its calls are settled.
 
     Raises GatewayError (run_not_found, scope_missing, run_not_waiting, invalid_field) and StoreError.
     """
@@ -73,7 +73,7 @@ async def resolve(store: Journal, run_id: str, settlement: Settlement, *, caller
 
 
 async def cancel(store: Journal, run_id: str, *, caller: Caller, via: Via, clock: Clock) -> StoredRun:
-    """The run afterwards; one that was cancelled before is as it was.
+    """Cancel a run and return it afterwards. A run that was cancelled before is returned unchanged.
 
     Raises GatewayError (run_not_found, run_ended) and StoreError.
     """
@@ -107,12 +107,12 @@ async def cancel(store: Journal, run_id: str, *, caller: Caller, via: Via, clock
 
 
 def not_found() -> GatewayError:
-    """There is none, or it is somebody else's: the same answer."""
+    """Return the error of a missing run. A run of another tenant gets the same answer."""
     return GatewayError("run_not_found", "There is no such run.")
 
 
 async def _settled(store: Journal, run: StoredRun, settlement: Settlement, *, caller: Caller, now_s: float) -> Change:
-    """What is to be written. Raises GatewayError."""
+    """Return the change to be written. Raises GatewayError."""
     steps = await store.steps(run.id, tenant=run.tenant)
     step = _found(steps, settlement.step)
     left = any(other.state in _OPEN for other in steps if other.number != step.number)
@@ -149,7 +149,7 @@ async def _settled(store: Journal, run: StoredRun, settlement: Settlement, *, ca
 
 
 def _found(steps: Sequence[StoredStep], number: int) -> StoredStep:
-    """The step that waits for this finding. Raises GatewayError."""
+    """Return the step that waits for this settlement. Raises GatewayError."""
     waiting = ", ".join(str(step.number) for step in steps if step.state in _OPEN) or "none"
     step = next((step for step in steps if step.number == number), None)
     if step is None:

@@ -1,4 +1,4 @@
-"""What a run begins with, as it is kept for a restart: what the client asked for, without anything that is secret."""
+"""The stored beginning of a run, for a restart: the client's request without anything secret."""
 
 from typing import Literal
 
@@ -10,7 +10,10 @@ from gateway.contracts.journal import StoredRun
 
 
 def request_of(exchange: Exchange) -> bytes:
-    """What of an exchange a run needs to go on after a restart. No header and no credential is ever stored."""
+    """Return the parts of an exchange that a run needs to continue after a restart.
+
+    No header and no credential is ever stored.
+    """
     return orjson.dumps(
         {
             "body": exchange.body,
@@ -30,7 +33,10 @@ def request_of(exchange: Exchange) -> bytes:
 def exchange_of(
     resume: Resume, *, approvals: Literal["hold", "turn", "reject"], header: bytes = b"", credential: bytes = b""
 ) -> Exchange:
-    """The exchange of a run on record that goes on; what was never stored comes from the request that brings it."""
+    """Return the exchange of a stored run that continues.
+
+    Facts that were never stored come from the request that brings it.
+    """
     run, asked = resume.run, orjson.loads(resume.run.request)
     return Exchange(
         id=run.id,
@@ -54,7 +60,7 @@ def exchange_of(
 
 
 def first_of(exchange: Exchange, *, now_s: float) -> StoredRun:
-    """Returns the record of a run that begins."""
+    """Return the record of a run that begins."""
     return StoredRun(
         id=exchange.id,
         tenant=exchange.caller.tenant,
@@ -72,5 +78,5 @@ def first_of(exchange: Exchange, *, now_s: float) -> StoredRun:
     )
 
 
-#: Longest result that is kept whole, and of one that came when the run was somebody else's.
+#: The longest result that is stored whole, and the longest one that came after the run had another owner.
 RESULT_CHARS, LATE_CHARS = 1 << 20, 1000

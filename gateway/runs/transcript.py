@@ -1,6 +1,6 @@
-"""What a run has said so far, and the clients that read it: each from the first chunk, at its own pace.
+"""The answer of a run so far, and its readers: each gets it from the first chunk, at its own pace.
 
-A client that waits is fed where it grows: a turn of the event loop less than if it came for more by itself.
+A waiting reader is fed where the answer grows. This saves one turn of the event loop.
 """
 
 import asyncio
@@ -21,16 +21,16 @@ class Reader(Protocol):
     """A client as a transcript sees it."""
 
     def take(self, chunks: Sequence[Chunk]) -> bool:
-        """The next of the answer; whether more may come at once."""
+        """Take the next chunks of the answer, and return whether more may come at once."""
         ...
 
     async def caught_up(self) -> None:
-        """Returns when more may come."""
+        """Wait until more may come."""
         ...
 
 
 class _Reader:
-    """A listener, and how far it is. `full`: it takes no more now; `waits`: it has everything so far."""
+    """A listener and its position. `full`: it takes no more now; `waits`: it has everything so far."""
 
     __slots__ = ("at", "chars", "full", "listener", "waits")
 
@@ -48,17 +48,17 @@ class _Probe:
         self._heard = heard
 
     def take(self, chunks: Sequence[Chunk]) -> bool:
-        """See `Listener`."""
+        """Report the first word (`Reader.take`)."""
         if any(map(_is_said, chunks)):
             self._heard()
         return True
 
     async def caught_up(self) -> None:
-        """See `Listener`."""
+        """Return at once (`Reader.caught_up`)."""
 
 
 class Transcript:
-    """The chunks of one run; `error` is what it ended with, once it is `done`."""
+    """The chunks of one run; `error` is the error that it ended with, once it is `done`."""
 
     def __init__(self) -> None:
         self.chunks: list[Chunk] = []
@@ -75,16 +75,22 @@ class Transcript:
 
     @property
     def size_bytes(self) -> int:
-        """Returns about how much memory the answer so far takes: parsed chunks are much larger than their text."""
+        """Return about how much memory the answer so far takes.
+
+        Parsed chunks are much larger than their text.
+        """
         parsed = len(self.chunks) - self._lines
         return self._chars + parsed * PARSED_BYTES + self._lines * LINE_BYTES
 
     def open(self) -> None:
-        """It is known that the answer begins: its model's server says so, or something else takes time."""
+        """Record that the answer begins: its model's server reports it, or another step takes time."""
         self._open.set()
 
     async def opened(self, *, within_s: float) -> None:
-        """Returns once it is known how the answer begins, or after `within_s`. Raises the error that it begins with."""
+        """Wait until the beginning of the answer is certain, or for `within_s`.
+
+        Raises the error that the answer begins with.
+        """
         if not (self._open.is_set() or self.done or any(map(_is_said, self.chunks))):
             probe = _Reader(_Probe(self._open.set))
             probe.waits = self._loop.create_future()
@@ -99,7 +105,7 @@ class Transcript:
             self.reraise()
 
     async def read(self, listener: Reader) -> None:
-        """Gives the answer to `listener`, from its first chunk on and as it comes. Raises what the run did."""
+        """Pass the answer to `listener`, from its first chunk on and as it comes. Raises the run's error."""
         reader = _Reader(listener)
         self._readers.append(reader)
         try:
@@ -119,13 +125,16 @@ class Transcript:
         self.reraise()
 
     async def whole(self) -> Sequence[Chunk]:
-        """The whole answer. Raises what the run did."""
+        """Wait for the whole answer and return it. Raises the run's error."""
         await self._ended.wait()
         self.reraise()
         return self.chunks
 
     def add(self, chunk: Chunk) -> bool:
-        """The next chunk; whether all clients keep up (else: `room`). Raises GatewayError if it is too much."""
+        """Add the next chunk. Return whether all clients keep up; otherwise wait for `room`.
+
+        Raises GatewayError if the answer is too long.
+        """
         self.chunks.append(chunk)
         if isinstance(chunk, str):
             self._lines += 1
@@ -146,41 +155,41 @@ class Transcript:
         return True
 
     async def room(self) -> None:
-        """Returns when no client is too far behind."""
+        """Wait until no client is too far behind."""
         while any(self._chars - reader.chars > BEHIND_CHARS for reader in self._readers):
             self._room.clear()
             await self._room.wait()
 
     def settle(self) -> None:
-        """What is here will not be forgotten."""
+        """Fix all chunks so far: `forget` leaves them."""
         self._settled = len(self.chunks), self._chars, self._lines
 
     def forget(self) -> None:
-        """Takes back what came since `settle`: nobody may have read it."""
+        """Take back the chunks since `settle`: no client may have read them."""
         count, self._chars, self._lines = self._settled
         del self.chunks[count:]
 
     def end(self, error: BaseException | None = None) -> None:
-        """Nothing more comes."""
+        """End the answer: no chunk follows."""
         self.done, self.error = True, None if error is None else without_traceback(error)
         self._ended.set()
         self._open.set()
         self._tell()
 
     def reraise(self) -> None:
-        """Raises what the run ended with, if that is an error."""
+        """Raise the error that the run ended with, if there is one."""
         if self.error is not None:
             raise without_traceback(self.error)
 
     def _feed(self, reader: _Reader) -> None:
-        """Gives a reader what it has not got yet."""
+        """Pass a reader the chunks that it has not got yet."""
         at, reader.at = reader.at, len(self.chunks)
         reader.chars = self._chars
         self._room.set()
         reader.full = at < reader.at and not reader.listener.take(self.chunks[at:])
 
     def _tell(self) -> None:
-        """Feeds those who wait; each of the others comes for more when it can take it."""
+        """Feed the readers that wait. Each of the others comes for more when it can take it."""
         self._telling = False
         for reader in self._readers:
             waits = reader.waits
@@ -196,12 +205,12 @@ class Transcript:
 
 
 def _is_said(chunk: Chunk) -> bool:
-    """Whether a chunk is of the answer, and no event beside it."""
+    """Return whether a chunk is of the answer, and no event beside it."""
     return isinstance(chunk, str) or "type" not in chunk.get("context", ())
 
 
 def _chars_of(chunk: Json) -> int:
-    """How long the texts in a chunk are; what else there is counts as it would be printed."""
+    """Return the length of the texts in a chunk. Other values count as they would be printed."""
     chars = 0
     for choice in chunk.get("choices") or ():
         for said in (choice.get("delta") or {}).values():

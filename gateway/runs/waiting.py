@@ -1,4 +1,4 @@
-"""Requests whose answer was a question, by what makes two requests the same: who repeats one is brought its answer."""
+"""Requests whose answer was a question, by their fingerprints: a client that repeats one gets its answer."""
 
 from typing import Final
 
@@ -7,22 +7,22 @@ KEPT: Final = 10_000
 
 
 class Waiting:
-    """The runs that ask, by the fingerprints of the requests that they answer."""
+    """The runs that wait for a person, by the fingerprints of the requests that they answer."""
 
     def __init__(self) -> None:
         self._run_ids: dict[str, str] = {}
 
     def note(self, fingerprint: str, run_id: str) -> None:
-        """The request was answered with a question of this run."""
+        """Record that the request was answered with a question of this run."""
         self._run_ids.pop(fingerprint, None)
         self._run_ids[fingerprint] = run_id
         if len(self._run_ids) > KEPT:
             del self._run_ids[next(iter(self._run_ids))]
 
     def find(self, fingerprint: str) -> str | None:
-        """Returns the id of the run whose question a request like this was answered with; None: there is none."""
+        """Return the id of the run whose question answered a request like this, or None."""
         return self._run_ids.get(fingerprint)
 
     def forget(self, fingerprint: str) -> None:
-        """The answer was brought: the same request begins anew."""
+        """Forget the request, because its answer was delivered: the same request begins anew."""
         self._run_ids.pop(fingerprint, None)
