@@ -1,8 +1,8 @@
-"""The desk of approvals: who asks a person, how it is waited for, and what a decision does.
+"""Approvals: the question to a person about a call, the wait for the answer, and the effect of a decision.
 
-1. The record in the store is the only truth: a decision is there before anybody acts on it.
+1. The record in the store is the only truth: a decision is stored before any code acts on it.
 2. A decision holds for exactly the call that was shown: tool, arguments, definition, policy and caller.
-3. Whoever decides has the scope `approve` in the tenant of the run; to everybody else there is no such approval.
+3. A person who decides has the scope `approve` in the tenant of the run. For all others the approval does not exist.
 """
 
 import asyncio
@@ -42,7 +42,10 @@ Remember = Literal["once", "run", "conversation"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What a person says about an approval. `sha256`, where given, is the hash of the call that was shown to them."""
+    """A person's decision on an approval.
+
+    `sha256`, where given, is the hash of the call that was shown to them.
+    """
 
     approve: bool
     via: Via
@@ -68,7 +71,7 @@ class Approvals:
         remembered_s: float = REMEMBERED_S,
         deciders: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        """`deciders` are the names of the keys that may decide, by their tenant."""
+        """Set the services and settings. `deciders` are the names of the keys that may decide, by their tenant."""
         self.remembered = Remembered(store, judges, clock=clock, kept_s=remembered_s)
         self._store = store
         self._feed = feed
@@ -80,7 +83,7 @@ class Approvals:
         self._deciders = deciders or {}
 
     def issue(self, step: StoredStep, exchange: Exchange) -> Approval:
-        """An approval to be asked for; nothing is written."""
+        """Build an approval for a step; nothing is written."""
         binding = self._judges.binding(step.tool) or Binding("", "")
         now_s = self._clock.time()
         return Approval(
@@ -106,8 +109,9 @@ class Approvals:
         )
 
     async def asked_already(self, step: StoredStep, exchange: Exchange) -> Approval | None:
-        """Returns the approval of another run that waits for the same call, of this caller and end user, in this
-        conversation.
+        """Return the approval of another run that waits for the same call.
+
+        It is of the same caller, end user and conversation. None: there is none.
         """
         pending = await self._store.approvals(tenant=step.tenant, state="pending", sha256=step.sha256, limit=OF_RUN)
         now_s = self._clock.time()
@@ -115,25 +119,26 @@ class Approvals:
         return next((one for one in alike if one.run_id != step.run_id), None)
 
     def holds(self, approval: Approval) -> bool:
-        """Whether tool and policy are still those that the approval is bound to."""
+        """Return whether tool and policy are still those that the approval is bound to."""
         binding = self._judges.binding(approval.tool)
         return binding == Binding(approval.definition_sha256, approval.policy_sha256)
 
     def answering(self, caller: Caller, *, held_s: float | None = None) -> Answering:
-        """How this caller can answer a question; `held_s`: of an answer that stays open for so long."""
+        """Return how this caller can answer a question. `held_s`: its answer stays open for so long."""
         may, tenant = "approve" in caller.scopes, caller.tenant
         deciders = () if may else self._deciders.get(tenant, ())
         return Answering(held_s=held_s, may_decide=may, tenant=tenant, deciders=deciders)
 
     async def of_run(self, run_id: str, *, tenant: str) -> Mapping[int, Approval]:
-        """The approvals of a run by the step that they are for, the latest of each."""
+        """Return the approvals of a run by the step that they are for, the latest of each."""
         found = await self._store.approvals(tenant=tenant, run_id=run_id, limit=OF_RUN)
         return {approval.step: approval for approval in found}
 
     async def wait(self, steps: Sequence[int], *, run_id: str, tenant: str, abort: bool) -> None:
-        """Returns once the approval of the first of `steps` is decided; with `abort`, once any is against its call.
+        """Wait until the approval of the first of `steps` is decided.
 
-        And at once when the process is about to stop.
+        With `abort`, a decision against any of their calls ends the wait too. The wait ends at once when the process is
+        about to stop.
         """
         loop = asyncio.get_running_loop()
         news = asyncio.Event()
@@ -156,7 +161,7 @@ class Approvals:
                 news.clear()
 
     async def expire(self) -> Sequence[Approval]:
-        """Ends the approvals whose time is over; those."""
+        """End the approvals whose time is over, and return them."""
         expired = await self._store.expire(now_s=self._clock.time())
         for _ in expired:
             self._counters.count("approvals", decision="expired", via="time")
@@ -165,7 +170,10 @@ class Approvals:
         return expired
 
     async def find(self, approval_id: str, *, caller: Caller) -> Approval:
-        """One that the caller may decide on. Raises GatewayError (approval_not_found, scope_missing) and StoreError."""
+        """Return an approval that the caller may decide on.
+
+        Raises GatewayError (approval_not_found, scope_missing) and StoreError.
+        """
         approval = await self._store.approval(approval_id, tenant=caller.tenant)
         if approval is None:
             raise not_found()
@@ -179,11 +187,11 @@ class Approvals:
         return approval
 
     async def decide(self, approval_id: str, wish: Decision, *, caller: Caller) -> Approval:
-        """Decides on one; see `rule_all`."""
+        """Decide on one approval; see `rule_all`."""
         return (await self.rule_all([approval_id], wish, caller=caller))[0]
 
     async def rule_all(self, approval_ids: Sequence[str], wish: Decision, *, caller: Caller) -> Sequence[Approval]:
-        """Decides on different approvals alike, all of them or none; as they are afterwards.
+        """Decide on different approvals alike, all of them or none, and return them as they are afterwards.
 
         Raises GatewayError (scope_missing, approval_not_found, approval_expired, decision_conflict, approval_stale,
         edit_refused) and StoreError: nothing is decided then.
@@ -208,7 +216,10 @@ class Approvals:
     async def _rejected_with(
         self, rejected: Sequence[Approval], wish: Decision, caller: Caller
     ) -> tuple[DecisionWrite, ...]:
-        """A rejection ends the run: what else it waits for can be approved no more, from the same moment on."""
+        """Return the rejections of all other pending approvals of the rejected runs.
+
+        A rejection ends its run: from the same moment on, the others can be approved no more.
+        """
         writes: list[DecisionWrite] = []
         for first in {approval.run_id: approval for approval in rejected}.values():
             together = replace(wish, comment=f"rejected together with {first.id}")
@@ -219,7 +230,7 @@ class Approvals:
         return tuple(writes)
 
     def _edited(self, approval: Approval, wish: Decision) -> str | None:
-        """The canonical arguments that a person put. Raises GatewayError (approval_stale, edit_refused)."""
+        """Return a person's new arguments as canonical JSON. Raises GatewayError (approval_stale, edit_refused)."""
         if wish.sha256 is not None and wish.sha256 != approval.sha256:
             raise GatewayError(
                 "approval_stale",
@@ -277,7 +288,7 @@ class Approvals:
         return self.remembered.granted(approval, of_run=wish.remember == "run", sha256=sha256, by=caller)
 
     async def _reissue(self, stale: Approval) -> GatewayError:
-        """Asks anew for a call whose tool or policy has changed since."""
+        """Issue a new approval for a call whose tool or policy has changed, and return the error that names it."""
         binding = self._judges.binding(stale.tool)
         if binding is None:
             return GatewayError(
@@ -309,18 +320,21 @@ class Approvals:
 
 
 def is_asked_by(approval: Approval, exchange: Exchange) -> bool:
-    """Returns whether it was asked for by the caller and the end user of this exchange, in its conversation."""
+    """Return whether the approval is of the caller, the end user and the conversation of this exchange."""
     whose = (exchange.caller.name, exchange.conversation, exchange.user)
     return (approval.caller, approval.conversation, approval.user) == whose
 
 
 def was_rejected(approval: Approval) -> bool:
-    """It was decided, and not for its call."""
+    """Return whether the call was rejected, cancelled or expired."""
     return approval.state not in APPROVED and approval.state != "pending"
 
 
 def _ruled(how: DecisionResult, approval: Approval | None, *, alone: bool) -> Approval:
-    """The approval that was ruled on. Raises GatewayError for one that keeps all of them from being decided on."""
+    """Return the approval that was decided on.
+
+    Raises GatewayError for one that prevents the decision on all of them.
+    """
     if approval is None:
         raise not_found()
     name = "This approval" if alone else f"Nothing was decided: the approval {approval.id}"
@@ -332,17 +346,17 @@ def _ruled(how: DecisionResult, approval: Approval | None, *, alone: bool) -> Ap
 
 
 def not_found() -> GatewayError:
-    """There is none, or it is somebody else's: the same answer."""
+    """Return the error of a missing approval. An approval of another tenant gets the same answer."""
     return GatewayError("approval_not_found", "There is no such approval.")
 
 
 def word_of(approval: Approval) -> str:
-    """The check word that a decision in a chat brings, of the call as it is kept."""
+    """Return the check word that a decision in a chat brings, of the call as it is stored."""
     return check_word(approval.secret, approval.id, call_sha256(approval.tool, approval.arguments))
 
 
 def approval_view(approval: Approval) -> Json:
-    """An approval as clients see it: in events, in answers, in notices."""
+    """Return an approval as clients see it: in events, in answers, in notices."""
     return {
         "id": approval.id,
         "run_id": approval.run_id,

@@ -1,7 +1,7 @@
 """Answers to approvals as people type them: a message that is, as a whole, `approve ap_... WORD` or `reject ap_...`.
 
-The word behind an id is its check word (gateway/approvals/check_word.py). Whatever else a message holds, it is no
-answer: agent clients put the output of tools into user messages. Nor is a command in a block of code or a quotation.
+The word behind an id is its check word (gateway/approvals/check_word.py). A message with any other text is no answer:
+agent clients put the output of tools into user messages. Nor is a command in a block of code or a quotation.
 """
 
 import re
@@ -40,7 +40,7 @@ _APPROVES = frozenset(("approve", "批准", "同意"))
 
 @dataclass(frozen=True, slots=True)
 class ChatDecision:
-    """A person's decision on these approvals, each named once; a rejection may say why, as it was typed.
+    """A person's decision on these approvals, each named once. A rejection may contain a reason, as it was typed.
 
     `words` are the check words that stood behind ids, in lower case.
     """
@@ -52,15 +52,20 @@ class ChatDecision:
 
 
 def named_approvals(text: str) -> tuple[str, ...]:
-    """Returns the ids that a message names, whatever else it holds; those of a document (REPLY_CHARS) do not count."""
+    """Return the ids that a message names, whatever else it contains.
+
+    Those of a document (REPLY_CHARS) do not count.
+    """
     if len(text) > REPLY_CHARS or not ("p_" in text or "P_" in text):  # quicker than to look for whole ids
         return ()
     return tuple(dict.fromkeys(found[0].lower() for found in islice(_NAMED.finditer(text), REPLY_IDS)))
 
 
 def parse_reply(text: str) -> ChatDecision | None:
-    """The decision that `text` is as a whole: `approve ap_x WORD`, `reject ap_x WORD ap_y WORD`, `reject ap_x: reason`,
-    `批准 ap_x WORD`, `拒绝 ap_x：原因`. None: it is ordinary text. Never raises.
+    """Return the decision that `text` is as a whole, or None if it is ordinary text. Never raises.
+
+    Examples: `approve ap_x WORD`, `reject ap_x WORD ap_y WORD`, `reject ap_x: reason`, `批准 ap_x WORD`,
+    `拒绝 ap_x：原因`.
     """
     if len(text) > REPLY_CHARS or _INDENTED.match(text):
         return None

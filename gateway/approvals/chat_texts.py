@@ -1,4 +1,4 @@
-"""What a client is told of approvals that its run waits for: as text, and as facts beside it."""
+"""The messages to a client about approvals that its run waits for: as text, and as facts beside it."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from gateway.contracts.store import Json
 
 
 def shown(approval: Approval) -> texts.Shown:
-    """An approval as texts show it."""
+    """Return an approval as texts show it."""
     arguments = orjson.loads(approval.arguments)
     return texts.Shown(
         id=approval.id,
@@ -25,7 +25,10 @@ def shown(approval: Approval) -> texts.Shown:
 
 
 def turn_text(pending: Sequence[Approval], *, language: Language, answering: texts.Answering = texts.REPLIES) -> str:
-    """Returns the question of a run that waits: what will run, why it is held, how to answer; the same each time."""
+    """Return the question of a run that waits: the calls, the reason for each, and how to answer.
+
+    It is the same each time.
+    """
     return texts.turn_text(
         [shown(approval) for approval in pending],
         public_url=None,  # there is no page to link to
@@ -37,7 +40,7 @@ def turn_text(pending: Sequence[Approval], *, language: Language, answering: tex
 
 
 def still_pending_text(pending: Sequence[Approval], decided: Sequence[str], *, language: Language, now_s: float) -> str:
-    """The answer to a decision on a part of a group."""
+    """Return the answer to a decision on a part of a group."""
     return texts.still_pending_text(
         [shown(approval) for approval in pending],
         decided=decided,
@@ -51,7 +54,7 @@ def still_pending_text(pending: Sequence[Approval], decided: Sequence[str], *, l
 def undecided_text(
     pending: Sequence[Approval], *, language: Language, now_s: float, answering: texts.Answering = texts.REPLIES
 ) -> str:
-    """The answer to a message that names these and decides nothing."""
+    """Return the answer to a message that names these approvals and decides nothing."""
     return texts.undecided_text(
         [shown(approval) for approval in pending],
         public_url=None,  # there is no page to link to
@@ -63,12 +66,12 @@ def undecided_text(
 
 
 def waiting(run_id: str, pending: Sequence[Approval]) -> Json:
-    """What stands beside the text of a turn that waits."""
+    """Return the facts beside the text of a turn that waits."""
     approvals = [approval_view(approval) for approval in pending]
     return {"run_id": run_id, "status": "awaiting_approval", "approvals": approvals}
 
 
 def asking_run(context: Json) -> str | None:
-    """Returns the id of the run whose question a turn ends with, from what stands beside its text; None: none."""
+    """Return the id of the run whose question a turn ends with, from the facts beside its text, or None."""
     run_id: str | None = context["run_id"] if context.get("status") == "awaiting_approval" else None
     return run_id

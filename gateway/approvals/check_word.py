@@ -1,9 +1,9 @@
 """The check word of an approval: it binds a decision in a chat to the call that the gateway showed there.
 
-1. The word is an HMAC over the approval's id and the hash of the call, under a secret of that approval, so nobody can
-   compute it from what a chat shows, and the word of another call never fits.
-2. A model never sees a word: `masked` takes ids and words out of everything that goes to a model. A model that has read
-   the whole conversation can repeat a text of the gateway, but not with an id and a word that decide anything.
+1. The word is an HMAC over the approval's id and the hash of the call, under a secret of that approval. So it cannot be
+   computed from the text of a chat, and the word of another call never fits.
+2. A model never sees a word: `masked` takes ids and words out of all requests to a model. A model that has read the
+   whole conversation can repeat a text of the gateway, but not with an id and a word that decide anything.
 """
 
 import base64
@@ -32,17 +32,17 @@ _MASKED = rb"_\g<id>(not shown to models)"
 
 
 def new_approval_id() -> str:
-    """Returns `ap_` and 128 random bits as 26 characters of lower-case base32."""
+    """Return `ap_` and 128 random bits as 26 characters of lower-case base32."""
     return "ap_" + base64.b32encode(secrets.token_bytes(16)).decode().rstrip("=").lower()
 
 
 def new_secret() -> str:
-    """Returns 128 random bits in hex, for one approval."""
+    """Return 128 random bits in hex, for one approval."""
     return secrets.token_hex(16)
 
 
 def check_word(secret: str, approval_id: str, call_sha256: str) -> str:
-    """Returns the check word of an approval; `call_sha256` is the hash (hex) of tool and canonical arguments."""
+    """Return the check word of an approval; `call_sha256` is the hash (hex) of tool and canonical arguments."""
     digest = hmac.digest(secret.encode(), f"{approval_id} {call_sha256}".encode(), hashlib.sha256)
     number = int.from_bytes(digest)
     letters = []
@@ -53,10 +53,10 @@ def check_word(secret: str, approval_id: str, call_sha256: str) -> str:
 
 
 def is_word_of(word: str, expected: str) -> bool:
-    """Returns whether a person typed the expected word, in whichever case."""
+    """Return whether a person typed the expected word, in upper or lower case."""
     return hmac.compare_digest(word.upper().encode(), expected.encode())
 
 
 def masked(content: bytes) -> bytes:
-    """Returns the JSON of a request with each approval's id cut short and the word behind it taken out."""
+    """Return the JSON of a request with each approval's id cut short and the word behind it taken out."""
     return _SHOWN_IN_JSON.sub(_MASKED, content)

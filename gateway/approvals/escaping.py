@@ -1,10 +1,10 @@
-"""How a call is shown to the person who decides on it: what is read is exactly what runs.
+"""The display of a call for the person who decides on it: the text shown is exactly the call that runs.
 
-Rule 1: everything that does not show is written out. Control, invisible, bidirectional, private, unassigned and blank
-characters, and marks that could change the character before them, become `\\u{200b}`, `\\n`, `\\t` or `\\r`.
+Rule 1: all characters that do not show are written out. Control, invisible, bidirectional, private, unassigned and
+blank characters, and marks that could change the character before them, become `\\u{200b}`, `\\n`, `\\t` or `\\r`.
 Rule 2: nothing is padded away. More than 8 of the same in a row are counted: `\\{500 spaces}`, `\\{9 times u{200b}}`.
-Rule 3: nothing is left out without saying how much: `\\{1234 more characters, SHA-256 ...}`.
-Rule 4: it can be read back. A backslash of the text itself is doubled, or is that of a JSON string.
+Rule 3: nothing is left out without a note of its length: `\\{1234 more characters, SHA-256 ...}`.
+Rule 4: the text can be read back. A backslash of the text itself is doubled, or is that of a JSON string.
 """
 
 import hashlib
@@ -52,7 +52,7 @@ _NAME = re.compile(rf"[A-Za-z_][A-Za-z0-9_.-]{{0,{NAME_CHARS - 1}}}")
 _ODD_BACKSLASH = re.compile(r"(?<!\\)\\(?:\\\\)*\Z")
 _BACKTICKS = re.compile("`+")
 
-#: What is looked at for remarks: no escapes, whose letters are not the text's.
+#: Escapes are ignored for remarks: their letters are not the text's.
 _JSON_ESCAPE = re.compile(r"\\(?:u[0-9a-f]{4}|.)", re.DOTALL)
 _WORD = re.compile(r"[\w.@-]+")
 #: Mixed with any other script in ordinary text, without spaces.
@@ -90,23 +90,23 @@ _REMARKS: Mapping[Language, tuple[str, str, str, str, str]] = {
 
 
 def shown(text: str, limit: int | None = None) -> str:
-    """`text` on one line; at most `limit` of its characters, and how many follow."""
+    """Return `text` on one line: at most `limit` of its characters, and the number of those that follow."""
     head = text if limit is None else text[:limit]
     return _TEXT.sub(_unseen, head) + _rest(text, len(head))
 
 
 def shown_json(value: Any, limit: int | None = None) -> str:
-    """The canonical JSON of a value on one line; at most `limit` characters of it, and how many follow."""
+    """Return a value's canonical JSON on one line: at most `limit` characters, and the number of those that follow."""
     return _shown_json(canonical(value), limit)
 
 
 def shown_name(name: str) -> str:
-    """The name of a tool or an argument: as it is where it is a plain one, else as a JSON string."""
+    """Return the name of a tool or an argument: as it is if it is a plain one, else as a JSON string."""
     return name if _NAME.fullmatch(name) else shown_json(name, NAME_CHARS)
 
 
 def shown_arguments(arguments: Mapping[str, Any], *, language: Language = "en", whole: bool = False) -> str:
-    """One line `name: value` for each argument in canonical order, the value as JSON; `whole`: all of it.
+    """Return one line `name: value` for each argument in canonical order, the value as JSON; `whole`: all of it.
 
     Lines that begin with `!` are remarks: an argument's line never does.
     """
@@ -126,13 +126,13 @@ def shown_arguments(arguments: Mapping[str, Any], *, language: Language = "en", 
 
 
 def fenced(text: str) -> str:
-    """`text` as a block of code in Markdown, which nothing in it can end."""
+    """Return `text` as a block of code in Markdown that no character in it can end."""
     fence = "`" * max(3, _longest_run(text) + 1)
     return f"{fence}text\n{text}\n{fence}"
 
 
 def code(text: str) -> str:
-    """`text`, which is one line, as code within a line of Markdown."""
+    """Return `text`, which is one line, as code within a line of Markdown."""
     ticks = "`" * (_longest_run(text) + 1)
     pad = " " if not text or text[0] in " `" or text[-1] in " `" else ""
     return f"{ticks}{pad}{text}{pad}{ticks}"
@@ -168,7 +168,7 @@ def _unseen_in_json(match: re.Match[str]) -> str:
 
 
 def _unseen(match: re.Match[str]) -> str:
-    """A run of characters that may not show, or of too many spaces; only those that do are left as they are."""
+    """Escape a run of characters that may not show, or of too many spaces. Visible characters stay."""
     if match[0][0] == " ":
         return _repeated(" ", len(match[0]))
     before = match.string[match.start() - 1] if match.start() else ""
@@ -192,7 +192,7 @@ def _unseen(match: re.Match[str]) -> str:
 
 @lru_cache(maxsize=4096)
 def _spelling(character: str) -> str:
-    """The character, or the escape of one that does not show."""
+    """Return the character, or the escape of one that does not show."""
     if character in _SHORT:
         return _SHORT[character]
     if (
@@ -215,7 +215,7 @@ def _repeated(escape: str, n: int) -> str:
 
 
 def _remarks(text: str, *, language: Language) -> Iterator[str]:
-    """What a reader of this piece of JSON would not see by looking."""
+    """Yield remarks on things that a reader of this piece of JSON would not see by looking."""
     if text.isascii():
         return
     _, _, scripts, doubles, right_to_left = _REMARKS[language]
@@ -234,7 +234,7 @@ def _remarks(text: str, *, language: Language) -> Iterator[str]:
 
 
 def _words_of_several_scripts(text: str) -> Iterator[str]:
-    """Each word or host, and its scripts."""
+    """Yield each word or host of several scripts, with its scripts."""
     for word in _WORD.finditer(text):
         if not word[0].isascii():
             found = sorted({name for character in set(word[0]) for name in _scripts(character)})
@@ -244,7 +244,10 @@ def _words_of_several_scripts(text: str) -> Iterator[str]:
 
 @lru_cache(maxsize=4096)
 def _scripts(character: str) -> tuple[str, ...]:
-    """The script of a letter, by the first word of its name; two where it is another form of an ASCII letter."""
+    """Return the script of a letter, by the first word of its name.
+
+    Another form of an ASCII letter has two scripts.
+    """
     if not character.isalpha():
         return ()
     if character.isascii():
@@ -261,7 +264,7 @@ def _in_ascii(text: str) -> str:
 
 
 def _shares(lengths: Sequence[int]) -> list[int]:
-    """How much of each value is shown: short ones whole, and the long ones share what is left."""
+    """Return the number of characters shown of each value. Short values are whole; long ones share the rest."""
     shares = [0] * len(lengths)
     room = ARGUMENTS_CHARS
     by_length = sorted(range(len(lengths)), key=lengths.__getitem__)

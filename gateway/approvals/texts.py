@@ -1,7 +1,7 @@
-"""What a person reads about approvals, in English or Chinese: what will run exactly, why it waits, how to answer.
+"""The texts that a person reads about approvals, in English or Chinese: the exact call, its reason, how to answer.
 
-Whatever a model or a tool wrote stands in code blocks or code spans, escaped (gateway/approvals/escaping.py): it cannot
-end them, and nothing in it can hide.
+Text of a model or a tool stands in code blocks or code spans, escaped (gateway/approvals/escaping.py). It cannot end
+them, and no character in it can hide.
 """
 
 import re
@@ -19,15 +19,15 @@ LANGUAGE_CHARS: Final = 2000
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
 #: A word of letters, or one character of Japanese or Korean.
 _OTHER = re.compile("[\u3041-\u30ff\uac00-\ud7a3]|[^\\W\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]+")
-#: The last second that datetime knows.
+#: The last second that datetime can write.
 _LAST_S: Final = 253402300799.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """One approval as it is shown; `reason` says why it is held, `rule` names what held it.
+    """One approval as it is shown; `reason` is the reason why it is held, `rule` names the rule that held it.
 
-    `word` is its check word, "" where the text asks for no answer.
+    `word` is its check word, "" where the text needs no answer.
     """
 
     id: str
@@ -40,10 +40,10 @@ class Shown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answering:
-    """How whoever reads a question can answer it.
+    """The ways in which the reader of a question can answer it.
 
     `held_s`: the answer stays open for so long, and its program sends nothing meanwhile. `may_decide`: false for a
-    reader whose key may not; `deciders` are the names of the keys that may, in this tenant.
+    reader whose key may not decide. `deciders` are the names of the keys that may, in this tenant.
     """
 
     held_s: float | None = None
@@ -57,19 +57,22 @@ REPLIES: Final = Answering()
 
 
 def language_of(text: str) -> Language:
-    """Chinese where Han characters, two to a word, are no fewer than other words."""
+    """Return Chinese if Han characters, two to a word, are no fewer than other words; else English."""
     text = text[:LANGUAGE_CHARS]
     han = sum(1 for _ in _HAN.finditer(text))
     return "zh" if han and han >= 2 * sum(1 for _ in _OTHER.finditer(text)) else "en"
 
 
 def approval_link(public_url: str, ids: Sequence[str]) -> str:
-    """Where these are decided in a browser. The ids stand in the fragment: no access log and no Referer has them."""
+    """Return the address where these are decided in a browser.
+
+    The ids stand in the fragment: no access log and no Referer has them.
+    """
     return f"{public_url.rstrip('/')}/console#{','.join(ids)}"
 
 
 def utc(time_s: float) -> datetime:
-    """The time, or the first or last one that can be written."""
+    """Return the time, or the first or last one that can be written."""
     return datetime.fromtimestamp(min(max(time_s, 0.0), _LAST_S), UTC)
 
 
@@ -85,7 +88,10 @@ def turn_text(
     language: Language = "en",
     answering: Answering = REPLIES,
 ) -> str:
-    """Returns the question of a run that waits for these: what will run, why it is held, until when, how to answer."""
+    """Return the question of a run that waits for these approvals.
+
+    It names the calls, the reason for each, the time limit, and how to answer.
+    """
     many = len(approvals) > 1
     if language == "zh":
         lead = f"以下 {len(approvals)} 个调用需要您批准，均尚未执行：" if many else "以下调用需要您批准，尚未执行："
@@ -99,7 +105,7 @@ def turn_text(
 
 
 def still_undecided_text(*, may_decide: bool = True, language: Language = "en") -> str:
-    """Returns what ends a held answer whose question stands in it already."""
+    """Return the end of a held answer that already contains its question."""
     if language == "zh":
         then = "现在可以回复以上其中一行，或在别处决定。" if may_decide else "作出决定后请重复您的请求。"
         return f"尚未有人作出决定，因此本条回答到此结束。调用仍在等待：{then}"
@@ -108,7 +114,10 @@ def still_undecided_text(*, may_decide: bool = True, language: Language = "en") 
 
 
 def waiting_already_text(tools: Sequence[str], *, language: Language = "en") -> str:
-    """Returns what goes before the question of another run that waits for the same call; `tools`: not asked for."""
+    """Return the text before the question of another run that waits for the same call.
+
+    `tools` are the tools of calls for which no approval was requested.
+    """
     names = ", ".join(map(_name, tools))
     if language == "zh":
         rest = f"本次回答中的其他调用（{names}）没有提出：作出决定后请再次提出。" if tools else ""
@@ -118,7 +127,10 @@ def waiting_already_text(tools: Sequence[str], *, language: Language = "en") -> 
 
 
 def meanwhile_text(answer: str, *, language: Language = "en") -> str:
-    """Returns what begins the first answer after a decision elsewhere: `answer` is what came of the question."""
+    """Return the beginning of the first answer after a decision elsewhere.
+
+    `answer` is the answer that followed the question.
+    """
     lead = (
         "在此期间已有决定。对前一个问题的回答：" if language == "zh" else "It was decided meanwhile. What came of it:"
     )
@@ -134,7 +146,7 @@ def still_pending_text(
     now_s: float,
     language: Language = "en",
 ) -> str:
-    """The answer to a decision on a part of a group: the others are still waited for."""
+    """Return the answer to a decision on a part of a group: the run still waits for the others."""
     ids = ", ".join(code(shown_name(approval_id)) for approval_id in decided)
     if language == "zh":
         lead = f"已记录对 {ids} 的决定。运行仍在等待以下 {len(pending)} 个调用的决定："
@@ -152,7 +164,10 @@ def undecided_text(
     language: Language = "en",
     answering: Answering = REPLIES,
 ) -> str:
-    """The answer to a message that names what waits and is no decision on it, or has no check word that fits."""
+    """Return the answer to a message that names pending approvals and decides nothing.
+
+    The message is no decision on them, or has no check word that fits.
+    """
     many = len(pending) > 1
     if not answering.may_decide:
         lead = "您的消息没有作出任何决定。" if language == "zh" else "Your message decided nothing. "
@@ -194,7 +209,10 @@ def _asking(
 
 
 def _elsewhere(ids: Sequence[str], until: str, language: Language, answering: Answering) -> list[str]:
-    """Says who decides where: for a reader who may not, or who cannot send anything while the answer is open."""
+    """Return the lines that name the other places to decide, and the keys that may.
+
+    They are for a reader who may not decide, or who cannot send anything while the answer is open.
+    """
     commands = [fenced(f"gateway approvals {verb} {' '.join(ids)}") for verb in ("approve", "reject")]
     # No JSON stands here: libraries that want an object take the first one that an answer holds.
     request, key, value = code(f"POST /context/approvals/{ids[0]}"), code("decision"), code("approve")
@@ -224,7 +242,10 @@ def _elsewhere(ids: Sequence[str], until: str, language: Language, answering: An
 
 
 def _call(approval: Shown, number: int, language: Language) -> str:
-    """One call: the tool, its arguments, why it is held. Lines of arguments are indented, so none can pass for ours."""
+    """Return one call: the tool, its arguments, and the reason why it is held.
+
+    Lines of arguments are indented, so none can pass for the gateway's own.
+    """
     tool = shown_name(approval.tool)
     lines = [f"{number}. {tool} ({approval.id})" if number else tool]
     lines += ["  " + line for line in shown_arguments(approval.arguments, language=language).split("\n")]
@@ -260,14 +281,14 @@ def _how(approvals: Sequence[Shown], until: str, language: Language, *, held: bo
 
 
 def _until(expires_s: float, now_s: float, language: Language) -> str:
-    """The time, and how far away it is: not everybody reads UTC."""
+    """Return the time, and the time left until then: not everybody reads UTC."""
     amount = _amount(max(0.0, min(expires_s, _LAST_S) - now_s), language)
     at = f"{utc(expires_s):%Y-%m-%d %H:%M:%S} UTC"
     return f" {at}（{amount}后）" if language == "zh" else f"{at} ({amount} from now)"
 
 
 def _amount(left: float, language: Language) -> str:
-    """Returns the time in its largest unit of which there are two at least."""
+    """Return the time in its largest unit that gives at least two."""
     amount, english, chinese = next(
         (int((left + 0.5) // unit), english, chinese)
         for limit, unit, english, chinese in (
@@ -285,14 +306,14 @@ def _amount(left: float, language: Language) -> str:
 
 
 def unasked_text(*, language: Language = "en") -> str:
-    """Returns what begins the answer to a user who does not want to be asked before each call any more."""
+    """Return the beginning of the answer to a user who no longer wants to be asked before each call."""
     if language == "zh":
         return "从现在起，本对话中的调用只在安全门要求时才会询问您。\n\n"
     return "From now on calls of this conversation ask you only where the gate does.\n\n"
 
 
 def not_unasked_text(ask_id: str, *, language: Language = "en") -> str:
-    """Returns the same for one whose key may not take that back."""
+    """Return the same for a user whose key may not take that back."""
     command, scope = code(f"gateway approvals revoke {ask_id}"), code("approve")
     if language == "zh":
         return f"本对话中的每个调用仍会询问：您的密钥没有权限 {scope}，不能撤回。有权限的人可以用 {command}。\n\n"
@@ -303,7 +324,7 @@ def not_unasked_text(ask_id: str, *, language: Language = "en") -> str:
 
 
 def rejected_text(tool: str, comment: str | None, *, ran_before: int = 0, language: Language = "en") -> str:
-    """`ran_before`: how many calls of the same run had run by then."""
+    """Return the answer after a rejection. `ran_before`: how many calls of the same run had run by then."""
     reason = code(shown(comment, REASON_CHARS)) if comment else ""
     if language == "zh":
         because = f"，原因：{reason}" if reason else ""
@@ -313,7 +334,7 @@ def rejected_text(tool: str, comment: str | None, *, ran_before: int = 0, langua
 
 
 def expired_text(tool: str, *, ran_before: int = 0, language: Language = "en") -> str:
-    """Nobody decided in time."""
+    """Return the answer after an approval that expired undecided."""
     if language == "zh":
         return f"{_name(tool)} 的批准请求已过期，无人作出决定。{_nothing(ran_before, language)}如仍需要，请重新提出。"
     nothing = _nothing(ran_before, language)
@@ -321,14 +342,14 @@ def expired_text(tool: str, *, ran_before: int = 0, language: Language = "en") -
 
 
 def cancelled_text(tool: str, *, ran_before: int = 0, language: Language = "en") -> str:
-    """The run was cancelled while it waited."""
+    """Return the answer of a run that was cancelled while it waited."""
     if language == "zh":
         return f"{_name(tool)} 的批准请求已随运行一起取消。{_nothing(ran_before, language)}"
     return f"The call of {_name(tool)} was cancelled together with its run. {_nothing(ran_before, language)}"
 
 
 def refused_here_text(approval: Shown, *, ran_before: int = 0, language: Language = "en") -> str:
-    """The call needs a person, and this request or the operator says that nobody is asked."""
+    """Return the answer if the call needs a person, but this request or the operator forbids to ask one."""
     call = _call(approval, 0, language)
     if language == "zh":
         return f"以下调用需要人工批准，而此处不会询问任何人，因此被拒绝：\n\n{call}\n\n{_nothing(ran_before, language)}"
@@ -337,14 +358,14 @@ def refused_here_text(approval: Shown, *, ran_before: int = 0, language: Languag
 
 
 def resumed_elsewhere_text(run_id: str, *, language: Language = "en") -> str:
-    """The answer to an approval of a run that another client waits for."""
+    """Return the answer to an approval of a run that another client waits for."""
     if language == "zh":
         return f"已批准。运行 {_name(run_id)} 将在等待它的地方继续，结果也会出现在那里。"
     return f"Approved. The run {_name(run_id)} goes on where it is waited for; its answer appears there."
 
 
 def unknown_text(tool: str, *, run_id: str, step: int, language: Language = "en") -> str:
-    """A call was started, and nobody knows what became of it: a person must look."""
+    """Return the answer about a call with an unknown outcome: a person must look."""
     request = code(f"POST /context/runs/{run_id}/resume")
     body = code(f'{{"step": {step}, "as": "done"}}')
     if language == "zh":

@@ -1,7 +1,7 @@
 """Notices of approvals to the operator's own endpoint: the body, and its signature by the Standard Webhooks scheme.
 
 https://github.com/standard-webhooks/standard-webhooks: HMAC-SHA256 over `id.timestamp.body`. A notice that is sent
-again keeps its id, and gets a timestamp and a signature of its own.
+again has the same id, and gets a timestamp and a signature of its own.
 """
 
 import base64
@@ -20,7 +20,7 @@ _PREFIX: Final = "whsec_"
 
 
 def webhook_key(secret: str) -> bytes:
-    """The key that a secret stands for: base64 behind `whsec_`, else the text itself. Raises ValueError."""
+    """Return the key that a secret stands for: base64 behind `whsec_`, else the text itself. Raises ValueError."""
     if not secret:
         raise ValueError("the webhook secret is empty: set 24 random bytes or more, as whsec_ and base64")
     # The texts never repeat what was given: it is a secret.
@@ -38,7 +38,7 @@ def webhook_key(secret: str) -> bytes:
 
 
 def webhook_headers(body: bytes, *, message_id: str, key: bytes, now_s: float) -> Mapping[str, str]:
-    """The header lines of one attempt to deliver `body`."""
+    """Return the header lines of one attempt to deliver `body`."""
     timestamp = str(int(now_s))
     signed = f"{message_id}.{timestamp}.".encode() + body
     signature = base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
@@ -53,9 +53,9 @@ def webhook_headers(body: bytes, *, message_id: str, key: bytes, now_s: float) -
 def approval_notice(
     approval: Shown, *, run_id: str, sha256: str, expires_s: float, now_s: float, link: str | None
 ) -> bytes:
-    """The body of a notice: `{"type", "timestamp", "data"}`. Arguments are as a person is shown them.
+    """Return the body of a notice: `{"type", "timestamp", "data"}`. Arguments are written as a person sees them.
 
-    `sha256` is the hash of the call, to be stated with the decision; `link` where it can be decided.
+    `sha256` is the hash of the call, to be stated with the decision; `link` is the page where it can be decided.
     """
     return orjson.dumps(
         {

@@ -1,9 +1,9 @@
-"""Tells the operator's webhooks of new approvals; one worker does, for all gateways on its store.
+"""Notices of new approvals to the operator's webhooks. One worker sends them, for all gateways on its store.
 
-1. Nobody waits for a notice: what is heard is only written down here, and sent by tasks of their own.
-2. A notice is sent again until it arrives, its approval is decided, or its attempts are over; always with the id of the
-   approval as `webhook-id`, by which the receiver knows it again.
-   The worker that has the duty tells what is pending once it gets it: another one may have told of it already.
+1. No run waits for a notice: an event only starts a task, and that task sends the notice.
+2. A notice is sent again until it arrives, its approval is decided, or its attempts are over. Its `webhook-id` is
+   always the id of the approval, so that the receiver recognises it. The worker with the duty sends all pending
+   approvals once it gets the duty: another worker may have sent them already.
 3. Logs name a webhook by its place in the configuration: its URL is a secret.
 """
 
@@ -35,16 +35,16 @@ RESOLVED: Final = "approval.resolved"
 JITTER: Final = 0.2
 #: Of one webhook: notices that are not through, and requests at once.
 WAITING, AT_ONCE = 1000, 4
-#: Events of one query while looking for what was asked before.
+#: Events of one query while looking for earlier approvals.
 BATCH = 500
 GONE = 410
-#: One worker has the duty; another one gets it once that has not been heard of for so long, or gave it back.
+#: One worker has the duty. Another one gets it if the first has not renewed it for so long, or gave it back.
 DUTY, DUTY_S, DUTY_LOOK_S = "notices", 15.0, 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How long an answer may take, the pauses between attempts, and behind a failure of the store.
+    """The time limit of an answer, and the pauses between attempts and behind a failure of the store.
 
     By default eight attempts in more than ten minutes.
     """
@@ -60,7 +60,7 @@ PATIENCE: Final = RetryPolicy()
 
 @dataclass(frozen=True, slots=True)
 class WebhookEvent:
-    """What a webhook is told: the same bytes each time."""
+    """The notice for a webhook: the same bytes each time."""
 
     approval_id: str
     tenant: str
@@ -86,13 +86,13 @@ class Webhook:
         task.add_done_callback(lambda _: self.waiting.pop(event.approval_id))
 
     def headers(self, event: WebhookEvent, *, now_s: float) -> Mapping[str, str]:
-        """Of an attempt at this time."""
+        """Return the headers of an attempt at this time."""
         headers = webhook_headers(event.body, message_id=event.approval_id, key=self._key or b"", now_s=now_s)
         return {name: value for name, value in headers.items() if self._key or name != "webhook-signature"}
 
 
 def webhooks_of(notify: Sequence[Notify]) -> list[Webhook]:
-    """Raises ConfigError for secrets that cannot sign, all at once."""
+    """Return the configured webhooks. Raises ConfigError for secrets that cannot sign, all at once."""
     webhooks: list[Webhook] = []
     problems: list[Problem] = []
     for i, entry in enumerate(notify):
@@ -139,13 +139,13 @@ class Webhooks:
         self._on_duty = False
 
     async def start(self) -> None:
-        """From now on each new approval is told, and those that wait already, unless another worker does that."""
+        """Start to send notices of new and pending approvals, unless another worker does that."""
         if self._webhooks:
             await self._look()
             self._serving = asyncio.get_running_loop().create_task(self._serve())
 
     async def close(self) -> None:
-        """Nobody is told anything any more; whoever has the duty next tells what is pending. Idempotent."""
+        """Stop all notices. The next worker with the duty sends those of pending approvals. Idempotent."""
         if self._serving is not None:
             self._serving.cancel()
             await asyncio.wait({self._serving})
@@ -154,7 +154,7 @@ class Webhooks:
             await self._session.close()
 
     async def _serve(self) -> None:
-        """Looks after the duty, and gives it back at the end."""
+        """Check the duty again and again, and give it back at the end."""
         try:
             while True:
                 await asyncio.sleep(self._patience.duty_s)
@@ -180,9 +180,9 @@ class Webhooks:
         return await self._store.take_duty(DUTY, owner=self._owner, now_s=now_s, until_s=now_s + for_s)
 
     async def _begin(self) -> None:
-        """Raises StoreError."""
+        """Start to listen and to catch up. Raises StoreError."""
         await self._stack.enter_async_context(self._feed.listening(self._heard))
-        # From behind the start of listening: an approval is told twice rather than not at all.
+        # From behind the start of listening: an approval is sent twice rather than not at all.
         last = await self._store.last_event()
         self._catching_up = asyncio.get_running_loop().create_task(self._catch_up(last))
 
@@ -201,11 +201,11 @@ class Webhooks:
             return
         try:
             self._tell(_notice(orjson.loads(event.data), tenant=event.tenant, public_url=self._public_url))
-        except Exception:  # it would end the tail, on which runs wait
+        except Exception:  # it would end the event feed, on which runs wait
             log.exception("nobody is told of an approval of run %s", event.run_id)
 
     def _tell(self, event: WebhookEvent) -> None:
-        """Each webhook once at a time."""
+        """Start a delivery to each webhook that has none of this approval under way."""
         for webhook in self._webhooks:
             if event.approval_id in webhook.waiting:
                 continue
@@ -215,7 +215,7 @@ class Webhooks:
             webhook.begin(event, self._deliver(webhook, event))
 
     async def _catch_up(self, last: int) -> None:
-        """Tells of what is pending since before there was anybody to hear of it."""
+        """Send notices of approvals that were pending before this worker began to listen."""
         while True:
             try:
                 asked = await self._asked_before(last)
@@ -229,7 +229,7 @@ class Webhooks:
                 await asyncio.sleep(self._patience.store_s)
 
     async def _asked_before(self, last: int) -> Mapping[str, str]:
-        """Approvals that were asked for and not decided by the event `last`, and their tenants."""
+        """Return the approvals that were requested and not decided by the event `last`, and their tenants."""
         found: dict[str, str] = {}
         seen = 0
         while seen < last and (events := await self._store.events(after=seen, limit=BATCH)):
@@ -264,11 +264,11 @@ class Webhooks:
         try:
             approval = await self._store.approval(event.approval_id, tenant=event.tenant)
         except StoreError:
-            return True  # rather told once too often
+            return True  # rather sent once too often
         return approval is not None and approval.state == "pending"
 
     async def _post(self, webhook: Webhook, event: WebhookEvent) -> tuple[int, str]:
-        """The status, 0 where there was none, and how to say it."""
+        """Send one attempt. Return the status, 0 if there was none, and a text for the log."""
         headers = webhook.headers(event, now_s=self._clock.time())
         try:
             async with self._http().post(
@@ -292,7 +292,7 @@ class Webhooks:
         return self._session
 
     def _ended(self, webhook: Webhook, event: WebhookEvent, outcome: str, *, why: str) -> None:
-        """Without having arrived."""
+        """Count and log a notice that ended without having arrived."""
         self._counters.count("notices", outcome=outcome)
         if outcome == "obsolete":
             log.info("%s was not told of %s before it was decided (%s)", webhook.place, event.approval_id, why)
@@ -301,7 +301,10 @@ class Webhooks:
 
 
 def _notice(view: Json, *, tenant: str, public_url: str | None) -> WebhookEvent:
-    """Of an approval as `approval_view` shows it; its time is that of the question, so that it is always the same."""
+    """Return the notice of an approval as `approval_view` shows it.
+
+    Its time is that of the question, so that it is always the same.
+    """
     approval_id = str(view["id"])
     approval = Shown(
         id=approval_id, tool=view["tool"], arguments=view["arguments"], reason=view["reason"], rule=view["rule"]
