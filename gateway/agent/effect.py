@@ -110,7 +110,7 @@ class Effects:
             raise
 
     async def _stop(self, number: int, work: "asyncio.Task[CallOutcome]", *, grace_s: float, idempotent: bool) -> None:
-        """End a call, and write down what is certain about its outcome."""
+        """End a call, and write down its outcome if that is certain."""
         if grace_s:
             await asyncio.wait({work}, timeout=grace_s)
         ended = work.done()

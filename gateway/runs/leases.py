@@ -28,7 +28,7 @@ LOOK_S, AT_ONCE = LEASE_S / 4, 20
 PAUSE_S, BUSY_S, UNDER_WAY = 0.02, 0.02, 500
 #: Unix time that gains so much on the monotonic clock has leapt: it was set, or the machine slept.
 LEAP_S = 1.0
-#: Ends of runs that are stored here while the store takes none. A person is asked about the oldest instead.
+#: Ends of runs that are queued here while the store takes none. A person is asked about the oldest instead.
 OWED = 1000
 #: States of runs that go on by themselves.
 TAKEN_UP: tuple[RunState, ...] = ("running", "awaiting_approval")
@@ -133,7 +133,7 @@ class Leases:
         return list(runs)
 
     def _is_patient(self, now_s: float) -> bool:
-        """Return whether leases may still be renewed after a leap of the clock.
+        """Return whether to wait for renewals because the clock has leapt.
 
         All leases look old then: live workers get the time of one lease to renew theirs.
         """

@@ -31,7 +31,7 @@ KEPT, KEPT_BYTES = 1000, 64 << 20
 #: effect from here on. CALLS: a model call begins. The value is a function that drops the call; None: the call is over.
 #: After a drop the run emits CALLS again before anything else. It is held there until a client is back, and the chunks
 #: of the dropped call are forgotten. WAITS: whether the run waits for a person. It needs no client for that: when the
-#: client leaves, the run waits in the store. PARKED: the turn ends here, the run does not. Only the store has its state.
+#: client leaves, the run waits in the store. PARKED: the turn ends here, but not the run. Only the store has its state.
 #: The value is the id of the run whose question the turn ends with, or None. ANSWERS: the model's server has accepted
 #: the request.
 RECORDED, EFFECTS, CALLS, WAITS, PARKED, ANSWERS = "recorded", "effects", "calls", "waits", "parked", "answers"

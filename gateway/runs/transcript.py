@@ -165,7 +165,7 @@ class Transcript:
         self._settled = len(self.chunks), self._chars, self._lines
 
     def forget(self) -> None:
-        """Take back the chunks since `settle`: no client may have read them."""
+        """Remove the chunks since `settle`. Call it only while no client reads."""
         count, self._chars, self._lines = self._settled
         del self.chunks[count:]
 
