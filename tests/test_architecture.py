@@ -240,6 +240,19 @@ def test_every_module_has_a_docstring() -> None:
     assert [name(path) for path in FILES if not ast.get_docstring(tree(path))] == []
 
 
+def test_docstrings_name_their_subject() -> None:
+    """None begins with a relative clause; ruff (D401) looks after the verbs of functions."""
+    riddle = re.compile(r"(?:What|Who|Whoever|Nobody|Which|Those|Whether|How|Where)\b")
+    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    found = [
+        f"{name(path)}: {text}"
+        for path in FILES
+        for node in ast.walk(tree(path))
+        if isinstance(node, kinds) and (text := ast.get_docstring(node)) and riddle.match(text)
+    ]
+    assert found == []
+
+
 def test_aiohttp_web_stays_at_the_border() -> None:
     """Only the client's side, the demo model and the composition root know aiohttp's server."""
     inside = [path for path in FILES if not name(path).startswith(MAY_IMPORT_WEB)]
