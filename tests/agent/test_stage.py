@@ -1,7 +1,7 @@
 """The stage of the agent loop, attacked: stores that fail, processes that lose a run, people who race."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -83,12 +83,6 @@ def risky(x: int = 1, **facts: bool) -> str:
 
 def xs(bench: Bench) -> list[object]:
     return [asked.arguments["x"] for asked in bench.calls]
-
-
-async def until(reached: Callable[[], bool]) -> None:
-    async with asyncio.timeout(120):
-        while not reached():
-            await asyncio.sleep(0.002)
 
 
 async def until_asked(bench: Bench) -> None:

@@ -1,7 +1,6 @@
 """The pages of approvals and runs behind the real listener, on a real store, with keys of two tenants."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -217,10 +216,3 @@ def code_of(answer: tuple[int, Json]) -> tuple[int, str]:
 def going(**changes: object) -> Change:
     """The first change of a run that is under way."""
     return new(run(**changes))
-
-
-async def until(reached: Callable[[], bool]) -> None:
-    """Returns as soon as it is so."""
-    async with asyncio.timeout(120):
-        while not reached():
-            await asyncio.sleep(0.001)

@@ -1,13 +1,14 @@
 """The desk on a real store: who may decide, what a decision holds for, that there is one, and how it is waited for."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 import pytest
+from running import until
 
 from gateway.approvals.approvals import Approvals, Decision, approval_view
 from gateway.contracts.caller import Caller
@@ -138,12 +139,6 @@ async def refused(room: Room, wish: Decision, *, approval_id: str = "ap_1", call
     with pytest.raises(GatewayError) as error:
         await room.approvals.decide(approval_id, wish, caller=caller)
     return error.value
-
-
-async def until(reached: Callable[[], bool]) -> None:
-    async with asyncio.timeout(120):
-        while not reached():
-            await asyncio.sleep(0.002)
 
 
 # Asking.

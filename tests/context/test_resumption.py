@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from running import until
 
 from gateway.approvals.approvals import word_of
 from gateway.approvals.chat_replies import ChatDecision
@@ -127,12 +128,6 @@ async def _nothing() -> None:
 async def whole(run: LiveRun) -> list[Json]:
     await run.begun()
     return list(map(telling.whole, await run.transcript.whole()))
-
-
-async def until(reached: Callable[[], object]) -> None:
-    async with asyncio.timeout(120):
-        while not reached():
-            await asyncio.sleep(0.002)
 
 
 def context_of(told: list[Json]) -> Json:

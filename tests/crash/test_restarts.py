@@ -4,13 +4,12 @@ import asyncio
 import json
 import signal
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
 import aiohttp
 import pytest
-from running import Stopwatch
+from running import Stopwatch, until
 
 from gateway.testing import processes
 from gateway.testing.run import GatewayProcess
@@ -23,12 +22,6 @@ DRAIN_S, TOOL_GRACE_S, SOON_S = 1.0, 2.0, 5.0
 #: From the effect to the end of a call: longer than the drain, shorter than that and the grace of a tool.
 ENDS_S = 2.0
 RECOVERS_S = 30.0
-
-
-async def until(reached: Callable[[], object]) -> None:
-    async with asyncio.timeout(RECOVERS_S):
-        while not reached():
-            await asyncio.sleep(0.02)
 
 
 def run_of(folder: Path, name: str) -> Stored:

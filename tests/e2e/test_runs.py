@@ -273,9 +273,7 @@ async def test_no_credential_is_kept(tmp_path: Path) -> None:
         assert second.text == "Di is here."
         (approval,) = (await world.chat("Ed, too.", headers=headers)).asks
         assert (await world.decide(approval["id"], key="canary-of-the-gateway")).status == 200
-        async with asyncio.timeout(120):
-            while born(tmp_path) != ["Di", "Ed"]:
-                await asyncio.sleep(0.01)
+        await until(lambda: born(tmp_path) == ["Di", "Ed"])
         sent = [request.values(b"authorization") for request in world.model.upstream.requests]
         assert sent[:3] == [[b"Bearer canary-of-the-client"]] * 3
         assert not any(request.values(b"x-gateway-key") for request in world.model.upstream.requests)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from operating import told
+from running import until
 
 from gateway.cli.operator.approvals import decided
 from gateway.cli.operator.remote import Remote, RemoteError
@@ -349,9 +350,7 @@ async def test_a_client_that_leaves_behind_an_effect(tmp_path: Path, monkeypatch
     never = asyncio.Event()
     async with working(tmp_path, says("Ad", never)) as world:
         asking = asyncio.create_task(run(world, "report", {"legs": 4}))
-        async with asyncio.timeout(120):
-            while not world.model.asked:
-                await asyncio.sleep(0.01)
+        await until(lambda: world.model.asked)
         (there,) = (await world.get("/context/runs")).json["data"]
         asking.cancel()
         done = await world.run(there["id"], state="interrupted")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from running import key
+from running import key, until
 
 from gateway.agent.workflow_loop import RESULT_CHARS
 
@@ -584,9 +584,7 @@ async def test_the_same_idempotency_key_at_the_same_time(tmp_path: Path) -> None
     go = asyncio.Event()
     async with working(tmp_path, says("Ada", go, ".")) as world:
         both = [asyncio.create_task(run(world, "report", {"legs": 4}, Idempotency_Key="k")) for _ in range(2)]
-        async with asyncio.timeout(120):
-            while not world.model.asked:
-                await asyncio.sleep(0.01)
+        await until(lambda: world.model.asked)
         go.set()
         one, two = await asyncio.gather(*both)
         assert one.json["id"] == two.json["id"] and one.json["result"] == two.json["result"] == "# Pets\nAda."
@@ -598,9 +596,7 @@ async def test_a_client_that_leaves_a_run(tmp_path: Path) -> None:
     never = asyncio.Event()
     async with working(tmp_path, says("Ad", never)) as world:
         asking = asyncio.create_task(run(world, "summary", {"text": "x"}))
-        async with asyncio.timeout(120):
-            while not world.model.asked:
-                await asyncio.sleep(0.01)
+        await until(lambda: world.model.asked)
         (there,) = (await world.get("/context/runs")).json["data"]
         assert there["state"] == "running"
         asking.cancel()
@@ -613,9 +609,7 @@ async def test_a_run_is_cancelled(tmp_path: Path) -> None:
     never = asyncio.Event()
     async with working(tmp_path, says("Ad", never)) as world:
         asking = asyncio.create_task(run(world, "report", {"legs": 4}))
-        async with asyncio.timeout(120):
-            while not world.model.asked:
-                await asyncio.sleep(0.01)
+        await until(lambda: world.model.asked)
         (there,) = (await world.get("/context/runs")).json["data"]
         assert (await cancel(world, there["id"])).json["state"] == "cancelled"
         async with asyncio.timeout(120):
@@ -629,9 +623,7 @@ async def test_a_full_gateway_begins_no_run(tmp_path: Path) -> None:
     go = asyncio.Event()
     async with working(tmp_path, says("Ada", go, "."), limits={"concurrent": 1}) as world:
         asking = asyncio.create_task(run(world, "report", {"legs": 4}))
-        async with asyncio.timeout(120):
-            while not world.model.asked:
-                await asyncio.sleep(0.01)
+        await until(lambda: world.model.asked)
         full = await run(world, "echo", {"text": "x"})
         assert (full.status, full.error["code"]) == (503, "overloaded")
         go.set()

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aiohttp import WSMsgType, web
+from running import until
 
 from gateway.api.site import Handler, Route
 from gateway.config import Loaded, Settings, load
@@ -87,9 +88,7 @@ class Talking:
     async def until_empty(self, *, timeout_s: float = 120.0) -> None:
         """Returns as soon as nothing is open, held or counted."""
         listener = self.listener
-        async with asyncio.timeout(timeout_s):
-            while listener.connections or listener.websockets or listener.paused or listener.inflight:
-                await asyncio.sleep(0.002)
+        await until(lambda: not (listener.connections or listener.websockets or listener.paused or listener.inflight))
 
 
 @asynccontextmanager

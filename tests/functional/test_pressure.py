@@ -5,6 +5,7 @@ import hashlib
 import random
 
 import pytest
+from running import until
 
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import Peer
@@ -159,9 +160,7 @@ async def test_a_client_that_does_not_read_small_answers_is_held_back(target: by
         client_of(gateway, rcvbuf=4096) as client,
     ):
         async with meanwhile(client.send(request * (OFFERED_BYTES // len(request)), timeout_s=None)):
-            async with asyncio.timeout(120):
-                while not any(connection.blocked_since for connection in listener_of(gateway).connections):
-                    await asyncio.sleep(0.01)
+            await until(lambda: any(connection.blocked_since for connection in listener_of(gateway).connections))
             for _ in range(20):
                 await asyncio.sleep(0.02)
                 assert held_bytes(gateway) < HELD_BYTES

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from aiohttp import web
+from running import until
 
 from gateway.contracts.caller import Caller
 from gateway.http.request_head import RequestHead, parse_request_head
@@ -81,9 +82,7 @@ class Lane:
                 pool.sweep(now)
 
     async def until_idle(self) -> None:
-        async with asyncio.timeout(120):
-            while self.listener.connections or self.listener.inflight:
-                await asyncio.sleep(0.001)
+        await until(lambda: not (self.listener.connections or self.listener.inflight))
 
 
 @asynccontextmanager

@@ -4,6 +4,7 @@ import asyncio
 import socket
 
 import pytest
+from running import until
 
 from gateway.errors import GatewayError
 from gateway.http.request_head import HeadLimits
@@ -114,9 +115,7 @@ async def test_a_client_that_does_not_read_is_ended() -> None:
         await client.send(GET)
         await accepted(lane)
         (connection,) = lane.listener.connections
-        async with asyncio.timeout(120):
-            while connection.blocked_since is None:
-                await asyncio.sleep(0.01)
+        await until(lambda: connection.blocked_since is not None)
         lane.later(59)
         assert client.ended == "open" and lane.listener.connections
         lane.later(61)
@@ -135,9 +134,7 @@ async def test_a_client_that_reads_slowly_is_not_ended() -> None:
             await peer.send(bytes(1 << 16), timeout_s=None)
 
     async def until_blocked(*, since: float) -> None:
-        async with asyncio.timeout(120):
-            while connection.blocked_since is None or connection.blocked_since <= since:
-                await asyncio.sleep(0.01)
+        await until(lambda: connection.blocked_since is not None and connection.blocked_since > since)
 
     async with assembled(flood, timeouts=Timeouts(write_s=60)) as lane, lane.client(keep_bytes=0) as client:
         await client.send(GET)

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 
 import pytest
+from running import until
 
 from gateway.contracts.journal import Change, RunEvent
 from gateway.contracts.store import StoreError
@@ -55,12 +56,6 @@ async def feed(store: Watched) -> AsyncIterator[EventFeed]:
 
 async def happens(store: SqliteStore, *kinds: str, run_id: str = "run_1") -> None:
     await store.write(Change(run=run(run_id), events=tuple(event(kind, run_id=run_id) for kind in kinds)))
-
-
-async def until(reached: Callable[[], bool]) -> None:
-    async with asyncio.timeout(120):
-        while not reached():
-            await asyncio.sleep(0.002)
 
 
 async def test_what_happens_is_heard_in_order(store: Watched, feed: EventFeed) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from running import until
 
 from gateway.contracts.journal import Change, ConflictError, RunState, StoredRun
 from gateway.contracts.store import StoreError
@@ -65,12 +66,6 @@ async def workers(tmp_path: Path, clock: ManualClock) -> AsyncIterator[tuple[Wor
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOOK_S", 0.005)
-
-
-async def until(reached: Callable[[], bool]) -> None:
-    async with asyncio.timeout(120):
-        while not reached():
-            await asyncio.sleep(0.002)
 
 
 def now_s(clock: ManualClock) -> float:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from running import until
 
 from gateway.sandbox.order import Level
 from gateway.sandbox.run import Excerpt, run
@@ -32,9 +33,7 @@ async def test_cancelling_ends_the_command(level: Level, tmp_path: Path) -> None
     """With its whole group and whoever left it."""
     command = "trap '' TERM; setsid sleep 61 & echo >begun; while :; do sleep 62; done"
     running = asyncio.create_task(shell(tmp_path, command, level=level))
-    async with asyncio.timeout(120):
-        while not (tmp_path / "begun").exists():
-            await asyncio.sleep(0.01)
+    await until(lambda: (tmp_path / "begun").exists())
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(running, 120)

@@ -6,6 +6,8 @@ import sys
 from asyncio.subprocess import PIPE
 from dataclasses import replace
 
+from running import until
+
 from gateway.testing.processes import family, living, living_process, still_living
 
 # A child in a session of its own and one in ours, both waiting for ever; then the parent waits for a line.
@@ -39,9 +41,7 @@ async def test_a_family_is_found_while_the_parent_lives_and_after_it_ended() -> 
 
     for process in still_living(before):
         os.kill(process.pid, 9)
-    async with asyncio.timeout(120):
-        while still_living(before):
-            await asyncio.sleep(0.01)
+    await until(lambda: not still_living(before))
     assert family(leader) == set()
 
 

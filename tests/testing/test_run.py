@@ -1,26 +1,19 @@
 """A gateway process is awaited, signalled and stopped, and nobody of its family outlives it."""
 
-import asyncio
 import os
 import re
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from running import until
 
 from gateway.testing.peer import connect
 from gateway.testing.processes import living_process
 from gateway.testing.run import GatewayProcess
 
 STAND_IN = (sys.executable, str(Path(__file__).with_name("stand_in.py")))
-
-
-async def until(reached: Callable[[], bool]) -> None:
-    async with asyncio.timeout(120):
-        while not reached():
-            await asyncio.sleep(0.01)
 
 
 async def test_it_is_ready_when_entered_and_gone_when_left() -> None:

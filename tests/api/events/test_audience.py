@@ -7,10 +7,11 @@ from contextlib import ExitStack, suppress
 
 from functional.talking import handshake
 from measuring import Effort
+from running import until
 
 from gateway.api.events.audience import FRAMES_BYTES
 from gateway.contracts.journal import Change
-from tests.api.office import Desktop, opened, until
+from tests.api.office import Desktop, opened
 from tests.plugins.stores.records import event
 
 from .test_socket import WS, talking

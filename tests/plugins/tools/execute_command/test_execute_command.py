@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from measuring import Effort
 from pydantic import ValidationError
+from running import until
 
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange
@@ -171,9 +172,7 @@ async def test_there_is_no_input(tmp_path: Path) -> None:
 async def test_cancelling_ends_the_command(tmp_path: Path) -> None:
     """A client that is gone leaves no process behind."""
     running = asyncio.create_task(ask(built(tmp_path), "echo x >begun; setsid sleep 61 & sleep 62"))
-    async with asyncio.timeout(120):
-        while not (tmp_path / "begun").exists():
-            await asyncio.sleep(0.01)
+    await until(lambda: (tmp_path / "begun").exists())
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
