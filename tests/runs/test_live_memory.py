@@ -13,7 +13,7 @@ from gateway.runs.transcript import PARSED_BYTES, Transcript
 from gateway.testing.clock import ManualClock
 from tests.agent.doubles import Clock
 
-from .test_live import TEXT, Alarms, Work, exchange, request_key
+from .living import TEXT, Alarms, Work, exchange, request_key
 
 CHUNK = b"""{"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1700000000, "model": "m", "choices":
     [{"index": 0, "delta": {"content": "word"}, "logprobs": null, "finish_reason": null}]}"""

@@ -1,0 +1,145 @@
+"""Clients of a live run come and go: the model is called only while somebody reads."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import pytest
+from running import until
+
+from gateway.contracts.store import Json
+from gateway.runs.live import (
+    CALLS,
+    EFFECTS,
+)
+from gateway.runs.transcript import BEHIND_CHARS
+
+from .living import Alarms, Reading, Talk, Work, begun, request_key, text, whole
+
+
+@pytest.mark.parametrize("ends", [False, True])
+async def test_a_model_call_is_dropped_with_its_client_and_made_again_for_the_next(*, ends: bool) -> None:
+    """At once; what the dropped call said is in nobody's answer, what came before it in everybody's."""
+    work, alarms = Talk(ends=ends), Alarms()
+    runs, run = begun(work, alarms=alarms)
+    await until(lambda: len(run.transcript.chunks) == 2)
+    runs.leave(run, whole=False)
+    assert work.drops == 1 and list(run.transcript.chunks) == [text("tool ")]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert work.said == 1, "no further call for nobody"
+    assert runs.find(request_key()) is run
+    runs.join(run)
+    alarms.ring()
+    reading = asyncio.create_task(whole(run))
+    await until(lambda: work.said == 2)
+    work.go.set()
+    assert await reading == [text("tool "), text("call2 "), text("end")]
+    assert run.error is None and work.drops == 1
+    await runs.close()
+
+
+async def test_a_dropped_call_that_nobody_comes_back_for_ends_the_run() -> None:
+    """The model is not asked again."""
+    work, alarms = Talk(), Alarms()
+    runs, run = begun(work, alarms=alarms)
+    await until(lambda: len(run.transcript.chunks) == 2)
+    runs.leave(run, whole=False)
+    alarms.ring()
+    await run.ended()
+    assert run.interrupted and work.said == 1 and work.released == 1
+
+
+async def test_no_model_is_called_while_nobody_is_there() -> None:
+    """A tool that ends in the meantime is followed by nothing until somebody is back."""
+
+    class Later(Talk):
+        async def _chunks(self) -> AsyncGenerator[Json, None]:
+            yield {EFFECTS: True}
+            yield text("tool ")
+            await self.go.wait()
+            yield {CALLS: self._drop}
+            self.said += 1
+            yield text("said")
+            yield {CALLS: None}
+
+    work, alarms = Later(), Alarms()
+    runs, run = begun(work, alarms=alarms)
+    await until(lambda: run.transcript.chunks)
+    runs.leave(run, whole=False)
+    work.go.set()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert work.said == 0 and work.drops == 0
+    runs.join(run)
+    assert await whole(run) == [text("tool "), text("said")]
+    await runs.close()
+
+
+async def test_a_stop_that_is_taken_for_a_drop_still_stops() -> None:
+    """A handler that swallows its cancellation goes no further than its next model call."""
+
+    class Swallows(Talk):
+        async def _chunks(self) -> AsyncGenerator[Json, None]:
+            yield {EFFECTS: True}
+            for _ in range(3):
+                yield {CALLS: self._drop}
+                self.said += 1
+                try:
+                    await self.go.wait()
+                except asyncio.CancelledError:
+                    continue
+
+    work = Swallows()
+    runs, run = begun(work)
+    await until(lambda: work.said)
+    await asyncio.wait_for(runs.close(), 120)
+    assert run.interrupted and work.said == 1
+
+
+async def test_a_client_that_does_not_read_stops_the_model() -> None:
+    """When it is too far behind; nothing is lost."""
+
+    class Floods(Work):
+        async def _chunks(self) -> AsyncGenerator[Json, None]:
+            await self.go.wait()
+            for _ in range(100):
+                self.calls += 1
+                yield text("x" * (BEHIND_CHARS // 10))
+
+    work, slow = Floods(), Reading(slow=True)
+    runs, run = begun(work)
+    reading = asyncio.create_task(run.transcript.read(slow))
+    await asyncio.sleep(0)
+    work.go.set()
+    await until(lambda: work.calls > 5)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert work.calls < 30
+    slow.go.set()
+    await reading
+    assert len(slow.got) == 100
+    await runs.close()
+
+
+async def test_a_run_that_waits_for_its_client_ends_with_it() -> None:
+    """Its handler hears why, where it stands."""
+    heard: list[BaseException] = []
+
+    class Floods(Work):
+        async def _chunks(self) -> AsyncGenerator[Json, None]:
+            try:
+                while True:
+                    yield text("x" * BEHIND_CHARS)
+                    await asyncio.sleep(0)
+            except asyncio.CancelledError as error:
+                heard.append(error)
+                raise
+
+    work, slow = Floods(), Reading(slow=True)
+    runs, run = begun(work)
+    reading = asyncio.create_task(run.transcript.read(slow))
+    await until(lambda: len(run.transcript.chunks) > 1)
+    reading.cancel()
+    runs.leave(run, whole=False)
+    await run.ended()
+    assert len(heard) == work.released == 1 and run.interrupted

@@ -1,0 +1,131 @@
+"""Runs that are on record before they do anything."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import pytest
+from running import until
+
+from gateway.contracts.store import Json
+from gateway.errors import GatewayError
+from gateway.runs.live import (
+    EFFECTS,
+    JOINABLE_S,
+    RECORDED,
+    LiveRun,
+)
+from gateway.testing.clock import ManualClock
+
+from .living import TEXT, Work, begun, exchange, request_key, whole
+
+
+class Recorded(Work):
+    """A handler whose run is in the store before it says a word; `fails` before that, if at all."""
+
+    def __init__(self, *, fails: Exception | None = None, error: Exception | None = None, mark: str = RECORDED) -> None:
+        super().__init__(effects=False, error=error)
+        self.fails = fails
+        self.mark = mark
+        self.writes = asyncio.Event()
+
+    async def _chunks(self) -> AsyncGenerator[Json, None]:
+        await self.writes.wait()
+        if self.fails is not None:
+            raise self.fails
+        yield {self.mark: True}
+        async for chunk in super()._chunks():
+            yield chunk
+
+
+@pytest.mark.parametrize("mark", [RECORDED, EFFECTS])
+async def test_whoever_waits_for_the_record_hears_when_it_is_there(mark: str) -> None:
+    """Not before, and not only at the end of the run; the mark is no part of the answer."""
+    work = Recorded(mark=mark)
+    runs, run = begun(work)
+    waiting = asyncio.create_task(run.on_record())
+    await run.begun()
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    work.writes.set()
+    await waiting
+    assert not run.done and run.effects == (mark == EFFECTS)
+    work.go.set()
+    assert await whole(run) == [TEXT, TEXT]
+    await run.on_record()
+    await runs.close()
+
+
+async def test_a_run_that_ends_before_it_is_on_record_tells_what_with() -> None:
+    """Whoever waits for the record gets the error; one that failed afterwards is looked up there."""
+    for fails, error in ((GatewayError("store_full", "No."), None), (None, GatewayError("upstream_error", "No."))):
+        work = Recorded(fails=fails, error=error)
+        runs, run = begun(work)
+        work.writes.set()
+        work.go.set()
+        if fails is None:
+            await run.on_record()
+            await run.ended()
+            await run.on_record()
+        else:
+            with pytest.raises(GatewayError, match="No"):
+                await run.on_record()
+        await runs.close()
+
+
+async def test_a_run_that_is_only_on_record_ends_with_its_client() -> None:
+    """It has done nothing yet, so the same request begins anew: at once, and after a failure."""
+    work = Recorded()
+    runs, run = begun(work)
+    work.writes.set()
+    await run.on_record()
+    runs.leave(run, whole=False)
+    await asyncio.wait_for(run.ended(), 120)
+    assert runs.find(request_key(repeats=True)) is None
+    failing = Recorded(error=GatewayError("upstream_error", "No."))
+    runs, run = begun(failing)
+    failing.writes.set()
+    failing.go.set()
+    await run.ended()
+    runs.leave(run, whole=True)
+    assert runs.find(request_key(repeats=True)) is None
+
+
+async def test_an_answer_that_is_known_already_is_on_record() -> None:
+    """Nobody waits for a run that is over."""
+    run = LiveRun(exchange(), request_key(), now_s=0.0)
+    run.replay([TEXT])
+    await run.on_record()
+    assert run.recorded
+
+
+async def test_a_run_that_somebody_else_took_says_so() -> None:
+    """Not its client has left, and no process stops: it was cancelled, or another worker has it."""
+    work = Work()
+    runs, run = begun(work)
+    await until(lambda: run.transcript.chunks)
+    assert run._task is not None
+    run._task.cancel()
+    await run.ended()
+    with pytest.raises(GatewayError, match="was cancelled or is driven by another process") as told:
+        await whole(run)
+    assert (told.value.code, told.value.facts.status) == ("run_cancelled", 422)
+    await runs.close()
+
+
+async def test_the_window_of_a_failure_counts_from_the_failure() -> None:
+    """Each repeat is told the same error, and none of them makes it last longer."""
+    clock = ManualClock()
+    work = Work(error=GatewayError("upstream_error", "No.").after_effects())
+    runs, run = begun(work, clock)
+    work.go.set()
+    with pytest.raises(GatewayError):
+        await whole(run)
+    runs.leave(run, whole=True)
+    for _ in range(2):
+        clock.advance(JOINABLE_S * 0.45)
+        again = runs.find(request_key())
+        assert again is run
+        runs.join(again)
+        runs.leave(again, whole=True)
+    clock.advance(JOINABLE_S * 0.2)
+    assert runs.find(request_key()) is None

@@ -1,0 +1,194 @@
+"""Whose run it is: the recorder loses it, leaves it, or judges it anew."""
+
+import asyncio
+from dataclasses import replace
+
+import orjson
+import pytest
+
+from gateway.contracts.calls import CallOutcome
+from gateway.contracts.store import Json
+from gateway.errors import GatewayError
+from gateway.runs.lease import LEASE_S
+from gateway.runs.leases import abandon
+from tests.agent.doubles import Clock
+
+from .desk import DONE, Desk, planned
+
+# Whose run it is.
+
+
+async def test_who_lost_a_run_writes_nothing_more(desk: Desk) -> None:
+    """Neither before an effect nor behind it; it says so in a way that no client repeats."""
+    desk.recorder.plan([planned(x=1), planned(x=2)], round_=0)
+    await desk.recorder.start(0, approval=None)
+    now_s = Clock(desk.clock).time() + LEASE_S + 1
+    await desk.store.claim(
+        owner="worker_2", now_s=now_s, until_s=now_s + 5, states=["running"], run_id="run_1", limit=1
+    )
+    for writes in (
+        lambda: desk.recorder.finish(0, DONE, ok=True),
+        lambda: desk.recorder.start(1, approval=None),
+        lambda: desk.recorder.park("awaiting_approval"),
+        lambda: desk.recorder.end("completed", answer=b"{}"),
+        lambda: desk.recorder.leave(stopping=True),
+    ):
+        with pytest.raises(GatewayError) as lost:
+            await writes()
+        assert (lost.value.code, lost.value.facts.status, lost.value.settled) == ("run_cancelled", 422, True)
+    assert [step.state for step in await desk.steps()] == ["started", "planned"]
+
+
+async def test_a_cancelled_run_runs_nothing_more(desk: Desk) -> None:
+    """Its question is gone, too."""
+    desk.recorder.plan([planned(decision="confirm", x=1)], round_=0)
+    await desk.asked()
+    approved = await desk.move("approved")
+    assert await desk.store.cancel("run_1", tenant="acme", now_s=1.0, events=(), audit=())
+    with pytest.raises(GatewayError) as lost:
+        await desk.recorder.start(0, approval=approved)
+    assert lost.value.code == "run_cancelled"
+    run = await desk.run()
+    assert run is not None and run.state == "cancelled"
+
+
+async def test_a_call_runs_once_under_its_approval(desk: Desk) -> None:
+    """Whoever comes second does not."""
+    desk.recorder.plan([planned(decision="confirm", x=1)], round_=0)
+    await desk.asked()
+    approved = await desk.move("approved")
+    await desk.recorder.start(0, approval=approved)
+    with pytest.raises(GatewayError):
+        await desk.recorder.start(0, approval=approved)
+
+
+@pytest.mark.parametrize(
+    ("ok", "outcome", "state"), [(True, DONE, "done"), (False, DONE, "failed"), (False, None, "unknown")]
+)
+async def test_an_approval_follows_its_call(desk: Desk, ok: bool, outcome: CallOutcome | None, state: str) -> None:
+    """To its end."""
+    desk.recorder.plan([planned(decision="confirm", x=1)], round_=0)
+    await desk.asked()
+    await desk.recorder.start(0, approval=await desk.move("approved"))
+    await desk.recorder.finish(0, outcome, ok=ok)
+    assert (await desk.store.approval("ap_0", tenant="acme")).state == state  # type: ignore[union-attr]
+
+
+# How a run is left.
+
+
+async def test_a_parked_run_is_nobodys(desk: Desk) -> None:
+    """Its driver is told before: nobody keeps its lease."""
+    desk.recorder.plan([planned(decision="confirm", x=1)], round_=0)
+    await desk.asked()
+    await desk.recorder.park("awaiting_approval")
+    run = await desk.run()
+    assert run is not None and (run.state, run.owner, run.lease_s) == ("awaiting_approval", None, 0.0)
+    assert desk.outcome == ["hold", "wrote", "drop", "wrote"]
+    await desk.recorder.leave(stopping=False)
+    assert len(desk.store.changes) == 2
+
+
+@pytest.mark.parametrize(
+    ("stopping", "asked", "state"),
+    [
+        (False, False, "interrupted"),
+        (True, False, "running"),
+        (False, True, "awaiting_approval"),
+        (True, True, "running"),
+    ],
+)
+async def test_a_run_that_is_left_can_be_seen_to_be(desk: Desk, stopping: bool, asked: bool, state: str) -> None:
+    """It ends without its client, unless its process stops or somebody was asked who may still answer."""
+    desk.recorder.plan([planned(x=1), planned(decision="confirm", x=2)], round_=0)
+    await desk.recorder.start(0, approval=None)
+    await desk.recorder.finish(0, DONE, ok=True)
+    if asked:
+        await desk.asked(1)
+    await desk.recorder.leave(stopping=stopping)
+    run = await desk.run()
+    assert run is not None and (run.state, run.owner) == (state, None)
+    pending = await desk.store.approvals(tenant="acme", state="pending", limit=9)
+    assert len(pending) == asked
+
+
+async def test_a_run_that_ends_asks_nobody_any_more(desk: Desk) -> None:
+    """Whatever ended it."""
+    desk.recorder.plan([planned(decision="confirm", x=1), planned(decision="confirm", x=2)], round_=0)
+    await desk.asked(0)
+    await desk.asked(1)
+    await desk.recorder.start(0, approval=await desk.move("approved"))
+    await desk.recorder.end("failed", error=GatewayError("agent_timeout", "Too long."))
+    states = {one.id: one.state for one in await desk.store.approvals(tenant="acme", limit=9)}
+    assert states == {"ap_0": "executing", "ap_1": "cancelled"}
+    run = await desk.run()
+    assert run is not None and (run.state, run.error_code, run.error) == ("failed", "agent_timeout", "Too long.")
+
+
+async def test_an_end_that_cannot_be_written_is_owed(desk: Desk) -> None:
+    """With all that no line has brought yet; what is written behind an effect comes with the next line instead."""
+    desk.recorder.plan([planned(x=1)], round_=0)
+    await desk.recorder.start(0, approval=None)
+    desk.store.failing = 2
+    await desk.recorder.finish(0, DONE, ok=True)
+    assert desk.owed == []
+    await desk.recorder.end("completed", answer=b"{}")
+    (change,) = desk.owed
+    assert (change.run.state, [step.state for step in change.steps]) == ("completed", ["finished"])
+    await desk.store.write(change)
+    assert await desk.kinds() == ["tool.started", "tool.finished", "run.finished"]
+
+
+async def test_who_is_cancelled_while_it_writes_knows_what_was_written(desk: Desk) -> None:
+    """The line is whole; the run is held as any other."""
+    desk.recorder.plan([planned(x=1)], round_=0)
+    desk.store.hold = asyncio.Event()
+    starting = asyncio.create_task(desk.recorder.start(0, approval=None))
+    while not desk.store.changes:
+        await asyncio.sleep(0)
+    starting.cancel()
+    await asyncio.sleep(0.01)
+    assert not starting.done()
+    desk.store.hold.set()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert desk.recorder.begun and desk.outcome == ["hold", "wrote"]
+    assert [step.state for step in await desk.steps()] == ["started"]
+
+
+# Judged anew.
+
+
+async def test_a_call_that_policy_refuses_by_now_is_refused_for_good(desk: Desk) -> None:
+    """Whoever goes on with the run next must not take it for one that may run."""
+    desk.recorder.plan([planned(x=1), planned(x=2)], round_=0)
+    await desk.recorder.start(1, approval=None)
+    desk.recorder.judged(0, planned(decision="deny", refusal="Not run: refused by policy.", x=1))
+    await desk.recorder.finish(1, DONE, ok=True)
+    refused, _ = await desk.steps()
+    assert (refused.state, refused.decision, refused.result) == ("refused", "deny", "Not run: refused by policy.")
+
+
+async def test_a_run_that_cannot_go_on_is_ended(desk: Desk) -> None:
+    """It says why; one that somebody else has by now is left alone."""
+    desk.recorder.plan([planned(x=1)], round_=0)
+    await desk.recorder.start(0, approval=None)
+    run = await desk.run()
+    assert run is not None
+    await abandon(replace(run, fence=7), "no chain", store=desk.store, clock=Clock(desk.clock))
+    assert (await desk.run()) == run
+    await abandon(run, "no chain", store=desk.store, clock=Clock(desk.clock))
+    ended = await desk.run()
+    assert ended is not None and (ended.state, ended.error, ended.owner) == ("failed", "no chain", None)
+    assert (await desk.kinds())[-1] == "run.finished"
+
+
+async def test_arguments_of_any_shape_are_kept(desk: Desk) -> None:
+    """As deep and as odd as a model writes them."""
+    deep: Json = {"x": 1}
+    for _ in range(300):
+        deep = {"d": deep}
+    desk.recorder.plan([planned(**deep), planned(x="\x00 \u2028 😀")], round_=0)
+    await desk.recorder.start(0, approval=None)
+    first, second = await desk.steps()
+    assert orjson.loads(first.arguments) == deep and orjson.loads(second.arguments) == {"x": "\x00 \u2028 😀"}
