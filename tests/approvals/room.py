@@ -1,0 +1,128 @@
+"""The approvals of a run on a real store, with people who decide."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import pytest
+
+from gateway.approvals.approvals import Approvals, Decision
+from gateway.contracts.caller import Caller
+from gateway.contracts.canonical import call_sha256
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.journal import Approval
+from gateway.contracts.risk import Verdict
+from gateway.contracts.store import Json
+from gateway.errors import GatewayError
+from gateway.plugins.stores.sqlite import SqliteStore
+from gateway.runs.event_feed import EventFeed
+from gateway.telemetry.counters import ContextCounters
+from gateway.testing.clock import ManualClock
+from gateway.tools.remembered import Binding
+from tests.agent.doubles import Clock
+from tests.plugins.stores.records import approval, new, run, step
+
+BOSS = Caller("bob", "acme", frozenset(("context", "approve")))
+AGENT = Caller("ann", "acme", frozenset(("context",)))
+BINDING = Binding("d" * 64, "b" * 64)
+YES, NO = Decision(approve=True, via="rest"), Decision(approve=False, via="rest", comment="no")
+ASKED = Exchange(id="run_1", body={"messages": []}, caller=AGENT, chain="main", conversation="c1")
+
+
+class Counting(SqliteStore):
+    """A store that notes how often approvals were looked at."""
+
+    looked = 0
+
+    async def approvals(
+        self,
+        *,
+        tenant: str,
+        state: str | None = None,
+        conversation: str | None = None,
+        run_id: str | None = None,
+        limit: int,
+    ) -> Sequence[Approval]:
+        self.looked += 1
+        return await super().approvals(
+            tenant=tenant, state=state, conversation=conversation, run_id=run_id, limit=limit
+        )
+
+
+@dataclass
+class Judges:
+    """Tools and policy, as a test has them."""
+
+    bound: Binding | None = BINDING
+    decision: Literal["auto", "confirm", "deny", "error"] = "confirm"
+
+    def binding(self, tool: str) -> Binding | None:
+        return self.bound
+
+    def edited(self, tool: str, arguments: Json) -> Verdict:
+        return Verdict(self.decision, "default", "unknown_command", "it is not on the list")
+
+
+@dataclass
+class Room:
+    """A desk, and what it stands on."""
+
+    place: str = ":memory:"
+    on_reject: Literal["abort", "continue"] = "abort"
+    clock: ManualClock = field(default_factory=ManualClock)
+    judges: Judges = field(default_factory=Judges)
+    counters: ContextCounters = field(default_factory=ContextCounters)
+
+    def __post_init__(self) -> None:
+        self.store = Counting(self.place)
+        self.feed = EventFeed(self.store)
+        self.approvals = Approvals(
+            self.store,
+            self.feed,
+            self.judges,
+            counters=self.counters,
+            clock=Clock(self.clock),
+            expires_s=3600.0,
+            on_reject=self.on_reject,
+        )
+
+    @property
+    def now_s(self) -> float:
+        return Clock(self.clock).time()
+
+    async def ask(self, *steps: int, **facts: object) -> list[Approval]:
+        """The run `run_1` waits for a person at these steps."""
+        asked = [
+            approval(
+                f"ap_{number}",
+                **{
+                    "step": number,
+                    "sha256": call_sha256("execute_command", approval().arguments),
+                    "created_s": self.now_s,
+                    "expires_s": self.now_s + 3600,
+                    **facts,
+                },
+            )
+            for number in steps
+        ]
+        calls = tuple(step(one.step, state="requested", approval_id=one.id) for one in asked)
+        await self.store.write(new(run(state="awaiting_approval"), steps=calls, approvals=tuple(asked)))
+        return asked
+
+    async def state(self, approval_id: str = "ap_1") -> str:
+        found = await self.store.approval(approval_id, tenant="acme")
+        assert found is not None
+        return found.state
+
+    async def wait(self, *steps: int, abort: bool = True) -> None:
+        await self.approvals.wait(steps or (1,), run_id="run_1", tenant="acme", abort=abort)
+
+    async def close(self) -> None:
+        await self.feed.close()
+        await self.store.close()
+
+
+async def refused(room: Room, wish: Decision, *, approval_id: str = "ap_1", caller: Caller = BOSS) -> GatewayError:
+    with pytest.raises(GatewayError) as error:
+        await room.approvals.decide(approval_id, wish, caller=caller)
+    return error.value
