@@ -1,8 +1,6 @@
-"""The stage of the agent loop, attacked: stores that fail, processes that lose a run, people who race."""
+"""The stage of the agent loop on stores that fail, with groups of calls and wishes to be asked before."""
 
-import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,17 +10,12 @@ from gateway.contracts.exchange import Intent
 from gateway.contracts.journal import AskBefore, Change, StoredStep
 from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.store import Json, StoreError
-from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.errors import GatewayError
 from gateway.plugins.stores.sqlite import SqliteStore
-from gateway.runs import leases as keeping
-from gateway.runs.lease import LEASE_S
-from gateway.tools.gate import Policy
-from tests.telling import stepping, whole
 
-from .benches import CALLER, Bench, answer, behind_question, call, group, settings, texts, told_by
-from .doubles import samples
+from .benches import Bench, answer, call, group, settings, texts
 from .models import chunk
+from .staging import KilledError, risky, xs
 
 ASK = Intent("hitl", ASK_BEFORE)
 
@@ -56,39 +49,6 @@ class Failing(SqliteStore):
         if self.unreadable:
             raise StoreError("disk I/O error")
         return await super().ask(tenant=tenant, caller=caller, conversation=conversation, now_s=now_s)
-
-
-class KilledError(BaseException):
-    """What the process does not survive."""
-
-
-class Dying(SqliteStore):
-    """The store of a process that dies before its n-th write."""
-
-    def __init__(self, place: str, *, at: int) -> None:
-        super().__init__(place)
-        self.at = at
-        self.writes = 0
-
-    async def write(self, change: Change) -> None:
-        self.writes += 1
-        if self.writes >= self.at:
-            raise KilledError
-        await super().write(change)
-
-
-def risky(x: int = 1, **facts: bool) -> str:
-    return call(risk_level="high", x=x, **facts)  # type: ignore[arg-type]
-
-
-def xs(bench: Bench) -> list[object]:
-    return [asked.arguments["x"] for asked in bench.calls]
-
-
-async def until_asked(bench: Bench) -> None:
-    async with asyncio.timeout(120):
-        while not bench.is_open or not await bench.pending_approvals():
-            await asyncio.sleep(0.002)
 
 
 def results(bench: Bench, index: int = -1) -> list[str]:
@@ -302,241 +262,4 @@ async def test_a_native_call_waits_and_goes_on_under_its_own_id() -> None:
     assert [one["id"] for one in said["tool_calls"]] == ["their_7"] and result["tool_call_id"] == "their_7"
     assert said["tool_calls"][0]["function"]["arguments"] == '{"x":1}'
     assert bench.asked[1].body["tools"] == bench.asked[0].body["tools"]
-    await bench.close()
-
-
-# People.
-
-
-async def test_many_decisions_on_a_held_stream_are_one() -> None:
-    """A hundred at once, for and against: the call runs once or not at all, and the stream says which."""
-    bench = Bench([answer(risky()), answer("Done.")])
-    running = asyncio.create_task(bench.run(approvals="hold"))
-    await until_asked(bench)
-
-    async def decide(i: int) -> str:
-        try:
-            return (await bench.decide(approve=i % 2 == 0, index=0)).state
-        except GatewayError as error:
-            return error.code
-
-    told = await asyncio.gather(*map(decide, range(100)))
-    text = behind_question(await running)
-    if told[0] == "approved":
-        assert text == "Done." and xs(bench) == [1] and told.count("decision_conflict") == 50
-    else:
-        assert "rejected" in text and bench.calls == []
-    await bench.close()
-
-
-async def test_an_approval_that_expires_while_a_stream_is_held_ends_it() -> None:
-    """With a text, and nothing ran."""
-    bench = Bench([answer(risky())])
-    running = asyncio.create_task(bench.run(approvals="hold"))
-    await until_asked(bench)
-    bench.clock.advance(3601)
-    await bench.approvals.expire()
-    assert "in time" in texts(await running)
-    assert (await bench.stored()).state == "expired" and bench.calls == []
-    await bench.close()
-
-
-async def test_a_run_that_is_cancelled_while_its_stream_is_held_says_so() -> None:
-    """The client gets an answer, not a failure; the run stays cancelled."""
-    bench = Bench([answer(risky())])
-    running = asyncio.create_task(bench.run(approvals="hold"))
-    await until_asked(bench)
-    await bench.store.cancel("run_1", tenant="t", now_s=1.0, events=(), audit=())
-    bench.feed.nudge()
-    told = await running
-    assert "cancelled together with its run" in texts(told)
-    assert [c["finish_reason"] for one in told for c in one["choices"] if "finish_reason" in c] == ["stop"]
-    assert (await bench.stored()).state == "cancelled" and bench.calls == []
-    assert [one.state for one in await bench.pending_approvals()] == ["cancelled"]
-    await bench.close()
-
-
-async def test_a_client_that_leaves_with_a_question_leaves_it_open() -> None:
-    """Wherever it stopped reading: the question can be answered later."""
-    bench = Bench([answer(risky()), answer("Done.")])
-    reply = await bench.reply(approvals="hold")
-    async with stepping(reply) as steps:
-        async for one in steps:
-            if whole(one).get("context", {}).get("type") == "approval.required":
-                break
-    await reply.release()
-    assert (await bench.stored()).state == "awaiting_approval"
-    await bench.decide()
-    assert texts(await bench.resumed()) == "Done." and xs(bench) == [1]
-    await bench.close()
-
-
-async def test_a_run_that_fails_asks_nobody_any_more() -> None:
-    """The first of a group takes too long: the second can be approved no more."""
-
-    async def endless(_asked: ToolCall) -> ToolResult:
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    bench = Bench([group(risky(1), risky(2))], does=endless, limits=LoopLimits(timeout_s=1))
-    running = asyncio.create_task(bench.run(approvals="hold"))
-    await until_asked(bench)
-    await bench.decide(index=0)
-    with pytest.raises(GatewayError) as failed:
-        await running
-    assert failed.value.code == "agent_timeout"
-    assert [one.state for one in await bench.pending_approvals()] == ["unknown", "cancelled"]
-    with pytest.raises(GatewayError) as late:
-        await bench.decide(index=1)
-    assert late.value.code == "decision_conflict"
-    await bench.close()
-
-
-async def test_what_was_approved_runs_also_where_nobody_is_asked() -> None:
-    """The request that brings the decision says `reject`: that is about further questions."""
-    bench = Bench([answer(risky(1)), answer(risky(2))])
-    await bench.run()
-    await bench.decide()
-    told = await bench.resumed(approvals="reject")
-    assert xs(bench) == [1] and "nobody is asked here" in texts(told)
-    assert (await bench.stored()).state == "rejected"
-    await bench.close()
-
-
-# What strangers wrote.
-
-
-async def test_a_run_that_has_read_what_strangers_wrote_stays_tainted(tmp_path: Path) -> None:
-    """In the middle of a round, too, and in another process: the model's word counts for nothing from then on."""
-    policy = Policy(trust_llm="until_tainted", default="confirm")
-    plain = Bench([answer(call(x=1)), answer(call(x=2)), answer("Done.")], policy=policy)
-    assert texts(await plain.run()) == "Done." and xs(plain) == [1, 2]
-    await plain.close()
-    place = str(tmp_path / "gateway.db")
-    first = Bench([group(call(x=1), call(x=2))], policy=policy, untrusted=True, store=Dying(place, at=3))
-    with pytest.raises(KilledError):
-        await first.run()
-    await first.store.close()
-    assert xs(first) == [1]
-    after = Bench([answer(call(x=3))], policy=policy, untrusted=True, store=SqliteStore(place))
-    assert "x: 2" in texts(await after.resumed()), "judged anew, and nobody believes the model any more"
-    assert after.calls == []
-    await after.close()
-
-
-async def test_a_call_that_policy_came_to_refuse_is_never_run(tmp_path: Path) -> None:
-    """However often the run is taken up again."""
-    place = str(tmp_path / "gateway.db")
-    bench = Bench([group(call(x=1), call(x=2), call("peek", x=3))], store=Dying(place, at=3))
-    with pytest.raises(KilledError):
-        await bench.run()
-    await bench.store.close()
-    strict = Policy(trust_llm="never", default="deny")
-    again = Bench([KilledError()], policy=strict, store=SqliteStore(place))  # behind the line of what is refused
-    with pytest.raises(KilledError):
-        await again.resumed()
-    await again.store.close()
-    last = Bench([answer("I see.")], policy=strict, store=SqliteStore(place), clock=again.clock)
-    assert texts(await last.resumed()) == "I see."
-    assert again.calls == last.calls == []
-    assert [step.state for step in await last.steps()] == ["finished", "refused", "refused"]
-    await last.close()
-
-
-# Two processes.
-
-
-@pytest.mark.parametrize("idempotent", [False, True])
-async def test_who_lost_a_run_in_the_middle_of_a_call_is_stopped(
-    idempotent: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It hung for longer than its lease: the other process goes on, and nothing of the first one's comes after that."""
-    monkeypatch.setattr(keeping, "LOOK_S", 0.005)
-    monkeypatch.setattr("gateway.agent.effect.TOOL_GRACE_S", 0.02)
-    place, began, ended = str(tmp_path / "gateway.db"), asyncio.Event(), asyncio.Event()
-
-    async def hangs(_asked: ToolCall) -> ToolResult:
-        began.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-        raise AssertionError
-
-    tool = "peek" if idempotent else "look"
-    one = Bench([answer(call(tool, x=1)), answer("never")], does=hangs, store=SqliteStore(place))
-    two = Bench([answer("Done.")], store=SqliteStore(place), clock=one.clock)
-    running = asyncio.create_task(one.run())
-    await asyncio.wait_for(began.wait(), 120)
-    await two.agents()
-    assert await two.leases.claim("run_1", "running") is None, "its lease holds"
-    one.clock.advance(LEASE_S + 1)
-    text = texts(await two.resumed("running"))
-    looking = asyncio.create_task(one.leases.run())
-    await asyncio.wait({running})
-    assert ended.is_set() and (running.cancelled() or isinstance(running.exception(), GatewayError))
-    looking.cancel()
-    await asyncio.wait({looking})
-    run = await two.stored()
-    if idempotent:
-        assert (text, run.state, xs(two)) == ("Done.", "completed", [1])
-    else:
-        assert "unknown" in text and (run.state, two.calls) == ("unknown", [])
-    assert len(one.asked) == 1, "no model is asked any more"
-    await one.close()
-    await two.close()
-
-
-async def test_who_lost_a_run_runs_nothing_more(tmp_path: Path) -> None:
-    """The next line is refused before its effect, also if nobody told it."""
-    place, go_on, began = str(tmp_path / "gateway.db"), asyncio.Event(), asyncio.Event()
-
-    async def slow(_asked: ToolCall) -> ToolResult:
-        began.set()
-        await go_on.wait()
-        return ToolResult("done")
-
-    one = Bench([group(call("peek", x=1), call("peek", x=2))], does=slow, store=SqliteStore(place))
-    two = Bench([answer("Done.")], store=SqliteStore(place), clock=one.clock)
-    running = asyncio.create_task(one.run())
-    await asyncio.wait_for(began.wait(), 120)
-    one.clock.advance(LEASE_S + 1)
-    assert texts(await two.resumed("running")) == "Done." and xs(two) == [1, 2]
-    go_on.set()
-    with pytest.raises(GatewayError) as lost:
-        await running
-    assert (lost.value.code, lost.value.facts.status, lost.value.settled) == ("run_cancelled", 422, True)
-    assert xs(one) == [1] and (await two.stored()).state == "completed"
-    await one.close()
-    await two.close()
-
-
-async def test_a_run_is_counted_when_it_ends_and_not_when_it_waits() -> None:
-    """Once, by its outcome."""
-    bench = Bench([answer(risky()), answer("Done.")])
-    await bench.run()
-    assert not any(name == "gateway_agent_runs_total" for name, _ in samples(bench.counters))
-    await bench.decide()
-    await bench.resumed()
-    assert samples(bench.counters)["gateway_agent_runs_total", ("completed",)] == 1
-    await bench.close()
-
-
-async def test_a_reply_that_nobody_reads_holds_nothing() -> None:
-    """A stage above may give up: no run is begun."""
-    bench = Bench([answer(call(x=1))])
-    reply = await bench.reply()
-    await reply.release()
-    await reply.release()
-    assert await bench.store.run("run_1", tenant="t") is None and bench.asked == []
-    await bench.close()
-
-
-async def test_another_callers_run_is_another_conversation() -> None:
-    """The same words from another key get nothing of what was hidden."""
-    bench = Bench([answer(call(x=1)), answer("Done."), answer("Hm.")])
-    await bench.run()
-    later: Json = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Done."}]}
-    await told_by(await bench.reply(body=later, caller=replace(CALLER, name="other")))
-    assert [message["role"] for message in bench.asked[2].body["messages"]] == ["user", "assistant"]
     await bench.close()

@@ -1,0 +1,23 @@
+"""Calls of a high risk, and the events of a reply in which they wait."""
+
+import asyncio
+
+from gateway.contracts.store import Json
+
+from .benches import Bench, call
+
+RISKY = "high"
+
+
+def risky(x: int = 1) -> str:
+    return call(risk_level=RISKY, x=x)
+
+
+def events_of(told: list[Json]) -> list[str]:
+    return [one["context"]["type"] for one in told if "type" in one.get("context", {})]
+
+
+async def until_asked(bench: Bench) -> None:
+    async with asyncio.timeout(120):
+        while not bench.is_open or not await bench.pending_approvals():
+            await asyncio.sleep(0.005)
