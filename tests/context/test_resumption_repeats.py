@@ -1,0 +1,166 @@
+"""A request that comes again gets the answer that is on record, or waits for it."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gateway.contracts.journal import Change
+from gateway.contracts.store import Json
+from gateway.contracts.tools import ToolCall, ToolResult
+from gateway.errors import GatewayError
+from tests.agent.benches import USAGE, answer, call, texts
+
+from .workers import (
+    HI,
+    Opened,
+    context_of,
+    risky,
+    whole,
+)
+
+
+async def test_a_repeated_request_gets_the_stored_answer(opened: Opened) -> None:
+    """With its usage; nothing runs, and no model is asked."""
+    worker = await opened(answer("Look. ", call(x=1)), answer("Done."))
+    first = await worker.first()
+    told = await whole(await worker.repeat())
+    assert texts(told) == texts(first) == "Look. Done."
+    (usage,) = [one["usage"] for one in told if "usage" in one]
+    assert usage["total_tokens"] == 2 * USAGE["total_tokens"]
+    assert [c["finish_reason"] for one in told for c in one["choices"] if "finish_reason" in c] == ["stop"]
+    assert (len(worker.calls), len(worker.asked)) == (1, 2)
+
+
+async def test_a_repeated_question_is_the_same_question(opened: Opened) -> None:
+    """The same text to the letter, and nobody is asked twice."""
+    worker = await opened(answer(risky()))
+    first = await worker.first()
+    told = await whole(await worker.repeat())
+    assert texts(told) == texts(first)
+    assert context_of(told)["approvals"] == context_of(first)["approvals"]
+    assert len(await worker.pending_approvals()) == len(worker.asked) == 1
+
+
+async def test_a_repeated_request_goes_on_with_what_was_decided_since(opened: Opened) -> None:
+    """As if it had waited."""
+    worker = await opened(answer("First. ", risky()), answer("Done."))
+    await worker.first()
+    await worker.decide()
+    assert texts(await whole(await worker.repeat())) == "Done." and len(worker.calls) == 1
+
+
+async def test_a_repeated_request_brings_its_credential(opened: Opened) -> None:
+    """A run that waits for it goes on."""
+    refused = GatewayError("upstream_refused", "Upstream 'up' answered 401.")
+    worker = await opened(answer(risky()), refused, answer("Done."))
+    await worker.first(credential=b"Authorization: Bearer secret\r\n")
+    await worker.decide()
+    await worker.resumption.decided("run_1")
+    async with asyncio.timeout(120):
+        while (await worker.stored()).state != "awaiting_client":
+            await asyncio.sleep(0.002)
+    told = await whole(await worker.repeat(credential=b"Authorization: Bearer secret\r\n"))
+    assert texts(told) == "Done." and len(worker.calls) == 1
+    assert worker.asked[-1].credential == b"Authorization: Bearer secret\r\n"
+
+
+async def test_a_repeated_request_waits_for_a_run_that_another_process_drives(opened: Opened, tmp_path: Path) -> None:
+    """It gets the answer, once that is there."""
+    place, began, go_on = str(tmp_path / "gateway.db"), asyncio.Event(), asyncio.Event()
+
+    async def slow(_asked: ToolCall) -> ToolResult:
+        began.set()
+        await go_on.wait()
+        return ToolResult("done")
+
+    one = await opened(answer(call(x=1)), answer("Done."), place=place, does=slow)
+    two = await opened(place=place, clock=one.clock)
+    repeated = one.request_key(HI)
+    running = one.lane.begin(repeated.exchange, repeated.request_key)
+    one.runs.join(running)
+    await asyncio.wait_for(began.wait(), 120)
+    following = await two.repeat()
+    two.runs.join(following)
+    await following.begun()
+    assert not following.done
+    go_on.set()
+    assert texts(await asyncio.wait_for(whole(following), 120)) == "Done." == texts(await whole(running))
+    assert two.calls == [] and two.asked == []
+
+
+async def test_a_repeated_request_waits_for_a_run_whose_process_stopped(opened: Opened, tmp_path: Path) -> None:
+    """Nobody has it just now: whoever takes it up brings the answer."""
+    place, began = str(tmp_path / "gateway.db"), asyncio.Event()
+
+    async def slow(_asked: ToolCall) -> ToolResult:
+        began.set()
+        await asyncio.sleep(0.02)
+        return ToolResult("done")
+
+    one = await opened(answer(call(x=1)), answer("never"), place=place, does=slow)
+    two = await opened(answer("Done."), place=place, clock=one.clock)
+    repeated = one.request_key(HI)
+    one.runs.join(one.lane.begin(repeated.exchange, repeated.request_key))
+    await asyncio.wait_for(began.wait(), 120)
+    await one.runs.close()
+    run = await two.stored()
+    assert (run.state, run.owner) == ("running", None)
+    following = await two.repeat()
+    two.runs.join(following)
+    await asyncio.sleep(0.02)
+    assert not following.done
+    await two.resumption.decided("run_1")
+    assert texts(await asyncio.wait_for(whole(following), 120)) == "Done."
+
+
+async def test_a_repeated_request_whose_run_was_taken_up_meanwhile_waits_for_it(opened: Opened) -> None:
+    """It was read as one that waits for a person, who has decided since."""
+    worker = await opened(answer(risky()), answer("Done."))
+    await worker.first()
+    stale = await worker.stored()
+    await worker.decide()
+    assert await worker.leases.claim("run_1", "awaiting_approval") is not None
+    run = await worker.store.run("run_1", tenant="t")
+    assert run is not None
+    await worker.store.write(Change(run=replace(run, state="running")))
+    following = await worker.resumption.repeat(stale, worker.request_key(HI, request_id="run_3"))
+    await asyncio.sleep(0.02)
+    assert not following.done
+    ended = b'{"content": "Done.", "tool_calls": [], "finish_reason": "stop", "usage": {}}'
+    await worker.store.write(Change(run=replace(run, state="completed", answer=ended, owner=None)))
+    worker.feed.nudge()
+
+
+@pytest.mark.parametrize(
+    ("facts", "code"),
+    [
+        ({"state": "failed", "error_code": "agent_timeout", "error": "Too long."}, "agent_timeout"),
+        ({"state": "interrupted"}, "run_interrupted"),
+        ({"state": "cancelled"}, "run_cancelled"),
+    ],
+)
+async def test_a_run_without_an_answer_is_an_error_that_nobody_repeats(opened: Opened, facts: Json, code: str) -> None:
+    """What its tools did stays done."""
+    worker = await opened(answer(risky()))
+    await worker.first()
+    there = await worker.stored()
+    await worker.store.write(Change(run=replace(there, **facts)))
+    with pytest.raises(GatewayError) as error:
+        await whole(await worker.repeat())
+    assert (error.value.code, error.value.facts.status, error.value.settled) == (code, 422, True)
+
+
+async def test_a_run_with_an_unknown_outcome_says_what_to_do(opened: Opened) -> None:
+    """Again and again, until somebody has looked."""
+    worker = await opened(answer(risky()))
+    await worker.first()
+    there = await worker.stored()
+    (step,) = await worker.steps()
+    await worker.store.write(
+        Change(run=replace(there, state="unknown"), steps=(replace(step, state="unknown", started_s=1.0),))
+    )
+    for _ in range(2):
+        text = texts(await whole(await worker.repeat()))
+        assert "unknown" in text and "POST /context/runs/run_1/resume" in text and '"step": 0' in text

@@ -1,0 +1,129 @@
+"""Workers that share one store and take up each other's runs."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from gateway.approvals.approvals import word_of
+from gateway.approvals.chat_replies import ChatDecision
+from gateway.context.approval_mode import ApprovalModes
+from gateway.context.chain import Chain, Link, fold
+from gateway.context.lane import AGENT_LOOP, ContextLane
+from gateway.context.resumption import RepeatedRequest, Resumption
+from gateway.contracts.exchange import Exchange, Handler
+from gateway.contracts.exchange import Reply as ModelReply
+from gateway.contracts.journal import StoredRun
+from gateway.contracts.store import Json
+from gateway.runs.asking import RequestKey
+from gateway.runs.live import LiveRun, LiveRuns
+from tests import telling
+from tests.agent.benches import CALLER, Bench, call
+from tests.agent.doubles import Clock
+
+HI: Json = {"role": "user", "content": "Hi"}
+
+
+def risky(x: int = 1) -> str:
+    return call(risk_level="high", x=x)
+
+
+@dataclass
+class Worker(Bench):
+    """A process whose lane runs one chain around the scripted model."""
+
+    chains: dict[str, Chain] = field(default_factory=dict)
+
+    async def open(self) -> None:
+        agents = await self.agents()
+        clock = Clock(self.clock)
+        links = (Link("memory", _passes), Link(AGENT_LOOP, agents.stage(self.limits)))
+        self.chains = {"main": fold("main", links, self._model, counters=self.counters, clock=clock)}
+        self.runs = LiveRuns(clock=clock)
+        self.lane = ContextLane(
+            tool_names=tuple,
+            chains=self.chains,
+            chain="main",
+            prompt="default",
+            prompt_text=_no_prompt,
+            prompt_names=_no_prompts,
+            keepalive_s=10.0,
+            status_wait_s=10.0,
+            body_bytes=1000,
+            body_values=1000,
+            approval_modes=ApprovalModes(),
+            approvals=self.approvals,
+            runs=self.runs,
+            earlier=_no_earlier,
+            close=_nothing,
+            plain=self._model,
+        )
+        self.resumption = Resumption(
+            lane=lambda: self.lane,
+            runs=self.runs,
+            leases=self.leases,
+            feed=self.feed,
+            store=self.store,
+            clock=clock,
+        )
+
+    async def close(self) -> None:
+        await self.runs.close()
+        await super().close()
+
+    def request_key(self, *messages: Json, request_id: str = "run_1", **facts: object) -> RepeatedRequest:
+        body: Json = {"model": "m", "messages": [*messages]}
+        given: dict[str, object] = {"caller": CALLER, "chain": "main", "fingerprint": "f", **facts}
+        exchange = Exchange(id=request_id, body=body, **given)  # type: ignore[arg-type]
+        return RepeatedRequest(
+            body=body, request_key=RequestKey(f"f{request_id}", None, repeats=False), exchange=exchange
+        )
+
+    async def first(self, **facts: object) -> list[Json]:
+        """The first request, to its end."""
+        repeated = self.request_key(HI, **facts)  # type: ignore[arg-type]
+        return await whole(self.lane.begin(repeated.exchange, repeated.request_key))
+
+    async def message(self, text_id: str = "", *, approve: bool = True, **facts: object) -> list[Json]:
+        """A chat message that decides on these approvals (default: all that are pending), in a request of its own."""
+        ids = tuple(text_id.split()) or tuple(
+            one.id for one in await self.pending_approvals() if one.state == "pending"
+        )
+        repeated = self.request_key(HI, {"role": "user", "content": f"approve {ids}"}, request_id="run_2", **facts)
+        words = tuple((one.id, word_of(one)) for one in await self.pending_approvals())
+        return await whole(await self.resumption.reply(ChatDecision(approve, ids, None, words), repeated))
+
+    async def repeat(self, **facts: object) -> LiveRun:
+        repeated = self.request_key(HI, request_id="run_3", **facts)
+        return await self.resumption.repeat(await self.stored(), repeated)
+
+
+async def _passes(exchange: Exchange, call_next: Handler) -> ModelReply:
+    return await call_next(replace(exchange, notes=("passed",)))
+
+
+async def _no_prompt(_prompt_id: str, _tenant: str) -> str | None:
+    return None
+
+
+async def _no_prompts(_tenant: str) -> Sequence[str]:
+    return ()
+
+
+async def _no_earlier(*_: object) -> StoredRun | None:
+    return None
+
+
+async def _nothing() -> None:
+    return
+
+
+async def whole(run: LiveRun) -> list[Json]:
+    await run.begun()
+    return list(map(telling.whole, await run.transcript.whole()))
+
+
+def context_of(told: list[Json]) -> Json:
+    return {key: value for one in told for key, value in one.get("context", {}).items()}
+
+
+Opened = Callable[..., "asyncio.Future[Worker]"]
