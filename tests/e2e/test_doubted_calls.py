@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from .gated import WRITE, box
 from .models import Answer, Json, call, native, says
 from .talking import World, desk, talking
-from .test_risk_gate import WRITE, box
 
 WRITTEN = json.dumps(call("file_operations", **WRITE))
 SILENT = json.dumps(call("file_operations", risk_level=None, **WRITE))

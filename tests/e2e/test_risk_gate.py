@@ -6,61 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.plugin_new import write_plugin
 from gateway.testing.scripts import answer, serve
 from gateway.testing.upstream import FakeUpstream
 
+from .gated import SAFE, WRITE, asked_first, box, own, ran_at_once, write
 from .models import Answer, Json, call, calls, native, says
-from .talking import World, desk, talking
-
-SAFE = ("Is it safe?", "It is.")
-
-
-def box(folder: Path, *, commands: bool = False) -> Json:
-    """Tools none of which refuses by itself what the gate is to decide on.
-
-    `commands`: with `execute_command`, which runs a command at each start to see that it can.
-    """
-    tools = desk(folder, write=True)
-    tools["execute_sql"]["read_only"] = False
-    tools["http_request"] = {"private_networks": True}
-    if commands:
-        tools["execute_command"] = {"cwd": str(folder / "work"), "sandbox": "none"}
-    return tools
-
-
-WRITE: Json = {"operation": "write", "path": "new.txt", "content": "x"}
-
-
-def write(risk_level: str | None) -> Answer:
-    """A call that no whitelist knows, with the model's own word about its risk."""
-    return calls("file_operations", risk_level=risk_level, **WRITE)
-
-
-async def ran_at_once(world: World, *, tool: str, basis: str) -> Json:
-    """The only step of the only run, which nobody was asked about."""
-    assert (await world.chat(SAFE[0])).text == SAFE[1]
-    (run,) = (await world.get("/context/runs")).json["data"]
-    shown = await world.run(run["id"])
-    (step,) = shown["steps"]
-    assert (step["tool"], step["decision"], step["basis"], step["state"]) == (tool, "auto", basis, "finished")
-    assert shown["approvals"] == [] and step["approval_id"] is None
-    assert await world.counted(f'gateway_risk_decisions_total{{basis="{basis}",decision="auto"}}') == 1
-    return dict(step)
-
-
-async def asked_first(world: World, *, tool: str, basis: str) -> Json:
-    """The approval of the only call, which has not run."""
-    answered = await world.chat(SAFE[0])
-    (approval,) = answered.asks
-    assert (approval["tool"], approval["basis"], approval["state"]) == (tool, basis, "pending")
-    run = await world.run(approval["run_id"])
-    assert (run["state"], run["effects"]) == ("awaiting_approval", False)
-    assert [step["state"] for step in run["steps"]] == ["requested"]
-    assert len(world.model.asked) == 1
-    assert await world.counted(f'gateway_risk_decisions_total{{basis="{basis}",decision="confirm"}}') == 1
-    return approval
-
+from .talking import desk, talking
 
 # Requirement: LLM-provided risk level in tool calls.
 
@@ -204,93 +155,6 @@ async def test_tool_definitions_include_risk_level_parameter_in_native_format(tm
             assert "risk_level" not in parameters.get("required", ())
 
 
-# Requirement: code-level whitelist fallback.
-
-SQL_SAFE = ("SELECT name FROM pets", "select count(*) from pets -- all", "EXPLAIN SELECT * FROM pets")
-SQL_RISKY = (
-    "DELETE FROM pets",
-    "UPDATE pets SET legs = 4",
-    "DROP TABLE pets",
-    "WITH gone AS (DELETE FROM pets RETURNING *) SELECT * FROM gone",
-)
-
-
-@pytest.mark.parametrize(("sql", "known"), [*((s, True) for s in SQL_SAFE), *((s, False) for s in SQL_RISKY[:3])])
-async def test_sql_whitelist_fallback(tmp_path: Path, sql: str, *, known: bool) -> None:
-    """Statements that read run; all others ask."""
-    await falls_back(tmp_path, "execute_sql", {"sql": sql}, known=known)
-
-
-@pytest.mark.parametrize("sql", ["SHOW TABLES", "DESCRIBE pets", *SQL_RISKY])
-async def test_sql_whitelist_fallback_of_statements_that_this_database_does_not_know(tmp_path: Path, sql: str) -> None:
-    """SHOW and DESCRIBE are judged as those that read, whatever becomes of them."""
-    expected = ("confirm", "default") if sql in SQL_RISKY else ("auto", "whitelist")
-    assert await judged(tmp_path, "execute_sql", {"sql": sql}) == expected
-
-
-@pytest.mark.parametrize(
-    ("command", "known"),
-    [
-        *((c, True) for c in ("ls -la", "cat notes.txt", "pwd", "echo hello", "grep safe notes.txt")),
-        *((c, False) for c in ("rm notes.txt", "touch x", "echo x > notes.txt", "ls; rm notes.txt", "ls $(touch x)")),
-    ],
-)
-async def test_command_whitelist_fallback(tmp_path: Path, command: str, *, known: bool) -> None:
-    """Known commands that only look run; all others ask, however they are wrapped."""
-    await falls_back(tmp_path, "execute_command", {"command": command}, known=known)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "known"),
-    [
-        ({"operation": "read", "path": "notes.txt"}, True),
-        ({"operation": "list", "path": "."}, True),
-        ({"operation": "exists", "path": "nothing.txt"}, True),
-        (WRITE, False),
-    ],
-)
-async def test_file_operation_whitelist_fallback(tmp_path: Path, arguments: Json, *, known: bool) -> None:
-    """Reading runs; writing asks."""
-    await falls_back(tmp_path, "file_operations", arguments, known=known)
-
-
-@pytest.mark.parametrize(
-    ("method", "known"),
-    [
-        *((method, True) for method in ("GET", "HEAD", "OPTIONS")),
-        *((method, False) for method in ("POST", "PUT", "DELETE", "PATCH")),
-    ],
-)
-async def test_http_request_whitelist_fallback(tmp_path: Path, method: str, *, known: bool) -> None:
-    """Methods that change nothing run; all others ask, and nothing is sent."""
-    async with FakeUpstream(serve(answer(200, b"" if method == "HEAD" else b"seen"))) as site:
-        arguments = {"method": method, "url": f"{site.base_url}/page"}
-        await falls_back(tmp_path, "http_request", arguments, known=known)
-        assert [request.method for request in site.requests] == ([method.encode()] if known else [])
-
-
-async def falls_back(folder: Path, tool: str, arguments: Json, *, known: bool) -> None:
-    """Without a word of the model about the risk."""
-    asked = calls(tool, risk_level=None, **arguments)
-    answers = (asked, says(SAFE[1])) if known else (asked,)
-    async with talking(*answers, tools=box(folder, commands=tool == "execute_command")) as world:
-        if known:
-            await ran_at_once(world, tool=tool, basis="whitelist")
-        else:
-            await asked_first(world, tool=tool, basis="default")
-    assert (folder / "work/notes.txt").read_text() == "The safe is behind the mirror.\n"
-    assert sorted(path.name for path in (folder / "work").iterdir()) == ["notes.txt"]
-
-
-async def judged(folder: Path, tool: str, arguments: Json) -> tuple[str, str]:
-    """Verdict and basis, without a run."""
-    asked = {"model": "m", "messages": [{"role": "user", "content": "?"}]}
-    async with talking(tools=box(folder, commands=tool == "execute_command")) as world:
-        calls_ = [{"tool": tool, "parameters": arguments}]
-        (verdict,) = (await world.post({**asked, "calls": calls_}, path="/context/explain")).json["would_be_verdicts"]
-        return verdict["decision"], verdict["basis"]
-
-
 # Requirement: risk assessment priority.
 
 
@@ -382,16 +246,6 @@ async def test_llm_asks_user_before_calling_tool(tmp_path: Path) -> None:
 # Requirement: extensible risk assessor architecture.
 
 TEXT = "a b c"
-
-
-def own(folder: Path, *, assessor: bool) -> Json:
-    """A tool of the operator's own, with or without an assessor of its own."""
-    write_plugin("tools", "count_words", folder=folder / "plugins")
-    risk = {}
-    if assessor:
-        write_plugin("assessors", "short_texts", folder=folder / "plugins")
-        risk = {"assessors": {"count_words": {"use": "short_texts"}}}
-    return {"plugins": {"folder": str(folder / "plugins")}, "tools": {"count_words": {}}, "risk": risk}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Workflows as users meet them: the design's decisions 3 and 5, over HTTP against a whole gateway."""
 
-import asyncio
 import json
 import re
 import sqlite3
@@ -9,22 +8,17 @@ from pathlib import Path
 
 import pytest
 import yaml
-from running import key, until
+from running import key
 
 from gateway.agent.workflow_loop import RESULT_CHARS
 
 from .asking import born
-from .models import CUT, Json, call, native, refuses, says
-from .test_runs import cancel, events
+from .models import Json, call, native, refuses, says
+from .test_runs import events
 from .test_streams import is_clean
-from .working import ALL, ECHO, REPORT, SUMMARY, folder_of, run, working
+from .working import ALL, ECHO, REPORT, SUMMARY, folder_of, run, sent, working
 
 ROWS = '{"columns":["name"],"rows":[["Ada"]],"truncated":false}'
-
-
-def sent(world_asked: list[Json]) -> list[list[Json]]:
-    """The messages of every request that the model got."""
-    return [body["messages"] for body in world_asked]
 
 
 # Decision 3, "Visibility: visible in UI selector", and decision 5, "Category System for Workflows".
@@ -320,174 +314,6 @@ async def test_its_calls_are_in_the_audit_log_and_in_the_metrics(tmp_path: Path)
         assert await world.counted('gateway_tool_calls_total{outcome="ok",tool="execute_sql"}') == 1
 
 
-# What goes wrong.
-
-
-async def test_a_failed_step_is_named(tmp_path: Path) -> None:
-    """422, which no SDK repeats; the run is on record with what went wrong, and no later step ran."""
-    broken = {
-        **REPORT,
-        "steps": [{"name": "rows", "tool": "execute_sql", "with": {"sql": "SELECT * FROM cats"}}, *REPORT["steps"][1:]],
-    }
-    async with working(tmp_path, workflows=(broken,)) as world:
-        failed = await run(world, "report", {"legs": 4})
-        error = failed.error
-        assert (failed.status, error["code"], failed.headers["x-should-retry"]) == (422, "workflow_failed", "false")
-        (there,) = (await world.get("/context/runs")).json["data"]
-        assert there["state"] == "failed" and there["id"] in error["message"]
-        assert "'report'" in error["message"] and "'rows'" in error["message"] and "no such table" in error["message"]
-        whole = await world.run(there["id"])
-        assert whole["error"]["code"] == "workflow_failed" and whole["steps"][0]["state"] == "failed"
-        assert world.model.asked == []
-        assert await world.counted('gateway_workflow_runs_total{outcome="failed",workflow="report"}') == 1
-
-
-@pytest.mark.parametrize(
-    ("step", "why"),
-    [
-        ({"tool": "execute_sq", "with": {}}, "there is no tool 'execute_sq'. Did you mean execute_sql?"),
-        ({"tool": "execute_sql", "with": {"query": "SELECT 1"}}, "the parameters do not fit"),
-        (
-            {"tool": "file_operations", "with": {"operation": "read", "path": "../../etc/passwd"}},
-            "the path leaves the folder",
-        ),
-    ],
-)
-async def test_a_step_that_cannot_run_is_named(tmp_path: Path, step: Json, why: str) -> None:
-    """A tool that there is not, arguments that do not fit, what the tool itself refuses: nobody is asked."""
-    workflow = {"name": "wrong", "description": "x", "steps": [{"name": "first", **step}]}
-    async with working(tmp_path, workflows=(workflow,)) as world:
-        failed = await run(world, "wrong", {})
-        assert (failed.status, failed.error["code"]) == (422, "workflow_failed")
-        assert "'first'" in failed.error["message"] and why in failed.error["message"]
-        assert (await world.get("/context/approvals")).json["data"] == []
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_failed_step_is_named_in_a_chat(tmp_path: Path, *, stream: bool) -> None:
-    """As an error, or in the stream, which then has no end that looks like one."""
-    async with working(tmp_path) as world:
-        workflow = {"name": "wrong", "description": "x", "steps": [{"name": "first", "tool": "nope"}]}
-        folder_of(tmp_path, workflow)
-        await world.reload()
-        if stream:
-            streamed = await world.stream("/wrong")
-            (error,) = [frame["error"] for frame in streamed.frames if "error" in frame]
-            assert streamed.finishes == [] and streamed.events[-1] != b"[DONE]"
-        else:
-            error = (await world.chat("/wrong")).error
-        assert error["code"] == "workflow_failed" and "'first'" in error["message"]
-
-
-async def test_a_model_that_fails_names_its_step(tmp_path: Path) -> None:
-    """Before a tool has run a client may try again, and does not get the old failure again; afterwards it may not."""
-    answers = (refuses(500), says("Fine."), says("Ad", CUT), refuses(401))
-    async with working(tmp_path, *answers) as world:
-        failed = await world.chat("/summary Pets.")
-        assert (failed.status, failed.error["code"]) == (500, "upstream_error")
-        assert "the step 'said' of the workflow 'summary'" in failed.error["message"]
-        assert (await world.chat("/summary Pets.")).text == "Fine."
-        cut = await run(world, "summary", {"text": "x"})
-        assert cut.status == 502 and "'said'" in cut.error["message"]
-        late = await run(world, "report", {"legs": 4})
-        assert (late.status, late.error["code"], late.headers["x-should-retry"]) == (401, "upstream_refused", "false")
-        assert "the step 'said' of the workflow 'report'" in late.error["message"]
-
-
-async def test_a_run_takes_its_time_and_no_longer(tmp_path: Path) -> None:
-    """`timeout` of the agent loop holds for a workflow, too, and the error names the step."""
-    never = asyncio.Event()
-    async with working(tmp_path, says("Ad", never), loop={"timeout": "100ms"}) as world:
-        late = await run(world, "summary", {"text": "x"})
-        assert (late.status, late.error["code"]) == (504, "agent_timeout") and "'said'" in late.error["message"]
-        assert await world.counted('gateway_workflow_runs_total{outcome="timeout",workflow="summary"}') == 1
-        never.set()
-
-
-async def test_a_chain_without_an_agent_loop_runs_no_workflow(tmp_path: Path) -> None:
-    """It executes nothing, so it says so."""
-    chains: Json = {
-        "assistant": [{"use": "agent_loop"}],
-        "plain": [{"use": "prompt_enhancer", "with": {"tools": False}}],
-    }
-    async with working(tmp_path, chains=chains) as world:
-        refused = await run(world, "echo", {"text": "x"}, X_Context_Chain="plain")
-        assert (refused.status, refused.error["code"]) == (422, "workflow_failed") and "'plain'" in refused.error[
-            "message"
-        ]
-        assert (await world.chat("/echo x", headers={"X-Context-Chain": "plain"})).error["code"] == "workflow_failed"
-
-
-# T32: no template engine on what users write.
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{{steps.rows}}",
-        "{{params.title}}",
-        "{{ params.text }}",
-        "{{config.keys}}",
-        "{% for k in config.keys %}{{k}}{% endfor %}",
-        "${OPENAI_API_KEY} $HOME `id`",
-        "{0.__class__} {text} %(text)s",
-        "<script>{{7*7}}</script>",
-    ],
-)
-async def test_what_a_user_writes_stays_what_it_is(tmp_path: Path, text: str) -> None:
-    """By REST, by chat, to a tool and to a model."""
-    looks = {
-        "name": "looks",
-        "description": "x",
-        "parameters": {"text": {"required": True}},
-        "steps": [
-            {"name": "rows", "tool": "execute_sql", "with": {"sql": "SELECT '{{params.text}}', 1"}},
-            {"name": "said", "model": "{{params.text}}"},
-            {"name": "end", "prompt": "{{params.text}} {{steps.said}}"},
-        ],
-    }
-    async with working(tmp_path, says(text), workflows=(ECHO, looks)) as world:
-        assert (await run(world, "echo", {"text": text})).json["result"] == f"[{text}]"
-        assert (await world.chat(f"/echo {text}")).text == f"[{text}]"
-        done = await run(world, "looks", {"text": text})
-        assert done.json["steps"][0]["arguments"] == {"sql": "SELECT ?1, 1", "params": [text]}
-        assert sent(world.model.asked) == [[{"role": "user", "content": text}]]
-        assert done.json["result"] == f"{text} {text}"
-
-
-@pytest.mark.parametrize(
-    "place", ["{{params.what}}", "'{{params.what}}'", "'a' || {{params.what}} || '{{params.what}}'"]
-)
-async def test_a_value_is_no_part_of_the_statement(tmp_path: Path, place: str) -> None:
-    """The statement is the author's, whatever its user writes: the value finds nobody of that name."""
-    sql = {"name": "rows", "tool": "execute_sql", "with": {"sql": f"SELECT name FROM pets WHERE name = {place}"}}
-    find = {"name": "find", "description": "x", "parameters": {"what": {"required": True}}, "steps": [sql]}
-    async with working(tmp_path, workflows=(find,)) as world:
-        for text in ("' OR '1'='1", "x' UNION SELECT name FROM pets --", "1) OR (1=1"):
-            done = await run(world, "find", {"what": text})
-            assert (done.status, json.loads(done.json["result"])["rows"]) == (200, [])
-
-
-async def test_a_reference_where_no_value_can_stand_ends_the_step(tmp_path: Path) -> None:
-    """Nothing runs, and the error names the reference."""
-    sql = {"name": "rows", "tool": "execute_sql", "with": {"sql": "SELECT name FROM {{params.what}}_old"}}
-    find = {"name": "find", "description": "x", "parameters": {"what": {"required": True}}, "steps": [sql]}
-    async with working(tmp_path, workflows=(find,)) as world:
-        failed = await run(world, "find", {"what": "pets"})
-        assert failed.status == 422
-        assert "{{params.what}} stands as a part of a word" in failed.json["error"]["message"]
-
-
-async def test_a_whole_statement_is_judged_as_a_whole(tmp_path: Path) -> None:
-    """A parameter that is the statement is seen by the gate: what does not only read asks."""
-    sql = {"name": "rows", "tool": "execute_sql", "with": {"sql": "{{params.what}}"}}
-    find = {"name": "find", "description": "x", "parameters": {"what": {"required": True}}, "steps": [sql]}
-    async with working(tmp_path, workflows=(find,)) as world:
-        assert (await run(world, "find", {"what": "SELECT name FROM pets"})).status == 200
-        asked = await run(world, "find", {"what": "DELETE FROM pets"})
-        assert (asked.status, asked.json["state"], born(tmp_path)) == (202, "awaiting_approval", [])
-
-
 # Who sees what.
 
 KEYS = [
@@ -529,105 +355,6 @@ async def test_workflows_need_the_scope_context(tmp_path: Path, caller: str, sta
             assert (await world.get(path, **headers)).status == status
         assert (await run(world, "echo", {"text": "x"}, key=caller)).status == status
         assert (await world.chat("/echo x", headers=headers)).status == status
-
-
-# Async, and clients that come and go.
-
-
-async def test_async_long_running_operations(tmp_path: Path) -> None:
-    """Design, open question 1: `Prefer: respond-async` is answered at once with where the result will be."""
-    go = asyncio.Event()
-    async with working(tmp_path, says("Ada", go, ".")) as world:
-        begun = await run(world, "report", {"legs": 4}, Prefer="respond-async")
-        assert (begun.status, begun.json["state"], begun.json["result"]) == (202, "running", None)
-        assert begun.headers["Location"] == f"/context/runs/{begun.json['id']}"
-        assert begun.headers["Preference-Applied"] == "respond-async"
-        go.set()
-        whole = await world.run(begun.json["id"], state="completed")
-        assert (whole["workflow"], whole["result"]) == ("report", "# Pets\nAda.")
-
-
-async def test_an_async_run_that_fails_says_so_on_record(tmp_path: Path) -> None:
-    """Nobody waits for it."""
-    async with working(tmp_path, refuses(401)) as world:
-        begun = await run(world, "report", {"legs": 4}, Prefer="respond-async")
-        whole = await world.run(begun.json["id"], state="failed")
-        assert whole["error"]["code"] == "upstream_refused" and "'said'" in whole["error"]["message"]
-
-
-@pytest.mark.parametrize("prefer", [{}, {"Prefer": "respond-async"}])
-async def test_the_same_idempotency_key_begins_one_run(tmp_path: Path, prefer: dict[str, str]) -> None:
-    """Whoever lost the answer asks again; for anything else the key is used up."""
-    same = {"Idempotency_Key": "k1", **prefer}
-    async with working(tmp_path, says("Ada.")) as world:
-        first = await run(world, "report", {"legs": 4}, **same)
-        await world.run(first.json["id"], state="completed")
-        again = await run(world, "report", {"legs": 4}, **same)
-        assert (again.status, again.json["id"]) == (first.status, first.json["id"])
-        assert again.json["result"] == "# Pets\nAda." and len(world.model.asked) == 1
-        other = await run(world, "report", {"legs": 2}, **same)
-        assert (other.status, other.error["code"]) == (409, "idempotency_mismatch")
-        assert len((await world.get("/context/runs")).json["data"]) == 1
-
-
-async def test_the_same_idempotency_key_without_an_effect(tmp_path: Path) -> None:
-    """A result is a result; what failed before it did anything begins anew."""
-    async with working(tmp_path, refuses(500), says("Pets."), says("Never.")) as world:
-        assert (await run(world, "summary", {"text": "x"}, Idempotency_Key="k")).status == 500
-        first = await run(world, "summary", {"text": "x"}, Idempotency_Key="k")
-        again = await run(world, "summary", {"text": "x"}, Idempotency_Key="k")
-        assert first.json == again.json and first.json["result"] == "Pets." and len(world.model.asked) == 2
-
-
-async def test_the_same_idempotency_key_at_the_same_time(tmp_path: Path) -> None:
-    """Both wait for the one run."""
-    go = asyncio.Event()
-    async with working(tmp_path, says("Ada", go, ".")) as world:
-        both = [asyncio.create_task(run(world, "report", {"legs": 4}, Idempotency_Key="k")) for _ in range(2)]
-        await until(lambda: world.model.asked)
-        go.set()
-        one, two = await asyncio.gather(*both)
-        assert one.json["id"] == two.json["id"] and one.json["result"] == two.json["result"] == "# Pets\nAda."
-        assert len(world.model.asked) == 1
-
-
-async def test_a_client_that_leaves_a_run(tmp_path: Path) -> None:
-    """Before a tool has run: the model's call ends with it, and the run says that it was interrupted."""
-    never = asyncio.Event()
-    async with working(tmp_path, says("Ad", never)) as world:
-        asking = asyncio.create_task(run(world, "summary", {"text": "x"}))
-        await until(lambda: world.model.asked)
-        (there,) = (await world.get("/context/runs")).json["data"]
-        assert there["state"] == "running"
-        asking.cancel()
-        await world.run(there["id"], state="interrupted")
-        assert await world.counted('gateway_workflow_runs_total{outcome="cancelled",workflow="summary"}') == 1
-
-
-async def test_a_run_is_cancelled(tmp_path: Path) -> None:
-    """By anybody of its tenant: whoever waits for it hears so soon."""
-    never = asyncio.Event()
-    async with working(tmp_path, says("Ad", never)) as world:
-        asking = asyncio.create_task(run(world, "report", {"legs": 4}))
-        await until(lambda: world.model.asked)
-        (there,) = (await world.get("/context/runs")).json["data"]
-        assert (await cancel(world, there["id"])).json["state"] == "cancelled"
-        async with asyncio.timeout(120):
-            told = await asking
-        assert (told.status, told.error["code"]) == (422, "run_cancelled")
-        assert (await world.run(there["id"]))["state"] == "cancelled"
-
-
-async def test_a_full_gateway_begins_no_run(tmp_path: Path) -> None:
-    """`limits.concurrent` holds for runs of workflows as for chats."""
-    go = asyncio.Event()
-    async with working(tmp_path, says("Ada", go, "."), limits={"concurrent": 1}) as world:
-        asking = asyncio.create_task(run(world, "report", {"legs": 4}))
-        await until(lambda: world.model.asked)
-        full = await run(world, "echo", {"text": "x"})
-        assert (full.status, full.error["code"]) == (503, "overloaded")
-        go.set()
-        assert (await asking).status == 200
 
 
 # "Stream final response".

@@ -96,3 +96,8 @@ async def run(world: World, name: str, parameters: Mapping[str, object], *, key:
     if key:
         headers["X-Gateway-Key"] = key
     return await world.post({"parameters": dict(parameters), **beside}, path=RUN.format(name), headers=headers)
+
+
+def sent(world_asked: list[Json]) -> list[list[Json]]:
+    """The messages of every request that the model got."""
+    return [body["messages"] for body in world_asked]
