@@ -1,26 +1,19 @@
-"""Slow, greedy and too many clients are ended in time, and those that behave do not notice."""
+"""Slow clients, and clients that do not read, are ended in time; those that behave do not notice."""
 
 import asyncio
 import contextlib
-import os
-import signal
-import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
-from functional.through import ask, client_of, error_of, get, post, through
-from measuring import Effort, LoopTime
-from running import Stopwatch, config, exchange, fetch, scrape, until, until_sample
+from functional.through import client_of, error_of, get, post, through
+from running import Stopwatch, exchange, until_sample
 
 from gateway.testing.local import LocalGateway
-from gateway.testing.peer import PEER_LEFT, Peer, connect
-from gateway.testing.run import GatewayProcess
-from gateway.testing.scripts import answer, head, ok, serve
-from gateway.testing.upstream import FakeUpstream
+from gateway.testing.peer import PEER_LEFT, Peer
+from gateway.testing.scripts import head
 
-#: For what takes long and does not depend on the loop: the one that the gateway runs on.
-UVLOOP = pytest.mark.asyncio(loop_factories=["uvloop"])
+from .bounded import UVLOOP, deadlines
+
 #: Each deadline in its test, unless the test says otherwise.
 DEADLINE_S = 0.3
 
@@ -30,12 +23,6 @@ async def end_of(client: Peer, *, begun: Stopwatch) -> bytes:
     await client.wait_end()
     assert begun.s >= DEADLINE_S
     return bytes(client.received)
-
-
-async def deadlines(gateway: LocalGateway) -> dict[str, float]:
-    """How often each deadline has struck."""
-    prefix = 'gateway_deadlines_total{deadline="'
-    return {name[len(prefix) : -2]: n for name, n in (await scrape(gateway)).items() if name.startswith(prefix)}
 
 
 @contextlib.asynccontextmanager
@@ -236,216 +223,3 @@ async def test_the_upstream_is_held_back_while_the_client_does_not_read() -> Non
             await asyncio.sleep(0.1)
         assert sent < total, "held back"
         await client.discard(total, timeout_s=120)
-
-
-async def test_too_many_connections() -> None:
-    """The excess gets 503 with Retry-After in 100 ms; those that are in go on; a free place is taken again."""
-    limits = {"connections": 5}
-    async with through(limits=limits) as (gateway, upstream), contextlib.AsyncExitStack() as stack:
-        clients = [await stack.enter_async_context(client_of(gateway)) for _ in range(5)]
-        for client in clients:
-            await exchange(client)
-        for _ in range(20):
-            async with client_of(gateway) as excess:
-                asked = LoopTime()
-                await excess.send(get())
-                response = await excess.read_response()
-                asked.within(0.1)
-                assert response.status == 503 and error_of(response)["code"] == "overloaded"
-                assert response.values(b"retry-after") == [b"1"] and response.values(b"connection") == [b"close"]
-                assert await excess.wait_end() == "eof"
-        for client in clients:
-            assert (await exchange(client)).status == 200
-        assert len(upstream.requests) == 10
-        clients[0].close()
-        async with asyncio.timeout(120):
-            while (await ask(gateway, get())).status != 200:
-                await asyncio.sleep(0.01)
-
-
-async def test_when_files_run_short_new_clients_are_refused_first() -> None:
-    """Those who are in get their answers, all at once; the excess gets 503, is counted, and logged in one line."""
-    command = ("prlimit", "--nofile=200:200", sys.executable, "-m", "gateway")
-    finish = asyncio.Event()
-
-    async def script(peer: Peer) -> None:
-        await peer.read_request(timeout_s=None)
-        await finish.wait()
-        await peer.send(ok())
-
-    async with (
-        FakeUpstream(script) as upstream,
-        GatewayProcess(config(upstream.base_url), command=command) as gateway,
-        contextlib.AsyncExitStack() as s,
-    ):
-        clients = [await s.enter_async_context(connect(gateway.host, gateway.port)) for _ in range(250)]
-        for client in clients:
-            with contextlib.suppress(*PEER_LEFT):
-                await client.send(get())
-        finish.set()
-        statuses = []
-        for client in clients:
-            with contextlib.suppress(*PEER_LEFT):
-                statuses.append((await client.read_response()).status)
-        accepted = statuses.count(200)
-        assert set(statuses) == {200, 503} and 50 < accepted < 100
-        for client in clients:
-            client.close()
-        await until_sample(gateway, "gateway_client_connections", 1)
-        assert (await scrape(gateway))["gateway_client_connections_refused_total"] == 250 - accepted
-        assert gateway.stderr_text().count("clients are refused") == 1
-
-
-async def test_too_many_requests() -> None:
-    """Ten times what may be under way: the excess gets 503 while the accepted ones still wait, which then finish."""
-    finish = asyncio.Event()
-
-    async def script(peer: Peer) -> None:
-        while True:
-            await peer.read_request(timeout_s=None)
-            await finish.wait()
-            await peer.send(ok())
-
-    async def one() -> int:
-        async with client_of(gateway) as client:
-            response = await exchange(client, post(b"{}"))
-            if response.status == 503:
-                assert error_of(response)["code"] == "overloaded" and response.values(b"retry-after") == [b"1"]
-            return response.status
-
-    async with through(script, limits={"concurrent": 5}) as (gateway, upstream):
-        asked = LoopTime()
-        tasks = [asyncio.create_task(one()) for _ in range(50)]
-        await until(lambda: sum(task.done() for task in tasks) == 45 and len(upstream.requests) == 5)
-        asked.within(0.5)
-        finish.set()
-        statuses = [await task for task in tasks]
-        assert sorted(statuses) == 5 * [200] + 45 * [503]
-        assert (await ask(gateway, post(b"{}"))).status == 200
-
-
-async def test_own_pages_answer_when_the_gateway_is_full() -> None:
-    """A probe or a scrape is not a request too many: it would be the end of the process, or of seeing why."""
-
-    async def silent(peer: Peer) -> None:
-        await peer.read_request()
-        await peer.wait_end(timeout_s=None)
-
-    async with through(silent, limits={"concurrent": 1}) as (gateway, upstream), client_of(gateway) as client:
-        await client.send(get())
-        await upstream.wait_requests(1)
-        assert (await ask(gateway, get())).status == 503
-        for page in (b"/health/live", b"/health/ready", b"/metrics"):
-            assert (await fetch(gateway, page)).status == 200
-
-
-async def test_a_refusal_keeps_the_connection_where_it_can() -> None:
-    """A full gateway refuses one request, not the client."""
-    finish = asyncio.Event()
-
-    async def script(peer: Peer) -> None:
-        await peer.read_request()
-        await finish.wait()
-        await peer.send(ok())
-
-    async with (
-        through(script, limits={"concurrent": 1}) as (gateway, upstream),
-        client_of(gateway) as first,
-        client_of(gateway) as second,
-    ):
-        await first.send(get())
-        await upstream.wait_requests(1)
-        for _ in range(3):
-            assert (await exchange(second, post(b"{}"))).status == 503
-        finish.set()
-        await first.read_response()
-        assert (await exchange(second)).status == 200
-
-
-@UVLOOP
-async def test_slow_heads_do_not_slow_the_others() -> None:
-    """300 of them, and a healthy client whose answers come as if they were not there (`make soak`: 1,000, and p99)."""
-    async with through(limits={"head_timeout": 4}) as (gateway, _), contextlib.AsyncExitStack() as stack:
-        slow = [await stack.enter_async_context(client_of(gateway)) for _ in range(300)]
-        await asyncio.gather(*(client.send(get()[:20]) for client in slow))
-        healthy = await stack.enter_async_context(client_of(gateway))
-        ended, costs_s = asyncio.gather(*(client.wait_end() for client in slow)), []
-        while not ended.done():
-            effort = Effort()
-            assert (await exchange(healthy)).status == 200
-            costs_s.append(effort.cpu_s)
-            await asyncio.sleep(0.01)
-        assert min(costs_s) < 0.05  # what they cost the others, each answer of theirs would show
-        assert sum((await deadlines(gateway)).values()) == 300  # one that got to write nothing is a `connect`
-
-
-@UVLOOP
-async def test_whatever_clients_send_the_series_stay_few() -> None:
-    """Paths, methods, models, keys and status codes are the clients' and upstreams' choice; labels are not."""
-    script = serve(lambda request: answer(int(request.target.rpartition(b"/")[2]), b""))
-    async with through(script) as (gateway, _), client_of(gateway) as client:
-        for n in range(200, 600):
-            await exchange(client, get(b"/v1/%d" % n, b"Authorization: Bearer k%d" % n))
-        for n in range(400):
-            body = b'{"model": "m%d"}' % n
-            await exchange(client, post(body, b"/v1/%d/200" % n, method=b"M%d" % n))
-            await exchange(client, get(b"/nowhere/%d" % n))
-        page = await fetch(gateway, b"/metrics")
-    assert len([line for line in page.payload.splitlines() if not line.startswith(b"#")]) < 500
-    assert len(page.payload) < 200_000
-
-
-@UVLOOP
-async def test_many_requests_on_one_connection_leave_nothing_behind() -> None:
-    """2,000 of them, pipelined: as many answers, one upstream connection, nothing under way at the end."""
-    async with through() as (gateway, upstream), client_of(gateway, keep_bytes=0) as client:
-        for _ in range(20):
-            await client.send(get() * 50 + post(b"{}") * 50)
-            for _ in range(100):
-                assert (await client.read_response()).status == 200
-        counts = await scrape(gateway)
-        assert len(upstream.requests) == 2000 and len(upstream.connections) == 1
-        assert counts['gateway_inflight_requests{mode="passthrough"}'] == 0
-
-
-@pytest.mark.asyncio(loop_factories=["asyncio"])
-async def test_a_log_that_nobody_reads(tmp_path: Path) -> None:
-    """Requests go on; lines are dropped, and counted to the last one; the end does not wait for the reader."""
-    pipe = tmp_path / "log"
-    os.mkfifo(pipe)
-    reader = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
-    command = ("/bin/sh", "-c", f'exec "$@" 2>{pipe}', "sh", sys.executable, "-m", "gateway")
-    total, log = 11_000, bytearray()
-    text = config(None, logging={"access": True, "format": "json"})
-    async with (
-        GatewayProcess(text, command=command) as gateway,
-        connect(gateway.host, gateway.port, keep_bytes=0) as client,
-    ):
-        await answered(client, total)
-        dropped = (await scrape(gateway))["gateway_log_lines_dropped_total"]
-        assert dropped > 0
-        async with asyncio.timeout(120):
-            while log.count(b'"status":404') + dropped < total:
-                log += drained(reader)
-                await asyncio.sleep(0.01)
-        assert log.count(b'"status":404') + dropped == total
-        await answered(client, 1000)
-        gateway.signal(signal.SIGTERM)
-        assert await gateway.wait() == 0
-    os.close(reader)
-
-
-async def answered(client: Peer, number: int) -> None:
-    """So many requests without a route, pipelined, with their answers."""
-    message = get(b"/nowhere") * 100
-    for _ in range(number // 100):
-        await client.send(message)
-        for _ in range(100):
-            assert (await client.read_response()).status == 404
-
-
-def drained(reader: int) -> bytes:
-    """What the pipe holds now."""
-    with contextlib.suppress(BlockingIOError):
-        return os.read(reader, 1 << 20)
-    return b""
