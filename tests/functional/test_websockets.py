@@ -1,26 +1,19 @@
 """WebSockets of our own pages: aiohttp's frames over our connections, both ways, until one side ends them."""
 
 import asyncio
-import signal
-import sys
-from pathlib import Path
 
 import aiohttp
 import pytest
 from aiohttp import WSCloseCode, WSMsgType, web
-from running import config, scrape, until, until_sample
 
 from gateway.errors import GatewayError
 from gateway.lanes.websocket import websocket
-from gateway.testing.peer import PATIENCE_S, Peer, connect
-from gateway.testing.run import GatewayProcess
+from gateway.testing.peer import PATIENCE_S
 
 from .talking import (
     ACCEPT,
     BINARY,
     CLOSE,
-    HOST,
-    PAGE,
     PING,
     PONG,
     TEXT,
@@ -33,57 +26,7 @@ from .talking import (
     talking,
 )
 from .through import breathe, error_of, in_pieces
-
-LIVE = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
-WEBSOCKETS = 'gateway_inflight_requests{mode="websocket"}'
-
-
-class Page:
-    """A page that accepts and then does `talk`; it tells how that ended."""
-
-    def __init__(self, **options: float) -> None:
-        self.options = options
-        self.begun = asyncio.Event()
-        self.ended = asyncio.Event()
-        self.how: BaseException | None = None
-        self.moved = 0
-
-    async def answer(self, request: web.Request) -> web.StreamResponse:
-        try:
-            async with websocket(request, **self.options) as talk:  # type: ignore[arg-type]
-                self.begun.set()
-                await self.talk(talk)
-        except BaseException as error:
-            self.how = error
-            raise
-        finally:
-            self.ended.set()
-        return talk
-
-    async def talk(self, talk: web.WebSocketResponse) -> None:
-        async for _ in talk:
-            self.moved += 1
-
-
-class Deaf(Page):
-    """Reads nothing before it is told to."""
-
-    def __init__(self, **options: float) -> None:
-        super().__init__(**options)
-        self.told = asyncio.Event()
-
-    async def talk(self, talk: web.WebSocketResponse) -> None:
-        await self.told.wait()
-        await super().talk(talk)
-
-
-class Flood(Page):
-    """Sends without end."""
-
-    async def talk(self, talk: web.WebSocketResponse) -> None:
-        while True:
-            await talk.send_bytes(bytes(50_000))
-            self.moved += 50_000
+from .websocket_pages import LIVE, Deaf, Flood, Page, stands_still
 
 
 class Failing(Page):
@@ -96,14 +39,6 @@ class Failing(Page):
     async def talk(self, talk: web.WebSocketResponse) -> None:
         await talk.send_str("hello")
         raise self.error
-
-
-async def stands_still(page: Page) -> None:
-    """Returns once nothing has moved for a while."""
-    before = -1
-    while before != page.moved:
-        before = page.moved
-        await asyncio.sleep(0.1)
 
 
 # A conversation.
@@ -417,217 +352,3 @@ async def test_a_page_that_goes_without_closing_leaves_no_http_in_the_frames() -
         assert await client.read_rest() == b""
         client.close()
         await gateway.until_empty()
-
-
-# Pressure and time.
-
-
-async def test_a_page_that_does_not_read_holds_its_client_back() -> None:
-    """Little is kept; then everything arrives."""
-    page = Deaf()
-    message = frame(BINARY, bytes(100_000))
-    async with talking(page.answer) as gateway, gateway.client() as client:
-        await joined(client)
-
-        async def send() -> None:
-            for _ in range(400):
-                await client.send(message, timeout_s=None)
-
-        sending = asyncio.create_task(send())
-        before = -1
-        while before != client.n_sent:
-            before = client.n_sent
-            await asyncio.sleep(0.1)
-        assert client.n_sent < 30_000_000
-        page.told.set()
-        await sending
-        await until(lambda: page.moved == 400)
-        await client.send(close_frame(1000))
-        assert await closed_with(client) == WSCloseCode.OK
-
-
-async def test_a_client_that_does_not_read_holds_its_page_back() -> None:
-    """`send` waits; then everything arrives."""
-
-    class Long(Page):
-        async def talk(self, talk: web.WebSocketResponse) -> None:
-            for number in range(640):
-                await talk.send_bytes(bytes([number % 256]) * 50_000)
-                self.moved += 50_000
-
-    page = Long()
-    async with talking(page.answer) as gateway, gateway.client(rcvbuf=8192) as client:
-        await joined(client)
-        await stands_still(page)
-        assert page.moved < 20_000_000
-        for number in range(640):
-            assert await heard(client) == (BINARY, bytes([number % 256]) * 50_000)
-        assert await closed_with(client) == WSCloseCode.OK
-
-
-SHORT = {"limits": {"head_timeout": "0.2s", "body_idle": "0.2s", "write": "0.2s", "keepalive": "0.2s"}}
-
-
-async def test_a_quiet_conversation_goes_on() -> None:
-    """No deadline of requests touches one whose heartbeats are answered."""
-    async with talking(Page(heartbeat_s=0.6).answer, config=SHORT) as gateway, gateway.client() as client:
-        await joined(client)
-        for _ in range(4):
-            opcode, payload = await heard(client)
-            assert opcode == PING
-            await client.send(frame(PONG, payload))
-        assert not gateway.metrics.deadlines
-
-
-async def test_a_client_that_does_not_answer_heartbeats_is_gone() -> None:
-    """As one that lost its network."""
-    page = Page(heartbeat_s=0.2)
-    async with talking(page.answer) as gateway, gateway.client() as client:
-        await joined(client)
-        assert await heard(client) == (PING, b"")
-        assert await client.wait_end() == "eof"
-        await asyncio.wait_for(page.ended.wait(), PATIENCE_S)
-        client.close()
-        await gateway.until_empty()
-
-
-async def test_a_client_that_reads_nothing_is_ended() -> None:
-    """After the time for writing, as in any other turn."""
-    page = Flood()
-    async with (
-        talking(page.answer, config={"limits": {"write": "1s"}}) as gateway,
-        gateway.client(rcvbuf=4096) as client,
-    ):
-        await joined(client)
-        await asyncio.wait_for(page.ended.wait(), 120)
-        assert dict(gateway.metrics.deadlines) == {"write": 1}
-        await gateway.until_empty()
-
-
-# Accounts and limits.
-
-
-async def test_conversations_are_counted_while_they_last() -> None:
-    """As a mode of their own; the handshake is one answered request of our own."""
-    async with talking(config={"logging": {"access": True}}) as gateway:
-        async with gateway.client() as client:
-            await joined(client)
-            await until_sample(gateway, WEBSOCKETS, 1)
-            samples = await scrape(gateway)
-            assert samples["gateway_client_connections"] == 2
-            assert samples['gateway_inflight_requests{mode="own"}'] == 1  # the one that asks
-            requests = 'gateway_http_requests_total{code="101",method="GET",mode="own",route="pages"}'
-            assert samples[requests] == 1
-        await until_sample(gateway, WEBSOCKETS, 0)
-        assert '"path":"/context/talk","status":101' in gateway.logged().replace(" ", "")
-
-
-async def test_conversations_take_no_place_of_a_request() -> None:
-    """`limits.concurrent` bounds what is under way; who only listens is not."""
-    async with talking(config={"limits": {"concurrent": 1}}) as gateway, gateway.client() as one:
-        await joined(one)
-        async with gateway.client() as two, gateway.client() as three:
-            await joined(two)
-            await three.send(LIVE.replace(b"/health/live", b"/v1/models"))
-            assert (await three.read_response()).status == 502  # it was let through to an upstream that is not there
-
-
-# The end of the gateway.
-
-#: Draining that ends within this limit did not need it.
-PATIENT = {"limits": {"drain": "10m"}}
-
-
-async def leaving_of(client: Peer) -> None:
-    """A client that answers a Close frame as it should."""
-    assert await closed_with(client) == WSCloseCode.GOING_AWAY
-    await client.send(close_frame(WSCloseCode.GOING_AWAY))
-    assert await client.wait_end() == "eof"
-    client.close()
-
-
-@pytest.mark.parametrize("page_type", [Page, Deaf])
-async def test_draining_says_goodbye(page_type: type[Page]) -> None:
-    """1001 to everybody at once, whether the page listens or is busy; then draining is through, far from its limit."""
-    page = page_type()
-    async with talking(page.answer, config=PATIENT) as gateway, gateway.client() as one, gateway.client() as two:
-        await joined(one)
-        await joined(two)
-        draining = asyncio.create_task(gateway.gateway.drain())
-        await asyncio.gather(leaving_of(one), leaving_of(two))
-        await asyncio.wait_for(draining, PATIENCE_S)
-        await gateway.until_empty()
-        assert page.ended.is_set()
-
-
-async def test_a_conversation_that_begins_while_draining_ends_at_once() -> None:
-    """On a connection that was busy when draining began."""
-    async with talking(config=PATIENT) as gateway, gateway.client() as client:
-        await client.send(LIVE)
-        await client.read_response()
-        draining = asyncio.create_task(gateway.gateway.drain())
-        await asyncio.sleep(0)
-        await joined(client)
-        await leaving_of(client)
-        await asyncio.wait_for(draining, PATIENCE_S)
-
-
-async def test_a_client_that_ignores_the_goodbye_is_not_waited_for() -> None:
-    """It neither answers nor leaves; draining does not take its limit."""
-    async with talking(config=PATIENT) as gateway, gateway.client() as client:
-        await joined(client)
-        draining = asyncio.create_task(gateway.gateway.drain())
-        assert await closed_with(client) == WSCloseCode.GOING_AWAY
-        await asyncio.wait_for(draining, PATIENCE_S)
-        await gateway.until_empty()
-
-
-async def test_draining_ends_at_its_limit_whatever_a_client_does() -> None:
-    """One that reads nothing cannot even be told."""
-    page = Flood()
-    async with (
-        talking(page.answer, config={"limits": {"drain": "0.3s"}}) as gateway,
-        gateway.client(rcvbuf=4096) as client,
-    ):
-        await joined(client)
-        await stands_still(page)
-        await asyncio.wait_for(gateway.gateway.drain(), PATIENCE_S)
-        await asyncio.wait_for(page.ended.wait(), PATIENCE_S)
-        await gateway.until_empty()
-        assert await client.wait_end() == "reset"
-        assert "Error handling request" not in gateway.logged()
-
-
-def process() -> GatewayProcess:
-    program = (sys.executable, str(Path(__file__).with_name("talking.py")))
-    root = str(Path(__file__).parents[2])
-    return GatewayProcess(config(None, **PATIENT), command=program, env={"PYTHONPATH": f"{root}:{root}/tests"})
-
-
-async def test_sigterm_says_goodbye() -> None:
-    """1001, and the process ends by itself."""
-    async with process() as gateway, aiohttp.ClientSession() as session:
-        async with session.ws_connect(f"ws://{HOST}:{gateway.port}{PAGE}") as talk:
-            await talk.send_str("hi")
-            assert await talk.receive_str(timeout=PATIENCE_S) == "hi"
-            gateway.signal(signal.SIGTERM)
-            message = await talk.receive(timeout=PATIENCE_S)
-            assert (message.type, message.data) == (WSMsgType.CLOSE, WSCloseCode.GOING_AWAY)
-        assert await gateway.wait(PATIENCE_S) == 0
-        assert "Traceback" not in gateway.stderr_text()
-
-
-async def test_a_second_sigterm_does_not_wait() -> None:
-    """For a client that does not read what would come before the goodbye."""
-    async with process() as gateway, connect(gateway.host, gateway.port, rcvbuf=4096) as client:
-        await joined(client)
-        sending = asyncio.create_task(client.send(frame(BINARY, bytes(200_000)) * 200, timeout_s=None))
-        await asyncio.sleep(0.5)
-        gateway.signal(signal.SIGTERM)
-        await asyncio.sleep(0.2)
-        assert gateway.returncode is None
-        gateway.signal(signal.SIGTERM)
-        assert await gateway.wait(PATIENCE_S) == 0
-        sending.cancel()
-        await asyncio.gather(sending, return_exceptions=True)
-        assert "Traceback" not in gateway.stderr_text()

@@ -1,0 +1,136 @@
+"""Sides that do not read, time, and the accounts of conversations over WebSockets."""
+
+import asyncio
+
+from aiohttp import WSCloseCode, web
+from running import scrape, until, until_sample
+
+from gateway.testing.peer import PATIENCE_S
+
+from .talking import (
+    BINARY,
+    PING,
+    PONG,
+    close_frame,
+    closed_with,
+    frame,
+    heard,
+    joined,
+    talking,
+)
+from .websocket_pages import LIVE, Deaf, Flood, Page, stands_still
+
+WEBSOCKETS = 'gateway_inflight_requests{mode="websocket"}'
+
+
+# Pressure and time.
+
+
+async def test_a_page_that_does_not_read_holds_its_client_back() -> None:
+    """Little is kept; then everything arrives."""
+    page = Deaf()
+    message = frame(BINARY, bytes(100_000))
+    async with talking(page.answer) as gateway, gateway.client() as client:
+        await joined(client)
+
+        async def send() -> None:
+            for _ in range(400):
+                await client.send(message, timeout_s=None)
+
+        sending = asyncio.create_task(send())
+        before = -1
+        while before != client.n_sent:
+            before = client.n_sent
+            await asyncio.sleep(0.1)
+        assert client.n_sent < 30_000_000
+        page.told.set()
+        await sending
+        await until(lambda: page.moved == 400)
+        await client.send(close_frame(1000))
+        assert await closed_with(client) == WSCloseCode.OK
+
+
+async def test_a_client_that_does_not_read_holds_its_page_back() -> None:
+    """`send` waits; then everything arrives."""
+
+    class Long(Page):
+        async def talk(self, talk: web.WebSocketResponse) -> None:
+            for number in range(640):
+                await talk.send_bytes(bytes([number % 256]) * 50_000)
+                self.moved += 50_000
+
+    page = Long()
+    async with talking(page.answer) as gateway, gateway.client(rcvbuf=8192) as client:
+        await joined(client)
+        await stands_still(page)
+        assert page.moved < 20_000_000
+        for number in range(640):
+            assert await heard(client) == (BINARY, bytes([number % 256]) * 50_000)
+        assert await closed_with(client) == WSCloseCode.OK
+
+
+SHORT = {"limits": {"head_timeout": "0.2s", "body_idle": "0.2s", "write": "0.2s", "keepalive": "0.2s"}}
+
+
+async def test_a_quiet_conversation_goes_on() -> None:
+    """No deadline of requests touches one whose heartbeats are answered."""
+    async with talking(Page(heartbeat_s=0.6).answer, config=SHORT) as gateway, gateway.client() as client:
+        await joined(client)
+        for _ in range(4):
+            opcode, payload = await heard(client)
+            assert opcode == PING
+            await client.send(frame(PONG, payload))
+        assert not gateway.metrics.deadlines
+
+
+async def test_a_client_that_does_not_answer_heartbeats_is_gone() -> None:
+    """As one that lost its network."""
+    page = Page(heartbeat_s=0.2)
+    async with talking(page.answer) as gateway, gateway.client() as client:
+        await joined(client)
+        assert await heard(client) == (PING, b"")
+        assert await client.wait_end() == "eof"
+        await asyncio.wait_for(page.ended.wait(), PATIENCE_S)
+        client.close()
+        await gateway.until_empty()
+
+
+async def test_a_client_that_reads_nothing_is_ended() -> None:
+    """After the time for writing, as in any other turn."""
+    page = Flood()
+    async with (
+        talking(page.answer, config={"limits": {"write": "1s"}}) as gateway,
+        gateway.client(rcvbuf=4096) as client,
+    ):
+        await joined(client)
+        await asyncio.wait_for(page.ended.wait(), 120)
+        assert dict(gateway.metrics.deadlines) == {"write": 1}
+        await gateway.until_empty()
+
+
+# Accounts and limits.
+
+
+async def test_conversations_are_counted_while_they_last() -> None:
+    """As a mode of their own; the handshake is one answered request of our own."""
+    async with talking(config={"logging": {"access": True}}) as gateway:
+        async with gateway.client() as client:
+            await joined(client)
+            await until_sample(gateway, WEBSOCKETS, 1)
+            samples = await scrape(gateway)
+            assert samples["gateway_client_connections"] == 2
+            assert samples['gateway_inflight_requests{mode="own"}'] == 1  # the one that asks
+            requests = 'gateway_http_requests_total{code="101",method="GET",mode="own",route="pages"}'
+            assert samples[requests] == 1
+        await until_sample(gateway, WEBSOCKETS, 0)
+        assert '"path":"/context/talk","status":101' in gateway.logged().replace(" ", "")
+
+
+async def test_conversations_take_no_place_of_a_request() -> None:
+    """`limits.concurrent` bounds what is under way; who only listens is not."""
+    async with talking(config={"limits": {"concurrent": 1}}) as gateway, gateway.client() as one:
+        await joined(one)
+        async with gateway.client() as two, gateway.client() as three:
+            await joined(two)
+            await three.send(LIVE.replace(b"/health/live", b"/v1/models"))
+            assert (await three.read_response()).status == 502  # it was let through to an upstream that is not there

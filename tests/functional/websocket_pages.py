@@ -1,0 +1,65 @@
+"""Pages that talk over WebSockets, and clients of theirs."""
+
+import asyncio
+
+from aiohttp import web
+
+from gateway.lanes.websocket import websocket
+
+LIVE = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+class Page:
+    """A page that accepts and then does `talk`; it tells how that ended."""
+
+    def __init__(self, **options: float) -> None:
+        self.options = options
+        self.begun = asyncio.Event()
+        self.ended = asyncio.Event()
+        self.how: BaseException | None = None
+        self.moved = 0
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        try:
+            async with websocket(request, **self.options) as talk:  # type: ignore[arg-type]
+                self.begun.set()
+                await self.talk(talk)
+        except BaseException as error:
+            self.how = error
+            raise
+        finally:
+            self.ended.set()
+        return talk
+
+    async def talk(self, talk: web.WebSocketResponse) -> None:
+        async for _ in talk:
+            self.moved += 1
+
+
+class Deaf(Page):
+    """Reads nothing before it is told to."""
+
+    def __init__(self, **options: float) -> None:
+        super().__init__(**options)
+        self.told = asyncio.Event()
+
+    async def talk(self, talk: web.WebSocketResponse) -> None:
+        await self.told.wait()
+        await super().talk(talk)
+
+
+class Flood(Page):
+    """Sends without end."""
+
+    async def talk(self, talk: web.WebSocketResponse) -> None:
+        while True:
+            await talk.send_bytes(bytes(50_000))
+            self.moved += 50_000
+
+
+async def stands_still(page: Page) -> None:
+    """Returns once nothing has moved for a while."""
+    before = -1
+    while before != page.moved:
+        before = page.moved
+        await asyncio.sleep(0.1)
