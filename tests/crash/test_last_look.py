@@ -1,13 +1,11 @@
-"""Real processes between a decision and its call: signals, reloads, restarts with another configuration, zombies."""
+"""Real processes between a decision and its call: signals, reloads, restarts, zombies."""
 
 import asyncio
 import json
 import os
 import signal
-import sys
 from pathlib import Path
 
-import aiohttp
 import pytest
 from e2e.asking import born, ranch
 from running import until
@@ -16,60 +14,11 @@ from gateway.testing.run import GATEWAY, GatewayProcess
 
 from .disk import Disk
 from .effects import ASKS, Json, effects, settings, stored
+from .looking import RECOVERS_S, approved, asked, dog, line, page, pending, run_ids, until_state
 from .talk import CHAT, Stream, approval_asked, asking, post, session_with
 
-#: A run whose worker froze is another one's within 7 s.
-RECOVERS_S = 30.0
 #: From the effect to the end of a call that is frozen meanwhile, for longer than this: a worker's lease.
 ENDS_S = 5.0
-
-
-def line(run: str, n: int = ASKS) -> str:
-    return f'tool ledger {{"run": "{run}", "n": {n}}}'
-
-
-def dog(name: str) -> str:
-    sql = f"INSERT INTO pets VALUES ('{name}', 4)"
-    return f"tool execute_sql {json.dumps({'sql': sql})}"
-
-
-def state_of(folder: Path, run: str) -> str:
-    found = stored(folder / "gateway.db", run)
-    return found[0].state if found else "absent"
-
-
-async def until_state(folder: Path, run: str, *states: str) -> None:
-    await until(lambda: state_of(folder, run) in states, timeout_s=RECOVERS_S)
-
-
-def run_ids(folder: Path, run: str) -> str:
-    (found,) = stored(folder / "gateway.db", run)
-    return found.run_id
-
-
-async def approved(gateway: GatewayProcess, approval_id: str, **more: object) -> tuple[int, Json]:
-    async with session_with(gateway) as session:
-        return await post(session, f"/context/approvals/{approval_id}", {"decision": "approve", **more})
-
-
-async def page(gateway: GatewayProcess, path: str) -> Json:
-    async with session_with(gateway) as session, session.get(path) as response:
-        found: Json = await response.json()
-        return found
-
-
-async def pending(gateway: GatewayProcess) -> list[Json]:
-    """Oldest first."""
-    listed: list[Json] = (await page(gateway, "/context/approvals?status=pending"))["data"]
-    return listed
-
-
-async def asked(gateway: GatewayProcess, text: str) -> dict[str, str]:
-    """The ids of what one request asks for, by tool."""
-    async with session_with(gateway) as session:
-        status, answer = await post(session, CHAT, asking(text))
-    assert status == 200, answer
-    return {one["tool"]: one["id"] for one in answer["context"]["approvals"]}
 
 
 def rewrite(gateway: GatewayProcess, **sections: object) -> None:
@@ -234,71 +183,6 @@ async def test_a_zombie_that_waited_for_a_person_runs_nothing(tmp_path: Path) ->
     assert [effect.n for effect in effects(tmp_path)] == [ASKS]
 
 
-# Definitions.
-
-
-def lines_of(folder: Path) -> list[int]:
-    """The numbers of the lines that the MCP server wrote."""
-    file = folder / "ledger.jsonl"
-    lines = map(json.loads, file.read_bytes().splitlines() if file.exists() else [])
-    return [line["n"] for line in lines if line["run"]]
-
-
-async def until_changed(gateway: GatewayProcess) -> None:
-    async with asyncio.timeout(RECOVERS_S):
-        while '"changed": true' not in json.dumps(await page(gateway, "/mcp/services/lines/tools")):
-            await asyncio.sleep(0.01)
-
-
-@pytest.mark.parametrize("held", [False, True])
-async def test_a_definition_that_changes_behind_a_decision_asks_anew(tmp_path: Path, *, held: bool) -> None:
-    """Two calls approved; during the first the server describes its tool otherwise. The second does not run: its
-    approval is cancelled, a new one is pending, the run waits, its client reads the new question; then it runs once.
-    """
-    (tmp_path / "title").write_text("Writes a line.")
-    server = [str(Path(__file__).with_name("lines.py")), str(tmp_path / "ledger.jsonl"), str(tmp_path / "title"), "2"]
-    config = {**settings(tmp_path), "mcp": {"servers": {"lines": {"command": sys.executable, "args": server}}}}
-    text = " ".join(f'tool lines.write {{"run": "r", "n": {n}}}' for n in (5, 6))
-    async with GatewayProcess(json.dumps(config)) as gateway, session_with(gateway) as session:
-        await until_served(gateway)
-        if held:
-            stream = await Stream.ask(session, text)
-            await stream.until_asked()
-        else:
-            await asked(gateway, text)
-        first, second = await pending(gateway)
-        for one in (first, second):
-            assert (await approved(gateway, one["id"]))[0] == 200
-        await until(lambda: lines_of(tmp_path), timeout_s=RECOVERS_S)
-        (tmp_path / "title").write_text("Deletes a line.")
-        await until_changed(gateway)
-        await until_asked_anew(gateway)
-        (anew,) = await pending(gateway)
-        assert anew["arguments"] == {"run": "r", "n": 6} and anew["id"] != second["id"]
-        run = await page(gateway, f"/context/runs/{anew['run_id']}")
-        assert run["state"] == "awaiting_approval" and lines_of(tmp_path) == [5]
-        assert {one["id"]: one["state"] for one in run["approvals"]}[second["id"]] == "cancelled"
-        again, answer = await approved(gateway, second["id"])
-        assert (again, answer["error"]["code"]) == (409, "decision_conflict")
-        if held:
-            assert await stream.until_asked() == anew["id"]
-        else:
-            headers = {"X-Stainless-Retry-Count": "1"}
-            async with session.post(CHAT, json=asking(text), headers=headers) as response:
-                repeated = await response.json()
-            assert [one["id"] for one in repeated["context"]["approvals"]] == [anew["id"]]
-        assert (await approved(gateway, anew["id"]))[0] == 200
-        if held:
-            assert "wrote 6" in await stream.rest()
-        await until(lambda: lines_of(tmp_path) == [5, 6], timeout_s=RECOVERS_S)
-
-
-async def until_served(gateway: GatewayProcess) -> None:
-    async with asyncio.timeout(RECOVERS_S):
-        while (await page(gateway, "/mcp/services"))["data"][0]["state"] != "running":
-            await asyncio.sleep(0.01)
-
-
 async def told_late(gateway: GatewayProcess, run_id: str) -> Json:
     """The only step of a run, once a process that had lost it has added what it saw: behind its line in the log."""
     async with asyncio.timeout(RECOVERS_S):
@@ -307,12 +191,6 @@ async def told_late(gateway: GatewayProcess, run_id: str) -> Json:
             (step,) = (await page(gateway, f"/context/runs/{run_id}"))["steps"]
             if step["late"] is not None:
                 return step
-            await asyncio.sleep(0.01)
-
-
-async def until_asked_anew(gateway: GatewayProcess) -> None:
-    async with asyncio.timeout(RECOVERS_S):
-        while not await pending(gateway):
             await asyncio.sleep(0.01)
 
 
@@ -355,73 +233,3 @@ async def test_a_terminal_shows_the_whole_call(tmp_path: Path) -> None:
         shown = await asyncio.create_subprocess_exec(*GATEWAY, *command, stdout=asyncio.subprocess.PIPE)
         text, _ = await shown.communicate()
     assert shown.returncode == 0 and sql in text.decode()
-
-
-# Taint.
-
-
-async def said(gateway: GatewayProcess, *turns: str) -> Json:
-    """The answer to the last of these turns of one conversation; the client sends each answer back."""
-    messages: list[Json] = []
-    async with session_with(gateway) as session:
-        for turn in turns:
-            messages.append({"role": "user", "content": turn})
-            status, answer = await post(session, CHAT, {"model": "demo", "messages": messages})
-            assert status == 200, answer
-            messages.append(answer["choices"][0]["message"])
-    return answer
-
-
-def tainting(folder: Path, **sections: object) -> Json:
-    """The model's low counts until strangers have written something; what the ledger says is a stranger's."""
-    config = settings(folder, **sections)
-    config["risk"]["trust_llm"] = "until_tainted"
-    config["tools"] |= ranch(folder)
-    config["tools"]["ledger"]["untrusted"] = True
-    return config
-
-
-async def test_a_strangers_text_taints_the_next_turn_also_after_a_restart(tmp_path: Path) -> None:
-    """The model calls a deletion low in risk: before it read the stranger's text that counts, behind it it does not."""
-    low = f"risk_level low {dog('Di')}"
-    async with GatewayProcess(json.dumps(tainting(tmp_path))) as gateway:
-        first = await said(gateway, low)
-        assert "approvals" not in first.get("context", {}) and born(tmp_path) == ["Di"]
-        behind = await said(gateway, line("r", n=1), low)
-        assert [one["tool"] for one in behind["context"]["approvals"]] == ["execute_sql"]
-        messages = [
-            {"role": "user", "content": line("s", n=1)},
-            (await said(gateway, line("s", n=1)))["choices"][0]["message"],
-            {"role": "user", "content": low},
-        ]
-        await gateway.kill()
-        await gateway.start()
-        async with session_with(gateway) as session:
-            status, after = await post(session, CHAT, {"model": "demo", "messages": messages})
-        assert status == 200 and [one["tool"] for one in after["context"]["approvals"]] == ["execute_sql"]
-    assert born(tmp_path) == ["Di"]
-
-
-@pytest.mark.parametrize("trusted", [False, pytest.param(True, marks=pytest.mark.crash)])
-async def test_a_result_that_a_person_reports_is_a_strangers(tmp_path: Path, *, trusted: bool) -> None:
-    """Killed in a call; what `resume --result` brings taints the call behind it, unless it is said to be trusted."""
-    config = tainting(tmp_path)
-    del config["tools"]["ledger"]["untrusted"]
-    config["tools"]["ledger"]["with"]["after_s"] = 60.0
-    async with GatewayProcess(json.dumps(config)) as gateway:
-        async with session_with(gateway) as session:
-            text = f"risk_level low {line('r')} {dog('Di')}"
-            talk = asyncio.create_task(post(session, CHAT, asking(text)))
-            await until(lambda: effects(tmp_path))
-            await gateway.kill()
-            with pytest.raises(aiohttp.ClientError):
-                await talk
-        await gateway.start()
-        await until_state(tmp_path, "r", "unknown")
-        finding = ("runs", "resume", run_ids(tmp_path, "r"), "--step", "0", "--as", "done", "--result", "It is there.")
-        command = (*GATEWAY, *finding, *(["--trusted"] if trusted else []), "--url", gateway.base_url)
-        resuming = await asyncio.create_subprocess_exec(*command)
-        assert await resuming.wait() == 0
-        await until_state(tmp_path, "r", *(["completed"] if trusted else ["awaiting_approval"]))
-        assert [one["tool"] for one in await pending(gateway)] == ([] if trusted else ["execute_sql"])
-    assert born(tmp_path) == (["Di"] if trusted else []) and len(effects(tmp_path)) == 1
