@@ -3,64 +3,23 @@
 import io
 import json
 import logging
-import os
 import re
-import threading
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
-from typing import TextIO
 
 import pytest
 
 from gateway.telemetry.logs import (
-    BACKLOG_LIMIT,
     DirectSink,
-    LogSink,
     SinkHandler,
     access_record,
-    format_line,
     install,
     wants_json,
 )
 
-SECRET = "prov-5e0c1f7a9b3d48e2"
-FACTS = {"ts": "2024-01-02T03:04:05.678Z", "level": "info", "event": "request"}
-BOTH = pytest.mark.parametrize("as_json", [True, False], ids=["json", "text"])
+from .logging_to import BOTH, FACTS, SECRET, Log, line, logger_to
+
 #: What a terminal, or a program that reads lines, could take for more than text.
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-
-
-def line(as_json: bool = True, secrets: tuple[str, ...] = (SECRET,), **facts: object) -> str:
-    return format_line({**FACTS, **facts}, as_json=as_json, secrets=secrets)
-
-
-class Log:
-    """A sink on a stream of its own, its lines, and what it dropped."""
-
-    def __init__(self, stream: TextIO | None = None, *, as_json: bool = True) -> None:
-        self.stream = stream or io.StringIO()
-        self.dropped = 0
-        self.sink = LogSink(self.stream, as_json=as_json, secrets=(SECRET,), dropped=self._drop)
-
-    def _drop(self) -> None:
-        self.dropped += 1
-
-    def lines(self) -> list[str]:
-        """Everything that was put, as the lines that were written."""
-        self.sink.close()
-        assert isinstance(self.stream, io.StringIO)
-        return self.stream.getvalue().splitlines()
-
-    def records(self) -> list[dict[str, object]]:
-        return [json.loads(text) for text in self.lines()]
-
-
-@pytest.fixture
-def log() -> Iterator[Log]:
-    made = Log()
-    yield made
-    made.sink.close()
 
 
 # Lines.
@@ -207,12 +166,6 @@ def test_ordinary_words_stay() -> None:
 # The handler of `logging`.
 
 
-def logger_to(sink: LogSink | DirectSink) -> logging.Logger:
-    logger = logging.Logger("test")  # noqa: LOG001  (one that nobody else can find)
-    logger.addHandler(SinkHandler(sink))
-    return logger
-
-
 def test_what_libraries_log_becomes_a_record(log: Log) -> None:
     """Time, level and message."""
     logger = logger_to(log.sink)
@@ -279,105 +232,6 @@ def test_install_sends_everything_to_the_sink(log: Log) -> None:
     finally:
         root.handlers, root.level = handlers, level
     assert [record["event"] for record in log.records()] == ["hello"]
-
-
-# The sink.
-
-
-def test_flush_waits_until_all_is_written(log: Log) -> None:
-    """For those who look at the lines of a running gateway."""
-    for number in range(1000):
-        log.sink.put({**FACTS, "n": number})
-    log.sink.flush(10)
-    assert isinstance(log.stream, io.StringIO)
-    assert [json.loads(text)["n"] for text in log.stream.getvalue().splitlines()] == list(range(1000))
-
-
-def test_threads_may_log_at_once(log: Log) -> None:
-    """Lines are never mixed."""
-    threads = [threading.Thread(target=lambda: [log.sink.put(FACTS) for _ in range(200)]) for _ in range(5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert log.records() == [FACTS] * 1000 and log.dropped == 0
-
-
-def test_a_record_that_cannot_be_written_does_not_end_the_log(log: Log) -> None:
-    """The next one is written, whatever that one was."""
-
-    class Odd:
-        def __str__(self) -> str:
-            raise RuntimeError("no text")
-
-    for value in (Odd(), "\ud800", 1 << 80, {1: Odd()}):
-        log.sink.put({**FACTS, "value": value})
-    log.sink.put({**FACTS, "event": "after"})
-    assert log.records()[-1]["event"] == "after"
-
-
-def test_when_the_reader_stops_lines_are_dropped_and_counted_and_nobody_waits() -> None:
-    """L15: a pipe that nobody reads. What is not dropped is written, whole, once somebody reads."""
-    read_end, write_end = os.pipe()
-    written = 0
-    with os.fdopen(read_end, "r", encoding="utf-8") as reader, os.fdopen(write_end, "w", encoding="utf-8") as stream:
-        log = Log(stream)
-        for number in range(2 * BACKLOG_LIMIT + 5000):
-            log.sink.put({**FACTS, "path": "x" * 400, "n": number})
-            written += 1
-        assert log.dropped > BACKLOG_LIMIT / 2
-        log.sink.flush(0.01)
-        log.sink.close(0.01)
-        numbers = [json.loads(reader.readline())["n"] for _ in range(written - log.dropped)]
-        log.sink.close(10)
-        stream.close()
-        assert reader.read() == ""
-    assert numbers == sorted(set(numbers)) and len(numbers) + log.dropped == written
-
-
-@pytest.fixture
-def broken_pipe() -> Iterator[TextIO]:
-    """A stream whose reader is gone."""
-    read_end, write_end = os.pipe()
-    os.close(read_end)
-    stream = os.fdopen(write_end, "w", encoding="utf-8")
-    yield stream
-    with suppress(BrokenPipeError):
-        stream.close()
-
-
-@pytest.mark.parametrize("closed", [True, False])
-def test_a_stream_that_fails_costs_its_lines_and_nothing_else(broken_pipe: TextIO, closed: bool) -> None:
-    """Each lost line is counted."""
-    if closed:
-        broken_pipe.close()
-    log = Log(broken_pipe)
-    for _ in range(500):
-        log.sink.put(FACTS)
-    log.sink.flush(10)
-    log.sink.close(10)
-    assert log.dropped == 500
-
-
-def test_closing_twice_is_fine(log: Log) -> None:
-    """And what is put afterwards disturbs nobody."""
-    log.sink.close()
-    log.sink.close(0.01)
-    log.sink.put(FACTS)
-
-
-@BOTH
-def test_the_parent_of_workers_writes_at_once(as_json: bool) -> None:
-    """It forks, so it has no thread; its lines are the same, without secrets."""
-    stream = io.StringIO()
-    sink = DirectSink(stream, as_json=as_json, secrets=(SECRET,))
-    logger_to(sink).warning("worker %s left", SECRET)
-    assert stream.getvalue().count("\n") == 1 and "worker *** left" in stream.getvalue()
-
-
-def test_the_parent_outlives_its_reader(broken_pipe: TextIO) -> None:
-    """A log that cannot be written must not end the workers."""
-    logger_to(DirectSink(broken_pipe, as_json=True, secrets=())).warning("x")
 
 
 @pytest.mark.parametrize(
