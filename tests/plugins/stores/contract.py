@@ -1,5 +1,5 @@
 """What every store promises: the test module of a store imports these tests and provides `store`, an open one.
-What it promises of runs stands in `contract_journal`.
+What it promises of runs, approvals, grants and memories stands in the modules `contract_...` beside this one.
 
 `reopened` opens a store that lasts, on the same place each time it is called, after closing the one before.
 """
@@ -14,31 +14,30 @@ import pytest
 from gateway.contracts.store import (
     HiddenTurn,
     Json,
-    Memory,
     Store,
     StoredPrompt,
     StoredService,
     StoreError,
     WorkerService,
 )
-from tests.plugins.stores.records import approval, audit_line, event, grant, moved, new, run, step, write
+from tests.plugins.stores.records import (
+    approval,
+    audit_line,
+    event,
+    grant,
+    memory,
+    moved,
+    new,
+    recalled,
+    run,
+    step,
+    write,
+)
 
 Reopen = Callable[[], Awaitable[Store]]
-
 RUN = run()
 SERVICE = StoredService(name="time", config=b'{"command":"x"}', pins={"now": "a" * 64}, updated_s=1.5)
 AWKWARD = ("", "a\0b", "'; DROP TABLE prompts; --", "快速 🦊", "line\r\nline", "x" * 300_000)
-
-
-def memory(number: int, *, conversation: str | None = None, tenant: str = "acme", owner: str = "user:ann") -> Memory:
-    return Memory(f"m{number}", tenant, owner, conversation, f"fact {number}", 100.0 + number)
-
-
-async def recalled(
-    store: Store, text: str = "", *, tenant: str = "acme", owner: str = "user:ann", conversation: str | None = None
-) -> list[Memory]:
-    found = await store.recall(text, tenant=tenant, owner=owner, conversation=conversation, limit=100)
-    return [each.memory for each in found]
 
 
 async def test_a_prompt_is_kept_and_counts_its_changes(store: Store) -> None:
@@ -173,84 +172,6 @@ async def test_what_a_worker_sees_takes_the_place_of_what_it_saw(store: Store) -
     assert [s.worker for s in await store.reported_services(since_s=0.0)] == ["w1"]
     await store.report_services("w1", [])
     assert await store.reported_services(since_s=0.0) == []
-
-
-async def test_the_memories_that_a_text_is_about_come_first(store: Store) -> None:
-    """Then the newest, as many as are wanted; those of the named conversation and those of all."""
-    for m in (memory(1), memory(2), memory(3, conversation="c1"), memory(4, conversation="c2"), memory(5)):
-        assert await store.remember(m, limit=10)
-    seen = {place: [m.id for m in await recalled(store, "which fact 1?", conversation=place)] for place in (None, "c1")}
-    assert seen == {None: ["m1", "m5", "m2"], "c1": ["m1", "m5", "m3", "m2"]}
-    (best,) = await store.recall("fact 1", tenant="acme", owner="user:ann", conversation="c2", limit=1)
-    assert (best.memory, best.share) == (memory(1), 1.0)
-    assert [m.id for m in await recalled(store)] == ["m5", "m2", "m1"]
-    assert await recalled(store, "fact", owner="user:nobody") == []
-
-
-async def test_only_the_newest_memories_of_an_owner_are_kept(store: Store) -> None:
-    """The limit counts per tenant and owner, whatever their number was before."""
-    await store.remember(memory(999, owner="user:bob"), limit=2)
-    for number in range(130):
-        await store.remember(memory(number), limit=500)
-    await store.remember(memory(130), limit=2)
-    assert await recalled(store) == [memory(130), memory(129)]
-    assert await recalled(store, owner="user:bob") == [memory(999, owner="user:bob")]
-
-
-async def test_a_text_is_remembered_once(store: Store) -> None:
-    """In its conversation, by its owner."""
-    assert await store.remember(memory(1), limit=5) is True
-    assert await store.remember(replace(memory(1), id="again"), limit=5) is False
-    assert await store.remember(replace(memory(1, conversation="c"), id="m2"), limit=5) is True
-    assert await recalled(store) == [memory(1)]
-
-
-async def test_nobody_reads_or_forgets_memories_of_others(store: Store) -> None:
-    """The same id in another tenant, or of another owner, is another memory."""
-    await store.remember(memory(1), limit=5)
-    await store.remember(replace(memory(1, tenant="other"), text="theirs"), limit=5)
-    await store.remember(replace(memory(1, owner="user:bob"), text="bob's"), limit=5)
-    assert await store.forget(["m1"], tenant="other", owner="user:bob") == 0
-    assert await store.forget(["m1"], tenant="other", owner="user:ann") == 1
-    assert await store.forget_all(tenant="other", owner="user:bob", conversation=None, elsewhere=True) == 0
-    assert await recalled(store) == [memory(1)]
-    assert len(await recalled(store, owner="user:bob")) == 1
-    assert await store.forget(["m1"], tenant="acme", owner=None) == 2
-
-
-async def test_forgetting_counts_what_was_there(store: Store) -> None:
-    """Unknown ids and none at all are fine; very many are, too."""
-    for number in range(3):
-        await store.remember(memory(number), limit=5)
-    many = [f"x{i}" for i in range(10_000)]
-    assert await store.forget([*many, "m0", "m2"], tenant="acme", owner="user:ann") == 2
-    assert await store.forget([], tenant="acme", owner="user:ann") == 0
-    assert await recalled(store) == [memory(1)]
-
-
-async def test_all_is_forgotten_however_much_it_is(store: Store) -> None:
-    """Of the named conversation and of all, or of the others as well."""
-    for number in range(120):
-        await store.remember(memory(number, conversation=(None, "c1", "c2")[number % 3]), limit=500)
-    whose = {"tenant": "acme", "owner": "user:ann"}
-    assert await store.forget_all(**whose, conversation="c1", elsewhere=False) == 80
-    assert len(await recalled(store, conversation="c2")) == 40
-    assert await store.forget_all(**whose, conversation=None, elsewhere=True) == 40
-    assert await store.forget_all(**whose, conversation=None, elsewhere=True) == 0
-    assert await recalled(store, conversation="c2") == []
-
-
-async def test_memories_are_listed_in_pages(store: Store) -> None:
-    """The newest first, of all conversations; what is deleted meanwhile leaves no gap and no repetition."""
-    for number in range(5):
-        await store.remember(memory(number, conversation="c" if number % 2 else None), limit=9)
-    whose = {"tenant": "acme", "owner": "user:ann"}
-    first = await store.memories(**whose, before=None, limit=2)
-    assert [m.id for m in first.memories] == ["m4", "m3"] and first.next is not None
-    assert await store.forget(["m3", "m1"], **whose) == 2
-    second = await store.memories(**whose, before=first.next, limit=2)
-    assert ([m.id for m in second.memories], second.next) == (["m2", "m0"], None)
-    assert (await store.memories(tenant="acme", owner="user:bob", before=None, limit=2)).memories == []
 
 
 def turn(turn_id: str, *messages: Json, behind: Sequence[Json] = (), tainted: bool = False) -> HiddenTurn:

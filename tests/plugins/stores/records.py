@@ -1,11 +1,15 @@
-"""Records of runs for tests: each is whole, belongs to the run `run_1` of ann in acme, and takes changes by name."""
+"""Records for tests of stores: those of runs are whole, belong to `run_1` of ann in acme, and take changes by name."""
 
-from dataclasses import replace
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
+from gateway.contracts.audit_chain import verify
 from gateway.contracts.journal import (
     Approval,
     AuditLine,
+    AuditRow,
     Change,
     DecisionWrite,
     Grant,
@@ -13,6 +17,10 @@ from gateway.contracts.journal import (
     RunEvent,
     StoredRun,
     StoredStep,
+)
+from gateway.contracts.store import (
+    Memory,
+    Store,
 )
 
 _RUN = StoredRun(
@@ -140,3 +148,31 @@ def parked(run_id: str = "run_1", **changes: Any) -> Change:
 
 def moved(run: StoredRun, *moves: Move, **parts: Any) -> Change:
     return Change(run=run, moves=moves, **parts)
+
+
+def broken(rows: Sequence[AuditRow]) -> int | None:
+    return verify((row.seq, asdict(row.line), row.hash) for row in rows)
+
+
+def resolved(approval_id: str, state: str, **changes: object) -> RunEvent:
+    data = json.dumps({"approval_id": approval_id, "state": state}).encode()
+    return event("approval.resolved", data=data, **changes)
+
+
+def memory(number: int, *, conversation: str | None = None, tenant: str = "acme", owner: str = "user:ann") -> Memory:
+    return Memory(f"m{number}", tenant, owner, conversation, f"fact {number}", 100.0 + number)
+
+
+async def recalled(
+    store: Store, text: str = "", *, tenant: str = "acme", owner: str = "user:ann", conversation: str | None = None
+) -> list[Memory]:
+    found = await store.recall(text, tenant=tenant, owner=owner, conversation=conversation, limit=100)
+    return [each.memory for each in found]
+
+
+async def claimed(store: Store, owner: str, **changes: object) -> list[tuple[str, int]]:
+    """The ids and fences of the runs that this owner gets at 200 s."""
+    asked: dict[str, object] = {"states": ["running"], "run_id": None, "limit": 10, "now_s": 200.0, "until_s": 230.0}
+    runs = await store.claim(owner=owner, **{**asked, **changes})  # type: ignore[arg-type]
+    assert all((r.owner, r.lease_s) == (owner, {**asked, **changes}["until_s"]) for r in runs)
+    return [(r.id, r.fence) for r in runs]

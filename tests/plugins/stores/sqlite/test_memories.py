@@ -11,7 +11,7 @@ import pytest
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.plugins.stores.sqlite.memory_tables import MEMORIES_OF_USERS
 from gateway.plugins.stores.sqlite.migrations import MIGRATIONS
-from tests.plugins.stores.contract import memory, recalled
+from tests.plugins.stores.records import memory, recalled
 
 
 @pytest.fixture

@@ -21,7 +21,11 @@ from gateway.plugins.stores.sqlite.file import IN_MEMORY
 from gateway.plugins.stores.sqlite.migrations import APPLICATION_ID, MIGRATIONS
 from tests.plugins.stores.contract import *  # noqa: F403 - the tests of the contract run here
 from tests.plugins.stores.contract import RUN, Reopen
+from tests.plugins.stores.contract_approvals import *  # noqa: F403
+from tests.plugins.stores.contract_grants import *  # noqa: F403
 from tests.plugins.stores.contract_journal import *  # noqa: F403
+from tests.plugins.stores.contract_leases import *  # noqa: F403
+from tests.plugins.stores.contract_memories import *  # noqa: F403
 from tests.plugins.stores.records import new, run
 
 ROOT = Path(__file__).parents[4]
