@@ -12,26 +12,14 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Exchange
 from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.plugins.tools.execute_sql import MAX_SQL, PLUGIN, Config, ExecuteSql
 from gateway.plugins.tools.execute_sql.sqlite import THREADS
 
-EXCHANGE = Exchange(id="x", body={}, caller=Caller("ann", "acme", frozenset()), chain="assistant")
+from .asking import EXCHANGE
+
 FOR_EVER = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT count(*) FROM r"
 Ask = Callable[..., Awaitable[ToolResult]]
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    place = tmp_path / "data.db"
-    with closing(sqlite3.connect(place)) as connection:
-        connection.executescript(
-            """CREATE TABLE t (a INTEGER PRIMARY KEY, b TEXT); INSERT INTO t VALUES (1, 'x'), (2, 'y');
-            CREATE INDEX i ON t (b); CREATE TRIGGER g AFTER INSERT ON t BEGIN SELECT 1; END;"""
-        )
-    return place
 
 
 @pytest.fixture
@@ -370,40 +358,3 @@ async def test_many_at_once_take_turns(place: Path) -> None:
     assert (await held.call(quick, EXCHANGE)).ok
     tool = ExecuteSql(Config(url=f"sqlite:///{place}"))
     assert all(result.ok for result in await asyncio.gather(*(tool.call(quick, EXCHANGE) for _ in range(200))))
-
-
-# Values for its parameters.
-
-
-async def given(place: Path, sql: str, params: object, **more: Any) -> ToolResult:
-    tool = ExecuteSql(Config(url=f"sqlite:///{place}", **more))
-    return await tool.call(ToolCall(id="c", tool="execute_sql", arguments={"sql": sql, "params": params}), EXCHANGE)
-
-
-async def test_values_are_bound_and_never_read_as_sql(place: Path) -> None:
-    """In their order; a quote in one is a quote."""
-    nasty = "x'; DROP TABLE t; --"
-    result = await given(place, "SELECT ?, ?, ?, ?, ?", [nasty, 7, 1.5, None, True])
-    assert json.loads(result.content)["rows"] == [[nasty, 7, 1.5, None, 1]]
-    changed = await given(place, "INSERT INTO t VALUES (?, ?)", [3, nasty], read_only=False)
-    assert json.loads(changed.content)["changed"] == 1
-    found = await given(place, "SELECT a FROM t WHERE b = ?", [nasty])
-    assert json.loads(found.content)["rows"] == [[3]]
-
-
-@pytest.mark.parametrize(
-    ("sql", "params", "says"),
-    [
-        ("SELECT ?", [], "0 supplied"),
-        ("SELECT 1", [1], "1 supplied"),
-        ("SELECT ?", [[1]], "parameter 1 is a list"),
-        ("SELECT ?", [10**30], "too large"),
-        ("SELECT ?", "x", "`params` is not a list"),
-        ("SELECT ?", {"a": 1}, "`params` is not a list"),
-        ("SELECT ?", [1] * 1001, "at most 1000"),
-    ],
-)
-async def test_values_that_do_not_fit_are_told(place: Path, sql: str, params: object, says: str) -> None:
-    """A text for the model, like every other failure."""
-    result = await given(place, sql, params)
-    assert not result.ok and says in result.content
