@@ -29,10 +29,10 @@ class Parameter(Section):
     type: Literal["string", "integer", "number", "boolean", "array", "object"] = Field(
         default="string", description="JSON type of the value."
     )
-    required: Flag = Field(default=False, description="Whether the workflow cannot begin without it.")
-    default: object = Field(default=None, description="Value when none is given; null: the parameter is absent then.")
+    required: Flag = Field(default=False, description="Refuse to start the workflow without it.")
+    default: object = Field(default=None, description="Value if the user gives none; null: the parameter is absent.")
     description: Text | None = Field(default=None, description="One sentence for the form.")
-    enum: tuple[object, ...] | None = Field(default=None, description="The only values that it may have.")
+    enum: tuple[object, ...] | None = Field(default=None, description="Values to choose from.")
 
     def schema_of(self, name: str) -> JsonObject:
         """Return the JSON Schema (draft 2020-12) of the parameter."""
@@ -49,18 +49,18 @@ class Step(Section):
     name: WorkflowName = Field(description="Name of the step, and of its result for later steps.")
     tool: Text | None = Field(default=None, description="Name of the tool to call.")
     with_: Mapping[str, object] = Field(default_factory=dict, alias="with", description="Arguments of the tool.")
-    model: Text | None = Field(default=None, description="What the model is asked.")
-    prompt: Text | None = Field(default=None, description="The text that is the result.")
+    model: Text | None = Field(default=None, description="Text that is sent to the model.")
+    prompt: Text | None = Field(default=None, description="Text that becomes the result.")
 
 
 class Workflow(Section):
     """One workflow, as its file defines it and as its runs store it."""
 
-    name: WorkflowName = Field(description="Name, and the word behind `/` in a chat.")
+    name: WorkflowName = Field(description="Name of the workflow, and the word after `/` in a chat.")
     category: Label = Field(default="general", description="Group in the list of workflows.")
-    description: Text = Field(description="What it does, for users.")
-    parameters: Mapping[WorkflowName, Parameter] = Field(default_factory=dict, description="What users give it.")
-    steps: tuple[Step, ...] = Field(description="What it does, in order.")
+    description: Text = Field(description="One sentence for users.")
+    parameters: Mapping[WorkflowName, Parameter] = Field(default_factory=dict, description="Values that users give.")
+    steps: tuple[Step, ...] = Field(description="Steps, in order.")
 
     def schema(self) -> JsonObject:  # type: ignore[override]  # pydantic's own is deprecated since 2.0
         """Return the JSON Schema of its parameters, for a form and for checking them."""

@@ -14,33 +14,36 @@ from gateway.config.values.units import Duration
 class AssessorUse(PluginUse):
     adds: Flag = Field(
         default=False,
-        description="Keep the built-in assessor of the tool beside it; false: it replaces that one.",
+        description="Use it in addition to the tool's built-in assessor; false: instead of that one.",
     )
 
 
 class Risk(Section):
     trust_llm: Literal["always", "until_tainted", "never"] = Field(
-        default="always", description="When a model's own `risk_level: low` lets a call run."
+        default="always", description="When a call runs because the model itself marks it `risk_level: low`."
     )
     profile: Literal["literal", "standard", "hardened"] = Field(
-        default="standard", description="Which calls are known to be harmless."
+        default="standard", description="How many kinds of calls count as harmless, without asking the model."
     )
     default: Literal["confirm", "deny"] = Field(
-        default="confirm", description="Verdict on a call that no rule knows: ask a person, or refuse."
+        default="confirm", description="Verdict on a call that no rule covers: wait for an approval, or refuse it."
     )
     rules: Mapping[Text, Literal["deny", "confirm", "floor"]] = Field(
         default_factory=dict,
-        description="By tool (globs): refuse its calls, ask, or never take a model's own word that the risk is low.",
+        description=(
+            "By tool, as globs: refuse its calls (`deny`), require an approval (`confirm`), or ignore "
+            "the model's own `risk_level: low` (`floor`)."
+        ),
     )
     assessors: Mapping[str, AssessorUse] = Field(
-        default_factory=dict, description="Assessors of your own, by the name of the tool they judge."
+        default_factory=dict, description="Your own assessors, by the name of the tool that they judge."
     )
 
 
 class Notify(Section):
-    webhook: SecretUrl | None = Field(default=None, description="URL that is told of each new approval.")
+    webhook: SecretUrl | None = Field(default=None, description="URL that receives a request for each new approval.")
     webhook_file: FilePath | None = Field(default=None, description="File that holds `webhook`.")
-    secret: SecretText | None = Field(default=None, description="Signs what is sent (HMAC-SHA256).")
+    secret: SecretText | None = Field(default=None, description="Key that signs these requests (HMAC-SHA256).")
     secret_file: FilePath | None = Field(default=None, description="File that holds `secret`.")
 
 
@@ -53,13 +56,21 @@ class Approvals(Section):
     chains: Mapping[Name, ApprovalMode] = Field(
         default_factory=dict, description="By chain: another `mode` for its requests."
     )
-    inline_wait: Duration = Field(default=120.0, description="How long a stream is held before it becomes a turn.")
-    expires: Duration = Field(default=24 * 3600.0, description="How long an approval can be decided.")
+    inline_wait: Duration = Field(
+        default=120.0, description="Time for which a stream stays open before it ends with the question."
+    )
+    expires: Duration = Field(default=24 * 3600.0, description="Time in which you can decide on an approval.")
     remembered: Duration = Field(
         default=30 * 24 * 3600.0,
-        description="How long a conversation is remembered that approved a call for good, or asks before each.",
+        description=(
+            "Time for which the gateway remembers that a conversation approved a call for good, or "
+            "wants an approval for each."
+        ),
     )
     on_reject: Literal["abort", "continue"] = Field(
-        default="abort", description="After a rejection: end the run, or tell the model and go on."
+        default="abort",
+        description=(
+            "After a rejection: end the run (`abort`), or give the model the rejection and go on (`continue`)."
+        ),
     )
-    notify: tuple[Notify, ...] = Field(default=(), description="Whom to tell of new approvals.")
+    notify: tuple[Notify, ...] = Field(default=(), description="Webhooks for new approvals.")

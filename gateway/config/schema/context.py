@@ -15,26 +15,26 @@ from gateway.config.values.value import JsonObject
 
 
 class Stream(Section):
-    keepalive: Duration = Field(default=10.0, description="Silence after which an empty chunk is sent.")
+    keepalive: Duration = Field(default=10.0, description="Pause after which the gateway sends an empty chunk.")
     status_wait: DurationOrZero = Field(
         default=10.0,
-        description="How long the head of a stream waits for the upstream's status, so that its error keeps its own.",
+        description="Longest wait of a stream's head for the upstream's status, so that an error keeps its own status.",
     )
 
 
 class Context(Section):
     upstream: Name | None = Field(
-        default=None, description="Upstream of the context lane; null: the first, or the one whose `models` fit."
+        default=None, description="Upstream of the context lane; null: the one whose `models` match, else the first."
     )
-    model: Text | None = Field(default=None, description="Model to ask for; null: the client's.")
-    prompt: Name = Field(default="default", description="Base prompt when a request names none.")
-    chain: Name = Field(default="assistant", description="Chain when a request names none.")
+    model: Text | None = Field(default=None, description="Model to use; null: the one that the client names.")
+    prompt: Name = Field(default="default", description="Base prompt of a request that names none.")
+    chain: Name = Field(default="assistant", description="Chain of a request that names none.")
     tasks: Literal["plain", "off"] = Field(
         default="plain",
         description="Requests for titles, tags and the like that chat programs make by themselves: `plain`, they go to "
         "the model alone, without any stage of a chain; `off`, they are not looked for.",
     )
-    stream: Stream = Field(default_factory=Stream, description="How streams are kept alive.")
+    stream: Stream = Field(default_factory=Stream, description="Waits and keep-alives of streams.")
 
 
 class Prompt(Section):
@@ -44,7 +44,7 @@ class Prompt(Section):
 
 class StageUse(PluginUse):
     on_error: Literal["fail", "skip"] = Field(
-        default="fail", description="When the stage fails: fail the request, or go on without the stage."
+        default="fail", description="If the stage fails: `fail` the request, or `skip` the stage."
     )
 
 

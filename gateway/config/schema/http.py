@@ -40,73 +40,81 @@ Sha256 = Annotated[str, Value(kind="64 hexadecimal digits", parse=_parse_sha256)
 class Admin(Section):
     listen: ListenAddress | None = Field(
         default=None,
-        description="Address of its own for metrics, health, administration and console; null: they are on `listen`.",
+        description="A second address, for metrics, health and administration; null: they are on `listen`.",
     )
 
 
 class Tls(Section):
     verify: Flag = Field(default=True, description="Check the upstream's certificate and name.")
     ca_file: ExistingFile | None = Field(
-        default=None, description="Certificates to trust, PEM; null: those of the system."
+        default=None, description="Certificates to trust, as PEM; null: those of the system."
     )
-    cert_file: ExistingFile | None = Field(default=None, description="Our certificate for the upstream, PEM.")
+    cert_file: ExistingFile | None = Field(
+        default=None, description="The gateway's certificate for the upstream, as PEM."
+    )
     key_file: ExistingFile | None = Field(
-        default=None, description="Private key of `cert_file`, PEM; null: it is in `cert_file`."
+        default=None, description="Private key of `cert_file`, as PEM; null: it is in `cert_file`."
     )
     server_name: Text | None = Field(
-        default=None, description="Name to ask for and to check (SNI); null: the host of `base_url`."
+        default=None, description="Server name to send (SNI) and to verify; null: the host of `base_url`."
     )
 
 
 class Timeouts(Section):
     connect: Duration = Field(default=5.0, description="Longest wait for a connection, TLS included.")
-    first_byte: Duration = Field(default=600.0, description="Longest wait for the head of the answer.")
-    idle: Duration = Field(default=300.0, description="Longest silence within an answer.")
+    first_byte: Duration = Field(default=600.0, description="Longest wait for the head of the response.")
+    idle: Duration = Field(default=300.0, description="Longest pause within a response.")
 
 
 class Upstream(Section):
     name: Name = Field(description="Name in metrics, logs and `context.upstream`; used once.")
     base_url: BaseUrl = Field(
-        description="Where it is, up to `/v1`; its path stands in place of the matched prefix, or of `/v1` where "
-        "that names a part of the API, as `/v1/embeddings` does."
+        description=(
+            "URL of the upstream, up to `/v1`. Its path replaces the matched prefix, or `/v1` if the "
+            "prefix names a part of the API, such as `/v1/embeddings`."
+        )
     )
     api_key: Credential | None = Field(
-        default=None, description="Our key for it; null: the client's own key is passed on."
+        default=None,
+        description="The gateway's key for this upstream; null: the gateway passes on the client's own key.",
     )
     api_key_file: FilePath | None = Field(default=None, description="File that holds `api_key`.")
     auth_header: CredentialHeader | None = Field(
         default=None, description="Header that carries `api_key`; null: the one in which the client sent its own."
     )
     models: tuple[Text, ...] = Field(
-        default=(), description="Models it serves, as globs; chooses in the context lane only."
+        default=(), description="Models that it serves, as globs; they choose the upstream in the context lane only."
     )
     paths: tuple[PathPrefix, ...] = Field(
-        default=(), description="Path prefixes it serves; empty: those of `passthrough.paths`."
+        default=(), description="Path prefixes that it serves; empty: those of `passthrough.paths`."
     )
     stream: Literal["usage", "plain", "never"] = Field(
         default="usage",
         description="How the context lane asks its models to answer: `usage` streams and asks for tokens, `plain` only "
         "streams, `never` asks for whole answers. What a model refuses is learnt and left out.",
     )
-    timeouts: Timeouts = Field(default_factory=Timeouts, description="How long to wait for it.")
-    tls: Tls = Field(default_factory=Tls, description="How to speak TLS with it.")
+    timeouts: Timeouts = Field(default_factory=Timeouts, description="Longest waits for this upstream.")
+    tls: Tls = Field(default_factory=Tls, description="TLS with this upstream.")
 
 
 class Passthrough(Section):
     paths: tuple[PathPrefix, ...] = Field(
-        default=("/v1/",), description="Path prefixes whose requests go to an upstream unchanged."
+        default=("/v1/",), description="Path prefixes whose requests the gateway relays unchanged."
     )
 
 
 class Key(Section):
     name: Label = Field(description="Name in logs and lists; used once.")
-    sha256: Sha256 = Field(description="SHA-256 of the key; the key itself is nowhere in the configuration.")
-    scopes: tuple[Scope, ...] = Field(description="What the key may do; at least one.")
+    sha256: Sha256 = Field(description="SHA-256 of the key; the configuration never holds the key itself.")
+    scopes: tuple[Scope, ...] = Field(description="Actions that the key allows; at least one.")
     tenant: Label | None = Field(
-        default=None, description="Whose approvals, runs and memories it shares; null: the name of the key."
+        default=None,
+        description=(
+            "Name of the group whose approvals, runs and memories this key shares; null: the name of the key."
+        ),
     )
     approvals: ApprovalMode | None = Field(
-        default=None, description="How its requests wait for a person; null: as `approvals` says."
+        default=None, description="How its requests wait for an approval; null: as under `approvals`."
     )
 
     @property
@@ -122,24 +130,28 @@ class Limits(Section):
     )
     context_values: Annotated[int, counted(100, 10_000_000)] = Field(
         default=VALUES_LIMIT,
-        description="Most JSON values (texts, numbers, lists, objects) in a request of the context lane; others wait "
-        "about 1 ms for each thousand.",
+        description=(
+            "Most JSON values (texts, numbers, lists, objects) in a request of the context lane. Each "
+            "thousand delays other requests by about 1 ms."
+        ),
     )
     connections: Annotated[int, counted(1, 1_000_000)] = Field(
-        default=10_000, description="Most client connections of a worker; more get 503 at once."
+        default=10_000, description="Most client connections of a worker; further ones get 503 at once."
     )
     concurrent: Annotated[int, counted(1, 1_000_000)] | None = Field(
-        default=None, description="Most requests of a worker under way; more get 503 at once; null: no limit."
+        default=None,
+        description=("Most requests that a worker handles at a time; further ones get 503 at once; null: no limit."),
     )
-    head_timeout: Duration = Field(default=10.0, description="Longest time for a head, from its first byte.")
+    head_timeout: Duration = Field(
+        default=10.0, description="Longest time for the head of a request, from its first byte."
+    )
     body_idle: Duration = Field(
-        default=60.0, description="Longest silence of a client within its body, which needs 100 bytes a second besides."
+        default=60.0,
+        description=("Longest pause of a client within its body; it must also send at least 100 bytes a second."),
     )
     write: Duration = Field(
         default=60.0,
-        description="Longest time in which a client reads nothing of its answer, as far as the kernel shows it.",
+        description="Longest time in which a client reads nothing of its response, as far as the kernel reports it.",
     )
     keepalive: Duration = Field(default=75.0, description="Longest idle time of a client connection between requests.")
-    drain: DurationOrZero = Field(
-        default=30.0, description="How long requests under way may finish when the gateway stops."
-    )
+    drain: DurationOrZero = Field(default=30.0, description="Time that requests get to finish when the gateway stops.")

@@ -36,15 +36,15 @@ FOREIGN_MCP_KEYS = frozenset(
 class McpOAuth(Section):
     """Tokens by OAuth client credentials. They and the secret go to the issuer and to the server only."""
 
-    issuer: BaseUrl = Field(description="The authorization server, as it calls itself.")
-    client_id: Text = Field(description="Who the gateway is to the issuer.")
-    client_secret: SecretText = Field(description="Its secret there.")
+    issuer: BaseUrl = Field(description="Identifier of the authorization server, a URL.")
+    client_id: Text = Field(description="Client id of the gateway at the issuer.")
+    client_secret: SecretText = Field(description="Client secret of the gateway at the issuer.")
     client_secret_file: FilePath | None = Field(default=None, description="File that holds `client_secret`.")
-    scope: Text | None = Field(default=None, description="What to ask for, separated by spaces.")
+    scope: Text | None = Field(default=None, description="Scopes to request, separated by spaces.")
 
 
 class McpServer(Section):
-    enabled: Flag = Field(default=True, description="Start it; false: it is there and stays stopped.")
+    enabled: Flag = Field(default=True, description="Start the server; false: it is listed and stays stopped.")
     command: Text | None = Field(default=None, description="Program of a stdio server.")
     args: tuple[Text, ...] = Field(default=(), description="Arguments of `command`.")
     env: Mapping[VariableName, VariableValue] = Field(default_factory=dict, description="Environment of `command`.")
@@ -54,30 +54,38 @@ class McpServer(Section):
     headers: Mapping[HeaderName, HeaderValue] = Field(
         default_factory=dict, description="Headers for `url`; `NAME_file` reads the value from a file."
     )
-    oauth: McpOAuth | None = Field(default=None, description="How to get tokens for `url`.")
+    oauth: McpOAuth | None = Field(default=None, description="OAuth settings for tokens for `url`.")
     private_networks: Flag = Field(
         default=False,
-        description="Let the name in `url` lead to loopback and private addresses; an address itself always may.",
+        description=(
+            "Allow a host name in `url` that resolves to loopback or private addresses. An address in "
+            "`url` is always allowed."
+        ),
     )
     description: Text | None = Field(
         default=None, description="One sentence for the prompt; null: the name of the server."
     )
-    trigger_keywords: tuple[Text, ...] = Field(default=(), description="Words of a user that mean this server.")
+    trigger_keywords: tuple[Text, ...] = Field(
+        default=(), description="Words in a user's message that bring this server's tools into the prompt."
+    )
     timeout: Duration = Field(
-        default=30.0, description="Longest run of one of its tools without an answer or word of its progress."
+        default=30.0, description="Longest time that one of its tools runs without a result or a progress report."
     )
-    timeouts: Mapping[Text, Duration] = Field(default_factory=dict, description="By tool: another `timeout` for it.")
+    timeouts: Mapping[Text, Duration] = Field(default_factory=dict, description="By tool: another `timeout`.")
     max_timeout: Duration | None = Field(
-        default=None, description="Longest run of a tool that tells its progress; null: 5 times its timeout."
+        default=None, description="Longest run of a tool that reports progress; null: 5 times its timeout."
     )
-    start_timeout: Duration = Field(default=10.0, description="Longest wait until it is ready for calls.")
-    requires_approval: Flag = Field(default=False, description="Ask a person before every call, whatever its risk.")
+    start_timeout: Duration = Field(default=10.0, description="Longest wait until the server is ready for calls.")
+    requires_approval: Flag = Field(default=False, description="Every call needs an approval, whatever its risk.")
     idempotent: tuple[Text, ...] = Field(
-        default=(), description="Tools that do no harm when they run twice: called again when the server fails."
+        default=(),
+        description=(
+            "Tools that do no harm when they run twice; the gateway calls them again after the server failed."
+        ),
     )
 
 
 class Mcp(Section):
     servers: Mapping[Label, McpServer] = Field(
-        default_factory=dict, description="Servers by name; the inside of an `mcpServers` block can be pasted here."
+        default_factory=dict, description="Servers by name; you can paste the inside of an `mcpServers` block here."
     )

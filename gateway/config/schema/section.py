@@ -49,9 +49,7 @@ class PluginUse(Section):
     """A plugin by the name of its file, with its options."""
 
     use: Name = Field(description="Name of the plugin, which is also the name of its file.")
-    with_: PluginSettings = Field(
-        default_factory=dict, alias="with", description="The configuration of the plugin itself."
-    )
+    with_: PluginSettings = Field(default_factory=dict, alias="with", description="Settings of the plugin.")
 
 
 @cache

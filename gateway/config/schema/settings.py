@@ -19,10 +19,10 @@ DEFAULT_LISTEN = Address("127.0.0.1", 8080)
 
 
 class Metrics(Section):
-    enabled: Flag = Field(default=True, description="Count and serve `/metrics`.")
+    enabled: Flag = Field(default=True, description="Collect metrics, and serve `/metrics`.")
     public: Flag = Field(
         default=False,
-        description="Serve `/metrics` to everybody; false: where there are `keys`, to scope `metrics` or `admin`.",
+        description="Serve `/metrics` to everybody; false: with `keys`, only to the scopes `metrics` and `admin`.",
     )
 
 
@@ -38,7 +38,10 @@ class Plugins(Section):
     folder: FilePath = Field(
         default=Path("plugins"),
         validate_default=True,
-        description="Folder of your own plugins: `stages/NAME.py`, `tools/NAME.py`, `assessors/NAME.py` beneath it.",
+        description=(
+            "Folder of your own plugins, with `stages/`, `tools/` and `assessors/` in it; a plugin is "
+            "`NAME.py` or `NAME/__init__.py`."
+        ),
     )
 
 
@@ -49,14 +52,18 @@ class Settings(Section):
         default=DEFAULT_LISTEN, description="Address to listen on; beyond loopback only with `keys`."
     )
     workers: Annotated[int, counted(1, 256)] = Field(default=1, description="Worker processes.")
-    admin: Admin = Field(default_factory=Admin, description="Where operators look.")
+    admin: Admin = Field(default_factory=Admin, description="The address of the pages for operators.")
     upstreams: tuple[Upstream, ...] = Field(
-        default=(), description="Where requests go, the first by default; empty: the built-in demo model."
+        default=(), description="Servers that requests go to, the first by default; empty: the built-in demo model."
     )
-    passthrough: Passthrough = Field(default_factory=Passthrough, description="What is passed on unchanged.")
-    keys: tuple[Key, ...] = Field(default=(), description="Who may come in; empty: everybody on this machine.")
+    passthrough: Passthrough = Field(
+        default_factory=Passthrough, description="Requests that the gateway relays unchanged."
+    )
+    keys: tuple[Key, ...] = Field(
+        default=(), description="Keys of the gateway's clients; empty: everybody on this machine may use it."
+    )
     public_url: BaseUrl | None = Field(
-        default=None, description="How people reach the gateway; null: approvals are shown without a link."
+        default=None, description="URL under which people reach the gateway; null: approvals are shown without a link."
     )
     allowed_hosts: tuple[HostName, ...] = Field(
         default=(),
@@ -65,27 +72,34 @@ class Settings(Section):
     )
     cors: tuple[Origin, ...] = Field(
         default=(),
-        description="Other sites whose pages may ask and read our answers, such as `https://chat.example.com`.",
+        description=(
+            "Other sites whose pages may send requests and read the answers, such as `https://chat.example.com`."
+        ),
     )
-    limits: Limits = Field(default_factory=Limits, description="What one client can take.")
+    limits: Limits = Field(default_factory=Limits, description="Limits for clients and for stopping.")
     context: Context = Field(default_factory=Context, description="Defaults of the context lane.")
     prompts: Prompts = Field(
-        default={}, validate_default=True, description="Base prompts by id; `default` is there unless it is replaced."
+        default={}, validate_default=True, description="Base prompts by id; `default` exists unless you replace it."
     )
     chains: Chains = Field(
         default={},
         validate_default=True,
-        description="Stages of a request by chain, outermost first; `assistant` is there unless it is replaced.",
+        description="Stages of each chain, outermost first; `assistant` exists unless you replace it.",
     )
-    tools: Tools = Field(default_factory=Tools, description="Tools of the model; none is on unless it is named here.")
-    risk: Risk = Field(default_factory=Risk, description="Which tool calls run without asking.")
-    approvals: Approvals = Field(default_factory=Approvals, description="How a person is asked.")
+    tools: Tools = Field(
+        default_factory=Tools, description="Tools that the model may call; a tool that is not named here is off."
+    )
+    risk: Risk = Field(default_factory=Risk, description="Rules for the tool calls that run without an approval.")
+    approvals: Approvals = Field(
+        default_factory=Approvals, description="Approvals: how clients wait, how long, and where webhooks go."
+    )
     mcp: Mcp = Field(default_factory=Mcp, description="Tools of MCP servers.")
     workflows: Workflows = Field(default_factory=Workflows, description="Workflows that users start.")
     plugins: Plugins = Field(default_factory=Plugins, description="Plugins of your own.")
     store: DatabaseUrl = Field(
-        default=Secret("sqlite:///./gateway.db"), description="Where prompts, memories, hidden turns and runs are kept."
+        default=Secret("sqlite:///./gateway.db"),
+        description="Database for prompts, memories, hidden turns, runs and approvals.",
     )
     store_file: FilePath | None = Field(default=None, description="File that holds `store`.")
-    metrics: Metrics = Field(default_factory=Metrics, description="What is counted.")
-    logging: Logging = Field(default_factory=Logging, description="What is logged.")
+    metrics: Metrics = Field(default_factory=Metrics, description="Metrics.")
+    logging: Logging = Field(default_factory=Logging, description="Logs.")
