@@ -3,6 +3,8 @@
 The SDK implements the protocol in both of its eras. `_Wire` corrects three things of it. The SDK does not report the
 end of a connection. It refuses a whole listing for one bad tool. It refuses a result that does not fit its schema,
 although the text of that result is useful.
+
+Only public names of the SDK are used. `tests/mcp/test_sdk_contract.py` lists the behaviour that they must keep.
 """
 
 import asyncio
@@ -12,13 +14,12 @@ from typing import Any
 
 from anyio import TASK_STATUS_IGNORED
 from anyio.abc import TaskStatus
-from mcp.client._transport import ReadStream, WriteStream
-from mcp.client.session import ClientSession, IncomingMessage
+from mcp.client import ClientSession, IncomingMessage
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost, listen
-from mcp.shared.dispatcher import CallOptions, OnNotify, OnNotifyIntercept, OnRequest
+from mcp.shared.dispatcher import CallOptions, Dispatcher, OnNotify, OnNotifyIntercept, OnRequest
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp.shared.message import SessionMessage
+from mcp.shared.transport_context import TransportContext
 from mcp_types import (
     CONNECTION_CLOSED,
     HEADER_MISMATCH,
@@ -30,7 +31,6 @@ from mcp_types import (
     CallToolResult,
     Implementation,
     PaginatedRequestParams,
-    RequestId,
     ToolListChangedNotification,
 )
 from mcp_types.methods import validate_server_result
@@ -56,7 +56,7 @@ async def open_connection(channel: Channel, *, probe_s: float | None) -> AsyncIt
     `probe_s`: how long to wait for an answer of the newer era; None: the server is known to be of the older one.
     """
     async with channel as (read, write):
-        connection = McpConnection(_Wire(read, write))
+        connection = McpConnection(_Wire(JSONRPCDispatcher(read, write)))
         async with connection.session:
             await connection.negotiate(probe_s=probe_s)
             listening = asyncio.create_task(connection.listen())
@@ -182,11 +182,11 @@ class McpConnection:
             self.stirred.set()
 
 
-class _Wire(JSONRPCDispatcher):
-    """The dispatcher between the SDK's session and a transport's streams."""
+class _Wire(Dispatcher[TransportContext]):
+    """The dispatcher of the SDK's session, in front of the SDK's own one."""
 
-    def __init__(self, read: ReadStream[SessionMessage | Exception], write: WriteStream[SessionMessage]) -> None:
-        super().__init__(read, write)
+    def __init__(self, dispatcher: Dispatcher[TransportContext]) -> None:
+        self._dispatcher = dispatcher
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.version = ""  # of the protocol
         self.listed: list[Any] = []  # the last page as the server wrote it: a hash must not depend on the SDK
@@ -201,20 +201,18 @@ class _Wire(JSONRPCDispatcher):
         task_status: TaskStatus[None] = TASK_STATUS_IGNORED,
     ) -> None:
         try:
-            await super().run(on_request, on_notify, on_notify_intercept, task_status=task_status)
+            await self._dispatcher.run(on_request, on_notify, on_notify_intercept, task_status=task_status)
         finally:
             if not self.gone.done():
                 self.gone.set_result(None)
 
+    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
+        await self._dispatcher.notify(method, params, opts)
+
     async def send_raw_request(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None,
-        opts: CallOptions | None = None,
-        *,
-        _related_request_id: RequestId | None = None,
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> Json:
-        result = await super().send_raw_request(method, params, opts, _related_request_id=_related_request_id)
+        result = await self._dispatcher.send_raw_request(method, params, opts)
         if method == "tools/call":
             return {"content": [], "resultType": "complete", "_meta": {_RAW: result}}
         if method == "tools/list" and isinstance(result.get("tools"), list):

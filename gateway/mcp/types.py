@@ -3,10 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias
 
 if TYPE_CHECKING:
-    from mcp.client._transport import TransportStreams
+    from anyio.streams.memory import MemoryObjectReceiveStream
+    from mcp.shared.message import SessionMessage
 
 # How often over its timeout a tool may go on for as long as it reports progress.
 _PROGRESS_FACTOR = 5
@@ -54,7 +56,22 @@ class Endpoint:
     oauth: Credentials | None = None
 
 
-class Channel(AbstractAsyncContextManager["TransportStreams"], Protocol):
+class Outgoing(Protocol):
+    """The stream of messages to a server. The SDK has the same protocol, without a public name."""
+
+    async def send(self, item: "SessionMessage", /) -> None: ...
+    async def aclose(self) -> None: ...
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> bool | None: ...
+
+
+#: The messages and failures from a server, and the messages to it.
+Streams: TypeAlias = "tuple[MemoryObjectReceiveStream[SessionMessage | Exception], Outgoing]"
+
+
+class Channel(AbstractAsyncContextManager["Streams"], Protocol):
     """A transport for one connection: entered, it gives the streams of messages that the SDK works on.
 
     Its streams end as soon as nothing can come any more; leaving it takes a few seconds at most.

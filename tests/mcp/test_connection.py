@@ -7,13 +7,13 @@ from typing import Any
 
 import anyio
 import pytest
-from mcp.client._transport import TransportStreams
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, jsonrpc_message_adapter
 
 from gateway.contracts.store import Json
 from gateway.mcp.calls import AnsweredError, LostError
 from gateway.mcp.connection import McpConnection, open_connection
+from gateway.mcp.types import Streams
 
 MODERN, OLDER = "2026-07-28", "2025-11-25"
 SCHEMA: Json = {"type": "object", "properties": {"a": {"type": "string"}}}
@@ -56,7 +56,7 @@ class Told:
     def methods(self) -> list[str]:
         return [message["method"] for message in self.asked if message["method"] != "notifications/initialized"]
 
-    async def __aenter__(self) -> TransportStreams:
+    async def __aenter__(self) -> Streams:
         self._send, read = anyio.create_memory_object_stream[SessionMessage | Exception](10)
         write, self._requests = anyio.create_memory_object_stream[SessionMessage](10)
         serving = asyncio.create_task(self._serve())

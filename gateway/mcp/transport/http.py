@@ -5,10 +5,9 @@
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterable, Callable
 from contextlib import AsyncExitStack, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 import anyio
 import httpx2
@@ -20,10 +19,7 @@ from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 from gateway.contracts.plugin import Clock
 from gateway.mcp.transport.guarded_network import CLOSED, GuardedNetwork
 from gateway.mcp.transport.oauth import TokenError, Tokens
-from gateway.mcp.types import Endpoint
-
-if TYPE_CHECKING:
-    from mcp.client._transport import ReadStream, TransportStreams
+from gateway.mcp.types import Endpoint, Streams
 
 MAX_BYTES = 32 << 20  # of one answer or event, as of a line over standard output
 _CONNECT_S = 10.0
@@ -44,7 +40,7 @@ class HttpTransport:
         self._resources = AsyncExitStack()
         self._handing: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> "TransportStreams":
+    async def __aenter__(self) -> Streams:
         endpoint = self._endpoint
         web = GuardedNetwork(private_networks=endpoint.private_networks, max_bytes=MAX_BYTES)
         client = httpx2.AsyncClient(
@@ -141,7 +137,7 @@ def _failure(status: int, message: str, *, code: int = INTERNAL_ERROR) -> httpx2
 
 
 async def _hand_on(
-    read: "ReadStream[SessionMessage | Exception]", send: MemoryObjectSendStream[SessionMessage | Exception]
+    read: AsyncIterable[SessionMessage | Exception], send: MemoryObjectSendStream[SessionMessage | Exception]
 ) -> None:
     with send, suppress(anyio.BrokenResourceError):
         async for message in read:

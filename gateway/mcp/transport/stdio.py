@@ -15,13 +15,13 @@ from typing import Final
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from mcp.client._transport import TransportStreams
 from mcp.shared.message import SessionMessage
 from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCRequest, RequestId, jsonrpc_message_adapter
 
 from gateway.json_values import SERVICE_VALUES_LIMIT, holds_more
 from gateway.mcp.transport.lines import ENDS_BYTES, Line, Lines
 from gateway.mcp.transport.process import Program, ServerProcess
+from gateway.mcp.types import Streams
 
 #: The longest line that is read as a message.
 LINE_BYTES: Final = 32 << 20
@@ -75,7 +75,7 @@ class StdioTransport:
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
 
-    async def __aenter__(self) -> TransportStreams:
+    async def __aenter__(self) -> Streams:
         """Start the server. Raises StartError."""
         process = self._process = await ServerProcess.start(self._program)
         to_session, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
