@@ -15,11 +15,26 @@ IntentKind = Literal["normal", "memory", "hitl", "mcp"]
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryIntent:
+    """A request about memories; `about` is its subject as its user wrote it.
+
+    A `forget` without a subject means all memories if `everything`, else nothing that was named. `every`: it means all
+    memories that match, not only the one that is most like the subject.
+    """
+
+    action: Literal["remember", "recall", "forget"]
+    about: str = ""
+    everything: bool = False
+    every: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Intent:
     """The intent that the intent layer recognised: `rule` names the rule that decided, `span` its place in the text.
 
     The span counts characters. `service` and `tools` are set for `mcp`: the tools (inside names) whose one-line
     descriptions the prompt gets. `reply` is a friendly text for the model where the requested thing is not available.
+    `memory` is set for `memory`: the memory stage acts on it, and does not read the message again.
     """
 
     kind: IntentKind
@@ -28,6 +43,7 @@ class Intent:
     service: str | None = None
     tools: tuple[str, ...] = ()
     reply: str | None = None
+    memory: MemoryIntent | None = None
 
 
 @dataclass(frozen=True, slots=True)

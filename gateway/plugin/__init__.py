@@ -4,7 +4,19 @@ from gateway import strict_json
 from gateway.contracts.ask_id import ask_id
 from gateway.contracts.audit_chain import FIRST_HASH, link
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Intent, IntentKind, Pause, Reply, Resume, Stage
+from gateway.contracts.exchange import (
+    Chunk,
+    Emit,
+    Exchange,
+    Handler,
+    Intent,
+    IntentKind,
+    MemoryIntent,
+    Pause,
+    Reply,
+    Resume,
+    Stage,
+)
 from gateway.contracts.journal import (
     APPROVED,
     ENDED,
@@ -112,6 +124,7 @@ __all__ = [
     "KeptLine",
     "LoopLimits",
     "Memory",
+    "MemoryIntent",
     "MemoryPage",
     "Pause",
     "Plugin",

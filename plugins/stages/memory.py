@@ -21,13 +21,14 @@ from gateway.plugin import (
     Host,
     Json,
     Memory,
+    MemoryIntent,
     Plugin,
     Recalled,
     Reply,
     last_user_text,
     memory_owner,
 )
-from gateway.plugin.text import MemoryRequest, fold, memory_request, shown_text, words_of
+from gateway.plugin.text import words_of
 
 #: What is to be forgotten must be at least so alike: half of what was named is in it.
 _ALIKE = 0.5
@@ -84,14 +85,14 @@ class MemoryStage:
 
     async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply:
         whose, text = _whose(exchange), last_user_text(exchange.body.get("messages"))
-        request = _request(exchange, text)
+        request = _request(exchange)
         done: _Done | None = None
         known: Sequence[Memory] = ()
         if request is not None and request.action == "remember":
             known = await self._recalled(text, whose, limit=self._config.max_recalled)
-            done = await self._remember(exchange, whose, _about(text, request))
+            done = await self._remember(exchange, whose, _on_one_line(request.about))
         elif request is not None and request.action == "forget":
-            done = await self._forget(exchange, whose, request, _about(text, request))
+            done = await self._forget(exchange, whose, request, _on_one_line(request.about))
         everything = request is not None and request.action == "recall"
         if done is None or done.gone:
             limit = self._config.max_note_chars // 4 if everything else self._config.max_recalled
@@ -132,7 +133,7 @@ class MemoryStage:
         note = f"This was stored just now, as the user asked{cut}: {text!r}. Confirm it to the user."
         return _Done(note, {"kept": [_view(memory)]})
 
-    async def _forget(self, exchange: Exchange, whose: _Whose, request: MemoryRequest, about: str) -> _Done:
+    async def _forget(self, exchange: Exchange, whose: _Whose, request: MemoryIntent, about: str) -> _Done:
         found = await self._recall("" if request.everything else about, whose, limit=_LOOKED_AT)
         gone = [each.memory for each in found] if request.everything else meant(found, about, every=request.every)
         if not gone:
@@ -158,25 +159,17 @@ def _whose(exchange: Exchange) -> _Whose:
     return _Whose(exchange.caller.tenant, owner, exchange.conversation if exchange.user is None else None)
 
 
-def _request(exchange: Exchange, text: str) -> MemoryRequest | None:
+def _request(exchange: Exchange) -> MemoryIntent | None:
     """Return the request of the message: once, not again in the rounds of tools that follow the same message."""
     if exchange.intent is None or exchange.intent.kind != "memory":
         return None
     messages = exchange.body.get("messages")
     last = messages[-1] if isinstance(messages, list) and messages else None
-    if not isinstance(last, dict) or last.get("role") != "user":
-        return None
-    folded = fold(text).text
-    return memory_request(folded, shown=shown_text(folded))
+    return exchange.intent.memory if isinstance(last, dict) and last.get("role") == "user" else None
 
 
-def _about(text: str, request: MemoryRequest) -> str:
-    """Return the subject of the request as it was written, on one line."""
-    start, end = request.about
-    if start >= end:
-        return ""
-    start, end = fold(text).span(start, end)
-    return _BLANK.sub(" ", text[start:end]).strip()
+def _on_one_line(text: str) -> str:
+    return _BLANK.sub(" ", text).strip()
 
 
 def new_memory_id() -> str:

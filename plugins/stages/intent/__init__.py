@@ -22,6 +22,7 @@ from gateway.plugin import (
     Handler,
     Host,
     Intent,
+    MemoryIntent,
     Plugin,
     Reply,
     Service,
@@ -113,7 +114,7 @@ def recognise(
     found += [intent for intent, quoted in keywords if not quoted] or (
         [intent for intent, _ in keywords[:1]] if not found else []
     )
-    return _merged(found) if found else _request(folded, shown)
+    return _merged(found) if found else _request(text, folded, shown)
 
 
 def _merged(found: Sequence[Intent]) -> Intent:
@@ -174,10 +175,14 @@ def _keywords(
     return list(intents.values())
 
 
-def _request(folded: Folded, shown: Spans) -> Intent:
-    memory = memory_request(folded.text, shown=shown)
-    if memory is not None:
-        return Intent("memory", f"memory:{memory.action}", folded.span(memory.start, memory.end))
+def _request(text: str, folded: Folded, shown: Spans) -> Intent:
+    request = memory_request(folded.text, shown=shown)
+    if request is not None:
+        start, end = request.about
+        about = text[slice(*folded.span(start, end))] if start < end else ""
+        memory = MemoryIntent(request.action, about, request.everything, request.every)
+        span = folded.span(request.start, request.end)
+        return Intent("memory", f"memory:{memory.action}", span, memory=memory)
     ask = asks_before(folded.text, shown=shown)
     if ask is not None:
         return Intent("hitl", "hitl:ask_before", folded.span(*ask))

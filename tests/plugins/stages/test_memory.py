@@ -11,6 +11,8 @@ import pytest
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Chunk, Exchange, Intent, Pause, Reply
 from gateway.contracts.store import Json, Memory, Recalled, StoreError
+from gateway.plugin import last_user_text
+from gateway.plugins.stages.intent import recognise
 from gateway.plugins.stages.memory import PLUGIN, Config, block, meant, new_memory_id
 from gateway.plugins.stores.sqlite import SqliteStore
 
@@ -93,7 +95,7 @@ async def through(
 
     stage = PLUGIN.build(config or Config(), host)  # type: ignore[arg-type]
     body = {"messages": [{"role": "user", "content": text}, *after]}
-    intent = Intent(kind, kind)  # type: ignore[arg-type]
+    intent = recognise(last_user_text(body["messages"]), ()) if kind == "memory" else Intent(kind, kind)  # type: ignore[arg-type]
     exchange = Exchange(id="r", body=body, caller=caller, chain="c", intent=intent, notes=("before",), **facts)
     await (await stage(exchange, call_next)).stream(tell)
     assert seen[0].notes[0] == "before"
