@@ -72,7 +72,7 @@ class McpServers:
         self._clock = clock
         self._configured: Mapping[str, McpServer] = {}
         self._members: dict[str, ManagedServer] = {}
-        self._sources: Sequence[Configured[ServiceSource]] = ()
+        self._snapshot: Sequence[Configured[ServiceSource]] | None = ()  # None: something has changed
         self._leaving: set[asyncio.Task[None]] = set()
         self._turn = asyncio.Lock()
         self._generation: int | None = None
@@ -89,8 +89,13 @@ class McpServers:
         self._generation = None
 
     def services(self) -> Sequence[Configured[ServiceSource]]:
-        """Return all services as of now: those of the configuration in its order, then the others by name."""
-        return self._sources
+        """Return all services as of now: those of the configuration in its order, then the others by name.
+
+        It is the same tuple as long as nothing about any of them changes.
+        """
+        if self._snapshot is None:
+            self._snapshot = tuple(Configured(server.service, untrusted=True) for server in self._members.values())
+        return self._snapshot
 
     async def refresh(self) -> None:
         """Apply the changes of the store and the configuration, if there are any. Raises StoreError."""
@@ -180,13 +185,17 @@ class McpServers:
             server = self._members[name] = before.get(name) or self._member(name, one)
             if name in before:
                 server.want(one)
-        self._sources = tuple(Configured(server.service, untrusted=True) for server in self._members.values())
         if self._members and self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._look_after())
+        self._notice()
+
+    def _notice(self) -> None:
+        """Take another snapshot, and look after the services, because something about one of them has changed."""
+        self._snapshot = None
         self._noticed.set()
 
     def _member(self, name: str, wanted: DesiredServer) -> ManagedServer:
-        return ManagedServer(name, wanted, build=self._build, noticed=self._noticed.set, clock=self._clock)
+        return ManagedServer(name, wanted, build=self._build, noticed=self._notice, clock=self._clock)
 
     async def _look_after(self) -> None:
         """Pin definitions that are seen for the first time, and report the services to the store."""
@@ -232,6 +241,7 @@ class McpServers:
         if pin(server.wanted.record) != server.wanted.record:
             await self.change(server.name, pin)
         server.apply_pins()
+        self._snapshot = None
 
     async def _tell(self) -> None:
         now_s = self._clock.time()

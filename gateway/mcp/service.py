@@ -82,7 +82,7 @@ class McpService:
     def service(self) -> Service:
         running, definitions = self._session.running, self._session.definitions
         of = (running, definitions, self._pins)
-        # It is asked for many times in each request, and is the same as long as these are.
+        # Each change of any service makes another snapshot of all, and this is the same as long as these are.
         if self._shown is None or any(a is not b for a, b in zip(of, self._shown[0], strict=True)):
             tools = definitions.tools  # by whose names users know a service that does not run just now
             service = Service(

@@ -5,7 +5,7 @@ one. A tool whose name towards models is another one's is not there.
 """
 
 import hashlib
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -56,12 +56,20 @@ class Configured(Generic[SourceT]):
         )
 
 
-#: Those that there are now; the same ones as long as nothing changes.
+#: Returns the services that there are now: another sequence after each change of one of them.
 Services: TypeAlias = Callable[[], Sequence[Configured[ServiceSource]]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    """The services of one moment, of two with one name the first; and the running ones' tools, as models name them."""
+
+    services: Sequence[tuple[Service, Configured[ServiceSource]]]
+    tools: Mapping[str, tuple[str, Service, Configured[ServiceSource]]]
+
+
 class Catalog:
-    """The tools of one configuration; those of services are looked up at each use.
+    """The tools of one configuration; those of services are looked up in a snapshot of them.
 
     `further` services come and go, whatever the configuration; those of the configuration itself come before them.
     Tools `beside` are offered while there are any of these.
@@ -82,6 +90,7 @@ class Catalog:
         self._offered = _offered(alone), _offered(together)
         self._entries = {entry.spec.name: entry for entry in together}
         self._by_model_name = {entry.model_name: entry for entry in together}
+        self._taken: tuple[Sequence[Configured[ServiceSource]], _Snapshot] | None = None
 
     @property
     def version(self) -> str:
@@ -97,7 +106,7 @@ class Catalog:
 
     def services(self) -> Sequence[Service]:
         """Return the services as they are now."""
-        return [facts for facts, _ in self._current()]
+        return [facts for facts, _ in self._current().services]
 
     def intended(self, exchange: Exchange) -> Sequence[ToolSpec]:
         """Return the tools of services that the user's intent is about, named as the model is to name them."""
@@ -121,7 +130,7 @@ class Catalog:
             isinstance(configured.source, ManagedService)
             and configured.source.condition().state == "starting"
             and name.startswith((f"{facts.name}.", f"{model_name(facts.name)}__"))
-            for facts, configured in self._current()
+            for facts, configured in self._current().services
         )
 
     def find(self, wanted: str, exchange: Exchange) -> CatalogEntry | None:
@@ -140,7 +149,7 @@ class Catalog:
     def names(self) -> Sequence[str]:
         """Return all inside names as they are now; `service.*` for those of a service that does not run."""
         found = list(self._entries)
-        for facts, _ in self._current():
+        for facts, _ in self._current().services:
             found += [f"{facts.name}.{tool}" for tool in facts.tools] if facts.running else [f"{facts.name}.*"]
         return found
 
@@ -150,9 +159,7 @@ class Catalog:
         The model may have left out the name of the service.
         """
         names = [spec.name for spec in self.offered(exchange)]
-        running = (each for each in self.services() if each.running)
-        services = [towards for each in running for towards in _model_names(each.name, tuple(each.tools))]
-        names += [towards for towards in services if self.find(towards, exchange) is not None]
+        names += [towards for towards in self._current().tools if self.find(towards, exchange) is not None]
         alike = [towards for towards in names if towards.partition("__")[2] == name.rpartition(".")[2]]
         return list(dict.fromkeys([*alike, *get_close_matches(name, names, n=3, cutoff=0.5)]))[:3]
 
@@ -162,26 +169,25 @@ class Catalog:
         sources = [entry.source for entry in self._entries.values()] + [each.source for each in self._services]
         return list({id(source): source for source in sources}.values())
 
-    def _current(self) -> Iterator[tuple[Service, Configured[ServiceSource]]]:
-        """Yield each service as it is now; of two with one name the first."""
-        taken: set[str] = set()
-        for configured in (*self._services, *self._further()):
-            facts = configured.source.service()
-            if facts.name not in taken:
-                taken.add(facts.name)
-                yield facts, configured
+    def _current(self) -> _Snapshot:
+        """Return the services as they are now. Those of this configuration report no changes, so they are read anew."""
+        further = self._further()
+        if self._taken is None or self._taken[0] is not further or self._services:
+            self._taken = further, _snapshot((*self._services, *further))
+        return self._taken[1]
 
     def _towards_models(self, wanted: str) -> CatalogEntry | None:
         """Return the tool that has this name towards models; None: there is none."""
         if (entry := self._by_model_name.get(wanted)) is not None:
             return entry
-        for facts, configured in self._current():
-            tool = _model_names(facts.name, tuple(facts.tools)).get(wanted) if facts.running else None
-            spec = None if tool is None else configured.source.spec(tool)
-            if tool is not None and spec is not None:
-                spec = configured.spec(spec, name=f"{facts.name}.{tool}")
-                return CatalogEntry(spec, configured.source, wanted, tool in facts.changed)
-        return None
+        if (found := self._current().tools.get(wanted)) is None:
+            return None
+        tool, facts, configured = found
+        if (spec := configured.source.spec(tool)) is None:
+            self._taken = None  # the service has just ended, and is about to report that
+            return None
+        spec = configured.spec(spec, name=f"{facts.name}.{tool}")
+        return CatalogEntry(spec, configured.source, wanted, tool in facts.changed)
 
 
 def _said(entry: CatalogEntry) -> str:
@@ -196,6 +202,20 @@ def _offered(entries: Sequence[CatalogEntry]) -> Mapping[str, ToolSpec]:
 def _version(entries: Sequence[CatalogEntry]) -> str:
     definitions = orjson.dumps([asdict(entry.spec) for entry in entries], option=orjson.OPT_SORT_KEYS)
     return hashlib.sha256(definitions).hexdigest()
+
+
+def _snapshot(sources: Sequence[Configured[ServiceSource]]) -> _Snapshot:
+    services: dict[str, tuple[Service, Configured[ServiceSource]]] = {}
+    tools: dict[str, tuple[str, Service, Configured[ServiceSource]]] = {}
+    for configured in sources:
+        facts = configured.source.service()
+        if facts.name in services:
+            continue
+        services[facts.name] = facts, configured
+        if facts.running:
+            for towards, tool in _model_names(facts.name, tuple(facts.tools)).items():
+                tools.setdefault(towards, (tool, facts, configured))
+    return _Snapshot(tuple(services.values()), tools)
 
 
 @lru_cache(maxsize=128)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.contracts.exchange import Intent
-from gateway.contracts.tools import ServiceSource
+from gateway.contracts.tools import Service, ServiceSource
 from gateway.tools.catalog import Catalog, CatalogError, Configured, load_catalog
 
 from .doubles import Source, exchange, spec
@@ -155,6 +155,40 @@ async def test_services_come_and_go() -> None:
     come.now.clear()
     assert not tools.services() and tools.not_running("time__look") is None
     assert len(tools.sources) == 1
+
+
+class Counted(Managed):
+    """Counts how often its facts are read."""
+
+    reads = 0
+
+    def service(self) -> Service:
+        self.reads += 1
+        return super().service()
+
+
+async def test_services_are_read_once_as_long_as_nothing_changes() -> None:
+    """However often a request asks for them; a change is another sequence."""
+    service = Counted("time")
+    service.becomes("running", look="1")
+    now = [Configured(service, untrusted=True)]
+    tools = Catalog((), further=lambda: now)
+    for _ in range(9):
+        assert tools.named("time.look") is not None and tools.services() and tools.not_running("time.look") is None
+    assert service.reads == 1
+    service.becomes("running", look="1", listen="2")
+    now = [*now]
+    assert tools.named("time.listen") is not None and service.reads == 2
+
+
+async def test_a_service_that_has_not_reported_its_end_yet() -> None:
+    """A call of it finds that out, and the next question gets the truth."""
+    service = running("time", "look")
+    now = [Configured(service, untrusted=True)]
+    tools = Catalog((), further=lambda: now)
+    assert tools.named("time.look") is not None
+    service.state = "stopped"
+    assert tools.named("time.look") is None and tools.not_running("time.look") == "time"
 
 
 async def test_a_changed_definition_is_known() -> None:
