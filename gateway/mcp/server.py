@@ -58,7 +58,7 @@ class _Applied:
 
 
 class ManagedServer:
-    """One service and its desired state. `noticed` is called whenever the service reports a change."""
+    """One service and its desired state. `noticed` is called whenever the service or its pins change."""
 
     def __init__(
         self, name: str, wanted: DesiredServer, *, build: Build, noticed: Callable[[], None], clock: Clock
@@ -72,6 +72,7 @@ class ManagedServer:
         self.service = self._built()
         self._reached = _Applied(self.service, running=False, restarts=wanted.record.restarts)
         self._retired: list[ManagedService] = []
+        self._pins: Mapping[str, str] = {}
         self._leaving = False
         self._task: asyncio.Task[None] | None = None
         self._follow()
@@ -91,6 +92,9 @@ class ManagedServer:
         if len(pins) >= MOST_PINS:
             pins = {**dict.fromkeys(self.service.definitions(), _NONE), **pins}
         self.service.accept(pins)
+        if pins != self._pins:
+            self._pins = pins
+            self._noticed()
 
     async def settled(self) -> None:
         """Wait until the desired state is applied: the service is stopped, or its start has begun."""

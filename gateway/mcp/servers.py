@@ -241,7 +241,6 @@ class McpServers:
         if pin(server.wanted.record) != server.wanted.record:
             await self.change(server.name, pin)
         server.apply_pins()
-        self._snapshot = None
 
     async def _tell(self) -> None:
         now_s = self._clock.time()
