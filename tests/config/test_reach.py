@@ -11,8 +11,8 @@ from gateway.config.values.secret import Secret
 
 @pytest.fixture
 def site(folder: Folder) -> Folder:
-    """With a folder `work`, a database `data.db`, and folders `plugins` and `secret` beside the configuration."""
-    for name in ("work/x", "data.db", "plugins/tools/mine.py", "secret/key"):
+    """With folders `files` and `work`, a database `data.db`, and folders `plugins` and `secret` beside all."""
+    for name in ("files/x", "work/x", "data.db", "plugins/tools/mine.py", "secret/key"):
         folder.write(name, "")
     return folder
 
@@ -64,11 +64,11 @@ def test_a_place_that_cannot_be_looked_at_is_told(folder: Folder) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "tools: {file_operations: {roots: [work], write: true}}",
+        "tools: {file_operations: {roots: [files], write: true}}",
         "tools: {file_operations: {write: true}, execute_command: {}, execute_sql: {read_only: false}}",
-        "tools: {execute_command: {readable: [work, data.db]}}",
+        "tools: {execute_command: {readable: [files, data.db]}}",
         "tools: {execute_sql: {url: 'postgresql://u@h/d', read_only: false}}",
-        "tools: {mine: {use: file_operations, with: {roots: [work], write: true}}}",
+        "tools: {mine: {use: file_operations, with: {roots: [files], write: true}}}",
         "tools: {file_operations: {roots: [plugins]}}",
         "store: postgresql://u@h/d\ntools: {execute_sql: {read_only: false}}",
     ],
@@ -91,11 +91,17 @@ def test_a_place_of_its_own_is_fine(site: Folder, text: str) -> None:
         ("tools: {execute_command: {cwd: plugins/tools}}", "reaches the plugins ('{here}/plugins')"),
         ("tools: {execute_command: {cwd: link}}", "reaches the configuration"),
         (
-            "workflows: {folder: work/own}\ntools: {execute_command: {}}",
-            "cwd: reaches the workflows ('{here}/work/own')",
+            "workflows: {folder: files/own}\ntools: {execute_command: {cwd: files}}",
+            "cwd: reaches the workflows ('{here}/files/own')",
         ),
-        ("store: sqlite:///work/g.db\ntools: {execute_command: {}}", "cwd: reaches the store of the gateway"),
-        ("plugins: {folder: work/own}\ntools: {execute_command: {}}", "cwd: reaches the plugins ('{here}/work/own')"),
+        (
+            "store: sqlite:///files/g.db\ntools: {execute_command: {cwd: files}}",
+            "cwd: reaches the store of the gateway",
+        ),
+        (
+            "plugins: {folder: files/own}\ntools: {execute_command: {cwd: files}}",
+            "cwd: reaches the plugins ('{here}/files/own')",
+        ),
         (
             "store: sqlite:///data.db\ntools: {execute_sql: {read_only: false}}",
             "2:22 tools.execute_sql.url: is the store of the gateway ('{here}/data.db'), which a model could "
@@ -160,7 +166,7 @@ def test_circles_of_links_lead_nowhere(site: Folder) -> None:
     (site.path / "b").symlink_to("a")
     (site.path / "a").symlink_to("b")
     assert "tools.file_operations.roots[0]" in site.problem("tools: {file_operations: {roots: [a]}}")
-    assert site.load("store: sqlite:///a\ntools: {file_operations: {roots: [work]}}").warnings == ()
+    assert site.load("store: sqlite:///a\ntools: {file_operations: {roots: [files]}}").warnings == ()
 
 
 @pytest.mark.parametrize(
