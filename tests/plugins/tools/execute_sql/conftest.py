@@ -1,10 +1,14 @@
-"""Fixtures of this folder: a SQLite database with a table, an index and a trigger."""
+"""Fixtures of this folder: a SQLite database, and a PostgreSQL server with a tool that writes there."""
 
 import sqlite3
+from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+
+from gateway.plugins.tools.execute_sql import Config, ExecuteSql
+from tests.postgres import postgres_server
 
 
 @pytest.fixture
@@ -16,3 +20,17 @@ def place(tmp_path: Path) -> Path:
             CREATE INDEX i ON t (b); CREATE TRIGGER g AFTER INSERT ON t BEGIN SELECT 1; END;"""
         )
     return place
+
+
+@pytest.fixture(scope="module")
+def server(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A server on which the module's `PREPARED` has run."""
+    with postgres_server(request.module.PREPARED) as place:
+        yield place
+
+
+@pytest.fixture
+async def tool(server: str) -> AsyncIterator[ExecuteSql]:
+    tool = ExecuteSql(Config(url=f"postgresql://writer@{server}", read_only=False, timeout=5.0))
+    yield tool
+    await tool.close()

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from running import until
 
 from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.plugins.tools.execute_sql import MAX_SQL, PLUGIN, Config, ExecuteSql
@@ -323,8 +324,7 @@ async def test_cancelling_stops_the_statement_and_changes_nothing(place: Path) -
     call = ToolCall(id="c", tool="execute_sql", arguments={"sql": f"INSERT OR IGNORE INTO t {endless}"})
     task = asyncio.ensure_future(tool.call(call, EXCHANGE))
     with closing(sqlite3.connect(place, timeout=0, isolation_level=None)) as other:
-        while not locked(other):
-            await asyncio.sleep(0.01)
+        await until(lambda: locked(other))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

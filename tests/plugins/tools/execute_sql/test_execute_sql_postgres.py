@@ -2,29 +2,23 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from running import until_read
 
-from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Exchange
 from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.plugins.tools.execute_sql import Config, ExecuteSql
-from tests.postgres import postgres_server
 
-EXCHANGE = Exchange(id="x", body={}, caller=Caller("ann", "acme", frozenset()), chain="assistant")
+from .asking import EXCHANGE
+
 pytestmark = pytest.mark.postgres
 Ask = Callable[..., Awaitable[ToolResult]]
+#: What the fixture `server` prepares.
 PREPARED = """CREATE ROLE writer LOGIN; CREATE TABLE t (a int PRIMARY KEY, b text);
     CREATE ROLE files LOGIN IN ROLE pg_read_server_files;
     CREATE SEQUENCE s; GRANT ALL ON t, s TO writer; INSERT INTO t VALUES (1, 'x'), (2, 'y')"""
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with postgres_server(PREPARED) as place:
-        yield place
 
 
 @pytest.fixture
@@ -145,16 +139,13 @@ async def under_way(ask: Ask) -> int:
 
 async def nothing_under_way(ask: Ask) -> None:
     """The server is told at once, and looks within moments."""
-    async with asyncio.timeout(120):
-        while await under_way(ask):
-            await asyncio.sleep(0.02)
+    await until_read(lambda: under_way(ask), lambda number: number == 0)
 
 
 async def test_cancelling_stops_the_statement_at_the_server(ask: Ask) -> None:
     """The server is told; it does not wait for its own time limit."""
     task = asyncio.ensure_future(ask("SELECT pg_sleep(60)", timeout=60.0))
-    while await under_way(ask) == 0:
-        await asyncio.sleep(0.02)
+    await until_read(lambda: under_way(ask))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

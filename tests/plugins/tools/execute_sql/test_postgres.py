@@ -1,38 +1,18 @@
 """The engine of PostgreSQL: it reads what the judge read, looks again when a statement runs, and finds its way back."""
 
 import json
-from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 
 import pytest
 
-from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Exchange
-from gateway.contracts.tools import ToolCall
-from gateway.plugins.tools.execute_sql import Config, ExecuteSql
-from tests.postgres import postgres_server
+from gateway.plugins.tools.execute_sql import ExecuteSql
 
-EXCHANGE = Exchange(id="x", body={}, caller=Caller("ann", "acme", frozenset()), chain="assistant")
+from .asking import EXCHANGE, calling
+
 pytestmark = pytest.mark.postgres
+#: What the fixture `server` prepares.
 PREPARED = """CREATE ROLE writer LOGIN; CREATE TABLE t (a int PRIMARY KEY, b text); CREATE SEQUENCE s;
     GRANT CREATE ON SCHEMA public TO writer"""
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with postgres_server(PREPARED) as place:
-        yield place
-
-
-@pytest.fixture
-async def tool(server: str) -> AsyncIterator[ExecuteSql]:
-    tool = ExecuteSql(Config(url=f"postgresql://writer@{server}", read_only=False, timeout=5.0))
-    yield tool
-    await tool.close()
-
-
-def calling(sql: str, *params: object) -> ToolCall:
-    return ToolCall(id="c", tool="execute_sql", arguments={"sql": sql, "params": list(params)}, harmless=True)
 
 
 async def changed(tool: ExecuteSql, sql: str) -> None:

@@ -1,18 +1,15 @@
 """What the words of a statement can mean to PostgreSQL, on a server with all that a query can call by."""
 
-from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 
 import pytest
 
-from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Exchange
-from gateway.contracts.tools import ToolCall
-from gateway.plugins.tools.execute_sql import Config, ExecuteSql
-from tests.postgres import postgres_server
+from gateway.plugins.tools.execute_sql import ExecuteSql
 
-EXCHANGE = Exchange(id="x", body={}, caller=Caller("ann", "acme", frozenset()), chain="assistant")
+from .asking import EXCHANGE, calling
+
 pytestmark = pytest.mark.postgres
+#: What the fixture `server` prepares.
 PREPARED = """CREATE ROLE writer LOGIN; CREATE TABLE t (a int PRIMARY KEY, b text); CREATE SEQUENCE s;
     GRANT ALL ON t, s TO writer; INSERT INTO t VALUES (1, 'x'), (2, 'y');
     CREATE TABLE calls (at timestamptz); GRANT ALL ON calls TO writer;
@@ -50,23 +47,6 @@ PREPARED = """CREATE ROLE writer LOGIN; CREATE TABLE t (a int PRIMARY KEY, b tex
     CREATE TABLE cut (kind int, line text) PARTITION BY LIST (kind); CREATE TABLE cut_1 PARTITION OF cut DEFAULT;
     GRANT USAGE ON FOREIGN SERVER files TO writer; GRANT SELECT ON ALL TABLES IN SCHEMA public TO writer;
     GRANT CREATE ON SCHEMA public TO writer; GRANT SELECT ON good, counted, "over counted", purged, guarded TO writer"""
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with postgres_server(PREPARED) as place:
-        yield place
-
-
-@pytest.fixture
-async def tool(server: str) -> AsyncIterator[ExecuteSql]:
-    tool = ExecuteSql(Config(url=f"postgresql://writer@{server}", read_only=False, timeout=5.0))
-    yield tool
-    await tool.close()
-
-
-def calling(sql: str, *params: object) -> ToolCall:
-    return ToolCall(id="c", tool="execute_sql", arguments={"sql": sql, "params": list(params)}, harmless=True)
 
 
 async def content(tool: ExecuteSql) -> list[str]:
