@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from functional.through import HOSTS, PATIENT, get
 
@@ -17,6 +17,8 @@ from gateway.testing import processes
 from gateway.testing.forkserver import forked
 from gateway.testing.peer import PATIENCE_S, Peer, Response, connect
 from gateway.testing.run import GatewayProcess
+
+Read = TypeVar("Read")
 
 
 class Reachable(Protocol):
@@ -89,11 +91,32 @@ async def until(reached: Callable[[], object], *, timeout_s: float = PATIENCE_S)
             await asyncio.sleep(0.005)
 
 
+async def until_read(
+    read: Callable[[], Awaitable[Read]], accepts: Callable[[Read], object] = bool, *, timeout_s: float = PATIENCE_S
+) -> Read:
+    """What `read()` returns, as soon as it is accepted."""
+    async with asyncio.timeout(timeout_s):
+        while not accepts(found := await read()):
+            await asyncio.sleep(0.005)
+    return found
+
+
+async def until_still(read: Callable[[], int], *, pause_s: float = 0.1, timeout_s: float = PATIENCE_S) -> int:
+    """What `read()` returns, as soon as something has moved and nothing has within a pause.
+
+    Nobody announces that bytes have stopped to move: here alone, the tests wait for time to pass.
+    """
+    before = 0
+    async with asyncio.timeout(timeout_s):
+        while not (now := read()) or now != before:
+            before = now
+            await asyncio.sleep(pause_s)
+    return now
+
+
 async def until_sample(gateway: Reachable, name: str, value: float, *, timeout_s: float = PATIENCE_S) -> None:
     """Returns as soon as /metrics has this value for this sample."""
-    async with asyncio.timeout(timeout_s):
-        while (await scrape(gateway)).get(name, 0.0) != value:
-            await asyncio.sleep(0.02)
+    await until_read(lambda: scrape(gateway), lambda samples: samples.get(name, 0.0) == value, timeout_s=timeout_s)
 
 
 async def until_refused(gateway: Reachable, *, timeout_s: float = PATIENCE_S) -> None:

@@ -1,6 +1,6 @@
 """Calls of a high risk, and the events of a reply in which they wait."""
 
-import asyncio
+from running import until, until_read
 
 from gateway.contracts.store import Json
 
@@ -18,6 +18,5 @@ def events_of(told: list[Json]) -> list[str]:
 
 
 async def until_asked(bench: Bench) -> None:
-    async with asyncio.timeout(120):
-        while not bench.is_open or not await bench.pending_approvals():
-            await asyncio.sleep(0.005)
+    await until(lambda: bench.is_open)
+    await until_read(bench.pending_approvals)

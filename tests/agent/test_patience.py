@@ -15,6 +15,7 @@ from gateway.tools.gate import Policy
 
 from .benches import Bench, answer, behind_question, call, group, settings, texts, workflow
 from .doubles import samples
+from .rounds import until_asked
 
 Error = Callable[[], StoreError]
 
@@ -157,9 +158,7 @@ async def test_a_held_stream_waits_wherever_the_store_fails(fails_at: int) -> No
     bench = Bench([answer(risky()), answer("Done.")], store=store)
     failing_at(store, fails_at)
     running = asyncio.create_task(bench.run(approvals="hold"))
-    async with asyncio.timeout(120):
-        while not bench.is_open or not await bench.pending_approvals():
-            await asyncio.sleep(0.005)
+    await until_asked(bench)
     await bench.decide()
     assert behind_question(await running) == "Done." and xs(bench) == [1]
     assert (await bench.stored()).state == "completed"

@@ -10,13 +10,8 @@ from gateway.errors import GatewayError
 from tests.telling import stepping, whole
 
 from .benches import Bench, answer, behind_question, group, texts
+from .rounds import until_asked
 from .staging import risky, xs
-
-
-async def until_asked(bench: Bench) -> None:
-    async with asyncio.timeout(120):
-        while not bench.is_open or not await bench.pending_approvals():
-            await asyncio.sleep(0.002)
 
 
 async def test_many_decisions_on_a_held_stream_are_one() -> None:

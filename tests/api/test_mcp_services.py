@@ -1,9 +1,9 @@
 """The pages of services: registered, changed, stopped, started, accepted and deleted over HTTP, by admins only."""
 
-import asyncio
 import json
 
 import pytest
+from running import until_read
 
 from gateway.contracts.store import Json
 
@@ -21,9 +21,7 @@ async def registered(harbour: Harbour, name: str = "time", **settings: object) -
 
 
 async def until_pinned(harbour: Harbour, name: str = "time") -> None:
-    async with asyncio.timeout(120):
-        while not any(one.pins for one in await harbour.store.services() if one.name == name):
-            await asyncio.sleep(0.005)
+    await until_read(harbour.store.services, lambda services: any(one.pins for one in services if one.name == name))
 
 
 async def test_a_service_is_registered_and_runs() -> None:
@@ -249,9 +247,7 @@ async def test_the_worst_state_of_all_workers() -> None:
     """With what each says; a worker that says nothing any more is left out."""
     async with moored(time=TIME) as harbour:
         harbour.other_yard.newest("time").becomes("error", error=f"exit code 1 {SECRET}")
-        async with asyncio.timeout(120):
-            while (view := await harbour.get("/time"))["state"] != "error":
-                await asyncio.sleep(0.005)
+        view = await until_read(lambda: harbour.get("/time"), lambda view: view["state"] == "error")
         assert (view["state"], view["error"]) == ("error", "exit code 1 ***")
         assert view["workers"] == [{"worker": "w1", "state": "error", "error": "exit code 1 ***", "updated_at": 1000.0}]
         harbour.service().stderr = (f"my key is {SECRET}",)

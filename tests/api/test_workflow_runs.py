@@ -10,7 +10,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 import yaml
-from running import key, until
+from running import key, until, until_read
 
 from gateway.contracts.store import Json
 from gateway.testing.local import LocalGateway
@@ -150,9 +150,10 @@ async def test_a_run_that_nobody_waits_for_goes_on_without_its_client(tmp_path: 
         assert (status, begun["state"]) == (202, "running")
         await world.session.close()
         go.set()
-        async with aiohttp.ClientSession(world.gateway.base_url) as session, asyncio.timeout(120):
-            while True:
+        async with aiohttp.ClientSession(world.gateway.base_url) as session:
+
+            async def state() -> str:
                 async with session.get(f"/context/runs/{begun['id']}") as response:
-                    if (await response.json())["state"] == "completed":
-                        break
-                await asyncio.sleep(0.01)
+                    return str((await response.json())["state"])
+
+            await until_read(state, lambda now: now == "completed")

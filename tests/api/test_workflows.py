@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from running import until
 
 from .bureau import ALL, bureau
 
@@ -194,8 +195,7 @@ async def test_who_leaves_is_told_to_the_run() -> None:
     """A client that closes while it waits has left its run."""
     async with bureau() as counter:
         asking = asyncio.create_task(counter.run("translate", {"text": "sleep"}))
+        await until(lambda: counter.bureau.running)
+        asking.cancel()
         async with asyncio.timeout(120):
-            while not counter.bureau.running:
-                await asyncio.sleep(0.001)
-            asking.cancel()
             await counter.bureau.gone.wait()

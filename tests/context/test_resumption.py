@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from running import until
+from running import until, until_read
 
 from gateway.approvals.chat_replies import ChatDecision
 from gateway.context.chain import fold
@@ -135,9 +135,7 @@ async def test_two_processes_that_hear_of_a_decision_drive_one_run(opened: Opene
         one.resumption.decided("run_1"),
         two.resumption.decided("run_1"),
     )
-    async with asyncio.timeout(120):
-        while (await one.stored()).state != "completed":
-            await asyncio.sleep(0.002)
+    await until_read(one.stored, lambda run: run.state == "completed")
     assert len(one.calls) + len(two.calls) == 1 and (await one.stored()).fence == 1
 
 
@@ -152,9 +150,7 @@ async def test_a_decided_run_goes_on_without_a_client(opened: Opened) -> None:
     assert worker.calls == [], "nobody has decided yet"
     await worker.decide()
     await asyncio.gather(*(worker.resumption.decided("run_1") for _ in range(5)))
-    async with asyncio.timeout(120):
-        while (await worker.stored()).state != "completed":
-            await asyncio.sleep(0.002)
+    await until_read(worker.stored, lambda run: run.state == "completed")
     await worker.resumption.decided("run_1")
     assert len(worker.calls) == 1 and len(worker.asked) == 2
     assert texts(await whole(await worker.repeat())) == "Done."

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from running import until_read
 
 from gateway.contracts.journal import Change
 from gateway.contracts.store import Json
@@ -58,9 +59,7 @@ async def test_a_repeated_request_brings_its_credential(opened: Opened) -> None:
     await worker.first(credential=b"Authorization: Bearer secret\r\n")
     await worker.decide()
     await worker.resumption.decided("run_1")
-    async with asyncio.timeout(120):
-        while (await worker.stored()).state != "awaiting_client":
-            await asyncio.sleep(0.002)
+    await until_read(worker.stored, lambda run: run.state == "awaiting_client")
     told = await whole(await worker.repeat(credential=b"Authorization: Bearer secret\r\n"))
     assert texts(told) == "Done." and len(worker.calls) == 1
     assert worker.asked[-1].credential == b"Authorization: Bearer secret\r\n"

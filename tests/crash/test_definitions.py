@@ -1,12 +1,11 @@
 """An MCP server's definition changes behind a decision."""
 
-import asyncio
 import json
 import sys
 from pathlib import Path
 
 import pytest
-from running import until
+from running import until, until_read
 
 from gateway.testing.run import GatewayProcess
 
@@ -23,9 +22,8 @@ def lines_of(folder: Path) -> list[int]:
 
 
 async def until_changed(gateway: GatewayProcess) -> None:
-    async with asyncio.timeout(RECOVERS_S):
-        while '"changed": true' not in json.dumps(await page(gateway, "/mcp/services/lines/tools")):
-            await asyncio.sleep(0.01)
+    tools = "/mcp/services/lines/tools"
+    await until_read(lambda: page(gateway, tools), lambda found: '"changed": true' in json.dumps(found))
 
 
 @pytest.mark.parametrize("held", [False, True])
@@ -72,12 +70,8 @@ async def test_a_definition_that_changes_behind_a_decision_asks_anew(tmp_path: P
 
 
 async def until_served(gateway: GatewayProcess) -> None:
-    async with asyncio.timeout(RECOVERS_S):
-        while (await page(gateway, "/mcp/services"))["data"][0]["state"] != "running":
-            await asyncio.sleep(0.01)
+    await until_read(lambda: page(gateway, "/mcp/services"), lambda found: found["data"][0]["state"] == "running")
 
 
 async def until_asked_anew(gateway: GatewayProcess) -> None:
-    async with asyncio.timeout(RECOVERS_S):
-        while not await pending(gateway):
-            await asyncio.sleep(0.01)
+    await until_read(lambda: pending(gateway))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from e2e.asking import born, ranch
-from running import until
+from running import until, until_read
 
 from gateway.testing.run import GATEWAY, GatewayProcess
 
@@ -185,13 +185,11 @@ async def test_a_zombie_that_waited_for_a_person_runs_nothing(tmp_path: Path) ->
 
 async def told_late(gateway: GatewayProcess, run_id: str) -> Json:
     """The only step of a run, once a process that had lost it has added what it saw: behind its line in the log."""
-    async with asyncio.timeout(RECOVERS_S):
-        while True:
-            step: Json
-            (step,) = (await page(gateway, f"/context/runs/{run_id}"))["steps"]
-            if step["late"] is not None:
-                return step
-            await asyncio.sleep(0.01)
+    path = f"/context/runs/{run_id}"
+    run = await until_read(lambda: page(gateway, path), lambda run: run["steps"][0]["late"] is not None)
+    step: Json
+    (step,) = run["steps"]
+    return step
 
 
 # What clients do meanwhile.

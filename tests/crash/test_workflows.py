@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from e2e.asking import born, ranch
+from running import until_read
 
 from gateway.testing.run import GATEWAY, GatewayProcess
 
@@ -46,13 +47,14 @@ def settings(folder: Path) -> str:
 
 async def run_of(gateway: GatewayProcess, run_id: str, reached: Callable[[Json], bool]) -> Json:
     """The run, once it is so far."""
-    async with session_with(gateway) as session, asyncio.timeout(SOON_S):
-        while True:
+    async with session_with(gateway) as session:
+
+        async def read() -> Json:
             async with session.get(f"/context/runs/{run_id}") as response:
                 found: Json = await response.json()
-            if reached(found):
                 return found
-            await asyncio.sleep(0.02)
+
+        return await until_read(read, reached, timeout_s=SOON_S)
 
 
 def is_completed(run: Json) -> bool:

@@ -1,11 +1,12 @@
 """What the tests of approvals share: a call with an effect that can be counted, and the words of its client."""
 
-import asyncio
 import json
 import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+
+from running import until_read
 
 from .models import Answer, Json, call, says
 from .talking import Completed, Streamed, World, desk
@@ -86,10 +87,7 @@ async def whole(stream: Streamed, *, usage: bool = False) -> str:
 
 async def until_asked(world: World) -> list[str]:
     """The ids of what waits for a person, once there is something."""
-    async with asyncio.timeout(120):
-        while not (ids := await pending(world)):
-            await asyncio.sleep(0.01)
-    return ids
+    return await until_read(lambda: pending(world))
 
 
 async def pending(world: World, **headers: str) -> list[str]:

@@ -1,10 +1,11 @@
 """A gateway with MCP servers behind it: what its operator sees of them, and calls as the requirement writes them."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
+
+from running import until_read
 
 from tests.mcp.misbehaving import command
 
@@ -13,7 +14,6 @@ from .talking import Completed, Streamed, World, talking
 
 SERVICES = "/mcp/services"
 #: How long to wait between two looks: each is a request to the gateway in this process.
-_LOOK_S = 0.03
 
 
 def behaving(behaviour: str = "ok", *arguments: object, **settings: object) -> Json:
@@ -53,12 +53,10 @@ async def told(world: World, name: str, **arguments: object) -> str:
 async def started(world: World, stream: Streamed) -> None:
     """Returns once the first call of a run is on record as started: what comes then comes while it runs."""
     run_id = stream.response.headers["X-Context-Run-Id"]
-    async with asyncio.timeout(120):
-        while True:
-            run: Json = (await world.get(f"/context/runs/{run_id}")).json  # it is not there until its first call is
-            if [step["state"] for step in run.get("steps", ())][:1] == ["started"]:
-                return
-            await asyncio.sleep(_LOOK_S)
+    await until_read(
+        lambda: world.get(f"/context/runs/{run_id}"),  # it is not there until its first call is
+        lambda found: [step["state"] for step in found.json.get("steps", ())][:1] == ["started"],
+    )
 
 
 async def asked_of(world: World, path: str = "", content: Json | None = None, *, method: str = "POST") -> Completed:
@@ -74,26 +72,24 @@ async def seen(world: World, name: str) -> Json:
 
 async def until(world: World, name: str, state: str = "running", *, within_s: float = 180.0, **facts: object) -> Json:
     """The service once it is in this state, and its `facts` are these."""
-    async with asyncio.timeout(within_s):
-        while True:
-            found = await seen(world, name)
-            if (found | facts | {"state": state}) == found:
-                return found
-            await asyncio.sleep(_LOOK_S)
+    wanted = facts | {"state": state}
+    return await until_read(lambda: seen(world, name), lambda found: found | wanted == found, timeout_s=within_s)
+
+
+async def tools_of(world: World, name: str) -> list[Json]:
+    """The tools of a service as its operator sees them."""
+    found: list[Json] = (await world.get(f"{SERVICES}/{name}/tools")).json["data"]
+    return found
 
 
 async def until_pinned(world: World, name: str) -> None:
     """Returns once the definitions that were seen first are written down."""
-    async with asyncio.timeout(120):
-        while not all(tool["accepted"] for tool in (await world.get(f"{SERVICES}/{name}/tools")).json["data"]):
-            await asyncio.sleep(_LOOK_S)
+    await until_read(lambda: tools_of(world, name), lambda tools: all(tool["accepted"] for tool in tools))
 
 
 async def until_changed(world: World, name: str) -> None:
     """Returns once a service has come back with definitions that nobody has seen."""
-    async with asyncio.timeout(120):
-        while not any(tool["changed"] for tool in (await world.get(f"{SERVICES}/{name}/tools")).json["data"]):
-            await asyncio.sleep(_LOOK_S)
+    await until_read(lambda: tools_of(world, name), lambda tools: any(tool["changed"] for tool in tools))
 
 
 @asynccontextmanager

@@ -1,6 +1,5 @@
 """A gateway between an HTTP client and a scripted model, and the answers as the client sees them."""
 
-import asyncio
 import json
 import sqlite3
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from running import until_read
 
 from gateway.testing.local import LocalGateway
 
@@ -191,14 +191,10 @@ class World:
 
     async def run(self, run_id: str, *, state: str | None = None) -> Json:
         """The run with all that is on record of it, once it is in this state."""
-        loop = asyncio.get_running_loop()
-        ends_s = loop.time() + 10
-        while True:
-            found: Json = (await self.get(f"/context/runs/{run_id}")).json
-            if state in (None, found["state"]):
-                return found
-            assert loop.time() < ends_s, found
-            await asyncio.sleep(0.01)
+        path = f"/context/runs/{run_id}"
+        found = await until_read(lambda: self.get(path), lambda found: state in (None, found.json["state"]))
+        run: Json = found.json
+        return run
 
     async def reload(self, **settings: object) -> None:
         """Swaps to a configuration with other `settings`."""

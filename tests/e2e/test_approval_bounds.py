@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from running import key
+from running import key, until_read
 
 from .asking import (
     GO,
@@ -90,10 +90,10 @@ async def test_another_key_of_the_tenant_decides(tmp_path: Path, way: str) -> No
 
 async def settled(world: World, run_id: str) -> Json:
     """The run once it has ended."""
-    async with asyncio.timeout(120):
-        while (run := (await world.get(f"/context/runs/{run_id}", **by("both"))).json)["state"] != "completed":
-            await asyncio.sleep(0.01)
-    return dict(run)
+    ended = await until_read(
+        lambda: world.get(f"/context/runs/{run_id}", **by("both")), lambda found: found.json["state"] == "completed"
+    )
+    return dict(ended.json)
 
 
 async def test_an_id_that_is_none() -> None:

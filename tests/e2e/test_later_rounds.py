@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from running import until_read
 
 from .models import CUT, Answer, Json, calls, refuses, says
 from .talking import World, desk, talking
@@ -154,7 +155,6 @@ async def test_a_client_that_leaves_during_a_pause(tmp_path: Path) -> None:
     async with talking(WRITE, waits, DONE, tools=desk(tmp_path, write=True)) as world:
         async with world.streaming("Write."):
             await world.model.upstream.wait_requests(2)
-            while not await world.counted("gateway_model_retries_total"):
-                await asyncio.sleep(0.01)
+            await until_read(lambda: world.counted("gateway_model_retries_total"))
         assert (await world.stream("Write.", headers={"x-stainless-retry-count": "1"})).text == "Written."
         await ran_once(world)

@@ -1,11 +1,11 @@
 """Proxies and certificates reach the program of an MCP server that names them, as docs/mcp.md prints it."""
 
-import asyncio
 import json
 import shlex
 from pathlib import Path
 
 import aiohttp
+from running import until_read
 
 from gateway.testing.run import GatewayProcess
 from tests.clients.snippets import snippets_of
@@ -27,12 +27,12 @@ async def test_the_named_variables_reach_the_program(tmp_path: Path) -> None:
     env = {**GIVEN, "PATH": f"{tmp_path}:/usr/bin:/bin"}
     ask = {"model": "demo", "messages": [{"role": "user", "content": "risk_level low tool time.env {}"}]}
     async with GatewayProcess(printed.code, env=env) as gateway, aiohttp.ClientSession(gateway.base_url) as client:
-        async with asyncio.timeout(120):
-            while True:
-                async with client.get("/mcp/services/time") as answer:
-                    if (await answer.json())["state"] == "running":
-                        break
-                await asyncio.sleep(0.02)
+
+        async def state() -> str:
+            async with client.get("/mcp/services/time") as answer:
+                return str((await answer.json())["state"])
+
+        await until_read(state, lambda now: now == "running")
         async with client.post(CHAT, json=ask) as answer:
             said: str = (await answer.json())["choices"][0]["message"]["content"]
     environment = json.loads(said.partition("The result: ")[2])

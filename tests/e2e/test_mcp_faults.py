@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from running import until_read
 
 from gateway.testing import processes
 
@@ -52,9 +53,7 @@ async def calling(world: World, name: str, **arguments: object) -> AsyncIterator
 
 async def until_wrong(world: World, name: str, error: str) -> None:
     """Returns once this is wrong with a service: before it runs again, nothing else is."""
-    async with asyncio.timeout(60):
-        while (await seen(world, name))["error"] != error:
-            await asyncio.sleep(0.01)
+    await until_read(lambda: seen(world, name), lambda service: service["error"] == error)
 
 
 # The start.

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from running import until_read
 
 from .models import Json, calls, says
 from .talking import desk, talking
@@ -52,8 +53,7 @@ async def test_an_upstream_that_does_not_end_its_body() -> None:
         async with asyncio.timeout(120):
             assert (await world.stream()).text == "Hello."
         late.set()  # the body ends now, once the client has its answer
-        while not await world.counted('gateway_upstream_pool_connections{state="idle",upstream="up"}'):
-            await asyncio.sleep(0.01)
+        await until_read(lambda: world.counted('gateway_upstream_pool_connections{state="idle",upstream="up"}'))
         async with asyncio.timeout(120):
             assert (await world.chat("And?")).text == "Again."
         assert len(world.model.upstream.connections) == 1

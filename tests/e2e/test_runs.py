@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from running import key, until
+from running import key, until, until_read
 
 from gateway.agent import effect
 from gateway.runs.settle import DONE, FAILED
@@ -148,12 +148,14 @@ async def test_cancelled_while_a_tool_runs(tmp_path: Path, monkeypatch: pytest.M
 
 async def started(world: World) -> str:
     """The id of the only run, once a tool of it was started."""
-    async with asyncio.timeout(120):
-        while True:
-            for run in (await world.get("/context/runs")).json["data"]:
-                if any(step["state"] == "started" for step in (await world.run(run["id"]))["steps"]):
-                    return str(run["id"])
-            await asyncio.sleep(0.01)
+
+    async def found() -> str | None:
+        for run in (await world.get("/context/runs")).json["data"]:
+            if any(step["state"] == "started" for step in (await world.run(run["id"]))["steps"]):
+                return str(run["id"])
+        return None
+
+    return str(await until_read(found))
 
 
 # Calls of which nobody knows what became.

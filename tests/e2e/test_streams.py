@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from measuring import LoopTime
+from running import until_read, until_still
 
 from gateway.runs import live
 from gateway.testing.peer import connect
@@ -342,12 +343,7 @@ async def test_a_client_that_does_not_read_holds_the_model() -> None:
     pieces = ["x" * 50_000] * 300
     async with talking(says(*pieces)) as world, world.streaming() as stream:
         (connection,) = await world.model.upstream.wait_connections(1)
-        sent = 0
-        async with asyncio.timeout(120):
-            while not sent or sent != connection.n_sent:
-                sent = connection.n_sent
-                await asyncio.sleep(0.05)  # what is not held goes on meanwhile
-        assert sent < 12_000_000
+        assert await until_still(lambda: connection.n_sent) < 12_000_000
         is_clean(await stream.rest())
         assert len(stream.text) == 15_000_000
 
@@ -362,9 +358,7 @@ async def test_a_client_that_leaves_ends_a_running_tool(tmp_path: Path, monkeypa
                 await stream.frame()
             for _ in range(4):  # it is written down, and runs
                 await stream.frame()
-        async with asyncio.timeout(120):
-            while not await world.counted('gateway_agent_runs_total{outcome="cancelled"}'):
-                await asyncio.sleep(0.01)
+        await until_read(lambda: world.counted('gateway_agent_runs_total{outcome="cancelled"}'))
         assert len(world.model.asked) == 1
         assert await world.counted('gateway_tool_calls_total{outcome="cancelled",tool="execute_sql"}') == 1
 

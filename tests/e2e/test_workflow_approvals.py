@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from operating import told
-from running import until
+from running import until, until_read
 
 from gateway.cli.operator.approvals import decided
 from gateway.cli.operator.remote import Remote, RemoteError
@@ -221,9 +221,7 @@ async def test_a_rejected_second_step_leaves_what_the_first_did(tmp_path: Path) 
     async with working(tmp_path, workflows=(TWINS,)) as world:
         asked = await run(world, "twins", {})
         await world.decide(asked.json["approvals"][0]["id"])
-        async with asyncio.timeout(120):
-            while not (ids := await pending(world)):
-                await asyncio.sleep(0.01)
+        ids = await until_read(lambda: pending(world))
         await world.decide(ids[0], "reject")
         done = await world.run(asked.json["id"], state="rejected")
         assert "was rejected" in done["result"] and "Nothing ran." not in done["result"]

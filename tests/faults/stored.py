@@ -1,6 +1,5 @@
 """A gateway with an upstream for passthrough, a model for the context lane, and a tool whose calls are counted."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -11,6 +10,7 @@ import aiohttp
 from crash.effects import Json, effects, settings
 from crash.talk import CHAT, asking, session_with
 from functional.through import HOSTS, post
+from running import until_read
 
 from gateway.demo.app import start_demo
 from gateway.testing.messages import differences
@@ -75,10 +75,7 @@ class Lane:
 
     async def run(self, run_id: str, *, state: str) -> Json:
         """The run, once it is in this state."""
-        async with asyncio.timeout(120):
-            while (found := await self.get(f"/context/runs/{run_id}"))["state"] != state:
-                await asyncio.sleep(0.02)
-        return found
+        return await until_read(lambda: self.get(f"/context/runs/{run_id}"), lambda run: run["state"] == state)
 
     async def state_of(self, approval_id: str) -> str:
         return str((await self.get(f"/context/approvals/{approval_id}"))["state"])

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from functional.through import client_of, get, post, through
 from measuring import LoopTime
-from running import Usage, scrape, until
+from running import Usage, scrape, until, until_sample
 
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import PEER_LEFT, Peer
@@ -297,10 +297,7 @@ def _readable_bytes(sock: socket.socket) -> int:
 
 async def busy_connections(gateway: LocalGateway, number: int) -> None:
     """Returns as soon as this many upstream connections are busy."""
-    name = 'gateway_upstream_pool_connections{state="busy",upstream="up"}'
-    async with asyncio.timeout(120):
-        while (await scrape(gateway))[name] != number:
-            await asyncio.sleep(0.005)
+    await until_sample(gateway, 'gateway_upstream_pool_connections{state="busy",upstream="up"}', number)
 
 
 @pytest.mark.parametrize("leaving", LEAVING)
@@ -330,9 +327,7 @@ async def test_half_a_request_never_reaches_the_upstream() -> None:
 
 
 async def until_alone(gateway: LocalGateway) -> None:
-    async with asyncio.timeout(120):
-        while (await scrape(gateway))["gateway_client_connections"] != 1:
-            await asyncio.sleep(0.005)
+    await until_sample(gateway, "gateway_client_connections", 1)
 
 
 async def test_leaving_is_counted() -> None:

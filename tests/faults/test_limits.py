@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from functional.through import client_of, error_of, get, post, through
-from running import Stopwatch, exchange, until_sample
+from running import Stopwatch, exchange, until_sample, until_still
 
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import PEER_LEFT, Peer
@@ -218,8 +218,5 @@ async def test_the_upstream_is_held_back_while_the_client_does_not_read() -> Non
         await client.send(get())
         await client.read_head()
         await upstream.wait_connections(1)
-        sent = -1
-        while sent != (sent := upstream.connections[0].n_sent) or sent == 0:
-            await asyncio.sleep(0.1)
-        assert sent < total, "held back"
+        assert await until_still(lambda: upstream.connections[0].n_sent) < total, "held back"
         await client.discard(total, timeout_s=120)

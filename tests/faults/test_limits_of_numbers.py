@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from functional.through import ask, client_of, error_of, get, post, through
 from measuring import Effort, LoopTime
-from running import config, exchange, fetch, scrape, until, until_sample
+from running import config, exchange, fetch, scrape, until, until_read, until_sample
 
 from gateway.testing.peer import PEER_LEFT, Peer, connect
 from gateway.testing.run import GatewayProcess
@@ -40,9 +40,7 @@ async def test_too_many_connections() -> None:
             assert (await exchange(client)).status == 200
         assert len(upstream.requests) == 10
         clients[0].close()
-        async with asyncio.timeout(120):
-            while (await ask(gateway, get())).status != 200:
-                await asyncio.sleep(0.01)
+        await until_read(lambda: ask(gateway, get()), lambda response: response.status == 200)
 
 
 async def test_when_files_run_short_new_clients_are_refused_first() -> None:

@@ -7,7 +7,7 @@ import pytest
 from e2e.asking import GO, asks, birth, born, ranch
 from e2e.models import Json, says
 from e2e.talking import Completed, World, talking
-from running import key
+from running import key, until_read
 
 from gateway.runs import live
 
@@ -34,10 +34,8 @@ def by(name: str, *, once: str | None = None, again: bool = False) -> dict[str, 
 
 async def seen(world: World, run_id: str, name: str, *, state: str) -> Json:
     """The run as this key sees it, once it is in this state."""
-    async with asyncio.timeout(120):
-        while (found := await world.get(f"/context/runs/{run_id}", **by(name))).json["state"] != state:
-            await asyncio.sleep(0.01)
-    return found.json
+    path = f"/context/runs/{run_id}"
+    return (await until_read(lambda: world.get(path, **by(name)), lambda found: found.json["state"] == state)).json
 
 
 # N27.

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from running import until
 
 from gateway.contracts.store import StoreError
 from gateway.plugins.stores.sqlite import SqliteStore
@@ -50,10 +51,12 @@ def damage(place: Path) -> None:
 
 async def said(lane: Lane, words: str) -> list[str]:
     """The lines of the log with these words, once there is one."""
-    async with asyncio.timeout(30):
-        while not (found := [line for line in lane.gateway.stderr_text().splitlines() if words in line]):
-            await asyncio.sleep(0.02)
-    return found
+
+    def found() -> list[str]:
+        return [line for line in lane.gateway.stderr_text().splitlines() if words in line]
+
+    await until(found)
+    return found()
 
 
 async def test_one_worker_checks_and_all_serve(tmp_path: Path, place: Path) -> None:
@@ -77,9 +80,7 @@ async def test_a_damaged_one_takes_nothing_more(place: Path) -> None:
     damage(place)
     stores = [SqliteStore(str(place)) for _ in range(2)]
     await asyncio.gather(*(store.open() for store in stores))  # at once: one check finds the damage for both
-    async with asyncio.timeout(30):
-        while not all(store.lost() for store in stores):
-            await asyncio.sleep(0.02)
+    await until(lambda: all(store.lost() for store in stores))
     for store in stores:
         with pytest.raises(StoreError, match="is damaged"):
             await store.put_prompt("p", "text", tenant="default", now_s=1.0)

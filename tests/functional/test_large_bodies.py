@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from running import until_still
 
 from gateway.testing.peer import Peer, connect
 from gateway.testing.run import GatewayProcess
@@ -124,9 +125,7 @@ async def test_stalled_readers_cost_little() -> None:
         for client in clients:
             await client.send(get())
             await client.read_head()
-        sent = -1
-        while sent != (sent := sum(peer.n_sent for peer in upstream.connections)):
-            await asyncio.sleep(0.5)
+        await until_still(lambda: sum(peer.n_sent for peer in upstream.connections), pause_s=0.5)
         grown = resident_bytes(gateway) - before
         for client in clients:
             client.reset()

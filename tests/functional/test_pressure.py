@@ -5,7 +5,7 @@ import hashlib
 import random
 
 import pytest
-from running import until
+from running import until, until_still
 
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import Peer
@@ -30,10 +30,7 @@ def held_bytes(gateway: LocalGateway) -> int:
 
 
 async def stuck(peer: Peer) -> None:
-    before = -1
-    while before != peer.n_sent:
-        before = peer.n_sent
-        await asyncio.sleep(0.1)
+    await until_still(lambda: peer.n_sent)
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked", "open"])

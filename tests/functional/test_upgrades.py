@@ -6,6 +6,7 @@ import random
 
 import pytest
 from measuring import LoopTime
+from running import until_still
 
 from gateway.testing.messages import split_head
 from gateway.testing.peer import Peer
@@ -244,10 +245,7 @@ async def test_a_tunnel_holds_its_sender_back() -> None:
     async with through(slow, rcvbuf=8192) as (gateway, _), client_of(gateway) as client:
         await joined(client)
         sending = asyncio.create_task(client.send(bytes(64_000_000), timeout_s=None))
-        before = -1
-        while before != client.n_sent:
-            before = client.n_sent
-            await asyncio.sleep(0.1)
+        await until_still(lambda: client.n_sent)
         assert client.n_sent < 48_000_000
         go.set()
         await sending

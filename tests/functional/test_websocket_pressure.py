@@ -3,7 +3,7 @@
 import asyncio
 
 from aiohttp import WSCloseCode, web
-from running import scrape, until, until_sample
+from running import scrape, until, until_sample, until_still
 
 from gateway.testing.peer import PATIENCE_S
 
@@ -38,10 +38,7 @@ async def test_a_page_that_does_not_read_holds_its_client_back() -> None:
                 await client.send(message, timeout_s=None)
 
         sending = asyncio.create_task(send())
-        before = -1
-        while before != client.n_sent:
-            before = client.n_sent
-            await asyncio.sleep(0.1)
+        await until_still(lambda: client.n_sent)
         assert client.n_sent < 30_000_000
         page.told.set()
         await sending

@@ -3,6 +3,7 @@
 import asyncio
 
 from aiohttp import web
+from running import until_still
 
 from gateway.lanes.websocket import websocket
 
@@ -59,7 +60,4 @@ class Flood(Page):
 
 async def stands_still(page: Page) -> None:
     """Returns once nothing has moved for a while."""
-    before = -1
-    while before != page.moved:
-        before = page.moved
-        await asyncio.sleep(0.1)
+    await until_still(lambda: page.moved)

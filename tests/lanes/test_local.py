@@ -5,6 +5,7 @@ import hashlib
 
 import pytest
 from aiohttp import web
+from running import until_still
 
 from gateway.lanes.router import Timeouts
 from gateway.lanes.websocket import websocket
@@ -161,10 +162,7 @@ async def test_a_slow_handler_holds_its_client_back() -> None:
     body = bytes(64_000_000)
     async with assembled(pages=pages(slow)) as lane, lane.client() as client:
         sending = asyncio.create_task(client.send(upload(body), timeout_s=None))
-        before = -1
-        while before != client.n_sent:
-            before = client.n_sent
-            await asyncio.sleep(0.1)
+        await until_still(lambda: client.n_sent)
         assert client.n_sent < 48_000_000
         go.set()
         await sending
@@ -189,10 +187,7 @@ async def test_a_slow_client_holds_its_handler_back() -> None:
 
     async with assembled(pages=pages(floods)) as lane, lane.client(rcvbuf=8192) as client:
         await client.send(GET)
-        before = -1
-        while before != written:
-            before = written
-            await asyncio.sleep(0.1)
+        await until_still(lambda: written)
         assert 0 < written < 48_000_000
         assert len((await client.read_response(timeout_s=120)).payload) == 64_000_000
         await back_in_the_lane(client)

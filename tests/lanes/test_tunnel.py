@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from running import until_still
 
 from gateway.testing.peer import Peer
 
@@ -112,10 +113,7 @@ async def test_draining_does_not_wait_for_ever_for_a_tunnel() -> None:
 
 
 async def held_back(lane: Lane, peer: Peer) -> int:
-    before = -1
-    while before != peer.n_sent:
-        before = peer.n_sent
-        await asyncio.sleep(0.05)
+    await until_still(lambda: peer.n_sent)
     return sum(c.transport.get_write_buffer_size() for c in (*lane.listener.connections, *lane.pool.open))
 
 

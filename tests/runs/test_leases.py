@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from running import until
+from running import until, until_read
 
 from gateway.contracts.journal import Change, ConflictError, RunState, StoredRun
 from gateway.contracts.store import StoreError
@@ -68,6 +68,12 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOOK_S", 0.005)
 
 
+async def lease_of(worker: Worker) -> float:
+    """The end of the lease of `run_1`; 0: the run is not there."""
+    found = await worker.store.run("run_1", tenant="acme")
+    return 0.0 if found is None else found.lease_s
+
+
 def now_s(clock: ManualClock) -> float:
     return Clock(clock).time()
 
@@ -117,10 +123,7 @@ async def test_a_run_that_is_held_stays_ours(workers: tuple[Worker, Worker], clo
         worker.start()
     for _ in range(8):
         clock.advance(LEASE_S * 0.9)
-        found = await one.store.run("run_1", tenant="acme")
-        while found is None or found.lease_s < now_s(clock) + LEASE_S:
-            await asyncio.sleep(0.002)
-            found = await one.store.run("run_1", tenant="acme")
+        await until_read(lambda: lease_of(one), lambda lease_s: lease_s >= now_s(clock) + LEASE_S)
     assert one.took == two.took == [] and not task.done()
     task.cancel()
 
@@ -170,11 +173,7 @@ async def test_who_drives_a_run_no_more_lets_its_next_driver_keep_it(
     one.leases.drop("run_1", first)
     one.start()
     clock.advance(LEASE_S * 0.9)
-    found = None
-    async with asyncio.timeout(120):
-        while found is None or found.lease_s < now_s(clock) + LEASE_S:
-            await asyncio.sleep(0.002)
-            found = await two.store.run("run_1", tenant="acme")
+    await until_read(lambda: lease_of(two), lambda lease_s: lease_s >= now_s(clock) + LEASE_S)
     assert not second.done()
     for task in (first, second):
         task.cancel()
@@ -281,12 +280,10 @@ async def test_an_end_that_could_not_be_written_is_written_later(workers: tuple[
     await asyncio.sleep(0.03)
     assert await one.store.run("run_1", tenant="acme") == run(owner=one.leases.owner)
     one.store.broken = False
-    found = None
-    async with asyncio.timeout(120):
-        while found is None or found.state != "completed":
-            await asyncio.sleep(0.002)
-            found = await one.store.run("run_1", tenant="acme")
-    assert (found.answer, found.request, one.took) == (b"{}", run().request, [])
+    found = await until_read(
+        lambda: one.store.run("run_1", tenant="acme"), lambda run: run is not None and run.state == "completed"
+    )
+    assert found is not None and (found.answer, found.request, one.took) == (b"{}", run().request, [])
 
 
 async def test_an_end_that_comes_too_late_is_dropped(workers: tuple[Worker, Worker]) -> None:
@@ -347,11 +344,7 @@ async def test_a_lease_of_before_the_clock_was_set_back_becomes_a_short_one(
     task = asyncio.create_task(endless())
     one.leases.hold("run_1", task)
     one.start()
-    found = await one.store.run("run_1", tenant="acme")
-    async with asyncio.timeout(120):
-        while found is None or found.lease_s > now_s(clock) + LEASE_S:
-            await asyncio.sleep(0.002)
-            found = await one.store.run("run_1", tenant="acme")
+    await until_read(lambda: lease_of(one), lambda lease_s: 0 < lease_s <= now_s(clock) + LEASE_S)
     task.cancel()
 
 

@@ -1,6 +1,5 @@
 """Commands at every level of confinement that this machine has: what they can do, and that they end."""
 
-import asyncio
 import os
 import socket
 import subprocess
@@ -9,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from running import until
 
 from gateway.sandbox.order import Level, Limits
 from tests.sandbox.machine import (
@@ -350,10 +350,7 @@ from tests.sandbox.machine import shell
 asyncio.run(shell(Path({str(cwd)!r}), "echo >begun; setsid sleep 61 & sleep 62", level="none"))
 """
     gateway = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
-    async with asyncio.timeout(120):
-        while not (cwd / "begun").exists():
-            await asyncio.sleep(0.01)
-        gateway.kill()
-        gateway.wait()
-        while survivors(cwd):
-            await asyncio.sleep(0.01)
+    await until(lambda: (cwd / "begun").exists())
+    gateway.kill()
+    gateway.wait()
+    await until(lambda: not survivors(cwd))

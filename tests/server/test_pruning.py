@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from running import until, until_read
 
 from gateway.contracts.store import StoreError
 from gateway.server import pruning as module
@@ -96,11 +97,8 @@ async def test_a_start_deletes_nothing_and_a_failure_ends_nothing(
     task = asyncio.create_task(Pruner(store, owner="w1", clock=clock).run())
     await asyncio.sleep(0.02)
     assert store.limits == []
-    async with asyncio.timeout(30):
-        while len(store.limits) < 2:
-            await asyncio.sleep(0.01)
-        store.broken = False
-        while len(await left(store)) > 2:
-            await asyncio.sleep(0.01)
+    await until(lambda: len(store.limits) >= 2)
+    store.broken = False
+    await until_read(lambda: left(store), lambda kept: len(kept) <= 2)
     task.cancel()
     await asyncio.wait({task})

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 from functional.through import get
-from running import Stopwatch, config, exchange, fetch, scrape, until, until_refused
+from running import Stopwatch, config, exchange, fetch, scrape, until, until_read, until_refused
 
 from gateway.testing.messages import Response
 from gateway.testing.peer import Peer, connect
@@ -130,8 +130,8 @@ async def test_a_reload() -> None:
             before = await scrape(gateway)
             file.write_bytes(text if isinstance(text, bytes) else text.encode())
             gateway.signal(signal.SIGHUP)
-            while (after := await scrape(gateway))[success] + after[failure] == before[success] + before[failure]:
-                await asyncio.sleep(0.01)
+            reloads = before[success] + before[failure]
+            await until_read(lambda: scrape(gateway), lambda after: after[success] + after[failure] != reloads)
 
         await reload(config(second.base_url))
         assert payload(await exchange(client)) == b"new" and payload(await fetch(gateway)) == b"new"

@@ -1,11 +1,11 @@
 """`gateway mcp`: services from their registration to their end, as an operator sees them."""
 
-import asyncio
 import json
 
 import pytest
 from api.harbour import Harbour, moored
 from operating import told
+from running import until_read
 
 from gateway.cli.formatting import CommandError
 from gateway.cli.operator.mcp import accepted, added, listed, operated, removed, tools
@@ -19,9 +19,7 @@ def remote(harbour: Harbour) -> Remote:
 
 
 async def until_pinned(harbour: Harbour) -> None:
-    async with asyncio.timeout(120):
-        while not any(one.pins for one in await harbour.store.services()):
-            await asyncio.sleep(0.005)
+    await until_read(harbour.store.services, lambda services: any(one.pins for one in services))
 
 
 async def test_services_are_listed() -> None:
