@@ -1,24 +1,29 @@
-"""The configurations that pages of docs/ show pass `gateway check-config`, as they are printed.
+"""The configurations that the README and pages of docs/ show pass `gateway check-config`, as they are printed.
 
 A mark above a fence names them: `<!-- check: NAME -->`, or `<!-- check: NAME, with folders A B -->` where there are
-those two. Of `with certificates A B` the first is the authority's, the second the gateway's with its key.
+those two. Of `with places A/ B` the first is a folder, the second an empty file. Of `with certificates A B` the first is
+the authority's, the second the gateway's with its key.
 """
 
 import re
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from gateway.cli.main import main
+from gateway.testing.local import LocalGateway
 from gateway.testing.tls import self_signed
 
-DOCS = Path(__file__).parent.parent / "docs"
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+PAGES = [README, *sorted(ROOT.glob("docs/*.md"))]
 _FENCE = re.compile(
-    r"^<!-- check: (?P<name>[^,\n]+?)(?:, with (?P<kind>folders|certificates) (?P<there>[^\n]+?))? -->\n"
+    r"^<!-- check: (?P<name>[^,\n]+?)(?:, with (?P<kind>folders|places|certificates) (?P<there>[^\n]+?))? -->\n"
     r"```yaml\n(?P<text>.*?)^```\n",
     re.MULTILINE | re.DOTALL,
 )
-RECIPES = [(page.name, match) for page in sorted(DOCS.glob("*.md")) for match in _FENCE.finditer(page.read_text())]
+RECIPES = [(page.name, match) for page in PAGES for match in _FENCE.finditer(page.read_text())]
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
@@ -35,8 +40,8 @@ def test_a_printed_configuration_is_right(
         there[0].write_bytes(made.ca.read_bytes())
         there[1].write_bytes(made.client_cert.read_bytes() + made.client_key.read_bytes())
     else:
-        for folder in there:
-            folder.mkdir()
+        for name, path in zip((recipe["there"] or "").split(), there, strict=True):
+            path.touch() if recipe["kind"] == "places" and not name.endswith("/") else path.mkdir()
     for variable in _VARIABLE.findall(recipe["text"]):
         monkeypatch.setenv(variable, "0123456789abcdef0123456789abcdef")
     monkeypatch.chdir(tmp_path)
@@ -46,4 +51,29 @@ def test_a_printed_configuration_is_right(
 
 def test_recipes_are_found() -> None:
     """The pattern above reads the pages; a changed mark would leave it nothing to test."""
-    assert {page for page, _ in RECIPES} >= {"cookbook.md", "tutorial.md"}
+    assert {page for page, _ in RECIPES} >= {"README.md", "cookbook.md", "tutorial.md"}
+
+
+def test_every_block_of_the_readme_is_tested() -> None:
+    """A block without a mark could become wrong unseen; `text` is what the block above it prints."""
+    marks = re.findall(r"^(.*)\n```(?!text\b)\w+\n", README.read_text(), re.MULTILINE)
+    assert [mark for mark in marks if not re.fullmatch(r"<!-- (?:test|check|settings): .+ -->", mark)] == []
+    assert len(marks) > 15
+
+
+async def test_the_settings_of_open_webui_reach_the_gateway() -> None:
+    """Open WebUI asks for the models below the base URL that it is given, then for a stream."""
+    settings = re.search(
+        r"^<!-- settings: Open WebUI -->\n```sh\n(.*?)^```\n", README.read_text(), re.MULTILINE | re.DOTALL
+    )
+    assert settings is not None
+    words = dict(word.partition("=")[::2] for word in settings[1].split())
+    async with LocalGateway({}) as gateway, aiohttp.ClientSession() as session:
+        base_url = words["OPENAI_API_BASE_URL"].replace("127.0.0.1:8080", f"127.0.0.1:{gateway.port}")
+        headers = {"Authorization": f"Bearer {words['OPENAI_API_KEY']}"}
+        async with session.get(f"{base_url}/models", headers=headers) as response:
+            model = (await response.json())["data"][0]["id"]
+        ask = {"model": model, "stream": True, "messages": [{"role": "user", "content": "Say hello"}]}
+        async with session.post(f"{base_url}/chat/completions", json=ask, headers=headers) as response:
+            events = (await response.text()).split("\n\n")
+    assert response.status == 200 and "data: [DONE]" in events

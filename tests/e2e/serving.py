@@ -13,7 +13,6 @@ from .models import Answer, Json, says
 from .talking import Completed, Streamed, World, talking
 
 SERVICES = "/mcp/services"
-#: How long to wait between two looks: each is a request to the gateway in this process.
 
 
 def behaving(behaviour: str = "ok", *arguments: object, **settings: object) -> Json:
