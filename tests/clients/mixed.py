@@ -6,12 +6,9 @@
 import asyncio
 import json
 import re
-import threading
-from concurrent.futures import Future
 from importlib.metadata import version
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Protocol
 
 import openai
 from agents import Agent, OpenAIChatCompletionsModel, Runner, function_tool, set_tracing_disabled
@@ -20,6 +17,7 @@ from langchain.agents import create_agent
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 
+from tests.clients.in_thread import InThread
 from tests.clients.provider import PROVIDER_KEY
 from tests.clients.worker import Worker, worker_of
 
@@ -44,38 +42,21 @@ CALL_ID: Final = "call_0123456789abcdef01234567"
 DONE: Final = "Sunny in Malmö, and noted."
 
 
-class MixedModel:
+class MixedModel(InThread):
     """`with MixedModel() as model`: wants `execute_sql` unless the conversation has it already, then the client's tool.
 
     `ours` False: wants the client's tool alone, as a client of the gateway sees it. `asked` are the messages it got.
     """
 
     def __init__(self, *, ours: bool = True) -> None:
+        super().__init__()
         self.asked: list[list[Json]] = []
-        self.base_url = ""
         self._ours = ours
-        self._stop: Future[None] = Future()
-        self._address: Future[str] = Future()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="mixed model")
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        self.base_url = self._address.result(timeout=10)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
-        self._stop.set_result(None)
-        self._thread.join()
-
-    async def _serve(self) -> None:
+    def _app(self) -> web.Application:
         app = web.Application()
         app.add_routes([web.post("/v1/chat/completions", self._answer)])
-        runner = web.AppRunner(app, access_log=None)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        self._address.set_result(f"http://127.0.0.1:{runner.addresses[0][1]}")
-        await asyncio.wrap_future(self._stop)
-        await runner.cleanup()
+        return app
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()

@@ -3,18 +3,15 @@
 It has two routes more (`/v1/echo`, `/v1/ws`), sends the headers that providers send, and fails at first when asked to.
 """
 
-import asyncio
-import threading
 from collections.abc import Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from aiohttp import web
 from multidict import CIMultiDict
 
 from gateway.demo.app import Handler, create_app
+from tests.clients.in_thread import InThread
 
 PROVIDER_KEY: Final = "provider-secret"
 #: A request with this header gets 429 in its first N tries, told apart by `x-stainless-retry-count`.
@@ -44,38 +41,19 @@ class Seen:
         return {value.removeprefix("Bearer ") for value in values if value is not None}
 
 
-class Provider:
+class Provider(InThread):
     """`with Provider() as provider` serves on `provider.base_url` (which has no path) until it is left."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.seen: list[Seen] = []
-        self.base_url = ""
-        self._stop: Future[None] = Future()
-        self._address: Future[str] = Future()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="provider")
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        self.base_url = self._address.result(timeout=10)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
-        self._stop.set_result(None)
-        self._thread.join()
-
-    async def _serve(self) -> None:
+    def _app(self) -> web.Application:
         app = create_app()
         app.middlewares.insert(0, self._watch)
         app.on_response_prepare.append(_add_limits)
         app.add_routes([web.route("*", "/v1/echo", _echo), web.get("/v1/ws", _echo_messages)])
-        runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.2)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
-            self._address.set_result(f"http://127.0.0.1:{runner.addresses[0][1]}")
-            await asyncio.wrap_future(self._stop)
-        finally:
-            await runner.cleanup()
+        return app
 
     @web.middleware
     async def _watch(self, request: web.Request, handler: Handler) -> web.StreamResponse:
