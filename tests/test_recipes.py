@@ -1,8 +1,8 @@
 """The configurations that the README and pages of docs/ show pass `gateway check-config`, as they are printed.
 
 A mark above a fence names them: `<!-- check: NAME -->`, or `<!-- check: NAME, with folders A B -->` where there are
-those two. Of `with places A/ B` the first is a folder, the second an empty file. Of `with certificates A B` the first is
-the authority's, the second the gateway's with its key.
+those two. Of `with places A/ B` the first is a folder, the second an empty file. Of `with certificates A B` the first
+is the authority's, the second the gateway's with its key.
 """
 
 import re

@@ -1,9 +1,10 @@
 """The time of a run: what it spends, what a person's thinking costs, and what happens when it is over."""
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
+from functional.through import breathe
+from running import until
 
 from gateway.agent.budget import TimeBudget
 from gateway.errors import GatewayError
@@ -19,12 +20,6 @@ def budget(limit_s: float, *, spent_s: float = 0.0, clock: ManualClock | None = 
     made = TimeBudget(limit_s, clock=Clock(clock or ManualClock()), expiry=over)
     made.restore(spent_s)
     return made
-
-
-async def _soon(reached: Callable[[], bool]) -> None:
-    async with asyncio.timeout(120):
-        while not reached():
-            await asyncio.sleep(0)
 
 
 def test_what_is_spent_is_gone() -> None:
@@ -43,8 +38,8 @@ async def test_the_end_is_told_once() -> None:
     calls: list[str] = []
     time = budget(10.0, spent_s=10.0)
     time.start(lambda: calls.append("over"))
-    await _soon(lambda: bool(calls))
-    await asyncio.sleep(0.01)
+    await until(lambda: bool(calls))
+    await breathe(10)
     assert calls == ["over"]
 
 
@@ -56,7 +51,7 @@ async def test_a_stopped_budget_tells_nothing() -> None:
     time.start(lambda: calls.append("over"))
     time.stop()
     time.stop()
-    await asyncio.sleep(0.01)
+    await breathe(10)
     assert calls == []
 
 
@@ -71,7 +66,7 @@ async def test_a_persons_thinking_costs_nothing() -> None:
         await asyncio.sleep(0.04)
         assert calls == []
     assert time.left_s == pytest.approx(0.02) and time.spent_s == pytest.approx(0)
-    await _soon(lambda: calls == ["over"])
+    await until(lambda: calls == ["over"])
     time.stop()
 
 

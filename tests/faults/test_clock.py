@@ -1,6 +1,5 @@
 """Unix time leaps (N25): what was decided stays decided, what is driven stays driven, and nothing runs twice."""
 
-import asyncio
 import time
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,13 @@ DONE = says("Di is here.")
 
 
 class Clock:
-    """The machine's; `ahead_s` is how far its Unix time has leapt, `claims` how many looks for runs are under way."""
+    """The machine's; `ahead_s` is how far its Unix time has leapt, `claims` how many looks for runs are under way, of
+    `looks` in all.
+    """
 
     ahead_s = 0.0
     claims = 0
+    looks = 0
 
     async def leap(self, ahead_s: float) -> None:
         """Between two looks.
@@ -50,6 +52,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
     async def counted(*args: Any, **more: Any) -> list[StoredRun]:
         clock.claims += 1
+        clock.looks += 1
         try:
             return await claim(*args, **more)
         finally:
@@ -59,9 +62,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-async def looked_often() -> None:
-    """So long that each keeper has looked many times."""
-    await asyncio.sleep(0.2)
+async def looked_often(clock: Clock) -> None:
+    """Returns when the keepers have looked so often that each has many times."""
+    looks = clock.looks + 40
+    await until(lambda: clock.looks >= looks)
 
 
 async def test_what_has_expired_stays_expired(tmp_path: Path, clock: Clock) -> None:
@@ -105,7 +109,7 @@ async def test_a_held_stream_stays_its_workers(tmp_path: Path, clock: Clock, wor
         (approval,) = await held(stream)
         await clock.leap(ahead_s)
         if workers == 2:
-            await looked_often()
+            await looked_often(clock)
         by: World = other if workers == 2 else world
         assert (await by.decide(approval["id"])).status == 200
         assert behind_question(await whole(stream)) == "Di is here."

@@ -4,6 +4,7 @@ import asyncio
 import socket
 
 import pytest
+from functional.through import breathe
 from running import until
 
 from gateway.errors import GatewayError
@@ -16,11 +17,6 @@ from gateway.testing.scripts import answer, ok, serve
 from .assembled import HOST, Lane, assembled
 
 GET = b"GET /v1/x HTTP/1.1\r\nHost: gw\r\n\r\n"
-
-
-async def settle(turns: int = 10) -> None:
-    for _ in range(turns):
-        await asyncio.sleep(0)
 
 
 async def accepted(lane: Lane, n: int = 1) -> None:
@@ -39,7 +35,7 @@ async def test_a_connection_without_a_request_is_closed_in_time() -> None:
     async with assembled(timeouts=Timeouts(head_s=10)) as lane, lane.client() as client:
         await accepted(lane)
         lane.later(9)
-        await settle()
+        await breathe(10)
         assert client.ended == "open"
         lane.later(11)
         assert await client.read_rest() == b""
@@ -52,14 +48,14 @@ async def test_an_empty_line_behind_a_request_begins_none(stray: bytes) -> None:
     async with assembled(timeouts=Timeouts(head_s=10, keepalive_s=75)) as lane, lane.client() as client:
         await client.send(GET + stray)
         first = await client.read_response()
-        await settle()
+        await breathe(10)
         lane.later(74)
-        await settle()
+        await breathe(10)
         assert client.n_received == len(first.raw) and client.ended == "open"
         await client.send(b"\n"[: stray.count(b"\r") - stray.count(b"\n")] + GET)
         await client.read_response()
         await client.send(stray)
-        await settle()
+        await breathe(10)
         lane.later(76)
         assert await client.read_rest() == b""
         assert not lane.metrics.deadlines
@@ -71,10 +67,10 @@ async def test_a_head_has_a_time_to_arrive(part: bytes) -> None:
     async with assembled(timeouts=Timeouts(head_s=10)) as lane, lane.client() as client:
         await client.send(part)
         await accepted(lane)
-        await settle()
+        await breathe(10)
         lane.later(9)
         await client.send(part[:1])
-        await settle()
+        await breathe(10)
         lane.later(11)
         assert (await client.read_rest()).startswith(b"HTTP/1.1 408 ")
         assert dict(lane.metrics.deadlines) == {"head": 1}
@@ -244,7 +240,7 @@ async def test_a_turn_that_ends_while_its_upload_waits_does_not_stop_the_next_re
             await loop.sock_connect(client, (HOST, lane.port))
             client.send(post)
             assert (await asyncio.wait_for(loop.sock_recv(client, 65536), 120)).startswith(b"HTTP/1.1 200 ")
-            await settle()
+            await breathe(10)
             client.send(GET[-4:])
             assert (await asyncio.wait_for(loop.sock_recv(client, 65536), 120)).endswith(b"second")
             assert len(lane.upstream.connections) == 2

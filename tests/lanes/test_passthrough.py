@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from functional.through import breathe
 
 from gateway.testing.peer import Peer
 from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head, ok, serve
@@ -12,11 +13,6 @@ from .assembled import assembled
 GET = b"GET /v1/x HTTP/1.1\r\nHost: gw\r\n\r\n"
 POST = b"POST /v1/x HTTP/1.1\r\nHost: gw\r\nContent-Length: 2\r\n\r\n{}"
 SSE = head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")])
-
-
-async def settle(turns: int = 10) -> None:
-    for _ in range(turns):
-        await asyncio.sleep(0)
 
 
 async def test_an_upstream_that_does_not_answer_is_a_504() -> None:
@@ -30,7 +26,7 @@ async def test_an_upstream_that_does_not_answer_is_a_504() -> None:
         await client.send(GET)
         await lane.upstream.wait_requests(1)
         lane.later(599)
-        await settle()
+        await breathe(10)
         assert client.n_received == 0
         lane.later(601)
         assert (await client.read_response()).status == 504
@@ -78,7 +74,7 @@ async def test_chunks_are_the_same_bytes_however_they_come() -> None:
         await peer.read_request()
         for piece in [SSE, *pieces, LAST_CHUNK]:
             await peer.send(piece)
-            await settle()
+            await breathe(10)
             lane.later(200)
 
     async with assembled(script, idle_s=300.0) as lane, lane.client() as client:
@@ -151,7 +147,7 @@ async def test_each_way_to_end_is_counted(raw: bytes, outcome: str, status: int)
     async def script(peer: Peer) -> None:
         await peer.read_request()
         await peer.send(raw)
-        await settle()
+        await breathe(10)
 
     async with assembled(script) as lane, lane.client() as client:
         await client.send(POST)

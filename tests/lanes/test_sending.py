@@ -4,6 +4,7 @@ import asyncio
 import socket
 
 import pytest
+from functional.through import breathe
 
 from gateway.lanes.router import Timeouts
 from gateway.testing.peer import Peer
@@ -15,17 +16,12 @@ GET = b"GET /v1/x HTTP/1.1\r\nHost: gw\r\n\r\n"
 POST = b"POST /v1/x HTTP/1.1\r\nHost: gw\r\nContent-Length: 2\r\n\r\n{}"
 
 
-async def settle(turns: int = 10) -> None:
-    for _ in range(turns):
-        await asyncio.sleep(0)
-
-
 async def race(lane: Lane, request: bytes) -> int:
     """Sends `request` and ends the idle upstream connection in the same instant; the status that the client gets."""
     loop = asyncio.get_running_loop()
     with socket.create_connection((HOST, lane.port)) as client:
         client.setblocking(False)
-        await settle()
+        await breathe(10)
         client.send(request)
         for peer in lane.upstream.connections:
             peer.close()
@@ -160,7 +156,7 @@ async def test_nothing_is_sent_again_after_the_first_byte_of_an_answer() -> None
     async with assembled(closes_on_second("close"), serve(ok())) as lane, lane.client() as client:  # type: ignore[arg-type]
         for status in (200, 502):
             await client.send(put[:-1])
-            await settle()
+            await breathe(10)
             await client.send(put[-1:])
             assert (await client.read_response()).status == status
 
@@ -175,10 +171,10 @@ async def test_a_body_that_stops_is_a_408() -> None:
     async with assembled(silent, timeouts=Timeouts(body_idle_s=60)) as lane, lane.client() as client:
         await client.send(POST[:-2])
         await lane.upstream.wait_connections(1)
-        await settle()
+        await breathe(10)
         lane.later(59)
         await client.send(POST[-2:-1])
-        await settle()
+        await breathe(10)
         lane.later(59)
         lane.later(61)
         assert (await client.read_rest()).startswith(b"HTTP/1.1 408 ")
@@ -199,9 +195,9 @@ async def test_a_client_that_waits_to_be_invited_is_not_late() -> None:
     ):
         await client.send(POST[:-2].replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n"))
         await lane.upstream.wait_connections(1)
-        await settle()
+        await breathe(10)
         lane.later(599)
-        await settle()
+        await breathe(10)
         assert client.n_received == 0
         lane.later(601)
         assert (await client.read_rest()).startswith(b"HTTP/1.1 504 ")

@@ -68,6 +68,13 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOOK_S", 0.005)
 
 
+async def looked(*workers: Worker) -> None:
+    """Returns when each of these has looked for runs several times more."""
+    for worker in workers:
+        asked = worker.store.asked
+        await until(lambda worker=worker, asked=asked: worker.store.asked >= asked + 8)  # type: ignore[misc]
+
+
 async def lease_of(worker: Worker) -> float:
     """The end of the lease of `run_1`; 0: the run is not there."""
     found = await worker.store.run("run_1", tenant="acme")
@@ -101,7 +108,7 @@ async def test_a_run_of_a_process_that_died_is_taken_up(workers: tuple[Worker, W
     assert mine is not None and mine.owner == one.leases.owner
     two.start()
     clock.advance(LEASE_S)
-    await asyncio.sleep(0.03)
+    await looked(two)
     assert two.took == [] and await two.leases.claim("run_1", *ALL) is None
     clock.advance(0.1)
     await until(lambda: bool(two.took))
@@ -155,7 +162,7 @@ async def test_a_run_that_was_dropped_is_nobodys_loss(workers: tuple[Worker, Wor
     one.leases.drop("run_1", task)
     one.leases.drop("run_2", None)
     one.start()
-    await asyncio.sleep(0.03)
+    await looked(one)
     assert not task.done()
     task.cancel()
 
@@ -188,11 +195,11 @@ async def test_runs_wait_for_the_last_decision(workers: tuple[Worker, Worker]) -
     await one.store.write(new(run("run_4", state="interrupted")))
     for worker in workers:
         worker.start()
-    await asyncio.sleep(0.03)
+    await looked(one, two)
     assert one.took == two.took == []
     assert (await two.store.rule(write()))[0] == "decided"
     await until(lambda: bool(one.took or two.took))
-    await asyncio.sleep(0.03)
+    await looked(one, two)
     assert [taken.id for taken in (*one.took, *two.took)] == ["run_1"]
 
 
@@ -205,7 +212,7 @@ async def test_many_runs_of_a_dead_process_are_shared(workers: tuple[Worker, Wor
     for worker in workers:
         worker.start()
     await until(lambda: len(one.took) + len(two.took) >= n)
-    await asyncio.sleep(0.03)
+    await looked(one, two)
     assert sorted(taken.id for taken in (*one.took, *two.took)) == sorted(f"run_{i}" for i in range(n))
 
 
@@ -250,7 +257,7 @@ async def test_a_store_that_fails_for_a_while_stops_no_keeper(workers: tuple[Wor
     await one.store.write(new(run(owner=None)))
     one.store.broken = True
     one.start()
-    await asyncio.sleep(0.03)
+    await looked(one)
     assert one.took == [] and not task.done(), "nobody knows whose it is"
     one.store.broken = False
     await until(lambda: bool(one.took))
@@ -277,7 +284,7 @@ async def test_an_end_that_could_not_be_written_is_written_later(workers: tuple[
     one.leases.owe(Change(run=run(state="completed", answer=b"{}")))
     assert await one.leases.claim("run_1", *ALL) is None, "it has its end"
     one.start()
-    await asyncio.sleep(0.03)
+    await looked(one)
     assert await one.store.run("run_1", tenant="acme") == run(owner=one.leases.owner)
     one.store.broken = False
     found = await until_read(

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 
 import pytest
+from functional.through import breathe
 from running import until
 
 from gateway.contracts.store import Json
@@ -198,8 +199,7 @@ async def test_a_stop_is_told_to_a_run_that_stands_still() -> None:
     await until(lambda: len(run.transcript.chunks) == 2)
     runs.leave(run, whole=False)
     await until(lambda: work.drops)
-    for _ in range(10):
-        await asyncio.sleep(0)
+    await breathe(10)
     await runs.close()
     assert heard == [(STOPPING,)] and work.said == 1
 

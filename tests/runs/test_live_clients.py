@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 import pytest
+from functional.through import breathe
 from running import until
 
 from gateway.contracts.store import Json
@@ -24,8 +25,7 @@ async def test_a_model_call_is_dropped_with_its_client_and_made_again_for_the_ne
     await until(lambda: len(run.transcript.chunks) == 2)
     runs.leave(run, whole=False)
     assert work.drops == 1 and list(run.transcript.chunks) == [text("tool ")]
-    for _ in range(10):
-        await asyncio.sleep(0)
+    await breathe(10)
     assert work.said == 1, "no further call for nobody"
     assert runs.find(request_key()) is run
     runs.join(run)
@@ -67,8 +67,7 @@ async def test_no_model_is_called_while_nobody_is_there() -> None:
     await until(lambda: run.transcript.chunks)
     runs.leave(run, whole=False)
     work.go.set()
-    for _ in range(10):
-        await asyncio.sleep(0)
+    await breathe(10)
     assert work.said == 0 and work.drops == 0
     runs.join(run)
     assert await whole(run) == [text("tool "), text("said")]
@@ -112,8 +111,7 @@ async def test_a_client_that_does_not_read_stops_the_model() -> None:
     await asyncio.sleep(0)
     work.go.set()
     await until(lambda: work.calls > 5)
-    for _ in range(50):
-        await asyncio.sleep(0)
+    await breathe(50)
     assert work.calls < 30
     slow.go.set()
     await reading

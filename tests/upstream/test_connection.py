@@ -4,6 +4,7 @@ import asyncio
 import socket
 
 import pytest
+from functional.through import breathe
 
 from gateway.testing.peer import Peer
 from gateway.upstream.connection import HIGH_WATER_BYTES, reset
@@ -13,11 +14,6 @@ from .turns import NotingTurn, connected, pooled
 
 async def listens(peer: Peer) -> None:
     await peer.wait_end(timeout_s=None)
-
-
-async def settle() -> None:
-    for _ in range(10):
-        await asyncio.sleep(0)
 
 
 async def test_a_turn_gets_what_comes() -> None:
@@ -96,7 +92,7 @@ async def test_a_fin_without_a_turn_ends_it() -> None:
     """Nothing is left to do with it."""
 
     async def leaves(peer: Peer) -> None:
-        await settle()
+        await breathe(10)
 
     async with pooled(leaves) as (pool, _, _):
         await connected(pool)
@@ -161,7 +157,7 @@ async def test_pausing_stops_the_reading() -> None:
         connection.pause()
         connection.pause()
         go.set()
-        await settle()
+        await breathe(10)
         assert not turn.received
         connection.resume()
         connection.resume()
@@ -171,7 +167,7 @@ async def test_pausing_stops_the_reading() -> None:
         connection.pause()
         connection.resume()
         connection.write(b"nobody")
-        await settle()
+        await breathe(10)
         assert turn.events == ["data"]
 
 
@@ -198,7 +194,7 @@ async def test_abort_forgets_the_turn() -> None:
         connection = await connected(pool, turn)
         connection.write(bytes(20_000_000))
         connection.abort()
-        await settle()
+        await breathe(10)
         assert turn.events == ["full"]
         assert not pool.open
 

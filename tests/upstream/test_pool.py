@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from functional.through import breathe
 
 from gateway.errors import GatewayError
 from gateway.testing.peer import Peer
@@ -16,11 +17,6 @@ from .turns import NotingTurn, connected, endpoint, pooled
 
 async def listens(peer: Peer) -> None:
     await peer.wait_end(timeout_s=None)
-
-
-async def settle() -> None:
-    for _ in range(10):
-        await asyncio.sleep(0)
 
 
 async def given(pool: Pool, n: int = 1, *, idle_timeout_s: float | None = None) -> list[UpstreamConnection]:
@@ -170,7 +166,7 @@ async def test_a_refused_connect_is_an_upstream_error() -> None:
         connection = await pool.connect()
         assert pool.counts.up
         connection.abort()
-        await settle()
+        await breathe(10)
 
 
 async def test_a_connect_that_hangs_is_an_upstream_timeout() -> None:
@@ -194,7 +190,7 @@ async def test_an_abandoned_connect_leaves_nothing() -> None:
                 await asyncio.gather(task, return_exceptions=True)
             if not task.cancelled():
                 task.result().abort()
-        await settle()
+        await breathe(10)
         await upstream.wait_open(0)
         assert not pool.open and not pool.idle
 
