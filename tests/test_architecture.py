@@ -115,6 +115,12 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(), str(path))
 
 
+def docstring_lines(path: Path) -> int:
+    """Return the number of lines of the module's docstring."""
+    first = tree(path).body[0] if ast.get_docstring(tree(path)) is not None else None
+    return 0 if first is None else (first.end_lineno or 0) - first.lineno + 1
+
+
 def part(module: str) -> str:
     return module.split(".")[1] if module.startswith("gateway.") else module
 
@@ -167,8 +173,11 @@ def test_imports_go_down_the_rooms_only() -> None:
 
 
 def test_files_and_functions_are_small() -> None:
-    """No file over 400 lines, no function over 60."""
-    files = {name(path): len(path.read_text().splitlines()) for path in FILES}
+    """No file over 400 lines beside its module's docstring, no function over 60.
+
+    A theory of operation at the head of a hard file must not be a reason to shorten its code, or to leave it out.
+    """
+    files = {name(path): len(path.read_text().splitlines()) - docstring_lines(path) for path in FILES}
     assert {path: lines for path, lines in files.items() if lines > FILE_LINES} == {}
     functions = {f"{name(path)}: {node.name}": (node.end_lineno or 0) - node.lineno for path, node in all_functions()}
     assert {function: lines for function, lines in functions.items() if lines >= FUNCTION_LINES} == {}

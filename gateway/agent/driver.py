@@ -2,6 +2,40 @@
 
 Text goes on to the client as it comes; tool calls never do. The state machine is `gateway.agent.loop`. Calls run in
 `gateway.agent.round`. This module contains the model calls, the clock, and the client's side of the stream.
+
+Theory of operation. The state machine returns an action and does nothing itself: `Ask` (call the model), `Execute` (run
+these calls) or `Finish`. The driver carries out `_action` and gives the result back, until the action is Finish.
+
+1. `remember` reads the store before the first byte is sent: hidden turns of the conversation and, for a run that
+   goes on, its steps and its progress. A failure here is still an ordinary error answer.
+2. `stream` starts the time budget and sends the text that a returning client must see again.
+3. `_ask` calls the model. The answer's text goes to the client while it arrives. At its end, the scanner returns calls,
+   a malformed attempt, or prose, and `loop.answered` returns the next action.
+4. `_execute` runs one round. A round stays open (`progress.is_open`) until all its calls have results. If the store
+   fails or the process dies in between, the same round is reopened from the record, and results that exist are not made
+   again.
+5. `_ending` writes the end of the run, then returns the last chunks: calls for the client, the finish reason, usage.
+
+Marks. Some chunks are not for the client but for `gateway.runs.live`, which stands between the two. Among them, CALLS
+lends it the function that drops a model call, EFFECTS means that there may be an effect from here on, and RECORDED and
+PARKED report what the store has.
+
+Four things can interrupt a run, each in its own way:
+- *The time is over.* `_expire` releases the model's reply. Its reader gets an error, and `_failed` replaces that error
+  by the timeout because `_expired` is set. Waits for a person pause the budget.
+- *The client leaves during a model call.* `_drop` ends that call. The loop in `_ask` then deletes what the dropped
+  answer said, and calls the model again as soon as `_say` returns, that is, once a client reads.
+- *The task is cancelled*: the lease is lost, nobody reads, or the process stops. `RunRecorder.leave` decides
+  what the store says of the run, and the cancellation goes on.
+- *The store fails.* If a person was asked about a call of the run, Patience repeats the round for a while. After that
+  the outcome is `left`: the run stays in the store as it is, and any worker that can write takes it up.
+
+Dangers.
+- A retry after an effect. `_failed` gives every error behind an effect a status on which clients do not try again.
+- Text that is said twice. `progress.said` is the text of the whole turn. Before you repeat a call of the model, cut it
+  back to its length before that call.
+- A cycle of references: the objects made in `__init__` get functions of each other, but none of the driver, so that a
+  finished run is freed at once.
 """
 
 import asyncio

@@ -5,6 +5,39 @@
    waits for it.
 2. Each event is written down before and behind each effect (`gateway.runs.recorder`). So another process can continue
    from any point.
+
+Theory of operation. A round begins with judged calls, and between that judgement and the effect anything may change: a
+person takes an hour, the policy is reloaded, an earlier call of the round taints the run. So nothing that was decided
+holds forever. `_through` is a loop that ends in a result, a refusal or the end of the turn, and starts over whenever
+the basis of its decision has changed.
+
+For all calls, once: `_ask` looks at each. Of those that need approval, it refuses what the tool itself would refuse,
+applies grants, and asks for all missing approvals in one line of the record. So a person sees the whole group at once.
+Then, for each call in order:
+
+1. *Refused?* Its result is the refusal.
+2. *Wait.* If it needs approval, `_wait` waits for the decision, or parks the run and ends the turn. A rejection ends
+   the turn, or becomes the call's result (`on_reject: continue`).
+3. *Look again.* `_ask([i])` judges it by the present configuration. That may refuse it, or ask for a new approval.
+4. *Run.* `_carried_out` runs it only if it is cleared by the same approval as in step 2 and by the present look. The
+   effect checks that once more (`stands`), right before it starts. If not, the loop starts over, at most `LOOKS` times.
+
+State of a look:
+- `_sight` is everything that a judgement depends on. `_looked` is the sight of the last look. If both are equal, the
+  judgement holds and the call is not judged again.
+- `_moments` counts calls that ran and waits for people. It is a part of the sight, so each of them makes earlier looks
+  void. While it is 0 in a new round, the store is not read again.
+- `_approvals` is the last reading of the store, by step. `_granted` are the steps that a grant clears at present.
+- `finish` set means that the turn is over. Check `_is_over` after each await that can set it.
+
+A reopened round (`reopened`) was begun by another process or request. It reads its approvals first, waits a little for
+services that are still starting, and takes results from `done`.
+
+Dangers.
+- An approval holds for exact arguments and an exact definition. `_as_it_runs` returns the call with a person's edit.
+  Judge and run that call, never the model's.
+- An await between the last look and the effect lets a reload slip in. That is why `stands` is passed down.
+- A client that leaves while it waits: the cancellation parks the run, so that the question stays open.
 """
 
 import asyncio

@@ -1,8 +1,45 @@
 """The client's connection: reads heads, starts a transaction for each, and buffers what came too early.
 
 Invariants: one transaction at a time, answers in the order of the requests; a head outside the grammar is answered
-and ends the connection; nothing is parsed behind it. Reading is paused for a
-set of reasons and goes on when none is left.
+and ends the connection; nothing is parsed behind it. Reading is paused for a set of reasons and goes on when none is
+left.
+
+Theory of operation. Three facts make the state: `transaction` (a request is under way), `closing` (no further request
+is taken) and `blocked_since` (the client does not read). `data_received` checks them in that order:
+
+1. With a transaction, bytes belong to it. It takes its body, and gives back through `hold` what lies behind the body.
+2. While closing, bytes are counted and dropped.
+3. While the client does not read, bytes are held, so that a client cannot collect answers that it never reads.
+4. Otherwise they are a head. `_read` looks for a remembered plan first, and parses the head only if there is none.
+
+The end of a transaction is `turn_done`. With `keep`, held bytes are the next request (pipelining, RFC 9112 section
+9.3.2). Without it, `close` ends the connection. `cut` ends it in the middle of an answer instead.
+
+Pausing. `_paused` is a set of bits, one for each reason in `gateway.lanes.transaction`: HELD (too much is buffered for
+later), SENDING (the upstream or handler does not keep up), YIELDED (the rest waits for the next turn of the loop). Each
+reason is removed by the code that set it. `turn_done` with `keep` and a lingering `close` remove all of them.
+
+Deadlines. `deadline_name` says which one runs: `connect` (no byte yet), `head`, `keepalive` or `close`. A transaction
+has its own. `sweep` compares them twice a second, so none needs a timer. `_since` None means "since the last sweep": a
+connection that is reused at once never reads the clock. `write` is measured apart from them, by the bytes that the
+kernel reports as unacknowledged, because a full buffer looks the same with a slow reader as with a dead one.
+
+Ends, from the softest to the hardest:
+- `close(linger=False)`: FIN after the last byte.
+- `close(linger=True)`: FIN, and the rest of the request is still read and dropped, for `LINGER_S` and at most
+  `LINGER_LIMIT_BYTES`. Otherwise the kernel would answer unread bytes with RST and discard our answer (RFC 9112 section
+  9.6).
+- `cut(framed=True)`: FIN. The answer's framing shows that bytes are missing.
+- `cut(framed=False)`: RST, once the buffer is empty. A FIN would make the answer look whole.
+- `abort`: RST at once, for a client that stopped reading.
+
+Dangers.
+- Request smuggling: after a refused head nothing behind it is parsed (RFC 9112 section 11.2). A refused request with a
+  well-formed head lets the connection go on only if its body is here in full (`_decline`).
+- Recursion and starvation: pipelined requests that are declined are answered one per turn of the event loop.
+- A late callback: `connection_lost` clears `transaction` before it calls `client_gone`, so this happens once.
+
+https://www.rfc-editor.org/rfc/rfc9112#section-9
 """
 
 import asyncio

@@ -1,8 +1,43 @@
 """A transaction of our own routes: a message handed to an aiohttp handler behind a facade transport, then taken back.
 
 Each request gets a fresh handler, which is fed exactly its own bytes and then discarded; no private name of aiohttp is
-used. The connection goes on only if the handler prepared a keep-alive answer and the body was fed whole:
-the facade's default is to close. A page that answers 101 keeps the connection: with that answer a WebSocketTurn begins.
+used. The connection goes on only if the handler prepared a keep-alive answer and the body was fed whole: the facade's
+default is to close. A page that answers 101 keeps the connection: with that answer a WebSocketTransaction begins.
+
+Theory of operation. aiohttp's RequestHandler expects to own a transport. Our connection must outlive it: the next
+request on it may be a passthrough. So the handler gets a `Facade`, which looks like a transport that serves one request
+and is then closed. Two grammars read each request, ours first. The handler's reading must never decide where the
+message ends.
+
+1. `start` connects the handler to a new facade and feeds it the head as our grammar wrote it (`origin_form`).
+2. `request_received` feeds the body, measured by our own framing. Bytes behind it are held for the next request. So
+   the handler never sees a second message.
+3. The page prepares its answer. The hook `take_back` notes status and keep-alive in the transaction, then makes aiohttp
+   close after this answer. The Connection header was chosen before that, so the client does not see it.
+4. The handler writes. `_note` follows the answer's length to learn whether it is whole.
+5. The handler closes the facade. `handler_closed` then runs in a later turn of the loop, discards the handler, and
+   gives the connection back with `turn_done`.
+
+Ends.
+- A write without a prepared answer is aiohttp's own error page: it refused what our grammar accepted. It is dropped,
+  since it repeats bytes of the request, and the client gets `bad_framing` (`handler_refused`).
+- A malformed or late body ends in `_break_off`: our error, if no answer has begun, then a lingering close.
+- 101 for a WebSocket (RFC 6455 section 4.2.2): once its head is written, `switch` puts a WebSocketTransaction in
+  the place of this one, with the same handler. A different answer behind the 101 aborts.
+- A client that leaves behind a whole answer is accounted with its status, otherwise as one that left.
+
+Back pressure goes through both ways: the handler's `pause_reading` is the reason SENDING on the client, and a client
+that does not read calls the handler's `pause_writing`. `put` refuses instead of waiting.
+
+Dangers.
+- `100 Continue` from aiohttp comes before the key was checked. The facade drops it. A page sends it with `invite`.
+- `abort` must not touch the client's transport: it only removes keep-alive and closes the facade.
+- A reference cycle of transaction and facade would wait for the garbage collector. So the transaction does not refer
+  to its facade.
+- Callbacks come late: `handler_closed`, `handler_refused` and `_read_on` check that `client.transaction` is still this
+  one.
+
+https://www.rfc-editor.org/rfc/rfc9110#section-10.1.1 https://www.rfc-editor.org/rfc/rfc6455#section-4.2.2
 """
 
 import asyncio

@@ -3,6 +3,47 @@
 Invariants: no byte of a body is looked at, but for the chunk framing; what the upstream did not finish never looks
 finished to the client; a client that leaves takes its upstream connection with it; an upstream connection goes back to
 the pool only after a whole request and a whole answer.
+
+Theory of operation. A splice has two halves that end independently, and two connections whose fates depend on both.
+`Sending` (gateway/lanes/sending.py) is the upload: `_request` is the rest of the body, None once it is whole. `Splice`
+is the answer: `_answer` is None until its final head was forwarded. `_upstream` is None while a connection is being
+opened, and again once the splice has given it up.
+
+1. *Start.* `start` takes an idle connection from the pool, or opens one in a task. Until that task ends, the client's
+   bytes collect in `_pending`, and its reading is paused once they pass the high-water mark.
+2. *Upload.* Each piece passes its framing check before it is written. An upstream may answer before the upload ends.
+   So `request_received` first checks whether an unread answer waits, because a write into a closed connection loses it.
+3. *Head.* A regular answer (one Content-Length, nothing about this hop) is forwarded as it came, without being parsed.
+   Interim answers, other framings and heads in pieces take `_irregular_head`. Interim answers go only to HTTP/1.1
+   clients, and 100 only to one that expects it (RFC 9110 sections 10.1.1 and 15.2).
+4. *Body.* While a chunked body stands between two chunks, the upstream connection may write whole chunks to the client
+   by itself (`relay`). `_take_back` ends that and adds the bytes to the account. Call it before you read `_moved`,
+   count bytes, or give the connection up.
+5. *End.* `_complete`: the answer is whole. `_fail`: no final head was forwarded, so the client gets an error of ours.
+   `_cut`: a part was forwarded, so only the connection can show that the rest is missing. `_switch`: a tunnel takes
+   over.
+
+Back pressure. Each side's full write buffer pauses the other side's reading: `client_full` pauses the upstream, and
+`upstream_full` pauses the client (SENDING). Reasons to pause are sets, since a body with very many chunks also pauses
+its own side for a turn of the event loop (YIELDED). While the client is blocked, `sweep` measures nothing here: the
+client's connection measures that itself.
+
+Half-close. A FIN from the upstream ends the answer: `upstream_eof` aborts, and `upstream_lost` follows with no error
+(the end of TLS without close_notify is an error). That completes a body that ends with its connection (RFC 9112 section
+6.3) and cuts every other one. A FIN from the client counts as leaving, as in nginx.
+
+Dangers.
+- A cut answer that looks whole. Chunks and Content-Length show the cut by themselves (`_framed`). A body that ends with
+  its connection does not, so the client then gets RST instead of FIN (RFC 9112 section 8).
+- A second execution. A request is sent again only if its method is idempotent, its body was whole at the start, the
+  connection was reused, and no byte of an answer came (RFC 9110 section 9.2.2, RFC 9112 section 9.3.1). `_replay` is
+  emptied first, so this happens once.
+- A lost answer. If the answer ends before the upload, both connections end. The client's connection lingers, since
+  closing with unread bytes would make the kernel send RST and discard our answer (RFC 9112 section 9.6).
+- A callback that outlives the transaction. Forwarding may end it. So code that goes on afterwards looks again at
+  `_upstream`, or at `client.transaction`.
+
+https://www.rfc-editor.org/rfc/rfc9112#section-9 https://www.rfc-editor.org/rfc/rfc9110#section-9.2.2
 """
 
 from time import perf_counter
@@ -55,7 +96,7 @@ class Splice(Sending):
         if body is None:
             self._head_received(data)
             return
-        self._take_back()
+        self._take_back()  # whole chunks went past us, and count before these bytes
         try:
             data = body.feed(data)
         except BodyError:
@@ -76,6 +117,7 @@ class Splice(Sending):
         elif body.waiting:
             self._upstream.yield_turn(self._answer_on)
         elif isinstance(body, ChunkedBody) and body.passes_chunks:
+            # Only between two chunks: the body's state does not change by a whole one, so it need not see it.
             self._upstream.relay = self._client.transport.write
 
     def _answer_on(self) -> bool:
@@ -176,6 +218,7 @@ class Splice(Sending):
         upstream, self._upstream = self._upstream, None
         whole = self._request is None
         if upstream is not None:
+            # An unfinished upload, or bytes behind the answer, would run into the next message (RFC 9112 section 9.3).
             if whole and not self._pending and self._keep_upstream and not excess:
                 self._plan.pool.give(upstream, idle_timeout_s=self._idle_timeout_s)
             else:
@@ -185,6 +228,7 @@ class Splice(Sending):
         else:
             self._plan.pool.failures.note(f"Upstream {self._plan.pool.endpoint.name!r} answered {status}.")
             self._account.close("error", self._client.listener)
+        # The client may still be sending its body: without lingering, RST would take the answer from it.
         self._client.turn_done(keep=self._keep_client and whole, linger=not whole)
 
     def _fail(self, error: GatewayError, *, outcome: str) -> None:
@@ -217,12 +261,13 @@ class Splice(Sending):
         return False
 
     def upstream_lost(self, error: Exception | None) -> None:
+        # The order matters: count relayed chunks, drain what was read, and only then decide between whole and cut.
         self._take_back()
         upstream, self._upstream = self._upstream, None
         while self._answer is not None and self._answer.waiting and not self._answer.done:
             self.response_received(b"")  # at most one read: what came before the end counts
         if self._client.transaction is not self:
-            return
+            return  # the rest of the answer was here, and ended the transaction
         if self._answer is not None:
             if self._until_close and error is None:
                 self._complete(excess=False)
@@ -245,11 +290,12 @@ class Splice(Sending):
         self._account.client_left(self._client.listener)
 
     def client_full(self) -> None:
+        # A connection that is still being opened is paused when it is attached (`Sending._attach`).
         if self._upstream is not None:
             self._upstream.pause()
 
     def client_drained(self) -> None:
-        self._moved = None
+        self._moved = None  # the upstream could send nothing meanwhile, so its time begins now
         if self._upstream is not None:
             self._upstream.resume()
 
@@ -261,6 +307,7 @@ class Splice(Sending):
             self._moved = now
         waited, endpoint = now - self._moved, self._plan.pool.endpoint
         uploading = self._answer is None and self._request is not None
+        # While the upload goes on, the upstream owes nothing yet: the client's pace is what is measured.
         if uploading and self._body_late(now):
             limit_s = self._client.listener.router.timeouts.body_idle_s
             self._overdue("body", too_slow(limit_s), code="request_timeout")

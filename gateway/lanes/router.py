@@ -1,7 +1,40 @@
 """The spine of one configuration: look at the door, match the route, authenticate, classify, and plan.
 
-Everything here is frozen; a reload builds another Entry. Plans are kept by the exact bytes they were made from, so a
-revoked key or a changed route cannot live on in them.
+A reload builds another Router. Plans are stored by the exact bytes they were made from, so a revoked key or a changed
+route cannot live on in them.
+
+Theory of operation. Clients send the same head again and again, and only the digits of Content-Length differ. So the
+whole decision about a head is made once and remembered as a `Plan`. For example, these two heads share one plan:
+
+    POST /v1/chat/completions HTTP/1.1 | Host: gw | Content-Length: 512 | ...
+    POST /v1/chat/completions HTTP/1.1 | Host: gw | Content-Length: 73 | ...
+
+A head with another key, another path or another order of fields has a plan of its own.
+
+1. `remembered` cuts the digits out of the bytes (`_split`) and looks the rest up. The key is all other bytes, so an
+   equal key means an equal caller, route and framing. `cut`, the place of the digits, must be equal as well, and the
+   digits must be 1 to 18 decimal digits. The head is not parsed.
+2. If there is no plan, the connection parses the head and calls `route`. It checks in this order: method, preflight,
+   door (for every request only where there are no keys), and lane. Then, for our own pages, door and method, and for a
+   passthrough, route and caller. Every refusal is a GatewayError.
+3. `route` returns None for our own pages and for the context lane. They are never planned: aiohttp serves them.
+4. A passthrough request is planned (`_plan`): caller, upstream, and the head for the upstream in two parts around the
+   digits. `Plans` stores it within bounded memory, and drops the oldest first.
+
+Plans that are made each time, and never stored: a handshake (`Connection: upgrade`), and a head in which the first
+`ontent-length: ` is not the field itself, or is not spelled in the usual way. Those have `cut` -1, so the length stands
+in the head as it came.
+
+Dangers.
+- A plan that outlives its reason. Nothing in it may depend on time, or on anything besides the head and this
+  configuration. Refusals are never stored. Limits that do change (draining, too many requests) are checked by the
+  connection, outside of plans.
+- Digits from a wrong place. `X-Note: content-length: 5` contains the needle. `route` compares the bytes before the
+  digits with a whole field name at the beginning of a line before it stores a plan.
+- Two fields with a length. Such a head is refused (RFC 9110 section 8.6 allows that), so it never gets a plan. A stored
+  head with a single Content-Length cannot gain a second one, because the key would differ.
+
+https://www.rfc-editor.org/rfc/rfc9110#section-8.6
 """
 
 from collections.abc import Collection, Sequence

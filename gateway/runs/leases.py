@@ -3,6 +3,33 @@
 If the process of a run died, another worker takes the run after its lease. A run that waited in the store goes on once
 its approvals are decided. The task of a lost run is cancelled. An end of a run that the store did not take is written
 as soon as the store works.
+
+Theory of operation. A run in the store names its owner and the time until which the lease lasts (`LEASE_S`). Only the
+owner may write; the store checks that with each line. So correctness does not depend on this module. It decides how
+soon an abandoned run goes on, and how soon a worker stops that has lost one.
+
+`_held` maps each run that is driven here to the task that drives it. `_owed` contains ends of runs that the store
+did not take. `run` does three things, `LOOK_S` apart, four times in the time of a lease:
+
+1. *Renew* all held runs in one statement. A run that the store does not confirm has another owner: its task is
+   cancelled with the reason LOST.
+2. *Pay.* Write owed ends. A conflict means that another owner took the run up, and that is as good.
+3. *Take up.* Claim runs that may go on, `AT_ONCE` at a time, and resume each. If there are more, the worker pauses
+   first, and stops for this time if its event loop is late or too many runs are under way. After the crash of a busy
+   worker, requests of clients would otherwise wait behind thousands of runs.
+
+If the store fails, the next attempt comes after two periods. That is still within the lease, so a short failure loses
+no run. `close` gives all leases back at an orderly stop, so that other workers need not wait for them to end.
+
+Time. Leases are compared in Unix time, because several machines share them. If the clock is set forward, or the machine
+sleeps, all leases look over at once, also those of live workers. `_is_patient` notices this: Unix time has gained on
+the monotonic clock. For the time of one lease this worker then claims none for its age (`now_s` 0).
+
+Dangers.
+- The task in `_held` is compared, not only the run's id. A run may end here and be taken up here again while the store
+  still answers. `drop` and `_renew` must not touch the newer task.
+- `claim` refuses a run that is held here, or whose end is owed here: that end is still to be written.
+- `_owed` is bounded. When it is full, the oldest end is dropped, and a person is asked about that run instead.
 """
 
 import asyncio

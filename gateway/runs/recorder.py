@@ -3,6 +3,41 @@
 1. A call runs only behind its line `started`, and a person is asked only behind the line that records the question.
 2. Every line carries the fence of the run's lease: a worker that lost the run cannot write.
 3. A line that could not be written is written with the next one; before an effect it must be.
+
+Theory of operation. The recorder has a picture of the run in memory (`run`, `steps`) and the part of it that the store
+does not have yet: `_unwritten` steps, `_moves` of approvals, `_events` and `_audit` lines. Methods such as `plan`,
+`judged` and `ended` change the picture only. A *line* is one `Change`: the run with its progress, and everything
+unwritten, in one transaction of the store. So the store never has a step without its approval, event or audit line.
+
+There are two ways to write a line:
+- `_before` an effect: `begin`, `ask`, `start`, `confirm`, `park`. It is durable. If the store refuses, GatewayError is
+  raised and the effect must not happen. `ask`, `start` and `park` then restore the picture (`_or_not`), so that a later
+  line cannot record an effect that never was.
+- `_later`, behind an effect: `finish`, `refused`, `end`. The effect has happened, so a failure of the store
+  is logged and the facts stay unwritten for the next line. An end has no next line: it is owed to `Leases`, which
+  writes it once the store works.
+
+The life of a step: planned, requested (if a person is asked), started, then finished, failed or unknown. A step that
+does not run is refused, rejected, expired or cancelled. Its approval moves with it: approved, executing, then done,
+failed or unknown. After a crash, `started` without an outcome is the one state that nobody can decide by reading.
+
+The lease. The first line creates the run and holds its lease from then on (`hold`). Each line of a driven run renews
+the lease. A line with any other state than `running`, or of a run that is left, ends the driving and drops it
+(`_change`).
+
+Failures of a write, from clear to unclear:
+- ConflictError: another owner has the run. `lost` is raised, and nothing is written any more, except `late`: the report
+  of a call that this worker ran, beside the step and not in it.
+- StoreError: not written.
+- UncertainError: perhaps written. `_is_doubtful` is set, and the next line says that it may repeat the earlier one.
+- Cancellation: `_commit` shields the write and waits for its end first. So the picture always fits the store before the
+  cancellation goes on.
+
+Dangers.
+- An effect between `start` and the call. Nothing may be awaited there, except `confirm`: writing may have taken longer
+  than the lease, and then the run may have another owner by now.
+- `_written` removes only as many lines as the change had: more may be noted while the store writes.
+- `withdraw` is for a call that certainly did not run. Where that is a guess, the outcome is unknown.
 """
 
 import asyncio

@@ -5,6 +5,39 @@ looked at a bounded number of times. At most `max_call_bytes` characters are hel
 no call: inline code, thoughts between tags (gateway/agent/output/thought.py), and fenced blocks of a language other
 than JSON, unless one call is all that such a block contains. They flow on. No text is shown behind an attempt that
 cannot be read: it may be the rest of it.
+
+Theory of operation. `feed` adds a piece and returns the text that may be shown by now. Ordinary text takes a short cut
+past everything else. All other text goes through `_read`, which calls one reader after the other. Each reader takes
+text from `at` on and returns the offset behind it. A reader that cannot decide yet calls `_wait`, which puts a bounded
+rest into `_pending` for the next piece. `finish` sets `_final`: then nothing waits any more.
+
+The state has three parts:
+- `_mode`: `prose`, `think` (between tags of thought), `code` (a fenced block that is not JSON), `drop` (behind an
+  attempt that cannot be read; nothing is shown).
+- `_attempt`: an object that may be a call, still growing. `_closed` is its outcome where it stands in code: only the
+  text behind it decides whether it is a call or an example.
+- `_view`: the text that is shown or held. Text that opens a call (a tag, the first line of a fence) and white space
+  around a call are held, and shown only if no call follows.
+
+1. Prose runs up to a character of `_SPECIAL`. A brace whose first `HEAD_CHARS` characters can begin a call starts an
+   attempt. Backticks and tildes open code. Tags open and close thought and `<tool_call>`.
+2. An attempt grows until its braces close, its fence ends, or it reaches the limit. `judge` then decides: calls,
+   malformed, or prose. Prose is shown as it came.
+3. In code (`_mode` is `code`, or `_coded` backticks stand in front), `_behind` waits for the closing backticks. A block
+   with one call and nothing else is a call. In inline code, an object is a call only if the backticks never close on
+   its line. Everything else is code and is shown.
+4. A closing tag of thought without an opening one means that all text so far was thought: calls found in it are
+   forgotten (`_end_thought`).
+5. At the end, an unclosed attempt is malformed if it looks like a call. Otherwise its first character is shown and the
+   rest is read again, at most `RESCANS` times.
+
+`Taken` collects the calls of the text, `NativeCalls` those of the API's own format. Native calls go first.
+
+Dangers.
+- A reader that waits without a bound holds back the whole answer. Each wait has its limit: `HEAD_CHARS`,
+  `INLINE_CHARS`, `RUN_CHARS`, the length of a tag, `max_call_bytes`.
+- Quadratic time: the end of a fence is searched once in a piece (`_fence_end`), not once for each attempt in it.
+- An example that runs. If you let more text count as a call, add the case to the tests of examples first.
 """
 
 import re

@@ -1,10 +1,38 @@
-"""Reads the plain subset of sh that the gate can judge: words, quotes, lists, `for`, `if`, discarded output, globs.
+"""The reader of the plain subset of sh that the gate can judge.
+
+The subset: words, quotes, lists, `for`, `if`, discarded output, globs.
 
 Rule 1: no shell (dash, bash, busybox) runs a command or opens a file that `parse` does not return; where they differ,
 the text is not plain.
 Rule 2: nothing that runs code while words are expanded is plain: substitutions, arithmetic, unknown variables.
 Rule 3: a variable has no value here. It may be empty or hold anything, and without quotes it is any words or none.
 Rule 4: one pass from left to right; every pattern is possessive, so hostile text costs no more than its length.
+
+Theory of operation. `parse` does not decide what is harmless. It returns every command of a text as words, or raises
+Objection; `gateway.plugin.shell.reading` then compares each command with the tables. So an error here is a command that
+runs and that nobody judged. All that is not in `_PIECE` is therefore refused, not skipped.
+
+1. *Pieces.* `_PIECE` matches one piece at a time: a gap, an operator, a redirection, a quoted or a plain part of a
+   word. Where nothing matches, `_NOT_PLAIN` names the reason (a substitution, a subshell, a background job).
+2. *Words.* `Draft` collects parts until a gap or an operator. It notes whether the word expands (`expand`), begins with
+   a tilde, or had quotes (`bare`): a quoted `"if"` is no reserved word.
+3. *Steps.* An operator or a line end closes a step, that is, one simple command with its inputs. `piped` says that it
+   reads from the step before. `Constructs` takes reserved words away from the front of a step, and may leave none.
+4. *Redirections* wait in `_target` for their word. Output may go to /dev/null or another descriptor only. Inputs are
+   returned with the step, and its reader judges them.
+5. `end` closes the last step, and refuses open constructs and a missing command.
+
+`Script.extras` notes what is plain but rare in commands that a person types (a continuation, a comment, an input file,
+a second line, a construct). Stricter profiles refuse them. `Script.argv` is set where no shell is needed at all.
+
+Dangers, each with a check of its own:
+- *Shells differ.* `~+` and `~1`, `{a..b}`, `{name}>` and digits before `>` mean other things to bash than to dash: not
+  plain.
+- *Words that vanish.* An unquoted variable may be empty, so the word behind it becomes the command. Words that expand
+  are marked, and no reader accepts one in the place of a command's name.
+- *Reserved words behind a redirection* are commands to some shells: refused.
+- *Characters that nobody sees* hide what a person approves: refused before anything else.
+- *Cost.* Characters, pieces, words and expansions are bounded.
 """
 
 import re

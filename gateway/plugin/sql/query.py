@@ -1,8 +1,41 @@
-"""Walks one SQL query, token by token, and doubts whatever is not known to be harmless.
+"""The walk over one SQL query, token by token, which doubts whatever is not known to be harmless.
 
 Invariants:
 - Every call is looked up in the allow-list of functions; a name before a parenthesis is a call unless known otherwise.
 - Operand after operand is an alias, once; more of them is no SQL, or a second statement without a semicolon.
+
+Theory of operation. This is no parser. Databases differ too much for one grammar, and a text that a grammar does not
+fit could still run somewhere. The walk reads each token once, from left to right, with a few tokens of context, and
+answers one question: could this do anything but read? There are three answers, and they differ in strength:
+
+- `Doubt` is raised: something in it may write, call an unknown function, or reach a file or another server. One doubt
+  decides.
+- `broken` is set: no database would run it as read here. The caller decides what that means, because the same text may
+  have another reading in another dialect (`gateway.plugin.sql.statement`).
+- `marks` collects harmless facts that an operator may want to be asked about: lock, assignment, sensitive_read.
+
+The state is small:
+- `_state` is what the last token left behind. OPEN: an operand is expected. OPERAND: one is complete. ALIASED: it has
+  its alias, too. An operand after ALIASED is `broken`: in `SELECT 1 one two`, `two` fits nowhere.
+- `_frames` is one entry for each open parenthesis: `clause` tells whether a name is a table (after FROM), and `queried`
+  whether a query has begun in it. A frame is `call` where the parenthesis belongs to a function.
+
+For each kind of token:
+
+1. *Word.* In this order: the part of a name behind a dot; a connecting word (it ends operands and sets the clause); a
+   writing word (doubt, except as a function such as TRUNCATE(1.5, 0)); INTO (doubt); otherwise a name.
+2. *Name.* With a parenthesis behind it, it is a call, unless it lists columns or sizes (`_lists_names`). In FROM it is
+   a table: files, linked servers and sensitive tables are checked. Behind a dot it may be a function of PostgreSQL.
+3. *Operand* of another kind: string, number, parameter. A quoted text in the place of a table may open a file.
+4. *Operator and punctuation* change the state. A semicolon is a second statement.
+
+Only calls by a plain name on the allow-list pass. A quoted name before a parenthesis is never on it, nor is a qualified
+one outside `pg_catalog`: both may be functions of a user.
+
+Dangers.
+- Each exception ("a parenthesis here is no call") can hide a call in a dialect that reads it otherwise. An exception
+  must look at the whole construct, as `_lists_names` does with WITH.
+- `_is` compares words, punctuation and operators, but no quoted names: `"from"` is a name.
 """
 
 from collections.abc import Collection, Sequence
