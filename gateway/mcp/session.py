@@ -3,6 +3,39 @@
 1. A connection is opened, listed and closed by the owner's task alone; calls only use it.
 2. No caller waits for a server to start: `start` returns at once. A call of a server that is not there fails at once.
 3. Every end of a connection, of any cause, has one sequence: state `error`, a wait that grows, a new start.
+
+Theory of operation. The SDK's context managers must be left in the task that entered them. So one task (`_owner`) does
+everything that opens or closes, and all other code only reads `_link`, the connection that calls may use at present.
+
+The states are `stopped`, `starting`, `running` and `error`:
+
+    stopped --start--> starting --listed--> running --gone--> error
+    starting --failed--> error --after a wait--> starting
+    any state --stop--> stopped
+
+1. `_own` imports the SDK in a thread, because that takes seconds. Without the SDK the state stays `error`. Otherwise it
+   opens one connection after the other.
+2. `_connection` makes a channel (a program or an HTTP transport), performs the handshake and lists the tools, all
+   within `start_timeout_s`. Only then is `_link` set and the state `running`: a call never meets a server without a
+   list.
+3. `_follow` waits for the connection's end, and lists the tools again when the server reports a change, but not more
+   often than each `_BETWEEN_LISTINGS_S`. A listing that fails is reported and ends nothing.
+4. When the connection is gone, `_link` is cleared and the state set first, since closing may take seconds.
+5. The wait before a new start comes from Backoff. It grows while starts fail, and begins anew after a long good run.
+
+Two eras of the protocol. A server of the older one may leave the probe for the newer one unanswered, so the probe has a
+short time of its own. Some programs even end when they get it. If a program is lost before it ever ran well, the next
+attempt leaves the probe out (`_probe`), and if that fails too, the one after it tries the probe again.
+
+Reasons. The first reason that the channel reports (`_why`) is the cause; later ones are consequences. An exit code says
+more than either. The program's last line on standard error is added, because it is mostly the real cause.
+
+Dangers.
+- Two cancellations. A second one would break off the closing that the first one started, and leave a process behind.
+  So `stop` makes one task (`_ending`) for all callers and shields it.
+- A start that hangs in closing. `_is_late` sets the state by a timer of its own, even if leaving the context takes
+  longer.
+- `definitions` are those of the last listing. They stay while the server is away.
 """
 
 import asyncio
