@@ -1,1 +1,1 @@
-"""What `make bench` runs: the gateway beside nginx on one machine, in figures that can be compared."""
+"""The benchmark of `make bench`: the gateway beside nginx on one machine, in figures that can be compared."""

@@ -1,4 +1,4 @@
-"""The bar: which figures are printed, what they are held against, and the tables."""
+"""The bar: the figures that are printed, their limits, and the tables."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -72,7 +72,10 @@ class Figures:
         return [row[key] for row in self.rows.get(system, []) if key in row]
 
     def held(self, system: str, measure: Measure) -> list[float]:
-        """What is held against the bar, by round: ratios within one round, so that a change of the machine cancels."""
+        """Return the figures to compare with the bar, one for each round.
+
+        They are ratios within one round, so that a change of the machine cancels.
+        """
         own = self.rows.get(system, [])
         other = own if measure.above else self.rows.get(REFERENCE, [])
         if measure.unit and not measure.above:
@@ -84,7 +87,7 @@ class Figures:
 
 
 def figures_table(figures: Figures) -> str:
-    """One line a system: the medians over the rounds."""
+    """Return a table with one line for each system: the medians over the rounds."""
     lines = []
     for system in figures.rows:
         values = ((measure, figures.of(system, measure.key)) for measure in MEASURES)
@@ -93,7 +96,7 @@ def figures_table(figures: Figures) -> str:
 
 
 def bar_table(figures: Figures, system: str) -> str:
-    """One line a measure: the system beside its bar."""
+    """Return a table with one line for each measure: the system beside its bar."""
     lines = []
     for measure in MEASURES:
         held = figures.held(system, measure)
@@ -120,7 +123,7 @@ def number(value: float, digits: int) -> str:
 
 
 def table(heading: Iterable[str], lines: Iterable[Iterable[str]]) -> str:
-    """A Markdown table with its columns lined up: the first to the left, the others to the right."""
+    """Return a Markdown table with its columns lined up: the first to the left, the others to the right."""
     rows = [list(heading), *(list(line) for line in lines)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]

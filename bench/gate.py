@@ -39,7 +39,7 @@ TOO_LONG: Final[Mapping[str, tuple[Json, ...]]] = {
 
 
 def gate_table() -> str:
-    """One line a kind: how many cases, the median, the 99th percentile, and the worst of what is too long."""
+    """Return a table with one line for each kind: cases, median, 99th percentile, and the worst too long text."""
     lines = []
     for kind, plugin in PLUGINS.items():
         judge = plugin.build(plugin.config.model_validate({"profile": "hardened"}), cast(Host, None))

@@ -1,4 +1,4 @@
-"""A gateway that has grown, seen from outside: what it costs, how long its event loop is held, and its clients."""
+"""A gateway that has grown, seen from outside: its cost, the longest hold of its event loop, and its clients."""
 
 import json
 import socket
@@ -21,7 +21,7 @@ HOLD_BAR_MS: Final = 50.0
 
 
 class Cost:
-    """What was taken between two moments; filled in at the second one."""
+    """The CPU time and the longest hold between two moments; filled in at the second one."""
 
     def __init__(self) -> None:
         self.cpu_s = 0.0
@@ -32,7 +32,7 @@ class Cost:
 
     @property
     def held(self) -> str:
-        """For the table."""
+        """Return the longest hold as a cell of the table."""
         return f"{self.held_ms:.0f} ms" + (" MISS" if self.held_ms > HOLD_BAR_MS else "")
 
 
@@ -60,24 +60,24 @@ class Grown:
             self._running.stop()
 
     def start(self) -> None:
-        """Returns once it is ready."""
+        """Start the gateway, and return once it is ready."""
         self._running = Running(self._system, folder=self.folder)
         self._running.await_ready(READY)
 
     def kill(self) -> None:
-        """It has no time for anything."""
+        """Kill the gateway (SIGKILL): it cannot finish anything."""
         self._started.kill()
 
     def memory_mb(self) -> float:
         return kernel.memory_mb(self._started.processes)
 
     def cpu_s(self) -> float:
-        """Of all of its processes, since it was started."""
+        """Return the CPU time of all its processes since the start, in seconds."""
         return kernel.cpu_s(self._started.processes)
 
     @contextmanager
     def measured(self) -> Iterator[Cost]:
-        """CPU of all of its processes, and the longest hold of one worker's event loop."""
+        """Measure the CPU time of all its processes, and the longest hold of one worker's event loop."""
         cost, processes = Cost(), self._started.processes
         command = (sys.executable, "-m", "bench.probe", str(self.port), str(processes[0]))
         probe = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY)
@@ -94,7 +94,7 @@ class Grown:
 
     @contextmanager
     def counted(self) -> Iterator[Cost]:
-        """CPU of all of its processes alone: the questions of a probe would be in it."""
+        """Measure the CPU time of all its processes, without a probe: its requests would be a part of the figure."""
         cost, processes = Cost(), self._started.processes
         before_s = kernel.cpu_s(processes)
         yield cost
@@ -107,7 +107,7 @@ class Grown:
 
 
 class Client:
-    """One connection that is kept; answers have a Content-Length."""
+    """One persistent connection; answers have a Content-Length."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=120)
@@ -123,7 +123,7 @@ class Client:
         self.socket.sendall(request)
 
     def answer(self, *, status: int = 200) -> bytes:
-        """The body of the next answer."""
+        """Return the body of the next answer."""
         head = self._until(b"\r\n\r\n")
         if int(head.split(b" ", 2)[1]) != status:
             raise SystemExit(f"bench: expected {status}: {head.decode('latin-1')}{self._rest.decode('latin-1')}")
@@ -169,7 +169,7 @@ def chat(words: str) -> Json:
 
 
 def in_turn(port: int, requests: Sequence[bytes], *, connections: int) -> None:
-    """Sends the requests on so many connections at once, and reads the answers."""
+    """Send the requests on so many connections at once, and read the answers."""
     clients = [Client(port) for _ in range(connections)]
     for at in range(0, len(requests), connections):
         group = requests[at : at + connections]
@@ -182,5 +182,5 @@ def in_turn(port: int, requests: Sequence[bytes], *, connections: int) -> None:
 
 
 def told(what: str, size: str, cost: str, held: str = "") -> None:
-    """A row of the table."""
+    """Print a row of the table."""
     print(f"| {what} | {size} | {cost} | {held} |", flush=True)

@@ -41,7 +41,7 @@ _QUICK: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Reads from the command line what to measure; `TMPDIR` says on which disk the stores are."""
+    """Measure what the command line names. The stores are created in `TMPDIR`."""
     parser = argparse.ArgumentParser(prog="python -m bench.growth", description=__doc__)
     parser.add_argument(
         "--subjects", nargs="+", choices=list(_SUBJECTS), default=list(_SUBJECTS), help="all by default"

@@ -1,4 +1,4 @@
-"""What a request of the context lane costs that has many messages, or whose end user has many memories."""
+"""The cost of a request of the context lane with many messages, or with many memories of its end user."""
 
 import random
 import time
@@ -23,7 +23,7 @@ LONG_REQUESTS = 10
 
 
 def measure(folder: Path, *, memories: Sequence[int], messages: Sequence[int]) -> None:
-    """Prints the rows."""
+    """Print the rows."""
     with Model() as model:
         for count in memories:
             _memories(folder / f"memories{count}", model, count)
@@ -32,7 +32,7 @@ def measure(folder: Path, *, memories: Sequence[int], messages: Sequence[int]) -
 
 
 def _messages(folder: Path, model: Model, count: int) -> None:
-    """A conversation of so many messages of 1 KB; each request has another one."""
+    """Measure requests with conversations of so many messages of 1 KB; each request has another one."""
     with Grown(folder, config(folder, model)) as gateway, Client(gateway.port) as client:
         requests = [post(CHAT, _conversation(count, number)) for number in range(LONG_REQUESTS + 1)]
         client.ask(requests[0])
@@ -74,7 +74,7 @@ def _memories(folder: Path, model: Model, count: int) -> None:
 
 
 def _ask(client: Client, chance: random.Random) -> list[float]:
-    """How long each request took."""
+    """Send requests one after the other, and return the time of each in milliseconds."""
     took_ms = []
     for _ in range(REQUESTS):
         request = post(CHAT, chat(f"{ROUNDS}0 {_text(chance)}?"), {"X-Context-User": USER})
@@ -85,7 +85,7 @@ def _ask(client: Client, chance: random.Random) -> list[float]:
 
 
 def _fill(store: Path, count: int, chance: random.Random) -> None:
-    """Makes a store with so many memories of one end user."""
+    """Store so many memories of one end user."""
     owner = memory_owner(user=USER, key="")
     with closing(open_file(str(store), migrations=MIGRATIONS)) as connection:
         connection.execute("PRAGMA synchronous = OFF")
@@ -98,5 +98,5 @@ def _fill(store: Path, count: int, chance: random.Random) -> None:
 
 
 def _text(chance: random.Random) -> str:
-    """Some words are in many texts, most in few."""
+    """Return a text of random words: some words are in many texts, most in few."""
     return " ".join(f"word{int(WORDS ** chance.random())}" for _ in range(LENGTH))

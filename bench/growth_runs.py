@@ -1,4 +1,4 @@
-"""What grows with runs: those that go on after a crash, who listens to them, and what is kept of them in memory."""
+"""The costs that grow with runs: recovery after a crash, listeners to events, and finished runs in memory."""
 
 import base64
 import os
@@ -28,7 +28,7 @@ _STATES = "SELECT state, count(*) FROM runs GROUP BY state"
 
 
 def measure(folder: Path, *, recovered: Sequence[int], listeners: Sequence[int], finished: Sequence[int]) -> None:
-    """Prints the rows."""
+    """Print the rows."""
     with Model() as model:
         for count in recovered:
             _recovery(folder / f"recovery{count}", model, count)
@@ -39,7 +39,7 @@ def measure(folder: Path, *, recovered: Sequence[int], listeners: Sequence[int],
 
 
 def config(folder: Path, model: Model) -> Json:
-    """The chain `assistant` with files in `folder`."""
+    """Return a configuration: the chain `assistant`, with files in `folder`."""
     files = folder / "files"
     files.mkdir(parents=True)
     for number in range(STEPS):
@@ -49,7 +49,10 @@ def config(folder: Path, model: Model) -> Json:
 
 
 def _recovery(folder: Path, model: Model, count: int) -> None:
-    """Of runs that were killed between a call and the model's next word; all but one are copies of that one."""
+    """Measure the recovery of runs that were killed between a call and the model's next word.
+
+    All but one are copies of that one.
+    """
     with Grown(folder, config(folder, model)) as gateway:
         model.hold(holds=True)
         with Client(gateway.port) as client:
@@ -69,7 +72,7 @@ def _recovery(folder: Path, model: Model, count: int) -> None:
 
 
 def _copy(store: Path, count: int) -> None:
-    """Makes `count` of the one run that there is, each without an owner."""
+    """Copy the one run in the store until there are `count`, each without an owner."""
     with closing(sqlite3.connect(store)) as connection:
         connection.execute("UPDATE runs SET owner = NULL, lease_s = 0")
         ((run_id,),) = connection.execute("SELECT id FROM runs").fetchall()
@@ -83,7 +86,7 @@ def _copy(store: Path, count: int) -> None:
 
 
 def _until(store: Path, statement: str, *, table: str) -> None:
-    """Returns once there is anything in the table, and the statement counts nothing."""
+    """Wait until the table has a row and the statement counts none."""
     ends_s = time.monotonic() + WITHIN_S
     with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as connection:
         while True:
@@ -119,7 +122,7 @@ def _steps(gateway: Grown, name: str) -> int:
 
 @contextmanager
 def _listeners(port: int, count: int) -> Iterator[dict[socket.socket, int]]:
-    """Clients of `/context/ws` that read all the time, and how many bytes each has."""
+    """Yield clients of `/context/ws` that read all the time, each with the number of bytes it has read."""
     heard: dict[socket.socket, int] = {}
     over = threading.Event()
     with selectors.DefaultSelector() as selector:
@@ -159,7 +162,7 @@ def _websocket(port: int) -> socket.socket:
 
 
 def _all_heard(heard: dict[socket.socket, int]) -> None:
-    """Everybody gets the same events, so as many bytes."""
+    """Wait until all clients have the same number of bytes: all of them get the same events."""
     ends_s = time.monotonic() + 10
     while len(set(heard.values())) > 1 and time.monotonic() < ends_s:
         time.sleep(0.05)
@@ -168,7 +171,7 @@ def _all_heard(heard: dict[socket.socket, int]) -> None:
 
 
 def _kept(folder: Path, model: Model, count: int, *, size_bytes: int = 5 << 20) -> None:
-    """Each with a call, so that a client that comes back would join it."""
+    """Measure the memory of finished runs, each with a call, so that a client that comes back would join it."""
     with Grown(folder, config(folder, model)) as gateway:
         with Client(gateway.port) as client:
             client.ask(post(CHAT, chat(f"{ROUNDS}1 first")))

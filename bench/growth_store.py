@@ -1,4 +1,4 @@
-"""What grows with the store: starts, pruning, and looks for runs that may go on."""
+"""The costs that grow with the store: starts, pruning, and looks for runs that may go on."""
 
 import asyncio
 import os
@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from bench.grown import told
+from gateway.clock import SystemClock
 from gateway.contracts.journal import Change, StoredRun
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.plugins.stores.sqlite.check import finding_of
@@ -30,16 +31,8 @@ _APPROVAL = """INSERT INTO approvals (id, tenant, caller, run_id, step, tool, ar
     (?, 'default', 'ann', ?, 0, 'ledger', '{}', 'a', 'd', 'p', 'default', 'r', '', 'pending', ?, 1e12, 'once')"""
 
 
-class _Clock:
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    def time(self) -> float:
-        return time.time()
-
-
 def fill(place: Path, runs: int, *, state: str, at_s: float, request: bytes = _REQUEST) -> None:
-    """Makes a store, or adds to one, so many runs of one step."""
+    """Add so many runs of one step to a store. Create the store if it does not exist."""
     with closing(open_file(str(place), migrations=MIGRATIONS)) as connection:
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute("BEGIN")
@@ -55,7 +48,7 @@ def fill(place: Path, runs: int, *, state: str, at_s: float, request: bytes = _R
 
 
 async def start(folder: Path, megabytes: int) -> None:
-    """After an orderly end, and after another one, with the time that the check takes beside."""
+    """Measure a start after an orderly end, and one after a kill with the time until its check is over."""
     place = folder / "start.db"
     fill(place, megabytes, state="completed", at_s=time.time(), request=os.urandom(1 << 20))
     for end in ("orderly", "killed"):
@@ -78,7 +71,7 @@ def _until_checked(place: Path) -> None:
 
 
 def _leave_a_log(place: Path) -> None:
-    """As a process does that is killed."""
+    """Leave a write-ahead log beside the store, as a killed process does."""
     if not (child := os.fork()):
         connection = sqlite3.connect(place)
         connection.execute("UPDATE counters SET value = value + 1")
@@ -88,7 +81,7 @@ def _leave_a_log(place: Path) -> None:
 
 
 async def prune(folder: Path, runs: int) -> None:
-    """While somebody writes durably all the time."""
+    """Measure pruning while another connection writes durably all the time."""
     place = folder / "prune.db"
     fill(place, runs, state="completed", at_s=time.time() - 2 * KEPT_S)
     store, other = SqliteStore(str(place)), SqliteStore(str(place))
@@ -109,7 +102,7 @@ async def prune(folder: Path, runs: int) -> None:
 
     writing = asyncio.create_task(write())
     with timed() as took:
-        gone = await Pruner(store, owner="bench", clock=_Clock()).prune()
+        gone = await Pruner(store, owner="bench", clock=SystemClock()).prune()
     writing.cancel()
     waits.sort()
     told(
@@ -124,7 +117,7 @@ async def prune(folder: Path, runs: int) -> None:
 
 
 async def look(folder: Path, pending: int) -> None:
-    """For runs that may go on, among those that wait for a person."""
+    """Measure a look for runs that may go on, among runs that wait for a person."""
     place = folder / "look.db"
     fill(place, pending, state="awaiting_approval", at_s=time.time())
     store = SqliteStore(str(place))
@@ -147,7 +140,7 @@ async def look(folder: Path, pending: int) -> None:
 
 @contextmanager
 def timed() -> Iterator[list[float]]:
-    """A list that has the seconds afterwards."""
+    """Yield a list; the seconds are in it after the block."""
     took: list[float] = []
     began_s = time.perf_counter()
     yield took
@@ -173,7 +166,7 @@ def _run(run_id: str) -> StoredRun:
 
 
 def measure(folder: Path, *, runs: Sequence[int], megabytes: Sequence[int]) -> None:
-    """Prints the rows."""
+    """Print the rows."""
     for size in megabytes:
         asyncio.run(start(folder, size))
     for count in runs:

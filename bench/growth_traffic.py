@@ -1,4 +1,4 @@
-"""What grows with the configuration: passthrough requests with keys and upstreams, and scrapes with upstreams."""
+"""The costs that grow with the configuration: passthrough requests by keys and upstreams, scrapes by upstreams."""
 
 import hashlib
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ SCRAPES = 40
 def measure(
     folder: Path, *, requests: int, keys: Sequence[int], upstreams: Sequence[int], workers: Sequence[int], scraped: int
 ) -> None:
-    """Prints the rows; `requests` are sent for each, each key and each upstream in turn."""
+    """Print the rows; `requests` are sent for each, each key and each upstream in turn."""
     compile_programs(folder)
     port = free_port()
     mock = Running(System("mock", (str(folder / "mock_upstream"), str(port)), port), folder=folder)
@@ -50,7 +50,7 @@ def _passthrough(folder: Path, config: Json, kinds: Sequence[bytes], size: str, 
 
 
 def _scrapes(folder: Path, config: Json, upstreams: int, workers: int) -> None:
-    """Of whichever worker: each has its own share of the requests, in as many series."""
+    """Measure scrapes of any worker: each has its own share of the requests, in as many series."""
     sent = [_chat(f"/u{number}/chat/completions", UPSTREAM_KEY) for number in range(upstreams)] * 4 * workers
     with Grown(folder, config, workers=workers) as gateway:
         in_turn(gateway.port, sent, connections=8 * workers)

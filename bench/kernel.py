@@ -1,4 +1,4 @@
-"""What the kernel tells of processes and of the machine: CPU time, memory, and who else was busy."""
+"""The kernel's figures for processes and the machine: CPU time, memory, and time that other programs took."""
 
 import os
 from contextlib import suppress
@@ -10,7 +10,7 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def process_family(root: int) -> list[int]:
-    """The processes of the session that `root` leads, and all their descendants."""
+    """Return the processes of the session that `root` leads, and all their descendants."""
     parents: dict[int, int] = {}
     family = {root}
     for entry in PROC.iterdir():
@@ -27,7 +27,7 @@ def process_family(root: int) -> list[int]:
 
 
 def cpu_s(processes: list[int]) -> float:
-    """User and system time of all threads, from the scheduler's nanoseconds: the ticks of `stat` are too coarse."""
+    """Return the CPU time of all threads, from the scheduler's nanoseconds: the ticks of `stat` are too coarse."""
     spent_ns = 0
     for process in processes:
         for schedstat in PROC.glob(f"{process}/task/*/schedstat"):
@@ -37,7 +37,7 @@ def cpu_s(processes: list[int]) -> float:
 
 
 def memory_mb(processes: list[int]) -> float:
-    """Proportional set size: pages shared by several workers count once."""
+    """Return the proportional set size: pages shared by several workers count once."""
     size_kib = 0
     for process in processes:
         with suppress(OSError):

@@ -39,7 +39,7 @@ class Model:
         self._loop.close()
 
     def hold(self, *, holds: bool) -> None:
-        """From now on, and those that are held already."""
+        """Hold all answers from now on, or release them, also those that are held already."""
         self._loop.call_soon_threadsafe(self._free.clear if holds else self._free.set)
 
     def _call(self, work: Coroutine[Any, Any, None]) -> None:
@@ -50,7 +50,7 @@ class Model:
         self.port = server.sockets[0].getsockname()[1]
 
     async def _leave(self) -> None:
-        """Nobody is served any more."""
+        """Cancel all connections."""
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()

@@ -1,4 +1,4 @@
-"""How long one worker's event loop is held: `python -m bench.probe PORT PID`, until its standard input ends.
+"""A probe of one worker's event loop, until its standard input ends: `python -m bench.probe PORT PID`.
 
 It asks the worker for its health every few milliseconds. The CPU time that the loop's thread takes from the question to
 the answer is what was in the question's way: several pieces of work where several were due. Unlike the time by the
@@ -21,7 +21,7 @@ _QUESTION: Final = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def main() -> None:
-    """Prints the longest hold in milliseconds of CPU, and of the clock."""
+    """Print the longest hold, in milliseconds of CPU and of the clock."""
     port, root = map(int, sys.argv[1:])
     held_ms = waited_ms = 0.0
     with socket.create_connection(("127.0.0.1", port)) as connection:
@@ -46,12 +46,12 @@ def _ask(connection: socket.socket) -> None:
 
 
 def _loop_s(worker: int) -> float:
-    """The CPU time of the main thread, which runs the event loop."""
+    """Return the CPU time of the main thread, which runs the event loop."""
     return int(Path(f"/proc/{worker}/task/{worker}/schedstat").read_text().split()[0]) / 1e9
 
 
 def _server_of(connection: socket.socket, family: list[int]) -> int:
-    """The process that has the other end of this connection."""
+    """Return the process that has the other end of this connection."""
     ours, theirs = (f"0100007F:{port:04X}" for _, port in (connection.getsockname(), connection.getpeername()))
     lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()]
     (inode,) = [fields[9] for fields in lines if fields[1:3] == [theirs, ours]]

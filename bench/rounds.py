@@ -43,8 +43,11 @@ SETTLE_S = 1.0
 
 
 class Round:
-    """Owns the running systems of one round. All but the one whose turn it is are frozen, and turns on the same
-    workload follow each other at once, so that the systems meet the machine in the same mood."""
+    """The running systems of one round.
+
+    All but the one under measurement are frozen. Measurements of one workload follow each other at once, so that the
+    systems find the machine in the same state.
+    """
 
     def __init__(self, client: Client, *, seconds: float, hold_s: float) -> None:
         self._client = client
@@ -63,7 +66,7 @@ class Round:
         self._stack.close()
 
     def start(self, order: Sequence[System], *, core: int, folder: Path) -> None:
-        """Starts the systems one after the other; one that does not answer is told in `failures` and left out."""
+        """Start the systems one after the other. One that does not answer is left out and named in `failures`."""
         for system in order:
             running = Running(system, core=core, folder=folder)
             self._stack.callback(running.stop)
@@ -115,7 +118,7 @@ class Round:
 
     @contextmanager
     def _turn(self, running: Running, *, key: str) -> Iterator[Row]:
-        """Lets only `running` run; its failure costs it this one figure."""
+        """Let only `running` run; its failure costs it this one figure."""
         running.thaw()
         try:
             yield self.rows[running.system.name]

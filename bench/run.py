@@ -81,7 +81,7 @@ def compile_programs(folder: Path) -> None:
 
 
 def prepare_machine() -> int:
-    """Puts this script and what it starts on the first core; answers the core of the systems, the second."""
+    """Put this script and all that it starts on the first core. Return the second one, the core of the systems."""
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
         raise SystemExit("bench: needs two cores: one for the system under test, one for its client and upstream")
@@ -104,7 +104,7 @@ def systems_to_measure(options: Options, *, folder: Path, upstream_port: int) ->
 
 
 def measure(options: Options, *, folder: Path, core: int) -> tuple[Figures, list[str]]:
-    """All the rounds, in reversed order every other one; what went wrong is told in the notes."""
+    """Run all rounds, every other one in reversed order. Return the figures, and notes on failures."""
     upstream_port = systems.free_port()
     chosen = systems_to_measure(options, folder=folder, upstream_port=upstream_port)
     upstream = System("mock", (str(folder / "mock_upstream"), str(upstream_port)), upstream_port)

@@ -36,12 +36,12 @@ class System:
 
 
 class NotReadyError(Exception):
-    """A system did not answer; the text tells what it said instead."""
+    """The error of a system that did not answer; the text quotes its output."""
 
 
 @contextmanager
 def on_core(core: int | None) -> Iterator[None]:
-    """Processes started inside run on `core` only: they inherit the affinity of this one. None: on any."""
+    """Run processes started inside on `core` only: they inherit the affinity of this one. None: on any."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, before if core is None else {core})
     try:
@@ -58,7 +58,7 @@ def free_port() -> int:
 
 
 class Running:
-    """A started system: owns its process group until `stop`."""
+    """A started system, with its process group until `stop`."""
 
     def __init__(self, system: System, *, core: int | None = None, folder: Path) -> None:
         self.system = system
@@ -79,7 +79,7 @@ class Running:
         return f"<Running {self.system.name!r} port={self.system.port} pid={self._process.pid}>"
 
     def await_ready(self, probe: bytes) -> float:
-        """Seconds from the start to the first 200 for `probe`; raises NotReadyError where none comes."""
+        """Return the seconds from the start to the first 200 for `probe`. Raises NotReadyError if none comes."""
         answer = "nothing listens"
         while time.monotonic() < self._began_s + READY_WITHIN_S and self._process.poll() is None:
             with suppress(OSError):
@@ -103,12 +103,12 @@ class Running:
         os.killpg(self._process.pid, signal.SIGCONT)
 
     def kill(self) -> None:
-        """As a crash of the whole group."""
+        """Kill the whole process group, as in a crash."""
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     def stop(self) -> None:
-        """Ends the process group this object started; idempotent."""
+        """End the process group that this object started. Idempotent."""
         for request, grace_s in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
             if self._process.poll() is not None:
                 return
@@ -119,14 +119,14 @@ class Running:
 
 
 def status_line(port: int, request: bytes) -> str:
-    """The first line of the answer to one raw request."""
+    """Return the first line of the answer to one raw request."""
     with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
         connection.sendall(request)
         return connection.makefile("rb").readline().decode("latin-1").strip()
 
 
 def gateway(folder: Path, *, upstream_port: int, keys: bool) -> System:
-    """This checkout's gateway, all features of its lanes on; without `keys` the client's own key goes on."""
+    """Return this checkout's gateway, all features of its lanes on. Without `keys` it forwards the client's own key."""
     port = free_port()
     upstream = {"name": "mock", "base_url": f"http://127.0.0.1:{upstream_port}/v1"}
     scopes = ["passthrough", "context"]
@@ -145,7 +145,7 @@ def gateway(folder: Path, *, upstream_port: int, keys: bool) -> System:
 
 
 def named(argument: str, *, upstream_port: int) -> System:
-    """A system from the command line: NAME=COMMAND with {port} and {upstream_port}."""
+    """Return a system of the command line: NAME=COMMAND with {port} and {upstream_port}."""
     name, equals, command = argument.partition("=")
     if not (name and equals and command):
         raise SystemExit(f"--sut {argument!r}: expected NAME=COMMAND with {{port}} and {{upstream_port}} in it")
@@ -155,7 +155,7 @@ def named(argument: str, *, upstream_port: int) -> System:
 
 
 def nginx(folder: Path, *, upstream_port: int) -> System | None:
-    """nginx as a reverse proxy that streams, or None where it is not installed."""
+    """Return nginx as a reverse proxy that streams, or None if it is not installed."""
     program = shutil.which("nginx") or shutil.which("nginx", path=SBIN)
     if program is None:
         return None

@@ -1,4 +1,4 @@
-"""What is asked of a system, and one run of it: the load client between two readings of the meters."""
+"""The workloads, and one run of each: the load client between two readings of the meters."""
 
 import json
 import resource
@@ -29,7 +29,7 @@ USER_PROMPT = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """`rate` 0 is a closed loop on all `connections`, otherwise requests a second at even distances."""
+    """One kind of load. `rate`: requests a second at even distances; 0 is a closed loop on all `connections`."""
 
     path: str = "/v1/chat/completions"
     model: str = "bench"
@@ -38,7 +38,7 @@ class Workload:
     rate: int = 0
 
     def request(self, port: int) -> bytes:
-        """The request as openai-python sends it."""
+        """Return the request as openai-python sends it."""
         body = json.dumps(self._body()).encode()
         head = (
             f"POST {self.path} HTTP/1.1\r\n"
@@ -88,12 +88,12 @@ STREAMS_OPEN = Workload(model="bench-60x1000ms", stream=True, connections=OPEN_S
 
 
 class LoadError(Exception):
-    """The system failed requests: a figure from such a run would mean nothing."""
+    """The error of a run with failed requests: a figure from it would mean nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One run of a workload: what the client saw and what it cost the system."""
+    """One run of a workload: the figures of the client, and the cost for the system."""
 
     requests: int
     events: int
@@ -105,14 +105,14 @@ class Outcome:
 
 
 class Client:
-    """Runs the load program against one port at a time."""
+    """The load program, which runs against one port at a time."""
 
     def __init__(self, program: Path, *, upstream: Running) -> None:
         self._program = program
         self._upstream = upstream
 
     def run(self, workload: Workload, *, system: Running | None, seconds: float) -> Outcome:
-        """One run, or the cleaner of two; without a system straight to the upstream."""
+        """Run once, or return the cleaner of two runs. Without a system, requests go straight to the upstream."""
         outcome = self._run_once(workload, system=system, seconds=seconds)
         if outcome.disturbed_share <= DISTURBED_SHARE:
             return outcome
@@ -120,7 +120,7 @@ class Client:
         return min(outcome, again, key=lambda each: each.disturbed_share)
 
     def memory_mb_while(self, workload: Workload, *, system: Running, seconds: float) -> float:
-        """The system's memory a second before the end of a run that keeps all its connections streaming."""
+        """Return the system's memory a second before the end of a run that keeps all its connections streaming."""
         load = self._start(workload, port=system.system.port, seconds=seconds)
         time.sleep(seconds - 1)
         size_mb = kernel.memory_mb(system.processes)
@@ -169,6 +169,6 @@ class Client:
 
 
 def used_s() -> float:
-    """CPU of this script and of the load clients that have ended."""
+    """Return the CPU time of this script and of the load clients that have ended."""
     usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
