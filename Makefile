@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 CLIENTS_VENV ?= .venv-clients
 SERVERS_VENV := .venv-mcp-servers
+SITE_VENV := .venv-docs
 SERVERS := tests/mcp_servers/node/node_modules
 ARGS   ?=
 
@@ -19,7 +20,7 @@ EVERYWHERE := not clients and not soak and not soak_judge and not judged and not
 FAST   := $(addprefix tests/,config contracts dialects http plugin plugins/assessors plugins/stages text tools test_architecture.py test_docs.py test_errors.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo demo-words test test-fast test-postgres test-clients test-clients-all test-judged test-mcp test-wheel mcp-conformance soak soak-judge crash check fmt selftest bench bench-growth docs lock wheel clean
+.PHONY: help run demo demo-words test test-fast test-postgres test-clients test-clients-all test-judged test-mcp test-wheel mcp-conformance soak soak-judge crash check fmt selftest bench bench-growth docs site lock wheel clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,7 +72,7 @@ soak-judge: $(VENV)/.dev ## run for real what the judges call harmless, a millio
 crash: $(VENV)/.dev ## kill gateways at 200 points of a run, 660 runs under faults, 200 disks that fail, 10,000 decisions at once (about half an hour)
 	$(PY) -m pytest -m crash -s tests/crash $(ARGS)
 
-check: $(VENV)/.dev ## lint, types, formatting, shipped configuration, generated files
+check: $(VENV)/.dev site ## lint, types, formatting, shipped configuration, generated files, the documentation site
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
@@ -96,6 +97,10 @@ docs: $(VENV)/.dev ## write the generated pages (docs/configuration.md, gateway.
 	$(PY) -m gateway.cli.reference
 	$(PY) -m gateway.api.description.openapi
 
+site: $(SITE_VENV)/.site ## build the documentation site into build/site, and check its links
+	$(SITE_VENV)/bin/properdocs build --quiet --strict --config-file mkdocs.yml
+	$(SITE_VENV)/bin/python docs/site/check.py build/site
+
 wheel: $(VENV)/.dev ## build the wheel into dist/
 	$(PY) -m pip wheel --quiet --no-deps --wheel-dir dist .
 
@@ -109,13 +114,14 @@ lock: ## write the requirements and lock files anew (needs uv and npm)
 	$(filter-out --universal pyproject.toml,$(LOCK)) --group pyproject.toml:aider -o requirements-clients-aider.txt
 	$(filter-out pyproject.toml,$(LOCK)) --group pyproject.toml:mcp-servers -o requirements-mcp-servers.txt
 	$(filter-out pyproject.toml,$(LOCK)) --no-strip-extras --group pyproject.toml:mcp-servers-old -o requirements-mcp-servers-old.txt # pip takes no hash of `mcp` for `mcp[cli]`
+	$(filter-out pyproject.toml,$(LOCK)) --group pyproject.toml:site -o requirements-docs.txt
 	npm run relock --prefix tests/clients/node
 	npm run relock --prefix tests/clients/programs
 	npm run relock --prefix tests/mcp_servers/node
 LOCK = uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --quiet --upgrade pyproject.toml
 
 clean: ## remove environments, caches and build results
-	rm -rf $(VENV) $(CLIENTS_VENV) $(CLIENTS_VENV)-all $(CLIENTS_VENV)-instructor $(CLIENTS_VENV)-aider $(SERVERS_VENV) $(SERVERS_VENV)-old .venv-3.13 tests/*/*/node_modules dist build .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(CLIENTS_VENV) $(CLIENTS_VENV)-all $(CLIENTS_VENV)-instructor $(CLIENTS_VENV)-aider $(SERVERS_VENV) $(SERVERS_VENV)-old $(SITE_VENV) .venv-3.13 tests/*/*/node_modules dist build .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
@@ -146,6 +152,9 @@ endef
 
 .SECONDEXPANSION:
 $(CLIENTS_VENV)/.clients $(CLIENTS_VENV)-all/.clients $(CLIENTS_VENV)-instructor/.clients $(CLIENTS_VENV)-aider/.clients: %/.clients: requirements-$$(subst .venv-,,$$*).txt
+	$(environment)
+
+$(SITE_VENV)/.site: %/.site: requirements-docs.txt
 	$(environment)
 
 $(SERVERS_VENV)/.servers $(SERVERS_VENV)-old/.servers: %/.servers: requirements-$$(subst .venv-,,$$*).txt
