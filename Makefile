@@ -98,7 +98,7 @@ docs: $(VENV)/.dev ## write the generated pages (docs/configuration.md, gateway.
 	$(PY) -m gateway.api.description.openapi
 
 site: $(SITE_VENV)/.site ## build the documentation site into build/site, and check its links
-	$(SITE_VENV)/bin/properdocs build --quiet --strict --config-file mkdocs.yml
+	$(SITE_VENV)/bin/properdocs build --strict --config-file mkdocs.yml
 	$(SITE_VENV)/bin/python docs/site/check.py build/site
 
 wheel: $(VENV)/.dev ## build the wheel into dist/
