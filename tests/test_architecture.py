@@ -79,7 +79,10 @@ LAZY = {
     ("gateway/cli/operator/arguments.py", "gateway.cli.audit"),
     ("gateway/cli/operator/arguments.py", "gateway.cli.operator.remote"),
     ("gateway/mcp/session.py", "gateway.mcp.connection"),
+    ("gateway/testing/contract.py", "gateway.registry.find"),
+    ("gateway/testing/contract.py", "pydantic"),
     ("gateway/testing/forkserver.py", "gateway.__main__"),
+    ("gateway/testing/host.py", "gateway.registry.find"),
     ("gateway/tools/schema.py", "jsonschema_rs"),
     ("gateway/workflows/parameters.py", "jsonschema_rs"),
     ("gateway/mcp/service.py", "gateway.mcp.transport.http"),
@@ -89,7 +92,6 @@ LAZY = {
 COMPOSING = {"__main__", "cli.main", "server"}
 ALONE = {
     "gateway/agent/output/message.py": "the whole message beside the scanner of pieces; `gateway scan` reads both",
-    "gateway/dialects/chat_reply.py": "formats of replies stand beside those of requests",
     "gateway/text/memory_requests.py": "handed on to plugins by the door",
     "gateway/text/memory_words.py": "handed on to plugins by the door",
     "gateway/text/unask.py": "what people type, beside the other phrases",

@@ -1,15 +1,24 @@
-"""Fakes for our tests, `gateway selftest` and plugin authors: raw peers, a scripted upstream, a clock, certificates."""
+"""The test kit: checks of plugins, a host and a model for their tests, raw peers, a scripted upstream, a clock.
 
+It needs nothing but the gateway: any test runner will do. docs/plugins.md shows its use.
+"""
+
+from gateway.testing.check_assessor import check_assessor
+from gateway.testing.check_stage import check_stage
+from gateway.testing.check_tool import check_tool
 from gateway.testing.clock import ManualClock
+from gateway.testing.contract import ContractError, check_config
+from gateway.testing.host import FakeHost
+from gateway.testing.model import ScriptedModel, answer_of, make_exchange
 from gateway.testing.peer import PEER_LEFT, Peer, Request, Response, connect, dechunk, differences, split_head
 from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import answer, chunk, event, head, ok, serve, sse, sse_answer
-from gateway.testing.tls import Certificates, self_signed
 from gateway.testing.upstream import FakeUpstream, Script
 
 __all__ = [
     "PEER_LEFT",
-    "Certificates",
+    "ContractError",
+    "FakeHost",
     "FakeUpstream",
     "GatewayProcess",
     "ManualClock",
@@ -17,15 +26,21 @@ __all__ = [
     "Request",
     "Response",
     "Script",
+    "ScriptedModel",
     "answer",
+    "answer_of",
+    "check_assessor",
+    "check_config",
+    "check_stage",
+    "check_tool",
     "chunk",
     "connect",
     "dechunk",
     "differences",
     "event",
     "head",
+    "make_exchange",
     "ok",
-    "self_signed",
     "serve",
     "split_head",
     "sse",

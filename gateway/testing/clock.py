@@ -2,7 +2,7 @@
 
 
 class ManualClock:
-    """Called, it returns seconds, as `time.monotonic` does."""
+    """A clock of tests. Called, it returns seconds, as `time.monotonic` does; it is a `gateway.plugin.Clock`, too."""
 
     def __init__(self, start_s: float = 0.0) -> None:
         self._now_s = start_s
@@ -11,6 +11,13 @@ class ManualClock:
         return f"<ManualClock {self._now_s} s>"
 
     def __call__(self) -> float:
+        return self._now_s
+
+    def monotonic(self) -> float:
+        return self._now_s
+
+    def time(self) -> float:
+        """Return the same seconds, as Unix time."""
         return self._now_s
 
     def advance(self, seconds: float) -> None:

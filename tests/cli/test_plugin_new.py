@@ -140,3 +140,10 @@ def test_the_documentation_shows_it(kind: NewKind, tmp_path: Path) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text(blocks[1][1])
     assert load(file, environ={}, flags={}).warnings == ()
+
+
+def test_the_documentation_shows_a_test() -> None:
+    """The one of the stage, word for word."""
+    section = (ROOT / "docs/plugins.md").read_text().partition("## Test your plugin\n")[2]
+    blocks = re.findall(r"^```python\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
+    assert blocks[0] == rendered(template_of("stages").test, "polite")

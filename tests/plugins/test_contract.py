@@ -1,20 +1,20 @@
 """What every plugin keeps to, whoever wrote it: one test for each file and folder in plugins/."""
 
+import sqlite3
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
 
 import pytest
-from pydantic import BaseModel, ValidationError
-from pydantic.fields import FieldInfo
+from pydantic import BaseModel
 from test_architecture import FOR_PLUGINS, part, runtime_imports, tree
 
-from gateway.contracts.exchange import Exchange, Stage
-from gateway.contracts.plugin import Host, LoopLimits, Plugin
+from gateway.contracts.plugin import Plugin
+from gateway.contracts.store import Json
 from gateway.contracts.tools import Service, ToolSpec
 from gateway.registry.find import Kind, find_plugin, plugin_names
-from gateway.testing.clock import ManualClock
+from gateway.testing import FakeHost, check_assessor, check_config, check_stage, check_tool, make_exchange
 
 ROOT = Path(__file__).parents[2]
 KINDS: Sequence[Kind] = ("stages", "tools", "assessors", "stores")
@@ -29,50 +29,45 @@ METHODS = {
 #: Packages that plugins may need besides the standard library: those of pyproject.toml.
 PACKAGES = {"pydantic", "cachetools", "aiohttp", "multidict", "yarl", "aiohappyeyeballs", "asyncpg", "orjson"}
 
+
+@dataclass(frozen=True)
+class ToolCases:
+    """Calls that succeed or fail at their work, and calls that are refused."""
+
+    calls: Sequence[Json]
+    refused: Sequence[Json]
+    config: Mapping[str, object] = field(default_factory=dict)
+
+
+#: Of each tool: what runs, and what never can.
+TOOLS = {
+    "execute_command": ToolCases([{"command": "echo hi"}], [{"command": "echo \0"}], {"sandbox": "none", "cwd": "."}),
+    "execute_sql": ToolCases([{"sql": "SELECT 1"}], [{"sql": "SELECT 1; SELECT 2"}], {"url": "sqlite:///pets.db"}),
+    "file_operations": ToolCases(
+        [{"operation": "read", "path": "seen.txt"}, {"operation": "list", "path": "."}],
+        [{"operation": "read", "path": "../seen.txt"}, {"operation": "write", "path": "../a", "content": "x"}],
+        {"roots": ["."], "write": True},
+    ),
+    "http_request": ToolCases(
+        [{"url": "http://127.0.0.1:9/"}],
+        [{"url": "ftp://127.0.0.1/"}, {"url": "http://else.example/"}],
+        {"private_networks": True, "hosts": ["127.0.0.1:9"], "timeout": 5},
+    ),
+}
+#: Of each assessor: arguments that run by themselves, and arguments about which a person is asked.
+ASSESSORS: Mapping[str, tuple[list[Json], list[Json]]] = {
+    "command": ([{"command": "ls"}], [{"command": "rm a"}, {"command": "ls", "more": "rm a"}]),
+    "file": ([{"operation": "read", "path": "a"}], [{"operation": "write", "path": "a", "content": "x"}]),
+    "http": ([{"url": "https://a.example/", "method": "GET"}], [{"url": "https://a.example/", "method": "POST"}]),
+    "sql": ([{"sql": "SELECT 1"}], [{"sql": "DROP TABLE pets"}]),
+}
+
 each_plugin = pytest.mark.parametrize(("kind", "name"), PLUGINS, ids=[f"{kind}/{name}" for kind, name in PLUGINS])
-
-
-class FakeHost:
-    """Gives what a stage may ask for while it is built."""
-
-    version = "1"
-
-    def __init__(self) -> None:
-        self.hand = ManualClock()
-
-    @property
-    def tools(self) -> "FakeHost":
-        return self
-
-    prompts = runs = store = counters = clock = tools
-
-    def offered(self, exchange: Exchange) -> Sequence[ToolSpec]:
-        return ()
-
-    def services(self) -> Sequence[Service]:
-        return ()
-
-    def stage(self, limits: LoopLimits) -> Stage:
-        return cast(Stage, lambda exchange, call_next: call_next(exchange))
-
-    def monotonic(self) -> float:
-        return self.hand()
-
-    time = monotonic
 
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-def fields(config: type[BaseModel]) -> list[tuple[str, FieldInfo]]:
-    """Those of a configuration and of the sections in it."""
-    found = list(config.model_fields.items())
-    for field in config.model_fields.values():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            found += fields(field.annotation)
-    return found
 
 
 def test_every_file_is_a_plugin() -> None:
@@ -91,32 +86,51 @@ def test_it_exports_a_plugin(kind: Kind, name: str) -> None:
 
 
 @each_plugin
-def test_its_config_refuses_unknown_keys_and_is_frozen(kind: Kind, name: str) -> None:
-    """A typing error is told, and what was checked stays as it was."""
-    config = find_plugin(kind, name).config
-    with pytest.raises(ValidationError, match="no_such_key"):
-        config.model_validate({"no_such_key": 1})
-    made = config()
-    for field in config.model_fields:
-        with pytest.raises(ValidationError, match="frozen"):
-            setattr(made, field, getattr(made, field))
-
-
-@each_plugin
-def test_its_config_has_defaults_and_descriptions(kind: Kind, name: str) -> None:
-    """Every field, in one or more sentences."""
-    for field, facts in fields(find_plugin(kind, name).config):
-        assert not facts.is_required(), f"{field} has no default"
-        assert facts.description and facts.description.endswith("."), field
+def test_its_config_keeps_the_rules(kind: Kind, name: str) -> None:
+    """No unknown key, frozen, a default and a description for every field."""
+    check_config(kind, name, find_plugin(kind, name))
 
 
 @each_plugin
 def test_it_is_built_with_its_defaults(kind: Kind, name: str, tmp_path: Path) -> None:
     """In an empty folder, without an event loop, and without making anything there."""
     plugin = find_plugin(kind, name)
-    built = plugin.build(plugin.config(), cast(Host, FakeHost()))
+    built = plugin.build(plugin.config(), FakeHost())
     assert all(callable(getattr(built, method)) for method in METHODS[kind])
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", plugin_names("stages"))
+def test_stages_keep_the_rules(name: str) -> None:
+    """Those of `check_stage`, also when there are tools and prompts."""
+    spec = ToolSpec(name="look", description="Looks.", parameters={"type": "object"})
+    service = Service("git", "Git.", ("commit",), {"log": "Shows commits."}, True)
+    host = FakeHost(tools=[spec], services=[service], prompts={"default": "Hi."})
+    check_stage(name)
+    check_stage(name, host=host, exchanges=[make_exchange("I like tea."), make_exchange("use git", prompt="default")])
+
+
+@pytest.mark.parametrize("name", plugin_names("tools"))
+def test_tools_keep_the_rules(name: str, tmp_path: Path) -> None:
+    """Those of `check_tool`, for calls that succeed and calls that never can."""
+    cases = TOOLS[name]
+    (tmp_path / "seen.txt").write_text("seen")
+    sqlite3.connect(tmp_path / "pets.db").close()
+    check_tool(
+        name,
+        cases.config,
+        calls=cases.calls,
+        refused=cases.refused,
+        state=lambda: sorted(path.name for path in tmp_path.iterdir()),
+    )
+
+
+@pytest.mark.parametrize("name", plugin_names("assessors"))
+@pytest.mark.parametrize("profile", ["standard", "literal", "hardened"])
+def test_assessors_keep_the_rules(name: str, profile: str) -> None:
+    """Those of `check_assessor`, in each profile."""
+    harmless, asked = ASSESSORS[name]
+    check_assessor(name, {"profile": profile}, harmless=harmless, asked=asked)
 
 
 @each_plugin

@@ -1,34 +1,16 @@
 """The agent loop's plugin: its settings become the limits of the runs."""
 
-from typing import cast
-
 import pytest
 from pydantic import ValidationError
 
-from gateway.contracts.exchange import Stage
-from gateway.contracts.plugin import Host, LoopLimits
+from gateway.contracts.plugin import LoopLimits
 from gateway.plugins.stages.agent_loop import PLUGIN, Config
-
-
-class Runs:
-    """Keeps the limits that a stage was asked for with."""
-
-    def __init__(self) -> None:
-        self.limits: list[LoopLimits] = []
-
-    def stage(self, limits: LoopLimits) -> Stage:
-        self.limits.append(limits)
-        return cast(Stage, self)
-
-
-class OnlyRuns:
-    def __init__(self) -> None:
-        self.runs = Runs()
+from gateway.testing import FakeHost
 
 
 def limits_of(**settings: object) -> LoopLimits:
-    host = OnlyRuns()
-    PLUGIN.build(Config.model_validate(settings), cast(Host, host))
+    host = FakeHost()
+    PLUGIN.build(Config.model_validate(settings), host)
     return host.runs.limits[0]
 
 

@@ -2,8 +2,6 @@
 
 import re
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -14,45 +12,22 @@ from gateway.contracts.store import Json, Memory, Recalled, StoreError
 from gateway.plugin import last_user_text
 from gateway.plugins.stages.intent import recognise
 from gateway.plugins.stages.memory import PLUGIN, Config, block, meant, new_memory_id
-from gateway.plugins.stores.sqlite import SqliteStore
+from gateway.testing import FakeHost
 
 ANN = Caller("ann", "home", frozenset())
 BEN = Caller("ben", "home", frozenset())
 
 
-@dataclass
-class FakeHost:
-    """A store in memory, and a clock that stands at 1000."""
-
-    store: SqliteStore
-
-    @property
-    def clock(self) -> "FakeHost":
-        return self
-
-    def time(self) -> float:
-        return 1000.0
-
-    async def kept(self, owner: str = "key:ann", tenant: str = "home") -> list[str]:
-        """The texts of an owner, the oldest first."""
-        page = await self.store.memories(tenant=tenant, owner=owner, before=None, limit=1000)
-        return [memory.text for memory in reversed(page.memories)]
+async def kept(host: FakeHost, owner: str = "key:ann", tenant: str = "home") -> list[str]:
+    """The texts of an owner, the oldest first."""
+    page = await host.store.memories(tenant=tenant, owner=owner, before=None, limit=1000)
+    return [memory.text for memory in reversed(page.memories)]
 
 
 @pytest.fixture
 async def host() -> AsyncIterator[FakeHost]:
-    async with hosting() as host:
+    async with FakeHost() as host:
         yield host
-
-
-@asynccontextmanager
-async def hosting() -> AsyncIterator[FakeHost]:
-    store = SqliteStore(":memory:")
-    await store.open()
-    try:
-        yield FakeHost(store)
-    finally:
-        await store.close()
 
 
 async def say(text: Any, host: FakeHost, **options: Any) -> tuple[str, ...]:
@@ -93,7 +68,7 @@ async def through(
         answer.append(chunk)
         return None
 
-    stage = PLUGIN.build(config or Config(), host)  # type: ignore[arg-type]
+    stage = PLUGIN.build(config or Config(), host)
     body = {"messages": [{"role": "user", "content": text}, *after]}
     intent = recognise(last_user_text(body["messages"]), ()) if kind == "memory" else Intent(kind, kind)  # type: ignore[arg-type]
     exchange = Exchange(id="r", body=body, caller=caller, chain="c", intent=intent, notes=("before",), **facts)
@@ -127,7 +102,7 @@ async def test_memories_belong_to_the_end_user(host: FakeHost) -> None:
         assert await say("what do you remember", host, **whose) == (NOTHING,)
     assert "my PIN is 7" in (await say("what do you remember", host, user="ann", caller=BEN))[0]
     await say("remember my PIN is 8", host)
-    assert (await host.kept("user:ann"), await host.kept()) == (["my PIN is 7"], ["my PIN is 8"])
+    assert (await kept(host, "user:ann"), await kept(host)) == (["my PIN is 7"], ["my PIN is 8"])
 
 
 async def test_memories_of_a_user_hold_in_all_conversations(host: FakeHost) -> None:
@@ -141,7 +116,7 @@ async def test_memories_of_a_conversation_stay_in_it(host: FakeHost) -> None:
     """Those without one hold in all."""
     await say("remember I like tea", host)
     await say("remember we speak French", host, conversation="c1")
-    assert len(await host.kept()) == 2
+    assert len(await kept(host)) == 2
     assert "French" in (await say("hello", host, conversation="c1", kind="normal"))[0]
     assert "French" not in (await say("hello", host, conversation="c2", kind="normal"))[0]
 
@@ -151,7 +126,7 @@ async def test_forgetting_takes_the_best_match_only(host: FakeHost) -> None:
     for text in ("my name is Bob", "my dog's name is Rex", "I like tea"):
         await say(f"remember that {text}", host)
     notes = await say("forget my name", host)
-    assert await host.kept() == ["my dog's name is Rex", "I like tea"]
+    assert await kept(host) == ["my dog's name is Rex", "I like tea"]
     assert notes[0].startswith("These memories were deleted") and notes[0].endswith("\n- my name is Bob")
     assert "Bob" not in notes[1] and "Rex" in notes[1]
 
@@ -161,7 +136,7 @@ async def test_forgetting_what_is_not_there_deletes_nothing(text: str, host: Fak
     """The model is told that nothing matched."""
     await say("remember my name is Bob", host)
     notes = await say(text, host)
-    assert len(await host.kept()) == 1
+    assert len(await kept(host)) == 1
     assert "no memory matches" in notes[0]
 
 
@@ -171,7 +146,7 @@ async def test_everything_can_be_forgotten(text: str, host: FakeHost) -> None:
     await say("remember I like tea", host)
     await say("remember I like tea", host, caller=BEN)
     await say(text, host)
-    assert (await host.kept(), await host.kept("key:ben")) == ([], ["I like tea"])
+    assert (await kept(host), await kept(host, "key:ben")) == ([], ["I like tea"])
 
 
 async def test_all_is_told_when_asked_for(host: FakeHost) -> None:
@@ -191,7 +166,7 @@ async def test_the_same_sentence_is_stored_once(host: FakeHost) -> None:
     await say("remember I like tea", host)
     notes = await say("remember I like tea", host)
     await say("remember I like milk", host, after=[{"role": "assistant", "content": "x"}, {"role": "tool"}])
-    assert len(await host.kept()) == 1
+    assert len(await kept(host)) == 1
     assert "already" in notes[0]
 
 
@@ -200,7 +175,7 @@ async def test_what_is_kept_is_bounded(host: FakeHost) -> None:
     config = Config(max_memories=2, max_chars=10)
     for i in range(4):
         notes = await say(f"remember: {i}{'x' * 50}", host, config=config)
-    assert await host.kept() == ["2xxxxxxxxx", "3xxxxxxxxx"]
+    assert await kept(host) == ["2xxxxxxxxx", "3xxxxxxxxx"]
     assert "cut off after 10 characters" in notes[0]
 
 
@@ -218,14 +193,14 @@ async def test_what_is_told_is_bounded(host: FakeHost) -> None:
 async def test_odd_text_is_no_error(text: Any, host: FakeHost) -> None:
     """And what is stored can be written as UTF-8, on one line."""
     await say(text, host)
-    assert all(text.encode() and text.isprintable() for text in await host.kept())
+    assert all(text.encode() and text.isprintable() for text in await kept(host))
 
 
 @pytest.mark.parametrize("kind", ["normal", "mcp", "hitl"])
 async def test_other_intents_change_nothing(kind: str, host: FakeHost) -> None:
     """The intent stage decides."""
     assert await say("remember I like tea", host, kind=kind) == ()
-    assert await host.kept() == []
+    assert await kept(host) == []
 
 
 async def test_a_failing_store_is_the_chains_matter(host: FakeHost) -> None:
@@ -291,7 +266,7 @@ async def test_all_that_is_known_of_something_is_forgotten(n_dogs: int, host: Fa
         await host.store.remember(memory, limit=1000)
     gone = context(await told("forget what you know about my dog", host, config=config))["memory"]
     assert (gone["count"], len(gone["forgotten"])) == (n_dogs, min(n_dogs, 20))
-    assert await host.kept() == ["I like tea"]
+    assert await kept(host) == ["I like tea"]
 
 
 def test_a_block_is_one_line_each() -> None:
@@ -307,15 +282,15 @@ def test_ids_are_of_130_random_bits() -> None:
 
 async def test_a_dry_run_says_the_same_and_changes_nothing() -> None:
     """`gateway explain`: the notes of the real request, and the memories as they were."""
-    async with hosting() as host:
+    async with FakeHost() as host:
         for text in (
             "Remember that I like tea.",
             "Remember that my cat is Tom.",
             "Forget that I like tea.",
             "Forget all",
         ):
-            before = await host.kept()
+            before = await kept(host)
             notes, answer = await through(text, host, dry=True)
-            assert (await host.kept(), answer) == (before, ["ok"])
+            assert (await kept(host), answer) == (before, ["ok"])
             assert await say(text, host) == notes
-        assert await host.kept() == []
+        assert await kept(host) == []

@@ -1,8 +1,7 @@
 """The intent stage: every case of the collection, the requirement's scenarios, and what the prompt is given."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange, Intent, Reply
 from gateway.contracts.tools import Service, ToolSpec
 from gateway.plugins.stages.intent import PLUGIN, Config, mcp_note, one_sentence, recognise
+from gateway.testing import FakeHost
 from tests.telling import reply_of
 
 CASES = [json.loads(line) for line in Path(__file__).parents[3].joinpath("data/intent.jsonl").read_text().splitlines()]
@@ -176,29 +176,10 @@ def test_a_longer_keyword_stands_for_the_shorter_one_in_it() -> None:
 # The stage.
 
 
-@dataclass
-class FakeHost:
-    """Tools and counters are all the stage asks for."""
-
-    known: Sequence[Service] = SERVICES
-    counted: list[tuple[str, dict[str, str]]] = field(default_factory=list)
-
-    @property
-    def tools(self) -> "FakeHost":
-        return self
-
-    @property
-    def counters(self) -> "FakeHost":
-        return self
-
-    def services(self) -> Sequence[Service]:
-        return self.known
-
-    def offered(self, exchange: Exchange) -> Sequence[ToolSpec]:
-        return [ToolSpec(name="read_file", description="Reads.", parameters={"type": "object"})]
-
-    def count(self, name: str, **labels: str) -> None:
-        self.counted.append((name, labels))
+def host_of(*services: Service) -> FakeHost:
+    """A host with these services, or those of this file, and one tool."""
+    reads = ToolSpec(name="read_file", description="Reads.", parameters={"type": "object"})
+    return FakeHost(tools=[reads], services=services or SERVICES)
 
 
 async def through(text: str, host: FakeHost, *, config: Config | None = None) -> Exchange:
@@ -209,7 +190,7 @@ async def through(text: str, host: FakeHost, *, config: Config | None = None) ->
         seen.append(exchange)
         return reply_of()
 
-    stage = PLUGIN.build(config or Config(), host)  # type: ignore[arg-type]
+    stage = PLUGIN.build(config or Config(), host)
     body = {"messages": [{"role": "user", "content": text}]}
     caller = Caller("a", "t", frozenset())
     reply = await stage(Exchange(id="r", body=body, caller=caller, chain="c", notes=("before",)), call_next)
@@ -219,27 +200,27 @@ async def through(text: str, host: FakeHost, *, config: Config | None = None) ->
 
 async def test_explicit_tool_call() -> None:
     """Scenario 显式工具调用识别: "用 xxx 工具" is an mcp intent with the tool's name in it."""
-    intent = (await through("用 git_log 工具看看", FakeHost())).intent
+    intent = (await through("用 git_log 工具看看", host_of())).intent
     assert intent == Intent("mcp", "explicit:tool", (0, 9), "git", ("git.git_log",))
 
 
 async def test_keyword_trigger() -> None:
     """Scenario 关键词触发识别: A trigger keyword is an mcp intent with its service."""
-    intent = (await through("今天天气怎么样", FakeHost())).intent
+    intent = (await through("今天天气怎么样", host_of())).intent
     assert intent == Intent("mcp", "keyword:天气", (2, 4), "weather", ("weather.get_weather", "weather.get_forecast"))
 
 
 @pytest.mark.parametrize(("text", "kind"), [("记住我叫张三", "memory"), ("先问我再做", "hitl"), ("你好", "normal")])
 async def test_without_a_match_the_other_rules_go_on(text: str, kind: str) -> None:
     """Scenario 无匹配时继续原有流程: The other rules go on, and nothing of services gets into the prompt."""
-    exchange = await through(text, FakeHost())
+    exchange = await through(text, host_of())
     assert exchange.intent is not None and exchange.intent.kind == kind
     assert exchange.notes == ("before",)
 
 
 async def test_an_mcp_intent_injects_short_descriptions() -> None:
     """Scenario MCP 意图匹配时注入简短描述: Name and one sentence per tool, without a schema."""
-    exchange = await through("天气", FakeHost())
+    exchange = await through("天气", host_of())
     assert exchange.notes[0] == "before"
     assert exchange.notes[1].splitlines() == [
         "These tools can be called now, in the JSON format for tool calls:",
@@ -251,7 +232,7 @@ async def test_an_mcp_intent_injects_short_descriptions() -> None:
 
 async def test_services_of_one_message_stand_together() -> None:
     """Each with its own tools, and what cannot be had behind them."""
-    exchange = await through("用 git_log 看看，再用 web_search 工具，还有天气", FakeHost())
+    exchange = await through("用 git_log 看看，再用 web_search 工具，还有天气", host_of())
     assert exchange.notes[1].splitlines()[1:-1] == [
         "weather: Weather of the world.",
         "- weather__get_weather: Weather of a place now.",
@@ -263,7 +244,7 @@ async def test_services_of_one_message_stand_together() -> None:
 
 async def test_defaults_of_a_service() -> None:
     """Scenario 默认值兼容: Without keywords a service is called by its name, which describes it."""
-    host = FakeHost((Service("files", "files", (), {"read": ""}, True),))
+    host = host_of(Service("files", "files", (), {"read": ""}, True))
     assert (await through("read my files", host)).notes == ("before",)
     assert (await through("use files", host)).notes[1].endswith("\n- files__read: files")
 
@@ -271,7 +252,7 @@ async def test_defaults_of_a_service() -> None:
 @pytest.mark.parametrize("text", ["用 web_search 工具", "use the search service", "调用 send_fax 工具"])
 async def test_a_friendly_text_for_what_is_not_available(text: str) -> None:
     """Scenario 服务不可用时的友好提示: What is stopped or unknown is said not to be available, not described."""
-    exchange = await through(text, FakeHost())
+    exchange = await through(text, host_of())
     assert exchange.intent is not None and exchange.intent.kind == "mcp"
     (_, note) = exchange.notes
     assert "is not available" in note and note == exchange.intent.reply
@@ -280,15 +261,15 @@ async def test_a_friendly_text_for_what_is_not_available(text: str) -> None:
 
 async def test_a_service_that_does_not_run_is_not_there() -> None:
     """Scenario 服务未运行时不可用: A keyword of a stopped service triggers nothing."""
-    assert (await through("搜索一下新闻", FakeHost())).notes == ("before",)
+    assert (await through("搜索一下新闻", host_of())).notes == ("before",)
 
 
 async def test_a_decision_is_counted() -> None:
     """By intent and by what decided."""
-    host = FakeHost()
+    host = host_of()
     for text in ("use git", "天气", "记住我", "hello"):
         await through(text, host)
-    assert host.counted == [
+    assert host.counters.calls == [
         ("intent", {"intent": "mcp", "layer": "explicit"}),
         ("intent", {"intent": "mcp", "layer": "keyword"}),
         ("intent", {"intent": "memory", "layer": "phrase"}),
@@ -298,7 +279,7 @@ async def test_a_decision_is_counted() -> None:
 
 async def test_a_service_with_many_tools_is_cut_off() -> None:
     """With how many more there are."""
-    host = FakeHost((Service("s", "s", (), {f"t{i}": "" for i in range(5)}, True),))
+    host = host_of(Service("s", "s", (), {f"t{i}": "" for i in range(5)}, True))
     exchange = await through("use s", host, config=Config(max_described=2))
     assert exchange.notes[1].splitlines()[2:] == ["- s__t1: s", "... and 3 more of this service."]
 

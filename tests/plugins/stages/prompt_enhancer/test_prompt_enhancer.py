@@ -6,7 +6,7 @@ import logging
 from dataclasses import replace
 
 import pytest
-from enhancing import QUESTION, Host, exchange, names_in, sent, stage, system, tool
+from enhancing import QUESTION, exchange, names_in, new_host, sent, stage, system, tool
 from pydantic import ValidationError
 
 from gateway.contracts.exchange import Exchange, Intent, Reply
@@ -16,24 +16,25 @@ from gateway.errors import GatewayError
 from gateway.plugins.stages.prompt_enhancer import Config
 from gateway.plugins.stages.prompt_enhancer.mermaid import MERMAID
 from gateway.plugins.stages.prompt_enhancer.tool_prompt import INSTRUCTIONS
+from gateway.testing import FakeHost
 
 
 @pytest.fixture
-def host() -> Host:
-    return Host()
+def host() -> FakeHost:
+    return new_host()
 
 
 # What goes out.
 
 
-async def test_context_mode_uses_enhanced_prompt(host: Host) -> None:
+async def test_context_mode_uses_enhanced_prompt(host: FakeHost) -> None:
     """All available tools as text, the calling convention in front of them, the base prompt before both."""
     text = await system(stage(host), exchange())
     assert text.startswith(f"You help.\n\n{INSTRUCTIONS}\n\n<tools")
     assert names_in(text) == ["read_file", "now"]
 
 
-async def test_service_integrates_with_tool_registry(host: Host) -> None:
+async def test_service_integrates_with_tool_registry(host: FakeHost) -> None:
     """It asks the registry, converts what it gets, grouped by category, and appends it to the base prompt."""
     host.tools.specs.append(tool("write_file", category="files"))
     text = await system(stage(host), exchange())
@@ -41,7 +42,7 @@ async def test_service_integrates_with_tool_registry(host: Host) -> None:
     assert text.index('<tools category="files">') < text.index("write_file") < text.index('<tools category="general">')
 
 
-async def test_fetch_enhanced_prompt_for_chat(host: Host) -> None:
+async def test_fetch_enhanced_prompt_for_chat(host: FakeHost) -> None:
     """The prompt that the request names, enhanced, is the system message; nothing else of the body changes."""
     request = exchange(prompt="other", body={"temperature": 0.5, "stream": True})
     before = copy.deepcopy(request.body)
@@ -57,14 +58,14 @@ async def test_fetch_enhanced_prompt_for_chat(host: Host) -> None:
     assert replace(passed, body=request.body) == request
 
 
-async def test_tool_definitions_are_backend_managed(host: Host) -> None:
+async def test_tool_definitions_are_backend_managed(host: FakeHost) -> None:
     """The client sends the id of a prompt and no tools; the model gets them all the same."""
     request = exchange(prompt="default")
     assert "tools" not in request.body
     assert names_in(await system(stage(host), request)) == ["read_file", "now"]
 
 
-async def test_service_supports_multiple_enhancement_types(host: Host) -> None:
+async def test_service_supports_multiple_enhancement_types(host: FakeHost) -> None:
     """Tools, Mermaid and custom context: each by its own switch, always in the same order, notes behind them all."""
     sections = {"tools": "# Tools", "mermaid": MERMAID, "custom_context": "Our house rules."}
     for tools in (True, False):
@@ -80,18 +81,18 @@ async def test_service_supports_multiple_enhancement_types(host: Host) -> None:
                 assert text.endswith("\n\nThe user is Ann.\n\nIt rains.")
 
 
-async def test_inject_mermaid_instructions(host: Host) -> None:
+async def test_inject_mermaid_instructions(host: FakeHost) -> None:
     """Behind the tools."""
     text = await system(stage(host, mermaid=True), exchange())
     assert text.endswith("</tools>\n\n" + MERMAID)
 
 
-async def test_mermaid_enhancement_is_optional(host: Host) -> None:
+async def test_mermaid_enhancement_is_optional(host: FakeHost) -> None:
     """And off unless it is switched on."""
     assert "mermaid" not in (await system(stage(host), exchange())).casefold()
 
 
-async def test_the_clients_own_system_texts_follow(host: Host) -> None:
+async def test_the_clients_own_system_texts_follow(host: FakeHost) -> None:
     """One system message: ours, a blank line, then theirs in their order, wherever they stood."""
     messages: list[Json] = [
         {"role": "developer", "content": "First."},
@@ -111,14 +112,14 @@ async def test_the_clients_own_system_texts_follow(host: Host) -> None:
     ]
 
 
-async def test_without_a_base_the_rest_remains(host: Host) -> None:
+async def test_without_a_base_the_rest_remains(host: FakeHost) -> None:
     """A request without a base prompt still gets the tools; with nothing to add it goes through untouched."""
     assert (await system(stage(host), exchange(prompt=None))).startswith(INSTRUCTIONS)
     request = exchange({"role": "system", "content": "Mine."}, QUESTION, prompt=None)
     assert (await sent(stage(host, tools=False), request)).body is request.body
 
 
-async def test_no_tools_no_instructions(host: Host) -> None:
+async def test_no_tools_no_instructions(host: FakeHost) -> None:
     """A request to which no tools are offered hears nothing of calls."""
     assert await system(stage(host), exchange(only_tools=("none",))) == "You help."
     host.tools.specs = []
@@ -126,7 +127,7 @@ async def test_no_tools_no_instructions(host: Host) -> None:
     assert await system(stage(host), exchange()) == "You help."
 
 
-async def test_tools_of_a_service_need_the_instructions(host: Host) -> None:
+async def test_tools_of_a_service_need_the_instructions(host: FakeHost) -> None:
     """Where the intent layer adds tools as notes, the model must know how to call them."""
     host.tools.specs = []
     intent = Intent("mcp", "keyword", service="time", tools=("time.now",))
@@ -136,14 +137,14 @@ async def test_tools_of_a_service_need_the_instructions(host: Host) -> None:
 
 
 @pytest.mark.parametrize(("wanted", "has_tools"), [("json_object", False), ("json_schema", False), ("text", True)])
-async def test_another_response_format_runs_without_our_tools(host: Host, wanted: str, has_tools: bool) -> None:
+async def test_another_response_format_runs_without_our_tools(host: FakeHost, wanted: str, has_tools: bool) -> None:
     """Calls as text and an answer in JSON exclude each other."""
     text = await system(stage(host), exchange(body={"response_format": {"type": wanted}}))
     assert bool(names_in(text)) is has_tools
     assert ("# Tools" in text) is has_tools
 
 
-async def test_the_clients_tool_wins_a_clash_of_names(host: Host) -> None:
+async def test_the_clients_tool_wins_a_clash_of_names(host: FakeHost) -> None:
     """Ours of the same name is not mentioned to this request; all others are."""
     enhancer = stage(host)
     brought = {"tools": [{"type": "function", "function": {"name": "now"}}, {"type": "x"}, None]}
@@ -151,7 +152,7 @@ async def test_the_clients_tool_wins_a_clash_of_names(host: Host) -> None:
     assert names_in(await system(enhancer, exchange())) == ["read_file", "now"]
 
 
-async def test_an_unknown_prompt_is_told(host: Host) -> None:
+async def test_an_unknown_prompt_is_told(host: FakeHost) -> None:
     """404, and the model is not called."""
 
     async def never(_: Exchange) -> Reply:
@@ -174,7 +175,7 @@ async def test_an_unknown_prompt_is_told(host: Host) -> None:
         [{"role": "user", "content": [{"type": "image_url"}, None]}],
     ],
 )
-async def test_odd_messages_do_no_harm(host: Host, messages: object) -> None:
+async def test_odd_messages_do_no_harm(host: FakeHost, messages: object) -> None:
     """Whatever is no system text stays; nothing fails, also when the question is looked for."""
     for options in ({}, {"max_tokens": 1}):
         passed = await sent(stage(host, **options), exchange(body={"messages": messages, "tools": messages}))
@@ -184,23 +185,23 @@ async def test_odd_messages_do_no_harm(host: Host, messages: object) -> None:
 # What is kept.
 
 
-async def test_cache_enhanced_prompts(host: Host) -> None:
+async def test_cache_enhanced_prompts(host: FakeHost) -> None:
     """Kept for the TTL, dropped at once when tools or prompts change; the counters tell."""
     enhancer = stage(host, cache_ttl="5m")
     first = await system(enhancer, exchange())
     assert await system(enhancer, exchange()) == first
-    assert host.tools.asked == 1
-    host.clock.hand.advance(299.0)
+    assert host.tools.n_asked == 1
+    host.clock.advance(299.0)
     await system(enhancer, exchange())
     assert host.counters.counted[("prompt_cache_requests", "hit")] == 2
-    host.clock.hand.advance(1.0)
+    host.clock.advance(1.0)
     await system(enhancer, exchange())
     assert host.counters.counted[("prompt_cache_requests", "miss")] == 2
 
     host.tools.specs.append(tool("extra"))
     host.tools.version = "2"
     assert names_in(await system(enhancer, exchange())) == ["read_file", "now", "extra"]
-    host.prompts.kept["default"] = "You help more."
+    host.prompts.texts["default"] = "You help more."
     host.prompts.version = 1
     assert (await system(enhancer, exchange())).startswith("You help more.")
     assert {k: v for k, v in host.counters.counted.items() if "invalidations" in k[0]} == {
@@ -209,15 +210,15 @@ async def test_cache_enhanced_prompts(host: Host) -> None:
     }
 
 
-async def test_a_new_text_is_seen_even_before_its_version(host: Host) -> None:
+async def test_a_new_text_is_seen_even_before_its_version(host: FakeHost) -> None:
     """What is kept belongs to the text it was made from."""
     enhancer = stage(host)
     await system(enhancer, exchange())
-    host.prompts.kept["default"] = "Changed."
+    host.prompts.texts["default"] = "Changed."
     assert (await system(enhancer, exchange())).startswith("Changed.")
 
 
-async def test_concurrent_misses_compute_once(host: Host) -> None:
+async def test_concurrent_misses_compute_once(host: FakeHost) -> None:
     """A hundred requests at once convert the tools once."""
     enhancer = stage(host)
     host.prompts.gate.clear()
@@ -225,11 +226,11 @@ async def test_concurrent_misses_compute_once(host: Host) -> None:
     await asyncio.sleep(0)
     host.prompts.gate.set()
     assert len(set(await asyncio.gather(*waiting))) == 1
-    assert host.tools.asked == 1
+    assert host.tools.n_asked == 1
     assert host.counters.counted[("prompt_cache_requests", "miss")] == 1
 
 
-async def test_what_belongs_to_one_request_is_not_kept(host: Host) -> None:
+async def test_what_belongs_to_one_request_is_not_kept(host: FakeHost) -> None:
     """Neither notes nor narrowed tools reach another request."""
     enhancer = stage(host)
     narrowed = await system(enhancer, exchange(only_tools=("now",), notes=("Secret of Ann.",)))
@@ -241,7 +242,7 @@ async def test_what_belongs_to_one_request_is_not_kept(host: Host) -> None:
     assert host.counters.counted[("prompt_cache_requests", "miss")] == 3
 
 
-async def test_the_cache_has_a_size(host: Host) -> None:
+async def test_the_cache_has_a_size(host: FakeHost) -> None:
     """The oldest gives way."""
     enhancer = stage(host, cache_size=1)
     for prompt in ("default", "other", "default"):
@@ -249,11 +250,11 @@ async def test_the_cache_has_a_size(host: Host) -> None:
     assert host.counters.counted[("prompt_cache_requests", "miss")] == 3
 
 
-async def test_enhanced_prompt_endpoint(host: Host) -> None:
+async def test_enhanced_prompt_endpoint(host: FakeHost) -> None:
     """The part that is kept, ready to send, and for how long it still holds; None for an unknown prompt."""
     enhancer = stage(host, cache_ttl=100, custom_context="Rules.")
     text = await system(enhancer, exchange(notes=("Note.",)))
-    host.clock.hand.advance(30.0)
+    host.clock.advance(30.0)
     shown = await enhancer.enhanced("default", tenant="local")
     assert shown is not None
     assert (shown.text + "\n\nNote.", shown.max_age_s, shown.omitted) == (text, 70.0, ())
@@ -269,7 +270,7 @@ def crowd(count: int) -> list[ToolSpec]:
     return [tool(f"tool_{i}", f"Handles topic{i} matters. " + "More about it. " * 25) for i in range(count)]
 
 
-async def test_prompt_size_optimization(host: Host, caplog: pytest.LogCaptureFixture) -> None:
+async def test_prompt_size_optimization(host: FakeHost, caplog: pytest.LogCaptureFixture) -> None:
     """Over the threshold: instructions stay, descriptions are shortened, then the least relevant tools go, whole."""
     host.tools.specs = crowd(40)
     enhancer = stage(host, max_tokens=3000)
@@ -289,7 +290,7 @@ async def test_prompt_size_optimization(host: Host, caplog: pytest.LogCaptureFix
         assert repr(name) in record.getMessage()
 
 
-async def test_descriptions_give_way_before_tools(host: Host, caplog: pytest.LogCaptureFixture) -> None:
+async def test_descriptions_give_way_before_tools(host: FakeHost, caplog: pytest.LogCaptureFixture) -> None:
     """As long as shortening is enough, all tools are there, and the most relevant one is whole."""
     host.tools.specs = crowd(20)
     enhancer = stage(host, max_tokens=3500)
@@ -300,14 +301,14 @@ async def test_descriptions_give_way_before_tools(host: Host, caplog: pytest.Log
     assert "left out nothing" in caplog.text
 
 
-async def test_the_question_ranks_in_any_script(host: Host) -> None:
+async def test_the_question_ranks_in_any_script(host: FakeHost) -> None:
     """Chinese has no spaces between its words."""
     host.tools.specs = [*crowd(40), tool("weather", "查询天气预报。" + "详细说明。" * 100)]
     text = await system(stage(host, max_tokens=1500), exchange({"role": "user", "content": "今天天气怎么样?"}))
     assert "weather" in names_in(text)
 
 
-async def test_priority_stays_longest(host: Host) -> None:
+async def test_priority_stays_longest(host: FakeHost) -> None:
     """What the operator marks stays before what the question names."""
     host.tools.specs = [*crowd(40), tool("important", "A." * 100, priority=5), tool("least", "topic7", priority=-1)]
     text = await system(stage(host, max_tokens=1500), exchange({"role": "user", "content": "topic7"}))
@@ -315,7 +316,7 @@ async def test_priority_stays_longest(host: Host) -> None:
     assert "least" not in names_in(text)
 
 
-async def test_notes_count(host: Host) -> None:
+async def test_notes_count(host: FakeHost) -> None:
     """A request whose notes make it too large gives way in its tools; the next one is whole again."""
     host.tools.specs = crowd(10)
     enhancer = stage(host, max_tokens=2800)
@@ -326,15 +327,15 @@ async def test_notes_count(host: Host) -> None:
     assert host.counters.counted[("prompt_truncations",)] == 1
 
 
-async def test_a_base_that_is_too_large_alone_goes_out(host: Host, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_base_that_is_too_large_alone_goes_out(host: FakeHost, caplog: pytest.LogCaptureFixture) -> None:
     """It is never cut; the instructions stay, and the warning says what is left out."""
-    host.prompts.kept["default"] = "x" * 5000
+    host.prompts.texts["default"] = "x" * 5000
     text = await system(stage(host, max_tokens=1000), exchange())
     assert text == "x" * 5000 + "\n\n" + INSTRUCTIONS
     assert "'read_file', 'now'" in caplog.text
 
 
-async def test_one_warning_for_each_set(host: Host, caplog: pytest.LogCaptureFixture) -> None:
+async def test_one_warning_for_each_set(host: FakeHost, caplog: pytest.LogCaptureFixture) -> None:
     """Not one for each request, and never an endless number."""
     host.tools.specs = crowd(120)
     enhancer = stage(host, max_tokens=2000)
@@ -347,7 +348,7 @@ async def test_one_warning_for_each_set(host: Host, caplog: pytest.LogCaptureFix
     assert host.counters.counted[("prompt_truncations",)] == 125
 
 
-async def test_what_is_shown_tells_what_is_missing(host: Host, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_is_shown_tells_what_is_missing(host: FakeHost, caplog: pytest.LogCaptureFixture) -> None:
     """Without a question the order decides; looking is no request that is counted or warned of."""
     host.tools.specs = crowd(40)
     shown = await stage(host, max_tokens=2000).enhanced("default", tenant="local")
