@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from certificates import Certificates, self_signed
 from hypothesis import HealthCheck, settings
 from loops import ONE, Factories, loops_of
 
 from gateway.testing.forkserver import OWNER, SOCKET
-from gateway.testing.tls import Certificates, self_signed
 
 # A machine that others use, too, stands still now and then. The suite tries the same examples each time; `make soak`
 # tries others, and many.

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from certificates import self_signed
 
 from gateway.cli.main import main
 from gateway.testing.local import LocalGateway
-from gateway.testing.tls import self_signed
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"

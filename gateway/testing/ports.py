@@ -1,9 +1,8 @@
-"""Loopback ports on which nothing answers, in the ways in which an upstream can fail to answer a connect."""
+"""A free loopback port, for a program that must be given its number."""
 
 import contextlib
 import random
 import socket
-from collections.abc import Iterator
 from typing import Final
 
 #: Below the ports that Linux gives to sockets that ask for none: a client elsewhere never takes one of them meanwhile.
@@ -18,26 +17,3 @@ def free_port(host: str = "127.0.0.1") -> int:
         port = chosen.choice(_PORTS)
         with contextlib.suppress(OSError), socket.create_server((host, port), family=family):
             return port
-
-
-@contextlib.contextmanager
-def refusing_port() -> Iterator[int]:
-    """Yield a port that refuses connections and that no other process can take meanwhile: bound, not listening."""
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        yield bound.getsockname()[1]
-
-
-@contextlib.contextmanager
-def silent_port() -> Iterator[int]:
-    """Yield a port on which a connect hangs (Linux): its accept queue is full, so further SYNs are dropped."""
-    with contextlib.ExitStack() as sockets:
-        listener = sockets.enter_context(socket.socket())
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(0)
-        # A backlog of 0 holds one connection; the second one makes sure, and stays in SYN_SENT.
-        for _ in range(2):
-            filler = sockets.enter_context(socket.socket())
-            filler.setblocking(False)
-            filler.connect_ex(listener.getsockname())
-        yield listener.getsockname()[1]

@@ -17,6 +17,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from api.office import Ledger, Wall
 from running import until
+from unanswered_ports import refusing_port
 
 from gateway.approvals.approvals import approval_view
 from gateway.approvals.webhooks import DUTY, DUTY_S, PATIENCE, WAITING, RetryPolicy, Webhooks, webhooks_of
@@ -27,7 +28,6 @@ from gateway.contracts.journal import Approval, Change
 from gateway.contracts.store import Json
 from gateway.runs.event_feed import EventFeed
 from gateway.telemetry.counters import ContextCounters
-from gateway.testing.ports import refusing_port
 from tests.plugins.stores.records import approval, event, new, parked, run, step, write
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

@@ -5,11 +5,12 @@ import asyncio
 import pytest
 from functional.through import client_of, get, through
 from running import until
+from unanswered_ports import silent_port
 
 from gateway.cli.healthcheck import check
 from gateway.config import Address
 from gateway.testing.peer import Peer
-from gateway.testing.ports import free_port, silent_port
+from gateway.testing.ports import free_port
 
 
 async def checked(where: str | Address, *, timeout_s: float = 2.0) -> int:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from running import config, key
+from unanswered_ports import refusing_port
 
 from gateway import __version__
 from gateway.cli.main import main
-from gateway.testing.ports import refusing_port
 
 
 @pytest.fixture(autouse=True)

@@ -7,9 +7,9 @@ from pathlib import Path
 import openai
 import pytest
 from openai.types.chat import ChatCompletionToolParam
+from unanswered_ports import refusing_port
 
 from gateway.demo.embeddings import vector_of
-from gateway.testing.ports import refusing_port
 from tests.clients.conftest import GATEWAY_KEY, running
 from tests.clients.provider import PROVIDER_KEY, Seen
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 from measuring import LoopTime
-
-from gateway.testing.ports import refusing_port
+from unanswered_ports import refusing_port
 
 from .models import Answer, Json, calls, refuses, says
 from .talking import desk, talking

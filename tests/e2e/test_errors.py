@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from functional.through import ask, error_of, post
-
-from gateway.testing.ports import refusing_port
+from unanswered_ports import refusing_port
 
 from .models import Answer, Json, call, calls, native, refuses, says
 from .talking import CHAT, desk, talking

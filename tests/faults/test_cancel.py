@@ -14,10 +14,10 @@ import pytest
 from functional.through import client_of, get, post, through
 from measuring import LoopTime
 from running import Usage, scrape, until, until_sample
+from unanswered_ports import silent_port
 
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import PEER_LEFT, Peer
-from gateway.testing.ports import silent_port
 from gateway.testing.scripts import chunk, event, head
 
 #: The promise, and what comes to it where a paused client must be looked for, every 0.05 s (`make soak` prints it).

@@ -9,10 +9,11 @@ import pytest
 from functional.through import HOSTS, PATIENT, ask, client_of, error_of, get, post, through
 from measuring import LoopTime
 from running import Stopwatch, config, exchange, scrape, until_sample
+from unanswered_ports import refusing_port, silent_port
 
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import PEER_LEFT, Peer, connect
-from gateway.testing.ports import free_port, refusing_port, silent_port
+from gateway.testing.ports import free_port
 from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import answer, chunk, head, ok, serve, sse_answer
 from gateway.testing.upstream import FakeUpstream

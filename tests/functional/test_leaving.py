@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 from measuring import LoopTime
 from running import until
+from unanswered_ports import silent_port
 
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import Peer
-from gateway.testing.ports import silent_port
 from gateway.testing.scripts import answer, chunk, head, serve
 
 from .through import HOSTS, breathe, client_of, get, listener_of, post, post_chunked, through

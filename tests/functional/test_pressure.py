@@ -6,10 +6,10 @@ import random
 
 import pytest
 from running import until, until_still
+from unanswered_ports import silent_port
 
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import Peer
-from gateway.testing.ports import silent_port
 from gateway.testing.scripts import answer, chunk, head, serve
 
 from .through import HOSTS, client_of, get, listener_of, meanwhile, post, post_chunked, through

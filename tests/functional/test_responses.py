@@ -1,10 +1,10 @@
 """What an upstream answers, or fails to: passed on as it is, or told as an error; never mixed with anything else."""
 
 import pytest
+from unanswered_ports import refusing_port, silent_port
 
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import Peer
-from gateway.testing.ports import refusing_port, silent_port
 from gateway.testing.scripts import answer, head, ok, serve
 from gateway.testing.upstream import FakeUpstream
 

@@ -3,11 +3,11 @@
 import asyncio
 
 import pytest
+from certificates import Certificates
 
 from gateway.testing.messages import Request
 from gateway.testing.peer import Peer
 from gateway.testing.scripts import answer, head, serve
-from gateway.testing.tls import Certificates
 from gateway.testing.upstream import Script
 
 from .through import FINE, breathe, client_of, error_of, get, post, says, through

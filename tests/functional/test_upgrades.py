@@ -5,13 +5,13 @@ import hashlib
 import random
 
 import pytest
+from certificates import Certificates
 from measuring import LoopTime
 from running import until_still
 
 from gateway.testing.messages import split_head
 from gateway.testing.peer import Peer
 from gateway.testing.scripts import answer, head, ok, serve
-from gateway.testing.tls import Certificates
 
 from .through import breathe, client_of, error_of, get, listener_of, post, through
 

@@ -4,10 +4,10 @@ import json
 from collections.abc import Mapping
 
 import pytest
+from unanswered_ports import refusing_port
 
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import Peer
-from gateway.testing.ports import refusing_port
 from gateway.testing.scripts import answer, head, serve
 from gateway.testing.upstream import Script
 

@@ -5,12 +5,12 @@ import hashlib
 from pathlib import Path
 
 import pytest
+from certificates import Certificates, self_signed
 from measuring import LoopTime
 
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import Peer
 from gateway.testing.scripts import answer, chunk, head, ok, serve
-from gateway.testing.tls import Certificates, self_signed
 from gateway.testing.upstream import FakeUpstream, Script
 
 from .through import HOSTS, ask, breathe, client_of, error_of, get, post, through

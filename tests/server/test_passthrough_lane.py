@@ -4,6 +4,7 @@ import ssl
 from pathlib import Path
 
 import pytest
+from certificates import Certificates
 
 from gateway.config import ConfigError, Settings
 from gateway.errors import GatewayError
@@ -18,7 +19,6 @@ from gateway.server.passthrough_lane import (
     endpoint,
 )
 from gateway.telemetry.metrics import Metrics
-from gateway.testing.tls import Certificates
 from gateway.upstream.endpoint import Endpoint
 
 

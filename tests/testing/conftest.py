@@ -1,9 +1,8 @@
 """Everything here holds on both event loops."""
 
 import pytest
+from certificates import Certificates, self_signed
 from loops import LOOPS, Factories
-
-from gateway.testing.tls import Certificates, self_signed
 
 
 def pytest_asyncio_loop_factories() -> Factories:

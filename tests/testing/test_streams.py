@@ -5,11 +5,11 @@ import socket
 import ssl
 
 import pytest
+from certificates import Certificates
 
 from gateway.testing.peer import Peer, connect
 from gateway.testing.scripts import ok, serve
 from gateway.testing.streams import require_loopback
-from gateway.testing.tls import Certificates
 from gateway.testing.upstream import FakeUpstream
 
 GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"

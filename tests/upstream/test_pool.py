@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 from functional.through import breathe
+from unanswered_ports import refusing_port, silent_port
 
 from gateway.errors import GatewayError
 from gateway.testing.peer import Peer
-from gateway.testing.ports import refusing_port, silent_port
 from gateway.testing.upstream import FakeUpstream
 from gateway.upstream.connection import UpstreamConnection
 from gateway.upstream.pool import IDLE_LIMIT_S, Pool

@@ -11,10 +11,10 @@ import pytest
 from api.bureau import Counter, bureau
 from api.harbour import Harbour, moored
 from api.office import Desktop, opened
+from unanswered_ports import refusing_port
 
 from gateway.cli.main import main
 from gateway.plugins.stores.sqlite import SqliteStore
-from gateway.testing.ports import refusing_port
 from tests.plugins.stores.records import approval, audit_line, new, parked, run, step
 
 HASH = "a" * 64

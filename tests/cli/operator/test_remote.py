@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
+from unanswered_ports import refusing_port
 
 from gateway.cli.operator.remote import Remote, RemoteError, connection_to, post
 from gateway.config import Address
-from gateway.testing.ports import refusing_port
 
 
 @contextmanager

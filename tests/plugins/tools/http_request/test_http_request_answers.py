@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from certificates import Certificates
 from pytest_aiohttp import AiohttpServer
 
 from gateway.contracts.tools import ToolResult
 from gateway.plugins.tools.http_request import Config, HttpRequest
-from gateway.testing.tls import Certificates
 from tests.plugins.tools.site import Site, ask, asking, raw
 
 # Redirects.

@@ -90,7 +90,7 @@ def _openssl(folder: Path, arguments: list[str]) -> None:
     program = shutil.which("openssl")
     if program is None:
         raise FileNotFoundError("no program 'openssl' on PATH: install it to make test certificates")
-    done = subprocess.run(  # noqa: S603 - a fixed program with arguments of this file, no shell
+    done = subprocess.run(
         [program, *arguments], cwd=folder, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
     )
     if done.returncode:

@@ -6,9 +6,9 @@ import stat
 from pathlib import Path
 
 import pytest
+from certificates import Certificates, self_signed
 
 from gateway.testing.peer import connect
-from gateway.testing.tls import Certificates, self_signed
 from gateway.testing.upstream import FakeUpstream
 
 
