@@ -69,9 +69,19 @@ class Receiver:
         return [headers["webhook-id"] for headers, _ in self.heard]
 
 
+class Listened(Ledger):
+    """A store that counts how often somebody asks where its events end, to listen from there."""
+
+    listeners = 0
+
+    async def last_event(self) -> int:
+        self.listeners += 1
+        return await super().last_event()
+
+
 @dataclass
 class World:
-    store: Ledger
+    store: Listened
     feed: EventFeed
     receiver: Receiver
     url: str
@@ -106,7 +116,7 @@ class World:
 @asynccontextmanager
 async def receiving(*statuses: int, held: bool = False) -> AsyncIterator[World]:
     """A store without anything in it, and a webhook."""
-    store = Ledger(":memory:")
+    store = Listened(":memory:")
     await store.open()
     feed, receiver = EventFeed(store), Receiver(list(statuses) or [204])
     if not held:
@@ -354,7 +364,10 @@ async def test_without_webhooks_nobody_listens() -> None:
     async with receiving() as world:
         webhooks = Webhooks(world.store, world.feed, (), None, world.clock, world.counters, owner="w1")
         await webhooks.start()
+        assert world.store.listeners == 0
         await webhooks.close()
+        await world.start()
+        await until(lambda: world.store.listeners > 0)
 
 
 def test_a_secret_that_cannot_sign_is_told_with_its_place() -> None:

@@ -47,7 +47,9 @@ async def test_the_page_of_one_worker() -> None:
 async def test_a_worker_alone_needs_no_socket() -> None:
     """Start and close do nothing."""
     exposition = Exposition(Metrics())
+    open_files = sorted(Path("/proc/self/fd").iterdir())
     await exposition.start()
+    assert sorted(Path("/proc/self/fd").iterdir()) == open_files
     await exposition.close()
     await exposition.close()
 

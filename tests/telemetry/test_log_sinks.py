@@ -98,6 +98,7 @@ def test_closing_twice_is_fine(log: Log) -> None:
     log.sink.close()
     log.sink.close(0.01)
     log.sink.put(FACTS)
+    assert log.lines() == []
 
 
 @BOTH
