@@ -7,7 +7,7 @@ from gateway.testing.check_assessor import check_assessor
 from gateway.testing.check_stage import check_stage
 from gateway.testing.check_tool import check_tool
 from gateway.testing.clock import ManualClock
-from gateway.testing.contract import ContractError, check_config
+from gateway.testing.contract import ContractError
 from gateway.testing.host import FakeHost
 from gateway.testing.model import ScriptedModel, answer_of, make_exchange
 from gateway.testing.peer import PEER_LEFT, Peer, Request, Response, connect, dechunk, differences, split_head
@@ -30,7 +30,6 @@ __all__ = [
     "answer",
     "answer_of",
     "check_assessor",
-    "check_config",
     "check_stage",
     "check_tool",
     "chunk",

@@ -10,9 +10,10 @@ from typing import Any, Final
 
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Pause, Reply, Stage
 from gateway.contracts.plugin import Plugin
-from gateway.testing.contract import PATIENCE_S, Subject, run, subject
+from gateway.testing.contract import Subject, run, subject
 from gateway.testing.host import FakeHost
 from gateway.testing.model import make_exchange
+from gateway.testing.peer import PATIENCE_S
 
 _CHUNKS: Final[tuple[Chunk, ...]] = (
     "Hel",

@@ -12,9 +12,10 @@ from typing import Any, Final
 from gateway.contracts.plugin import Plugin
 from gateway.contracts.risk import RISK_LEVEL
 from gateway.contracts.tools import ToolCall, ToolResult, ToolSource, ToolSpec
-from gateway.testing.contract import PATIENCE_S, ContractError, Subject, run, subject
+from gateway.testing.contract import ContractError, Subject, run, subject
 from gateway.testing.host import FakeHost
 from gateway.testing.model import make_exchange
+from gateway.testing.peer import PATIENCE_S
 from gateway.tools.catalog import CatalogError, Configured, load_catalog
 from gateway.tools.schema import Schemas
 

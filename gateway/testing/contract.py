@@ -9,18 +9,17 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from gateway.contracts.plugin import Host, Plugin
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-Kind = Literal["stages", "tools", "assessors", "stores"]
+    from gateway.registry.find import Kind
+
 T = TypeVar("T")
 
-#: Longest wait for something that a plugin must do at once: a machine under load is slow, a plugin that hangs is not.
-PATIENCE_S: Final = 30.0
 _UNKNOWN: Final = "no_such_key"
 
 
@@ -32,7 +31,7 @@ class ContractError(AssertionError):
 class Subject:
     """A plugin under check, with the configuration that its test gives it."""
 
-    kind: Kind
+    kind: "Kind"
     name: str
     plugin: Plugin[Any, Any]
     config: Any
@@ -55,7 +54,7 @@ class Subject:
 
 
 def subject(
-    kind: Kind, plugin: str | Plugin[Any, Any], config: Mapping[str, object] | None, folder: Path | None
+    kind: "Kind", plugin: str | Plugin[Any, Any], config: Mapping[str, object] | None, folder: Path | None
 ) -> Subject:
     """Find a plugin as the gateway does, check its `Config`, and read the test's configuration with it."""
     # A test that checks no plugin goes without the reading of configuration.
@@ -74,7 +73,7 @@ def subject(
     return Subject(kind, name, found, made)
 
 
-def check_config(kind: Kind, name: str, plugin: Plugin[Any, Any]) -> None:
+def check_config(kind: "Kind", name: str, plugin: Plugin[Any, Any]) -> None:
     """Check a `Config`: it forbids unknown keys, is frozen, and has a default and a description for each field.
 
     Raises ContractError.

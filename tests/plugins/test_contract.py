@@ -14,7 +14,8 @@ from gateway.contracts.plugin import Plugin
 from gateway.contracts.store import Json
 from gateway.contracts.tools import Service, ToolSpec
 from gateway.registry.find import Kind, find_plugin, plugin_names
-from gateway.testing import FakeHost, check_assessor, check_config, check_stage, check_tool, make_exchange
+from gateway.testing import FakeHost, check_assessor, check_stage, check_tool, make_exchange
+from gateway.testing.contract import check_config
 
 ROOT = Path(__file__).parents[2]
 KINDS: Sequence[Kind] = ("stages", "tools", "assessors", "stores")

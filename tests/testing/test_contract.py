@@ -9,8 +9,8 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from gateway.contracts.plugin import Plugin
-from gateway.testing import ContractError, check_config, check_stage
-from gateway.testing.contract import subject
+from gateway.testing import ContractError, check_stage
+from gateway.testing.contract import check_config, subject
 
 from .rule_keepers import PassOn
 
