@@ -3,23 +3,17 @@
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 
 from gateway.contracts.calls import DOUBTS
 from gateway.contracts.risk import Verdict, level_beside
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolSpec
+from gateway.plugins import plugin_names, plugin_of_ours
 from gateway.strict_json import RepeatedKeyError, StrictJsonError, loads
 from gateway.tools.gate import Gate, Policy, RiskClaim, take_risk_level
 from gateway.tools.schema import with_defaults
 
-#: Whose arguments these are where a line names no tool: each built-in tool by the names only it has.
-_TOOL_OF_ARGUMENT = {
-    "sql": "execute_sql",
-    "command": "execute_command",
-    "operation": "file_operations",
-    "method": "http_request",
-    "url": "http_request",
-}
 _ARGUMENTS = ("raw_arguments", "arguments", "parameters")
 #: Where definitions in the wild keep the schema of their arguments: OpenAI, Anthropic, MCP.
 _SCHEMA_NAMES = ("parameters", "input_schema", "inputSchema")
@@ -127,8 +121,20 @@ def _call(line: Json, definition: Json) -> _Call:
     arguments = given[0] if len(given) == 1 else None  # two of them: nobody knows which one would run
     tool = line.get("tool", definition.get("name"))
     if tool is None and isinstance(arguments, dict):
-        tool = next((tool for name, tool in _TOOL_OF_ARGUMENT.items() if name in arguments), None)
+        tool = next((tool for name, tool in _tools_of_arguments().items() if name in arguments), None)
     return _Call(tool, arguments, level_beside(line))
+
+
+@cache
+def _tools_of_arguments() -> Mapping[str, str]:
+    """Return the built-in tools by the arguments that only they have, as their assessors declare them."""
+    found: dict[str, str] = {}
+    for tool in plugin_names("tools"):
+        assessor = plugin_of_ours("tools", tool).assessor
+        if assessor is not None:
+            plugin = plugin_of_ours("assessors", assessor) if isinstance(assessor, str) else assessor
+            found |= dict.fromkeys(plugin.judges, tool)
+    return found
 
 
 def _definition(line: Json) -> Json:

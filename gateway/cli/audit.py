@@ -6,22 +6,18 @@ The file tells more than the gateway would: what somebody wrote into it past the
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from gateway.cli.formatting import CommandError, audit_line
 from gateway.config import Loaded
 from gateway.contracts.audit_chain import FIRST_HASH, verify
 from gateway.contracts.store import KeptLine, StoreError, StoreFile
-from gateway.registry.find import find_plugin
-from gateway.server.context_tools import SQLITE, database_url
+from gateway.registry.find import PluginProblem
+from gateway.registry.stores import store_address
 
 #: Lines that are in memory at once.
 PAGE = 1000
 #: Before the first line there is, also where somebody wrote one of a negative number.
 START = -(2**63)
-
-#: What SQLite calls a store that has no file.
-_IN_MEMORY = ":memory:"
 
 
 class AuditError(CommandError):
@@ -36,21 +32,23 @@ class Noted:
     hash: str
 
 
-def place_of(loaded: Loaded, *, instead: str = "ask GET /context/audit instead") -> str:
-    """Return the file of the store. Raises AuditError; `instead`: the advice if the store is no file."""
-    url = loaded.settings.store.reveal()
-    place = database_url(url, loaded.folder).removeprefix(SQLITE)
-    if not url.startswith(SQLITE) or place == _IN_MEMORY:
+def store_file(loaded: Loaded, *, instead: str = "ask GET /context/audit instead") -> tuple[str, StoreFile]:
+    """Return the file of the store, and its reader. Raises AuditError; `instead`: the advice if it is no file."""
+    try:
+        address = store_address(loaded.settings, folder=loaded.folder)
+    except PluginProblem as problem:
+        raise AuditError(f"{problem.message}; {instead}") from None
+    if address.file is None:
         raise AuditError(f"the store is not a file that can be read beside the gateway: {instead}")
-    if not Path(place).exists():
-        raise AuditError(f"there is no store {place!r} yet: name the gateway's configuration with -c")
-    return place
+    if not address.file.exists():
+        raise AuditError(f"there is no store {str(address.file)!r} yet: name the gateway's configuration with -c")
+    return str(address.file), address.beside()
 
 
-def verified(place: str, *, noted: Noted | None) -> Iterator[str]:
+def verified(store: StoreFile, *, noted: Noted | None) -> Iterator[str]:
     """Report that the log is whole, and the values to note down. Raises AuditError that names the first broken line."""
     seq, last_hash, hash_noted = 0, FIRST_HASH, None
-    for page in _pages(place, after=START):
+    for page in _pages(store, after=START):
         broken = verify(page, seq=seq, previous_hash=last_hash)
         if broken is not None:
             raise AuditError(_broken(broken, page[broken - seq - 1]))
@@ -59,7 +57,7 @@ def verified(place: str, *, noted: Noted | None) -> Iterator[str]:
         seq, _, last_hash = page[-1]
     if noted is not None and hash_noted != noted.hash:
         raise AuditError(_not_as_noted(noted, found=hash_noted, last=seq))
-    _check_triggers(place)
+    _check_triggers(store)
     yield f"{seq} lines, none of them changed or missing"
     if noted is not None:
         yield f"line {noted.seq} is the one that was noted down"
@@ -68,18 +66,18 @@ def verified(place: str, *, noted: Noted | None) -> Iterator[str]:
         yield f"note it down elsewhere; later: gateway audit verify --expect {last_hash} --at {seq}"
 
 
-def listed(place: str, *, after: int, as_json: bool) -> Iterator[str]:
+def listed(store: StoreFile, *, after: int, as_json: bool) -> Iterator[str]:
     """Return the lines after a number, in order. Raises AuditError."""
-    for page in _pages(place, after=after):
+    for page in _pages(store, after=after):
         for seq, line, line_hash in page:
             view = {"seq": seq, **line, "hash": line_hash}
             yield json.dumps(view) if as_json else audit_line(view)
 
 
-def _check_triggers(place: str) -> None:
+def _check_triggers(store: StoreFile) -> None:
     """Raise AuditError unless the log's table has the triggers that let it only grow, and no others."""
     try:
-        odd = beside(place).audit_guards()
+        odd = store.audit_guards()
     except StoreError as error:
         raise AuditError(str(error)) from None
     if odd:
@@ -102,16 +100,9 @@ def _not_as_noted(noted: Noted, *, found: str | None, last: int) -> str:
     return f"line {noted.seq} of the audit log has the hash {found} now: the log was written anew up to there"
 
 
-def _pages(place: str, *, after: int) -> Iterator[list[KeptLine]]:
+def _pages(store: StoreFile, *, after: int) -> Iterator[list[KeptLine]]:
     """Yield the log in pieces that are not empty. Raises AuditError."""
     try:
-        yield from beside(place).audit_log(after=after, size=PAGE)
+        yield from store.audit_log(after=after, size=PAGE)
     except StoreError as error:
         raise AuditError(str(error)) from None
-
-
-def beside(place: str) -> StoreFile:
-    """Return the file of the store, as its plugin reads it beside gateways."""
-    of_file = find_plugin("stores", "sqlite").beside
-    assert of_file is not None
-    return of_file(place)

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from gateway.cli.audit import beside, place_of
+from gateway.cli.audit import store_file
 from gateway.cli.formatting import CommandError
 from gateway.config import Loaded
 from gateway.contracts.store import StoreError
@@ -21,7 +21,7 @@ def back_up(loaded: Loaded, file: Path) -> Iterator[str]:
 
     Nothing is overwritten: a `file` that is there stays as it is.
     """
-    place = place_of(loaded, instead="back it up with the tools of its database, such as pg_dump")
+    place, store = store_file(loaded, instead="back it up with the tools of its database, such as pg_dump")
     if os.path.lexists(file):
         raise CommandError(f"{str(file)!r} is there already: it stays as it is. Name another file")
     try:
@@ -30,7 +30,7 @@ def back_up(loaded: Loaded, file: Path) -> Iterator[str]:
         raise CommandError(f"{str(file)!r} cannot be written: {error.strerror}") from None
     try:
         os.close(descriptor)
-        beside(place).copy_to(draft, progress=_progress)
+        store.copy_to(draft, progress=_progress)
         _write_through(draft)
         os.link(draft, file)
     except FileExistsError:

@@ -37,10 +37,8 @@ def described(loaded: Loaded, *, warnings: Sequence[str] = ()) -> Iterator[str]:
 
 
 def _tools(settings: Settings) -> Iterator[str]:
-    builtin = {name: getattr(settings.tools, name) for name in type(settings.tools).model_fields}
-    for name, tool in {**builtin, **settings.tools.plugins}.items():
-        if tool is not None:
-            yield f"{name}{' (asks before every call)' if tool.requires_approval else ''}"
+    for name, tool in {**settings.tools.built_in, **settings.tools.plugins}.items():
+        yield f"{name}{' (asks before every call)' if tool.requires_approval else ''}"
 
 
 def _stage(use: StageUse, *, plugins: Path) -> str:

@@ -18,7 +18,7 @@ from gateway.cli.examples import add_examples, subcommands
 from gateway.cli.formatting import CommandError
 from gateway.cli.operator.arguments import OperatorCommands
 from gateway.config import ConfigError, Loaded, load
-from gateway.registry.find import check_plugins
+from gateway.registry.check import check_plugins
 from gateway.server.passthrough_lane import check_files
 from gateway.workflows.folder import load_workflows
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from gateway.cli import templates
-from gateway.registry.find import plugin_names
+from gateway.plugins import plugin_names
 from gateway.registry.folder import file_of
 
 NewKind = Literal["stages", "tools", "assessors"]

@@ -9,16 +9,19 @@ from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import yaml
+from pydantic import Field, create_model
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 from pydantic_core import PydanticUndefined
 
 from gateway.config.schema.context import DEFAULT_CHAINS, DEFAULT_PROMPTS
 from gateway.config.schema.mcp import FOREIGN_MCP_KEYS
-from gateway.config.schema.section import Section, accepts_null, extra_of, is_collection, is_section, strip
+from gateway.config.schema.section import Section, accepts_null, is_collection, is_section, strip
 from gateway.config.schema.settings import Settings
+from gateway.config.schema.tools import Tools, built_in
 from gateway.config.values.secret import Secret
 from gateway.config.values.value import REFERENCE, JsonObject, PathLeaf, Value
+from gateway.plugins import plugin_names
 from gateway.workflows.definition import Parameter, Step, Workflow
 
 DOCUMENT = Path("docs/configuration.md")
@@ -141,7 +144,7 @@ class _EditorSchema(GenerateJsonSchema):
 def render_document() -> str:
     """Return the text of docs/configuration.md."""
     parts = [_INTRODUCTION]
-    for path, section in _sections("", Settings):
+    for path, section in _sections("", documented_settings()):
         heading = f"### `{path}`" if path else "### At the top"
         parts.append("\n".join([heading, "", *_about(section), *_table(section), *_after(path)]) + "\n")
     return "\n".join(parts)
@@ -149,11 +152,12 @@ def render_document() -> str:
 
 def render_schema() -> str:
     """Return the text of gateway.schema.json."""
-    schema = Settings.model_json_schema(schema_generator=_EditorSchema)
+    documented = documented_settings()
+    schema = documented.model_json_schema(schema_generator=_EditorSchema)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "gateway.yaml"
     definitions: dict[str, JsonObject] = {"Settings": schema, **schema["$defs"]}
-    for _, section in _sections("", Settings):
+    for _, section in _sections("", documented):
         _complete(definitions[section.__name__], section)
     for name in sorted(FOREIGN_MCP_KEYS):
         ignored = {"description": "Ignored: a key of another program.", "deprecated": True}
@@ -172,6 +176,19 @@ def main(arguments: Sequence[str]) -> str | None:
     return f"{' and '.join(stale)} out of date: run python -m gateway.cli.reference" if stale else None
 
 
+def documented_settings() -> type[Section]:
+    """Return the settings with a field for each built-in tool, as its plugin declares it."""
+    tools: dict[str, Any] = {}
+    for name in plugin_names("tools"):
+        if (config := built_in(name)) is not None:
+            section = create_model(name.title().replace("_", ""), __base__=config)
+            section.__doc__ = None
+            tools[name] = section | None, Field(default=None, description=f"{config.__doc__}")
+    below = create_model("Tools", __base__=Tools, __doc__=Tools.__doc__, **tools)
+    field = Field(default_factory=below, description=Settings.model_fields["tools"].description)
+    return create_model("Settings", __base__=Settings, __doc__=Settings.__doc__, tools=(below, field))
+
+
 def _sections(path: str, section: type[Section]) -> Iterator[tuple[str, type[Section]]]:
     """Yield a section and those below it, in the order of the file, with their paths for people."""
     yield path, section
@@ -183,9 +200,8 @@ def _sections(path: str, section: type[Section]) -> Iterator[tuple[str, type[Sec
             below, inner = (f"{below}[]" if is_list else f"{below}.<name>"), strip(get_args(inner)[0 if is_list else 1])
         if is_section(inner):
             yield from _sections(below, inner)
-    extra = extra_of(section)
-    if is_section(extra):
-        yield from _sections(f"{path}.<name>", extra)
+    if section.of_other_keys is not None:
+        yield from _sections(f"{path}.<name>", section.of_other_keys)
 
 
 def _fields(section: type[Section]) -> Iterator[tuple[str, FieldInfo]]:
@@ -271,7 +287,7 @@ def _complete(schema: JsonObject, section: type[Section]) -> None:
                 known.pop(name, None)
             choices = list(get_args(strip(field.annotation)))
             known["anyOf"] = [{"enum": choices}, {"type": "string", "pattern": REFERENCE}, *null]
-        if _write_of(field) and not field.is_required():
+        if (_write_of(field) or isinstance(field.default, Secret)) and not field.is_required():
             known["default"] = _plain(field.default, field)
         if is_collection(field.annotation) and not field.is_required() and not accepts_null(field.annotation):
             facts = {name: known.pop(name) for name in ("description", "default") if name in known}

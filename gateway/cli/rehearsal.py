@@ -5,8 +5,6 @@ So `gateway check-config` refuses what the start would refuse, and shows what th
 
 import importlib.util
 import logging
-import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -15,16 +13,16 @@ from typing import Any, NoReturn
 from gateway.clock import SystemClock
 from gateway.config import ConfigError, Loaded, Problem, Settings
 from gateway.config.schema.mcp import McpServer
-from gateway.config.values.secret import Secret
 from gateway.contracts.store import Store
 from gateway.mcp.registration import options_of
 from gateway.mcp.session import MISSING_SDK
 from gateway.mcp.transport.process import Program, missing
+from gateway.registry.find import PluginProblem
+from gateway.registry.stores import scratch_store, store_address
 from gateway.runs.event_feed import EventFeed
 from gateway.runs.leases import Leases
 from gateway.runs.live import LiveRuns
-from gateway.server.context_lane import Assembled, Shared, build_context_lane, make_servers, open_store
-from gateway.server.context_tools import SQLITE, database_url
+from gateway.server.context_lane import Assembled, Shared, build_context_lane, make_servers
 from gateway.server.passthrough_lane import endpoint
 from gateway.telemetry.counters import ContextCounters
 from gateway.telemetry.metrics import Metrics
@@ -70,12 +68,11 @@ class _Heard(logging.Handler):
 async def _assembled(loaded: Loaded, stack: AsyncExitStack) -> Assembled:
     """Build the context lane as a worker has it, on a store in memory. Raises ConfigError."""
     clock, counters, metrics = SystemClock(), ContextCounters(), Metrics()
-    in_memory = loaded.settings.model_copy(update={"store": Secret("sqlite:///:memory:")})
-    store = await open_store(in_memory, folder=loaded.folder)
+    store = scratch_store()
+    await store.open()
     stack.push_async_callback(store.close)
     assembled = await build_context_lane(
         loaded.settings,
-        folder=loaded.folder,
         pools=[Pool(endpoint(upstream), clock=clock.monotonic) for upstream in loaded.settings.upstreams],
         metrics=metrics,
         shared=_shared(store, counters, clock),
@@ -107,22 +104,12 @@ def _nothing() -> Any:
 
 def _store_problems(settings: Settings, folder: Path) -> Iterator[Problem]:
     """Return why the store could not be opened; its file is not made."""
-    url = database_url(settings.store.reveal(), folder)
-    if not url.startswith(SQLITE):
-        yield Problem("configuration", "store", f"this version keeps things in SQLite: write {SQLITE}FILE")
-        return
-    if url == f"{SQLITE}:memory:":
-        return
-    file = Path(url.removeprefix(SQLITE))
     try:
-        if file.exists():
-            os.close(os.open(file, os.O_RDWR))
-        with tempfile.TemporaryFile(dir=file.parent):  # for the files that SQLite puts beside it
-            pass
-    except OSError as error:
-        what = "its folder" if file.exists() or not file.parent.is_dir() else "it"
-        reason = f"{str(file)!r} cannot be opened for writing: {error.strerror}"
-        yield Problem("configuration", "store", f"{reason}: make {what} writable, or name another file")
+        problem = store_address(settings, folder=folder).problem()
+    except PluginProblem as error:
+        problem = error.message
+    if problem is not None:
+        yield Problem("configuration", "store", problem)
 
 
 def _service_problems(settings: Settings) -> Iterator[str]:

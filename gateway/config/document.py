@@ -12,9 +12,10 @@ _ANY = "*"
 class Document:
     """A configuration tree that is never changed in place: aliases of the file share parts of it."""
 
-    def __init__(self, source: YamlSource, *, file: str, folder: Path) -> None:
+    def __init__(self, source: YamlSource, *, file: str, folder: Path, path: Path | None = None) -> None:
         self.tree: object = source.tree
         self.folder = folder
+        self.path = path
         self._file = file
         self._problems: list[tuple[Place, KeyPath, str]] = []
         self._warnings: list[str] = []

@@ -6,8 +6,9 @@ from typing import Final, Literal
 
 from gateway.config.messages import nearest
 from gateway.config.problems import shown
+from gateway.plugins import plugin_names
 
-BUILT_IN: Final = frozenset({"file_operations", "http_request", "execute_sql", "execute_command"})
+BUILT_IN: Final = frozenset(plugin_names("tools"))
 _READ_RESULT: Final = "read_result"
 _MOST_NAMES_SHOWN: Final = 12
 #: Rules may be globs; assessors are found by the whole name.

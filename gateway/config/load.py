@@ -70,7 +70,7 @@ def load(
     except ValidationError as error:
         explain(document, error, root=Settings)
     check(document)
-    check_places(document, file=path)
+    check_places(document)
     for further in checks:
         further(document)
     document.raise_problems()
@@ -97,7 +97,7 @@ def _read(path: Path | None, text: str | None, *, environ: Mapping[str, str], fo
     if path is None or text is None:
         return Document(YamlSource(tree={}), file="configuration", folder=folder)
     source = parse(text, environ=environ)
-    document = Document(source, file=str(path), folder=folder)
+    document = Document(source, file=str(path), folder=folder, path=path)
     if source.complete and source.tree is None:
         document.tree = {}
         document.warn((), EMPTY)

@@ -4,42 +4,27 @@ A path that a model could change is refused. A path that it could only read is w
 """
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any
+
+from pydantic import ValidationError
 
 from gateway.config.document import Document
 from gateway.config.problems import KeyPath, format_path
-from gateway.config.reading.secret_files import COMPANION_SUFFIX, SECRETS_WITH_FILES
-from gateway.config.values.scalars import parse_flag, parse_path
+from gateway.config.reading.secret_files import companions
+from gateway.config.schema.context import Workflows
+from gateway.config.schema.settings import DEFAULT_STORE, Plugins
+from gateway.config.schema.tools import built_in
+from gateway.config.values.scalars import parse_path
 from gateway.config.values.secret import Secret
+from gateway.contracts.plugin import Plugin, Reach
+from gateway.plugins import plugin_names, plugin_of_ours
 
-_SQLITE = "sqlite:///"
-_DEFAULTS = {"roots": "work", "cwd": "work", "url": f"{_SQLITE}./data.db"}
-_DEFAULT_STORE = f"{_SQLITE}./gateway.db"
-#: What runs as it is written there: the folder of each section, where none is named.
-_CODE = {"plugins": "plugins", "workflows": "workflows"}
-_BUILT_IN = frozenset({"file_operations", "execute_command", "execute_sql"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Tool:
-    """A tool with files: the path of its options, and where relative paths in them begin."""
-
-    plugin: str
-    options: KeyPath
-    folder: Path
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Given:
-    """One file or folder that a tool is given, as the configuration names it."""
-
-    path: KeyPath
-    place: Path
-    kind: Literal["folder", "database", "either"]
-    writable: bool
+_STORE = "the store of the gateway"
+#: What runs as it is written there: the sections that name a folder of it.
+_CODE = {"plugins": Plugins, "workflows": Workflows}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,91 +40,92 @@ class _Own:
     code: bool = False
 
 
-def check_places(document: Document, *, file: Path | None) -> None:
-    """Report missing paths, and paths that give a model more than was intended. `file`: the configuration."""
-    own = list(_own(document, file))
-    for tool in _tools(document):
-        for given in _given(document, tool):
-            # A plugin's own `with:` is its own business, as far as it is only missing.
-            if tool.options[-1] == "with" or _is_there(document, given):
-                _check_own(document, given, own)
+def check_places(document: Document) -> None:
+    """Report missing paths, and paths that give a model more than was intended, of tools that come with the gateway."""
+    own = list(_own(document))
+    for options, plugin, folder in _tools(document):
+        _check(document, options, plugin, own, folder=folder)
 
 
-def _tools(document: Document) -> Iterator[_Tool]:
+def check_store(document: Document, store: Path) -> None:
+    """Report tools that come with the gateway and reach the file of a store that does not."""
+    for options, plugin, folder in _tools(document):
+        _check(document, options, plugin, [_Own(_STORE, store)], folder=folder)
+
+
+def check_reach(document: Document, options: KeyPath, plugin: Plugin[Any, Any], *, store: Path | None) -> None:
+    """Report the paths of another tool, with its settings at `options`, that give a model more than was intended.
+
+    `store`: the file of a store that does not come with the gateway.
+    """
+    own = [*_own(document), *([_Own(_STORE, store)] if store is not None else [])]
+    _check(document, options, plugin, own, folder=Path())
+
+
+def _tools(document: Document) -> Iterator[tuple[KeyPath, Plugin[Any, Any], Path]]:
+    """Yield the settings and the plugins of tools that come with the gateway, and where relative paths begin."""
     for path in document.matches("tools", "*"):
-        if not isinstance(document.get(*path), dict):
-            continue
-        if path[-1] in _BUILT_IN:
-            yield _Tool(plugin=str(path[-1]), options=path, folder=document.folder)
-        elif str(use := document.get(*path, "use")) in _BUILT_IN:
-            yield _Tool(plugin=str(use), options=(*path, "with"), folder=Path())
+        use = document.get(*path, "use")
+        if built_in(path[-1]) is not None:
+            yield path, plugin_of_ours("tools", str(path[-1])), document.folder
+        elif isinstance(use, str) and use in plugin_names("tools"):
+            yield (*path, "with"), plugin_of_ours("tools", use), Path()
 
 
-def _given(document: Document, tool: _Tool) -> Iterator[_Given]:
-    match tool.plugin:
-        case "file_operations":
-            roots = (*tool.options, "roots")
-            if document.get(*roots) == []:
-                document.complain(roots, "expected at least one folder")
-            for path, place in _paths(document, roots, tool.folder):
-                yield _Given(path=path, place=place, kind="folder", writable=_flag(document, (*tool.options, "write")))
-        case "execute_command":
-            for path, place in _paths(document, (*tool.options, "cwd"), tool.folder):
-                yield _Given(path=path, place=place, kind="folder", writable=True)
-            for path, place in _paths(document, (*tool.options, "readable"), tool.folder):
-                yield _Given(path=path, place=place, kind="either", writable=False)
-        case "execute_sql":
-            url = (*tool.options, "url")
-            database = sqlite_file(document.get(*url), folder=tool.folder, default=_DEFAULTS["url"])
-            if database is not None:
-                read_only = _flag(document, (*tool.options, "read_only"), default=True)
-                yield _Given(path=url, place=database, kind="database", writable=not read_only)
-            elif _text(document.get(*url)).startswith(_SQLITE):
-                document.complain(url, "expected sqlite:///FILE: a database of a file")
+def _check(
+    document: Document, options: KeyPath, plugin: Plugin[Any, Any], own: Sequence[_Own], *, folder: Path
+) -> None:
+    settings = document.get(*options)
+    if settings is not None and not isinstance(settings, dict):
+        return
+    for path, reach in _reached(document, options, plugin, settings or {}, folder=folder):
+        # A plugin's own `with:` is its own business, as far as it is only missing.
+        if options[-1] == "with" or _is_there(document, path, reach):
+            _check_own(document, path, reach, own)
 
 
-def sqlite_file(url: object, *, folder: Path, default: str) -> Path | None:
-    """Return the file of an SQLite URL in the tree. None: it names no file, or is no SQLite URL."""
-    text = default if url is None else _text(url)
-    if not text.startswith(_SQLITE):
-        return None
-    name = text.removeprefix(_SQLITE)
-    return None if name in ("", ":memory:") or "\0" in name else folder / name
-
-
-def _text(value: object) -> str:
-    """Return a text of the tree, secret or not, or "" for anything else."""
-    return value.reveal() if isinstance(value, Secret) else value if isinstance(value, str) else ""
-
-
-def _paths(document: Document, path: KeyPath, folder: Path) -> Iterator[tuple[KeyPath, Path]]:
-    """Yield the paths at one key, each with its key path. Invalid paths are reported elsewhere and skipped."""
-    value = document.get(*path)
-    value = _DEFAULTS.get(str(path[-1]), []) if value is None else value
-    entries = [((*path, i), entry) for i, entry in enumerate(value)] if isinstance(value, list) else [(path, value)]
-    for where, entry in entries:
+def _reached(
+    document: Document, options: KeyPath, plugin: Plugin[Any, Any], settings: Mapping[str, object], *, folder: Path
+) -> Iterator[tuple[KeyPath, Reach]]:
+    """Yield what a tool is given. Wrong settings are reported elsewhere; here they count as if they were not set."""
+    right = dict(settings)
+    while True:
         try:
-            yield where, parse_path(entry, folder)
-        except ValueError:
-            continue
-
-
-def _flag(document: Document, path: KeyPath, *, default: bool = False) -> bool:
-    """Return a flag. An invalid one is reported elsewhere. Until then the tool counts as one that may write."""
-    value = document.get(*path)
+            config = plugin.config.model_validate(right, context={"folder": folder})
+            break
+        except ValidationError as error:
+            wrong = right.keys() & {details["loc"][0] for details in error.errors() if details["loc"]}
+            if not wrong:
+                return
+            right = {key: value for key, value in right.items() if key not in wrong}
     try:
-        return default if value is None else parse_flag(value)
-    except ValueError:
-        return not default
+        reaches = plugin.reaches(config)
+    except Exception as error:  # a plugin's code may raise anything
+        document.complain(options, f"its plugin does not report what it reaches: {type(error).__name__}: {error}")
+        return
+    for reach in reaches:
+        if reach.key[0] in right or reach.key[0] not in settings:
+            path = (*options, *reach.key)
+            while len(path) > len(options) + 1 and document.get(*path) is None:
+                path = path[:-1]  # a default: it stands nowhere
+            yield path, reach
 
 
-def _is_there(document: Document, given: _Given) -> bool:
+def store_file(url: object, *, folder: Path) -> Path | None:
+    """Return the file of a store's URL in the tree. None: it names no file, or no store of ours has such URLs."""
+    text = url.reveal() if isinstance(url, Secret) else url
+    scheme = text.partition(":")[0] if isinstance(text, str) else ""
+    address = plugin_of_ours("stores", scheme).address if scheme in plugin_names("stores") else None
+    return None if address is None else address(str(text), folder).file
+
+
+def _is_there(document: Document, path: KeyPath, given: Reach) -> bool:
     place, quoted = str(given.place), shlex.quote(str(given.place))
     try:
         exists = given.place.exists()
         fits = given.kind == "either" or (given.place.is_dir() if given.kind == "folder" else given.place.is_file())
     except OSError as error:
-        document.complain(given.path, f"cannot look at {place!r}: {error.strerror}")
+        document.complain(path, f"cannot look at {place!r}: {error.strerror}")
         return False
     if exists and fits:
         return True
@@ -154,39 +140,46 @@ def _is_there(document: Document, given: _Given) -> bool:
             message = f"no such file: {place!r}: create it (an empty file will do: touch {quoted}), or name another"
         case _:
             message = f"no such file or folder: {place!r}: create it, or remove it here"
-    document.complain(given.path, message)
+    document.complain(path, message)
     return False
 
 
-def _own(document: Document, file: Path | None) -> Iterator[_Own]:
-    if file is not None:
-        yield _Own("the configuration", file)
-    if (store := sqlite_file(document.get("store"), folder=document.folder, default=_DEFAULT_STORE)) is not None:
-        yield _Own("the store of the gateway", store)
-    for pattern in SECRETS_WITH_FILES:
-        for path in document.matches(*pattern[:-1], f"{pattern[-1]}{COMPANION_SUFFIX}"):
-            for where, place in _paths(document, path, document.folder):
-                yield _Own(f"the file of {format_path(where)}", place)
-    for section, default in _CODE.items():
-        for _, place in _paths(document, (section, "folder"), document.folder):
+def _own(document: Document) -> Iterator[_Own]:
+    if document.path is not None:
+        yield _Own("the configuration", document.path)
+    url = document.get("store")
+    if (store := store_file(DEFAULT_STORE if url is None else url, folder=document.folder)) is not None:
+        yield _Own(_STORE, store)
+    for path in companions(document):
+        for place in _path(document, path):
+            yield _Own(f"the file of {format_path(path)}", place)
+    for section, declared in _CODE.items():
+        for place in _path(document, (section, "folder"), default=declared.model_fields["folder"].default):
             yield _Own(f"the {section}", place, secret=False, code=True)
-        if document.get(section, "folder") is None:
-            yield _Own(f"the {section}", document.folder / default, secret=False, code=True)
 
 
-def _check_own(document: Document, given: _Given, own: list[_Own]) -> None:
+def _path(document: Document, path: KeyPath, default: object = None) -> Iterator[Path]:
+    """Yield the path at one key. An invalid one is reported elsewhere."""
+    value = document.get(*path)
+    try:
+        yield parse_path(default if value is None else value, document.folder)
+    except ValueError:
+        return
+
+
+def _check_own(document: Document, path: KeyPath, given: Reach, own: Sequence[_Own]) -> None:
     reached = [one for one in own if (given.writable or one.secret) and _reaches(given, one)]
     if not reached:
         return
     names = " and ".join(f"{one.name} ({str(one.place)!r})" for one in reached)
     verb, way_out = ("is", "another database") if given.kind == "database" else ("reaches", "a folder of its own")
     if given.writable:
-        document.complain(given.path, f"{verb} {names}, which a model could then change: give the tool {way_out}")
+        document.complain(path, f"{verb} {names}, which a model could then change: give the tool {way_out}")
     else:
-        document.warn(given.path, f"{verb} {names}, which a model can then read: give the tool {way_out}")
+        document.warn(path, f"{verb} {names}, which a model can then read: give the tool {way_out}")
 
 
-def _reaches(given: _Given, own: _Own) -> bool:
+def _reaches(given: Reach, own: _Own) -> bool:
     """Return whether a tool reaches a file of the gateway: one is the other, or contains it. Links are followed."""
     try:
         place, owned = given.place.resolve(), own.place.resolve()

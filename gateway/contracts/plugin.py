@@ -4,12 +4,14 @@ A plugin is a file or a folder that exports `PLUGIN = Plugin(Config, build)`: `p
 a chain, `plugins/tools/NAME.py` a tool, `plugins/assessors/NAME.py` an assessor, `plugins/stores/NAME.py` a store.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Generic, Literal, Protocol, TypeVar, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from pathlib import Path
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from gateway.contracts.exchange import Exchange, Stage
-from gateway.contracts.store import Store, StoreFile
+from gateway.contracts.risk import RiskAssessor
+from gateway.contracts.store import Store, StoreAddress
 from gateway.contracts.tools import Service, ToolSpec
 
 
@@ -108,13 +110,64 @@ ConfigT = TypeVar("ConfigT")
 BuiltT = TypeVar("BuiltT", covariant=True)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """A file or folder that a tool is given. `key`: the setting that names it, such as `("roots", 0)`.
+
+    `gateway check-config` compares it with the configuration, the store, secrets and plugins.
+    """
+
+    key: tuple[str | int, ...]
+    place: Path
+    kind: Literal["folder", "database", "either"]
+    writable: bool
+
+
+#: How a stage calls tools or lets a model call them: as JSON in its text, or by the API's own `tools`.
+ToolFormat: TypeAlias = Literal["json", "native"]
+
+
+def _nothing(_config: object) -> Mapping[str, object]:
+    return {}
+
+
+def _nowhere(_config: object) -> Sequence[Reach]:
+    return ()
+
+
+def _no_format(_config: object) -> ToolFormat | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Plugin(Generic[ConfigT, BuiltT]):
-    """The export PLUGIN of a plugin file: the pydantic model of its `with:`, and the function that builds it."""
+    """The export PLUGIN of a plugin: the pydantic model of its `with:`, the function that builds it, declarations.
+
+    The gateway knows no plugin by its name. Each function takes the plugin's settings.
+    """
 
     config: type[ConfigT]
     build: Callable[[ConfigT, Host], BuiltT]
-    beside: Callable[[str], StoreFile] | None = None  # of a store in a file: reads that while gateways write it
+    _: KW_ONLY
+
+    #: Of a tool: the assessor that judges its calls, unless `risk.assessors` names another: its name, or itself.
+    assessor: "str | Plugin[Any, RiskAssessor] | None" = None
+    #: Of a tool: the settings of that assessor.
+    assessor_options: Callable[[ConfigT], Mapping[str, object]] = _nothing
+    #: Of a tool: further settings of that assessor where the tool examines the calls that the assessor lets run.
+    examined_options: Callable[[ConfigT], Mapping[str, object]] = _nothing
+    #: Of a tool: the files and folders that it is given.
+    reaches: Callable[[ConfigT], Sequence[Reach]] = _nowhere
+    #: Of a tool: settings with which it can be built on every machine, to list its tools.
+    anywhere: Mapping[str, object] = field(default_factory=dict)
+    #: Of an assessor: arguments that only the calls which it judges have.
+    judges: Sequence[str] = ()
+    #: Of a stage: whether it lets the model call tools; a stored run goes on from there.
+    runs_tools: bool = False
+    #: Of a stage: how the tools that it runs, or offers in the prompt, are called; None: it offers none.
+    tool_format: Callable[[ConfigT], ToolFormat | None] = _no_format
+    #: Of a store, whose name is the scheme of its URLs: what a URL means, relative to the folder of the configuration.
+    address: Callable[[str, Path], StoreAddress] | None = None
 
 
 @dataclass(frozen=True, slots=True)

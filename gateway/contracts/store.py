@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
 from gateway.contracts.journal import Journal
@@ -268,6 +269,33 @@ class StoreFile(Protocol):
 
     def copy_to(self, draft: str, *, progress: Callable[[int, int], None]) -> None:
         """Copy one moment to an empty file, and read the copy; `progress` gets the remaining and the total amount."""
+        ...
+
+
+class StoreAddress(Protocol):
+    """The URL of a store, which is not opened by any of this."""
+
+    @property
+    def url(self) -> str:
+        """Return the URL with an absolute path, where it names a file."""
+        ...
+
+    @property
+    def shown(self) -> str:
+        """Return the URL without secrets, for people."""
+        ...
+
+    @property
+    def file(self) -> Path | None:
+        """Return the file of the store; None: it has none that can be read beside gateways."""
+        ...
+
+    def problem(self) -> str | None:
+        """Return why the store could not be opened for writing, and the way out; None: nothing is known."""
+        ...
+
+    def beside(self) -> StoreFile:
+        """Return the reader of the file. Raises StoreError if there is none."""
         ...
 
 

@@ -44,6 +44,7 @@ from gateway.contracts.plugin import (
     LoopLimits,
     Plugin,
     Prompts,
+    Reach,
     Runs,
     Tools,
 )
@@ -129,6 +130,7 @@ __all__ = [
     "Pause",
     "Plugin",
     "Prompts",
+    "Reach",
     "Recalled",
     "Reply",
     "Resume",

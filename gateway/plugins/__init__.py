@@ -1,7 +1,28 @@
 """The plugins that come with the gateway: the folder `plugins/` of a checkout, which a wheel carries in here."""
 
+import importlib
+import pkgutil
+from functools import cache
 from pathlib import Path
+from typing import Any, Literal
+
+from gateway.contracts.plugin import Plugin
+
+Kind = Literal["stages", "tools", "assessors", "stores"]
 
 _HERE = Path(__file__).parent
 if not (_HERE / "stages").is_dir():  # a checkout; in a wheel they stand right here
     __path__ = [str(_HERE.parents[1] / "plugins")]
+
+
+@cache
+def plugin_names(kind: Kind) -> tuple[str, ...]:
+    """Return the names of our plugins in `plugins/KIND/`, sorted. None of them is imported."""
+    return tuple(sorted(module.name for path in __path__ for module in pkgutil.iter_modules([f"{path}/{kind}"])))
+
+
+def plugin_of_ours(kind: Kind, name: str) -> Plugin[Any, Any]:
+    """Import and return one of our plugins."""
+    plugin = importlib.import_module(f"{__name__}.{kind}.{name}").PLUGIN
+    assert isinstance(plugin, Plugin), name
+    return plugin

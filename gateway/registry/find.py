@@ -7,39 +7,36 @@ the configuration uses are imported.
 import importlib
 import importlib.util
 import os
-import pkgutil
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, TypeGuard
+from typing import Any, Final, TypeAlias
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from gateway.config.document import Document
 from gateway.config.messages import nearest
 from gateway.config.problems import KeyPath, shown
 from gateway.config.schema.section import strip
-from gateway.config.schema.settings import Plugins
-from gateway.config.schema.tools import Tools
 from gateway.config.trusted_file import UnsafePluginError
-from gateway.config.values.scalars import parse_name, parse_path
-from gateway.config.values.secret import Hidden
 from gateway.contracts.plugin import Plugin
+from gateway.plugins import Kind, plugin_names
 from gateway.registry import old_names
 from gateway.registry.folder import file_of, load, names_in
 
 #: The package that holds our plugins.
-PACKAGE = "gateway.plugins"
-Kind = Literal["stages", "tools", "assessors", "stores"]
+PACKAGE: Final = "gateway.plugins"
+#: The groups of entry points of installed plugins: `twolane.tools` and its like.
+ENTRY_POINTS: Final = "twolane"
 
-#: What operators can have of their own.
-OWN_KINDS: tuple[Kind, ...] = ("stages", "tools", "assessors")
 #: Plugins of ours that stand in a room of the gateway: the service of an MCP server.
 _ELSEWHERE: dict[tuple[str, str], str] = {("tools", "mcp"): "gateway.mcp.service"}
-FOLDER = ("plugins", "folder")
+
+#: The settings of a plugin: its `with:`, or its own model where the configuration has read that.
+PluginSettings: TypeAlias = Mapping[str, object] | BaseModel
 
 old_names.install()
 
@@ -56,17 +53,7 @@ class PluginProblem(Exception):  # noqa: N818  (a problem of the operator's file
 
 
 @dataclass(frozen=True, slots=True)
-class _Use:
-    """One use of a plugin in the configuration; `is_key`: by the name of an entry instead of a `use:`."""
-
-    kind: Kind
-    name: str
-    entry: KeyPath
-    is_key: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Finding:
+class Finding:
     """One fault of a `with:` that its plugin does not accept; `path` is within it."""
 
     path: KeyPath
@@ -77,9 +64,10 @@ class _Finding:
 def find_plugin(kind: Kind, name: str, *, folder: Path | None = None) -> Plugin[Any, Any]:
     """Return the plugin: one of ours, one of the operator's `folder`, or an installed module. Raises PluginProblem."""
     own = _own_file(kind, name, folder)
-    if own is not None and name in _taken(kind):
-        raise PluginProblem(("use",), _clash(own, _file_of_ours(kind, name)))
-    where = str(own) if own is not None else name if "." in name else _module_of_ours(kind, name)
+    if own is not None and name in taken(kind):
+        raise PluginProblem(("use",), clash(own, file_of_ours(kind, name)))
+    installed = None if own is not None or name in taken(kind) else _installed(kind, name)
+    where = str(own) if own is not None else installed or (name if "." in name else _module_of_ours(kind, name))
     try:
         module = _module(kind, name, own, folder) if own is not None else importlib.import_module(where)
     except UnsafePluginError as error:
@@ -98,13 +86,12 @@ def find_plugin(kind: Kind, name: str, *, folder: Path | None = None) -> Plugin[
     return plugin
 
 
-def plugin_names(kind: Kind) -> list[str]:
-    """Return the names of our plugins in `plugins/KIND/`, sorted."""
-    package = importlib.import_module(f"{PACKAGE}.{kind}")
-    return sorted(module.name for module in pkgutil.iter_modules(package.__path__))
+def _installed(kind: Kind, name: str) -> str | None:
+    """Return the module that an installed distribution declares for this plugin (entry points); None: none does."""
+    return next((point.module for point in entry_points(group=f"{ENTRY_POINTS}.{kind}", name=name)), None)
 
 
-def _taken(kind: Kind) -> set[str]:
+def taken(kind: Kind) -> set[str]:
     """Return the names that no plugin of the operator's may have."""
     return {*plugin_names(kind), *(name for k, name in _ELSEWHERE if k == kind)}
 
@@ -113,7 +100,7 @@ def _module_of_ours(kind: Kind, name: str) -> str:
     return _ELSEWHERE.get((kind, name), f"{PACKAGE}.{kind}.{name}")
 
 
-def _file_of_ours(kind: Kind, name: str) -> Path:
+def file_of_ours(kind: Kind, name: str) -> Path:
     spec = importlib.util.find_spec(_module_of_ours(kind, name))
     assert spec is not None and spec.origin is not None
     return Path(spec.origin)
@@ -124,7 +111,7 @@ def _home() -> Path:
     return Path(next(iter(importlib.import_module(PACKAGE).__path__)))
 
 
-def _is_own(folder: Path) -> bool:
+def is_own(folder: Path) -> bool:
     """Return whether it is a folder of the operator's: in a checkout it may be ours."""
     try:
         return not folder.samefile(_home())
@@ -134,7 +121,7 @@ def _is_own(folder: Path) -> bool:
 
 def _own_file(kind: Kind, name: str, folder: Path | None) -> Path | None:
     """Return the operator's file of this name, of any file type; None: there is none."""
-    if folder is None or "." in name or not _is_own(folder):
+    if folder is None or "." in name or not is_own(folder):
         return None
     file = file_of(folder, kind, name)
     return file if os.path.lexists(file) else None
@@ -147,16 +134,16 @@ def _module(kind: Kind, name: str, file: Path, folder: Path | None) -> ModuleTyp
 
 
 def _missing(kind: Kind, name: str, folder: Path | None) -> str:
-    expected, known = f"an installed module {name!r}", plugin_names(kind)
+    expected, known = f"an installed module {name!r}", [*plugin_names(kind)]
     if "." not in name:
         expected = f"plugins/{kind}/{name}.py"
-        if folder is not None and _is_own(folder):
+        if folder is not None and is_own(folder):
             expected = str(file_of(folder, kind, name))
             known += names_in(folder, kind)
     return f"no plugin {name!r} of kind {kind!r}: expected {expected}{nearest(name, known)}"
 
 
-def _clash(own: Path, ours: Path) -> str:
+def clash(own: Path, ours: Path) -> str:
     return f"{str(own)!r} has the name of the gateway's own {str(ours)!r}: rename yours"
 
 
@@ -179,117 +166,50 @@ def _named(name: str, own: Path | None, error: BaseException) -> str:
     return f"{name!r} ({file}{f':{line}' if line else ''})"
 
 
-def build_plugin(
-    kind: Kind, name: str, settings: Mapping[str, object], host: Any, *, folder: Path | None = None
-) -> Any:
+def build_plugin(kind: Kind, name: str, settings: PluginSettings, host: Any, *, folder: Path | None = None) -> Any:
     """Return the plugin, built for `host` (contracts.Host; None for a store, which needs none).
 
     Raises PluginProblem with the first problem of a configuration that the plugin does not accept.
     """
-    plugin = find_plugin(kind, name, folder=folder)
-    try:
-        config = plugin.config.model_validate(dict(settings))
-    except ValidationError as error:
-        first = _problems(error, plugin.config, settings)[0]
-        raise PluginProblem(("with", *first.path), f"plugin {name!r}: {first.message}") from None
+    return build_with(find_plugin(kind, name, folder=folder), name, settings, host)
+
+
+def build_with(plugin: Plugin[Any, Any], name: str, settings: PluginSettings, host: Any) -> Any:
+    """Return the plugin, built. Raises PluginProblem as `build_plugin` does."""
+    config = configured(plugin, name, settings)
     try:
         return plugin.build(config, host)
     except (ValueError, OSError) as error:
         raise PluginProblem(("with",), f"plugin {name!r}: {error}") from None
 
 
-def check_plugins(document: Document) -> None:
-    """Report every missing plugin and every `with:` that its plugin does not accept, each at its place."""
-    folder = _folder(document)
-    clashing = set(_check_clashes(document, folder)) if folder is not None else set()
-    for use in _uses(document):
-        if (use.kind, use.name) in clashing:
-            continue
-        try:
-            plugin = find_plugin(use.kind, use.name, folder=folder)
-        except PluginProblem as problem:
-            path = use.entry if use.is_key else (*use.entry, "use")
-            hidden = isinstance(use.name, Hidden)
-            message = f"no such plugin of kind {use.kind!r}" if hidden else problem.message
-            document.complain(path, message, key=use.is_key)
-            continue
-        settings = document.get(*use.entry, "with")
-        if settings is None or isinstance(settings, Mapping):
-            _check_settings(document, (*use.entry, "with"), plugin, settings or {})
-
-
-def _folder(document: Document) -> Path | None:
-    """Return the configured folder of the operator's plugins; None: it is no path, which is reported already."""
-    value = document.get(*FOLDER)
+def configured(plugin: Plugin[Any, Any], name: str, settings: PluginSettings) -> Any:
+    """Return the settings of a plugin as its own model. Raises PluginProblem with the first problem."""
+    if isinstance(settings, BaseModel):
+        return settings
     try:
-        folder = parse_path(Plugins.model_fields["folder"].default if value is None else value, document.folder)
-        if value is not None and not folder.is_dir():
-            document.complain(FOLDER, f"no such folder: {str(folder)!r}: create it, or remove this key")
-    except (ValueError, OSError):
-        return None
-    return folder
-
-
-def _check_clashes(document: Document, folder: Path) -> Iterator[tuple[Kind, str]]:
-    """Report and yield the names that the operator's plugins share with ours, used or not: they conflict."""
-    for kind in OWN_KINDS:
-        for name in sorted(set(names_in(folder, kind)) & _taken(kind)) if _is_own(folder) else ():
-            document.complain(FOLDER, _clash(file_of(folder, kind, name), _file_of_ours(kind, name)))
-            yield kind, name
-
-
-def _uses(document: Document) -> Iterator[_Use]:
-    """Yield the uses of plugins. Invalid names are left out: they are reported already."""
-    for path in document.matches("chains", "*", "*"):
-        if _is_name(name := document.get(*path, "use")):
-            yield _Use("stages", name, path)
-    for path in document.matches("tools", "*"):
-        if path[-1] in Tools.model_fields:
-            continue
-        name = document.get(*path, "use")
-        if _is_name(name):
-            yield _Use("tools", name, path)
-        elif name is None and _is_name(path[-1]):
-            yield _Use("tools", path[-1], path, is_key=True)
-    for path in document.matches("risk", "assessors", "*"):
-        if _is_name(name := document.get(*path, "use")):
-            yield _Use("assessors", name, path)
-
-
-def _is_name(value: object) -> TypeGuard[str]:
-    try:
-        parse_name(value)
-    except ValueError:
-        return False
-    return True
-
-
-def _check_settings(
-    document: Document, path: KeyPath, plugin: Plugin[Any, Any], settings: Mapping[str, object]
-) -> None:
-    try:
-        plugin.config.model_validate(dict(settings))
+        return plugin.config.model_validate(dict(settings))
     except ValidationError as error:
-        for problem in _problems(error, plugin.config, settings):
-            document.complain((*path, *problem.path), problem.message, key=problem.is_key)
+        first = problems_in(error, plugin.config, settings)[0]
+        raise PluginProblem(("with", *first.path), f"plugin {name!r}: {first.message}") from None
 
 
-def _problems(error: ValidationError, config: type[BaseModel], settings: Mapping[str, object]) -> list[_Finding]:
+def problems_in(error: ValidationError, config: type[BaseModel], settings: Mapping[str, object]) -> list[Finding]:
     """Return pydantic's findings, in the terms of a configuration file; never with a value, which could be a secret."""
     return [_finding(details, config, settings) for details in error.errors(include_url=False)]
 
 
-def _finding(details: ErrorDetails, config: type[BaseModel], settings: Mapping[str, object]) -> _Finding:
+def _finding(details: ErrorDetails, config: type[BaseModel], settings: Mapping[str, object]) -> Finding:
     path = _path_within(settings, details["loc"])
     match details["type"]:
         case "extra_forbidden":
-            return _Finding(path, _unknown_key(path, config), is_key=True)
+            return Finding(path, _unknown_key(path, config), is_key=True)
         case "missing":
-            return _Finding((*path, *details["loc"][len(path) :][:1]), "this key is required")
+            return Finding((*path, *details["loc"][len(path) :][:1]), "this key is required")
         case "value_error":
-            return _Finding(path, str(details["ctx"]["error"]))
+            return Finding(path, str(details["ctx"]["error"]))
         case _:
-            return _Finding(path, details["msg"][:1].lower() + details["msg"][1:])
+            return Finding(path, details["msg"][:1].lower() + details["msg"][1:])
 
 
 def _path_within(node: object, loc: Sequence[str | int]) -> KeyPath:

@@ -304,7 +304,7 @@ class Gateway:
     async def _assemble(self, loaded: Loaded, router: Router) -> Assembled:
         assert self._shared is not None
         assembled = await build_context_lane(
-            loaded.settings, folder=loaded.folder, pools=router.pools, metrics=self._metrics, shared=self._shared
+            loaded.settings, pools=router.pools, metrics=self._metrics, shared=self._shared
         )
         warning = asyncio.get_running_loop().create_task(warn_of_obstacles(assembled))
         self._tasks.append(warning)

@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Final
 
 from gateway import __version__
 from gateway.config import Loaded, Settings
+from gateway.registry.find import PluginProblem
+from gateway.registry.stores import store_address
 
-_SQLITE: Final = "sqlite:///"
 #: By `risk.trust_llm`: whose word on the risk of a call counts.
 TRUST: Final[Mapping[str, str]] = {
     "always": "A call that the model itself calls low in risk runs without asking. "
@@ -41,6 +43,8 @@ def tool_names(settings: Settings) -> list[str]:
 
 
 def store_name(settings: Settings) -> str:
-    """Return the store's address. A path is shown; other URLs are masked because they may hold a password."""
-    url = settings.store.reveal()
-    return url if url.startswith(_SQLITE) else f"{url.partition('://')[0]}://***"
+    """Return the store's address, as its plugin shows it: other URLs are masked because they may hold a password."""
+    try:
+        return store_address(settings, folder=Path()).shown
+    except PluginProblem:
+        return f"{settings.store.reveal().partition('://')[0]}://***"

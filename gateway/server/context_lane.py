@@ -29,11 +29,12 @@ from gateway.contracts.store import Store, StoreError
 from gateway.errors import contained
 from gateway.mcp.servers import McpServers
 from gateway.registry.find import PluginProblem, build_plugin
+from gateway.registry.stores import build_store
 from gateway.runs.asking import RequestKey
 from gateway.runs.event_feed import EventFeed
 from gateway.runs.leases import Leases
 from gateway.runs.live import JOINABLE_S, LiveRuns, mismatch
-from gateway.server.context_tools import SQLITE, built, database_url, gate_of, load_tools
+from gateway.server.context_tools import built, gate_of, load_tools
 from gateway.telemetry.metrics import Metrics
 from gateway.tools.catalog import Catalog
 from gateway.tools.in_use import Equipment, InUse
@@ -91,12 +92,10 @@ class Assembled:
 
 async def open_store(settings: Settings, *, folder: Path) -> Store:
     """Open and return the configured store. Raises ConfigError: a damaged store must not look empty."""
-    url = settings.store.reveal()
-    if not url.startswith(SQLITE):
-        raise ConfigError(
-            (Problem("configuration", "store", f"this version keeps things in SQLite: write {SQLITE}FILE"),)
-        )
-    store: Store = build_plugin("stores", "sqlite", {"url": database_url(url, folder)}, None)
+    try:
+        store = build_store(settings, folder=folder)
+    except PluginProblem as problem:
+        raise ConfigError((Problem("configuration", "store", problem.message),)) from None
     try:
         await store.open()
     except StoreError as error:
@@ -120,15 +119,15 @@ def make_servers(store: Store, *, worker: str, counters: Counters, clock: Clock)
 
 
 async def build_context_lane(
-    settings: Settings, *, folder: Path, pools: Sequence[Pool], metrics: Metrics, shared: Shared
+    settings: Settings, *, pools: Sequence[Pool], metrics: Metrics, shared: Shared
 ) -> Assembled:
     """Build the lane and its services. Raises ConfigError with every problem that was found."""
     problems: list[Problem] = []
     store, counters, clock = shared.store, shared.counters, shared.clock
     prompts = BasePrompts(_prompt_texts(settings, problems), store, clock=clock)
     host = PluginHost(prompts, store, counters, clock, Catalog(()), NoRuns())
-    catalog = await load_tools(settings, folder, host, shared.results, problems, services=shared.mcp_servers.services)
-    gate = gate_of(settings, host, problems, at_hand=True)
+    catalog = await load_tools(settings, host, shared.results, problems, services=shared.mcp_servers.services)
+    gate = gate_of(settings, host, problems, at_hand=True, names=catalog.by_key())
     host.tools = catalog
     judge, runner = Judge(catalog, gate), Runner(shared.results, counters=counters, clock=clock)
     parts = _parts(settings, shared)

@@ -3,19 +3,21 @@
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import orjson
 
 from gateway.config import Problem, Settings
 from gateway.config.judged import idle_rule, no_such_tool
+from gateway.config.schema.tools import PluginTool, Tool
 from gateway.contracts.managed import ManagedService
-from gateway.contracts.plugin import Host
+from gateway.contracts.plugin import Host, Plugin
 from gateway.contracts.risk import RiskAssessor
 from gateway.contracts.tools import ToolSource
-from gateway.http.hosts import allowed_host
-from gateway.registry.find import Kind, PluginProblem, build_plugin
+from gateway.plugins import Kind, plugin_names
+from gateway.registry.find import PluginProblem, PluginSettings, build_plugin, build_with, configured, find_plugin
 from gateway.tools.added_assessor import AddedAssessor
 from gateway.tools.catalog import Catalog, CatalogError, Configured, Services, load_catalog
 from gateway.tools.gate import Gate, Policy
@@ -23,25 +25,9 @@ from gateway.tools.results import READ_RESULT, ReadsOnly, Results
 
 log = logging.getLogger("gateway")
 
-SQLITE: Final = "sqlite:///"
-POSTGRES: Final = ("postgresql://", "postgres://")
-#: The assessors of the built-in tools.
-ASSESSORS = {"execute_sql": "sql", "execute_command": "command", "file_operations": "file", "http_request": "http"}
-#: Where the tools of ours stand in the configuration.
-BUILT_IN = frozenset(f"tools.{name}" for name in ASSESSORS)
-
-
-def database_url(url: str, folder: Path) -> str:
-    """Return the database URL. A relative SQLite file is placed beneath `folder`."""
-    file = url.removeprefix(SQLITE)
-    if file == url or file == ":memory:" or Path(file).is_absolute():
-        return url
-    return SQLITE + str(folder / file)
-
 
 async def load_tools(
     settings: Settings,
-    folder: Path,
     host: Host,
     results: Results,
     problems: list[Problem],
@@ -53,13 +39,14 @@ async def load_tools(
     `services` are those of MCP servers.
     """
     sources: dict[str, Configured[ToolSource]] = {}
-    wanted = _tools(settings, folder)
-    for name, (plugin, options, requires_approval, untrusted) in wanted.items():
+    wanted = settings.tools.all
+    for name, tool in wanted.items():
+        plugin, options = _use_of(name, tool)
         source = built("tools", plugin, options, host, f"tools.{name}", problems, folder=settings.plugins.folder)
         if isinstance(source, ManagedService):  # nobody here would start it
             problems.append(Problem("configuration", f"tools.{name}", "this is a service: name it under 'mcp.servers'"))
         elif source is not None:
-            sources[name] = Configured(source, requires_approval, untrusted)
+            sources[name] = Configured(source, tool.requires_approval, tool.untrusted)
     reading: dict[str, Configured[ToolSource]] = {f"{READ_RESULT} (built in)": Configured(results)}
     try:
         if not sources:
@@ -78,72 +65,117 @@ async def load_tools(
         return Catalog(())
 
 
-def _tools(settings: Settings, folder: Path) -> dict[str, tuple[str, Mapping[str, object], bool, bool]]:
-    """Return for each tool name its plugin, the plugin's options, `requires_approval` and `untrusted`."""
-    found: dict[str, tuple[str, Mapping[str, object], bool, bool]] = {}
-    for name, tool in settings.tools.built_in.items():
-        options = tool.options()
-        if tool is settings.tools.execute_sql:
-            options["url"] = database_url(str(options["url"]), folder)
-        found[name] = name, options, tool.requires_approval, tool.untrusted
-    for name, plugin in settings.tools.plugins.items():
-        found[name] = plugin.use or name, plugin.with_, plugin.requires_approval, plugin.untrusted
-    return found
+def _use_of(key: str, tool: Tool) -> tuple[str, PluginSettings]:
+    """Return the plugin of a tool, and its settings."""
+    return (tool.use or key, tool.with_) if isinstance(tool, PluginTool) else (key, tool)
 
 
-def gate_of(settings: Settings, host: Host, problems: list[Problem], *, at_hand: bool = False) -> Gate:
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """The assessor of a tool: its name, or itself; its settings; its place in the configuration."""
+
+    assessor: str | Plugin[Any, RiskAssessor]
+    options: Mapping[str, object]
+    place: str
+
+    def facts(self) -> tuple[str, Mapping[str, object]]:
+        return (self.assessor if isinstance(self.assessor, str) else self.place), self.options
+
+
+def gate_of(
+    settings: Settings,
+    host: Host,
+    problems: list[Problem],
+    *,
+    at_hand: bool = False,
+    names: Mapping[str, Sequence[str]] | None = None,
+) -> Gate:
     """Build the gate. Append the errors of assessors that cannot be built to `problems`.
 
     `at_hand`: the tools exist, and examine the calls that the gate lets run. Then only enabled tools get assessors.
-    The command assessor's list of known programs alone costs 60 ms of each start.
+    The command assessor's list of known programs alone costs 60 ms of each start. `names`: the tools by their keys.
     """
-    risk, used = settings.risk, {name: tool.options() for name, tool in settings.tools.by_plugin.items()}
-    uses: dict[str, tuple[str, dict[str, object]]] = {
-        tool: (name, {"profile": risk.profile}) for tool, name in ASSESSORS.items() if not at_hand or tool in used
+    risk, folder = settings.risk, settings.plugins.folder
+    declared = _declared(settings, names or {}, problems, at_hand=at_hand)
+    uses = declared | {
+        tool: _Judged(use.use, use.with_, f"risk.assessors.{tool}") for tool, use in risk.assessors.items()
     }
-    if (http := used.get("http_request")) is not None:
-        uses["http_request"][1].update(private_networks=http.get("private_networks") is True, hosts=_hosts(http))
-    if at_hand and (sql := used.get("execute_sql")) is not None:
-        dialect = "postgresql" if str(sql.get("url")).startswith(POSTGRES) else "sqlite"
-        uses["execute_sql"][1].update(dialect=dialect)
-    added = {tool: uses[tool] for tool, use in risk.assessors.items() if use.adds and tool in uses}
-    problems += _adding_to_none(settings)
-    uses |= {tool: (use.use, dict(use.with_)) for tool, use in risk.assessors.items()}
+    added = {tool: declared[tool] for tool, use in risk.assessors.items() if use.adds and tool in declared}
+    problems += _adding_to_none(settings, declared)
     assessors: dict[str, RiskAssessor] = {READ_RESULT: ReadsOnly()}
-    folder = settings.plugins.folder
-    for tool, (name, options) in uses.items():
-        place = f"risk.assessors.{tool}"
-        assessors[tool] = built("assessors", name, options, host, place, problems, folder=folder)
-    for tool, (name, options) in added.items():
-        built_in = built("assessors", name, options, host, f"risk.assessors.{tool}", problems, folder=folder)
-        assessors[tool] = AddedAssessor(built_in, assessors[tool])
+    for tool, judged in uses.items():
+        assessors[tool] = _assessor(judged, host, problems, folder=folder)
+    for tool, judged in added.items():
+        assessors[tool] = AddedAssessor(_assessor(judged, host, problems, folder=folder), assessors[tool])
     return Gate(
         Policy(trust_llm=risk.trust_llm, default=risk.default),
         assessors,
         rules=risk.rules,
         configured={
-            tool: orjson.dumps((*use, *added.get(tool, ())), option=orjson.OPT_SORT_KEYS).decode()
+            tool: orjson.dumps(
+                (*use.facts(), *(added[tool].facts() if tool in added else ())), option=orjson.OPT_SORT_KEYS
+            ).decode()
             for tool, use in uses.items()
         },
     )
 
 
-def _adding_to_none(settings: Settings) -> Iterator[Problem]:
+def _declared(
+    settings: Settings, names: Mapping[str, Sequence[str]], problems: list[Problem], *, at_hand: bool
+) -> dict[str, _Judged]:
+    """Return the assessors that the plugins of tools declare, by the names of the tools.
+
+    Append what goes wrong in a plugin's own code to `problems`: without its settings an assessor may judge too freely.
+    """
+    found: dict[str, _Judged] = {}
+    tools: dict[str, tuple[str, PluginSettings]] = {}
+    if not at_hand:
+        tools = {name: (name, {}) for name in plugin_names("tools")}
+    tools |= {key: _use_of(key, tool) for key, tool in settings.tools.all.items()}
+    for key, (name, options) in tools.items():
+        with suppress(PluginProblem):  # reported where the tool is built
+            plugin = find_plugin("tools", name, folder=settings.plugins.folder)
+            if plugin.assessor is None:
+                continue
+            config = configured(plugin, name, options)
+            try:
+                chosen = {**plugin.assessor_options(config), **(plugin.examined_options(config) if at_hand else {})}
+            except Exception as error:  # a plugin's code may raise anything
+                text = f"the settings of its assessor cannot be read: {type(error).__name__}: {error}"
+                problems.append(Problem("configuration", f"tools.{key}", text))
+                continue
+            if _has_profile(plugin.assessor, folder=settings.plugins.folder):
+                chosen["profile"] = settings.risk.profile
+            found |= dict.fromkeys(names.get(key, [name]), _Judged(plugin.assessor, chosen, f"tools.{key}"))
+    return found
+
+
+def _has_profile(assessor: str | Plugin[Any, Any], *, folder: Path) -> bool:
+    """Return whether `risk.profile` is a setting of the assessor. One that is missing is reported where it is built."""
+    with suppress(PluginProblem):
+        plugin = find_plugin("assessors", assessor, folder=folder) if isinstance(assessor, str) else assessor
+        return "profile" in plugin.config.model_fields
+    return False
+
+
+def _assessor(judged: _Judged, host: Host, problems: list[Problem], *, folder: Path) -> Any:
+    """Build an assessor. If that fails, add to `problems` and return None."""
+    if isinstance(judged.assessor, str):
+        return built("assessors", judged.assessor, judged.options, host, judged.place, problems, folder=folder)
+    try:
+        return build_with(judged.assessor, judged.place, judged.options, host)
+    except PluginProblem as problem:
+        problems.append(Problem("configuration", judged.place, f"its assessor cannot be built: {problem.message}"))
+        return None
+
+
+def _adding_to_none(settings: Settings, declared: Mapping[str, _Judged]) -> Iterator[Problem]:
     """Yield a problem for each assessor that adds to a built-in assessor which does not exist."""
     for tool, use in settings.risk.assessors.items():
-        if use.adds and tool not in ASSESSORS:
-            text = (
-                f"{tool!r} has no built-in assessor: leave `adds` out; those that have one are {', '.join(ASSESSORS)}"
-            )
+        if use.adds and tool not in declared and tool not in plugin_names("tools"):
+            known = ", ".join(dict.fromkeys([*plugin_names("tools"), *declared]))
+            text = f"{tool!r} has no built-in assessor: leave `adds` out; those that have one are {known}"
             yield Problem("configuration", f"risk.assessors.{tool}.adds", text)
-
-
-def _hosts(options: Mapping[str, object]) -> list[str]:
-    """Return the hosts that the tool may request, without ports; [] if the option is no list or has a bad host."""
-    hosts = options.get("hosts")
-    with suppress(ValueError):
-        return [allowed_host(str(host))[0] for host in hosts] if isinstance(hosts, list) else []
-    return []
 
 
 def _warn_of_idle(settings: Settings, names: Sequence[str]) -> None:
@@ -167,7 +199,7 @@ def _nameless(settings: Settings, names: Sequence[str]) -> Iterator[Problem]:
 def built(
     kind: Kind,
     name: str,
-    options: Mapping[str, object],
+    options: PluginSettings,
     host: Host,
     place: str,
     problems: list[Problem],
@@ -182,7 +214,7 @@ def built(
         return build_plugin(kind, name, options, host, folder=folder)
     except PluginProblem as problem:
         # A tool of ours has no `use:` and `with:` of its own.
-        below = problem.path[1:] if place in BUILT_IN else problem.path
+        below = problem.path[1:] if isinstance(options, Tool) else problem.path
         path = ".".join([place, *map(str, below)])
         problems.append(Problem("configuration", path, problem.message))
         return None

@@ -31,12 +31,16 @@ class CatalogError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class CatalogEntry:
-    """One tool and the source of its calls; `changed`: its definition is not the one that was accepted."""
+    """One tool and the source of its calls; `changed`: its definition is not the one that was accepted.
+
+    `key`: the name of the source in the configuration.
+    """
 
     spec: ToolSpec
     source: ToolSource
     model_name: str
     changed: bool = False
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +157,13 @@ class Catalog:
             found += [f"{facts.name}.{tool}" for tool in facts.tools] if facts.running else [f"{facts.name}.*"]
         return found
 
+    def by_key(self) -> Mapping[str, Sequence[str]]:
+        """Return the inside names of the tools of each source, by its name in the configuration."""
+        found: dict[str, list[str]] = {}
+        for entry in self._entries.values():
+            found.setdefault(entry.key, []).append(entry.spec.name)
+        return found
+
     def nearest(self, name: str, exchange: Exchange) -> list[str]:
         """Return up to 3 names that the model may have meant, those of running services included.
 
@@ -266,7 +277,7 @@ async def _entries(sources: Mapping[str, Configured[ToolSource]], taken: set[str
                     "leave one of them out"
                 )
             taken.add(towards_model)
-            entries.append(CatalogEntry(configured.spec(spec), configured.source, towards_model))
+            entries.append(CatalogEntry(configured.spec(spec), configured.source, towards_model, key=name))
     return entries
 
 

@@ -101,4 +101,4 @@ def build(config: Config, host: Host) -> FileAssessor:
     return FileAssessor(config.profile)
 
 
-PLUGIN = Plugin(Config, build)
+PLUGIN = Plugin(Config, build, judges=("operation",))

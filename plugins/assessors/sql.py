@@ -75,4 +75,4 @@ def build(config: Config, host: Host) -> SqlAssessor:  # noqa: ARG001 - what eve
     return SqlAssessor(config)
 
 
-PLUGIN = Plugin(Config, build)
+PLUGIN = Plugin(Config, build, judges=("sql",))

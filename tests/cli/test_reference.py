@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.reference import DOCUMENT, SCHEMA, main, render_document, render_schema
-from gateway.config.schema.section import Section, extra_of, is_section, strip
-from gateway.config.schema.settings import Settings
+from gateway.cli.reference import DOCUMENT, SCHEMA, documented_settings, main, render_document, render_schema
+from gateway.config.schema.section import Section, is_section, strip
 
+Settings = documented_settings()
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -36,7 +36,7 @@ def _sections() -> set[type[Section]]:
         inner = strip(waiting.pop())
         if is_section(inner) and inner not in found:
             found.add(inner)
-            waiting += [field.annotation for field in inner.model_fields.values()] + [extra_of(inner)]
+            waiting += [field.annotation for field in inner.model_fields.values()] + [inner.of_other_keys]
         else:
             waiting += [part for part in getattr(inner, "__args__", ()) if part is not Ellipsis]
     return found

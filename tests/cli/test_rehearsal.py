@@ -9,7 +9,7 @@ import pytest
 
 from gateway.cli.rehearsal import rehearse
 from gateway.config import ConfigError, Loaded, load
-from gateway.registry.find import check_plugins
+from gateway.registry.check import check_plugins
 from gateway.server.app import Gateway
 from gateway.telemetry.logs import LogSink
 from gateway.telemetry.metrics import Metrics
@@ -20,7 +20,6 @@ REFUSED: Mapping[str, tuple[str, str]] = {
     "store beneath a file": ("store: sqlite:///./gateway.yaml/gateway.db", "store"),
     "store that is a folder": ("store: sqlite:///./work", "store"),
     "store that cannot be written": ("store: sqlite:////proc/gateway.db", "store"),
-    "store of another kind": ("store: postgresql://me@db/gateway", "store"),
     "base prompt that is no text": ("prompts: {mine: {file: ./mine.md}}", "prompts.mine.file"),
     "two tools of one name": ("tools: {http_request: {}, web: {use: http_request}}", ""),
     "plugin that is a service": ("tools: {time: {use: mcp, with: {command: uvx}}}", "tools.time"),

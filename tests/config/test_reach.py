@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from config.folder import Folder
 
-from gateway.config.reach import sqlite_file
+from gateway.config.reach import store_file
 from gateway.config.values.secret import Secret
 
 
@@ -172,7 +172,6 @@ def test_circles_of_links_lead_nowhere(site: Folder) -> None:
 @pytest.mark.parametrize(
     ("url", "file"),
     [
-        (None, "/here/d.db"),
         ("sqlite:///x.db", "/here/x.db"),
         (Secret("sqlite:////var/x.db"), "/var/x.db"),
         ("sqlite:///:memory:", None),
@@ -181,7 +180,6 @@ def test_circles_of_links_lead_nowhere(site: Folder) -> None:
         (5, None),
     ],
 )
-def test_the_file_of_a_database(url: object, file: str | None) -> None:
+def test_the_file_of_a_store(url: object, file: str | None) -> None:
     """Beside the configuration, unless it is an absolute path; a server has none."""
-    found = sqlite_file(url, folder=Path("/here"), default="sqlite:///d.db")
-    assert found == (Path(file) if file else None)
+    assert store_file(url, folder=Path("/here")) == (Path(file) if file else None)

@@ -13,7 +13,8 @@ from test_architecture import FOR_PLUGINS, part, runtime_imports, tree
 from gateway.contracts.plugin import Plugin
 from gateway.contracts.store import Json
 from gateway.contracts.tools import Service, ToolSpec
-from gateway.registry.find import Kind, find_plugin, plugin_names
+from gateway.plugins import Kind, plugin_names
+from gateway.registry.find import find_plugin
 from gateway.testing import FakeHost, check_assessor, check_stage, check_tool, make_exchange
 from gateway.testing.contract import check_config
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gateway.config import ConfigError, Loaded, load
-from gateway.registry.find import check_plugins
+from gateway.registry.check import check_plugins
 
 FILE = Path("gateway.yaml")
 

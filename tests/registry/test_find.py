@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from gateway.contracts.plugin import Plugin
-from gateway.registry.find import PluginProblem, build_plugin, find_plugin, plugin_names
+from gateway.plugins import plugin_names
+from gateway.registry.find import PluginProblem, build_plugin, find_plugin
 
 ROOT = Path(__file__).parent.parent.parent
 GOOD = """
@@ -50,7 +51,7 @@ def problem(name: str, **settings: object) -> PluginProblem:
 @pytest.mark.parametrize("kind", ["stages", "tools", "assessors", "stores"])
 def test_every_plugin_of_ours_is_found_by_the_name_of_its_file(kind: str) -> None:
     """And takes an empty `with:`, but for a store, whose URL has no default."""
-    names = plugin_names(kind)  # type: ignore[arg-type]
+    names = list(plugin_names(kind))  # type: ignore[arg-type]
     assert names == sorted(path.stem for path in Path(f"plugins/{kind}").glob("[!_]*"))
     for name in names:
         plugin = find_plugin(kind, name)  # type: ignore[arg-type]

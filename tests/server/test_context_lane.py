@@ -45,7 +45,6 @@ async def assembled(folder: Path, store: SqliteStore | None = None, **content: o
     store = store or SqliteStore(":memory:")
     return await build_context_lane(
         settings,
-        folder=folder,
         pools=pools,
         metrics=Metrics(),
         shared=Shared(

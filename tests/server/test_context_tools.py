@@ -7,27 +7,11 @@ from tools.toolbox import Toolbox
 
 from gateway.config import Problem, Settings
 from gateway.contracts.store import Json
-from gateway.server.context_tools import database_url, gate_of, load_tools
+from gateway.server.context_tools import gate_of, load_tools
 from gateway.tools.gate import RiskClaim
 from gateway.tools.results import Results
 
 from .test_context_lane import toolbox
-
-
-@pytest.mark.parametrize(
-    ("url", "found"),
-    [
-        ("sqlite:///gateway.db", "sqlite:////srv/gw/gateway.db"),
-        ("sqlite:///data/x.db", "sqlite:////srv/gw/data/x.db"),
-        ("sqlite:////var/x.db", "sqlite:////var/x.db"),
-        ("sqlite:///:memory:", "sqlite:///:memory:"),
-        ("postgresql://u:p@h/db", "postgresql://u:p@h/db"),
-    ],
-)
-def test_a_database_file_is_beside_the_configuration(url: str, found: str) -> None:
-    """Unless it is an absolute path, or no file."""
-    assert database_url(url, Path("/srv/gw")) == found
-
 
 URL, OTHER, PRIVATE = "https://a.example/", "https://b.example/", "http://10.0.0.1/"
 _WORK = {"cwd": ".", "sandbox": "none"}
@@ -58,7 +42,7 @@ async def test_an_assessor_follows_the_tool_that_is_used(
     tools = {"mine": {"use": use, "with": options}}
     settings = Settings.model_validate({"tools": tools, "risk": {"profile": "hardened"}}, context={"folder": tmp_path})
     found: list[Problem] = []
-    catalog = await load_tools(settings, tmp_path, None, Results(), found)  # type: ignore[arg-type]  # no host
+    catalog = await load_tools(settings, None, Results(), found)  # type: ignore[arg-type]  # no host
     gate = gate_of(settings, None, found, at_hand=True)  # type: ignore[arg-type]  # as above
     (spec,) = [spec for source in catalog.sources for spec in await source.list_tools() if spec.name == use]
     judged = [gate.judge(spec, RiskClaim(arguments), tainted=False) for arguments in (harmless, harmful)]
@@ -73,7 +57,7 @@ async def test_rules_for_no_tool_are_told_of_where_plugins_know_the_names(tmp_pa
     for tools, told in (({"mine": toolbox("look")}, ["risk.rules.lok"]), ({}, [])):
         settings = Settings.model_validate({"tools": tools, "risk": rules}, context={"folder": tmp_path})
         found: list[Problem] = []
-        catalog = await load_tools(settings, tmp_path, None, Results(), found)  # type: ignore[arg-type]  # no host
+        catalog = await load_tools(settings, None, Results(), found)  # type: ignore[arg-type]  # no host
         assert [problem.path for problem in found] == told
         assert [name for name in catalog.names() if name == "look"] == list(tools and ["look"])
     assert len(Toolbox.built) >= 1

@@ -321,17 +321,17 @@ class OperatorCommands:
     # The audit log.
 
     def _verify(self, args: argparse.Namespace) -> Iterator[str]:
-        from gateway.cli.audit import Noted, place_of, verified
+        from gateway.cli.audit import Noted, store_file, verified
 
         if (args.expect is None) != (args.at is None):
             args.wrong_usage("--expect and --at go together: the hash of a line, and its number")
         noted = None if args.expect is None else Noted(args.at, args.expect)
-        return verified(place_of(self._load(args)), noted=noted)
+        return verified(store_file(self._load(args))[1], noted=noted)
 
     def _list_audit(self, args: argparse.Namespace) -> Iterator[str]:
-        from gateway.cli.audit import listed, place_of
+        from gateway.cli.audit import listed, store_file
 
-        return listed(place_of(self._load(args)), after=args.after, as_json=args.json)
+        return listed(store_file(self._load(args))[1], after=args.after, as_json=args.json)
 
 
 def _group(commands: Commands, name: str, text: str) -> Commands:

@@ -1,8 +1,11 @@
 """`api_key_file` beside `api_key` and its like: the secret is read from a file when the configuration is."""
 
+from collections.abc import Iterator
+
 from gateway.config.document import Document
 from gateway.config.problems import KeyPath
 from gateway.config.reading.yaml_reader import BROKEN, read_text
+from gateway.config.schema.tools import built_in
 from gateway.config.values.scalars import parse_path
 from gateway.config.values.secret import Secret
 
@@ -11,7 +14,6 @@ SECRETS_WITH_FILES = (
     ("upstreams", "*", "api_key"),
     ("approvals", "notify", "*", "webhook"),
     ("approvals", "notify", "*", "secret"),
-    ("tools", "execute_sql", "url"),
     ("mcp", "servers", "*", "url"),
     ("mcp", "servers", "*", "oauth", "client_secret"),
 )
@@ -21,14 +23,22 @@ _MAX_SECRET_BYTES = 64 * 1024
 
 def read_companions(document: Document) -> None:
     """Put the content of each `*_file` where the secret itself would stand."""
-    for pattern in SECRETS_WITH_FILES:
-        for path in list(document.matches(*pattern[:-1], f"{pattern[-1]}{COMPANION_SUFFIX}")):
-            _read_companion(document, path)
+    for path in list(companions(document)):
+        _read_companion(document, path)
     for path in list(document.matches("mcp", "servers", "*", "headers", "*")):
         # No header ends like this, so the name is free for the file.
         if str(path[-1]).endswith(COMPANION_SUFFIX):
             _read_companion(document, path)
             document.drop(path)
+
+
+def companions(document: Document) -> Iterator[KeyPath]:
+    """Yield the path of each `*_file` that is given."""
+    for pattern in SECRETS_WITH_FILES:
+        yield from document.matches(*pattern[:-1], f"{pattern[-1]}{COMPANION_SUFFIX}")
+    for path in document.matches("tools", "*", "*"):
+        if str(path[-1]).endswith(COMPANION_SUFFIX) and companion_of(path) is not None:
+            yield path
 
 
 def companion_of(path: KeyPath) -> KeyPath | None:
@@ -39,9 +49,16 @@ def companion_of(path: KeyPath) -> KeyPath | None:
         len(pattern) == len(secret) and all(part in ("*", key) for part, key in zip(pattern, secret, strict=True))
         for pattern in SECRETS_WITH_FILES
     )
-    if not fits:
+    if not fits and not _is_of_a_tool(secret):
         return None
     return secret if name.endswith(COMPANION_SUFFIX) else (*path[:-1], f"{name}{COMPANION_SUFFIX}")
+
+
+def _is_of_a_tool(path: KeyPath) -> bool:
+    """Return whether the plugin of a built-in tool declares this setting, and a file beside it."""
+    if len(path) != 3 or path[0] != "tools" or (section := built_in(path[1])) is None:
+        return False
+    return {str(path[2]), f"{path[2]}{COMPANION_SUFFIX}"} <= section.model_fields.keys()
 
 
 def _read_companion(document: Document, path: KeyPath) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, TypeGuard, Union, get_args, get_origin
+from typing import Annotated, ClassVar, TypeGuard, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, model_validator
 from pydantic_core import CoreSchema, core_schema
@@ -19,6 +19,14 @@ class Section(BaseModel):
 
     # defer_build: one schema is built when the root is first used, instead of one per class at import.
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
+    #: The type below the keys that users name themselves, in a section that has both kinds.
+    of_other_keys: ClassVar["type[Section] | None"] = None
+
+    @classmethod
+    def below(cls, key: str | int) -> "type[Section] | None":
+        """Return the type below a key that is no field of the section; None: it has none."""
+        del key
+        return cls.of_other_keys
 
     @model_validator(mode="before")
     @classmethod
@@ -94,7 +102,7 @@ def child_of(annotation: object, segment: str | int) -> object | None:
         for name, field in inner.model_fields.items():
             if segment == (field.alias or name):
                 return field.annotation
-        return extra_of(inner)
+        return inner.below(segment)
     if get_origin(inner) is Mapping:
         value: object = get_args(inner)[1]
         return value
@@ -102,14 +110,6 @@ def child_of(annotation: object, segment: str | int) -> object | None:
         item: object = get_args(inner)[0]
         return item
     return None
-
-
-def extra_of(section: type[Section]) -> object | None:
-    """Return the type below the keys that users name themselves, in a section that has both kinds."""
-    if section.model_config.get("extra") != "allow":
-        return None
-    value: object = get_args(section.__annotations__["__pydantic_extra__"])[1]
-    return value
 
 
 def type_at(root: object, path: KeyPath) -> object | None:

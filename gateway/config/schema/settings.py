@@ -11,11 +11,14 @@ from gateway.config.schema.http import Admin, Key, Limits, Passthrough, Upstream
 from gateway.config.schema.mcp import Mcp
 from gateway.config.schema.section import Section
 from gateway.config.schema.tools import Tools
-from gateway.config.values.addresses import Address, BaseUrl, DatabaseUrl, HostName, ListenAddress, Origin
+from gateway.config.values.addresses import Address, BaseUrl, HostName, ListenAddress, Origin, StoreUrl
 from gateway.config.values.scalars import FilePath, Flag, counted
 from gateway.config.values.secret import Secret
 
 DEFAULT_LISTEN = Address("127.0.0.1", 8080)
+DEFAULT_STORE = Secret("sqlite:///./gateway.db")
+#: A store that lasts as long as its process, for dry runs.
+SCRATCH_STORE = "sqlite:///:memory:"
 
 
 class Metrics(Section):
@@ -96,8 +99,8 @@ class Settings(Section):
     mcp: Mcp = Field(default_factory=Mcp, description="Tools of MCP servers.")
     workflows: Workflows = Field(default_factory=Workflows, description="Workflows that users start.")
     plugins: Plugins = Field(default_factory=Plugins, description="Plugins of your own.")
-    store: DatabaseUrl = Field(
-        default=Secret("sqlite:///./gateway.db"),
+    store: StoreUrl = Field(
+        default=DEFAULT_STORE,
         description="Database for prompts, memories, hidden turns, runs and approvals.",
     )
     store_file: FilePath | None = Field(default=None, description="File that holds `store`.")

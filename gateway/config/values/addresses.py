@@ -18,6 +18,7 @@ _ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?:
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")
 _HEADER_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?\Z")
 _CREDENTIAL = re.compile(r"[\x21-\x7e]+\Z")
+_STORE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}://.")
 HIGHEST_PORT = 65535
 # A credential in one of these would break the framing or the routing of the request.
 _NO_CREDENTIAL_IN = frozenset(
@@ -189,10 +190,11 @@ def parse_secret_url(value: object) -> Secret:
     return secret
 
 
-def parse_database(value: object) -> Secret:
+def parse_store(value: object) -> Secret:
+    """Parse the URL of a store. Its scheme is the name of a plugin."""
     secret = parse_secret(value)
-    if not secret.reveal().startswith(("sqlite:///", "postgresql://")):
-        raise ValueError("expected sqlite:///FILE or postgresql://USER@HOST/DATABASE")
+    if not _STORE.match(secret.reveal()):
+        raise ValueError("expected a URL whose scheme names a store, such as sqlite:///FILE")
     return secret
 
 
@@ -208,4 +210,4 @@ VariableValue = Annotated[Secret, Value(kind="secret", parse=parse_variable, wri
 Credential = Annotated[Secret, Value(kind="secret", parse=parse_credential, write=str)]
 HeaderValue = Annotated[Secret, Value(kind="secret", parse=parse_header_value, write=str)]
 SecretUrl = Annotated[Secret, Value(kind="secret http(s) URL", parse=parse_secret_url, write=str)]
-DatabaseUrl = Annotated[Secret, Value(kind="secret database URL", parse=parse_database, write=str)]
+StoreUrl = Annotated[Secret, Value(kind="secret database URL", parse=parse_store, write=str)]

@@ -46,10 +46,10 @@ class PathLeaf:
     """The annotation of a path type: `parse` also gets the folder in which a relative path begins."""
 
     kind: str
-    parse: Callable[[object, Path], Path]
+    parse: Callable[[object, Path], object]
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        def parse(value: object, info: ValidationInfo) -> Path:
+        def parse(value: object, info: ValidationInfo) -> object:
             return self.parse(value, info.context["folder"] if info.context else Path())
 
         return core_schema.with_info_plain_validator_function(parse, serialization=_written_by(str))

@@ -79,4 +79,4 @@ def build(config: Config, host: Host) -> CommandAssessor:
     return CommandAssessor(config.profile)
 
 
-PLUGIN = Plugin(Config, build)
+PLUGIN = Plugin(Config, build, judges=("command",))

@@ -223,4 +223,4 @@ def build(config: Config, host: Host) -> HttpAssessor:  # noqa: ARG001 - what ev
     return HttpAssessor(config)
 
 
-PLUGIN = Plugin(Config, build)
+PLUGIN = Plugin(Config, build, judges=("method", "url"))

@@ -43,7 +43,7 @@ from gateway.plugin import (
 from . import journal_statements as journal
 from . import journal_transactions as transactions
 from . import statements as kept
-from .beside import SqliteBeside
+from .address import SqliteAddress
 from .check import SqliteCheck
 from .commits import Lasts, LoggedTransactions, PlainTransactions, SqliteTransactions
 from .file import IN_MEMORY, connect, open_file
@@ -376,4 +376,4 @@ def build(config: Config, _host: Host) -> SqliteStore:
     return SqliteStore(config.url.removeprefix(PREFIX))
 
 
-PLUGIN = Plugin(Config, build, SqliteBeside)
+PLUGIN = Plugin(Config, build, address=SqliteAddress)

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import Field
 
-from gateway.plugin import Exchange, Host, Json, Plugin, ToolCall, ToolResult, ToolSpec, positive_seconds
+from gateway.plugin import Exchange, Host, Json, Plugin, Reach, ToolCall, ToolResult, ToolSpec
+from gateway.plugin.settings import Config as Section
+from gateway.plugin.settings import Duration, FilePath, ToolConfig, counted, sized
 from gateway.plugin.shell.git import GIT_FUNCTION
 from gateway.plugin.shell.objection import Objection
 from gateway.plugin.shell.parser import parse
@@ -29,7 +31,7 @@ from gateway.sandbox.run import Finished, run
 from .environment import ALWAYS, HARMLESS, Settings
 from .workflow_command import command_with
 
-_DEFAULT_CWD: Final = "work"
+_DEFAULT_CWD: Final = Path("work")
 #: Linux takes no longer argument (MAX_ARG_STRLEN is 128 KiB).
 _COMMAND_BYTES: Final = 100_000
 #: A command that prints more than this is ended: nobody reads it, and reading it costs the gateway.
@@ -37,35 +39,37 @@ _FLOOD_BYTES: Final = 64 << 20
 _NOT_EXECUTABLE, _NOT_FOUND, _SIGNALLED = 126, 127, 128
 
 
-Seconds = Annotated[float, BeforeValidator(positive_seconds)]
-
-
-class CommandLimits(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    cpu_s: int = Field(default=30, ge=1, description="CPU time of each process, in seconds.")
-    memory_bytes: int = Field(default=1 << 30, ge=1 << 24, description="Memory of all processes together.")
-    file_bytes: int = Field(default=64 << 20, ge=0, description="Largest file that a command writes.")
-    processes: int = Field(default=64, ge=1, description="Processes at the same time.")
-    open_files: int = Field(default=256, ge=16, description="Files that each process has open.")
-
-
-class Config(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    cwd: str = Field(
-        default=_DEFAULT_CWD,
-        description="Folder in which commands run, and the only one they may write; the default is made when missing.",
+class CommandLimits(Section):
+    cpu_s: Annotated[int, counted(1, 86_400)] = Field(default=30, description="CPU time of each process, in seconds.")
+    memory_bytes: Annotated[int, sized(16 << 20, 1 << 40)] = Field(
+        default=1 << 30, description="Memory of all processes together."
     )
-    timeout: Seconds = Field(default=30.0, description="Longest run of a command.")
+    file_bytes: Annotated[int, sized(0, 1 << 40)] = Field(
+        default=64 << 20, description="Largest file that a command writes."
+    )
+    processes: Annotated[int, counted(1, 100_000)] = Field(default=64, description="Processes at the same time.")
+    open_files: Annotated[int, counted(16, 1 << 20)] = Field(
+        default=256, description="Files that each process has open."
+    )
+
+
+class Config(ToolConfig):
+    """Runs commands in a sandbox."""
+
+    cwd: FilePath = Field(
+        default=_DEFAULT_CWD,
+        validate_default=True,
+        description="Folder in which commands run, and the only one they may write; it must exist.",
+    )
+    timeout: Duration = Field(default=30.0, description="Longest run of a command.")
     sandbox: Sandbox = Field(
         default="auto", description="What confines a command; auto: the strongest that this machine has."
     )
-    readable: tuple[str, ...] = Field(default=(), description="Further files and folders that commands may read.")
-    max_output_bytes: int = Field(default=256 << 10, ge=1024, description="How much of the output is kept.")
-    limits: CommandLimits = Field(default=CommandLimits(), description="What a command may use.")
-    requires_approval: bool = Field(default=False, description="Ask a person before every call, whatever its risk.")
-    untrusted: bool = Field(default=False, description="Its results come from strangers and taint the run.")
+    readable: tuple[FilePath, ...] = Field(default=(), description="Further files and folders that commands may read.")
+    max_output_bytes: Annotated[int, sized(1 << 10, 64 << 20)] = Field(
+        default=256 << 10, description="How much of the output is kept."
+    )
+    limits: CommandLimits = Field(default_factory=CommandLimits, description="What a command may use.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +182,7 @@ def _arguments(command: str, *, prelude: str) -> tuple[str, ...]:
 
 
 def build(config: Config, host: Host) -> ExecuteCommand:  # noqa: ARG001 (the contract's signature)
-    cwd = Path(config.cwd).resolve()
+    cwd = config.cwd.resolve()
     if not cwd.is_dir() and not (config.cwd == _DEFAULT_CWD and not cwd.exists()):
         raise ValueError(f"execute_command.cwd: no folder {str(cwd)!r}: make it with mkdir, or name another")
     if cwd == Path(cwd.root):
@@ -186,7 +190,15 @@ def build(config: Config, host: Host) -> ExecuteCommand:  # noqa: ARG001 (the co
     return ExecuteCommand(config, cwd=cwd)
 
 
-PLUGIN = Plugin(Config, build)
+def reaches(config: Config) -> Sequence[Reach]:
+    readable = enumerate(config.readable)
+    return [
+        Reach(key=("cwd",), place=config.cwd, kind="folder", writable=True),
+        *(Reach(key=("readable", i), place=place, kind="either", writable=False) for i, place in readable),
+    ]
+
+
+PLUGIN = Plugin(Config, build, assessor="command", reaches=reaches, anywhere={"cwd": str(Path(__file__).parent)})
 
 
 def _problem(command: object) -> str | None:

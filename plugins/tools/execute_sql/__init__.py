@@ -11,11 +11,13 @@ import asyncio
 import importlib.util
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import Field, model_validator
 
-from gateway.plugin import Exchange, Host, Json, Plugin, ToolCall, ToolResult, ToolSpec, Verdict, positive_seconds
+from gateway.plugin import Exchange, Host, Json, Plugin, Reach, ToolCall, ToolResult, ToolSpec, Verdict
+from gateway.plugin.settings import Duration, FilePath, Flag, PathLeaf, Secret, ToolConfig, counted, sized
 from gateway.plugin.sql.statement import judge
 from gateway.plugin.templates import Value, Values, filled_object
 
@@ -28,32 +30,50 @@ SQLITE, POSTGRES = "sqlite:///", ("postgresql://", "postgres://")
 MAX_SQL = 100_000  # characters
 MAX_PARAMS = 1000
 
-Seconds = Annotated[float, BeforeValidator(positive_seconds)]
+
+def _url(value: object, folder: Path) -> Secret:
+    """Return the URL, with a file that begins at `folder`. No message repeats it, because it may hold a password."""
+    url = value.reveal() if isinstance(value, Secret) else value
+    if not isinstance(url, str):
+        raise ValueError("expected text such as sqlite:///FILE")
+    if url.startswith(POSTGRES):
+        if importlib.util.find_spec("asyncpg") is None:
+            raise ValueError("PostgreSQL needs asyncpg: pip install 'twolane[postgres]'")
+        return Secret(url)
+    file = url.removeprefix(SQLITE)
+    if not url.startswith(SQLITE) or file in ("", ":memory:") or "\0" in file:
+        raise ValueError("expected sqlite:///FILE or postgresql://USER@HOST/DATABASE")
+    return Secret(f"{SQLITE}{folder / file}")
 
 
-class Config(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class Config(ToolConfig):
+    """Asks a database."""
 
-    requires_approval: bool = Field(default=False, description="Ask a person before every call, whatever its risk.")
-    untrusted: bool = Field(default=False, description="Its results come from strangers and taint the run.")
-    url: str = Field(
-        default="sqlite:///./data.db", repr=False, description="The database: `sqlite:///FILE` or `postgresql://...`."
+    url: Annotated[Secret, PathLeaf(kind="secret database URL", parse=_url)] = Field(
+        default=Secret(f"{SQLITE}./data.db"),
+        validate_default=True,
+        description="The database: `sqlite:///FILE`, which must exist, or `postgresql://...`.",
     )
-    read_only: bool = Field(default=True, description="Open the database for reading only.")
-    timeout: Seconds = Field(default=30.0, description="Longest time for a statement.")
-    max_rows: int = Field(default=1000, gt=0, description="Rows in a result.")
-    max_bytes: int = Field(default=256 * 1024, gt=0, description="Size of the rows of a result, as JSON.")
+    url_file: FilePath | None = Field(default=None, description="File that holds `url`.")
+    read_only: Flag = Field(default=True, description="Open the database for reading only.")
+    timeout: Duration = Field(default=30.0, description="Longest time for a statement.")
+    max_rows: Annotated[int, counted(1, 10_000_000)] = Field(default=1000, description="Rows in a result.")
+    max_bytes: Annotated[int, sized(1, 1 << 30)] = Field(
+        default=256 << 10, description="Size of the rows of a result, as JSON."
+    )
 
-    @field_validator("url")
+    @model_validator(mode="before")
     @classmethod
-    def _is_known(cls, url: str) -> str:
-        """Check the form of the URL. No message repeats it, because it may contain a password."""
-        if url.startswith(POSTGRES):
-            if importlib.util.find_spec("asyncpg") is None:
-                raise ValueError("PostgreSQL needs asyncpg: pip install 'twolane[postgres]'")
-        elif not url.startswith(SQLITE) or url.removeprefix(SQLITE) in ("", ":memory:") or "\0" in url:
-            raise ValueError("expected sqlite:///FILE or postgresql://USER@HOST/DATABASE")
-        return url
+    def _file_was_read(cls, tree: object) -> object:
+        """Refuse `url_file` where the gateway does not read it, below `with`: the default would be used instead."""
+        if isinstance(tree, dict) and tree.get("url_file") is not None and tree.get("url") is None:
+            raise ValueError("url_file is read at tools.execute_sql only: write url here")
+        return tree
+
+    @property
+    def address(self) -> str:
+        """Return the URL itself."""
+        return self.url.reveal()
 
 
 class ExecuteSql:
@@ -62,7 +82,7 @@ class ExecuteSql:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._engine = _engine(config)
-        self._dialect: Dialect = "postgres" if config.url.startswith(POSTGRES) else "sqlite"
+        self._dialect: Dialect = "postgres" if config.address.startswith(POSTGRES) else "sqlite"
 
     async def list_tools(self) -> Sequence[ToolSpec]:
         name, mark = ("PostgreSQL", "`$1`, `$2`") if self._dialect == "postgres" else ("SQLite", "each `?`")
@@ -127,11 +147,11 @@ class ExecuteSql:
 
 
 def _engine(config: Config) -> Engine:
-    if not config.url.startswith(POSTGRES):
-        return Sqlite(config.url.removeprefix(SQLITE), read_only=config.read_only)
+    if not config.address.startswith(POSTGRES):
+        return Sqlite(config.address.removeprefix(SQLITE), read_only=config.read_only)
     from .postgres import Postgres  # asyncpg is an optional dependency, of those who have PostgreSQL
 
-    return Postgres(config.url, read_only=config.read_only, timeout_s=config.timeout)
+    return Postgres(config.address, read_only=config.read_only, timeout_s=config.timeout)
 
 
 def _statement(call: ToolCall) -> Statement | str:
@@ -175,4 +195,15 @@ def build(config: Config, host: Host) -> ExecuteSql:  # noqa: ARG001 - every plu
     return ExecuteSql(config)
 
 
-PLUGIN = Plugin(Config, build)
+def examined_options(config: Config) -> Json:
+    return {"dialect": "postgresql" if config.address.startswith(POSTGRES) else "sqlite"}
+
+
+def reaches(config: Config) -> Sequence[Reach]:
+    if config.address.startswith(POSTGRES):
+        return ()
+    place = Path(config.address.removeprefix(SQLITE))
+    return [Reach(key=("url",), place=place, kind="database", writable=not config.read_only)]
+
+
+PLUGIN = Plugin(Config, build, assessor="sql", examined_options=examined_options, reaches=reaches)

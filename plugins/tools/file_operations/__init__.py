@@ -6,37 +6,47 @@ import os
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field, field_validator
 
-from gateway.plugin import Exchange, Host, Json, Plugin, ToolCall, ToolResult, ToolSpec
+from gateway.plugin import Exchange, Host, Json, Plugin, Reach, ToolCall, ToolResult, ToolSpec
+from gateway.plugin.settings import FilePath, Flag, ToolConfig, counted, sized
 from gateway.plugin.templates import Values, filled_object
 
 from .beneath import RefusedError, components
 from .folder import Content, Entry, Folder
 from .workflow_path import path_with
 
-_DEFAULT_ROOTS: Final = ("work",)
+_DEFAULT_ROOT: Final = Path("work")
 #: A NUL this early means that a file is not text.
 _PROBE_BYTES: Final = 8192
 _SHOWN_BYTES: Final = 16
 
 
-class Config(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class Config(ToolConfig):
+    """Reads, lists and writes files."""
 
-    roots: tuple[str, ...] = Field(
-        default=_DEFAULT_ROOTS,
-        min_length=1,
-        description="Folders that the tool may see; they must exist, but for the default, which the first write makes.",
+    roots: tuple[FilePath, ...] = Field(
+        default=(_DEFAULT_ROOT,), validate_default=True, description="Folders that the tool may see; they must exist."
     )
-    write: bool = Field(default=False, description="Allow writing at all.")
-    max_read_bytes: int = Field(default=1 << 20, ge=1, description="How much of a file is read.")
-    max_write_bytes: int = Field(default=1 << 20, ge=1, description="Largest file that is written.")
-    max_entries: int = Field(default=1000, ge=1, description="How many entries of a folder are listed.")
-    requires_approval: bool = Field(default=False, description="Ask a person before every call, whatever its risk.")
-    untrusted: bool = Field(default=False, description="Its results come from strangers and taint the run.")
+    write: Flag = Field(default=False, description="Allow writing at all.")
+    max_read_bytes: Annotated[int, sized(1, 1 << 30)] = Field(
+        default=1 << 20, description="How much of a file is read."
+    )
+    max_write_bytes: Annotated[int, sized(1, 1 << 30)] = Field(
+        default=1 << 20, description="Largest file that is written."
+    )
+    max_entries: Annotated[int, counted(1, 1_000_000)] = Field(
+        default=1000, description="How many entries of a folder are listed."
+    )
+
+    @field_validator("roots")
+    @classmethod
+    def _is_some(cls, roots: tuple[Path, ...]) -> tuple[Path, ...]:
+        if not roots:
+            raise ValueError("expected at least one folder")
+        return roots
 
 
 class FileOperations:
@@ -47,7 +57,7 @@ class FileOperations:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._folders = tuple((root, _folder(root)) for root in config.roots)
+        self._folders = tuple((str(root), _folder(root)) for root in config.roots)
 
     async def list_tools(self) -> Sequence[ToolSpec]:
         return (_spec(self._config),)
@@ -164,12 +174,18 @@ def build(config: Config, host: Host) -> FileOperations:  # noqa: ARG001 (the co
     return FileOperations(config)
 
 
-PLUGIN = Plugin(Config, build)
+def reaches(config: Config) -> Sequence[Reach]:
+    return [
+        Reach(key=("roots", i), place=root, kind="folder", writable=config.write) for i, root in enumerate(config.roots)
+    ]
 
 
-def _folder(root: str) -> Folder:
+PLUGIN = Plugin(Config, build, assessor="file", reaches=reaches, anywhere={"roots": [str(Path(__file__).parent)]})
+
+
+def _folder(root: Path) -> Folder:
     path = Path(os.path.abspath(root))  # noqa: PTH100 (resolve() would follow links, and hide how it was spelled)
-    may_make = root in _DEFAULT_ROOTS
+    may_make = root == _DEFAULT_ROOT
     if not path.is_dir() and not (may_make and not path.exists()):
         raise ValueError(f"file_operations.roots: no folder {str(path)!r}: make it with mkdir, or name another")
     return Folder(path, may_make=may_make)
@@ -180,7 +196,7 @@ def _operations(config: Config) -> tuple[str, ...]:
 
 
 def _spec(config: Config) -> ToolSpec:
-    several = f" The folders are {', '.join(config.roots)}." if len(config.roots) > 1 else ""
+    several = f" The folders are {', '.join(map(str, config.roots))}." if len(config.roots) > 1 else ""
     properties: Json = {
         "operation": {"type": "string", "enum": list(_operations(config)), "description": "What to do."},
         "path": {"type": "string", "description": "A relative path such as 'notes/today.txt'; '.' is the folder."},

@@ -17,7 +17,7 @@ from typing import Annotated
 import aiohttp
 from aiohappyeyeballs import AddrInfoType
 from aiohttp.abc import AbstractResolver
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import Field
 from yarl import URL
 
 from gateway.plugin import (
@@ -32,8 +32,8 @@ from gateway.plugin import (
     allowed_host,
     is_public,
     plain_host,
-    positive_seconds,
 )
+from gateway.plugin.settings import Duration, Flag, ToolConfig, Value, sized
 from gateway.plugin.templates import Values, filled_object
 
 from .request import METHODS, PORTS, RefusedError, WebRequest, readable, redirected, web_request
@@ -55,29 +55,27 @@ SHOWN_HEADERS = (
 NOT_PUBLIC = "its address is not on the public internet, and only public servers are asked"
 
 
-Seconds = Annotated[float, BeforeValidator(positive_seconds)]
+def _host(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("expected a host such as api.example.com, in quotes")
+    allowed_host(value)
+    return str(value)
 
 
-class Config(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class Config(ToolConfig):
+    """Asks web servers."""
 
-    requires_approval: bool = Field(default=False, description="Ask a person before every call, whatever its risk.")
-    untrusted: bool = Field(default=True, description="Its results come from strangers and taint the run.")
-    private_networks: bool = Field(
+    untrusted: Flag = Field(default=True, description="Its results come from strangers and taint the run.")
+    private_networks: Flag = Field(
         default=False, description="Allow loopback, private and link-local addresses, and any port."
     )
-    hosts: tuple[str, ...] = Field(
+    hosts: tuple[Annotated[str, Value(kind="host", parse=_host)], ...] = Field(
         default=(), description="Hosts to ask; ports 80 and 443 unless one is named; empty: all."
     )
-    timeout: Seconds = Field(default=30.0, description="Longest time for a call, redirects included.")
-    max_bytes: int = Field(default=1 << 20, gt=0, description="How much of an answer is read, decoded.")
-
-    @field_validator("hosts")
-    @classmethod
-    def _are_hosts(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
-        for host in hosts:
-            allowed_host(host)
-        return hosts
+    timeout: Duration = Field(default=30.0, description="Longest time for a call, redirects included.")
+    max_bytes: Annotated[int, sized(1, 1 << 30)] = Field(
+        default=1 << 20, description="How much of an answer is read, decoded."
+    )
 
 
 class _NotPublicError(OSError):
@@ -272,4 +270,12 @@ def build(config: Config, host: Host) -> HttpRequest:  # noqa: ARG001 - every pl
     return HttpRequest(config)
 
 
-PLUGIN = Plugin(Config, build)
+def assessor_options(config: Config) -> Json:
+    """Return the reach of the tool: a port is the tool's own business."""
+    return {
+        "private_networks": config.private_networks,
+        "hosts": [allowed_host(host)[0] for host in config.hosts],
+    }
+
+
+PLUGIN = Plugin(Config, build, assessor="http", assessor_options=assessor_options)

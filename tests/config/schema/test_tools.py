@@ -1,20 +1,21 @@
 """The sections about tools, risk, approvals and MCP servers."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from config.folder import Folder
 from pydantic import ValidationError
 
-from gateway.config.schema.tools import CommandLimits, Tool, Tools
-from gateway.registry.find import find_plugin
+from gateway.config.schema.tools import Tools, built_in
+from gateway.plugins import plugin_names, plugin_of_ours
 
 
 def test_nothing_is_on_unless_it_is_named() -> None:
     """Without a word about tools there are none."""
     tools = Tools.model_validate({})
-    named = (tools.file_operations, tools.http_request, tools.execute_sql, tools.execute_command)
-    assert named == (None, None, None, None)
+    assert tools.built_in == {}
     assert tools.plugins == {}
 
 
@@ -22,11 +23,10 @@ def test_a_built_in_tool_that_is_named_has_safe_defaults() -> None:
     """No writing, no private networks, no changes to a database, a sandbox; paths begin at the file."""
     named: dict[str, object] = {"file_operations": {}, "http_request": {}, "execute_sql": {}, "execute_command": {}}
     tools = Tools.model_validate(named, context={"folder": Path("/f")})
-    assert tools.file_operations and tools.http_request and tools.execute_sql and tools.execute_command
-    assert (tools.file_operations.roots, tools.file_operations.write) == ((Path("/f/work"),), False)
-    assert (tools.http_request.private_networks, tools.http_request.untrusted) == (False, True)
-    assert tools.execute_sql.read_only and tools.execute_sql.url.reveal() == "sqlite:///./data.db"
-    command = tools.execute_command
+    files, http, sql, command = (getattr(tools, name) for name in BUILT_IN)
+    assert (files.roots, files.write) == ((Path("/f/work"),), False)
+    assert (http.private_networks, http.untrusted) == (False, True)
+    assert sql.read_only and sql.url.reveal() == "sqlite:////f/data.db"
     assert (command.cwd, command.timeout, command.sandbox, command.requires_approval) == (
         Path("/f/work"),
         30.0,
@@ -52,25 +52,19 @@ BUILT_IN = ("file_operations", "http_request", "execute_sql", "execute_command")
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
-def test_the_keys_of_a_built_in_tool_are_those_of_its_plugin(name: str, tmp_path: Path) -> None:
-    """With the same defaults and words: each can be set, and means the same wherever it is set."""
-    tool = getattr(Tools.model_validate({name: {}}, context={"folder": tmp_path}), name)
-    plugin, options = find_plugin("tools", name).config, tool.options()
-    flags = set(Tool.model_fields)
-    assert options.keys() == plugin.model_fields.keys() - flags
-    places = {"roots": [str(tmp_path / "work")], "cwd": str(tmp_path / "work")}
-    assert plugin.model_validate(options) == plugin.model_validate(
-        {key: places[key] for key in places if key in options}
-    )
-    for key, field in plugin.model_fields.items():
-        assert type(tool).model_fields[key].default == field.default or key in ("roots", "cwd", "url", "limits")
-        if key not in ("roots", "cwd", "url"):
-            assert type(tool).model_fields[key].description == field.description
-    if name == "execute_command":
-        limits = plugin.model_fields["limits"].annotation
-        for key, field in limits.model_fields.items():
-            ours = CommandLimits.model_fields[key]
-            assert (ours.default, ours.description) == (field.default, field.description)
+def test_the_plugin_declares_the_settings_of_a_built_in_tool(name: str) -> None:
+    """There is one declaration; only the plugin of this name is imported."""
+    code = f"import sys; from gateway.config.schema.tools import Tools; Tools.model_validate({{{name!r}: {{}}}})"
+    code += "; print(*(m for m in sys.modules if m.startswith('gateway.plugins.tools.') and m.count('.') == 3))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [f"gateway.plugins.tools.{name}"]
+    assert built_in(name) is plugin_of_ours("tools", name).config
+
+
+def test_a_tool_that_comes_with_the_gateway_is_known_by_its_folder() -> None:
+    """A new one needs no change elsewhere."""
+    assert sorted(BUILT_IN) == list(plugin_names("tools"))
+    assert built_in("mine") is None
 
 
 def test_what_is_set_reaches_the_plugin(folder: Folder) -> None:
@@ -88,15 +82,13 @@ def test_what_is_set_reaches_the_plugin(folder: Folder) -> None:
     limits: {cpu_s: 2, memory_bytes: 64MiB, file_bytes: 0, processes: 3, open_files: 20}
 """
     ).settings.tools
-    built = {
-        name: find_plugin("tools", name).config.model_validate(tool.options()) for name, tool in tools.built_in.items()
-    }
+    built = tools.built_in
     assert tuple(built) == BUILT_IN
     files, http, sql, command = (built[name].model_dump() for name in BUILT_IN)
     assert (files["max_read_bytes"], files["max_write_bytes"], files["max_entries"]) == (2 << 20, 5, 7)
     assert (http["timeout"], http["max_bytes"], http["hosts"]) == (5.0, 1024, ("a.example:8443",))
     assert (sql["timeout"], sql["max_rows"], sql["max_bytes"]) == (120.0, 3, 4096)
-    assert (command["readable"], command["max_output_bytes"]) == ((str(folder.path / "lib"),), 1024)
+    assert (command["readable"], command["max_output_bytes"]) == ((folder.path / "lib",), 1024)
     assert tuple(command["limits"].values()) == (2, 64 << 20, 0, 3, 20)
 
 

@@ -12,13 +12,13 @@ from gateway.config.values.addresses import (
     parse_base_url,
     parse_credential,
     parse_credential_header,
-    parse_database,
     parse_header_name,
     parse_header_value,
     parse_host,
     parse_prefix,
     parse_secret,
     parse_secret_url,
+    parse_store,
     parse_variable,
 )
 
@@ -146,7 +146,7 @@ def test_no_text_surprises_the_parsers(text: str) -> None:
         parse_credential,
         parse_header_value,
         parse_secret_url,
-        parse_database,
+        parse_store,
         parse_variable,
     )
     for parse in parsers:
@@ -202,12 +202,12 @@ def test_secrets_have_the_form_of_their_place() -> None:
     assert parse_header_value("Bearer " + CANARY).reveal() == "Bearer " + CANARY
     assert parse_variable("").reveal() == ""
     assert parse_secret_url("https://h/x?key=" + CANARY).reveal().endswith(CANARY)
-    assert parse_database("sqlite:///:memory:").reveal() == "sqlite:///:memory:"
+    assert parse_store("sqlite:///:memory:").reveal() == "sqlite:///:memory:"
     refused: list[tuple[Callable[[object], object], object]] = [
         (parse_header_value, CANARY + "\r\nX: y"),
         (parse_header_value, " " + CANARY),
         (parse_secret_url, "ftp://" + CANARY),
-        (parse_database, "mysql://" + CANARY),
+        (parse_store, "mysql:" + CANARY),
         (parse_secret, "  "),
         (parse_secret, 12345),
         (parse_variable, 1),

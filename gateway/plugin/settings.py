@@ -1,0 +1,14 @@
+"""The settings of a plugin as `gateway.yaml` writes them: durations, sizes, counts, flags, paths and secrets.
+
+Provisional until 1.0. A `ToolConfig` of a tool that comes with the gateway stands in `tools` itself, any other
+configuration below `with`. Relative paths begin at the folder of the file there, and at the current folder here.
+"""
+
+from gateway.config.schema.section import Section as Config
+from gateway.config.schema.tools import Tool as ToolConfig
+from gateway.config.values.scalars import FilePath, Flag, counted
+from gateway.config.values.secret import Secret
+from gateway.config.values.units import Duration, sized
+from gateway.config.values.value import PathLeaf, Value
+
+__all__ = ["Config", "Duration", "FilePath", "Flag", "PathLeaf", "Secret", "ToolConfig", "Value", "counted", "sized"]

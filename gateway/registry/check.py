@@ -1,0 +1,143 @@
+"""The check of all plugins of a configuration: each is there, and accepts its `with:`. Problems have their places."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeGuard
+
+from pydantic import ValidationError
+
+from gateway.config.document import Document
+from gateway.config.problems import KeyPath
+from gateway.config.reach import check_reach, check_store
+from gateway.config.schema.settings import Plugins
+from gateway.config.schema.tools import built_in
+from gateway.config.values.scalars import parse_name, parse_path
+from gateway.config.values.secret import Hidden, Secret
+from gateway.contracts.plugin import Plugin
+from gateway.plugins import Kind, plugin_names
+from gateway.registry.find import PluginProblem, clash, file_of_ours, find_plugin, is_own, problems_in, taken
+from gateway.registry.folder import file_of, names_in
+from gateway.registry.stores import store_at
+
+#: What operators can have of their own.
+OWN_KINDS: Final[tuple[Kind, ...]] = ("stages", "tools", "assessors", "stores")
+FOLDER: Final = ("plugins", "folder")
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """One use of a plugin in the configuration; `is_key`: by the name of an entry instead of a `use:`."""
+
+    kind: Kind
+    name: str
+    entry: KeyPath
+    is_key: bool = False
+
+
+def check_plugins(document: Document) -> None:
+    """Report every missing plugin and every `with:` that its plugin does not accept, each at its place."""
+    folder = _folder(document)
+    clashing = set(_check_clashes(document, folder)) if folder is not None else set()
+    store = _check_store(document, folder)
+    for use in _uses(document):
+        if (use.kind, use.name) in clashing:
+            continue
+        try:
+            plugin = find_plugin(use.kind, use.name, folder=folder)
+        except PluginProblem as problem:
+            path = use.entry if use.is_key else (*use.entry, "use")
+            hidden = isinstance(use.name, Hidden)
+            message = f"no such plugin of kind {use.kind!r}" if hidden else problem.message
+            document.complain(path, message, key=use.is_key)
+            continue
+        if use.kind == "tools":
+            _check_assessor(document, use, plugin, folder)
+        settings, options = document.get(*use.entry, "with"), (*use.entry, "with")
+        if use.is_key and built_in(use.name) is not None:
+            continue  # its settings are part of the section, and read with it
+        if settings is None or isinstance(settings, Mapping):
+            _check_settings(document, options, plugin, settings or {})
+            if use.kind == "tools" and use.name not in plugin_names("tools"):
+                check_reach(document, options, plugin, store=store)
+
+
+def _check_assessor(document: Document, use: _Use, plugin: Plugin[Any, Any], folder: Path | None) -> None:
+    """Report an assessor that a tool declares, and that is not there: its calls would not be judged."""
+    if isinstance(plugin.assessor, str):
+        try:
+            find_plugin("assessors", plugin.assessor, folder=folder)
+        except PluginProblem as problem:
+            message = f"the plugin {use.name!r} declares the assessor {plugin.assessor!r}: {problem.message}"
+            document.complain(use.entry, message, key=True)
+
+
+def _check_store(document: Document, folder: Path | None) -> Path | None:
+    """Report a store whose scheme is the name of no plugin. Return the file of one that does not come with us."""
+    value = document.get("store")
+    url = value.reveal() if isinstance(value, Secret) else value
+    if not isinstance(url, str) or "://" not in url:
+        return None
+    try:
+        name, address = store_at(url, folder=document.folder, plugins=folder)
+    except PluginProblem as problem:
+        document.complain(("store",), problem.message)
+        return None
+    if name in plugin_names("stores") or address.file is None:
+        return None
+    check_store(document, address.file)
+    return address.file
+
+
+def _folder(document: Document) -> Path | None:
+    """Return the configured folder of the operator's plugins; None: it is no path, which is reported already."""
+    value = document.get(*FOLDER)
+    try:
+        folder = parse_path(Plugins.model_fields["folder"].default if value is None else value, document.folder)
+        if value is not None and not folder.is_dir():
+            document.complain(FOLDER, f"no such folder: {str(folder)!r}: create it, or remove this key")
+    except (ValueError, OSError):
+        return None
+    return folder
+
+
+def _check_clashes(document: Document, folder: Path) -> Iterator[tuple[Kind, str]]:
+    """Report and yield the names that the operator's plugins share with ours, used or not: they conflict."""
+    for kind in OWN_KINDS:
+        for name in sorted(set(names_in(folder, kind)) & taken(kind)) if is_own(folder) else ():
+            document.complain(FOLDER, clash(file_of(folder, kind, name), file_of_ours(kind, name)))
+            yield kind, name
+
+
+def _uses(document: Document) -> Iterator[_Use]:
+    """Yield the uses of plugins. Invalid names are left out: they are reported already."""
+    for path in document.matches("chains", "*", "*"):
+        if _is_name(name := document.get(*path, "use")):
+            yield _Use("stages", name, path)
+    for path in document.matches("tools", "*"):
+        name = document.get(*path, "use")
+        if _is_name(name):
+            yield _Use("tools", name, path)
+        elif name is None and _is_name(path[-1]):
+            yield _Use("tools", path[-1], path, is_key=True)
+    for path in document.matches("risk", "assessors", "*"):
+        if _is_name(name := document.get(*path, "use")):
+            yield _Use("assessors", name, path)
+
+
+def _is_name(value: object) -> TypeGuard[str]:
+    try:
+        parse_name(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _check_settings(
+    document: Document, path: KeyPath, plugin: Plugin[Any, Any], settings: Mapping[str, object]
+) -> None:
+    try:
+        plugin.config.model_validate(dict(settings))
+    except ValidationError as error:
+        for problem in problems_in(error, plugin.config, settings):
+            document.complain((*path, *problem.path), problem.message, key=problem.is_key)
