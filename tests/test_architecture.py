@@ -2,6 +2,7 @@
 
 import ast
 import re
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -9,6 +10,8 @@ from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parent.parent
 #: What `gateway plugin new` writes is an operator's, and tested as that (tests/cli/test_plugin_new.py).
@@ -348,3 +351,65 @@ def file_of_tests(path: Path) -> Path:
     relative = path.relative_to(ROOT / "gateway") if name(path).startswith("gateway/") else path.relative_to(ROOT)
     stem = relative.parent.name if path.name == "__init__.py" else path.stem
     return ROOT / "tests" / relative.with_name(f"test_{stem}.py")
+
+
+#: Where names of our plugins stand as texts, each for its reason.
+DEFAULTS = {
+    "gateway/config/schema/context.py": "the chain that is there without being declared",
+    "gateway/cli/tour.py": "an example configuration",
+    "gateway/demo/script.py": "what the demo model calls",
+    "gateway/testing/forkserver.py": "modules that tests share, for speed alone",
+}
+#: Words of configuration, of programs and of protocols that are also names of plugins.
+WORDS = {"command", "file", "http", "sql", "memory", "intent"}
+
+
+def names_of_ours() -> set[str]:
+    found = (path for path in ROOT.glob("plugins/*/*") if not path.name.startswith("_"))
+    return {path.stem for path in found if path.is_dir() or path.suffix == ".py"}
+
+
+def test_the_core_knows_no_plugin_by_name() -> None:
+    """What it must know of one, that plugin declares (`gateway.plugin.Plugin`); the door to plugins is theirs."""
+    names = names_of_ours() - WORDS
+    assert {"execute_command", "execute_sql", "file_operations", "http_request", "agent_loop", "sqlite"} <= names
+    core = [path for path in FILES if name(path).startswith("gateway/") and part(module_of(path)) != "plugin"]
+    found = {
+        name(path)
+        for path in core
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if node.value.removeprefix("gateway.plugins.").rpartition(".")[2] in names
+    }
+    assert found == DEFAULTS.keys()
+
+
+def test_a_word_that_is_a_plugin_is_none_where_plugins_are_looked_up() -> None:
+    """Where a plugin is found by its name, that name comes from the configuration."""
+    looked_up = {"find_plugin", "build_plugin", "plugin_of_ours", "built"}
+    calls = [(path, node) for path in FILES for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
+    found = {
+        name(path)
+        for path, node in calls
+        if isinstance(node.func, ast.Name) and node.func.id in looked_up
+        if any(isinstance(argument, ast.Constant) for argument in node.args[1:2])
+    }
+    assert found == set()
+
+
+@pytest.mark.parametrize("plugin", sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("plugins/*/[!_]*")))
+def test_each_plugin_stands_alone(plugin: str, tmp_path: Path) -> None:
+    """It is imported where every other plugin is removed."""
+    copy = tmp_path / plugin
+    copy.parent.mkdir(parents=True)
+    shutil.copytree(ROOT / "gateway", tmp_path / "gateway", ignore=shutil.ignore_patterns("__pycache__"))
+    if (ROOT / plugin).is_dir():
+        shutil.copytree(ROOT / plugin, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    else:
+        shutil.copy(ROOT / plugin, copy)
+    (copy.parent / "__init__.py").touch()
+    module = "gateway." + plugin.removesuffix(".py").replace("/", ".")
+    code = f"import gateway, {module} as m; from gateway.contracts.plugin import Plugin; print(gateway.__file__)"
+    code += "; assert isinstance(m.PLUGIN, Plugin)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith(str(tmp_path))

@@ -7,7 +7,7 @@ from typing import Literal
 from gateway.config.document import Document
 from gateway.config.judged import BUILT_IN, no_such_tool
 from gateway.config.messages import nearest
-from gateway.config.problems import KeyPath, format_path, shown
+from gateway.config.problems import KeyPath, shown
 from gateway.config.reading.yaml_reader import BROKEN
 from gateway.config.schema.mcp import FOREIGN_MCP_KEYS
 from gateway.config.schema.settings import DEFAULT_LISTEN
@@ -34,7 +34,6 @@ def check(document: Document) -> None:
     _check_listen(document)
     _check_tls(document)
     check_upstreams(document)
-    _check_chains(document)
     _check_alternatives(document)
     _check_tools(document)
     _check_judged(document)
@@ -127,30 +126,6 @@ def _check_tls(document: Document) -> None:
             document.complain((*path, "tls", "key_file"), "needs cert_file as well", key=True)
         if document.get(*path, "auth_header") is not None and document.get(*path, "api_key") is None:
             document.warn((*path, "auth_header"), "has no effect without api_key")
-
-
-def _check_chains(document: Document) -> None:
-    """Report a chain whose prompt offers other tools than the agent loop below it runs."""
-    for path in document.matches("chains", "*"):
-        stages = document.get(*path)
-        uses = [document.get(*path, index, "use") for index in range(len(stages))] if isinstance(stages, list) else []
-        for index, use in enumerate(uses):
-            tools = (*path, index, "with", "tools")
-            if use != "prompt_enhancer" or BROKEN in uses or document.get(*tools) not in (None, True):
-                continue
-            below = [i for i in range(index + 1, len(uses)) if uses[i] == "agent_loop"]
-            if not below:
-                document.complain(
-                    tools, "offers tools and no agent_loop below runs them: add one, or write tools: false"
-                )
-            for loop in below:
-                tool_format = (*path, loop, "with", "tool_format")
-                if document.get(*tool_format) == "native":
-                    document.complain(
-                        tool_format,
-                        f"the prompt_enhancer above ({format_path(tools[:-2])}) tells the model to call tools in JSON: "
-                        "write tools: false there, or tool_format: json here",
-                    )
 
 
 def _check_alternatives(document: Document) -> None:

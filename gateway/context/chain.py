@@ -18,11 +18,12 @@ log = logging.getLogger("gateway")
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A stage as listed in its chain."""
+    """A stage as listed in its chain; `runs_tools`: as its plugin declares."""
 
     name: str
     stage: Stage
     on_error: Literal["fail", "skip"] = "fail"
+    runs_tools: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +35,9 @@ class Chain:
     handler: Handler
     handlers: tuple[Handler, ...]
 
-    def resumed(self, stage: str) -> Handler | None:
-        """Return the chain from the innermost stage of this name on, or None. A stored run continues there."""
-        found = (handler for link, handler in zip(self.links, self.handlers, strict=True) if link.name == stage)
+    def resumed(self) -> Handler | None:
+        """Return the chain from the innermost stage on that runs tools, or None. A stored run continues there."""
+        found = (handler for link, handler in zip(self.links, self.handlers, strict=True) if link.runs_tools)
         return next(iter([*found][-1:]), None)
 
 

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import asdict, dataclass, replace
 
 from gateway.context.chain import fold
-from gateway.context.lane import AGENT_LOOP, ContextLane
+from gateway.context.lane import ContextLane
 from gateway.context.model import ModelCall
 from gateway.contracts.calls import PlannedCall
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Intent, Reply
@@ -64,7 +64,7 @@ class Explainer:
             # None: a stage answers by itself, and no model is asked.
             "messages": None if seen is None else body["messages"],
             "parameters": {name: value for name, value in body.items() if name not in ("messages", "model")},
-            "tools": self._tools(exchange) if seen is not None and AGENT_LOOP in stages else [],
+            "tools": self._tools(exchange) if seen is not None and any(link.runs_tools for link in links) else [],
             "model": self.model or body.get("model"),
             "upstream": self.core.target_of(body).pool.endpoint.name,
         }

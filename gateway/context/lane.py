@@ -40,8 +40,6 @@ from gateway.workflows.definition import Workflow
 
 log = logging.getLogger("gateway")
 
-#: The stage that runs tools: runs go on from there, and workflows begin there.
-AGENT_LOOP = "agent_loop"
 #: Header fields of the client's that do not go on: they are about its own message, or mean nothing to a model. Nor does
 #: any Content-* field.
 _NOT_FORWARDED = HOP_BY_HOP | {
@@ -175,7 +173,7 @@ class ContextLane:
         if exchange.task is not None and exchange.workflow is None:
             handler = self.plain
         if handler is None:
-            raise GatewayError("workflow_failed", f"The chain {name!r} runs no tools: add '{AGENT_LOOP}' to it.")
+            raise GatewayError("workflow_failed", f"The chain {name!r} runs no tools: add 'agent_loop' to it.")
         if brought is not None:
             handler = bringing(handler, brought, loops=self.looping(name) is not None)
         handler = self.held(handler)
@@ -184,7 +182,7 @@ class ContextLane:
     def looping(self, chain: str) -> Handler | None:
         """Return the chain from its agent loop on, or None if it has none."""
         found = self.chains.get(chain)
-        return None if found is None else found.resumed(AGENT_LOOP)
+        return None if found is None else found.resumed()
 
     def held(self, handler: Handler) -> Handler:
         """Return `handler` with this lane's tools open as long as its reply lasts: runs outlive their requests."""

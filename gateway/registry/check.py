@@ -8,15 +8,25 @@ from typing import Any, Final, TypeGuard
 from pydantic import ValidationError
 
 from gateway.config.document import Document
-from gateway.config.problems import KeyPath
+from gateway.config.problems import KeyPath, format_path
 from gateway.config.reach import check_reach, check_store
+from gateway.config.reading.yaml_reader import BROKEN
 from gateway.config.schema.settings import Plugins
 from gateway.config.schema.tools import built_in
 from gateway.config.values.scalars import parse_name, parse_path
 from gateway.config.values.secret import Hidden, Secret
-from gateway.contracts.plugin import Plugin
+from gateway.contracts.plugin import Plugin, ToolFormat
 from gateway.plugins import Kind, plugin_names
-from gateway.registry.find import PluginProblem, clash, file_of_ours, find_plugin, is_own, problems_in, taken
+from gateway.registry.find import (
+    PluginProblem,
+    clash,
+    configured,
+    file_of_ours,
+    find_plugin,
+    is_own,
+    problems_in,
+    taken,
+)
 from gateway.registry.folder import file_of, names_in
 from gateway.registry.stores import store_at
 
@@ -60,6 +70,54 @@ def check_plugins(document: Document) -> None:
             _check_settings(document, options, plugin, settings or {})
             if use.kind == "tools" and use.name not in plugin_names("tools"):
                 check_reach(document, options, plugin, store=store)
+    _check_chains(document, folder)
+
+
+def _check_chains(document: Document, folder: Path | None) -> None:
+    """Report a chain with a stage that offers other tools than a stage below it runs."""
+    for path in document.matches("chains", "*"):
+        stages = document.get(*path)
+        uses = [document.get(*path, i, "use") for i in range(len(stages))] if isinstance(stages, list) else []
+        if BROKEN in uses:
+            continue
+        found = [_format_of(document, (*path, i), use, folder) for i, use in enumerate(uses)]
+        for index, (is_loop, offered) in enumerate(found):
+            if is_loop or offered is None:
+                continue
+            tools = (*path, index, "with", "tools")
+            below = [(i, run) for i, (runs_tools, run) in enumerate(found) if runs_tools and i > index]
+            if not below:
+                document.complain(
+                    tools, "offers tools and no agent_loop below runs them: add one, or write tools: false"
+                )
+            for loop, run in below:
+                if run not in (None, offered):
+                    document.complain(
+                        (*path, loop, "with", "tool_format"),
+                        f"the {uses[index]} above ({format_path(tools[:-2])}) tells the model to call tools in JSON: "
+                        "write tools: false there, or tool_format: json here",
+                    )
+
+
+def _format_of(document: Document, entry: KeyPath, use: object, folder: Path | None) -> tuple[bool, ToolFormat | None]:
+    """Return whether a stage runs tools, and the format in which it runs or offers them.
+
+    Wrong stages and settings are reported already; here nothing is known of them.
+    """
+    settings = document.get(*entry, "with")
+    try:
+        if not _is_name(use) or not isinstance(settings, dict | None):
+            return False, None
+        plugin = find_plugin("stages", use, folder=folder)
+    except PluginProblem:
+        return False, None
+    try:
+        return plugin.runs_tools, plugin.tool_format(configured(plugin, use, settings or {}))
+    except PluginProblem:
+        return plugin.runs_tools, None
+    except Exception as error:  # a plugin's code may raise anything
+        document.complain(entry, f"its plugin does not report its tool format: {type(error).__name__}: {error}")
+        return plugin.runs_tools, None
 
 
 def _check_assessor(document: Document, use: _Use, plugin: Plugin[Any, Any], folder: Path | None) -> None:

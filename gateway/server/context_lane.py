@@ -16,7 +16,7 @@ from gateway.config.schema.context import StageUse
 from gateway.context.approval_mode import ApprovalModes
 from gateway.context.chain import Chain, Link, fold
 from gateway.context.explain import Explainer
-from gateway.context.lane import AGENT_LOOP, ContextLane
+from gateway.context.lane import ContextLane
 from gateway.context.metering import metered
 from gateway.context.model import ModelCall
 from gateway.context.prompts import BasePrompts
@@ -28,7 +28,7 @@ from gateway.contracts.plugin import Clock, Counters, Enhancer, Host, Runs, Tool
 from gateway.contracts.store import Store, StoreError
 from gateway.errors import contained
 from gateway.mcp.servers import McpServers
-from gateway.registry.find import PluginProblem, build_plugin
+from gateway.registry.find import PluginProblem, build_plugin, find_plugin
 from gateway.registry.stores import build_store
 from gateway.runs.asking import RequestKey
 from gateway.runs.event_feed import EventFeed
@@ -137,7 +137,7 @@ async def build_context_lane(
     chains: dict[str, Chain] = {}
     for name, uses in settings.chains.items():
         links = _links(name, uses, host, problems, folder=settings.plugins.folder)
-        answering = model if any(link.name == AGENT_LOOP for link in links) else unlooped(model)
+        answering = model if any(link.runs_tools for link in links) else unlooped(model)
         chains[name] = fold(name, links, answering, counters=counters, clock=clock)
 
     workflows, context, limits = _workflows(settings, problems), settings.context, settings.limits
@@ -280,7 +280,9 @@ def _links(chain: str, uses: Sequence[StageUse], host: Host, problems: list[Prob
     links = []
     for i, use in enumerate(uses):
         stage = built("stages", use.use, use.with_, host, f"chains.{chain}[{i}]", problems, folder=folder)
-        links.append(Link(use.use, stage, use.on_error))
+        if stage is not None:
+            runs_tools = find_plugin("stages", use.use, folder=folder).runs_tools
+            links.append(Link(use.use, stage, use.on_error, runs_tools))
     return links
 
 

@@ -41,4 +41,4 @@ def build(config: Config, host: Host) -> Stage:
     )
 
 
-PLUGIN = Plugin(Config, build)
+PLUGIN = Plugin(Config, build, runs_tools=True, tool_format=lambda config: config.tool_format)

@@ -45,15 +45,6 @@ SHA = "0" * 64
             "upstreams: [{name: a, base_url: 'https://a', tls: {key_file: gateway.yaml}}]",
             "1:52 upstreams[0].tls.key_file: needs cert_file as well",
         ),
-        ("chains: {c: [{use: prompt_enhancer}]}", "chains.c[0].with.tools: offers tools and no agent_loop below"),
-        (
-            "chains: {c: [{use: agent_loop}, {use: prompt_enhancer, with: {tools: true}}]}",
-            "chains.c[1].with.tools: offers tools and no agent_loop below",
-        ),
-        (
-            "chains: {c: [{use: prompt_enhancer}, {use: agent_loop, with: {tool_format: native}}]}",
-            "1:76 chains.c[1].with.tool_format: the prompt_enhancer above (chains.c[0]) tells the model to call tools",
-        ),
         ("prompts: {p: {}}", "1:14 prompts.p: expected text or file"),
         ("prompts: {p: {text: a, file: gateway.yaml}}", "1:24 prompts.p.file: text and file are both given"),
         ("mcp: {servers: {m: {}}}", "1:20 mcp.servers.m: expected command or url"),

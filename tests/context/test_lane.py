@@ -8,7 +8,7 @@ import pytest
 from agent.doubles import Clock
 
 from gateway.context.chain import Link, fold
-from gateway.context.lane import AGENT_LOOP, forwarded, new_run_id
+from gateway.context.lane import forwarded, new_run_id
 from gateway.contracts.exchange import Exchange, Handler, Intent, Reply, Stage
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
@@ -271,11 +271,11 @@ async def test_a_workflow_begins_where_the_chain_runs_tools() -> None:
     async def core(_exchange: Exchange) -> Reply:
         return reply_of()
 
-    links = [Link(name, hears(name)) for name in ("intent", AGENT_LOOP)]
+    links = [Link("intent", hears("intent")), Link("agent_loop", hears("agent_loop"), runs_tools=True)]
     chain = fold("main", links, core, counters=ContextCounters(), clock=Clock(ManualClock()))
     world.lane.chains = {"main": chain}
     await world.lane.begin(replace(await world.exchange(), workflow=use), asked).ended()
-    assert heard == [AGENT_LOOP] and world.lane.looping("main") is chain.handlers[1]
+    assert heard == ["agent_loop"] and world.lane.looping("main") is chain.handlers[1]
     await world.lane.begin(await world.exchange(), RequestKey("e" * 64, None, repeats=False)).ended()
-    assert heard[1:] == ["intent", AGENT_LOOP]
+    assert heard[1:] == ["intent", "agent_loop"]
     await world.lane.runs.close()

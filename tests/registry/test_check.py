@@ -82,6 +82,11 @@ def problems(text: str, **environ: str) -> list[str]:
             "risk: {assessors: {execute_sql: {use: sql, with: {profile: strict}}}}",
             "1:60 risk.assessors.execute_sql.with.profile: input should be 'literal', 'standard' or 'hardened'",
         ),
+        ("chains: {c: [{use: prompt_enhancer}]}", "chains.c[0].with.tools: offers tools and no agent_loop below"),
+        (
+            "chains: {c: [{use: agent_loop}, {use: prompt_enhancer, with: {tools: true}}]}",
+            "chains.c[1].with.tools: offers tools and no agent_loop below",
+        ),
         (
             "chains: {c: [{use: prompt_enhancer}, {use: agent_loop, with: {tool_format: native}}]}",
             "1:76 chains.c[1].with.tool_format: the prompt_enhancer above (chains.c[0]) tells the model to call "

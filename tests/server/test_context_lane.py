@@ -8,7 +8,6 @@ from agent.doubles import Clock
 from tools.toolbox import Toolbox
 
 from gateway.config import ConfigError, Settings
-from gateway.context.lane import AGENT_LOOP
 from gateway.contracts.caller import Caller
 from gateway.contracts.journal import StoredRun
 from gateway.errors import GatewayError
@@ -281,6 +280,6 @@ async def test_a_run_that_is_too_old_is_not_repeated(tmp_path: Path, store: Sqli
 async def test_chains_say_where_a_run_goes_on(tmp_path: Path) -> None:
     """At their agent loop; one without runs no tools."""
     made = await assembled(tmp_path, chains={"tools": [{"use": "memory"}, {"use": "agent_loop"}], "none": []})
-    assert made.lane.chains["tools"].resumed(AGENT_LOOP) is made.lane.chains["tools"].handlers[1]
-    assert made.lane.chains["none"].resumed(AGENT_LOOP) is None
+    assert made.lane.chains["tools"].resumed() is made.lane.chains["tools"].handlers[1]
+    assert made.lane.chains["none"].resumed() is None
     await made.lane.retire()

@@ -261,4 +261,4 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names)) or "nothing"
 
 
-PLUGIN = Plugin(Config, PromptEnhancer)
+PLUGIN = Plugin(Config, PromptEnhancer, tool_format=lambda config: "json" if config.tools else None)
