@@ -5,7 +5,7 @@ A path that a model could change is refused. A path that it could only read is w
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +99,7 @@ def _reached(
                 return
             right = {key: value for key, value in right.items() if key not in wrong}
     try:
-        reaches = plugin.reaches(config)
+        reaches = [replace(reach, place=Path(reach.place)) for reach in plugin.reaches(config)]
     except Exception as error:  # a plugin's code may raise anything
         document.complain(options, f"its plugin does not report what it reaches: {type(error).__name__}: {error}")
         return

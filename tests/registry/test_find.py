@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.contracts.plugin import Plugin
-from gateway.plugins import plugin_names
+from gateway.plugins import Kind, plugin_names
 from gateway.registry.find import PluginProblem, build_plugin, find_plugin
 
 ROOT = Path(__file__).parent.parent.parent
@@ -304,3 +304,23 @@ def test_one_that_is_not_there_is_told_with_where_it_would_be(own: Path) -> None
     """With the nearest name of both folders."""
     assert own_problem(own, "mien").endswith(f"expected {own}/tools/mien.py; did you mean 'mine'?")
     assert "did you mean 'http_request'?" in own_problem(own, "http_reqest")
+
+
+@pytest.mark.parametrize("kind", ["stages", "tools", "assessors", "stores"])
+def test_a_plugin_of_an_installed_distribution_is_found_by_its_entry_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Kind
+) -> None:
+    """Of each kind, by the name that the distribution declares; the operator's own file wins, and ours always."""
+    home = tmp_path / "site"
+    (home / "theirs-1.0.dist-info").mkdir(parents=True)
+    (home / "theirs-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    points = f"[twolane.{kind}]\nmine = theirs_of_{kind}\nsqlite = theirs_of_{kind}\nhttp_request = theirs_of_{kind}\n"
+    (home / "theirs-1.0.dist-info" / "entry_points.txt").write_text(points)
+    (home / f"theirs_of_{kind}.py").write_text(GOOD)
+    monkeypatch.syspath_prepend(home)
+    assert build_plugin(kind, "mine", {"size": 7}, None) == (7, None)
+    for name in {"sqlite", "http_request"} & set(plugin_names(kind)):
+        assert find_plugin(kind, name).config.__module__.startswith("gateway.plugins.")
+    folder = tmp_path / "plugins"
+    write(folder, "mine", GOOD.replace("return (", "return ('own', "), kind=kind)
+    assert find_plugin(kind, "mine", folder=folder) is not find_plugin(kind, "mine")

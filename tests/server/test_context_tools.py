@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from tools.toolbox import Toolbox
 
-from gateway.config import Problem, Settings
+from gateway.config import ConfigError, Problem, Settings, load
 from gateway.contracts.store import Json
+from gateway.registry.check import check_plugins
 from gateway.server.context_tools import gate_of, load_tools
 from gateway.tools.gate import RiskClaim
 from gateway.tools.results import Results
@@ -85,3 +86,138 @@ async def test_what_adds_changes_the_policy_of_its_tool(tmp_path: Path) -> None:
         settings = Settings.model_validate({"tools": {"http_request": {}}, "risk": risk}, context={"folder": tmp_path})
         hashes.add(gate_of(settings, None, []).configured["http_request"])  # type: ignore[arg-type]  # no host
     assert len(hashes) == 2
+
+
+# Tools of the operator's own with an assessor of their own.
+
+TOOL = """
+from gateway.plugin import Plugin, Reach, ToolResult, ToolSpec
+from gateway.plugin.settings import Config, FilePath
+from .assessor import PLUGIN as ASSESSOR
+
+
+class Settings(Config):
+    verbs: tuple[str, ...] = ("get",)
+    kubeconfig: FilePath = "work/kubeconfig"
+
+
+class Kubectl:
+    async def list_tools(self):
+        return [ToolSpec(name=name, description="", parameters={"type": "object"}) for name in ("look", "list")]
+
+    async def close(self):
+        pass
+
+
+PLUGIN = Plugin(
+    Settings,
+    lambda config, host: Kubectl(),
+    assessor=ASSESSOR,
+    assessor_options=lambda config: {"verbs": config.verbs},
+    reaches=lambda config: [Reach(key=("kubeconfig",), place=config.kubeconfig, kind="either", writable=True)],
+)
+"""
+ASSESSOR = """
+from gateway.plugin import Plugin, Verdict
+from gateway.plugin.settings import Config
+
+
+class Settings(Config):
+    verbs: tuple[str, ...] = ()
+    profile: str = ""
+
+
+class Assessor:
+    def __init__(self, config):
+        self._config = config
+
+    def assess(self, arguments):
+        if arguments.get("verb") in self._config.verbs:
+            return Verdict("auto", "whitelist", self._config.profile, "")
+        return Verdict("confirm", "default", "verb", "")
+
+
+PLUGIN = Plugin(Settings, lambda config, host: Assessor(config))
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a plugin of the operator's: a tool with its assessor in one folder."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "plugins" / "tools" / "kubectl"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text(TOOL)
+    (folder / "assessor.py").write_text(ASSESSOR)
+    for path in (tmp_path / "plugins").rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    (tmp_path / "plugins").chmod(0o755)
+    return tmp_path
+
+
+def of_file(text: str) -> Settings:
+    Path("gateway.yaml").write_text(text)
+    return load(Path("gateway.yaml"), environ={}, flags={}, checks=(check_plugins,)).settings
+
+
+async def judged(settings: Settings, tool: str, arguments: Json) -> tuple[str, str]:
+    found: list[Problem] = []
+    catalog = await load_tools(settings, None, Results(), found)  # type: ignore[arg-type]  # no host
+    gate = gate_of(settings, None, found, at_hand=True, names=catalog.by_key())  # type: ignore[arg-type]  # as above
+    assert found == []
+    entry = catalog.named(tool)
+    assert entry is not None
+    verdict = gate.judge(entry.spec, RiskClaim(arguments), tainted=False)
+    return verdict.decision, verdict.rule
+
+
+@pytest.mark.usefixtures("site")
+async def test_an_operators_tool_brings_its_assessor_in_its_folder() -> None:
+    """It judges each of its tools, whatever their names, with the tool's settings and the profile."""
+    settings = of_file("tools: {k8s: {use: kubectl, with: {verbs: [top]}}}\nrisk: {profile: hardened}\n")
+    for tool in ("look", "list"):
+        assert await judged(settings, tool, {"verb": "top"}) == ("auto", "hardened")
+        assert await judged(settings, tool, {"verb": "get"}) == ("confirm", "verb")
+
+
+@pytest.mark.usefixtures("site")
+async def test_the_configuration_names_another_assessor() -> None:
+    """It replaces the one that the plugin declares."""
+    settings = of_file("tools: {kubectl: {}}\nrisk: {assessors: {look: {use: file}}}\n")
+    assert (await judged(settings, "look", {"verb": "get"}))[1] == "shape"
+    assert await judged(settings, "list", {"verb": "get"}) == ("auto", "standard")
+
+
+def test_an_operators_tool_declares_what_it_reaches(site: Path) -> None:
+    """Files of the gateway among it are refused at their place, and code that fails at that of its settings."""
+    with pytest.raises(ConfigError, match=r"yaml:1:38 tools.kubectl.with.kubeconfig: reaches the configuration"):
+        of_file("tools: {kubectl: {with: {kubeconfig: gateway.yaml}}}\n")
+    tool = site / "plugins" / "tools" / "kubectl" / "__init__.py"
+    tool.write_text(TOOL.replace("place=config.kubeconfig", "place=1 / 0"))
+    with pytest.raises(ConfigError, match="its plugin does not report what it reaches: ZeroDivisionError"):
+        of_file("tools: {kubectl: {}}\n")
+
+
+@pytest.mark.usefixtures("site")
+def test_a_declared_assessor_that_is_not_there_is_a_problem_of_the_configuration(site: Path) -> None:
+    """Its calls would not be judged: the message names both, where the tool stands."""
+    tool = site / "plugins" / "tools" / "kubectl" / "__init__.py"
+    tool.write_text(TOOL.replace("assessor=ASSESSOR", "assessor='kubctl'"))
+    with pytest.raises(ConfigError) as refused:
+        of_file("tools:\n  k8s: {use: kubectl}\n")
+    (problem,) = refused.value.problems
+    assert str(problem).startswith("gateway.yaml:2:3 tools.k8s: the plugin 'kubectl' declares the assessor 'kubctl': ")
+    settings = Settings.model_validate({"tools": {"kubectl": {}}}, context={"folder": site})
+    found: list[Problem] = []
+    gate_of(settings, None, found, at_hand=True)  # type: ignore[arg-type]  # no host
+    assert [each.path for each in found] == ["tools.kubectl.use"]
+
+
+@pytest.mark.usefixtures("site")
+def test_settings_of_an_assessor_that_cannot_be_read_stop_the_start(site: Path) -> None:
+    """Without them it may judge too freely."""
+    tool = site / "plugins" / "tools" / "kubectl" / "__init__.py"
+    tool.write_text(TOOL.replace('{"verbs": config.verbs}', "{}['x']"))
+    found: list[Problem] = []
+    gate_of(of_file("tools: {kubectl: {}}\n"), None, found, at_hand=True)  # type: ignore[arg-type]  # no host
+    assert "the settings of its assessor cannot be read: KeyError" in found[0].message
