@@ -96,7 +96,6 @@ LAZY = {
 COMPOSING = {"__main__", "cli.main", "server"}
 ALONE = {
     "gateway/agent/output/message.py": "the whole message beside the scanner of pieces; `gateway scan` reads both",
-    "gateway/dialects/chat_reply.py": "formats of replies stand beside those of requests",
     "gateway/http/hosts.py": "handed on to plugins by the door",
     "gateway/text/memory_requests.py": "handed on to plugins by the door",
     "gateway/text/memory_words.py": "handed on to plugins by the door",

@@ -1,4 +1,4 @@
-"""The pages of the context lane: chat completions, and the list of models."""
+"""The pages of the context lane: the endpoint of each dialect, and the list of models."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -17,8 +17,10 @@ from gateway.context.resumption import RepeatedRequest, Resumption
 from gateway.context.steering import steering_of
 from gateway.contracts.caller import Caller
 from gateway.contracts.journal import ENDED
-from gateway.dialects.chat_body import chat_request
-from gateway.dialects.chat_request import wants_text, whole_text
+from gateway.dialects.chat_request import wants_text
+from gateway.dialects.dialect import Asked, Dialect
+from gateway.dialects.endpoints import paths_of
+from gateway.dialects.table import DIALECTS
 from gateway.errors import GatewayError
 from gateway.http.request_head import RequestHead
 from gateway.lanes.keys import Identify, Identity
@@ -27,7 +29,6 @@ from gateway.runs.asking import RequestKey, fingerprint
 from gateway.runs.live import LiveRun
 from gateway.workflows.invocation import workflow_call_in, workflow_usage
 
-CHAT_PATHS = ("/context/chat/completions", "/context/v1/chat/completions", "/v1/chat/completions", "/chat/completions")
 MODEL_PATHS = ("/context/models", "/context/v1/models")
 
 
@@ -48,11 +49,15 @@ class ChatPages:
         self._admit = admit
 
     def routes(self) -> list[Route]:
-        chat = [("POST", path, self._chat) for path in CHAT_PATHS]
+        chat = [
+            ("POST", path, partial(self._chat, dialect=dialect))
+            for dialect in DIALECTS
+            for path in paths_of(dialect.endpoint)
+        ]
         models = [("GET", path, self._models) for path in MODEL_PATHS]
         return [*chat, *models]
 
-    async def _chat(self, request: web.Request) -> web.StreamResponse:
+    async def _chat(self, request: web.Request, *, dialect: Dialect) -> web.StreamResponse:
         self._admit()
         lane, core = self._current()
         head = head_of(request)
@@ -62,7 +67,8 @@ class ChatPages:
             note(request, key=caller.name)
             content = await content_of(request, caller, limit_bytes=lane.body_bytes, limit_name="limits.context_body")
             await check_values(content, limit=lane.body_values)
-            body = await aside(partial(chat_request, content, needs_model=core.needs_model), content=content)
+            asked = await aside(partial(dialect.parse, content, needs_model=core.needs_model), content=content)
+            body = asked.body
             target = core.target_of(body)
             identity = identities.get(target.has_key) or self._identify(head, target.has_key, "context")
             note(request, key=identity.caller.name, upstream=target.pool.endpoint.name)
@@ -74,17 +80,20 @@ class ChatPages:
             if run is None:
                 run_id = request[REQUEST_ID] = new_run_id()
                 exchange = await lane.exchange(head, body, identity=identity, run_id=run_id, request_key=request_key)
-                run = await self._run(lane, RepeatedRequest(body=body, request_key=request_key, exchange=exchange))
+                run = await self._run(
+                    lane, RepeatedRequest(body=body, request_key=request_key, exchange=exchange), asked
+                )
             request[REQUEST_ID] = run.request_id
             try:
-                response = await lane.answer(request, run)
+                answer = dialect.answer(asked, run_id=run.request_id, created_s=run.created_s)
+                response = await lane.answer(request, run, answer, streams=asked.streams)
             except GatewayError:
                 self._resumption.delivered(run, request_key)
                 raise
             self._resumption.delivered(run, request_key)
             return response
 
-    async def _run(self, lane: ContextLane, repeated: RepeatedRequest) -> LiveRun:
+    async def _run(self, lane: ContextLane, repeated: RepeatedRequest, asked: Asked) -> LiveRun:
         """Return the run that answers this request.
 
         It is the run that a decision resumes, the run that the request repeats, or a new run. A message that
@@ -93,8 +102,8 @@ class ChatPages:
         """
         if repeated.exchange.task is not None:
             return lane.begin(repeated.exchange, repeated.request_key)
-        text = whole_text(repeated.body)
-        decision = parse_reply(text)
+        text = asked.text
+        decision = asked.decision or parse_reply(text)
         if decision is not None:
             return await self._resumption.reply(decision, repeated)
         if (waits := await self._resumption.asked_before(repeated)) is not None:

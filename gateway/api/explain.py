@@ -17,7 +17,7 @@ from gateway.api.site import REQUEST_ID, Route
 from gateway.context.explain import Explainer
 from gateway.context.lane import new_run_id
 from gateway.contracts.store import Json
-from gateway.dialects.chat_body import chat_request
+from gateway.dialects.chat.body import chat_request
 from gateway.errors import GatewayError
 from gateway.lanes.keys import Identify
 from gateway.lanes.local import head_of

@@ -16,6 +16,7 @@ from gateway.api.front_page import FRONT_PAGE, FRONT_PAGE_HEADERS, wants_html
 from gateway.api.sharing import Sharing
 from gateway.contracts.store import StoreError, unwritten
 from gateway.contracts.tools import TOOL_HEADER
+from gateway.dialects.table import ERRORS
 from gateway.errors import GatewayError
 from gateway.http.error_response import error_body, new_request_id
 from gateway.lanes.door import Door
@@ -169,4 +170,5 @@ def _error(request: web.Request, error: GatewayError) -> web.Response:
             headers["retry-after-ms"] = str(round(error.retry_after_s * 1000))
     if error.settled:
         headers["x-should-retry"] = "false"
-    return web.Response(status=error.facts.status, body=error_body(error, request_id=request_id), headers=headers)
+    body = ERRORS.get(request.path, error_body)(error, request_id=request_id)
+    return web.Response(status=error.facts.status, body=body, headers=headers)

@@ -6,11 +6,11 @@ agent clients put the output of tools into user messages. Nor is a command in a 
 
 import re
 import unicodedata
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 from gateway.approvals.check_word import ID, WORD
+from gateway.dialects.dialect import ChatDecision as ChatDecision
 
 #: A longer message is no answer. The text must not have been cut before: what was cut off might be anything.
 REPLY_CHARS: Final = 8000
@@ -36,19 +36,6 @@ _NAMED = re.compile(rf"(?<![a-z0-9_]){ID}(?![a-z0-9])", re.IGNORECASE)
 _INDENTED = re.compile(r"(?:[^\S\n]*+\n)*+(?: {4}| {0,3}\t)")
 _COLON = re.compile("[:：]")
 _APPROVES = frozenset(("approve", "批准", "同意"))
-
-
-@dataclass(frozen=True, slots=True)
-class ChatDecision:
-    """A person's decision on these approvals, each named once. A rejection may contain a reason, as it was typed.
-
-    `words` are the check words that stood behind ids, in lower case.
-    """
-
-    approve: bool
-    ids: tuple[str, ...]
-    comment: str | None = None
-    words: tuple[tuple[str, str], ...] = ()
 
 
 def named_approvals(text: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The context lane: one chat completion through its chain, for a client that knows nothing of the chain.
+"""The context lane: one request through its chain, for a client that knows nothing of the chain.
 
 The head and first chunk of a stream are sent once the upstream has accepted the request. A later failure is sent as an
 error in the stream, and never looks like an end.
@@ -24,12 +24,10 @@ from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Chunk, Exchange, Handler, Reply
 from gateway.contracts.journal import StoredRun
 from gateway.contracts.store import Json
-from gateway.dialects.chat_reply import Completion, CompletionFacts, Frames
+from gateway.dialects.dialect import Answer, Stream
 from gateway.errors import GatewayError
-from gateway.http.error_response import error_body
 from gateway.http.fields import HOP_BY_HOP, nominated
 from gateway.http.request_head import RequestHead
-from gateway.http.sse import event
 from gateway.lanes.classify import CONTEXT_PREFIX
 from gateway.lanes.keys import CREDENTIAL_HEADERS, Identity
 from gateway.lanes.local import Facade, note
@@ -205,10 +203,9 @@ class ContextLane:
 
         return handle
 
-    async def answer(self, request: web.Request, run: LiveRun) -> web.StreamResponse:
-        """Send the answer of a run, new or joined, from its first byte."""
-        exchange, body, request_id = run.exchange, run.body, run.request_id
-        turn = CompletionFacts.of(request_id, body, created_s=run.created_s)
+    async def answer(self, request: web.Request, run: LiveRun, answer: Answer, *, streams: bool) -> web.StreamResponse:
+        """Send the answer of a run, new or joined, from its first byte. `answer` writes it as the client reads it."""
+        exchange, request_id = run.exchange, run.request_id
         headers = {"X-Context-Run-Id": exchange.id, "X-Context-Chain": exchange.chain, "x-request-id": request_id}
         if exchange.task is not None:
             headers["X-Context-Task"] = exchange.task
@@ -216,7 +213,6 @@ class ContextLane:
         note(request, run=exchange.id, request_id=request_id)
         self.runs.join(run)
         try:
-            streams = body.get("stream") is True
             if streams:  # an error that the upstream answers at once is told with its status: SDKs try those again
                 await run.transcript.opened(within_s=self.status_wait_s)
             else:
@@ -224,19 +220,15 @@ class ContextLane:
             if run.intent is not None:
                 headers["X-Context-Intent"] = run.intent.kind
             if streams:
-                options = body.get("stream_options")
-                usage = isinstance(options, dict) and options.get("include_usage") is True
-                stream = _Stream(request, Frames(turn, include_usage=usage), request_id, keepalive_s=self.keepalive_s)
+                stream = _Stream(request, answer.stream(), request_id, keepalive_s=self.keepalive_s)
                 response: web.StreamResponse = await stream.run(run.transcript, headers)
             else:
-                completion = Completion(turn)
-                for chunk in await run.transcript.whole():
-                    completion.add(chunk)
+                chunks = await run.transcript.whole()
                 headers["Content-Type"] = "application/json"
-                response = web.Response(body=completion.body(), headers=headers)
+                response = web.Response(body=answer.whole(chunks), headers=headers)
             whole = True
-            if turn.usage is not None:
-                note(request, **{name: turn.usage.get(name) for name in ("prompt_tokens", "completion_tokens")})
+            if (usage := answer.usage) is not None:
+                note(request, **{name: usage.get(name) for name in ("prompt_tokens", "completion_tokens")})
         except GatewayError:
             whole = True
             raise
@@ -246,11 +238,11 @@ class ContextLane:
 
 
 class _Stream:
-    """One answer as server-sent events, with an empty chunk after each silence of `keepalive_s`."""
+    """One answer as server-sent events, with a frame of the dialect after each silence of `keepalive_s`."""
 
-    def __init__(self, request: web.Request, frames: Frames, run_id: str, *, keepalive_s: float) -> None:
+    def __init__(self, request: web.Request, writer: Stream, run_id: str, *, keepalive_s: float) -> None:
         self._request = request
-        self._frames = frames
+        self._writer = writer
         self._response = web.StreamResponse(headers=_STREAM_HEADERS)
         self._run_id = run_id
         self._keepalive_s = keepalive_s
@@ -271,13 +263,13 @@ class _Stream:
             self._wire.cork()
         await self._response.prepare(self._request)
         try:
-            await self._write(self._frames.first())
+            await self._write(self._writer.first())
             self._wait()
             await self._relay(transcript)
-            last = self._frames.last()
+            last = self._writer.finish()
         except GatewayError as error:
             note(self._request, error_code=error.code)
-            last = event(error_body(error, request_id=self._run_id))
+            last = self._writer.error(error, request_id=self._run_id)
         except (ConnectionResetError, asyncio.CancelledError):
             raise
         except Exception:
@@ -285,13 +277,13 @@ class _Stream:
             log.exception("a context stream failed, request id %s", self._run_id)
             failure = GatewayError("internal_error", "The gateway failed; its log has this request id.")
             note(self._request, error_code=failure.code)
-            last = event(error_body(failure, request_id=self._run_id))
+            last = self._writer.error(failure, request_id=self._run_id)
         await self._response.write_eof(last)
         return self._response
 
     def take(self, chunks: Sequence[Chunk]) -> bool:
         """Write the chunks now. Return False if the client is slow; then `caught_up` sends them. See `Listener`."""
-        frames = b"".join(map(self._frames.of, chunks))
+        frames = b"".join(map(self._writer.frames, chunks))
         if not frames or self._write_now(frames):
             return True
         self._owed = frames
@@ -330,7 +322,7 @@ class _Stream:
     async def _keep_alive(self) -> None:
         if not self._over:
             with suppress(ConnectionResetError):  # who relays the answer notices, too
-                await self._write(self._frames.keepalive())
+                await self._write(self._writer.keepalive())
 
 
 def new_run_id() -> str:

@@ -136,7 +136,7 @@ class Resumption:
         answering = desk.answering(repeated.exchange.caller)
         text = spoken.undecided_text(pending, language=language, now_s=self._clock.time(), answering=answering)
         run_id = pending[0].run_id
-        return self._told(repeated, run_id, *_text(text), {"choices": [], "context": spoken.waiting(run_id, pending)})
+        return self._told(repeated, run_id, *_text(text), chunks.facts(spoken.waiting(run_id, pending)))
 
     async def asked_before(self, repeated: RepeatedRequest) -> LiveRun | None:
         """Answer a request that got a question before: with the question while it waits, else with its result.
@@ -261,7 +261,7 @@ class Resumption:
                 else:
                     answering = self._lane().approvals.answering(repeated.exchange.caller)
                     text = spoken.turn_text(pending, language=language, answering=answering)
-                return [*_text(text), {"choices": [], "context": spoken.waiting(run.id, pending)}]
+                return [*_text(text), chunks.facts(spoken.waiting(run.id, pending))]
         if run.state == "unknown":
             steps = await self._store.steps(run.id, tenant=run.tenant)
             step = next((step for step in steps if step.state == "unknown"), steps[-1])
@@ -339,7 +339,7 @@ def _chunks(answer: Json) -> list[Chunk]:
         told.append(answer["content"])
     told += chunks.called(answer["tool_calls"], reason=answer["finish_reason"])
     told.append(chunks.finish(answer["finish_reason"]))
-    return [*told, {"choices": [], "usage": answer["usage"], "context": answer["context"]}]
+    return [*told, {**chunks.facts(answer["context"]), "usage": answer["usage"]}]
 
 
 async def _released() -> None:

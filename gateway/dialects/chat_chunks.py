@@ -22,5 +22,10 @@ def called(tool_calls: Sequence[Json], *, reason: str) -> list[Json]:
     return [delta({"function_call": call["function"]}) for call in tool_calls[:1]]
 
 
+def facts(context: Json) -> Json:
+    """Return facts of the whole answer, which stand beside its end."""
+    return {"choices": [], "context": context}
+
+
 def finish(reason: str) -> Json:
     return {"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}

@@ -6,6 +6,7 @@ from posixpath import normpath
 from typing import Literal
 from urllib.parse import unquote_to_bytes
 
+from gateway.dialects.endpoints import ENDPOINTS
 from gateway.errors import GatewayError
 from gateway.http.request_head import RequestHead
 from gateway.lanes.routes import path_of
@@ -13,7 +14,8 @@ from gateway.lanes.routes import path_of
 Mode = Literal["own", "context", "passthrough"]
 
 CONTEXT_PREFIX = b"x-context-"
-_CONTEXT_CHAT = b"/v1/chat/completions"
+#: Context requests by an X-Context-* header: what a dialect answers, beneath the base URL of passthrough.
+_BY_HEADER = frozenset(b"/v1/" + endpoint.encode() for endpoint in ENDPOINTS.values())
 #: Below each are the pages of single ones, where it is our own itself.
 PROMPTS, WORKFLOWS, SERVICES = b"/v1/system-prompts", b"/workflows", b"/mcp/services"
 #: What generates, by the end of its path, in the APIs that upstreams speak; a thread's messages are only kept.
@@ -30,7 +32,7 @@ _GENERATES = (
 )
 #: What the context lane answers itself; the rest of the API beneath its base URL is the upstream's.
 CONTEXT_BASE = b"/context/v1/"
-_OWN_OF_CONTEXT = frozenset((CONTEXT_BASE + b"chat/completions", CONTEXT_BASE + b"models"))
+_OWN_OF_CONTEXT = frozenset(CONTEXT_BASE + part.encode() for part in (*ENDPOINTS.values(), "models"))
 #: What a key for the context lane may ask of the upstream: plain models, of which none calls tools or stores anything.
 _PLAIN = re.compile(
     rb"/context/v1/(?:embeddings|moderations|rerank|audio/(?:speech|transcriptions|translations)"
@@ -45,10 +47,10 @@ def classify(head: RequestHead, target: bytes, own_paths: Collection[bytes]) -> 
     """Return the lane of a request for `target` (aliases resolved). Raises GatewayError if context headers contradict.
 
     Own routes come first, by exact path. `/context` and everything under it is context, but for the API beneath
-    `/context/v1`: there chat completions and the list of models are context, what else generates is refused, and the
-    rest is passthrough. A chat completion elsewhere is context if it has an X-Context-* header, unless X-Context-Mode
-    says `passthrough`. Everything else is passthrough; there these headers have no effect, so they are refused where
-    something is generated without the mode that they ask for.
+    `/context/v1`: there the endpoints of dialects and the list of models are context, what else generates is refused,
+    and the rest is passthrough. Such an endpoint elsewhere is context if the request has an X-Context-* header, unless
+    X-Context-Mode says `passthrough`. Everything else is passthrough; there these headers have no effect, so they are
+    refused where something is generated without the mode that they ask for.
     """
     path = path_of(target)
     if path in own_paths or any(path.startswith(below) and name in own_paths for name, below in _SINGLES):
@@ -70,7 +72,7 @@ def classify(head: RequestHead, target: bytes, own_paths: Collection[bytes]) -> 
                 "the upstream unchanged, without tools and approvals.",
             )
         return "passthrough"
-    if headers and mode != b"passthrough" and head.method == b"POST" and path == _CONTEXT_CHAT:
+    if headers and mode != b"passthrough" and head.method == b"POST" and path in _BY_HEADER:
         return "context"
     if headers and mode != b"passthrough" and _generates(head, path):
         raise GatewayError(

@@ -1,6 +1,8 @@
 """The labels of requests for our own pages in metrics: answers to clients apart from what programs ask all the time."""
 
-_CHAT = b"/chat/completions"
+from gateway.dialects.endpoints import ENDPOINTS
+
+_CHAT = tuple(b"/" + endpoint.encode() for endpoint in ENDPOINTS.values())
 _WATCHED = frozenset((b"/", b"/metrics", b"/health/live", b"/health/ready"))
 _POLLED = (b"/context/runs", b"/context/approvals", b"/context/ws")
 

@@ -16,6 +16,7 @@ from gateway.context.lane import ContextLane
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Emit, Exchange, Intent, Reply, StoredRun
 from gateway.contracts.store import Json
+from gateway.dialects.chat.dialect import DIALECT, asked_of
 from gateway.http.request_head import RequestHead
 from gateway.lanes.keys import LOCAL, Identity
 from gateway.plugins.stores.sqlite import SqliteStore
@@ -120,7 +121,9 @@ async def request_key(world: World, **body: object) -> AsyncIterator[Callable[[]
 
     async def page(request: web.Request) -> web.StreamResponse:
         run = world.lane.begin(await world.exchange(**body), RequestKey("f" * 64, None, repeats=False))
-        return await world.lane.answer(request, run)
+        asked = asked_of(run.exchange.body)
+        answer = DIALECT.answer(asked, run_id=run.request_id, created_s=run.created_s)
+        return await world.lane.answer(request, run, answer, streams=asked.streams)
 
     app = web.Application()
     app.router.add_post("/", page)

@@ -36,7 +36,7 @@ class Worker(Bench):
     async def open(self) -> None:
         agents = await self.agents()
         clock = Clock(self.clock)
-        links = (Link("memory", _passes), Link(AGENT_LOOP, agents.stage(self.limits)))
+        links = (Link("memory", _passes), Link("agent_loop", agents.stage(self.limits), runs_tools=True))
         self.chains = {"main": fold("main", links, self._model, counters=self.counters, clock=clock)}
         self.runs = LiveRuns(clock=clock)
         self.lane = ContextLane(

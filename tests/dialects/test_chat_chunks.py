@@ -4,7 +4,7 @@ import pytest
 
 from gateway.contracts.store import Json
 from gateway.dialects import chat_chunks as chunks
-from gateway.dialects.chat_reply import CompletionFacts
+from gateway.dialects.chat.reply import CompletionFacts
 
 
 @pytest.mark.parametrize(

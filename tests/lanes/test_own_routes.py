@@ -2,14 +2,16 @@
 
 import pytest
 
-from gateway.api.chat import CHAT_PATHS, MODEL_PATHS
+from gateway.api.chat import MODEL_PATHS
+from gateway.dialects.chat import ENDPOINT
+from gateway.dialects.endpoints import paths_of
 from gateway.lanes.own_routes import route_of_own
 
 
 @pytest.mark.parametrize(
     ("paths", "route"),
     [
-        (CHAT_PATHS, ("chat", "context")),
+        (paths_of(ENDPOINT), ("chat", "context")),
         (("/", "/metrics", "/health/live", "/health/ready"), ("health", "own")),
         (("/context/runs", "/context/runs/run_1/events", "/context/approvals/ap_1", "/context/ws"), ("polling", "own")),
         ((*MODEL_PATHS, "/workflows/x/runs", "/v1/system-prompts", "/mcp/services", "/x"), ("pages", "own")),

@@ -9,6 +9,9 @@ from gateway.api.description.schemas import NUMBER, TEXT, WHOLE, Schema, listing
 from gateway.api.request import LIMIT, LIMIT_MOST
 from gateway.api.runs import STATES as RUN_STATES
 from gateway.api.site import EXPOSITION_TYPE
+from gateway.dialects.dialect import Dialect
+from gateway.dialects.endpoints import paths_of
+from gateway.dialects.table import DIALECTS
 
 Scope = Literal["context", "approve", "admin", "metrics"]
 Method = Literal["GET", "POST", "PUT", "DELETE"]
@@ -94,6 +97,8 @@ OF_KEYS: Final = ("invalid_header", "missing_api_key", "invalid_api_key", "scope
 OF_NONE: Final = ("unknown_route", "unsupported_endpoint")
 
 _CONVERSATION: Final = Parameter("conversation", TEXT, "Only those of this conversation (`X-Context-Conversation`).")
+#: The ids of operations, by the order of `paths_of`.
+_WAYS: Final = ("", "WithoutVersion", "ByHeader", "ByHeaderWithoutVersion")
 _BEHIND: Final = Parameter("after", TEXT, "`next` of the page before.")
 _LIMIT: Final = Parameter(
     "limit", {"type": "integer", "minimum": 1, "maximum": LIMIT_MOST, "default": LIMIT}, "How many at most."
@@ -120,12 +125,17 @@ def _json(description: str, schema: Schema, *, status: int = 200) -> dict[int, A
     return {status: Answer(description, {JSON: schema})}
 
 
-def _chat(path: str, name: str) -> Operation:
-    answer = Answer("The answer, or a stream of `chat.completion.chunk` events.", {JSON: ref("Chat"), STREAM: None})
-    return Operation(
-        method="POST", path=path, name=name, summary="Answer a chat through a chain", tag="Chat", scopes=("context",),
-        parameters=_STEERING, body="ChatRequest", answers={200: answer}, errors=_CHAT,
-    )  # fmt: skip
+def _chats(dialect: Dialect) -> list[Operation]:
+    """Return one operation for each path of a dialect."""
+    told = dialect.described
+    answer = Answer(told.stream, {JSON: ref(told.answer), STREAM: None})
+    return [
+        Operation(
+            method="POST", path=path, name=told.operation + suffix, summary="Answer a chat through a chain", tag="Chat",
+            scopes=("context",), parameters=_STEERING, body=told.request, answers={200: answer}, errors=_CHAT,
+        )
+        for path, suffix in zip(paths_of(dialect.endpoint), _WAYS, strict=True)
+    ]  # fmt: skip
 
 
 def _models(path: str, name: str) -> Operation:
@@ -226,10 +236,7 @@ _WHOSE: Final = (
 _CHANGING: Final = ("prompt_is_configured", "prompt_not_found")
 
 OPERATIONS: Final[Sequence[Operation]] = (
-    _chat("/context/v1/chat/completions", "createChat"),
-    _chat("/context/chat/completions", "createChatWithoutVersion"),
-    _chat("/v1/chat/completions", "createChatByHeader"),
-    _chat("/chat/completions", "createChatByHeaderWithoutVersion"),
+    *(operation for dialect in DIALECTS for operation in _chats(dialect)),
     _models("/context/v1/models", "listModels"),
     _models("/context/models", "listModelsWithoutVersion"),
     Operation(

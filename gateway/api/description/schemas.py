@@ -18,7 +18,8 @@ from gateway.api.runs import STATES as RUN_STATES
 from gateway.api.runs import SettlementBody
 from gateway.api.workflows import RunBody
 from gateway.config.schema.mcp import McpServer
-from gateway.dialects.chat_body import ROLES
+from gateway.dialects.chat.body import ROLES
+from gateway.dialects.table import DIALECTS
 from gateway.errors import CODES
 
 Schema: TypeAlias = dict[str, Any]
@@ -67,6 +68,8 @@ def schemas() -> dict[str, Schema]:
         found[name] = schema
     found |= _answers() | _of_memories() | _answers_of_services()
     found |= {"Error": _error(), "ChatRequest": _chat_request()}
+    for dialect in DIALECTS:
+        found |= dialect.described.schemas
     return dict(sorted(found.items()))
 
 

@@ -5,7 +5,7 @@ Every frame of a stream is a whole chunk: one id, created and model for the turn
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -14,9 +14,11 @@ import orjson
 from gateway.contracts.exchange import Chunk
 from gateway.contracts.store import Json
 from gateway.dialects.beside import Gathered
+from gateway.dialects.turn import Turn
+from gateway.errors import GatewayError
+from gateway.http.error_response import error_body
 from gateway.http.sse import event
 
-_FINISH = frozenset(("stop", "length", "tool_calls", "function_call", "content_filter"))
 _END = b',"finish_reason":null}]}\n\n'
 _TEXT_END = b"}" + _END
 DONE = event(b"[DONE]")
@@ -24,43 +26,17 @@ _NO_USAGE: Json = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0
 
 
 @dataclass(slots=True)
-class CompletionFacts:
-    """The facts that all chunks of one turn share, and its state so far."""
+class CompletionFacts(Turn):
+    """The facts that all frames of one turn share, and its state so far."""
 
     id: str
     model: str
     created: int
-    finish: str | None = None
-    usage: Json | None = None
-    context: Json = field(default_factory=dict)
-    about: Json = field(default_factory=dict)  # what else the upstream says of its answer, and of its one choice
-    about_choice: Json = field(default_factory=dict)
 
     @classmethod
     def of(cls, run_id: str, body: Json, *, created_s: float) -> "CompletionFacts":
         """Return the turn of a run; its model is the one that was asked for."""
         return cls("chatcmpl-" + run_id.removeprefix("run_"), str(body.get("model", "")), int(created_s))
-
-    def take(self, chunk: Json) -> tuple[Json, Json | None]:
-        """Return the delta of a chunk and its event, if any; finish reason and usage are noted for the end."""
-        if isinstance(usage := chunk.get("usage"), dict):
-            self.usage = usage
-        if "about" in chunk:
-            self.about |= chunk["about"]
-        if "about_choice" in chunk:
-            self.about_choice |= chunk["about_choice"]
-        delta: Json = {}
-        for choice in chunk.get("choices") or ():
-            if choice.get("index", 0) == 0:
-                reason = choice.get("finish_reason")
-                if reason is not None and self.finish is None:
-                    self.finish = reason if reason in _FINISH else "stop"
-                delta = {k: v for k, v in (choice.get("delta") or {}).items() if k != "role" and v is not None}
-        told = chunk.get("context")
-        if isinstance(told, dict) and "type" not in told:
-            self.context.update(told)
-            told = None
-        return delta, told
 
 
 class Frames:
@@ -84,7 +60,7 @@ class Frames:
     def keepalive(self) -> bytes:
         return self._frame({})
 
-    def of(self, chunk: Chunk) -> bytes:
+    def frames(self, chunk: Chunk) -> bytes:
         """Return the frame of a chunk; b"" for one that has nothing for the client."""
         if isinstance(chunk, str):
             return self._before_text + orjson.dumps(chunk) + _TEXT_END
@@ -96,7 +72,7 @@ class Frames:
             return event(orjson.dumps({**self._meta, "choices": choices, "context": told}))
         return self._frame(delta) if delta else b""
 
-    def last(self) -> bytes:
+    def finish(self) -> bytes:
         """Finish reason, usage if the client asked for it, and the end."""
         ends = {**self._turn.about_choice, "finish_reason": self._turn.finish or "stop"}
         frames = [self._before + b"{}," + orjson.dumps(ends)[1:] + b"]"]
@@ -108,6 +84,10 @@ class Frames:
             frames.append(event(orjson.dumps({**self._meta, "choices": [], "usage": usage})))
         frames.append(DONE)
         return b"".join(frames)
+
+    def error(self, error: GatewayError, *, request_id: str) -> bytes:
+        """Return the error as an event, without an end."""
+        return event(error_body(error, request_id=request_id))
 
     def _frame(self, delta: Mapping[str, object]) -> bytes:
         return self._before + orjson.dumps(delta) + _END

@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from gateway.contracts.store import Json
-from gateway.dialects.chat_reply import DONE, Completion, CompletionFacts, Frames
+from gateway.dialects.chat.reply import DONE, Completion, CompletionFacts, Frames
 
 USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
 META = {"id": "chatcmpl-7", "object": "chat.completion.chunk", "created": 1_700_000_000, "model": "m"}
@@ -21,7 +21,7 @@ def delta(index: int = 0, finish: str | None = None, **content: object) -> Json:
 def streamed(*chunks: Json, include_usage: bool = False) -> list[Json]:
     """The frames between the first and [DONE]; each is a whole event of one JSON object."""
     frames = Frames(turn(), include_usage=include_usage)
-    raw = b"".join([frames.first(), *map(frames.of, chunks), frames.last()])
+    raw = b"".join([frames.first(), *map(frames.frames, chunks), frames.finish()])
     assert raw.endswith(DONE) and raw.count(DONE) == 1
     first, *rest = [orjson.loads(line.removeprefix(b"data: ")) for line in raw.removesuffix(DONE).split(b"\n\n")[:-1]]
     assert first["choices"] == [{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}]

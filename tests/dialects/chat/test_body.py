@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gateway.contracts.store import Json
-from gateway.dialects.chat_body import ROLES, chat_request
+from gateway.dialects.chat.body import ROLES, chat_request
 from gateway.errors import GatewayError
 from tests.context.contexts import BODY
 

@@ -1,0 +1,5 @@
+"""OpenAI's chat completions, as clients speak them. `ENDPOINT` is the path that gateway/dialects/endpoints.py finds."""
+
+from typing import Final
+
+ENDPOINT: Final = "chat/completions"

@@ -1,0 +1,70 @@
+"""Chat completions as a dialect: the request is what models get anyway, and each chunk of the run is one frame."""
+
+from collections.abc import Sequence
+
+from gateway.contracts.exchange import Chunk
+from gateway.contracts.store import Json
+from gateway.dialects.chat import ENDPOINT
+from gateway.dialects.chat.body import chat_request
+from gateway.dialects.chat.reply import Completion, CompletionFacts, Frames
+from gateway.dialects.chat_request import whole_text
+from gateway.dialects.dialect import Asked, Described, Dialect
+from gateway.errors import GatewayError
+from gateway.http.error_response import error_body
+
+
+class ChatAnswer:
+    """One chat completion."""
+
+    def __init__(self, body: Json, *, run_id: str, created_s: float) -> None:
+        self._turn = CompletionFacts.of(run_id, body, created_s=created_s)
+        self._body = body
+
+    @property
+    def usage(self) -> Json | None:
+        return self._turn.usage
+
+    def stream(self) -> Frames:
+        """Return the writer of a stream, with usage if the client asked for it."""
+        options = self._body.get("stream_options")
+        usage = isinstance(options, dict) and options.get("include_usage") is True
+        return Frames(self._turn, include_usage=usage)
+
+    def whole(self, chunks: Sequence[Chunk]) -> bytes:
+        """Return the chat completion."""
+        completion = Completion(self._turn)
+        for chunk in chunks:
+            completion.add(chunk)
+        return completion.body()
+
+
+class ChatDialect:
+    """See `Dialect`."""
+
+    endpoint = ENDPOINT
+    described = Described(
+        operation="createChat",
+        request="ChatRequest",
+        answer="Chat",
+        stream="The answer, or a stream of `chat.completion.chunk` events.",
+    )
+
+    def parse(self, content: bytes, *, needs_model: bool) -> Asked:
+        """Return the request, checked. Raises GatewayError."""
+        return asked_of(chat_request(content, needs_model=needs_model))
+
+    def answer(self, asked: Asked, *, run_id: str, created_s: float) -> ChatAnswer:
+        """Return the writer of the chat completion."""
+        return ChatAnswer(asked.body, run_id=run_id, created_s=created_s)
+
+    def error(self, error: GatewayError, *, request_id: str) -> bytes:
+        """Return the error in OpenAI's shape."""
+        return error_body(error, request_id=request_id)
+
+
+def asked_of(body: Json) -> Asked:
+    """Return a chat completion request as `Asked`."""
+    return Asked(body=body, text=whole_text(body), streams=body.get("stream") is True)
+
+
+DIALECT: Dialect = ChatDialect()

@@ -1,0 +1,133 @@
+"""The seam between the API that a client speaks and the run that answers it.
+
+A dialect parses a request to `Asked`, whose body is the chat completion request that stages and models get, and writes
+the answer from the chunks that a run emits (gateway/dialects/turn.py reads them). Nothing else in the gateway knows how
+a client's request or answer looks. A dialect is a package beside this file (gateway/dialects/endpoints.py).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from gateway.contracts.exchange import Chunk
+from gateway.contracts.store import Json
+from gateway.errors import GatewayError
+
+
+@dataclass(frozen=True, slots=True)
+class ChatDecision:
+    """A person's decision on these approvals, each named once. A rejection may contain a reason, as it was typed.
+
+    `words` are the check words that stood behind ids, in lower case.
+    """
+
+    approve: bool
+    ids: tuple[str, ...]
+    comment: str | None = None
+    words: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request of a client, parsed.
+
+    `text` is the last message if it is a person's and nothing but text: it may decide approvals or start a workflow.
+    `decision` is one that the dialect itself carries, in a field made for it; it counts instead of `text`.
+    """
+
+    body: Json
+    text: str
+    streams: bool
+    decision: ChatDecision | None = None
+
+
+class Stream(Protocol):
+    """The frames of one streamed answer."""
+
+    def first(self) -> bytes:
+        """Return the frame that follows the head at once."""
+        ...
+
+    def frames(self, chunk: Chunk) -> bytes:
+        """Return the frames of a chunk; b"" for one that has nothing for the client."""
+        ...
+
+    def keepalive(self) -> bytes:
+        """Return a frame for a silent time."""
+        ...
+
+    def finish(self) -> bytes:
+        """Return the frames that end a whole answer."""
+        ...
+
+    def error(self, error: GatewayError, *, request_id: str) -> bytes:
+        """Return the frames that end an answer which failed after its head was sent."""
+        ...
+
+
+class Answer(Protocol):
+    """The answer to one request: either `stream` is called, or `whole`, once."""
+
+    @property
+    def usage(self) -> Json | None:
+        """Return the tokens of the turn in the names of chat completions, once the answer is written."""
+        ...
+
+    def stream(self) -> Stream:
+        """Return the writer of a stream."""
+        ...
+
+    def whole(self, chunks: Sequence[Chunk]) -> bytes:
+        """Return the JSON body of an answer that is no stream."""
+        ...
+
+
+class WriteError(Protocol):
+    """A writer of error answers."""
+
+    def __call__(self, error: GatewayError, *, request_id: str) -> bytes:
+        """Return the JSON body."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """A dialect in the description of the API: the id of its operation, and the names of its schemas.
+
+    `stream` says what a stream consists of. `schemas` are those that the description does not have yet.
+    """
+
+    operation: str
+    request: str
+    answer: str
+    stream: str
+    schemas: Mapping[str, Json] = field(default_factory=dict)
+
+
+class Dialect(Protocol):
+    """An API that clients speak. `endpoint` is its path behind the base URL, such as `chat/completions`."""
+
+    @property
+    def endpoint(self) -> str:
+        """Return the endpoint."""
+        ...
+
+    @property
+    def described(self) -> Described:
+        """Return the facts for `GET /openapi.json`."""
+        ...
+
+    def parse(self, content: bytes, *, needs_model: bool) -> Asked:
+        """Return the request. `needs_model`: the configuration names no model for one that names none.
+
+        Raises GatewayError.
+        """
+        ...
+
+    def answer(self, asked: Asked, *, run_id: str, created_s: float) -> Answer:
+        """Return the writer of the answer. `run_id` is the id of the request, which ids of the answer are made of."""
+        ...
+
+    def error(self, error: GatewayError, *, request_id: str) -> bytes:
+        """Return the JSON body of an error answer."""
+        ...

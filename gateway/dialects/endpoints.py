@@ -1,0 +1,26 @@
+"""The paths of all dialects, found by their packages: each folder beside this file is one, and names its `ENDPOINT`.
+
+The passthrough lane reads this table to leave these paths to the context lane, so importing it loads no dialect: the
+`__init__` of a dialect imports nothing of it. gateway/dialects/table.py loads the dialects themselves.
+"""
+
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Final
+
+#: The endpoint of each dialect behind the base URL, such as `chat/completions`, by the name of its package.
+ENDPOINTS: Final[Mapping[str, str]] = {
+    found.name: import_module(f"gateway.dialects.{found.name}").ENDPOINT
+    for found in iter_modules([str(Path(__file__).parent)])
+    if found.ispkg
+}
+
+
+def paths_of(endpoint: str) -> tuple[str, ...]:
+    """Return the paths that a client may use for an endpoint.
+
+    Without `/context` the client sends an X-Context-* header (gateway/lanes/classify.py).
+    """
+    return f"/context/v1/{endpoint}", f"/context/{endpoint}", f"/v1/{endpoint}", f"/{endpoint}"
