@@ -291,6 +291,56 @@ def test_the_passthrough_lane_knows_no_plugin_and_no_model() -> None:
         assert not any(m == forbidden or m.startswith(forbidden + ".") for m in modules), forbidden
 
 
+#: The form of chat completions as a client reads it, and files besides its dialect that name it, each for its reason.
+OF_CHAT = re.compile(r"chat\.completion(?:\.chunk)?|\[DONE\]|chatcmpl-|chat/completions")
+MAY_NAME_CHAT = {
+    "gateway/api/description/schemas.py": "describes the answer in GET /openapi.json",
+    "gateway/api/description/operations.py": "describes the header that leads to the context lane",
+    "gateway/api/front_page.py": "shows an example request",
+    "gateway/cli/selftest.py": "is a client",
+    "gateway/cli/tour.py": "is a client",
+    "gateway/config/upstreams.py": "finds an endpoint at the end of an upstream's base URL",
+    "gateway/context/model_answer.py": "reads a model's stream",
+    "gateway/context/refusal.py": "names the path of the model call",
+    "gateway/dialects/meaning.py": "finds the ids that model servers give to calls",
+    "gateway/lanes/classify.py": "names the endpoint in an error message",
+}
+
+
+def test_only_a_dialect_knows_what_its_client_reads() -> None:
+    """The core, the loop and the runs name no form of chat completions; a second dialect is new files only."""
+    found = {
+        name(path)
+        for path in FILES
+        if not name(path).startswith(("gateway/dialects/chat/", "gateway/demo/", "gateway/testing/"))
+        for text in texts_of(tree(path))
+        if OF_CHAT.search(text)
+    }
+    assert found == MAY_NAME_CHAT.keys()
+
+
+def texts_of(whole: ast.Module) -> Iterator[str]:
+    """The constants of a file, text and bytes, without its docstrings."""
+    told = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    first = [node.body[0] for node in ast.walk(whole) if isinstance(node, told) and node.body]
+    docstrings = {node.value for node in first if isinstance(node, ast.Expr)}
+    for node in ast.walk(whole):
+        if isinstance(node, ast.Constant) and node not in docstrings and isinstance(node.value, str | bytes):
+            yield node.value if isinstance(node.value, str) else node.value.decode("latin-1")
+
+
+def test_a_dialect_is_imported_by_its_table_only() -> None:
+    """Pages that describe or explain chat completions read their body; nothing else imports a dialect's package."""
+    users = {
+        name(path): found
+        for path in FILES
+        if not name(path).startswith("gateway/dialects/")
+        if (found := {m for m in runtime_imports(tree(path)) if m.startswith("gateway.dialects.") and m.count(".") > 2})
+    }
+    body = {"gateway.dialects.chat.body"}
+    assert users == {"gateway/api/explain.py": body, "gateway/api/description/schemas.py": body}
+
+
 def test_the_validator_is_loaded_late() -> None:
     """A gateway whose models call nothing, and without workflows, goes without the JSON Schema validator."""
     code = "import sys, gateway.server.app, gateway.server.context_lane, gateway.config; print('\\n'.join(sys.modules))"

@@ -91,7 +91,8 @@ class Exchange:
 
 
 #: Something of an answer: a piece of its text, which a chunk with nothing but a text comes as, or a whole
-#: `chat.completion.chunk` object, which may carry `"context": {"type": ...}` (an event for the client, docs/wire).
+#: `chat.completion.chunk` object, whatever API the client speaks (gateway/dialects/dialect.py). The object may carry
+#: `"context": {"type": ...}` (an event for the client, docs/wire).
 Chunk: TypeAlias = str | Json
 #: Waits until the client may get more: it does not keep up, or is gone.
 Pause: TypeAlias = Callable[[], Awaitable[None]]
