@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.cli.examples import subcommands
+from gateway.cli.commands import subcommands
 
 _FILE: Final = "FILE"
 

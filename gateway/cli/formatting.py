@@ -1,10 +1,11 @@
 """Approvals, runs and lines of the audit log as a person reads them on a terminal.
 
 Whatever a model, a tool or a client wrote is escaped (gateway/approvals/escaping.py) and indented: no terminal obeys
-it, and it cannot pass for a line of ours. What an older gateway does not tell is left out.
+it, and it cannot pass for a line of ours. Facts that an older gateway does not send are left out.
 """
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from gateway.approvals.escaping import shown, shown_arguments, shown_json, shown_name
@@ -39,6 +40,20 @@ def time_of(view: View, name: str) -> str:
 def views(value: object) -> list[View]:
     """Return a list of an answer."""
     return [view for view in value if isinstance(view, dict)] if isinstance(value, list) else []
+
+
+def list_lines(
+    found: Iterable[View], lines: Callable[[View], Iterable[str]], *, as_json: bool, gap: bool = False
+) -> Iterator[str]:
+    """Yield the lines of each view, with `gap` a blank one between two; for `as_json` one line of JSON each."""
+    is_empty = True
+    for view in found:
+        if gap and not is_empty and not as_json:
+            yield ""
+        is_empty = False
+        yield from (json.dumps(view),) if as_json else lines(view)
+    if is_empty and not as_json:
+        yield "none"
 
 
 # Approvals.
@@ -130,7 +145,7 @@ def run_lines(view: View) -> Iterator[str]:
     for step in views(view.get("steps")):
         yield from _step(step)
         if view.get("state") == "unknown" and step.get("state") in ("started", "unknown"):
-            yield "  to go on, say what became of it:"
+            yield "  to continue, state its outcome:"
             yield f"  gateway runs resume {word(view, 'id')} --step {word(step, 'number')} --as done|retry|failed"
     for approval in views(view.get("approvals")):
         if approval.get("state") == "pending":

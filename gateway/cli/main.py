@@ -14,15 +14,24 @@ from pathlib import Path
 from gateway import __version__
 from gateway.approvals.escaping import shown
 from gateway.cli.collector import collector_off
-from gateway.cli.examples import add_examples, subcommands
+from gateway.cli.commands import (
+    DEFAULT_FILE,
+    Commands,
+    WrongUsage,
+    add_command,
+    add_examples,
+    add_group,
+    add_printing,
+    configuration,
+    key_of_caller,
+    print_now,
+    subcommands,
+)
 from gateway.cli.formatting import CommandError
-from gateway.cli.operator.arguments import OperatorCommands
-from gateway.config import ConfigError, Loaded, load
-from gateway.registry.check import check_plugins
-from gateway.server.passthrough_lane import check_files
-from gateway.workflows.folder import load_workflows
+from gateway.cli.operator import approvals, mcp, memories, runs, workflows
+from gateway.cli.operator.arguments import json_option, sha256
+from gateway.config import ConfigError
 
-DEFAULT_FILE = Path("gateway.yaml")
 PROFILES = ("literal", "standard", "hardened")
 SHELL_NAMES = ("bash", "zsh", "fish")
 PLUGIN_KINDS = ("stages", "tools", "assessors")
@@ -52,9 +61,9 @@ def run(args: argparse.Namespace) -> int:
         from gateway.server.serve import Server
         from gateway.server.sockets import ListenError
 
-        loaded = _load(args)
+        loaded = configuration(args)
     try:
-        return Server(loaded, load=lambda: _load(args), join=args.reuse_port).run()
+        return Server(loaded, load=lambda: configuration(args), join=args.reuse_port).run()
     except ListenError as error:
         print(f"gateway: {error}", file=sys.stderr)
         return 1
@@ -65,7 +74,7 @@ def check_config(args: argparse.Namespace) -> int:
     from gateway.cli.check_config import described
     from gateway.cli.rehearsal import rehearse
 
-    loaded = _load(args)
+    loaded = configuration(args)
     for line in described(loaded, warnings=asyncio.run(rehearse(loaded))):
         print(line)
     return 0
@@ -80,7 +89,22 @@ def init(args: argparse.Namespace) -> Iterator[str]:
 def backup(args: argparse.Namespace) -> Iterator[str]:
     from gateway.cli.backup import back_up  # only this command copies a store
 
-    return back_up(_load(args, checked=False), args.file)
+    return back_up(configuration(args, checked=False), args.file)
+
+
+def verify_audit(args: argparse.Namespace) -> Iterator[str]:
+    from gateway.cli.audit import Noted, store_file, verified  # it brings along what reads a store
+
+    if (args.expect is None) != (args.at is None):
+        raise WrongUsage("--expect and --at go together: the hash of a line, and its number")
+    noted = None if args.expect is None else Noted(args.at, args.expect)
+    return verified(store_file(configuration(args, checked=False))[1], noted=noted)
+
+
+def list_audit(args: argparse.Namespace) -> Iterator[str]:
+    from gateway.cli.audit import listed, store_file  # it brings along what reads a store
+
+    return listed(store_file(configuration(args, checked=False))[1], after=args.after, as_json=args.as_json)
 
 
 def version(_args: argparse.Namespace) -> Iterator[str]:
@@ -106,16 +130,16 @@ def complete(args: argparse.Namespace) -> Iterator[str]:
 def explain(args: argparse.Namespace) -> int:
     from gateway.cli.explain import explain as explain_text  # the other commands need no HTTP client
 
-    settings = _load(args, checked=False).settings
+    settings = configuration(args, checked=False).settings
     text = "".join(_input()) if args.text == "-" else args.text
-    key = os.environ.get("GATEWAY_API_KEY", "").strip() or None
-    return explain_text(text, args.url or settings.listen, prompt=args.prompt, chain=args.chain, key=key)
+    where = args.url or settings.listen
+    return explain_text(text, where, prompt=args.prompt, chain=args.chain, key=key_of_caller())
 
 
 def scan(_args: argparse.Namespace) -> int:
     from gateway.cli.scan import scan_lines  # the scanner of model output, which starting a server must not wait for
 
-    return scan_lines(_input(), _print)
+    return scan_lines(_input(), print_now)
 
 
 def assess(args: argparse.Namespace) -> int:
@@ -123,17 +147,17 @@ def assess(args: argparse.Namespace) -> int:
     from gateway.cli.assess import assess_lines
     from gateway.cli.assess_gate import offline_gate
 
-    settings = _load(args).settings
+    settings = configuration(args).settings
     if args.profile is not None:
         settings = settings.model_copy(update={"risk": settings.risk.model_copy(update={"profile": args.profile})})
     gate, specs = asyncio.run(offline_gate(settings))
-    return assess_lines(_input(), _print, gate=gate, specs=specs)
+    return assess_lines(_input(), print_now, gate=gate, specs=specs)
 
 
 def plugin_new(args: argparse.Namespace) -> int:
     from gateway.cli.plugin_new import write_and_tell  # it brings texts along that only this command needs
 
-    return write_and_tell(args.kind, args.name, folder=_load(args, checked=False).settings.plugins.folder)
+    return write_and_tell(args.kind, args.name, folder=configuration(args, checked=False).settings.plugins.folder)
 
 
 def selftest(_args: argparse.Namespace) -> int:
@@ -145,7 +169,7 @@ def selftest(_args: argparse.Namespace) -> int:
 def healthcheck(args: argparse.Namespace) -> int:
     from gateway.cli.healthcheck import check  # the other commands need no HTTP client
 
-    settings = _load(args, checked=False).settings
+    settings = configuration(args, checked=False).settings
     address = settings.admin.listen or settings.listen
     return check(args.url or address, timeout_s=args.timeout)
 
@@ -168,31 +192,9 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _load(args: argparse.Namespace, *, checked: bool = True) -> Loaded:
-    """Load the configuration as the command line names it; warnings go to standard error.
-
-    Not `checked`: for a command that asks a running gateway; it needs no plugins, and imports none.
-    """
-    file = args.config
-    if file is None and DEFAULT_FILE.exists():
-        file = DEFAULT_FILE
-    flags = {name: getattr(args, name, None) for name in ("listen", "port", "workers", "upstream")}
-    loaded = load(file, environ=os.environ, flags=flags, checks=(check_plugins,) if checked else ())
-    check_files(loaded.settings)
-    found = load_workflows(loaded.settings.workflows).warnings if checked else ()
-    for warning in (*loaded.warnings, *found):
-        print(f"warning: {warning}", file=sys.stderr)
-    return loaded
-
-
 def _input() -> Iterable[str]:
     """Return the lines of standard input, whatever its bytes are."""
     return io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace", newline="\n")
-
-
-def _print(text: str) -> None:
-    """Print at once: a program that writes line by line waits for each answer."""
-    print(text, end="", flush=True)
 
 
 def _with_default_command(argv: list[str]) -> list[str]:
@@ -211,74 +213,54 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"twolane {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
-    p = _command(commands, "run", run, "serve requests until SIGTERM or Ctrl-C (a second one stops at once)")
+    p = add_command(commands, "run", run, "serve requests until SIGTERM or Ctrl-C (a second one stops at once)")
     p.add_argument("--listen", metavar="HOST:PORT", help="listen here instead of the configured address")
     p.add_argument("--port", metavar="N", help="listen on this port of the configured address; 0: any free one")
     p.add_argument("--workers", metavar="N", help="worker processes")
     p.add_argument("--upstream", metavar="URL", help="one upstream instead of the configured ones")
     p.add_argument("--reuse-port", action="store_true", help="join a gateway on the same port (rolling restart)")
 
-    _printing(commands, "init", init, "write a commented configuration to begin with")
-    _command(commands, "check-config", check_config, "say what is wrong with the configuration, or that it is good")
-    p = _command(commands, "selftest", selftest, "prove on this machine that passthrough is unchanged")
-    p = _command(commands, "healthcheck", healthcheck, "ask a running gateway whether it is ready (for containers)")
+    add_printing(commands, "init", init, "write a commented configuration to begin with")
+    add_command(commands, "check-config", check_config, "check the configuration, and report every problem in it")
+    add_command(commands, "selftest", selftest, "prove on this machine that passthrough is unchanged")
+    p = add_command(commands, "healthcheck", healthcheck, "check whether a running gateway is ready (for containers)")
     p.add_argument("--url", help="the gateway's address (default: as configured)")
     p.add_argument("--timeout", type=_seconds, default=3.0, metavar="S", help="seconds to wait (default: 3)")
 
-    p = _command(commands, "explain", explain, "show what a running gateway would ask the model, without asking it")
+    text = "show the request that a running gateway would send to the model, without sending it"
+    p = add_command(commands, "explain", explain, text)
     p.add_argument("text", nargs="?", default="-", metavar="TEXT", help="message of a user (default: -, read it)")
     p.add_argument("--url", help="the gateway's address (default: as configured); its key: GATEWAY_API_KEY")
     p.add_argument("--prompt", metavar="ID", help="base prompt instead of the configured one")
     p.add_argument("--chain", metavar="NAME", help="chain instead of the configured one")
-    _command(commands, "scan", scan, "find the tool calls in model output, one JSON line on standard input each")
-    p = _command(
-        commands, "assess", assess, "say what the gate would do with calls, one JSON line on standard input each"
-    )
+    add_command(commands, "scan", scan, "find the tool calls in model output, one JSON line on standard input each")
+    text = "print the gate's verdict on tool calls, one JSON line on standard input each"
+    p = add_command(commands, "assess", assess, text)
     p.add_argument("--profile", choices=PROFILES, help="profile instead of the configured one (risk.profile)")
-    OperatorCommands(_printing, load=lambda args: _load(args, checked=False)).add_to(commands)
-    p = _printing(commands, "backup", backup, "copy the store while gateways use it, and check the copy")
-    p.add_argument("file", type=Path, metavar="FILE", help="the copy, which must not be there yet")
-    p = commands.add_parser("plugin", help="write a plugin of your own", description="Write a plugin of your own.")
-    kinds = p.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    p = _command(
-        kinds, "new", plugin_new, "write a working plugin into the folder of your plugins, and its test beside it"
-    )
-    p.add_argument("kind", choices=PLUGIN_KINDS, help="what it is")
+    for operators in (approvals, runs, memories, workflows, mcp):
+        operators.add(commands)
+    _add_audit(add_group(commands, "audit", "read the audit log from the store, whether or not a gateway runs"))
+    p = add_printing(commands, "backup", backup, "copy the store while gateways use it, and check the copy")
+    p.add_argument("file", type=Path, metavar="FILE", help="the copy, a file that does not exist yet")
+    kinds = add_group(commands, "plugin", "write a plugin of your own")
+    text = "write a working plugin into the folder of your plugins, and its test beside it"
+    p = add_command(kinds, "new", plugin_new, text)
+    p.add_argument("kind", choices=PLUGIN_KINDS, help="kind of the plugin")
     p.add_argument("name", metavar="NAME", help="a Python identifier: the name of the file, and of the plugin")
-    _printing(commands, "version", version, "show the version")
-    p = _printing(commands, "help", help_, "show the help of a command")
+    add_printing(commands, "version", version, "show the version")
+    p = add_printing(commands, "help", help_, "show the help of a command")
     p.add_argument("words", nargs="*", metavar="COMMAND", help="the command, such as: approvals list")
-    p = _printing(commands, "completion", complete, "write a script that completes commands and options in a shell")
+    p = add_printing(commands, "completion", complete, "write a script that completes commands and options in a shell")
     p.add_argument("shell", choices=SHELL_NAMES, help="your shell")
     add_examples(parser)
     return parser
 
 
-def _command(
-    commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
-    name: str,
-    function: Callable[[argparse.Namespace], int],
-    text: str,
-) -> argparse.ArgumentParser:
-    parser = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
-    parser.set_defaults(command=function)
-    parser.add_argument(
-        "-c", "--config", type=Path, metavar="FILE", help="configuration (default: gateway.yaml if present)"
-    )
-    return parser
-
-
-def _printing(
-    commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
-    name: str,
-    function: Callable[[argparse.Namespace], Iterator[str]],
-    text: str,
-) -> argparse.ArgumentParser:
-    """Add a command that yields its lines, or raises CommandError."""
-
-    def told(args: argparse.Namespace) -> int:
-        for line in function(args):
-            _print(f"{line}\n")
-        return 0
-
-    return _command(commands, name, told, text)
+def _add_audit(commands: Commands) -> None:
+    text = "check that no line of the audit log was changed or removed"
+    p = add_printing(commands, "verify", verify_audit, text)
+    p.add_argument("--expect", type=sha256, metavar="HASH", help="check that this is still the hash of line SEQ")
+    p.add_argument("--at", type=int, metavar="SEQ", help="number of the line whose hash was noted down")
+    p = add_printing(commands, "list", list_audit, "list the lines of the audit log")
+    p.add_argument("--after", type=int, default=0, metavar="N", help="only lines after this number")
+    json_option(p)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.cli.commands import leaves
 from gateway.cli.completion import SHELLS, completion
-from gateway.cli.examples import leaves
 from gateway.cli.main import _parser
 
 BASH = completion(_parser(), "bash")

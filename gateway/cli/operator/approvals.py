@@ -1,28 +1,52 @@
-"""`gateway approvals`: asks a running gateway what waits for a person, and tells it what a person decided."""
+"""`gateway approvals`: lists the calls that wait for a person on a running gateway, and sends a person's decisions."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from gateway.cli.formatting import approval_lines, approval_summary, call_line, views, word
+from gateway.cli.commands import Commands, WrongUsage, add_group
+from gateway.cli.formatting import approval_lines, approval_summary, call_line, list_lines, views, word
+from gateway.cli.operator.arguments import add_asking, json_object, json_option, sha256
+from gateway.cli.operator.remembered import asks, grants, revoked
 from gateway.cli.operator.remote import Remote, RemoteError, message_of
+from gateway.contracts.journal import ApprovalState
 
 PATH = ("context", "approvals")
 
 
+def add(commands: Commands) -> None:
+    """Add `gateway approvals` and the commands below it."""
+    group = add_group(commands, "approvals", "decide on calls that wait for a person")
+    p = add_asking(group, "list", listed, "list the approvals that wait for a person, oldest first")
+    states = (*get_args(ApprovalState), "all")
+    p.add_argument("--status", choices=states, default="pending", help="state (default: pending)")
+    json_option(p)
+    p = add_asking(group, "show", one, "show a call exactly as it would run")
+    p.add_argument("approval_id", metavar="ID", help="id of an approval: ap_...")
+    json_option(p)
+    p = add_asking(group, "approve", approved, "approve calls: they run, and their runs continue")
+    p.add_argument("ids", nargs="+", metavar="ID", help="approvals; all are decided before any run continues")
+    p.add_argument("--sha256", type=sha256, metavar="HASH", help="refuse unless the call still has this hash")
+    p.add_argument(
+        "--remember",
+        choices=("once", "run", "conversation"),
+        help="approve the same call again without asking, in its run or its conversation (default: once)",
+    )
+    text = "run the call with these arguments instead; @FILE reads them from a file"
+    p.add_argument("--arguments", type=json_object, metavar="JSON", help=text)
+    p = add_asking(group, "reject", rejected, "reject calls: they do not run")
+    p.add_argument("ids", nargs="+", metavar="ID", help="approvals; all are decided before any run continues")
+    p.add_argument("--reason", metavar="TEXT", help="reason, which the model receives")
+    json_option(add_asking(group, "grants", grants, "list the remembered approvals"))
+    json_option(add_asking(group, "asks", asks, "list conversations whose users want to be asked before each call"))
+    p = add_asking(group, "revoke", revoked, "revoke remembered decisions: the next such call asks a person")
+    p.add_argument("ids", nargs="+", metavar="ID", help="id of a grant or an ask: grant_..., ask_...")
+
+
 def listed(remote: Remote, *, status: str | None, as_json: bool) -> Iterator[str]:
-    """Yield the approvals in a state, the oldest first. Raises RemoteError."""
-    found = 0
-    for view in remote.entries(*PATH, status=status):
-        if as_json:
-            yield json.dumps(view)
-            continue
-        if found:
-            yield ""
-        found += 1
-        yield from approval_summary(view)
-    if not found and not as_json:
-        yield "none"
+    """Return the lines of the approvals in a state, or in `all` of them, the oldest first. Raises RemoteError."""
+    found = remote.entries(*PATH, status=None if status == "all" else status)
+    return list_lines(found, approval_summary, as_json=as_json, gap=True)
 
 
 def one(remote: Remote, approval_id: str, *, as_json: bool) -> Iterator[str]:
@@ -32,6 +56,29 @@ def one(remote: Remote, approval_id: str, *, as_json: bool) -> Iterator[str]:
         yield json.dumps(view)
     else:
         yield from approval_lines(view)
+
+
+def approved(
+    remote: Remote,
+    ids: Sequence[str],
+    *,
+    sha256: str | None,
+    arguments: Mapping[str, Any] | None,
+    remember: str | None,
+) -> Iterator[str]:
+    """Approve one call, as the options say, or several calls. Raises RemoteError and WrongUsage."""
+    if len(ids) == 1:
+        return decided(remote, ids[0], "approve", sha256=sha256, arguments=arguments, remember=remember)
+    if any(option is not None for option in (sha256, arguments, remember)):
+        raise WrongUsage("--sha256, --remember and --arguments go with one ID: approve such calls one by one")
+    return all_decided(remote, ids, "approve")
+
+
+def rejected(remote: Remote, ids: Sequence[str], *, reason: str | None) -> Iterator[str]:
+    """Reject one call or several. Raises RemoteError."""
+    if len(ids) == 1:
+        return decided(remote, ids[0], "reject", reason=reason)
+    return all_decided(remote, ids, "reject", reason=reason)
 
 
 def decided(

@@ -1,14 +1,20 @@
-"""`gateway mcp`: asks a running gateway which MCP services there are, registers them, and stops and starts them.
+"""`gateway mcp`: lists the MCP services of a running gateway, registers them, and stops and starts them.
 
-What a server wrote is escaped: no terminal obeys it.
+Texts of a server are escaped: no terminal obeys them.
 """
 
+import argparse
 import json
+import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from gateway.approvals.escaping import shown, shown_name
-from gateway.cli.formatting import CommandError, View, views, word
+from gateway.cli.commands import Commands, add_group
+from gateway.cli.formatting import CommandError, View, list_lines, views, word
+from gateway.cli.operator.arguments import add_asking, json_file, json_option
 from gateway.cli.operator.remote import Remote
 
 PATH: Final = ("mcp", "services")
@@ -17,16 +23,81 @@ _LINE_CHARS = 200
 _ERROR_CHARS = 500
 
 
+def add(commands: Commands) -> None:
+    """Add `gateway mcp` and the commands below it."""
+    group = add_group(commands, "mcp", "list the MCP services, register them, stop and start them")
+    asking = partial(add_asking, group, admin=True)
+    json_option(asking("list", listed, "list the services and their states"))
+    _add_arguments_of_new(asking("add", added_with, "register a service; it starts at once"))
+    for name, text in (("start", "start a service"), ("stop", "stop a service"), ("restart", "restart a service")):
+        p = asking(name, operated, text)
+        p.add_argument("name", metavar="NAME", help="name of a service")
+        p.set_defaults(what=name)
+    p = asking("tools", tools, "list the tools of a running service")
+    p.add_argument("name", metavar="NAME", help="name of a service")
+    json_option(p)
+    p = asking("accept", accepted, "accept changed tools as they are now")
+    p.add_argument("name", metavar="NAME", help="name of a service")
+    p.add_argument("wanted", nargs="*", metavar="TOOL", help="only these (default: all that changed)")
+    p = asking("remove", removed, "stop a registered service and remove it")
+    p.add_argument("name", metavar="NAME", help="name of a service")
+
+
+def _add_arguments_of_new(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="name for the service")
+    way = parser.add_mutually_exclusive_group()
+    text = "program and arguments of a stdio server"
+    way.add_argument("--command", dest="line", type=_words, metavar="LINE", help=text)
+    way.add_argument("--server-url", dest="server", metavar="URL", help="address of a streamable HTTP server")
+    for flag, what in (("--env", "environment variable of the program"), ("--header", "header for the URL")):
+        text = f"{what}; without =VALUE it is read from the environment of this command"
+        parser.add_argument(flag, type=_secret, action="append", default=[], metavar="NAME=VALUE", help=text)
+    parser.add_argument("--description", metavar="TEXT", help="one sentence for prompts (default: the name)")
+    parser.add_argument("--keyword", action="append", metavar="WORD", help="word of a user that means this service")
+    parser.add_argument("--timeout", metavar="TIME", help="longest run of one of its tools, such as 30s")
+    text = "further settings: a JSON object"
+    parser.add_argument("--settings", type=json_file, default={}, metavar="FILE", help=text)
+
+
+def _words(text: str) -> list[str]:
+    """Split a command line into its words as a shell does; no other shell syntax has a meaning here."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error}".lower()) from None
+    if not words:
+        raise argparse.ArgumentTypeError("expected a program")
+    return words
+
+
+def _secret(text: str) -> tuple[str, str]:
+    """Parse `NAME=VALUE`, or the NAME of a variable: other users see what stands on a command line."""
+    name, equals, value = text.partition("=")
+    if not equals and name not in os.environ:
+        raise argparse.ArgumentTypeError(f"{name[:64]!r} is not set here: set it, or write NAME=VALUE")
+    return name, value if equals else os.environ[name]
+
+
 def listed(remote: Remote, *, as_json: bool) -> Iterator[str]:
-    """Yield all services. Raises RemoteError."""
-    found = list(remote.entries(*PATH))
-    if as_json:
-        yield from map(json.dumps, found)
-        return
-    for view in found:
-        yield from _summary(view)
-    if not found:
-        yield "none"
+    """Return the lines of all services. Raises RemoteError."""
+    return list_lines(remote.entries(*PATH), _summary, as_json=as_json)
+
+
+def added_with(remote: Remote, name: str, *, settings: Mapping[str, object], **options: Any) -> Iterator[str]:
+    """Add a service with the settings of a file, over which the options win. Raises RemoteError."""
+    program, *arguments = options["line"] or (None,)
+    given = {
+        "command": program,
+        "args": arguments or None,
+        "url": options["server"],
+        "env": dict(options["env"]) or None,
+        "headers": dict(options["header"]) or None,
+        "description": options["description"],
+        "trigger_keywords": options["keyword"],
+        "timeout": options["timeout"],
+    }
+    given = {setting: value for setting, value in given.items() if value is not None}
+    return added(remote, name, settings={**settings, **given})
 
 
 def added(remote: Remote, name: str, *, settings: Mapping[str, object]) -> Iterator[str]:

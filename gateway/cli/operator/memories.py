@@ -1,40 +1,58 @@
-"""Memories of end users, asked of a running gateway: lists and deletes them."""
+"""`gateway memories`: lists what a running gateway remembers of end users, and deletes it."""
 
-import json
+import argparse
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from gateway.cli.formatting import View, time_of, word
-from gateway.cli.operator.remote import Remote, RemoteError
+from gateway.cli.commands import Commands, WrongUsage, add_group
+from gateway.cli.formatting import View, list_lines, time_of, word
+from gateway.cli.operator.arguments import add_asking, json_option
+from gateway.cli.operator.remote import Remote
 
 PATH: Final = ("context", "memories")
 
 
+def add(commands: Commands) -> None:
+    """Add `gateway memories` and the commands below it."""
+    group = add_group(commands, "memories", "list what the gateway remembers of end users, and delete it")
+    p = add_asking(group, "list", listed, "list memories, newest first")
+    _add_owner(p)
+    json_option(p)
+    p = add_asking(group, "delete", deleted_of, "delete memories")
+    p.add_argument("ids", nargs="*", metavar="ID", help="id of a memory: mem_...")
+    p.add_argument("--all", dest="of_all", action="store_true", help="all memories of a user, or of a key")
+    _add_owner(p)
+
+
+def _add_owner(parser: argparse.ArgumentParser) -> None:
+    owner = parser.add_mutually_exclusive_group()
+    owner.add_argument("--user", metavar="ID", help="of this end user (X-Context-User, or `user` of requests)")
+    owner.add_argument("--key", metavar="NAME", help="of a key whose requests named no user (default: yours)")
+
+
 def listed(remote: Remote, *, user: str | None, key: str | None, as_json: bool) -> Iterator[str]:
-    """Yield the memories of a user, or of a key, the newest first. Raises RemoteError."""
-    is_empty = True
-    for view in remote.entries(*PATH, user=user, key=key):
-        is_empty = False
-        yield json.dumps(view) if as_json else _line(view)
-    if is_empty and not as_json:
-        yield "none"
+    """Return the lines of the memories of a user, or of a key, the newest first. Raises RemoteError."""
+    return list_lines(remote.entries(*PATH, user=user, key=key), _lines, as_json=as_json)
+
+
+def deleted_of(remote: Remote, ids: Sequence[str], *, of_all: bool, user: str | None, key: str | None) -> Iterator[str]:
+    """Delete memories by their ids, or all of one owner. Raises RemoteError and WrongUsage."""
+    is_owned = user is not None or key is not None
+    if of_all == bool(ids) or (of_all and not is_owned):
+        raise WrongUsage("give IDs, or --all with --user or --key")
+    if of_all:
+        return all_deleted(remote, user=user, key=key)
+    if is_owned:
+        raise WrongUsage("--user and --key go with --all: an ID names its memory alone")
+    return deleted(remote, ids)
 
 
 def deleted(remote: Remote, ids: Sequence[str]) -> Iterator[str]:
-    """Delete memories by their ids, and yield a line for each.
+    """Delete memories by their ids, and return a line for each.
 
     Raises RemoteError for those that could not be deleted, behind what was done with the others.
     """
-    refused = []
-    for each in ids:
-        try:
-            remote.delete(*PATH, each)
-        except RemoteError as error:
-            refused.append(f"{word({'id': each}, 'id')}: {error}")
-        else:
-            yield f"{word({'id': each}, 'id')}  deleted"
-    if refused:
-        raise RemoteError("; ".join(refused))
+    return remote.delete_each(((*PATH, each) for each in ids), done="deleted")
 
 
 def all_deleted(remote: Remote, *, user: str | None, key: str | None) -> Iterator[str]:
@@ -43,6 +61,6 @@ def all_deleted(remote: Remote, *, user: str | None, key: str | None) -> Iterato
     yield f"{answer.get('deleted')} deleted"
 
 
-def _line(view: View) -> str:
+def _lines(view: View) -> Iterator[str]:
     place = "" if view.get("conversation") is None else f", in {word(view, 'conversation')}"
-    return f"{word(view, 'id')}  {time_of(view, 'created_at')}{place}  {word(view, 'text')}"
+    yield f"{word(view, 'id')}  {time_of(view, 'created_at')}{place}  {word(view, 'text')}"

@@ -1,11 +1,10 @@
 """The remembered decisions of people on a running gateway: commands that list and revoke them."""
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from gateway.cli.formatting import View, time_of, word
-from gateway.cli.operator.remote import Remote, RemoteError
+from gateway.cli.formatting import View, list_lines, time_of, word
+from gateway.cli.operator.remote import Remote
 
 GRANTS: Final = ("context", "grants")
 ASKS: Final = ("context", "asks")
@@ -14,44 +13,21 @@ _ASK: Final = "ask_"
 
 
 def grants(remote: Remote, *, as_json: bool) -> Iterator[str]:
-    """Yield the remembered approvals, a few lines each. Raises RemoteError."""
-    yield from _listed(remote.entries(*GRANTS), as_json=as_json)
+    """Return the remembered approvals, a few lines each. Raises RemoteError."""
+    return list_lines(remote.entries(*GRANTS), _summary, as_json=as_json, gap=True)
 
 
 def asks(remote: Remote, *, as_json: bool) -> Iterator[str]:
-    """Yield the conversations that ask before each call, a few lines each. Raises RemoteError."""
-    yield from _listed(remote.entries(*ASKS), as_json=as_json)
+    """Return the conversations that ask before each call, a few lines each. Raises RemoteError."""
+    return list_lines(remote.entries(*ASKS), _summary, as_json=as_json, gap=True)
 
 
 def revoked(remote: Remote, ids: Sequence[str]) -> Iterator[str]:
-    """Revoke grants and asks by their ids, and yield a line for each.
+    """Revoke grants and asks by their ids, and return a line for each.
 
     Raises RemoteError for those that could not be taken back, behind what was done with the others.
     """
-    refused = []
-    for each in ids:
-        try:
-            remote.delete(*(ASKS if each.startswith(_ASK) else GRANTS), each)
-        except RemoteError as error:
-            refused.append(f"{word({'id': each}, 'id')}: {error}")
-        else:
-            yield f"{word({'id': each}, 'id')}  revoked"
-    if refused:
-        raise RemoteError("; ".join(refused))
-
-
-def _listed(found: Iterator[View], *, as_json: bool) -> Iterator[str]:
-    if as_json:
-        yield from map(json.dumps, found)
-        return
-    is_empty = True
-    for view in found:
-        if not is_empty:
-            yield ""
-        is_empty = False
-        yield from _summary(view)
-    if is_empty:
-        yield "none"
+    return remote.delete_each(((*(ASKS if each.startswith(_ASK) else GRANTS), each) for each in ids), done="revoked")
 
 
 def _summary(view: View) -> Iterator[str]:

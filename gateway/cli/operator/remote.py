@@ -2,11 +2,11 @@
 
 import http.client
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode, urlsplit
 
-from gateway.cli.formatting import CommandError, View, views
+from gateway.cli.formatting import CommandError, View, views, word
 from gateway.config import Address
 from gateway.contracts.caller import CLI_AGENT
 from gateway.server.sockets import reachable
@@ -70,6 +70,23 @@ class Remote:
     def delete(self, *path: str, **query: str | None) -> dict[str, object]:
         """Return the answer; parts of the query that are None are left out. Raises RemoteError."""
         return self._ask("DELETE", _target(path) + _query(query), None)
+
+    def delete_each(self, paths: Iterable[Sequence[str]], *, done: str) -> Iterator[str]:
+        """Delete what stands at each path, and yield its last part with the word `done`.
+
+        Raises RemoteError for those that could not be deleted, after all were tried.
+        """
+        refused = []
+        for path in paths:
+            shown_id = word({"id": path[-1]}, "id")
+            try:
+                self.delete(*path)
+            except RemoteError as error:
+                refused.append(f"{shown_id}: {error}")
+            else:
+                yield f"{shown_id}  {done}"
+        if refused:
+            raise RemoteError("; ".join(refused))
 
     def _ask(
         self,

@@ -1,12 +1,54 @@
-"""`gateway runs`: asks a running gateway what its runs did and wait for, and ends them or says how they go on."""
+"""`gateway runs`: lists the runs of a running gateway with what they did and wait for, continues them, ends them."""
 
+import argparse
 import json
 from collections.abc import Iterator
+from typing import get_args
 
+from gateway.cli.commands import Commands, WrongUsage, add_group
 from gateway.cli.formatting import run_lines, run_summary, word
+from gateway.cli.operator.arguments import add_asking, json_option
 from gateway.cli.operator.remote import Remote
+from gateway.contracts.journal import RunState
 
 PATH = ("context", "runs")
+
+
+def add(commands: Commands) -> None:
+    """Add `gateway runs` and the commands below it."""
+    group = add_group(commands, "runs", "show what runs did, continue those that stopped, cancel them")
+    p = add_asking(group, "list", listed, "list runs, newest first")
+    p.add_argument("--state", choices=get_args(RunState), help="only runs in this state")
+    p.add_argument("--conversation", metavar="ID", help="only runs of this conversation")
+    text = "the newest so many (default: 200)"
+    p.add_argument("--limit", dest="most", type=_count, default=200, metavar="N", help=text)
+    json_option(p)
+    p = add_asking(group, "show", one, "show what a run did, call by call")
+    p.add_argument("run_id", metavar="ID", help="id of a run: run_...")
+    json_option(p)
+    text = "continue a run that stopped at a call with an unknown outcome (--as done, retry or failed)"
+    p = add_asking(group, "resume", resumed, text)
+    p.add_argument(
+        "run_id", metavar="ID", help="run in the state unknown, or without --step and --as in awaiting_client"
+    )
+    p.add_argument("--step", type=int, metavar="N", help="number of the call")
+    p.add_argument(
+        "--as",
+        dest="outcome",
+        choices=("done", "retry", "failed"),
+        help="done: it ran; retry: run it again; failed: continue as if it had failed",
+    )
+    text = "result of the call for the model, which treats it as untrusted unless --trusted is given"
+    p.add_argument("--result", metavar="TEXT", help=text)
+    p.add_argument("--trusted", action="store_true", help="the result contains no text of a stranger")
+    p = add_asking(group, "cancel", cancelled, "end a run; approvals that it waits for can no longer be decided")
+    p.add_argument("run_id", metavar="ID", help="id of a run: run_...")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError("expected a whole number from 1")
+    return int(text)
 
 
 def listed(remote: Remote, *, state: str | None, conversation: str | None, most: int, as_json: bool) -> Iterator[str]:
@@ -35,7 +77,9 @@ def one(remote: Remote, run_id: str, *, as_json: bool) -> Iterator[str]:
 def resumed(
     remote: Remote, run_id: str, *, step: int | None, outcome: str | None, result: str | None, trusted: bool = False
 ) -> Iterator[str]:
-    """Resume a run, or settle one of its steps, and yield the run. Raises RemoteError."""
+    """Resume a run, or settle one of its steps, and yield the run. Raises RemoteError and WrongUsage."""
+    if (step is None) != (outcome is None) or (result is not None and step is None):
+        raise WrongUsage("--step and --as go together: the number of a call, and its outcome")
     said = {"step": step, "result": result, "trusted": trusted or None, "as": outcome}
     view = remote.post(*PATH, run_id, "resume", **said)
     yield f"{word(view, 'id')}  {word(view, 'state')}"

@@ -1,11 +1,14 @@
-"""`gateway workflows`: asks a running gateway which workflows there are, and has it run one."""
+"""`gateway workflows`: lists the workflows of a running gateway, and runs one there."""
 
+import argparse
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gateway.approvals.escaping import shown, shown_json, shown_name
+from gateway.cli.commands import Commands, WrongUsage, add_group
 from gateway.cli.formatting import View, approval_summary, run_lines, views, word
+from gateway.cli.operator.arguments import add_asking, json_file, json_option
 from gateway.cli.operator.remote import Remote, RemoteError
 from gateway.workflows.parameters import ParameterError, converted
 
@@ -13,6 +16,31 @@ PATH = ("workflows",)
 #: A run may take long, and what waits for a person answers at once.
 TIMEOUT_S = 3600.0
 TEXT_CHARS = 1000
+
+
+def add(commands: Commands) -> None:
+    """Add `gateway workflows` and the commands below it."""
+    group = add_group(commands, "workflows", "list the workflows, and run one")
+    json_option(add_asking(group, "list", listed, "list the workflows by category"))
+    p = add_asking(group, "show", one, "show the parameters of a workflow, and its steps")
+    p.add_argument("name", metavar="NAME", help="name of a workflow")
+    json_option(p)
+    p = add_asking(group, "run", begun_with, "run a workflow and print its result")
+    p.add_argument("name", metavar="NAME", help="name of a workflow")
+    p.add_argument("pairs", nargs="*", type=_pair, metavar="KEY=VALUE", help="parameters, each at most once")
+    text = "further parameters: a JSON object"
+    p.add_argument("--json", dest="given", type=json_file, default={}, metavar="FILE", help=text)
+    p.add_argument("--conversation", metavar="ID", help="the conversation that the run belongs to")
+    p.add_argument("--model", metavar="NAME", help="model for its model steps (default: as configured)")
+    p.add_argument("--async", dest="wait", action="store_false", help="print the run's id and do not wait")
+
+
+def _pair(text: str) -> tuple[str, str]:
+    """Parse `name=value`."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"expected name=value, not {text[:64]!r}")
+    return name, value
 
 
 def listed(remote: Remote, *, as_json: bool) -> Iterator[str]:
@@ -49,6 +77,14 @@ def one(remote: Remote, name: str, *, as_json: bool) -> Iterator[str]:
     for i, step in enumerate(views(view.get("steps")), start=1):
         tool = f" {shown_name(str(step['tool']))}" if step.get("tool") is not None else ""
         yield f"step {i}  {word(step, 'name')}: {word(step, 'kind')}{tool}"
+
+
+def begun_with(remote: Remote, name: str, pairs: Sequence[tuple[str, str]], **options: Any) -> Iterator[str]:
+    """Start a run with parameters as they were typed. Raises RemoteError and WrongUsage."""
+    written = dict(pairs)
+    if len(written) < len(pairs):
+        raise WrongUsage("a parameter is given twice")
+    return begun(remote, name, written=written, **options)
 
 
 def begun(

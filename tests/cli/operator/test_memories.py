@@ -7,6 +7,7 @@ from api.office import opened
 from api.test_memories import keep
 from operating import remote, told
 
+from gateway.cli.main import main
 from gateway.cli.operator.memories import all_deleted, deleted, listed
 from gateway.cli.operator.remote import RemoteError
 
@@ -42,3 +43,21 @@ async def test_memories_are_deleted() -> None:
         assert "mem_acme" not in str(failed.value)
         assert await told(lambda: all_deleted(remote(desk), **ZOE)) == ["1 deleted"]
         assert await told(lambda: listed(remote(desk), **ZOE, as_json=False)) == ["none"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["delete", "delete --all", "delete --all mem_1 --user a", "delete mem_1 --user a", "list --user a --key b"],
+)
+def test_what_makes_no_sense_asks_nobody(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Deleting takes ids, or all of somebody who is named."""
+    with pytest.raises(SystemExit) as ended:
+        main(["memories", *words.split()])
+    assert ended.value.code == 2 and "usage: gateway memories" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["list", "delete mem_1", "delete --all --user a", "delete --all --key a"])
+def test_a_gateway_that_is_not_there_is_named(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """With its address."""
+    assert main(["memories", *words.split(), "--url", "http://127.0.0.1:1"]) == 1
+    assert "127.0.0.1:1 does not answer" in capsys.readouterr().err

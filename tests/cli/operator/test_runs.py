@@ -61,7 +61,7 @@ async def test_one_run_is_shown_call_by_call() -> None:
             "  execute_command",
             '    command: "make"',
             "  because: [unknown_command]",
-            "  to go on, say what became of it:",
+            "  to continue, state its outcome:",
             "  gateway runs resume run_1 --step 1 --as done|retry|failed",
         ]
         (line,) = await told(lambda: one(remote(desk), "run_1", as_json=True))

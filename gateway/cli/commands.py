@@ -1,9 +1,19 @@
-"""One example for each command of `gateway`, below its `--help`."""
+"""Helpers that every command of `gateway` is declared with: its parser, example, configuration and printed lines."""
 
 import argparse
-from collections.abc import Iterator, Mapping
-from typing import Final
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, TypeAlias
 
+from gateway.config import Loaded, load
+from gateway.registry.check import check_plugins
+from gateway.server.passthrough_lane import check_files
+from gateway.workflows.folder import load_workflows
+
+DEFAULT_FILE = Path("gateway.yaml")
+#: One example for each command, below its `--help`.
 EXAMPLES: Final[Mapping[str, str]] = {
     "run": "gateway run --port 9000 --upstream https://api.openai.com/v1",
     "init": "gateway init -c gateway.yaml",
@@ -45,6 +55,74 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "backup": "gateway backup /var/backups/gateway.db",
     "plugin new": "gateway plugin new stages polite",
 }
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+class WrongUsage(Exception):  # noqa: N818  (the user's mistake, printed below the usage of the command)
+    """Options that do not go together; the text names them."""
+
+
+def add_group(commands: Commands, name: str, text: str) -> Commands:
+    """Add a word that commands stand below, such as `runs`."""
+    parser = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+    return parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+
+def add_command(
+    commands: Commands, name: str, function: Callable[[argparse.Namespace], int], text: str
+) -> argparse.ArgumentParser:
+    """Add a command that returns its exit code."""
+    parser = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+    parser.set_defaults(command=function)
+    parser.add_argument(
+        "-c", "--config", type=Path, metavar="FILE", help="configuration (default: gateway.yaml if present)"
+    )
+    return parser
+
+
+def add_printing(
+    commands: Commands, name: str, lines: Callable[[argparse.Namespace], Iterator[str]], text: str
+) -> argparse.ArgumentParser:
+    """Add a command that yields the lines to print, or raises CommandError or WrongUsage."""
+
+    def run(args: argparse.Namespace) -> int:
+        try:
+            for line in lines(args):
+                print_now(f"{line}\n")
+        except WrongUsage as error:
+            parser.error(str(error))
+        return 0
+
+    parser = add_command(commands, name, run, text)
+    return parser
+
+
+def configuration(args: argparse.Namespace, *, checked: bool = True) -> Loaded:
+    """Load the configuration as the command line names it; warnings go to standard error.
+
+    Not `checked`: for a command that asks a running gateway; it needs no plugins, and imports none.
+    """
+    file = args.config
+    if file is None and DEFAULT_FILE.exists():
+        file = DEFAULT_FILE
+    flags = {name: getattr(args, name, None) for name in ("listen", "port", "workers", "upstream")}
+    loaded = load(file, environ=os.environ, flags=flags, checks=(check_plugins,) if checked else ())
+    check_files(loaded.settings)
+    found = load_workflows(loaded.settings.workflows).warnings if checked else ()
+    for warning in (*loaded.warnings, *found):
+        print(f"warning: {warning}", file=sys.stderr)
+    return loaded
+
+
+def key_of_caller() -> str | None:
+    """Return the key that a running gateway is asked with."""
+    return os.environ.get("GATEWAY_API_KEY", "").strip() or None
+
+
+def print_now(text: str) -> None:
+    """Print at once: a program that writes line by line waits for each answer."""
+    print(text, end="", flush=True)
 
 
 def add_examples(parser: argparse.ArgumentParser) -> None:

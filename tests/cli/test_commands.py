@@ -1,0 +1,46 @@
+"""The commands of `gateway` as they are declared: a usage that is wrong, and an example that each command takes."""
+
+import argparse
+import shlex
+from collections.abc import Iterator
+
+import pytest
+
+from gateway.cli.commands import EXAMPLES, WrongUsage, add_group, add_printing, leaves
+from gateway.cli.main import _parser
+
+COMMANDS = {" ".join(path): command for path, command in leaves(_parser())}
+
+
+def test_a_wrong_usage_ends_with_the_usage_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2, behind the lines that were printed already."""
+
+    def lines(args: argparse.Namespace) -> Iterator[str]:
+        yield f"first {args.word}"
+        raise WrongUsage("--a and --b go together")
+
+    parser = argparse.ArgumentParser(prog="gateway")
+    group = add_group(parser.add_subparsers(), "things", "list things")
+    add_printing(group, "list", lines, "list them").add_argument("word")
+    args = parser.parse_args(["things", "list", "one"])
+    with pytest.raises(SystemExit) as ended:
+        args.command(args)
+    out, err = capsys.readouterr()
+    assert (ended.value.code, out) == (2, "first one\n")
+    assert err.startswith("usage: gateway things list") and "--a and --b go together" in err
+
+
+def test_every_command_has_an_example() -> None:
+    """And no example is left of one that is gone."""
+    assert set(COMMANDS) == set(EXAMPLES)
+
+
+@pytest.mark.parametrize("command", EXAMPLES)
+def test_an_example_is_taken_by_its_command(command: str) -> None:
+    """Without what the shell makes of it, and shown as it stands."""
+    words = shlex.split(EXAMPLES[command])
+    until = next((words.index(mark) for mark in ("<", ">", "|") if mark in words), len(words))
+    assert words[0] == "gateway" and " ".join(words[1:]).startswith(command)
+    chosen = _parser().parse_args(words[1:until])
+    assert chosen.command is not None
+    assert f"example:\n  {EXAMPLES[command]}" in COMMANDS[command].format_help()
