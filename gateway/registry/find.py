@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
-from types import ModuleType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeGuard
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -69,7 +68,10 @@ def find_plugin(kind: Kind, name: str, *, folder: Path | None = None) -> Plugin[
     installed = None if own is not None or name in taken(kind) else _installed(kind, name)
     where = str(own) if own is not None else installed or (name if "." in name else _module_of_ours(kind, name))
     try:
-        module = _module(kind, name, own, folder) if own is not None else importlib.import_module(where)
+        if own is not None and folder is not None:
+            module = load(own, folder=folder, name=f"{PACKAGE}.{kind}.{name}")
+        else:
+            module = importlib.import_module(where)
     except UnsafePluginError as error:
         raise PluginProblem(("use",), f"plugin {name!r}: {error}") from None
     except ModuleNotFoundError as error:
@@ -125,12 +127,6 @@ def _own_file(kind: Kind, name: str, folder: Path | None) -> Path | None:
         return None
     file = file_of(folder, kind, name)
     return file if os.path.lexists(file) else None
-
-
-def _module(kind: Kind, name: str, file: Path, folder: Path | None) -> ModuleType:
-    """Return the module of the operator's plugin that begins with `file`. Raises every exception of its code."""
-    assert folder is not None
-    return load(file, folder=folder, name=f"{PACKAGE}.{kind}.{name}")
 
 
 def _missing(kind: Kind, name: str, folder: Path | None) -> str:

@@ -19,6 +19,8 @@ from gateway.config.trusted_file import UnsafePluginError, source_of
 
 #: Most modules of one plugin: a folder with more is no plugin's.
 MOST_MODULES: Final = 200
+#: Most versions of one plugin whose sources stay loaded: a plugin in use may still import modules of its own.
+MOST_DIGESTS: Final = 16
 _SUFFIX: Final = ".py"
 _INIT: Final = "__init__.py"
 
@@ -53,20 +55,32 @@ def load(file: Path, *, folder: Path, name: str) -> ModuleType:
     module_name = f"{name}@{digest.hexdigest()[:16]}"
     if module_name in sys.modules:
         return sys.modules[module_name]
+    for former in [one for one in _FINDER.names() if one.startswith(f"{name}@")][: 1 - MOST_DIGESTS]:
+        _forget(former)
     _FINDER.add(module_name, file, sources)
     try:
         return importlib.import_module(module_name)
     except BaseException:
-        for known in [one for one in sys.modules if one == module_name or one.startswith(f"{module_name}.")]:
-            del sys.modules[known]
+        _forget(module_name)
         raise
+
+
+def _forget(module_name: str) -> None:
+    """Drop the modules of a plugin and their sources. Objects that were made of them stay as they are."""
+    _FINDER.remove(module_name)
+    for known in [one for one in sys.modules if _is_within(one, module_name)]:
+        del sys.modules[known]
+
+
+def _is_within(module: str, plugin: str) -> bool:
+    return module == plugin or module.startswith(f"{plugin}.")
 
 
 def _sources(file: Path, *, folder: Path) -> dict[Path, bytes]:
     """Return the source of each module of a plugin, in the order of their paths. Raises UnsafePluginError."""
-    twin = file.parent.with_suffix(_SUFFIX)
     if file.name != _INIT:
         return {file: source_of(file, folder=folder)}
+    twin = file.parent.with_suffix(_SUFFIX)
     if os.path.lexists(twin):
         raise UnsafePluginError(f"both {str(file.parent)!r} and {str(twin)!r} are a plugin of this name: remove one")
     found = sorted(path for path in file.parent.rglob(f"*{_SUFFIX}"))
@@ -104,6 +118,14 @@ class _Finder(MetaPathFinder):
             parts = parts[:-1] if parts[-1:] == ("__init__",) else parts
             self._sources[".".join((name, *parts))] = path, source
 
+    def names(self) -> list[str]:
+        """Return the names of the loaded plugins, in the order of their loading."""
+        return [name for name in self._sources if "." not in name.partition("@")[2]]
+
+    def remove(self, name: str) -> None:
+        """Remove the modules of one plugin."""
+        self._sources = {one: source for one, source in self._sources.items() if not _is_within(one, name)}
+
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
@@ -118,5 +140,11 @@ class _Finder(MetaPathFinder):
         return spec
 
 
+def add_finder(finder: MetaPathFinder) -> None:
+    """Let modules be found by `finder`, behind all other finders. Idempotent."""
+    if finder not in sys.meta_path:
+        sys.meta_path.append(finder)
+
+
 _FINDER: Final = _Finder()
-sys.meta_path.append(_FINDER)
+add_finder(_FINDER)

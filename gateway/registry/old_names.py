@@ -1,7 +1,6 @@
 """The former names of modules that plugins imported: they work for one minor version more, and warn."""
 
 import importlib
-import sys
 import warnings
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
@@ -10,6 +9,7 @@ from types import ModuleType
 from typing import Final
 
 from gateway.contracts import RENAMED
+from gateway.registry.folder import add_finder
 
 #: Where the names of each module stand now; of a package, nothing by itself.
 MOVED: Final[dict[str, tuple[str, ...]]] = {
@@ -66,7 +66,9 @@ class _Moved(MetaPathFinder, Loader):
         vars(module)["__getattr__"] = attribute
 
 
+_FINDER: Final = _Moved()
+
+
 def install() -> None:
     """Let modules be imported by their old names. Idempotent."""
-    if not any(isinstance(finder, _Moved) for finder in sys.meta_path):
-        sys.meta_path.append(_Moved())
+    add_finder(_FINDER)
